@@ -1,0 +1,213 @@
+"""One spelling for every http and https URL: WHATWG serialisation, then RFC 3986 section 6.2.2; idempotent.
+
+What the standards call equal is made equal, and nothing else: no parameter is sorted, no slash or `www.` cut.
+
+    scheme, host      lower case, IDNA to ASCII, addresses in one form; default port, user and password dropped
+    path              dot segments removed, an empty one becomes "/"
+    path and query    %xx with upper-case digits; octets of ALPHA DIGIT - . _ ~ decoded
+    query             an empty one ("?" alone) dropped
+    fragment          dropped
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ada_url import join_url, normalize_url
+
+from outrider.errors import InvalidUrlError
+
+SPELLING_VERSION = "1"
+"""Pinned in every store: a change of the rules below that changes any canonical text raises it."""
+
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_HEX = "0123456789ABCDEFabcdef"
+_TRIPLETS = {
+    f"%{high}{low}": chr(int(high + low, 16)) if int(high + low, 16) in _UNRESERVED else f"%{high}{low}".upper()
+    for high in _HEX
+    for low in _HEX
+}
+"""Every percent triplet, in every case, and how it is spelled."""
+
+# The first alternative leaves a triplet alone whose decoding would complete another one: "%%361" stands for the octets
+# "%61"; with %36 decoded it would read "%61" and stand for "a". One pass therefore reaches the fixed point.
+_PERCENT = re.compile(
+    r"%(?![0-9A-Fa-f]{2})[0-9A-Fa-f]?%(?:3[0-9]|[46][1-6])"
+    r"|%[0-9A-Fa-f]{2}"
+)
+_SHOWN_CHARACTERS = 96
+_REASON_CHARACTERS_MAX = 200
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_AUTHORITY = re.compile(r"[A-Za-z]+:[/\\]*([^/\\?#]*)")
+_FORBIDDEN_IN_HOST = re.compile(r"[\x00-\x20\x7f#/<>?@\\^|%\[\]]")
+
+
+def _triplet(match: re.Match[str]) -> str:
+    text = match[0]
+    return _TRIPLETS.get(text, text)
+
+
+def _mended(text: str) -> str:
+    """Text as Unicode scalar values: surrogate pairs joined, lone surrogates U+FFFD, as Web IDL's USVString."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _spelled(href: str) -> str | None:
+    """A WHATWG serialisation brought to canonical form; None for schemes other than http and https."""
+    if not href.startswith(("http://", "https://")):
+        return None
+    cut = href.find("#")
+    if cut >= 0:
+        href = href[:cut]
+    if "@" in href:
+        start = href.index("//") + 2
+        slash = href.index("/", start)
+        at = href.rfind("@", start, slash)
+        if at >= 0:
+            href = href[:start] + href[at + 1 :]
+    if href[-1] == "?" and href.index("?") == len(href) - 1:
+        href = href[:-1]
+    if "%" in href:
+        # An http host holds no percent sign (it is a forbidden domain code point), so the whole text may be searched.
+        href = _PERCENT.sub(_triplet, href)
+    return href
+
+
+def _href(url: str, base: str | None) -> str:
+    """The WHATWG serialisation; ValueError when there is none."""
+    try:
+        return normalize_url(url) if base is None else join_url(base, url)
+    except ValueError:
+        if url.isascii() and (base is None or base.isascii()):
+            raise
+        mended, mended_base = _mended(url), None if base is None else _mended(base)
+        if (mended, mended_base) == (url, base):
+            raise
+        return normalize_url(mended) if mended_base is None else join_url(mended_base, mended)
+
+
+def normalize(url: str) -> str:
+    """The canonical spelling of an absolute http or https URL.
+
+    Raises InvalidUrlError with the reason, where one can be told, for anything else.
+    """
+    if not isinstance(url, str):
+        raise InvalidUrlError(f"a {type(url).__name__} was given where text is needed")
+    try:
+        spelled = _spelled(_href(url, None))
+    except ValueError:
+        spelled = None
+    if spelled is None:
+        raise InvalidUrlError(_why_invalid(url))
+    return spelled
+
+
+def join(base: str, reference: str) -> str:
+    """The canonical spelling of what `reference` means on a page at `base` (WHATWG URL 4.4, RFC 3986 section 5).
+
+    Raises InvalidUrlError when the base is no absolute URL, or the result is not http or https.
+    """
+    if not isinstance(base, str) or not isinstance(reference, str):
+        wrong = reference if isinstance(base, str) else base
+        raise InvalidUrlError(f"a {type(wrong).__name__} was given where text is needed")
+    try:
+        spelled = _spelled(_href(reference, base))
+    except ValueError:
+        spelled = None
+    if spelled is None:
+        if _SCHEME.match(reference):
+            raise InvalidUrlError(_why_invalid(reference))
+        raise InvalidUrlError(f"{_shown(reference)} on a page at {_shown(base)}"[:_REASON_CHARACTERS_MAX])
+    return spelled
+
+
+def spell(urls: Sequence[str], base: str | None = None) -> list[str | None]:
+    """The canonical spelling of each URL, resolved against `base` if given; None for what `normalize` or `join` refuses."""
+    spelled: list[str | None] = []
+    append = spelled.append
+    for url in urls:
+        try:
+            href = normalize_url(url) if base is None else join_url(base, url)
+        except (ValueError, AttributeError, TypeError):
+            href = _second_try(url, base)
+        append(_spelled(href))
+    return spelled
+
+
+def _second_try(url: object, base: str | None) -> str:
+    """The serialisation of text with surrogates in it; "" when there is none."""
+    if not isinstance(url, str):
+        return ""
+    try:
+        return _href(url, base)
+    except ValueError:
+        return ""
+
+
+def host_of(canonical: str) -> str:
+    """The host of a canonical URL: lower case, IPv6 in its brackets, without the port."""
+    start = 8 if canonical[4] == "s" else 7
+    authority = canonical[start : canonical.find("/", start)]
+    if authority[-1:] == "]":
+        return authority
+    colon = authority.rfind(":")
+    return authority if colon < 0 else authority[:colon]
+
+
+def authority_of(canonical: str) -> str:
+    """Scheme, host and port of a canonical URL, `http://example.org:8080`: what one robots.txt is for."""
+    return canonical[: canonical.find("/", 8)]
+
+
+def _shown(text: str) -> str:
+    """Text from the web as it may be shown to people: nothing that does not print, and not too much of it."""
+    head = text[:_SHOWN_CHARACTERS]
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in head)
+    safe = safe[:_SHOWN_CHARACTERS]
+    return f"'{safe}…'" if len(text) > _SHOWN_CHARACTERS or len(safe) < len(head) else f"'{safe}'"
+
+
+def _why_invalid(url: str) -> str:
+    return f"{_shown(url)}: {_reason(url)}"[:_REASON_CHARACTERS_MAX]
+
+
+def _reason(url: str) -> str:
+    """The likeliest reason why a URL was refused: the parser tells none, so the usual ones are looked for in turn."""
+    text = url.strip("".join(map(chr, range(0x21)))).replace("\t", "").replace("\n", "").replace("\r", "")
+    if not text:
+        return "it is empty"
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return "it has no scheme; write http:// or https:// before it"
+    name = scheme[1].lower()
+    if name not in {"http", "https"}:
+        if re.match(r"[^/:]*:[0-9]+(?:/|$)", text):
+            return "it has no scheme; write http:// or https:// before it"
+        return f"its scheme is {_shown(name)}, only http and https are crawled"
+    authority = _AUTHORITY.match(text)
+    assert authority is not None, "an http scheme was just matched"
+    host_and_port = authority[1]
+    offset = authority.start(1) + host_and_port.rfind("@") + 1
+    host_and_port = host_and_port.rpartition("@")[2]
+    if host_and_port.startswith("["):
+        host, bracket, port = host_and_port.partition("]")
+        if not bracket:
+            return f"the bracket at position {offset} is never closed"
+        if port and not port.startswith(":"):
+            return f"something stands between the host and the port, at position {offset + len(host) + 1}"
+        port = port[1:]
+        if port.isascii() and (not port or (port.isdigit() and int(port[:6]) <= 65_535)):
+            return f"the IPv6 address at position {offset} is malformed"
+    else:
+        host, _, port = host_and_port.partition(":")
+    if not host:
+        return "it has no host"
+    if port and not (port.isascii() and port.isdigit()):
+        return f"the port at position {offset + len(host) + 1} is not a number"
+    if port and int(port.lstrip("0")[:6] or "0") > 65_535:
+        return f"the port at position {offset + len(host) + 1} is above 65535"
+    forbidden = _FORBIDDEN_IN_HOST.search(host)
+    if forbidden is not None:
+        return f"the character at position {offset + forbidden.start()} may not stand in a host name"
+    return "its host is neither a valid name nor a valid address"
