@@ -57,7 +57,7 @@ class Scope:
         exclude: Sequence[str] = (),
         depth_max: int | None = None,
     ) -> Scope:
-        """The scope that these seeds span. Raises SettingsError, naming what is wrong: the kind, a pattern, the depth."""
+        """The scope that these seeds span. Raises SettingsError naming what is wrong: kind, pattern or depth."""
         empty = cls(kind, include=tuple(include), exclude=tuple(exclude), depth_max=depth_max)
         return empty._with(canonical_seeds)
 
@@ -127,8 +127,8 @@ def _searches(name: str, patterns: tuple[str, ...]) -> tuple[Callable[[bytes], o
     options.never_capture = True
     searches: list[Callable[[bytes], object]] = []
     for pattern in patterns:
-        if not isinstance(pattern, str) or len(pattern) > PATTERN_CHARACTERS_MAX:
-            raise SettingsError(f"a pattern of {name} is not text of at most {PATTERN_CHARACTERS_MAX} characters")
+        if len(pattern) > PATTERN_CHARACTERS_MAX:
+            raise SettingsError(f"{name} pattern {pattern[:60]!r}… is longer than {PATTERN_CHARACTERS_MAX} characters")
         try:
             # One automaton each, not a union: a union that outgrows its memory answers "no", one alone turns slower.
             searches.append(re2.compile(pattern.encode(), options).search)

@@ -92,8 +92,7 @@ def normalize(url: str) -> str:
 
     Raises InvalidUrlError with the reason, where one can be told, for anything else.
     """
-    if not isinstance(url, str):
-        raise InvalidUrlError(f"a {type(url).__name__} was given where text is needed")
+    _require_text(url)
     try:
         spelled = _spelled(_href(url, None))
     except ValueError:
@@ -108,9 +107,8 @@ def join(base: str, reference: str) -> str:
 
     Raises InvalidUrlError when the base is no absolute URL, or the result is not http or https.
     """
-    if not isinstance(base, str) or not isinstance(reference, str):
-        wrong = reference if isinstance(base, str) else base
-        raise InvalidUrlError(f"a {type(wrong).__name__} was given where text is needed")
+    _require_text(base)
+    _require_text(reference)
     try:
         spelled = _spelled(_href(reference, base))
     except ValueError:
@@ -123,7 +121,7 @@ def join(base: str, reference: str) -> str:
 
 
 def spell(urls: Sequence[str], base: str | None = None) -> list[str | None]:
-    """The canonical spelling of each URL, resolved against `base` if given; None for what `normalize` or `join` refuses."""
+    """The canonical spelling of each URL, against `base` if given; None for what `normalize` or `join` refuses."""
     spelled: list[str | None] = []
     append = spelled.append
     for url in urls:
@@ -158,6 +156,11 @@ def host_of(canonical: str) -> str:
 def authority_of(canonical: str) -> str:
     """Scheme, host and port of a canonical URL, `http://example.org:8080`: what one robots.txt is for."""
     return canonical[: canonical.find("/", 8)]
+
+
+def _require_text(url: object) -> None:
+    if not isinstance(url, str):
+        raise InvalidUrlError(f"text is needed, not a {type(url).__name__}")
 
 
 def _shown(text: str) -> str:
