@@ -1,0 +1,605 @@
+"""The report of a crawl as one HTML page: no script, nothing loaded from elsewhere (pure: records in, text out).
+
+`collect` reads the lines of pages.jsonl and politeness.jsonl once, in bounded memory; `render` draws what it found.
+"""
+
+from __future__ import annotations
+
+import html
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from outrider.crawl.summary import (
+    HostGaps,
+    Totals,
+    breach,
+    bytes_text,
+    counted,
+    ranked,
+    seconds_text,
+    tightest_first,
+    visible,
+)
+
+HOSTS_TRACKED_MAX = 50_000  # each keeps a row of counts; hosts beyond are summed into one row
+HOSTS_SHOWN_MAX = 200  # a page a person scrolls through; the rest is a number
+TIMELINE_HOSTS_MAX = 60  # rows a screen or two holds
+TIMELINE_REQUESTS_MAX = 400  # per row; more would be a solid bar
+TIMELINE_HOSTS_TRACKED_MAX = 1_000  # candidates for the rows: 24 bytes a request kept
+TIMELINE_SECONDS_MAX = 120.0  # beyond two minutes a gap of a second is thinner than a pixel
+BUCKETS_MAX = 240  # bars of pages over time; twice as wide bars when there would be more
+NAMES_MAX = 200  # distinct outcomes, error classes, statuses; they are closed sets, a foreign file may not be
+OTHER_HOSTS = "(other hosts)"
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """One host's line in the table. Counts, decoded bytes, and how closely it was visited."""
+
+    host: str
+    pages: int
+    bytes: int
+    errors: int
+    gaps: HostGaps
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request on the timeline, in seconds since the crawl's first; `rested_until` is when the next was allowed."""
+
+    started: float
+    ended: float
+    rested_until: float | None
+    robots: bool = False
+    early: bool = False  # it came before the required gap was over
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The requests to one host, in order, as many as are drawn; `left_out` counts the others."""
+
+    host: str
+    visits: tuple[Visit, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """Everything the report shows; made by `collect`."""
+
+    totals: Totals
+    hosts: tuple[HostRow, ...] = ()  # most pages first, at most HOSTS_TRACKED_MAX and one row for the others
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    bucket_seconds: float = 1.0
+    buckets: tuple[int, ...] = ()  # answered pages per bucket from `started_at`
+    started_at: float | None = None  # seconds since 1970
+    timelines: tuple[Timeline, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+    title: str = "Crawl"
+    version: str = ""
+
+    @property
+    def politeness(self) -> tuple[HostGaps, ...]:
+        """How each host was treated."""
+        return tuple(row.gaps for row in self.hosts if row.gaps.requests)
+
+
+class _HostTally:
+    """Counts of one host while the files are read."""
+
+    __slots__ = ("breaches", "bytes", "errors", "gap", "pages", "requests", "required", "room")
+
+    def __init__(self) -> None:
+        self.pages = 0
+        self.bytes = 0
+        self.errors = 0
+        self.requests = 0
+        self.gap: float | None = None
+        self.required: float | None = None
+        self.room: float | None = None
+        self.breaches = 0
+
+    def asked(self, gap: float | None, required: float | None) -> None:
+        self.requests += 1
+        if gap is None or required is None:
+            return
+        if self.gap is None or gap < self.gap:
+            self.gap, self.required = gap, required
+        room = gap - required
+        self.room = room if self.room is None else min(self.room, room)
+        self.breaches += breach(gap, required)
+
+    def gaps(self, host: str) -> HostGaps:
+        return HostGaps(host, self.requests, self.gap, self.required, self.room, self.breaches)
+
+
+class _Pulse:
+    """Answers per bucket of time; when a bucket beyond the last is needed, buckets are joined in pairs."""
+
+    def __init__(self) -> None:
+        self.width = 0.25
+        self.origin: float | None = None
+        self.first = self.last = 0.0
+        self.counts: list[int] = []
+
+    def add(self, at: float) -> None:
+        if self.origin is None:
+            self.origin = self.first = self.last = at
+        self.first, self.last = min(self.first, at), max(self.last, at)
+        place = max(0.0, at - self.origin)  # an answer before the first line's is counted with it
+        while place // self.width >= BUCKETS_MAX:
+            self.counts = [sum(self.counts[row : row + 2]) for row in range(0, len(self.counts), 2)]
+            self.width *= 2
+        row = int(place // self.width)
+        if row >= len(self.counts):
+            self.counts.extend([0] * (row + 1 - len(self.counts)))
+        self.counts[row] += 1
+
+
+class _Track:
+    """The first requests to one host, in columns: start, end, gap required before, robots.txt, too early."""
+
+    __slots__ = ("early", "ended", "left_out", "required", "robots", "started")
+
+    def __init__(self) -> None:
+        self.started = array("d")
+        self.ended = array("d")
+        self.required = array("d")
+        self.robots = bytearray()
+        self.early = bytearray()
+        self.left_out = 0
+
+    def add(self, started: float, ended: float, required: float | None, *, robots: bool, early: bool) -> None:
+        if len(self.started) >= TIMELINE_REQUESTS_MAX:
+            self.left_out += 1
+            return
+        self.started.append(started)
+        self.ended.append(ended)
+        self.required.append(-1.0 if required is None else required)
+        self.robots.append(robots)
+        self.early.append(early)
+
+    def timeline(self, host: str, origin: float) -> Timeline:
+        visits: list[Visit] = []
+        left_out = self.left_out
+        for row, started in enumerate(self.started):
+            if started - origin > TIMELINE_SECONDS_MAX:
+                left_out += 1
+                continue
+            after = self.required[row + 1] if row + 1 < len(self.required) else -1.0
+            ended = self.ended[row]
+            rested = ended - origin + after if after >= 0 else None
+            visits.append(
+                Visit(started - origin, ended - origin, rested, bool(self.robots[row]), bool(self.early[row]))
+            )
+        return Timeline(host, tuple(visits), left_out)
+
+
+def collect(
+    pages: Iterable[Mapping[str, object]],
+    politeness: Iterable[Mapping[str, object]] = (),
+    *,
+    settings: Mapping[str, object] | None = None,
+    output: str = "",
+    left: int | None = None,
+    ending: str = "",
+    title: str = "Crawl",
+    version: str = "",
+) -> ReportData:
+    """Counts the records of a crawl, each iterable once and in the order of its file.
+
+    Memory is bounded by the constants of this module, whatever the crawl's size. A field that is absent or of another
+    type than surface says counts as absent: old and foreign files still give a report.
+    """
+    hosts: dict[str, _HostTally] = {}
+    outcomes: dict[str, int] = {}
+    errors: dict[str, int] = {}
+    statuses: dict[str, int] = {}
+    pulse = _Pulse()
+    attempts = answered = size = 0
+    for record in pages:
+        attempts += 1
+        outcome = _text(record.get("outcome")) or "unknown"
+        _count(outcomes, outcome)
+        host = _tally(hosts, _host_of(_text(record.get("url"))))
+        error = _text(record.get("error"))
+        if error:
+            _count(errors, error)
+            host.errors += 1
+        status = record.get("status")
+        if isinstance(status, int) and status:
+            answered += 1
+            host.pages += 1
+            _count(statuses, str(status))
+            at = _instant(record.get("fetched_at"))
+            if at is not None:
+                pulse.add(at)
+        length = record.get("bytes")
+        if isinstance(length, int):
+            size += length
+            host.bytes += length
+    tracks, requests = _read_politeness(politeness, hosts)
+    rows = sorted(
+        (HostRow(name, tally.pages, tally.bytes, tally.errors, tally.gaps(name)) for name, tally in hosts.items()),
+        key=lambda row: (row.host == OTHER_HOSTS, -row.pages, -row.gaps.requests, row.host),
+    )
+    begun = [track.started[0] for track in tracks.values() if track.started]
+    origin = min(begun, default=pulse.first)
+    chosen = [row.host for row in rows if row.host in tracks][:TIMELINE_HOSTS_MAX]
+    return ReportData(
+        totals=Totals(
+            attempts=attempts,
+            pages=answered,
+            hosts=sum(1 for row in rows if row.pages and row.host != OTHER_HOSTS),
+            requests=requests,
+            bytes=size,
+            duplicates=outcomes.get("duplicate", 0),
+            seconds=max(0.0, pulse.last - min(origin, pulse.first)) if pulse.origin is not None else 0.0,
+            outcomes=outcomes,
+            errors=errors,
+            output=output,
+            left=left,
+            ending=ending,
+        ),
+        hosts=tuple(rows),
+        statuses=statuses,
+        bucket_seconds=pulse.width,
+        buckets=tuple(pulse.counts),
+        started_at=pulse.origin,
+        timelines=tuple(tracks[host].timeline(host, origin) for host in chosen),
+        settings=dict(settings or {}),
+        title=title,
+        version=version,
+    )
+
+
+def _read_politeness(
+    politeness: Iterable[Mapping[str, object]], hosts: dict[str, _HostTally]
+) -> tuple[dict[str, _Track], int]:
+    tracks: dict[str, _Track] = {}
+    requests = 0
+    for record in politeness:
+        requests += 1
+        name = _text(record.get("host"))
+        gap, required = _number(record.get("gap")), _number(record.get("gap_required"))
+        _tally(hosts, name).asked(gap, required)
+        started, ended = _instant(record.get("started_at")), _instant(record.get("ended_at"))
+        if started is None or ended is None:
+            continue
+        track = tracks.get(name)
+        if track is None:
+            if len(tracks) >= TIMELINE_HOSTS_TRACKED_MAX:
+                continue
+            track = tracks[name] = _Track()
+        early = gap is not None and required is not None and breach(gap, required)
+        track.add(started, ended, required, robots=record.get("kind") == "robots", early=early)
+    return tracks, requests
+
+
+def _tally(hosts: dict[str, _HostTally], name: str) -> _HostTally:
+    tally = hosts.get(name)
+    if tally is None:
+        if len(hosts) >= HOSTS_TRACKED_MAX:
+            return hosts.setdefault(OTHER_HOSTS, _HostTally())
+        tally = hosts[name] = _HostTally()
+    return tally
+
+
+def _count(counts: dict[str, int], name: str) -> None:
+    if name not in counts and len(counts) >= NAMES_MAX:
+        name = "other"
+    counts[name] = counts.get(name, 0) + 1
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _instant(value: object) -> float | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+# ── drawing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+STYLE = """
+:root{color-scheme:light dark;--paper:#fbfaf7;--ink:#1d2329;--soft:#5c6670;--line:#dcdad3;--card:#fff;--mark:#0b6e74;
+--mark-soft:#8fc4c4;--rest:#e3e8e2;--bad:#b3261e;--robots:#a86a00}
+@media (prefers-color-scheme:dark){:root{--paper:#14181c;--ink:#e6e8ea;--soft:#9aa4ad;--line:#2c343b;--card:#1a2026;
+--mark:#5cc2c2;--mark-soft:#2f6b6d;--rest:#273038;--bad:#ff8a80;--robots:#f0b35a}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:66rem;padding:1.5rem 1rem 4rem;background:var(--paper);color:var(--ink);
+font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
+h1{font-size:1.6rem;line-height:1.2;margin:0 0 .25rem;overflow-wrap:anywhere}
+h2{font-size:1.1rem;margin:2.5rem 0 .5rem}
+p{margin:.25rem 0 .75rem;max-width:46rem}
+.soft,small,figcaption{color:var(--soft)}
+.bad{color:var(--bad);font-weight:600}
+dl.figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(9rem,1fr));gap:.6rem;margin:1rem 0}
+dl.figures div{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.6rem .75rem}
+dl.figures dt{color:var(--soft);font-size:.8rem}
+dl.figures dd{margin:0;font-size:1.35rem;font-variant-numeric:tabular-nums;line-height:1.3}
+dl.figures dd small{display:block;font-size:.75rem;line-height:1.3}
+.wide{overflow-x:auto;-webkit-overflow-scrolling:touch}
+table{border-collapse:collapse;width:100%;font-size:.9rem;font-variant-numeric:tabular-nums}
+th,td{padding:.3rem .6rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
+th{color:var(--soft);font-weight:500}
+th:first-child,td:first-child{text-align:left;padding-left:0}
+td.name{overflow-wrap:anywhere;white-space:normal;min-width:11rem}
+td.bar{width:40%;min-width:6rem}
+td.bar i{display:block;height:.7rem;background:var(--mark);border-radius:2px;min-width:2px}
+td.value{text-align:left;white-space:normal;overflow-wrap:anywhere}
+figure{margin:.75rem 0;background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.75rem}
+figcaption{font-size:.85rem;margin-top:.4rem}
+svg{display:block;width:100%;height:auto;min-width:40rem}
+svg text{font:11px system-ui,sans-serif;fill:var(--soft)}
+svg .name{fill:var(--ink)}
+.mark{fill:var(--mark)}.rest{fill:var(--rest)}.robots{fill:var(--robots)}.early{fill:var(--bad)}
+.axis{stroke:var(--line);stroke-width:1}
+.key i{display:inline-block;width:.9em;height:.7em;border-radius:2px;margin:0 .3em 0 1em}
+.key i:first-child{margin-left:0}
+.key .mark{background:var(--mark)}.key .rest{background:var(--rest)}.key .robots{background:var(--robots)}
+.key .early{background:var(--bad)}
+"""
+
+WIDTH = 960.0  # of a drawing, in its own units
+
+
+def render(data: ReportData) -> str:
+    """The report: a complete HTML document, at most some MB, in which everything from the web is escaped."""
+    title = _safe(data.title)
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">",
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="referrer" content="no-referrer">',
+        f"<title>{title}</title><style>{STYLE}</style></head><body>",
+        f"<header><h1>{title}</h1>{_subtitle(data)}</header>",
+        _figures(data),
+        _pages_over_time(data),
+        _hosts_table(data),
+        _counts_table("Outcomes", "One for each finished attempt.", data.totals.outcomes),
+        _counts_table("Answers", "Status codes of the answered attempts.", data.statuses),
+        _counts_table("Errors by class", "", data.totals.errors, empty="None."),
+        _politeness_timeline(data),
+        _settings(data),
+        "</body></html>\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _safe(value: object) -> str:
+    return html.escape(visible(str(value)), quote=True)
+
+
+def _subtitle(data: ReportData) -> str:
+    pieces = []
+    if data.started_at is not None:
+        begun = datetime.fromtimestamp(data.started_at, UTC)
+        pieces.append(f"begun {begun:%Y-%m-%d %H:%M:%S} UTC")
+    if data.totals.ending:
+        pieces.append(_safe(data.totals.ending))
+    if data.version:
+        pieces.append(f"Outrider {_safe(data.version)}")
+    if data.totals.output:
+        pieces.append(f"in {_safe(data.totals.output)}")
+    return f'<p class="soft">{" · ".join(pieces)}</p>' if pieces else ""
+
+
+def _figures(data: ReportData) -> str:
+    totals = data.totals
+    rate = totals.pages / totals.seconds if totals.seconds else 0.0
+    tight = tightest_first(data.politeness)
+    breaches = sum(host.breaches for host in tight)
+    if tight:
+        least = tight[0].room_seconds_min or 0.0
+        kept = "kept" if not breaches else f'<span class="bad">{counted(breaches, "breach", "breaches")}</span>'
+        gap = (kept, f"least room above the required gap: {least:+.3f} s")
+    else:
+        gap = ("–", "no host was asked twice")
+    errors = sum(totals.errors.values())
+    cards = [
+        ("Pages", f"{totals.pages:,}", f"{totals.attempts:,} attempts"),
+        ("Hosts", f"{totals.hosts:,}", f"{totals.requests:,} requests, robots.txt counted"),
+        ("Bytes", bytes_text(totals.bytes), "decoded"),
+        ("Time", seconds_text(totals.seconds), f"{rate:,.1f} pages a second"),
+        ("Duplicates", f"{totals.duplicates:,}", "same content, another URL"),
+        ("Errors", f"{errors:,}", counted(len(totals.errors), "class", "classes")),
+        ("Politeness", *gap),
+    ]
+    if totals.left is not None:
+        cards.append(("Left", f"{totals.left:,}", "URLs not visited"))
+    body = "".join(f"<div><dt>{name}</dt><dd>{value}<small>{note}</small></dd></div>" for name, value, note in cards)
+    return f'<dl class="figures">{body}</dl>'
+
+
+def _ticks(length: float) -> Iterator[float]:
+    """Round places on an axis of `length` units: 4 to 10 of them."""
+    step = 10.0**-3
+    while length / step > 10:
+        for factor in (2.0, 2.5, 2.0):
+            step *= factor
+            if length / step <= 10:
+                break
+    count = 0
+    while count * step <= length * 1.0001:
+        yield count * step
+        count += 1
+
+
+def _tick_text(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:g} s"
+    return f"{seconds / 60:g} min" if seconds < 7_200 else f"{seconds / 3_600:g} h"
+
+
+def _pages_over_time(data: ReportData) -> str:
+    heading = "<section><h2>Pages over time</h2>"
+    if not data.buckets:
+        return f'{heading}<p class="soft">No page was answered.</p></section>'
+    height, left, bottom = 180.0, 46.0, 22.0
+    rates = [count / data.bucket_seconds for count in data.buckets]
+    peak = max(rates)
+    span = len(rates) * data.bucket_seconds
+    wide = (WIDTH - left) / len(rates)
+    drawing = [f'<svg viewBox="0 0 {WIDTH:g} {height + bottom:g}" role="img" aria-label="Pages a second over time">']
+    for tick in list(_ticks(peak))[::2]:
+        y = height - tick / peak * (height - 12)
+        drawing.append(f'<line class="axis" x1="{left:g}" x2="{WIDTH:g}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        drawing.append(f'<text x="{left - 6:g}" y="{y + 4:.1f}" text-anchor="end">{tick:,.4g}</text>')
+    for row, rate in enumerate(rates):
+        if rate:
+            tall = rate / peak * (height - 12)
+            drawing.append(
+                f'<rect class="mark" x="{left + row * wide:.2f}" y="{height - tall:.2f}" '
+                f'width="{max(wide - 0.6, 0.6):.2f}" height="{tall:.2f}"/>'
+            )
+    drawing.extend(_time_axis(span, left, height))
+    drawing.append("</svg>")
+    caption = (
+        f"Answered pages a second, in steps of {seconds_text(data.bucket_seconds)}; the most was {peak:,.1f}. "
+        "Time counts from the first answer."
+    )
+    picture = "".join(drawing)
+    return f'{heading}<figure><div class="wide">{picture}</div><figcaption>{caption}</figcaption></figure></section>'
+
+
+def _time_axis(span: float, left: float, y: float, right: float = WIDTH) -> Iterator[str]:
+    yield f'<line class="axis" x1="{left:g}" x2="{right:g}" y1="{y:g}" y2="{y:g}"/>'
+    for tick in _ticks(span):
+        x = left + tick / span * (right - left)
+        anchor = "end" if x > right - 20 else "start" if tick == 0 else "middle"
+        yield f'<text x="{x:.1f}" y="{y + 16:g}" text-anchor="{anchor}">{_tick_text(tick)}</text>'
+
+
+def _hosts_table(data: ReportData) -> str:
+    rows = []
+    for row in data.hosts[:HOSTS_SHOWN_MAX]:
+        gaps = row.gaps
+        if gaps.gap_seconds_min is None or gaps.gap_seconds_required is None or gaps.room_seconds_min is None:
+            cells = "<td>–</td><td>–</td><td>–</td>"
+        else:
+            mark = ' class="bad"' if gaps.breaches else ""
+            cells = (
+                f"<td>{gaps.gap_seconds_min:.3f}</td><td>{gaps.gap_seconds_required:.3f}</td>"
+                f"<td{mark}>{gaps.room_seconds_min:+.3f}</td>"
+            )
+        rows.append(
+            f'<tr><td class="name">{_safe(row.host or "(none)")}</td><td>{row.pages:,}</td>'
+            f"<td>{bytes_text(row.bytes)}</td><td>{row.errors:,}</td><td>{gaps.requests:,}</td>{cells}</tr>"
+        )
+    more = len(data.hosts) - HOSTS_SHOWN_MAX
+    rest = f'<p class="soft">and {counted(more, "more host")}</p>' if more > 0 else ""
+    return (
+        "<section><h2>Hosts</h2><p class='soft'>A gap lies between the end of one request to a host and the start of "
+        "the next, robots.txt included. Beside the smallest stands what was required before that same request; the "
+        "least room is the smallest difference of the two over all requests. Seconds.</p>"
+        '<div class="wide"><table><thead><tr><th>host</th><th>pages</th><th>bytes</th><th>errors</th><th>requests</th>'
+        "<th>smallest gap</th><th>required</th><th>least room</th></tr></thead><tbody>"
+        f"{''.join(rows)}</tbody></table></div>{rest}</section>"
+    )
+
+
+def _counts_table(heading: str, note: str, counts: Mapping[str, int], empty: str = "") -> str:
+    if not counts:
+        return f'<section><h2>{heading}</h2><p class="soft">{empty}</p></section>' if empty else ""
+    most = max(counts.values())
+    rows = "".join(
+        f'<tr><td class="name">{_safe(name)}</td><td>{count:,}</td>'
+        f'<td class="bar"><i style="width:{count / most * 100:.1f}%"></i></td></tr>'
+        for name, count in ranked(counts)
+    )
+    said = f'<p class="soft">{note}</p>' if note else ""
+    return f"<section><h2>{heading}</h2>{said}<table><tbody>{rows}</tbody></table></section>"
+
+
+def _politeness_timeline(data: ReportData) -> str:
+    heading = "<section><h2>Politeness timeline</h2>"
+    if not data.timelines:
+        return f'{heading}<p class="soft">No request was recorded.</p></section>'
+    span = max((visit.ended for line in data.timelines for visit in line.visits), default=0.0)
+    span = min(max(span, 0.5), TIMELINE_SECONDS_MAX)
+    left, tall = 210.0, 16.0
+    height = tall * len(data.timelines) + 6
+    drawing = [f'<svg viewBox="0 0 {WIDTH:g} {height + 22:g}" role="img" aria-label="Requests of each host over time">']
+    scale = (WIDTH - left) / span
+    for row, line in enumerate(data.timelines):
+        y = 4 + row * tall
+        drawing.append(f'<text class="name" x="0" y="{y + 10:g}">{_safe(_shortened(line.host, 34))}</text>')
+        drawing.extend(_visits(line.visits, left, y, scale, span))
+    drawing.extend(_time_axis(span, left, height))
+    drawing.append("</svg>")
+    left_out = sum(line.left_out for line in data.timelines)
+    more = sum(1 for row in data.hosts if row.gaps.requests) - len(data.timelines)
+    notes = []
+    if left_out:
+        notes.append(f"{counted(left_out, 'later request')} of these hosts not drawn")
+    if more > 0:
+        notes.append(f"and {counted(more, 'more host')}")
+    key = (
+        '<p class="soft key"><i class="mark"></i>request<i class="robots"></i>robots.txt'
+        '<i class="rest"></i>the rest that was required<i class="early"></i>a request that came too early</p>'
+    )
+    caption = "Time counts from the first request; a request is drawn at least one unit wide." + (
+        " " + "; ".join(notes).capitalize() + "." if notes else ""
+    )
+    picture = "".join(drawing)
+    figure = f'<figure><div class="wide">{picture}</div><figcaption>{caption}</figcaption></figure>'
+    return f"{heading}{key}{figure}</section>"
+
+
+def _visits(visits: Sequence[Visit], left: float, y: float, scale: float, span: float) -> Iterator[str]:
+    """The rests first, joined into one path, then the requests above them: one path for each colour."""
+    rests: list[str] = []
+    marks: list[str] = []
+    robots: list[str] = []
+    early: list[str] = []
+    for visit in visits:
+        if visit.started > span:
+            break
+        x = left + visit.started * scale
+        wide = max((min(visit.ended, span) - visit.started) * scale, 1.0)
+        box = f"M{x:.1f} {y + 1:g}h{wide:.1f}v10h-{wide:.1f}z"
+        (early if visit.early else robots if visit.robots else marks).append(box)
+        allowed = visit.rested_until
+        if allowed is not None and allowed > visit.ended:
+            begin = left + visit.ended * scale
+            length = max((min(allowed, span) - visit.ended) * scale, 0.0)
+            rests.append(f"M{begin:.1f} {y + 3:g}h{length:.1f}v6h-{length:.1f}z")
+    for name, boxes in (("rest", rests), ("mark", marks), ("robots", robots), ("early", early)):
+        if boxes:
+            yield f'<path class="{name}" d="{"".join(boxes)}"/>'
+
+
+def _shortened(text: str, length: int) -> str:
+    shown = visible(text)
+    return shown if len(shown) <= length else shown[: length // 2] + "…" + shown[-(length // 2 - 1) :]
+
+
+def _settings(data: ReportData) -> str:
+    if not data.settings:
+        return ""
+    rows = "".join(
+        f'<tr><td class="name">{_safe(name)}</td><td class="value">{_safe(value)}</td></tr>'
+        for name, value in data.settings.items()
+    )
+    return f"<section><h2>Settings</h2><table><tbody>{rows}</tbody></table></section>"

@@ -1,0 +1,151 @@
+"""What a crawl says when it ends: plain text from its counts, safe for any terminal (pure: values in, lines out)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+SUMMARY_HOSTS_MAX = 5  # the hosts with the least room; who wants all reads politeness.jsonl
+SUMMARY_ERRORS_MAX = 8  # classes are a closed set of some dozens; the rest is summed
+GAP_TOLERANCE_SECONDS = 0.000_001  # both figures are rounded to microseconds on their way through the file
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The counts of a whole crawl, all its runs together. `seconds` spans the first to the last answer."""
+
+    attempts: int = 0
+    pages: int = 0  # answered: any status, redirects too
+    hosts: int = 0
+    requests: int = 0  # pages and robots.txt, as politeness.jsonl has them
+    bytes: int = 0  # decoded
+    duplicates: int = 0
+    seconds: float = 0.0
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    errors: Mapping[str, int] = field(default_factory=dict)
+    output: str = ""
+    left: int | None = None  # URLs still queued or waiting; None when nobody counted
+    ending: str = ""  # one clause: why the crawl ended
+
+
+@dataclass(frozen=True, slots=True)
+class HostGaps:
+    """How one host was treated: its smallest gap, and what was required before that same request (seconds)."""
+
+    host: str
+    requests: int
+    gap_seconds_min: float | None = None  # None: the host was asked once
+    gap_seconds_required: float | None = None
+    room_seconds_min: float | None = None  # the least of gap - required over all requests; below 0 is a breach
+    breaches: int = 0
+
+
+def visible(text: str) -> str:
+    """`text` with every control, format, surrogate and separator character written out (`\\x1b`, `\\u202e`)."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_spelled(character) for character in text)
+
+
+def _spelled(character: str) -> str:
+    if unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}:
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def bytes_text(count: int) -> str:
+    """A count of bytes for people: `912 B`, `3.4 MB` (decimal units)."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1_000:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1_000
+    return f"{size:.1f} TB"
+
+
+def seconds_text(seconds: float) -> str:
+    """A length of time for people: `0.204 s`, `12.3 s`, `4 min 05 s`, `2 h 07 min`."""
+    if seconds < 10:
+        return f"{seconds:.3f} s"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 7_200:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3_600:,} h {whole % 3_600 // 60:02d} min"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """`1 page`, `2,345 pages`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Names with their counts, the largest first, equals by name."""
+    return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+
+
+def tightest_first(politeness: Iterable[HostGaps]) -> list[HostGaps]:
+    """Hosts that were asked more than once, those with the least room above the required gap first."""
+    known = [host for host in politeness if host.room_seconds_min is not None]
+    return sorted(known, key=lambda host: (host.room_seconds_min or 0.0, host.host))
+
+
+def breach(gap: float, required: float) -> bool:
+    """Whether a gap fell short of what was required before that request (seconds)."""
+    return gap + GAP_TOLERANCE_SECONDS < required
+
+
+def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
+    """The closing summary, one string per line, none longer than the site's own host names make it.
+
+    Nothing in it can move a cursor: names from the web pass `visible`.
+    """
+    rate = totals.pages / totals.seconds if totals.seconds > 0 else 0.0
+    pace = f"  ({rate:,.1f} a second)" if rate else ""
+    whole = f"{counted(totals.pages, 'page')} from {counted(totals.hosts, 'host')} in {seconds_text(totals.seconds)}"
+    lines = [
+        f"pages       {whole}{pace}",
+        f"bytes       {bytes_text(totals.bytes)}",
+        f"duplicates  {totals.duplicates:,}",
+    ]
+    if totals.outcomes:
+        listed = ", ".join(f"{visible(name)} {count:,}" for name, count in ranked(totals.outcomes))
+        lines.append(f"outcomes    {listed}")
+    errors = ranked(totals.errors)
+    if errors:
+        shown = ", ".join(f"{visible(name)} {count:,}" for name, count in errors[:SUMMARY_ERRORS_MAX])
+        rest = sum(count for _, count in errors[SUMMARY_ERRORS_MAX:])
+        lines.append(f"errors      {shown}" + (f", other {rest:,}" if rest else ""))
+    else:
+        lines.append("errors      none")
+    lines.extend(_politeness_lines(list(politeness)))
+    if totals.left is not None:
+        lines.append(f"left        {counted(totals.left, 'URL')} not visited")
+    if totals.ending:
+        lines.append(f"ended       {visible(totals.ending)}")
+    if totals.output:
+        lines.append(f"output      {visible(totals.output)}")
+    return lines
+
+
+def _politeness_lines(politeness: list[HostGaps]) -> list[str]:
+    tight = tightest_first(politeness)
+    if not tight:
+        return ["politeness  no host was asked twice"]
+    breaches = sum(host.breaches for host in tight)
+    verdict = "every gap kept" if not breaches else counted(breaches, "gap BROKEN", "gaps BROKEN")
+    lines = [f"politeness  {verdict} on {counted(len(tight), 'host')}; the least room:"]
+    width = min(48, max(len(visible(host.host)) for host in tight[:SUMMARY_HOSTS_MAX]))
+    for host in tight[:SUMMARY_HOSTS_MAX]:
+        gap, required = host.gap_seconds_min or 0.0, host.gap_seconds_required or 0.0
+        least = host.room_seconds_min or 0.0
+        lines.append(
+            f"            {visible(host.host):<{width}}  smallest gap {gap:.3f} s, required {required:.3f} s, "
+            f"least room {least:+.3f} s in {counted(host.requests, 'request')}"
+        )
+    if len(tight) > SUMMARY_HOSTS_MAX:
+        lines.append(f"            and {counted(len(tight) - SUMMARY_HOSTS_MAX, 'more host')} with more room")
+    return lines

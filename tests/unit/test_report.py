@@ -1,0 +1,184 @@
+"""The report: what it counts, what it draws, and that nothing from the web gets out of its place."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+
+from outrider.crawl import report
+from outrider.crawl.report import ReportData, collect, render
+from outrider.crawl.summary import HostGaps, Totals, summary_lines, visible
+
+BEGUN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def at(seconds: float) -> str:
+    return (BEGUN + timedelta(seconds=seconds)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def page(host: str = "a.test", seconds: float = 0.0, **fields: object) -> dict[str, object]:
+    record = {
+        "url": f"http://{host}/x",
+        "outcome": "done",
+        "status": 200,
+        "error": None,
+        "fetched_at": at(seconds),
+        "bytes": 10,
+    }
+    return record | fields
+
+
+def request(host: str, start: float, *, gap: float | None = None, required: float | None = None) -> dict[str, object]:
+    return {
+        "host": host,
+        "kind": "page",
+        "started_at": at(start),
+        "ended_at": at(start + 0.01),
+        "gap": gap,
+        "gap_required": required,
+    }
+
+
+def test_answered_pages_are_counted_per_host_with_their_bytes():
+    data = collect([page("a.test"), page("a.test", bytes=5), page("b.test")])
+    assert [("a.test", 2, 15), ("b.test", 1, 10)] == [(row.host, row.pages, row.bytes) for row in data.hosts]
+
+
+def test_an_attempt_without_an_answer_is_no_page():
+    data = collect([page(), page(status=None, outcome="error", error="timeout")])
+    assert (2, 1, {"timeout": 1}) == (data.totals.attempts, data.totals.pages, data.totals.errors)
+
+
+def test_duplicates_are_the_attempts_with_that_outcome():
+    assert 1 == collect([page(), page(outcome="duplicate")]).totals.duplicates
+
+
+def test_the_smallest_gap_stands_beside_what_was_required_before_that_request():
+    lines = [
+        request("a.test", 0),
+        request("a.test", 1, gap=0.9, required=0.2),
+        request("a.test", 2, gap=0.5, required=0.4),
+    ]
+    gaps = collect([page()], lines).hosts[0].gaps
+    assert (3, 0.5, 0.4, 0) == (gaps.requests, gaps.gap_seconds_min, gaps.gap_seconds_required, gaps.breaches)
+
+
+def test_the_least_room_may_belong_to_another_request_than_the_smallest_gap():
+    lines = [request("a.test", 0, gap=0.5, required=0.2), request("a.test", 2, gap=3.0, required=3.5)]
+    gaps = collect([], lines).hosts[0].gaps
+    assert (0.5, -0.5, 1) == (gaps.gap_seconds_min, gaps.room_seconds_min, gaps.breaches)
+
+
+def test_a_gap_that_differs_by_rounding_is_no_breach():
+    assert 0 == collect([], [request("a.test", 0, gap=0.2, required=0.200_000_4)]).hosts[0].gaps.breaches
+
+
+def test_fields_of_another_type_count_as_absent():
+    odd = {"url": 7, "outcome": None, "status": "200", "bytes": "many", "fetched_at": "yesterday"}
+    data = collect([odd], [{"host": None, "started_at": 5, "gap": "x"}])
+    assert (1, 0, 0) == (data.totals.attempts, data.totals.pages, data.totals.bytes)
+
+
+def test_pages_over_time_keep_their_number_when_buckets_are_joined():
+    data = collect([page(seconds=row * 7.0) for row in range(500)])
+    assert 500 == sum(data.buckets)
+    assert len(data.buckets) <= report.BUCKETS_MAX
+
+
+def test_hosts_beyond_the_limit_are_summed_in_one_row(monkeypatch):
+    monkeypatch.setattr(report, "HOSTS_TRACKED_MAX", 3)
+    data = collect([page(f"h{row}.test") for row in range(10)])
+    assert ("(other hosts)", 7) == (data.hosts[-1].host, data.hosts[-1].pages)
+
+
+def test_the_page_names_two_hundred_hosts_and_the_number_of_the_others():
+    text = render(collect([page(f"h{row:04}.test") for row in range(250)]))
+    assert 200 == len(re.findall(r">h\d{4}\.test<", text))
+    assert "and 50 more hosts" in text
+
+
+def test_the_timeline_draws_a_bounded_number_of_requests_and_says_so():
+    lines = [request("a.test", row * 0.02, gap=0.01, required=0.0) for row in range(1_000)]
+    data = collect([page()], lines)
+    assert (400, 600) == (len(data.timelines[0].visits), data.timelines[0].left_out)
+    assert "600 later requests" in render(data)
+
+
+def test_a_request_that_came_too_early_is_drawn_as_such():
+    kept = render(collect([page()], [request("a.test", 0), request("a.test", 1, gap=0.99, required=0.2)]))
+    broken = render(collect([page()], [request("a.test", 0), request("a.test", 0.1, gap=0.09, required=0.2)]))
+    assert (False, True) == ('<path class="early"' in kept, '<path class="early"' in broken)
+
+
+class _Structure(HTMLParser):
+    """The elements of a page and every address it names."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: set[str] = set()
+        self.addresses: list[str] = []
+        self.handlers: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.add(tag)
+        self.addresses += [value for name, value in attrs if name in {"href", "src", "data", "action", "xlink:href"}]
+        self.handlers += [name for name, _ in attrs if name.startswith("on")]
+
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[2J\u202e"
+
+
+def hostile_report() -> str:
+    pages = [page(outcome=HOSTILE, error=HOSTILE, url=f"http://{HOSTILE}/")]
+    lines = [request(HOSTILE, 0), request(HOSTILE, 1, gap=1.0, required=0.2)]
+    return render(collect(pages, lines, settings={HOSTILE: HOSTILE}, title=HOSTILE, output=HOSTILE, ending=HOSTILE))
+
+
+def test_nothing_from_the_web_becomes_markup():
+    structure = _Structure(hostile_report())
+    assert set() == structure.elements & {"script", "img", "link", "iframe", "object", "a", "base"}
+    assert ([], []) == (structure.addresses, structure.handlers)
+
+
+def test_control_characters_from_the_web_are_written_out():
+    text = hostile_report()
+    assert not [character for character in text if character < " " and character != "\n"]
+    assert "\u202e" not in text
+    assert "\\x1b[2J\\u202e" in text
+
+
+def test_the_page_forbids_itself_scripts_and_everything_from_elsewhere():
+    assert "content=\"default-src 'none'; style-src 'unsafe-inline'\"" in render(ReportData(Totals()))
+
+
+def test_a_crawl_without_a_page_has_a_report_too():
+    assert "No page was answered." in render(collect([]))
+
+
+def test_the_summary_says_when_every_gap_was_kept():
+    lines = summary_lines(Totals(pages=2, hosts=1), [HostGaps("a.test", 2, 0.21, 0.2, 0.01, 0)])
+    assert "politeness  every gap kept on 1 host; the least room:" in lines
+
+
+def test_the_summary_shouts_when_a_gap_was_broken():
+    lines = summary_lines(Totals(), [HostGaps("a.test", 2, 0.1, 0.2, -0.1, 1)])
+    assert "politeness  1 gap BROKEN on 1 host; the least room:" in lines
+
+
+def test_the_summary_names_the_hosts_with_the_least_room_and_counts_the_others():
+    hosts = [HostGaps(f"h{row}.test", 2, 1.0, 0.2, row / 10, 0) for row in range(9)]
+    lines = summary_lines(Totals(), hosts)
+    assert ["h0.test", "h1.test", "h2.test", "h3.test", "h4.test"] == re.findall(r"h\d\.test", "\n".join(lines))
+    assert any("and 4 more hosts" in line for line in lines)
+
+
+def test_the_summary_holds_no_control_character():
+    totals = Totals(errors={"x\x1b[31m\r\n": 1}, outcomes={"\x07": 2}, output="/tmp/\x9b2J", ending="\u202e")
+    text = "".join(summary_lines(totals, [HostGaps("a\x00.test", 2, 1.0, 0.2, 0.8, 0)]))
+    assert text == visible(text)
+
+
+def test_visible_leaves_letters_of_all_scripts_alone():
+    assert "Přívoz 渡し船" == visible("Přívoz 渡し船")
