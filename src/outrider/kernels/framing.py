@@ -5,7 +5,7 @@ A frame, little endian throughout:
     | length u32 | crc32c u32 | LSN u64 | last synced LSN u64 | epoch u32 | kind u8 | version u8 | codec u8 | payload |
                               '------------------------- length bytes, covered by the crc -------------------------'
 
-`length` counts everything after the crc field, so it is 23 + the payload's bytes and never zero: eight zero bytes, which
+`length` counts everything after the crc field: 23 + the bytes of the payload, never zero. So eight zero bytes, which
 is how unused preallocated space begins, are no frame. The checksum is CRC-32C (Castagnoli, RFC 3720 appendix B.4).
 """
 

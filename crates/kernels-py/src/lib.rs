@@ -1,0 +1,223 @@
+//! `outrider._native`: the kernels behind Python's names. Each function takes a batch and gives a batch; the contract,
+//! errors included, is that of the twins in `src/outrider/kernels`. A panic becomes a Python exception at this border.
+
+use outrider_kernels::{framing, siphash};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString, PyTuple};
+
+/// Below so many bytes, letting go of the GIL and taking it again costs more than the work itself.
+const LET_GO_BYTES_MIN: usize = 64 * 1024;
+/// The same for texts to fingerprint, of which each takes some 20 ns.
+const LET_GO_TEXTS_MIN: usize = 1024;
+
+/// What holds the bytes of a call: a Python `bytes`, which nobody can change, or any other contiguous buffer.
+enum Octets<'py> {
+    Fixed(&'py [u8]),
+    Exported(PyBuffer<u8>),
+}
+
+impl<'py> Octets<'py> {
+    fn of(object: &'py Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Self::Fixed(bytes.as_bytes()));
+        }
+        let buffer = PyBuffer::get(object)?;
+        if !buffer.is_c_contiguous() {
+            return Err(PyBufferError::new_err("the buffer must be contiguous"));
+        }
+        Ok(Self::Exported(buffer))
+    }
+
+    #[allow(unsafe_code)]
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Fixed(bytes) => bytes,
+            Self::Exported(buffer) if buffer.len_bytes() == 0 => &[],
+            // SAFETY: the export keeps the memory in place and alive as long as `self`; it is contiguous (checked above) and
+            // holds `len_bytes` initialised bytes. `run` keeps the GIL while it is looked at, so no Python code writes to
+            // it; that nothing else does is the documented contract of the callers ("not written to while a call runs").
+            Self::Exported(buffer) => unsafe {
+                std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes())
+            },
+        }
+    }
+
+    /// Runs `work` on the bytes, without the GIL when they are many and nobody can change them.
+    fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&[u8]) -> T + Send) -> T {
+        match self {
+            Self::Fixed(bytes) if bytes.len() >= LET_GO_BYTES_MIN => py.detach(|| work(bytes)),
+            _ => work(self.as_slice()),
+        }
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (data, seed = None))]
+fn crc32c(data: &Bound<'_, PyAny>, seed: Option<&Bound<'_, PyAny>>) -> PyResult<u32> {
+    let seed = match seed {
+        None => 0,
+        Some(seed) => seed.extract::<u32>().map_err(|error| {
+            if error.is_instance_of::<PyOverflowError>(data.py()) {
+                PyValueError::new_err(format!("a crc32c seed is a u32, not {seed}"))
+            } else {
+                error
+            }
+        })?,
+    };
+    Ok(Octets::of(data)?.run(data.py(), |octets| framing::crc32c(seed, octets)))
+}
+
+#[pyfunction]
+fn pack_frames<'py>(rows: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    let mut packed = Vec::new();
+    for (number, row) in rows.try_iter()?.enumerate() {
+        let row = row?;
+        let (fields, payload) = read_row(&row, number)?;
+        let octets = Octets::of(&payload)?;
+        let size = octets.as_slice().len();
+        if !framing::payload_fits(size) {
+            let message =
+                format!("row {number}: a payload of {size} bytes exceeds the largest frame");
+            return Err(PyValueError::new_err(message));
+        }
+        framing::pack_frame(fields, octets.as_slice(), &mut packed);
+    }
+    Ok(PyBytes::new(rows.py(), &packed))
+}
+
+fn read_row<'py>(
+    row: &Bound<'py, PyAny>,
+    number: usize,
+) -> PyResult<(framing::Fields, Bound<'py, PyAny>)> {
+    let row = row.cast::<PyTuple>()?;
+    if row.len() != 7 {
+        let message = format!("row {number}: a row has 7 fields, not {}", row.len());
+        return Err(PyValueError::new_err(message));
+    }
+    let read = || {
+        Ok(framing::Fields {
+            lsn: row.get_item(0)?.extract()?,
+            synced: row.get_item(1)?.extract()?,
+            epoch: row.get_item(2)?.extract()?,
+            kind: row.get_item(3)?.extract()?,
+            version: row.get_item(4)?.extract()?,
+            codec: row.get_item(5)?.extract()?,
+        })
+    };
+    let fields = read().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(row.py()) {
+            let message = format!("row {number}: a number does not fit its field of the frame");
+            PyValueError::new_err(message)
+        } else {
+            error
+        }
+    })?;
+    Ok((fields, row.get_item(6)?))
+}
+
+type FrameRow = (usize, usize, u64, u64, u32, u8, u8, u8);
+
+#[pyfunction]
+#[pyo3(signature = (buffer, start = 0, limit = None))]
+fn scan_frames(
+    buffer: &Bound<'_, PyAny>,
+    start: i64,
+    limit: Option<i64>,
+) -> PyResult<(Vec<FrameRow>, usize, u8)> {
+    let octets = Octets::of(buffer)?;
+    let start = checked_start(start, octets.as_slice().len())?;
+    let limit = match limit {
+        None => usize::MAX,
+        Some(limit) => usize::try_from(limit).map_err(|_| {
+            PyValueError::new_err(format!("a limit of frames is not negative, as {limit} is"))
+        })?,
+    };
+    let (frames, end, reason) =
+        octets.run(buffer.py(), |octets| framing::scan_frames(octets, start, limit));
+    let rows = frames.into_iter().map(|frame| {
+        let fields = frame.fields;
+        (
+            frame.payload_offset,
+            frame.payload_length,
+            fields.lsn,
+            fields.synced,
+            fields.epoch,
+            fields.kind,
+            fields.version,
+            fields.codec,
+        )
+    });
+    Ok((rows.collect(), end, reason as u8))
+}
+
+#[pyfunction]
+#[pyo3(signature = (buffer, start = 0))]
+fn find_frame(buffer: &Bound<'_, PyAny>, start: i64) -> PyResult<i64> {
+    let octets = Octets::of(buffer)?;
+    let start = checked_start(start, octets.as_slice().len())?;
+    let found = octets.run(buffer.py(), |octets| framing::find_frame(octets, start));
+    Ok(found.map_or(-1, |at| at as i64))
+}
+
+fn checked_start(start: i64, size: usize) -> PyResult<usize> {
+    usize::try_from(start).ok().filter(|&start| start <= size).ok_or_else(|| {
+        PyValueError::new_err(format!("a start of {start} lies outside a buffer of {size} bytes"))
+    })
+}
+
+#[pyfunction]
+fn fingerprints<'py>(
+    texts: &Bound<'py, PyAny>,
+    key: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let py = texts.py();
+    if texts.is_instance_of::<PyString>() {
+        let message = "texts must be a sequence of strings, not one string";
+        return Err(PyTypeError::new_err(message));
+    }
+    let octets = Octets::of(key)?;
+    let key: &[u8; siphash::KEY_BYTES] = octets.as_slice().try_into().map_err(|_| {
+        let (expected, actual) = (siphash::KEY_BYTES, octets.as_slice().len());
+        PyValueError::new_err(format!("a fingerprint key has {expected} bytes, not {actual}"))
+    })?;
+    let print = siphash::Fingerprinter::new(key);
+    // The UTF-8 form is Python's own and is kept by the string, which is held here: no text is copied.
+    let mut held = Vec::with_capacity(texts.len().unwrap_or(0));
+    for text in texts.try_iter()? {
+        let text = text?;
+        let Ok(string) = text.cast::<PyString>() else {
+            let name = text.get_type().name()?;
+            let message = format!("a text to fingerprint must be a str, not {name}");
+            return Err(PyTypeError::new_err(message));
+        };
+        let whole = string.to_str().is_ok();
+        held.push(if whole {
+            text
+        } else {
+            string.call_method1("encode", ("utf-8", "surrogatepass"))?
+        });
+    }
+    let mut messages: Vec<&[u8]> = Vec::with_capacity(held.len());
+    for object in &held {
+        messages.push(match object.cast::<PyString>() {
+            Ok(string) => string.to_str()?.as_bytes(),
+            Err(_) => object.cast::<PyBytes>()?.as_bytes(),
+        });
+    }
+    let hash = || {
+        let mut out = Vec::with_capacity(8 * messages.len());
+        print.fingerprints(messages.iter().copied(), &mut out);
+        out
+    };
+    let out = if messages.len() >= LET_GO_TEXTS_MIN { py.detach(hash) } else { hash() };
+    Ok(PyBytes::new(py, &out))
+}
+
+/// The module that Python imports.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use super::{crc32c, find_frame, fingerprints, pack_frames, scan_frames};
+}

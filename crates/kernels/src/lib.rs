@@ -1,0 +1,7 @@
+//! The batch loops of Outrider in plain Rust: no policy, no clock, no file, no connection, no Python.
+//!
+//! Each kernel has a twin in plain Python (`src/outrider/kernels`) that says the same in the shortest way; both pass the
+//! same contract tests (`tests/contract/test_kernels.py`).
+
+pub mod framing;
+pub mod siphash;
