@@ -1,0 +1,483 @@
+"""The settings of a crawl: typed, bounded, each with its meaning; from flags, the environment, outrider.toml, defaults.
+
+`CrawlOptions` is the one list: the command line, the file and the documentation are made from its fields.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import math
+import os
+import re
+import ssl
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from outrider.errors import SettingsError
+from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
+from outrider.url import Scope
+
+ENVIRONMENT_PREFIX = "OUTRIDER_"
+SETTINGS_FILE = "outrider.toml"
+SETTINGS_FILE_BYTES_MAX = 16 << 20  # a million seeds named on the command line do not fit there anyway
+
+CONCURRENCY_MAX = 10_000  # sockets of one process; beyond it the kernel's tables are the limit, not the crawl
+DELAY_SECONDS_MAX = 86_400.0  # a gap of more than a day is a typing error
+DELAY_FACTOR_MAX = 10_000.0  # the term is cut at 60 s anyway
+SECONDS_MAX = 10 * 365 * 86_400.0  # ten years: longer is what "no limit" is for
+COUNT_MAX = 1 << 53  # whole numbers that every JSON reader keeps exactly
+SEED_MAX = (1 << 64) - 1
+CONTACT_CHARACTERS_MAX = 200  # it travels in every request
+USER_AGENT_CHARACTERS_MAX = 64  # a product token; robots.txt groups are matched by it
+
+SCOPES = ("host", "domain", "prefix", "any")
+PROGRESS = ("auto", "bar", "log", "none")
+LOG_FORMATS = ("text", "json")
+YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+_TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")  # RFC 9309: letters, - and _; digits and dots are met too
+_MAIL = re.compile(r"(?:mailto:)?[^@\s<>()]+@[^@\s<>()]+")
+_WEB = re.compile(r"https?://[^\s<>()]+", re.IGNORECASE)
+
+
+class RefusedError(ValueError):
+    """Why a value cannot be used, in words that follow its name."""
+
+
+def _whole(least: int, most: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, str):
+            text = value.strip().replace("_", "")
+            if not re.fullmatch(r"[+-]?[0-9]{1,30}", text):
+                raise RefusedError("it is no whole number")
+            value = int(text)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise RefusedError("it is no whole number")
+        if not least <= value <= most:
+            raise RefusedError("it is too small" if value < least else "it is too large")
+        return value
+
+    return read
+
+
+def _real(least: float, most: float, *, open_below: bool = False) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        if isinstance(value, str):
+            try:
+                value = float(value)
+            except ValueError:
+                raise RefusedError("it is no number") from None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise RefusedError("it is no number")
+        number = float(value)
+        if math.isnan(number) or math.isinf(number):
+            raise RefusedError("it is no finite number")
+        if number < least or (open_below and number == least):
+            raise RefusedError("it is too small")
+        if number > most:
+            raise RefusedError("it is too large")
+        return number
+
+    return read
+
+
+def _one_of(names: tuple[str, ...]) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value not in names:
+            near = difflib.get_close_matches(str(value), names, 1)
+            raise RefusedError(f"did you mean {near[0]!r}?" if near else "it is none of them")
+        return value
+
+    return read
+
+
+def _truth(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in YES + NO:
+        return value.strip().lower() in YES
+    raise RefusedError("it is neither true nor false")
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise RefusedError("it is no text")
+    if any(ord(character) < 0x20 or ord(character) == 0x7F for character in value):
+        raise RefusedError("it holds a control character")
+    return value.strip()
+
+
+def _path(value: object) -> str:
+    if isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise RefusedError("it is no path")
+    return os.path.abspath(os.path.expanduser(value))
+
+
+def _readable(value: object) -> str:
+    path = _path(value)
+    try:
+        with open(path, "rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise RefusedError(f"it cannot be read ({error.strerror})") from None
+    return path
+
+
+def _authorities(value: object) -> str:
+    path = _readable(value)
+    try:
+        ssl.create_default_context(cafile=path)
+    except (ssl.SSLError, OSError):
+        raise RefusedError("it holds no certificate in PEM form") from None
+    return path
+
+
+def _contact(value: object) -> str:
+    contact = _text(value)
+    if len(contact) > CONTACT_CHARACTERS_MAX:
+        raise RefusedError(f"it is longer than {CONTACT_CHARACTERS_MAX} characters")
+    if not contact.isascii():
+        raise RefusedError("it holds characters beyond ASCII, which no header takes")
+    if not (_WEB.fullmatch(contact) or _MAIL.fullmatch(contact)):
+        raise RefusedError("it is neither a mail address nor a URL")
+    return contact
+
+
+def _user_agent(value: object) -> str:
+    token = _text(value)
+    if len(token) > USER_AGENT_CHARACTERS_MAX or not _TOKEN.fullmatch(token):
+        raise RefusedError("it is no product token")
+    return token
+
+
+def _several(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(value.split())
+    if isinstance(value, Iterable) and not isinstance(value, Mapping | bytes):
+        return tuple(_text(part) for part in value)
+    raise RefusedError("it is no list of texts")
+
+
+def _patterns(value: object) -> tuple[str, ...]:
+    patterns = _several(value)
+    try:
+        Scope("any", include=patterns)
+    except SettingsError as error:
+        raise RefusedError(error.facts) from None
+    return patterns
+
+
+def _networks(value: object) -> tuple[str, ...]:
+    networks = _several(value)
+    for network in networks:
+        try:
+            ipaddress.ip_network(network, strict=False)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+    return networks
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How one option is read and explained. `optional`: None (written `none`) is a value of its own."""
+
+    meaning: str
+    accepted: str
+    read: Callable[[object], object]
+    metavar: str
+    optional: bool = False
+    many: bool = False
+    switch: bool = False
+
+
+def _setting(
+    default: object,
+    meaning: str,
+    accepted: str,
+    read: Callable[[object], object],
+    metavar: str,
+    *,
+    optional: bool = False,
+    many: bool = False,
+    switch: bool = False,
+) -> Any:
+    setting = Setting(meaning, accepted, read, metavar, optional, many, switch)
+    return field(default=default, metadata={"setting": setting})
+
+
+def _limit(meaning: str, *, least: int = 1) -> Any:
+    accepted = f"a whole number, {least} or more, or none"
+    return _setting(None, meaning, accepted, _whole(least, COUNT_MAX), "N", optional=True)
+
+
+def _choice(names: tuple[str, ...], meaning: str) -> Any:
+    return _setting(names[0], meaning, "one of " + ", ".join(names), _one_of(names), "|".join(names))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrawlOptions:
+    """Every option of a crawl, checked when made: SettingsError names the key, the value and what would be accepted."""
+
+    output: str = _setting(
+        "", "The crawl's directory (default: ./<first host>).", "a path", lambda v: "" if v == "" else _path(v), "DIR"
+    )
+    scope: str = _choice(
+        SCOPES,
+        "Which links are followed: to the seeds' hosts, their registrable domains, below their paths, or anywhere.",
+    )
+    include: tuple[str, ...] = _setting(
+        (),
+        "Only URLs in which one of these patterns is found (repeatable).",
+        "regular expressions in RE2's syntax",
+        _patterns,
+        "PATTERN",
+        many=True,
+    )
+    exclude: tuple[str, ...] = _setting(
+        (),
+        "No URL in which one of these patterns is found (repeatable).",
+        "regular expressions in RE2's syntax",
+        _patterns,
+        "PATTERN",
+        many=True,
+    )
+    max_pages: int | None = _limit("Stop after so many answered pages; never exceeded.")
+    max_depth: int | None = _limit("Follow links at most so far from a seed.", least=0)
+    max_pages_per_host: int | None = _limit("At most so many pages of each host.")
+    max_seconds: float | None = _setting(
+        None,
+        "Stop after so many seconds of this run.",
+        "a number above 0, or none",
+        _real(0, SECONDS_MAX, open_below=True),
+        "SECONDS",
+        optional=True,
+    )
+    delay: float = _setting(
+        DELAY_SECONDS_FLOOR,
+        "The least gap between two requests to one host.",
+        f"a number from 0 to {DELAY_SECONDS_MAX:.0f}",
+        _real(0, DELAY_SECONDS_MAX),
+        "SECONDS",
+    )
+    delay_factor: float = _setting(
+        DELAY_FACTOR,
+        "The gap is also so many times the duration of the last fetch (at most 60 s by this rule).",
+        f"a number from 0 to {DELAY_FACTOR_MAX:.0f}",
+        _real(0, DELAY_FACTOR_MAX),
+        "K",
+    )
+    concurrency: int = _setting(
+        64,
+        "Requests in flight at once, one at most per host.",
+        f"a whole number from 1 to {CONCURRENCY_MAX}",
+        _whole(1, CONCURRENCY_MAX),
+        "N",
+    )
+    contact: str | None = _setting(
+        None,
+        "Who runs this crawl, told to every site; without it only loopback is connected to.",
+        "a mail address or an http(s) URL",
+        _contact,
+        "URL|MAIL",
+        optional=True,
+    )
+    user_agent: str = _setting(
+        "Outrider",
+        "The name told to every site, and looked for in robots.txt.",
+        f"a product token: letters, digits, - _ . after a first letter, at most {USER_AGENT_CHARACTERS_MAX}",
+        _user_agent,
+        "TOKEN",
+    )
+    hosts: str | None = _setting(
+        None,
+        "A file of addresses and names as /etc/hosts; names listed there may have loopback addresses.",
+        "a readable file",
+        _readable,
+        "FILE",
+        optional=True,
+    )
+    allow_address: tuple[str, ...] = _setting(
+        (),
+        "Addresses that may be connected to though they are not public (repeatable).",
+        "addresses or networks such as 127.0.0.0/8 or fd00::/8",
+        _networks,
+        "CIDR",
+        many=True,
+    )
+    ca: str | None = _setting(
+        None,
+        "Certificates to trust, in place of the packaged ones.",
+        "a readable file of certificates (PEM)",
+        _authorities,
+        "FILE",
+        optional=True,
+    )
+    seed: int = _setting(
+        0,
+        "Where the random choices begin; the same number makes the same choices.",
+        "a whole number from 0 to 2^64 - 1",
+        _whole(0, SEED_MAX),
+        "N",
+    )
+    progress: str = _choice(PROGRESS, "How progress is shown: a bar on a terminal, lines elsewhere, or nothing.")
+    log_format: str = _choice(LOG_FORMATS, "The form of crawl.log.")
+    warc: bool = _setting(
+        True, "Keep every request and answer in WARC files.", "true or false", _truth, "", switch=True
+    )
+
+    def __post_init__(self) -> None:
+        for name, setting in SETTINGS.items():
+            object.__setattr__(self, name, checked(name, getattr(self, name), setting))
+
+    @property
+    def user_agent_sent(self) -> str:
+        """The User-Agent header: `TOKEN/0.1 (+contact)`."""
+        from outrider.crawl.version import PRODUCT_VERSION
+
+        product = f"{self.user_agent}/{PRODUCT_VERSION}"
+        return f"{product} (+{self.contact})" if self.contact else product
+
+    def frontier_settings(self) -> dict[str, object]:
+        """The part that the frontier decides by, under the same names."""
+        return {name: getattr(self, name) for name in FRONTIER_SETTINGS}
+
+
+SETTINGS: dict[str, Setting] = {entry.name: entry.metadata["setting"] for entry in fields(CrawlOptions)}
+"""Every option by its name, in the order in which people read them."""
+FRONTIER_SETTINGS = (
+    "delay",
+    "delay_factor",
+    "scope",
+    "include",
+    "exclude",
+    "max_pages",
+    "max_depth",
+    "max_pages_per_host",
+    "user_agent",
+)
+
+
+def checked(name: str, value: object, setting: Setting, source: str = "") -> object:
+    """The value in its own type. Raises SettingsError naming the key, the value and what would be accepted."""
+    if setting.optional and (value is None or (isinstance(value, str) and value.strip().lower() == "none")):
+        return None
+    try:
+        return setting.read(value)
+    except RefusedError as refusal:
+        shown = repr(value) if len(repr(value)) <= 200 else repr(value)[:200] + "…"
+        origin = f" ({source})" if source else ""
+        raise SettingsError(
+            f"{name.replace('_', '-')}{origin} is {shown}: {refusal}; it takes {setting.accepted}"
+        ) from None
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    """The options named OUTRIDER_…; lists are separated by white space. Raises SettingsError."""
+    found: dict[str, object] = {}
+    for name, setting in SETTINGS.items():
+        variable = ENVIRONMENT_PREFIX + name.upper()
+        text = environment.get(variable, "")
+        if text:
+            found[name] = checked(name, text, setting, variable)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a DIR/outrider.toml says: options, and where the seeds came from."""
+
+    options: Mapping[str, object]
+    seeds: tuple[str, ...] = ()
+
+
+def from_file(text: str, shown: str, directory: str) -> Kept:
+    """The options written in an outrider.toml (`shown` names it in errors; relative paths are seen from `directory`).
+
+    Raises SettingsError for what is no TOML, an unknown key or a value that cannot be used.
+    """
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{shown} is no TOML: {error}") from None
+    found: dict[str, object] = {}
+    seeds: tuple[str, ...] = ()
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name == "seeds":
+            if not isinstance(value, list) or not all(isinstance(seed, str) for seed in value):
+                raise SettingsError(f"seeds ({shown}) is no list of texts")
+            seeds = tuple(value)
+            continue
+        setting = SETTINGS.get(name)
+        if setting is None:
+            near = difflib.get_close_matches(name, [*SETTINGS, "seeds"], 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"{key} ({shown}) is no setting{hint}")
+        is_path = name in {"output", "hosts", "ca"} and isinstance(value, str) and value not in {"", "none"}
+        placed = os.path.join(directory, os.path.expanduser(value)) if is_path else value
+        found[name] = checked(name, placed, setting, shown)
+    return Kept(found, seeds)
+
+
+def resolved(
+    flags: Mapping[str, object], environment: Mapping[str, object], file: Mapping[str, object], output: str
+) -> CrawlOptions:
+    """One value per option: flags before the environment before outrider.toml before the defaults.
+
+    A directory that was moved keeps working: `output` is where it lies now.
+    """
+    merged = {**file, **environment, **flags, "output": output}
+    unknown = sorted(set(merged) - set(SETTINGS))
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], SETTINGS, 1)
+        raise SettingsError(f"{unknown[0]} is no setting" + (f"; did you mean {near[0]}?" if near else ""))
+    return CrawlOptions(**merged)  # type: ignore[arg-type]
+
+
+def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
+    """The text of an outrider.toml with every setting, its meaning and where the seeds came from."""
+    parts = [
+        "# The settings this crawl runs with. Flags and OUTRIDER_… variables come before what is written here.",
+        "",
+        "# Where the seeds came from: URLs, @files, or - for standard input.",
+        f"seeds = {_toml(tuple(seeds))}",
+    ]
+    for name, setting in SETTINGS.items():
+        if name == "output":
+            continue  # a directory may be moved
+        value = getattr(options, name)
+        parts += ["", f"# {setting.meaning} It takes {setting.accepted}."]
+        parts.append(f'{name} = "none"' if value is None else f"{name} = {_toml(value)}")
+    return "\n".join(parts) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value)  # shortest text that reads back as the same number; TOML takes the same forms
+    if isinstance(value, tuple):
+        if not value:
+            return "[]"
+        return "[\n" + "".join(f"    {_toml(part)},\n" for part in value) + "]"
+    assert isinstance(value, str), value
+    return '"' + "".join(_toml_character(character) for character in value) + '"'
+
+
+def _toml_character(character: str) -> str:
+    code = ord(character)
+    if character in '"\\':
+        return "\\" + character
+    if 0xD800 <= code <= 0xDFFF:
+        return "\\uFFFD"  # TOML holds scalar values only; half a character cannot be written
+    if code < 0x20 or code == 0x7F or 0x80 <= code < 0xA0:
+        return f"\\u{code:04X}"
+    return character
