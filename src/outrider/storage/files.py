@@ -1,0 +1,411 @@
+"""The only door from storage to the machine: one directory of files, written whole or not at all, locked by one process.
+
+Everything else in this room speaks to the two Protocols `Files` and `File`, so that tests can put a disk behind them that
+forgets what was not synced. What every implementation promises:
+
+- `write_at` writes all bytes or raises; what it wrote may be lost, in part or whole, until `sync` has returned.
+- A created, renamed or removed name may come back as it was until `sync_directory` has returned.
+- No space (also: quota, file size limit) is `StoreFullError`; any other refusal to write or sync is `StoreFailedError`; bytes
+  that cannot be read are `DamagedStoreError`; a name that is not there is `FileNotFoundError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from outrider.errors import (
+    DamagedStoreError,
+    OutriderError,
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+    StoreInUseError,
+)
+
+LOCK_NAME = "lock"
+"""The file that the owner of a directory holds a lock on; its process id is written inside."""
+TEMPORARY_SUFFIX = ".tmp"
+"""Names that end so are unfinished work of `replace` and of checkpoints; whoever opens the store may remove them."""
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+_NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_PID_BYTES_MAX = 32
+
+# fdatasync does not write the times of a file; where it is missing (macOS) fsync is the only way.
+_sync_data = getattr(os, "fdatasync", os.fsync)
+
+
+class File(Protocol):
+    """One open file: bytes at offsets."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from `offset`: fewer only where the file ends. Raises DamagedStoreError when they cannot be read."""
+        ...
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        """All of `data` at `offset`, or an error. Raises StoreFullError, StoreFailedError."""
+        ...
+
+    def size(self) -> int:
+        """Its length in bytes."""
+        ...
+
+    def truncate(self, length: int) -> None:
+        """Cuts or extends (with zeros) to `length` bytes. Raises StoreFullError, StoreFailedError."""
+        ...
+
+    def sync(self) -> None:
+        """Returns when everything written to this file is on the device (fdatasync). Raises StoreFailedError."""
+        ...
+
+    def close(self) -> None:
+        """Gives the descriptor back; writes and syncs nothing."""
+        ...
+
+
+class Files(Protocol):
+    """One directory of flat names."""
+
+    def open(self, name: str, *, create: bool = False) -> File:
+        """An existing file, or with `create` a new one if there is none. Raises FileNotFoundError, StoreError."""
+        ...
+
+    def names(self) -> list[str]:
+        """Every name in the directory, sorted; what other people put there included."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Gives `old` the name `new`, in one step; what had that name is gone. Raises FileNotFoundError, StoreFailedError."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Takes the name away. Raises FileNotFoundError, StoreFailedError."""
+        ...
+
+    def sync_directory(self) -> None:
+        """Returns when names made, changed and removed so far are on the device. Raises StoreFailedError."""
+        ...
+
+    def free_bytes(self) -> int:
+        """Bytes that this user may still write, as far as the file system knows (quotas it does not)."""
+        ...
+
+    def lock(self) -> None:
+        """Makes this process the owner until `unlock` or its death. Raises StoreInUseError naming the owner's process id."""
+        ...
+
+    def unlock(self) -> None:
+        """Ends the ownership; without one nothing happens."""
+        ...
+
+    def describe(self, name: str = "") -> str:
+        """The path of a name, or of the directory, for messages."""
+        ...
+
+
+def replace(files: Files, name: str, data: bytes) -> None:
+    """Makes `data` the whole content of `name`, durably: after a crash the old content is there or the new, never a mixture.
+
+    Raises StoreFullError (the old content stands) and StoreFailedError.
+    """
+    temporary = name + TEMPORARY_SUFFIX
+    file = files.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.write_at(0, data)
+        file.sync()
+    except StoreError:
+        file.close()
+        with contextlib.suppress(StoreError, FileNotFoundError):
+            files.remove(temporary)
+        raise
+    file.close()
+    files.rename(temporary, name)
+    files.sync_directory()
+
+
+def read_whole(files: Files, name: str, *, bytes_max: int) -> bytes:
+    """The whole content of a small file. Raises FileNotFoundError, and DamagedStoreError beyond `bytes_max`."""
+    file = files.open(name)
+    try:
+        size = file.size()
+        if size > bytes_max:
+            raise DamagedStoreError(f"{files.describe(name)} has {size} bytes, more than the {bytes_max} it may have")
+        return file.read_at(0, size)
+    finally:
+        file.close()
+
+
+# Descriptors of held locks. A lock belongs to the open file, which a forked child shares: the child closes its copy, or it
+# would keep the store locked after the owner's death.
+_held_locks: set[int] = set()
+
+
+def _close_inherited_locks() -> None:
+    for descriptor in _held_locks:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+    _held_locks.clear()
+
+
+os.register_at_fork(after_in_child=_close_inherited_locks)
+
+
+class Directory:
+    """A real directory: mode 0700, files 0600, never followed through symbolic links, addressed by descriptor."""
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> None:
+        """Opens `path`; with `create` makes it and its parents where they are missing.
+
+        `read_only` opens files for reading only, so that a store of another user or on a read-only mount can be looked at.
+        Raises StoreError when it is no directory, cannot be written or may be written by everybody, FileNotFoundError when
+        it is missing and not to be made.
+        """
+        self._path = Path(path)
+        self._read_only = read_only
+        self._lock: int | None = None
+        self._descriptor = -1
+        made = False
+        try:
+            if create and not read_only and not self._path.exists():
+                self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                made = True
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._path)) from None
+        except OSError as error:
+            self._refuse(error, "")
+        if made:
+            self._sync_parent()
+        if not read_only:
+            self._check_writable()
+
+    def __repr__(self) -> str:
+        return f"<Directory {self._path}{' read-only' if self._read_only else ''}>"
+
+    def _check_writable(self) -> None:
+        mode = os.fstat(self._descriptor).st_mode
+        if mode & stat.S_IWOTH:
+            self.close()
+            raise StoreError(
+                f"{self._path} may be written by every user of this machine; run `chmod o-w {self._path}` or choose another directory"
+            )
+        # By effective user, as the kernel will decide; the root user passes on a read-only mount only if it is writable.
+        if not os.access(self._path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+            self.close()
+            raise StoreError(
+                f"{self._path} cannot be written by user {os.geteuid()}; "
+                "choose another directory, or change its owner or mode, or mount it writable"
+            )
+
+    def _sync_parent(self) -> None:
+        # The new directory's own name must survive as well, or its synced files would be out of reach.
+        descriptor = os.open(self._path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            self._refuse(error, "")
+        finally:
+            os.close(descriptor)
+
+    def _refuse(self, error: OSError, name: str) -> NoReturn:
+        """Says an error of the machine in the words of the store."""
+        where = self.describe(name)
+        why = error.strerror or str(error)
+        if error.errno in _NO_SPACE:
+            raise StoreFullError(f"{where}: {why}; free space on this file system") from error
+        if error.errno in _NO_DESCRIPTORS:
+            raise StoreError(f"{where}: {why}; raise the limit (`ulimit -n`) or lower the concurrency") from error
+        if error.errno in _NOT_WRITABLE:
+            raise StoreError(
+                f"{where} cannot be written by user {os.geteuid()} ({why}); choose another directory, or change its owner or mode"
+            ) from error
+        if error.errno == errno.ENOTDIR or (error.errno == errno.EEXIST and not name):
+            raise StoreError(f"{where} is not a directory; choose another name") from error
+        if error.errno == errno.ELOOP and name:
+            raise StoreError(f"{where} is a symbolic link, which a store has none of; remove it") from error
+        raise StoreFailedError(f"{where}: {why}") from error
+
+    def open(self, name: str, *, create: bool = False) -> File:
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW
+        if self._read_only:
+            flags |= os.O_RDONLY
+        else:
+            flags |= os.O_RDWR | (os.O_CREAT if create else 0)
+        try:
+            descriptor = os.open(_flat(name), flags, 0o600, dir_fd=self._descriptor)
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(name)) from None
+        except OSError as error:
+            self._refuse(error, name)
+        return _DirectoryFile(self, name, descriptor)
+
+    def names(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self._descriptor))
+        except OSError as error:
+            raise DamagedStoreError(f"{self.describe()} cannot be listed: {error.strerror}") from error
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.rename(_flat(old), _flat(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(old)) from None
+        except OSError as error:
+            self._refuse(error, new)
+
+    def remove(self, name: str) -> None:
+        try:
+            os.unlink(_flat(name), dir_fd=self._descriptor)
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(name)) from None
+        except OSError as error:
+            self._refuse(error, name)
+
+    def sync_directory(self) -> None:
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise StoreFailedError(f"{self.describe()}: {error.strerror}") from error
+
+    def free_bytes(self) -> int:
+        try:
+            space = os.fstatvfs(self._descriptor)
+        except OSError as error:
+            self._refuse(error, "")
+        return space.f_bavail * space.f_frsize
+
+    def lock(self) -> None:
+        if self._lock is not None:
+            raise StoreInUseError(f"{self.describe()} is open in this process already (pid {os.getpid()})")
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(LOCK_NAME, flags, 0o600, dir_fd=self._descriptor)
+        except OSError as error:
+            self._refuse(error, LOCK_NAME)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(descriptor, _PID_BYTES_MAX, 0).strip()
+            os.close(descriptor)
+            who = f"process {int(owner)}" if owner.isdigit() else "another process"
+            raise StoreInUseError(f"{self.describe()} is owned by {who}; stop it, or ask it for its status") from None
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreError(f"{self.describe(LOCK_NAME)} cannot be locked ({error.strerror}); use a local file system") from error
+        # The number only serves the message above: a disk too full for it must not keep anybody from opening the store.
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        self._lock = descriptor
+        _held_locks.add(descriptor)
+
+    def unlock(self) -> None:
+        # The file stays: removing it would let two processes hold locks on two files of one name.
+        if self._lock is None:
+            return
+        descriptor, self._lock = self._lock, None
+        if descriptor not in _held_locks:
+            return  # in a forked child: not ours, and closed already
+        _held_locks.discard(descriptor)
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, 0)
+        os.close(descriptor)
+
+    def describe(self, name: str = "") -> str:
+        return str(self._path / name) if name else str(self._path)
+
+    def close(self) -> None:
+        """Unlocks and gives the directory's descriptor back."""
+        self.unlock()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class _DirectoryFile:
+    """A file of a `Directory`."""
+
+    def __init__(self, directory: Directory, name: str, descriptor: int) -> None:
+        self._directory = directory
+        self._name = name
+        self._descriptor = descriptor
+
+    def __repr__(self) -> str:
+        return f"<file {self._directory.describe(self._name)}>"
+
+    def _where(self, offset: int) -> str:
+        return f"{self._directory.describe(self._name)} at byte {offset}"
+
+    def _error(self, error: OSError, offset: int) -> OutriderError:
+        why = error.strerror or str(error)
+        if error.errno in _NO_SPACE:
+            return StoreFullError(f"{self._where(offset)}: {why}; free space on this file system")
+        return StoreFailedError(f"{self._where(offset)}: {why}")
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        try:
+            data = os.pread(self._descriptor, length, offset)
+            if len(data) == length or not data:
+                return data
+            # A read may be short before the end (2 GiB at most per call, network file systems).
+            parts, got = [data], len(data)
+            while got < length:
+                data = os.pread(self._descriptor, length - got, offset + got)
+                if not data:
+                    break
+                parts.append(data)
+                got += len(data)
+        except OSError as error:
+            raise DamagedStoreError(f"{self._where(offset)} cannot be read: {error.strerror}") from error
+        return b"".join(parts)
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        try:
+            written = os.pwrite(self._descriptor, data, offset)
+            if written < len(data):
+                rest = memoryview(data)
+                while written < len(data):
+                    more = os.pwrite(self._descriptor, rest[written:], offset + written)
+                    if more == 0:
+                        raise OSError(errno.EIO, "a write made no progress")
+                    written += more
+        except OSError as error:
+            raise self._error(error, offset) from error
+
+    def size(self) -> int:
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise self._error(error, 0) from error
+
+    def truncate(self, length: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, length)
+        except OSError as error:
+            raise self._error(error, length) from error
+
+    def sync(self) -> None:
+        try:
+            _sync_data(self._descriptor)
+        except OSError as error:
+            # Also for ENOSPC: what was written is gone from the cache or not, nobody knows, so it is no case of "try again".
+            raise StoreFailedError(f"{self._directory.describe(self._name)}: {error.strerror}") from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+def _flat(name: str) -> str:
+    if not name or name in {".", ".."} or "/" in name or "\0" in name:
+        raise ValueError(f"{name!r} is no name of a file in a store: names are flat")
+    return name
