@@ -1,0 +1,61 @@
+# make help   says what there is. Every target sets up what it needs first.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	command -v $$p >/dev/null 2>&1 && { echo $$p; break; }; done)
+RUN := .venv/bin/python
+PYTEST := $(RUN) -m pytest
+PROCESSES ?= 2
+FAST := $(wildcard tests/unit tests/contract tests/model)
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-long bench lint docs lock clean
+# One recipe at a time: they share .venv and target.
+.NOTPARALLEL:
+
+help:
+	@echo 'make demo       sets everything up, crawls a small bundled web on loopback, shows where the results lie'
+	@echo 'make test       sets everything up, checks the style and runs the tests, with native and with plain kernels'
+	@echo 'make test-long  the tests that take more than some seconds'
+	@echo 'make bench      measures what README and docs claim, peers beside us in the same run'
+	@echo 'make lint       style, types, Rust lints'
+	@echo 'make docs       checks that what the documents point at is there'
+	@echo 'make install    .venv with Outrider in it (.venv/bin/outrider)'
+	@echo 'make lock       writes requirements/*.txt and Cargo.lock anew'
+	@echo 'make clean      removes all that was built'
+
+install:
+	@$(if $(PYTHON),,$(error Outrider needs Python 3.11 or later; none was found on PATH))$(PYTHON) scripts/install.py
+
+demo: install
+	@$(RUN) -m outrider.sim.demo
+
+test: install lint
+	@$(RUN) scripts/check_rust.py test
+	$(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long'
+	@echo 'The fast half again, with the plain Python kernels:'
+	OUTRIDER_KERNELS=python $(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long' $(FAST)
+
+test-long: install
+	$(PYTEST) -m long --timeout 1800
+
+bench: install
+	@$(PYTHON) scripts/install.py --bench
+	@$(RUN) -m bench
+
+lint: install
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	@$(RUN) scripts/check_rust.py lint
+
+docs: install
+	@$(RUN) scripts/check_docs.py
+
+lock: install
+	@sh scripts/lock.sh
+
+clean:
+	rm -rf .venv .venv-bench target build dist demo-crawl demo-output
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/.cache bench/results
+	rm -f src/outrider/_native*.so
+	find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

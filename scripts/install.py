@@ -1,0 +1,423 @@
+"""Makes `.venv` with Outrider in it, native kernels included where Rust can be had: what `make install` runs.
+
+Needs nothing but a Python 3.11 or later. Locked dependencies are installed with their hashes; pip's own settings
+(index, proxy, certificates) are left alone. Rust is present when `cargo --version` succeeds; else the system's package
+is tried where that is permitted (root, apt), else the plain Python kernels serve. A stamp in the environment makes the
+second run take no time. `--bench` makes `.venv-bench` with the peers that `make bench` measures.
+
+This file must at least parse on any Python 3, so that an old one can say what is missing.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+PYTHON_MIN = (3, 11)
+PYTHON_NAMES = ("python3.11", "python3.12", "python3.13", "python3.14", "python3", "python")
+RUST_MIN = (1, 85)  # `rust-version` in Cargo.toml
+ASK_SECONDS_MAX = 60  # for a program to tell its version
+APT_LIST_SECONDS_MAX = 120
+APT_FETCH_SECONDS_MAX = 300
+APT_UNPACK_SECONDS_MAX = 600  # long, because stopping dpkg half-way leaves the machine worse than it was
+BUILD_SECONDS_MAX = 1200
+SYSTEM_PACKAGES = (("cargo-web", "rustc-web"), ("cargo", "rustc"))  # Debian 12; Debian 13 and others
+STAMP = "outrider-install.json"
+ROOT = Path(os.path.abspath(__file__)).parent.parent
+
+
+class InstallError(Exception):
+    """Something that only the user can put right; the text says what."""
+
+
+def say(text):
+    print(text, flush=True)
+
+
+# ------------------------------------------------------------------------------------------------- the interpreter
+
+
+def python_version(program):
+    """(major, minor) of an interpreter, or None when it does not run."""
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    answer = ask([str(program), "-c", code])
+    match = re.fullmatch(r"(\d+)\.(\d+)", answer or "")
+    return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+def find_python(path):
+    """The first interpreter on `path` that is new enough; InstallError when there is none."""
+    for name in PYTHON_NAMES:
+        program = shutil.which(name, path=path)
+        if program and (python_version(program) or (0, 0)) >= PYTHON_MIN:
+            return program
+    raise InstallError(
+        f"Outrider needs Python {PYTHON_MIN[0]}.{PYTHON_MIN[1]} or later and found none on PATH. Install one, or name it: "
+        "make install PYTHON=/path/to/python3.11"
+    )
+
+
+def ask(command, environment=None):
+    """What a program prints on standard output, stripped; None when it fails, hangs or is not there."""
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            timeout=ASK_SECONDS_MAX,
+            env=environment,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else None
+
+
+def make_environment(place):
+    """A virtual environment at `place`, if there is none that works."""
+    if python_version(place / "bin" / "python") == sys.version_info[:2] and (place / "bin" / "pip").exists():
+        return
+    shutil.rmtree(place, ignore_errors=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "venv", str(place)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    if done.returncode != 0:
+        shutil.rmtree(place, ignore_errors=True)
+        raise InstallError(
+            f"{sys.executable} -m venv failed; on Debian and Ubuntu `apt install python3-venv` brings what is missing.\n"
+            + done.stdout.decode("utf-8", "replace").strip()
+        )
+
+
+def install_locked(place, lock):
+    """The dependencies of a lock file, each checked against its hash."""
+    command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    if subprocess.run([*command, "--require-hashes", "-r", str(lock)], check=False).returncode != 0:
+        raise InstallError(f"pip could not install {lock.name}; what it says is above.")
+
+
+# ----------------------------------------------------------------------------------------------------------- Rust
+
+
+def cargo_version(cargo):
+    """(major, minor) of a cargo that works together with the rustc beside it, or None.
+
+    A rustup shim without its home fails here, and must not start to download a toolchain.
+    """
+    environment = rust_environment(cargo)
+    match = re.match(r"cargo (\d+)\.(\d+)\.", ask([cargo, "--version"], environment) or "")
+    if not match or not (ask(["rustc", "--version"], environment) or "").startswith("rustc "):
+        return None
+    return int(match.group(1)), int(match.group(2))
+
+
+def rust_environment(cargo):
+    """The environment in which `cargo` and the rustc beside it come first."""
+    environment = dict(os.environ, RUSTUP_AUTO_INSTALL="0", CARGO=cargo)
+    environment["PATH"] = os.path.dirname(cargo) + os.pathsep + os.environ.get("PATH", "")
+    return environment
+
+
+def rust_path():
+    """Where Rust is looked for: PATH, and where the system's package puts it."""
+    return os.pathsep.join((os.environ.get("PATH", ""), "/usr/bin"))
+
+
+def find_cargo(path):
+    """The first cargo on `path` that works and is new enough, or None. A broken shim does not hide a good one."""
+    for folder in path.split(os.pathsep):
+        cargo = shutil.which("cargo", path=folder) if folder else None
+        if cargo and (cargo_version(cargo) or (0, 0)) >= RUST_MIN:
+            return os.path.abspath(cargo)
+    return None
+
+
+def install_system_rust():
+    """Tries the system's package: quiet, bounded in time, and nothing is lost when it fails."""
+    apt = shutil.which("apt-get")
+    if not apt or os.geteuid() != 0:
+        return
+    packages = next((pair for pair in SYSTEM_PACKAGES if all(map(is_offered, pair))), None)
+    if packages is None:
+        run_bounded([apt, "update", "--quiet", *APT_OPTIONS], APT_LIST_SECONDS_MAX)
+        packages = next((pair for pair in SYSTEM_PACKAGES if all(map(is_offered, pair))), None)
+    if packages is None:
+        return
+    say(f"No Rust toolchain here: trying the system's packages {' and '.join(packages)}.")
+    install = [apt, "install", "--yes", "--quiet", "--no-install-recommends", *APT_OPTIONS]
+    if not run_bounded([*install, "--download-only", *packages], APT_FETCH_SECONDS_MAX):
+        # The lists may be older than the archive they point into.
+        run_bounded([apt, "update", "--quiet", *APT_OPTIONS], APT_LIST_SECONDS_MAX)
+        if not run_bounded([*install, "--download-only", *packages], APT_FETCH_SECONDS_MAX):
+            return
+    run_bounded([*install, "--no-download", *packages], APT_UNPACK_SECONDS_MAX)
+
+
+APT_OPTIONS = (
+    *("-o", "Dpkg::Use-Pty=0"),
+    *("-o", "DPkg::Lock::Timeout=30"),
+    *("-o", "Acquire::Retries=1"),
+    *("-o", "Acquire::http::Timeout=20"),
+    *("-o", "Acquire::https::Timeout=20"),
+)
+
+
+def is_offered(package):
+    """Whether apt knows the package in a version that is new enough."""
+    match = re.search(r"Candidate: (?:\d+:)?(\d+)\.(\d+)", ask(["apt-cache", "policy", package]) or "")
+    if not match:
+        return False
+    version = (int(match.group(1)), int(match.group(2)))
+    # Old cargo packages count for themselves: cargo 0.66 belongs to Rust 1.65.
+    return version >= RUST_MIN
+
+
+def run_bounded(command, seconds):
+    """Whether a quiet command succeeded within its time."""
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    try:
+        done = subprocess.run(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            timeout=seconds,
+            env=environment,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def build_native(root, place, cargo):
+    """Builds the kernels into src/outrider; returns what went wrong, in one line, or None."""
+    log = root / "target" / "install.log"
+    log.parent.mkdir(exist_ok=True)
+    environment = dict(rust_environment(cargo), VIRTUAL_ENV=str(place), PYO3_PYTHON=str(place / "bin" / "python"))
+    environment.pop("CONDA_PREFIX", None)
+    maturin = [str(place / "bin" / "maturin"), "develop", "--release", "--locked", "--skip-install"]
+    with open(log, "wb") as out:
+        try:
+            done = subprocess.run(
+                maturin,
+                cwd=root,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=BUILD_SECONDS_MAX,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+    if done.returncode != 0:
+        lines = log.read_text("utf-8", "replace").splitlines()
+        reasons = [line.strip() for line in lines if line.lstrip().lower().startswith(("error", "caused by"))]
+        reason = reasons[0] if reasons else "no word"
+        return f"the build failed with {reason!r}, see {log.relative_to(root)}"
+    code = "import outrider._native"
+    if ask([str(place / "bin" / "python"), "-c", code], dict(os.environ, PYTHONPATH=str(root / "src"))) is None:
+        return f"the build cannot be imported, see {log.relative_to(root)}"
+    return None
+
+
+def native_files(root):
+    return sorted((root / "src" / "outrider").glob("_native*.so"))
+
+
+# --------------------------------------------------------------------------------------------------- the package
+
+
+def write_wheel(root, folder):
+    """An editable wheel: a .pth file to `src`, the metadata and the `outrider` command. Returns its path."""
+    import tomllib
+
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    name, version = project["name"], project["version"]
+    metadata = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    description, python = project["description"], project["requires-python"]
+    metadata += [f"Summary: {description}", f"Requires-Python: {python}"]
+    metadata += [f"Requires-Dist: {dependency}" for dependency in project["dependencies"]]
+    scripts = ["[console_scripts]", *(f"{command} = {target}" for command, target in project["scripts"].items())]
+    info = f"{name}-{version}.dist-info"
+    files = {
+        f"{name}.pth": f"{root / 'src'}\n",
+        f"{info}/METADATA": "\n".join(metadata) + "\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: outrider\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": "\n".join(scripts) + "\n",
+    }
+    record = io.StringIO()
+    rows = csv.writer(record, lineterminator="\n")
+    for path, text in files.items():
+        content = text.encode("utf-8")
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode("ascii")
+        rows.writerow((path, "sha256=" + digest, len(content)))
+    rows.writerow((f"{info}/RECORD", "", ""))
+    files[f"{info}/RECORD"] = record.getvalue()
+    wheel = Path(folder) / (f"{name}-{version}-py3-none-any.whl")
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return wheel
+
+
+def install_package(root, place):
+    """Puts `outrider` into an environment: importable from `src`, with its command in `bin`."""
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = write_wheel(root, folder)
+        command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        command += ["--no-index", "--no-deps", "--force-reinstall", str(wheel)]
+        if subprocess.run(command, check=False).returncode != 0:
+            raise InstallError("pip could not install the package itself; what it says is above.")
+
+
+# ---------------------------------------------------------------------------------------------------- the stamp
+
+
+def digest_of(root, files):
+    """One hash over files (folders are walked), their names and this place."""
+    digest = hashlib.sha256((f"{root}\0{sys.version}").encode())
+    for name in files:
+        path = root / name
+        below = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        for file in below:
+            digest.update(f"{file.relative_to(root)}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
+    return digest.hexdigest()
+
+
+def read_stamp(place):
+    try:
+        stamp = json.loads((place / STAMP).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return stamp if isinstance(stamp, dict) else {}
+
+
+def write_stamp(place, stamp):
+    (place / STAMP).write_text(json.dumps(stamp, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+# ------------------------------------------------------------------------------------------------------ the two acts
+
+
+def install(root, wish):
+    """`.venv`, ready to use; `wish` is OUTRIDER_KERNELS: 'python', 'native' or '' for the best that can be had."""
+    place = root / ".venv"
+    wanted = {
+        "dependencies": digest_of(root, ["requirements/test.txt"]),
+        "package": digest_of(root, ["pyproject.toml", "scripts/install.py"]),
+        "native": digest_of(root, ["Cargo.toml", "Cargo.lock", "crates"]),
+    }
+    stamp = read_stamp(place)
+    if stamp.get("dependencies") != wanted["dependencies"] or not (place / "bin" / "python").exists():
+        say("Installing the locked dependencies into .venv ...")
+        make_environment(place)
+        install_locked(place, root / "requirements" / "test.txt")
+        stamp = {"dependencies": wanted["dependencies"]}
+        write_stamp(place, stamp)
+    if stamp.get("package") != wanted["package"] or not (place / "bin" / "outrider").exists():
+        install_package(root, place)
+        stamp["package"] = wanted["package"]
+        write_stamp(place, stamp)
+    if stamp.get("native") == wanted["native"] and native_files(root):
+        return
+    if wish == "python":
+        remove_native(root)
+        conclude(place, stamp, "python", "asked for by OUTRIDER_KERNELS")
+        return
+    cargo = find_cargo(rust_path())
+    if cargo is None and not stamp.get("asked_for_rust"):
+        # Once is enough: what the system would not give will not come by asking again at every `make`.
+        stamp["asked_for_rust"] = True
+        install_system_rust()
+        cargo = find_cargo(rust_path())
+    if cargo is None:
+        trouble = f"no Rust {RUST_MIN[0]}.{RUST_MIN[1]} or later to be found or installed"
+    else:
+        say("Building the native kernels (about a minute) ...")
+        trouble = build_native(root, place, cargo)
+    if trouble is None:
+        stamp["native"] = wanted["native"]
+        conclude(place, stamp, "native", None)
+        return
+    remove_native(root)
+    if wish == "native":
+        raise InstallError(f"OUTRIDER_KERNELS is 'native', but {trouble}.")
+    conclude(place, stamp, "python", trouble)
+
+
+def conclude(place, stamp, kernels, why):
+    """Stamps what was reached and, when that is news, says it in one line."""
+    stamp["kernels"] = kernels
+    if kernels == "python":
+        stamp.pop("native", None)
+    changed = stamp != read_stamp(place)
+    write_stamp(place, stamp)
+    if kernels == "native":
+        say("Outrider is installed in .venv with its native kernels.")
+    elif changed:
+        say(f"Outrider is installed in .venv with the plain Python kernels ({why}): everything works, slower.")
+
+
+def remove_native(root):
+    """An older build must not outlive the sources it was made from."""
+    for file in native_files(root):
+        file.unlink()
+
+
+def install_bench(root):
+    """`.venv-bench`: the peers, and Outrider beside them."""
+    place = root / ".venv-bench"
+    wanted = digest_of(root, ["requirements/bench.txt", "pyproject.toml", "scripts/install.py"])
+    if read_stamp(place).get("dependencies") == wanted and (place / "bin" / "python").exists():
+        return
+    say("Installing the peers to measure beside into .venv-bench ...")
+    make_environment(place)
+    install_locked(place, root / "requirements" / "bench.txt")
+    install_package(root, place)
+    write_stamp(place, {"dependencies": wanted})
+
+
+def main(arguments):
+    if sys.version_info < PYTHON_MIN:
+        python = find_python(os.environ.get("PATH", ""))
+        os.execv(python, [python, os.path.abspath(__file__), *arguments])
+    if set(arguments) - {"--bench"}:
+        raise InstallError("usage: install.py [--bench]")
+    wish = os.environ.get("OUTRIDER_KERNELS", "")
+    if wish not in ("", "python", "native"):
+        raise InstallError(f"OUTRIDER_KERNELS is {wish!r}; it may be 'native', 'python' or unset.")
+    import fcntl
+
+    lock = os.open(ROOT, os.O_RDONLY)
+    try:
+        # Two at once would tread on each other's environment; the second finds all done.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if "--bench" in arguments:
+            install_bench(ROOT)
+        else:
+            install(ROOT, wish)
+    finally:
+        os.close(lock)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except InstallError as error:
+        sys.exit(f"install: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
