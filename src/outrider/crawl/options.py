@@ -158,7 +158,7 @@ def _user_agent(value: object) -> str:
 
 def _several(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
-        return tuple(value.split())
+        return (_text(value),)
     if isinstance(value, Iterable) and not isinstance(value, Mapping | bytes):
         return tuple(_text(part) for part in value)
     raise RefusedError("it is no list of texts")
@@ -177,7 +177,7 @@ def _networks(value: object) -> tuple[str, ...]:
     networks = _several(value)
     for network in networks:
         try:
-            ipaddress.ip_network(network, strict=False)
+            ipaddress.ip_network(network)
         except ValueError as error:
             raise RefusedError(str(error)) from None
     return networks
@@ -384,7 +384,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
         variable = ENVIRONMENT_PREFIX + name.upper()
         text = environment.get(variable, "")
         if text:
-            found[name] = checked(name, text, setting, variable)
+            found[name] = checked(name, text.split() if setting.many else text, setting, variable)
     return found
 
 

@@ -1,0 +1,135 @@
+"""DIR/control.sock: a running crawl answers questions, one line of JSON in, one line of JSON out.
+
+    {"ask": "status"}  ->  {"ok": true, "answer": {…}}   or   {"ok": false, "error": "…"}
+
+The socket is bound and reached through the directory's descriptor: the path in a socket's address ends after 107 bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from outrider.errors import UnreachableError
+
+SOCKET_NAME: Final = "control.sock"
+LINE_BYTES_MAX = 1 << 20  # an answer is a page of counts
+QUESTION_BYTES_MAX = 64 << 10
+ANSWER_SECONDS_MAX = 10.0  # between two calls of the frontier there is always time for a question
+QUESTIONS_AT_ONCE_MAX = 16
+_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
+
+Answers = Mapping[str, Callable[[], Awaitable[Any]]]
+
+
+def _address(directory_descriptor: int, path: str) -> str:
+    """What to bind or connect to: a name that is short however deep the directory lies."""
+    through = f"/proc/self/fd/{directory_descriptor}"
+    if os.path.isdir(through):
+        return f"{through}/{SOCKET_NAME}"
+    whole = os.path.join(path, SOCKET_NAME)
+    if len(os.fsencode(whole)) > _PATH_BYTES_MAX:
+        raise UnreachableError(f"{whole} is too long for a socket's address on this system")
+    return whole
+
+
+class Control:
+    """Answers questions of other processes while a crawl runs; only the holder of the store's lock may have one."""
+
+    def __init__(self, directory: str, answers: Answers) -> None:
+        self._directory = directory
+        self._answers = answers
+        self._server: asyncio.Server | None = None
+        self._asking = 0
+
+    async def open(self) -> None:
+        """Starts to listen. Raises UnreachableError when there can be no socket here; a crawl goes on without."""
+        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # Who holds the store's lock is the only one who may have a socket here: any other is a dead process's.
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISSOCK(os.stat(SOCKET_NAME, dir_fd=descriptor, follow_symlinks=False).st_mode):
+                    os.unlink(SOCKET_NAME, dir_fd=descriptor)
+            os.fchmod(listener.fileno(), 0o600)  # before it has a name, so that it never is open to others
+            listener.bind(_address(descriptor, self._directory))
+            os.chmod(SOCKET_NAME, 0o600, dir_fd=descriptor)
+        except OSError as error:
+            listener.close()
+            raise UnreachableError(f"{self._directory}/{SOCKET_NAME} cannot be made ({error.strerror})") from None
+        finally:
+            os.close(descriptor)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=QUESTION_BYTES_MAX)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if self._asking >= QUESTIONS_AT_ONCE_MAX:
+                return
+            self._asking += 1
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                    answer = await self._answered(await reader.readline())
+                    writer.write(msgspec.json.encode(answer, enc_hook=str) + b"\n")
+                    await writer.drain()
+            finally:
+                self._asking -= 1
+        except (OSError, ValueError, TimeoutError):
+            return  # who asked went away, or sent no line
+        finally:
+            writer.close()
+
+    async def _answered(self, line: bytes) -> dict[str, Any]:
+        try:
+            question = msgspec.json.decode(line, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return {"ok": False, "error": "the question is no JSON object"}
+        answer = self._answers.get(str(question.get("ask")))
+        if answer is None:
+            return {"ok": False, "error": "this can be asked: " + ", ".join(sorted(self._answers))}
+        return {"ok": True, "answer": await answer()}
+
+    async def close(self) -> None:
+        """Stops listening and takes the name away."""
+        if self._server is None:
+            return
+        self._server.close()
+        self._server = None
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._directory, SOCKET_NAME))
+
+
+def ask(directory: str, question: str, *, seconds_max: float = ANSWER_SECONDS_MAX) -> Any:
+    """What the crawl that runs in `directory` answers. Raises UnreachableError when none runs or none answers."""
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise UnreachableError(f"{directory}: {error.strerror}") from None
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+            asking.settimeout(seconds_max)
+            asking.connect(_address(descriptor, directory))
+            asking.sendall(msgspec.json.encode({"ask": question}) + b"\n")
+            line = b""
+            while not line.endswith(b"\n") and len(line) < LINE_BYTES_MAX:
+                part = asking.recv(65_536)
+                if not part:
+                    break
+                line += part
+    except OSError as error:
+        raise UnreachableError(f"nobody answers at {directory}/{SOCKET_NAME} ({error.strerror or error})") from None
+    finally:
+        os.close(descriptor)
+    try:
+        answer = msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise UnreachableError(f"{directory}/{SOCKET_NAME} answered what is no JSON") from None
+    if not answer.get("ok"):
+        raise UnreachableError(f"the crawl in {directory} answered: {answer.get('error')}")
+    return answer.get("answer")

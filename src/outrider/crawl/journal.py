@@ -1,0 +1,78 @@
+"""crawl.log: what happened, one line each, as text or JSON; a log that cannot be written never stops a crawl."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from outrider.clock import Instant, rfc3339
+from outrider.crawl.terminal import safe
+
+JOURNAL_FILE: Final = "crawl.log"
+BUFFER_BYTES_MAX = 64 << 10  # lines wait for the next flush, at most so many bytes of them
+
+
+class Journal:
+    """Writes lines `time event key=value …` (or the same as a JSON object) to the end of a file."""
+
+    def __init__(self, path: str | os.PathLike[str], *, form: str, clock: Callable[[], Instant]) -> None:
+        self._json = form == "json"
+        self._clock = clock
+        self._parts: list[str] = []
+        self._waiting = 0
+        self._descriptor = -1
+        with contextlib.suppress(OSError):
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(path, flags, 0o600)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def note(self, event: str, **facts: object) -> None:
+        """One line: the time, a word for what happened, and facts (None is left out)."""
+        known = {name: fact for name, fact in facts.items() if fact is not None}
+        at = rfc3339(self._clock())
+        if self._json:
+            # JSON escapes control characters itself; what could turn a terminal's text around is written out too.
+            shown = {name: safe(fact) if isinstance(fact, str) else fact for name, fact in known.items()}
+            line = msgspec.json.encode({"at": at, "event": event, **shown}, enc_hook=str).decode()
+        else:
+            line = " ".join([at, event, *(f"{name}={_quoted(fact)}" for name, fact in known.items())])
+        self._parts.append(line + "\n")
+        self._waiting += len(line)
+        if self._waiting > BUFFER_BYTES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hands the lines to the operating system; it is not asked to keep them."""
+        if not self._parts:
+            return
+        text = "".join(self._parts).encode("utf-8", "backslashreplace")
+        self._parts.clear()
+        self._waiting = 0
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self._descriptor, text)
+
+    def close(self) -> None:
+        """Flushes and gives the file back; a second time nothing happens."""
+        self.flush()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _quoted(fact: object) -> str:
+    if isinstance(fact, float):
+        return f"{fact:.3f}"
+    text = safe(fact)
+    if text and not any(character in ' "=' for character in text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,90 @@
+"""How fast a crawl goes and when it may end: counts and instants in, rates out (no clock of its own)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+WINDOW_SECONDS = 10.0  # "now" is the mean of so long: one resting host does not make it jump
+WINDOW_SECONDS_MIN = 1.0  # a rate over less is noise
+SAMPLES_MAX = 64  # of the window; older ones are joined
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Answered pages per second: now (mean of ten seconds), the average of this run, its fastest ten seconds."""
+
+    now: float = 0.0
+    average: float = 0.0
+    peak: float = 0.0
+
+
+class Pace:
+    """Keeps a window of (seconds, pages) samples; all instants are seconds of one steady clock."""
+
+    def __init__(self, now: float, *, pages: int = 0) -> None:
+        self._start = now
+        self._first = pages
+        self._samples: deque[tuple[float, int]] = deque([(now, pages)], maxlen=SAMPLES_MAX)
+        self._peak = 0.0
+
+    def add(self, now: float, pages: int) -> None:
+        """`pages` answered since the crawl began, as of `now`."""
+        samples = self._samples
+        if len(samples) > 1 and now - samples[-2][0] < WINDOW_SECONDS / SAMPLES_MAX * 2:
+            samples[-1] = (now, pages)
+        else:
+            samples.append((now, pages))
+        while len(samples) > 2 and now - samples[1][0] >= WINDOW_SECONDS:
+            samples.popleft()
+        rate = self._rate(now)
+        if now - samples[0][0] >= WINDOW_SECONDS_MIN:
+            self._peak = max(self._peak, rate)
+
+    def _rate(self, now: float) -> float:
+        since, pages = self._samples[0]
+        return (self._samples[-1][1] - pages) / max(now - since, WINDOW_SECONDS_MIN)
+
+    def rates(self, now: float) -> Rates:
+        """The rates as of `now`."""
+        average = (self._samples[-1][1] - self._first) / max(now - self._start, WINDOW_SECONDS_MIN)
+        current = self._rate(now)
+        return Rates(round(current, 3), round(average, 3), round(max(self._peak, average), 3))
+
+
+def eta_seconds(statistics: Mapping[str, Any], rates: Rates, max_pages: int | None) -> float | None:
+    """Seconds until what is known now will be done at the present rate; None when nothing can be said.
+
+    It knows nothing of links not found yet; a hint for people, no promise.
+    """
+    urls = statistics["urls"]
+    left = int(urls["queued"] + urls["leased"] + urls["waiting"]) + int(statistics.get("held", 0))
+    if max_pages is not None:
+        left = min(left, max(0, max_pages - int(statistics["answered"])))
+    if left == 0:
+        return 0.0
+    rate = rates.now or rates.average
+    return round(left / rate, 1) if rate > 0 else None
+
+
+def status_fields(statistics: Mapping[str, Any], rates: Rates, state: str, eta: float | None) -> dict[str, Any]:
+    """What `status --json` says: the frontier's counts, the rates, and how things stand."""
+    known = ("queued", "leased", "waiting", "parked", "done", "gone")
+    hosts = statistics["hosts"]
+    return {
+        "state": state,
+        "accepted": statistics["accepted"],
+        "urls": {name: statistics["urls"][name] for name in known},
+        "held": statistics["held"],
+        "in_transit": statistics["in_transit"],
+        "errands": statistics["errands"],
+        "hosts": {name: hosts[name] for name in ("known", "ready", "resting", "blocked", "empty")},
+        "answered": statistics["answered"],
+        "pages_per_second": {"now": rates.now, "average": rates.average, "peak": rates.peak},
+        "bytes": statistics["bytes"],
+        "duplicates": statistics["duplicates"],
+        "errors": dict(statistics["errors"]),
+        "eta_seconds": eta,
+    }

@@ -1,0 +1,111 @@
+"""Where a crawl begins: URLs, files of URLs (`@file`), standard input (`-`); spelled canonically or refused by line."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import BinaryIO
+
+from outrider.errors import InvalidUrlError, SettingsError
+from outrider.limits import URL_BYTES_MAX
+from outrider.url import host_of, normalize
+
+SEEDS_MAX = 10_000_000  # 1 GB of text in memory; more are fed through Frontier.discover
+SEED_HOSTS_NAMED_MAX = 3  # how many hosts an error names before it counts the others
+_REMARK = b"#"
+
+
+def placed(sources: Iterable[str]) -> tuple[str, ...]:
+    """The sources as they are kept: relative files made absolute, so that they mean the same from every directory."""
+    return tuple("@" + os.path.abspath(source[1:]) if source[:1] == "@" else source for source in sources)
+
+
+def read_seeds(sources: Iterable[str], stdin: BinaryIO | None = None) -> list[str]:
+    """The canonical URLs that the sources name, in order, each once.
+
+    A file holds one URL a line, in UTF-8; empty lines and lines that begin with # are passed over. Raises
+    InvalidUrlError for the first that is no http or https URL (naming file, line and reason) and SettingsError for a
+    file that cannot be read.
+    """
+    seeds: dict[str, None] = {}
+    for source in sources:
+        for where, text in _lines(source, stdin):
+            try:
+                seeds[normalize(text)] = None
+            except InvalidUrlError as error:
+                raise InvalidUrlError(f"{where}: {error.facts}{_hint(text)}") from None
+            if len(seeds) > SEEDS_MAX:
+                raise SettingsError(f"seeds: there are more than {SEEDS_MAX:,}; feed them through Frontier.discover")
+    return list(seeds)
+
+
+def _lines(source: str, stdin: BinaryIO | None) -> Iterator[tuple[str, str]]:
+    if source == "-":
+        if stdin is None:
+            raise SettingsError("seeds are to be read from standard input, and there is none")
+        yield from _of_file(stdin, "standard input")
+    elif source[:1] == "@":
+        try:
+            with open(source[1:], "rb") as file:
+                yield from _of_file(file, source[1:])
+        except OSError as error:
+            raise SettingsError(f"the file of seeds {source[1:]!r} cannot be read ({error.strerror})") from None
+    else:
+        yield "seed", source.strip()
+
+
+def _of_file(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
+    number = 0
+    while line := file.readline(2 * URL_BYTES_MAX):
+        number += 1
+        where = f"{name}, line {number}"
+        if len(line) >= 2 * URL_BYTES_MAX:
+            raise InvalidUrlError(f"{where}: it is longer than {URL_BYTES_MAX} bytes")
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, as some editors leave it
+        text = line.strip()
+        if not text or text.startswith(_REMARK):
+            continue
+        try:
+            yield where, text.decode()
+        except UnicodeDecodeError:
+            raise InvalidUrlError(f"{where}: it is not UTF-8") from None
+
+
+def _hint(text: str) -> str:
+    if "://" in text or not text or text[0] in "/.@-" or any(character.isspace() for character in text):
+        return ""
+    try:
+        meant = normalize("https://" + text)
+    except InvalidUrlError:
+        return ""
+    return f"; did you mean {meant} ?"
+
+
+def is_loopback(host: str, hosts: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether a host can only be this machine: a loopback address, localhost, or so in the --hosts file."""
+    name = host.removesuffix(".")
+    given = hosts.get(name)
+    if given:
+        return all(ipaddress.ip_address(address).is_loopback for address in given)
+    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761 section 6.3
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def require_contact(seeds: Iterable[str], contact: str | None, hosts: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuses seeds beyond loopback while nobody says who crawls. Raises SettingsError naming the hosts."""
+    if contact:
+        return
+    beyond = list(dict.fromkeys(host for host in map(host_of, seeds) if not is_loopback(host, hosts)))
+    if beyond:
+        named = ", ".join(beyond[:SEED_HOSTS_NAMED_MAX])
+        more = f" and {len(beyond) - SEED_HOSTS_NAMED_MAX} more" if len(beyond) > SEED_HOSTS_NAMED_MAX else ""
+        raise SettingsError(
+            f"contact is missing, and {named}{more} is not this machine; say who runs the crawl, so that site owners "
+            "can reach you: --contact you@example.org (or a URL, or OUTRIDER_CONTACT)"
+        )
