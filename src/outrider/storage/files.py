@@ -1,12 +1,12 @@
-"""The only door from storage to the machine: one directory of files, written whole or not at all, locked by one process.
+"""The only door from storage to the machine: one directory of files, owned by one process at a time.
 
-Everything else in this room speaks to the two Protocols `Files` and `File`, so that tests can put a disk behind them that
-forgets what was not synced. What every implementation promises:
+Everything else in this room speaks to the two Protocols `Files` and `File`, so that tests can put a disk behind them
+that forgets what was not synced. What every implementation promises:
 
 - `write_at` writes all bytes or raises; what it wrote may be lost, in part or whole, until `sync` has returned.
 - A created, renamed or removed name may come back as it was until `sync_directory` has returned.
-- No space (also: quota, file size limit) is `StoreFullError`; any other refusal to write or sync is `StoreFailedError`; bytes
-  that cannot be read are `DamagedStoreError`; a name that is not there is `FileNotFoundError`.
+- No space (also: quota, file size limit) is `StoreFullError`; any other refusal to write or sync is
+  `StoreFailedError`; bytes that cannot be read are `DamagedStoreError`; a missing name is `FileNotFoundError`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class File(Protocol):
     """One open file: bytes at offsets."""
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Up to `length` bytes from `offset`: fewer only where the file ends. Raises DamagedStoreError when they cannot be read."""
+        """Up to `length` bytes from `offset`, fewer only where the file ends. Raises DamagedStoreError."""
         ...
 
     def write_at(self, offset: int, data: bytes) -> None:
@@ -82,7 +82,7 @@ class Files(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Gives `old` the name `new`, in one step; what had that name is gone. Raises FileNotFoundError, StoreFailedError."""
+        """Gives `old` the name `new`, in one step; what had that name is gone. Raises as `remove`."""
         ...
 
     def remove(self, name: str) -> None:
@@ -98,7 +98,7 @@ class Files(Protocol):
         ...
 
     def lock(self) -> None:
-        """Makes this process the owner until `unlock` or its death. Raises StoreInUseError naming the owner's process id."""
+        """Makes this process the owner until `unlock` or its death. Raises StoreInUseError naming its process."""
         ...
 
     def unlock(self) -> None:
@@ -111,7 +111,7 @@ class Files(Protocol):
 
 
 def replace(files: Files, name: str, data: bytes) -> None:
-    """Makes `data` the whole content of `name`, durably: after a crash the old content is there or the new, never a mixture.
+    """Makes `data` the whole content of `name`, durably: after a crash the old content is there or the new.
 
     Raises StoreFullError (the old content stands) and StoreFailedError.
     """
@@ -143,8 +143,8 @@ def read_whole(files: Files, name: str, *, bytes_max: int) -> bytes:
         file.close()
 
 
-# Descriptors of held locks. A lock belongs to the open file, which a forked child shares: the child closes its copy, or it
-# would keep the store locked after the owner's death.
+# Descriptors of held locks. A lock belongs to the open file, which a forked child shares: the child closes its copy,
+# or it would keep the store locked after the owner's death.
 _held_locks: set[int] = set()
 
 
@@ -164,9 +164,9 @@ class Directory:
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, read_only: bool = False) -> None:
         """Opens `path`; with `create` makes it and its parents where they are missing.
 
-        `read_only` opens files for reading only, so that a store of another user or on a read-only mount can be looked at.
-        Raises StoreError when it is no directory, cannot be written or may be written by everybody, FileNotFoundError when
-        it is missing and not to be made.
+        `read_only` opens files for reading only, so that a store of another user or on a read-only mount can be looked
+        at. Raises StoreError when it is no directory, cannot be written or may be written by everybody,
+        FileNotFoundError when it is missing and not to be made.
         """
         self._path = Path(path)
         self._read_only = read_only
@@ -195,9 +195,11 @@ class Directory:
         if mode & stat.S_IWOTH:
             self.close()
             raise StoreError(
-                f"{self._path} may be written by every user of this machine; run `chmod o-w {self._path}` or choose another directory"
+                f"{self._path} may be written by every user of this machine; "
+                f"run `chmod o-w {self._path}` or choose another directory"
             )
-        # By effective user, as the kernel will decide; the root user passes on a read-only mount only if it is writable.
+        # By effective user, as the kernel will decide; the root user passes on a read-only mount only if it is
+        # writable.
         if not os.access(self._path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
             self.close()
             raise StoreError(
@@ -225,7 +227,8 @@ class Directory:
             raise StoreError(f"{where}: {why}; raise the limit (`ulimit -n`) or lower the concurrency") from error
         if error.errno in _NOT_WRITABLE:
             raise StoreError(
-                f"{where} cannot be written by user {os.geteuid()} ({why}); choose another directory, or change its owner or mode"
+                f"{where} cannot be written by user {os.geteuid()} ({why}); "
+                "choose another directory, or change its owner or mode"
             ) from error
         if error.errno == errno.ENOTDIR or (error.errno == errno.EEXIST and not name):
             raise StoreError(f"{where} is not a directory; choose another name") from error
@@ -299,7 +302,9 @@ class Directory:
             raise StoreInUseError(f"{self.describe()} is owned by {who}; stop it, or ask it for its status") from None
         except OSError as error:
             os.close(descriptor)
-            raise StoreError(f"{self.describe(LOCK_NAME)} cannot be locked ({error.strerror}); use a local file system") from error
+            raise StoreError(
+                f"{self.describe(LOCK_NAME)} cannot be locked ({error.strerror}); use a local file system"
+            ) from error
         # The number only serves the message above: a disk too full for it must not keep anybody from opening the store.
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
@@ -396,7 +401,8 @@ class _DirectoryFile:
         try:
             _sync_data(self._descriptor)
         except OSError as error:
-            # Also for ENOSPC: what was written is gone from the cache or not, nobody knows, so it is no case of "try again".
+            # Also for ENOSPC: what was written is gone from the cache or not, nobody knows, so it is no case of "try
+            # again".
             raise StoreFailedError(f"{self._directory.describe(self._name)}: {error.strerror}") from error
 
     def close(self) -> None:

@@ -1,0 +1,897 @@
+"""An append-only log of facts: what was synced comes back after any crash, or is refused with words.
+
+Segment `log-<first LSN, 16 hex digits>.seg`: | header, 64 bytes | frame | frame | … | zeros |, preallocated. A frame
+carries its LSN and the last LSN that was synced when it was written (`docs/formats/frames.md` draws all of it). A torn
+tail is cut on opening; it is told from damage by what is known to have been synced: from later frames, later segments
+and the mirror `log.synced`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+from outrider.errors import (
+    ClosedError,
+    DamagedStoreError,
+    ForeignStoreError,
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+)
+from outrider.kernels import (
+    BAD,
+    FRAME_BYTES_MAX,
+    FRAME_HEADER_BYTES,
+    SHORT,
+    ZEROS,
+    crc32c,
+    find_frame,
+    pack_frames,
+    scan_frames,
+)
+from outrider.limits import (
+    LOG_MARK_BYTES,
+    LOG_READ_BYTES,
+    LOG_SEGMENT_BYTES_FIRST,
+    LOG_SEGMENT_BYTES_MAX,
+    LOG_SPACE_CHECK_REFUSALS,
+    LOG_SPACE_SHARE,
+    LOG_ZERO_BYTES_STEP,
+)
+from outrider.storage.files import File, Files
+
+SEGMENT_HEADER_BYTES = 64
+SEGMENT_FORMAT = 1
+SPARE_NAME = "next.seg"
+"""The segment that is being zeroed ahead of its use."""
+RESERVE_NAME = "reserve.seg"
+"""Zeroed space held back for the day when the disk is full."""
+MIRROR_NAME = "log.synced"
+
+_SEGMENT_MAGIC = b"ORlog\r\n\x1a"  # the line ending and the end-of-file sign show a copy that was made as text
+_SEGMENT_HEADER = struct.Struct("<8sII16sQ20x")  # magic, format, epoch, store, first LSN; the crc follows
+_SEGMENT_NAME = re.compile(r"log-([0-9a-f]{16})\.seg")
+_MIRROR_MAGIC = b"ORsync\r\n"
+_MIRROR_SLOT = struct.Struct("<8s16sQ")  # magic, store, synced LSN; the crc follows
+_MIRROR_STEP_BYTES = 4_096  # each slot in a block of its own: a torn write spoils one of them
+_CRC = struct.Struct("<I")
+_LENGTH = struct.Struct("<I")
+_Row = tuple[int, int, int, int, int, int, int, int]
+_COVERED_FROM = 8  # a frame's length counts what follows length and crc
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of the log: a batch of facts, all of it or nothing."""
+
+    lsn: int
+    synced: int
+    """The last LSN that was synced when this frame was written."""
+    epoch: int
+    kind: int
+    version: int
+    codec: int
+    payload: bytes
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A segment on disk; its last LSN is the one before its successor's first."""
+
+    first_lsn: int
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """How far a segment's frames go: offset and LSN after the last whole one, the newest sync point they carry."""
+
+    end: int
+    next_lsn: int
+    synced: int
+    epoch: int
+    clean: bool
+    """False when something that is neither a frame in sequence nor unused space follows."""
+
+
+def segment_name(first_lsn: int) -> str:
+    """The name of the segment that begins with this LSN."""
+    return f"log-{first_lsn:016x}.seg"
+
+
+class Log:
+    """Frames with contiguous LSNs from 1 on, appended by one owner, synced in groups.
+
+    All methods may be called from any thread. After a write or sync that failed, every later call raises
+    StoreFailedError: what the device holds is then unknown, and only opening again tells.
+    """
+
+    def __init__(
+        self, files: Files, *, store: bytes, epoch: int, segment_bytes_max: int, segment_bytes_first: int
+    ) -> None:
+        """For `open`, which is the way in."""
+        self._files = files
+        self._store = store
+        self._epoch = epoch
+        self._segment_bytes_max = max(segment_bytes_max, segment_bytes_first)
+        self._segment_bytes_first = segment_bytes_first
+        self._read_only = False
+        self._closed = False
+        self._failure: str | None = None
+        # Order of the two: _append_lock first. `sync` takes only _sync_lock, and no two syncs of one file run at
+        # once: the kernel tells a lost write to one of them only, and the other would acknowledge what is gone.
+        self._append_lock = threading.RLock()
+        self._sync_lock = threading.RLock()
+        self._segments: list[_Segment] = []
+        self._current: File | None = None
+        self._position = SEGMENT_HEADER_BYTES
+        self._stale_until = 0  # bytes up to here may hold a piece of a frame that did not fit on the disk
+        self._tip: tuple[int, File | None] = (0, None)  # appended LSN and the file it is in, replaced as one
+        self._synced = 0
+        self._retired: list[File] = []
+        self._mirror: File | None = None
+        self._mirror_turn = 0
+        self._spare: File | None = None
+        self._spare_size = 0
+        self._spare_zeroed = 0
+        self._spare_unsynced = 0
+        self._has_reserve = False
+        self._full = False
+        self._full_why = ""
+        self._patience = 0  # refusals until the next attempt to heal
+        # Marks (LSN, bytes of frames up to it), sparse, for bytes_after.
+        self._frame_bytes = 0
+        self._mark_lsns: list[int] = [0]
+        self._mark_bytes: list[int] = [0]
+        self._last_epoch = 0
+        self._cut_bytes = 0
+        self._sync_count = 0
+
+    # ------------------------------------------------------------------------------------------------ opening
+
+    @classmethod
+    def open(
+        cls,
+        files: Files,
+        *,
+        store: bytes,
+        epoch: int,
+        after: int = 0,
+        segment_bytes_max: int = LOG_SEGMENT_BYTES_MAX,
+        segment_bytes_first: int = LOG_SEGMENT_BYTES_FIRST,
+        read_only: bool = False,
+    ) -> Log:
+        """Opens the log in `files`, making it when there is none and `after` is 0.
+
+        `store` is the store's id, 16 bytes: a segment of another store is refused. `after` is the last LSN that a
+        checkpoint covers; segments wholly below it are not read. A torn tail is cut (with `read_only`: left and not
+        shown). What was found is synced before this returns.
+
+        Raises DamagedStoreError naming file and byte, and ForeignStoreError for a newer format, with nothing modified;
+        StoreFullError when a new log finds no space; StoreFailedError.
+        """
+        if len(store) != 16:
+            raise ValueError(f"a store id has 16 bytes, not {len(store)}")
+        log = cls(
+            files,
+            store=store,
+            epoch=epoch,
+            segment_bytes_max=segment_bytes_max,
+            segment_bytes_first=segment_bytes_first,
+        )
+        log._read_only = read_only
+        try:
+            log._recover(after)
+        except BaseException:
+            log._close_files()
+            raise
+        return log
+
+    def _recover(self, after: int) -> None:
+        """Reads first and judges; writes only when everything is known to be whole."""
+        # The mirror before the segments: an owner at work could otherwise sync what is not yet seen here.
+        mirrored = self._read_mirror()
+        names = self._files.names()
+        self._segments = self._list_segments(names)
+        if not self._segments:
+            known = max(mirrored, after)
+            if known:
+                raise DamagedStoreError(
+                    f"{self._files.describe()} has no log segment, but frames up to LSN {known} were synced; "
+                    "bring the missing log-….seg files back"
+                )
+            if not self._read_only:
+                self._begin()
+            return
+        for segment in self._segments:
+            self._check_header(segment)
+        start = bisect_right([segment.first_lsn for segment in self._segments], after + 1) - 1
+        if start < 0:
+            first = self._segments[0]
+            raise DamagedStoreError(
+                f"{self._files.describe(first.name)} begins at LSN {first.first_lsn}, but the checkpoint reaches "
+                f"only to LSN {after}: a log segment or a newer checkpoint is missing"
+            )
+        scan = self._scan_all(start, max(mirrored, after))
+        tail = self._segments[-1]
+        last_lsn = scan.next_lsn - 1
+        self._last_epoch = scan.epoch
+        self._position = scan.end
+        if self._read_only:
+            self._tip = (last_lsn, None)
+            self._synced = last_lsn
+            return
+        self._current = self._files.open(tail.name)
+        self._adopt_tail(self._current, tail, scan, max(mirrored, scan.synced))
+        self._tip = (last_lsn, self._current)
+        self._synced = last_lsn
+        self._open_mirror(last_lsn)
+        self._remove_leftovers(names)
+        self._has_reserve = self._make_reserve()
+        self._prepare()
+
+    def _list_segments(self, names: list[str]) -> list[_Segment]:
+        segments = []
+        for name in names:
+            match = _SEGMENT_NAME.fullmatch(name)
+            if match:
+                segments.append(_Segment(int(match.group(1), 16), name, 0))
+        return sorted(segments, key=lambda segment: segment.first_lsn)
+
+    def _check_header(self, segment: _Segment) -> None:
+        where = self._files.describe(segment.name)
+        file = self._files.open(segment.name)
+        try:
+            segment.size = file.size()
+            header = file.read_at(0, SEGMENT_HEADER_BYTES)
+        finally:
+            file.close()
+        if len(header) < SEGMENT_HEADER_BYTES:
+            raise DamagedStoreError(f"{where} at byte {len(header)}: the file ends inside its header")
+        magic, version, _, store, first_lsn = _SEGMENT_HEADER.unpack_from(header)
+        if magic == _SEGMENT_MAGIC and version > SEGMENT_FORMAT:
+            raise ForeignStoreError(
+                f"{where} has log format {version}; this version reads up to {SEGMENT_FORMAT}, use a newer one"
+            )
+        (crc,) = _CRC.unpack_from(header, _SEGMENT_HEADER.size)
+        if magic != _SEGMENT_MAGIC or version != SEGMENT_FORMAT or crc != crc32c(header[: _SEGMENT_HEADER.size]):
+            raise DamagedStoreError(f"{where} at byte 0: the segment's header fails its checksum")
+        if store != self._store:
+            raise DamagedStoreError(
+                f"{where} at byte 16 belongs to another store ({store.hex()}, not {self._store.hex()}); "
+                "bring the right file back"
+            )
+        if first_lsn != segment.first_lsn:
+            raise DamagedStoreError(
+                f"{where} at byte 32: the segment begins at LSN {first_lsn}, its name says {segment.first_lsn}; "
+                "it was renamed"
+            )
+
+    def _scan_all(self, start: int, synced: int) -> _Scan:
+        """Reads the segments from `start` on. `synced` is what mirror and checkpoint know to be synced."""
+        scan = None
+        best = synced
+        for number in range(start, len(self._segments)):
+            segment = self._segments[number]
+            scan = self._scan_segment(segment, best)
+            best = max(best, scan.synced)
+            if number + 1 < len(self._segments):
+                follower = self._segments[number + 1]
+                # A segment begins only after everything before it was synced: nothing here can be a torn tail.
+                if scan.next_lsn != follower.first_lsn:
+                    self._damaged(segment, scan, follower.first_lsn - 1)
+        assert scan is not None
+        tail = self._segments[-1]
+        synced = best
+        if not scan.clean:
+            synced = max(synced, self._synced_beyond(tail, scan))
+        if scan.next_lsn <= synced:
+            self._damaged(tail, scan, synced)
+        return _Scan(scan.end, scan.next_lsn, best, scan.epoch, scan.clean)
+
+    def _damaged(self, segment: _Segment, scan: _Scan, synced: int) -> NoReturn:
+        where = f"{self._files.describe(segment.name)} at byte {scan.end}"
+        if scan.clean:
+            raise DamagedStoreError(
+                f"{where}: the frames end at LSN {scan.next_lsn - 1}, but LSN {synced} was synced; "
+                "a segment is missing or was replaced by an older copy"
+            )
+        raise DamagedStoreError(f"{where}: the frame of LSN {scan.next_lsn} is not whole, but LSN {synced} was synced")
+
+    def _scan_segment(self, segment: _Segment, synced: int) -> _Scan:
+        file = self._files.open(segment.name)
+        try:
+            next_lsn, epoch, end, reason = segment.first_lsn, self._last_epoch, SEGMENT_HEADER_BYTES, ZEROS
+            for buffer, base, rows, stop, reason in _batches(file, SEGMENT_HEADER_BYTES, segment.size):  # noqa: B007
+                end = base + stop
+                for offset, length, lsn, frame_synced, frame_epoch, _, _, _ in rows:
+                    begin = base + offset - FRAME_HEADER_BYTES
+                    if lsn != next_lsn or frame_synced >= lsn:
+                        return _Scan(begin, next_lsn, synced, epoch, clean=False)
+                    next_lsn += 1
+                    synced = max(synced, frame_synced)
+                    epoch = max(epoch, frame_epoch)
+                    self._count(lsn, FRAME_HEADER_BYTES + length)
+            clean = reason != BAD and _last_nonzero(file, end, segment.size) is None
+            return _Scan(end, next_lsn, synced, epoch, clean)
+        finally:
+            file.close()
+
+    def _synced_beyond(self, tail: _Segment, scan: _Scan) -> int:
+        """The newest sync point carried by frames after the break in the last segment, 0 when there are none.
+
+        A frame that lies inside a payload could have been put there by whoever wrote the page: only LSNs that the log
+        can have reached at that byte count, and a frame's sync point lies before itself.
+        """
+        file = self._files.open(tail.name)
+        try:
+            rest = file.read_at(scan.end, tail.size - scan.end)
+        finally:
+            file.close()
+        synced = 0
+        position = 1
+        while position < len(rest):
+            found = find_frame(rest, position)
+            if found < 0:
+                break
+            rows, stop, _ = scan_frames(rest, found)
+            for offset, _, lsn, frame_synced, _, _, _, _ in rows:
+                distance = (offset - FRAME_HEADER_BYTES) // FRAME_HEADER_BYTES + 1
+                if scan.next_lsn <= lsn <= scan.next_lsn + distance and frame_synced < lsn:
+                    synced = max(synced, frame_synced)
+            position = max(stop, found + 1)
+        return synced
+
+    def _adopt_tail(self, current: File, tail: _Segment, scan: _Scan, synced: int) -> None:
+        """Cuts what is torn and makes sure that what was read is on the device."""
+        last = _last_nonzero(current, scan.end, tail.size)
+        if last is not None:
+            # All of it, so that no piece of it can ever be taken for a frame behind what is written next.
+            self._cut_bytes = last + 1 - scan.end
+            _write_zeros(current, scan.end, self._cut_bytes)
+        if scan.next_lsn - 1 > synced:
+            # After a sync that failed, the cache may hold pages as clean that the device never got (Rebello et al.,
+            # "Can applications recover from fsync failures?", 2020). Frames above the sync point are written once more.
+            for buffer, base, rows, stop, _ in _batches(current, SEGMENT_HEADER_BYTES, scan.end):
+                fresh = next((row[0] - FRAME_HEADER_BYTES for row in rows if row[2] > synced), stop)
+                if fresh < stop:
+                    current.write_at(base + fresh, buffer[fresh:stop])
+        current.sync()
+        self._files.sync_directory()
+
+    def _begin(self) -> None:
+        size = self._segment_bytes_first
+        self._remove_leftovers(self._files.names())
+        self._spare = self._files.open(SPARE_NAME, create=True)
+        self._spare_size, self._spare_zeroed = size, 0
+        try:
+            self._zero_spare(size)
+            self._has_reserve = self._make_reserve()
+            if not self._has_reserve:
+                raise StoreFullError(
+                    f"{self._files.describe()}: a new log needs {2 * size} bytes, {self._files.free_bytes()} are free"
+                )
+        except StoreFullError:
+            self._discard_spare()
+            with contextlib.suppress(StoreError, FileNotFoundError):
+                self._files.remove(RESERVE_NAME)
+            raise
+        self._install(self._spare, SPARE_NAME, size, 1)
+        self._spare = None
+        self._open_mirror(0)
+        self._prepare()
+
+    def _remove_leftovers(self, names: list[str]) -> None:
+        # A spare of an earlier life may hold a header and frames whose new name did not survive: they were never
+        # acknowledged. Making it anew is simpler than proving it clean.
+        if SPARE_NAME in names:
+            self._files.remove(SPARE_NAME)
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def replay(self, after: int) -> Iterator[Frame]:
+        """The frames with LSN > `after` in order, up to what was appended when this began; one read buffer of memory.
+
+        Raises DamagedStoreError when a frame no longer is what it was on opening.
+        """
+        with self._append_lock:
+            self._check(reading=True)
+            segments = [(segment.first_lsn, segment.name, segment.size) for segment in self._segments]
+            end, last_lsn = self._position, self._tip[0]
+        start = max(bisect_right([first for first, _, _ in segments], after + 1) - 1, 0)
+        next_lsn = segments[start][0] if segments else 1
+        for first_lsn, name, size in segments[start:]:
+            if first_lsn > last_lsn:
+                break
+            limit = end if name == segments[-1][1] else size
+            stopped = SEGMENT_HEADER_BYTES
+            file = self._files.open(name)
+            try:
+                for buffer, base, rows, stop, _ in _batches(file, SEGMENT_HEADER_BYTES, limit):
+                    stopped = base + stop
+                    for offset, length, lsn, synced, epoch, kind, version, codec in rows:
+                        if lsn != next_lsn:
+                            stopped = base + offset - FRAME_HEADER_BYTES
+                            break
+                        next_lsn += 1
+                        if lsn > after:
+                            payload = bytes(buffer[offset : offset + length])
+                            yield Frame(lsn, synced, epoch, kind, version, codec, payload)
+            finally:
+                file.close()
+            if next_lsn > last_lsn:
+                return
+            follower = next((first for first, _, _ in segments if first > first_lsn), last_lsn + 1)
+            if next_lsn != follower:
+                raise DamagedStoreError(
+                    f"{self._files.describe(name)} at byte {stopped}: LSN {next_lsn} cannot be read back"
+                )
+
+    @property
+    def appended_lsn(self) -> int:
+        """The LSN of the last frame appended, 0 when there is none."""
+        return self._tip[0]
+
+    @property
+    def synced_lsn(self) -> int:
+        """Every frame up to this LSN survives a crash."""
+        return self._synced
+
+    @property
+    def last_epoch(self) -> int:
+        """The highest epoch found in the frames on opening, 0 when there were none."""
+        return self._last_epoch
+
+    def bytes_after(self, lsn: int) -> int:
+        """Bytes of frames with a higher LSN; at most `LOG_MARK_BYTES` and one frame too many, never too few."""
+        with self._append_lock:
+            if lsn >= self._tip[0]:
+                return 0
+            place = bisect_right(self._mark_lsns, lsn) - 1
+            return self._frame_bytes - (self._mark_bytes[place] if place >= 0 else 0)
+
+    def statistics(self) -> dict[str, int]:
+        """What there is and what it takes: LSNs, bytes, segments, syncs, and whether the disk is full (0 or 1)."""
+        with self._append_lock:
+            return {
+                "appended_lsn": self._tip[0],
+                "synced_lsn": self._synced,
+                "segments": len(self._segments),
+                "segment_bytes": sum(segment.size for segment in self._segments),
+                "frame_bytes": self._frame_bytes,
+                "spare_bytes": self._spare_zeroed,
+                "reserve_bytes": self._segment_bytes_first if self._has_reserve else 0,
+                "cut_bytes": self._cut_bytes,
+                "syncs": self._sync_count,
+                "full": int(self._full),
+            }
+
+    def __repr__(self) -> str:
+        state = "failed" if self._failure else "closed" if self._closed else "full" if self._full else "open"
+        return f"<Log {self._files.describe()} {state}, LSN {self._tip[0]}, synced {self._synced}>"
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def append(self, kind: int, payload: bytes, *, version: int = 1, codec: int = 0, reserve: bool = False) -> int:
+        """Writes one frame and returns its LSN. It is durable once `sync` has returned this LSN or a higher one.
+
+        `reserve` is for what must go on when the disk is full (leases, reports). Raises StoreFullError, before anything
+        is written, when there is no space for this frame; StoreFailedError; ValueError when the payload is larger than
+        a frame may be.
+        """
+        need = FRAME_HEADER_BYTES + len(payload)
+        if need > FRAME_BYTES_MAX:
+            raise ValueError(f"a payload of {len(payload)} bytes exceeds the largest frame; cut the batch")
+        with self._append_lock:
+            self._check()
+            if self._full and not reserve and not self._heal():
+                raise StoreFullError(f"{self._files.describe()}: {self._full_why}")
+            if self._position + need > self._segments[-1].size:
+                self._rotate(need, reserve=reserve)
+            current = self._current
+            assert current is not None
+            lsn = self._tip[0] + 1
+            data = pack_frames([(lsn, self._synced, self._epoch, kind, version, codec, payload)])
+            assert len(data) == need
+            if self._stale_until > self._position + need:
+                data += bytes(self._stale_until - self._position - need)
+            try:
+                current.write_at(self._position, data)
+            except StoreFullError as error:
+                # Only where overwriting needs new space (copy-on-write file systems). The next frame covers the
+                # remains.
+                self._stale_until = max(self._stale_until, self._position + len(data))
+                self._set_full(str(error.facts))
+                raise
+            except StoreError as error:
+                self._fail(error)
+            self._position += need
+            if self._stale_until <= self._position:
+                self._stale_until = 0
+            self._tip = (lsn, current)
+            self._count(lsn, need)
+            if not self._full:
+                self._prepare()
+            return lsn
+
+    def sync(self) -> int:
+        """Returns when every frame appended before the call is on the device; the answer is the synced LSN.
+
+        Any number of threads may call it: those that come while one sync runs share the next. Raises StoreFailedError.
+        """
+        with self._sync_lock:
+            self._check()
+            lsn, current = self._tip
+            for file in self._retired:
+                file.close()
+            self._retired.clear()
+            if lsn > self._synced:
+                assert current is not None
+                try:
+                    current.sync()
+                except StoreError as error:
+                    self._fail(error)
+                self._sync_count += 1
+                self._synced = lsn
+                self._write_mirror(lsn)
+                if self._spare is not None and self._spare_unsynced >= LOG_ZERO_BYTES_STEP:
+                    # Zeros go out as they are made: all at once, they would hold up one unlucky caller.
+                    self._sync_spare(self._spare)
+            return self._synced
+
+    def room(self, *, reserve: bool = False) -> int:
+        """The largest payload that one `append` certainly takes now, in space that is allocated already.
+
+        With `reserve`: that an append with `reserve=True` takes.
+        """
+        with self._append_lock:
+            if self._failure or self._closed or self._read_only:
+                return 0
+            if self._full and not reserve:
+                return 0
+            places = [self._segments[-1].size - self._position]
+            if self._spare is not None and self._spare_zeroed == self._spare_size:
+                places.append(self._spare_size - SEGMENT_HEADER_BYTES)
+            if reserve and self._has_reserve:
+                places.append(self._segment_bytes_first - SEGMENT_HEADER_BYTES)
+            return max(0, max(places) - FRAME_HEADER_BYTES)
+
+    def full(self) -> bool:
+        """True while no further segment can be had; then only appends with `reserve=True` are taken.
+
+        Asking looks at the free space again, so that the log heals as soon as there is some.
+        """
+        with self._append_lock:
+            if self._failure or self._closed or self._read_only:
+                return False
+            return self._full and not self._heal()
+
+    def drop_through(self, lsn: int) -> None:
+        """Removes the segments that hold nothing above `lsn`; never the current one. Raises StoreFailedError."""
+        with self._append_lock:
+            self._check()
+            while len(self._segments) > 1 and self._segments[1].first_lsn <= lsn + 1:
+                # The oldest first, and no sync: one that comes back after a crash lies below the checkpoint and is
+                # skipped.
+                try:
+                    self._files.remove(self._segments[0].name)
+                except StoreError as error:
+                    self._fail(error)
+                except FileNotFoundError:
+                    pass
+                del self._segments[0]
+            keep = max(bisect_right(self._mark_lsns, self._segments[0].first_lsn - 1) - 1, 0)
+            del self._mark_lsns[:keep], self._mark_bytes[:keep]
+
+    def close(self) -> None:
+        """Gives the descriptors back. It syncs nothing: what was not synced was not promised."""
+        with self._append_lock, self._sync_lock:
+            self._closed = True
+            self._close_files()
+
+    def _close_files(self) -> None:
+        for file in (*self._retired, self._current, self._spare, self._mirror):
+            if file is not None:
+                file.close()
+        self._retired.clear()
+        self._current = self._spare = self._mirror = None
+
+    def _check(self, *, reading: bool = False) -> None:
+        if self._failure is not None:
+            raise StoreFailedError(self._failure)
+        if self._closed:
+            raise ClosedError(f"the log in {self._files.describe()}")
+        if self._read_only and not reading:
+            raise StoreError(f"{self._files.describe()} was opened for reading only")
+
+    def _fail(self, error: StoreError) -> NoReturn:
+        """Stops the log for good."""
+        self._failure = error.facts
+        if isinstance(error, StoreFailedError):
+            raise error
+        raise StoreFailedError(error.facts) from error
+
+    def _count(self, lsn: int, length: int) -> None:
+        if self._frame_bytes - self._mark_bytes[-1] >= LOG_MARK_BYTES:
+            self._mark_lsns.append(lsn - 1)
+            self._mark_bytes.append(self._frame_bytes)
+        elif len(self._mark_lsns) == 1 and self._frame_bytes == 0:
+            self._mark_lsns[0] = lsn - 1
+        self._frame_bytes += length
+
+    # ------------------------------------------------------------------------------------------------ the mirror
+
+    def _read_mirror(self) -> int:
+        """The highest LSN that the mirror says was synced; 0 when it is missing or torn by a power cut."""
+        try:
+            file = self._files.open(MIRROR_NAME)
+        except FileNotFoundError:
+            return 0
+        try:
+            slots = [file.read_at(turn * _MIRROR_STEP_BYTES, _MIRROR_SLOT.size + _CRC.size) for turn in (0, 1)]
+        finally:
+            file.close()
+        best = 0
+        for slot in slots:
+            if len(slot) < _MIRROR_SLOT.size + _CRC.size:
+                continue
+            magic, store, lsn = _MIRROR_SLOT.unpack_from(slot)
+            (crc,) = _CRC.unpack_from(slot, _MIRROR_SLOT.size)
+            if magic == _MIRROR_MAGIC and store == self._store and crc == crc32c(slot[: _MIRROR_SLOT.size]):
+                best = max(best, lsn)
+        return best
+
+    def _open_mirror(self, lsn: int) -> None:
+        try:
+            self._mirror = self._files.open(MIRROR_NAME, create=True)
+        except StoreFailedError:
+            raise
+        except StoreError:
+            return  # no space for it: the log lives without, and makes it at the next opening
+        self._write_mirror(lsn)
+        self._write_mirror(lsn)
+
+    def _write_mirror(self, lsn: int) -> None:
+        if self._mirror is None:
+            return
+        slot = _MIRROR_SLOT.pack(_MIRROR_MAGIC, self._store, lsn)
+        try:
+            self._mirror.write_at(self._mirror_turn * _MIRROR_STEP_BYTES, slot + _CRC.pack(crc32c(slot)))
+        except StoreFullError:
+            return  # the older slot stands, which claims less
+        except StoreError as error:
+            self._fail(error)
+        self._mirror_turn ^= 1
+
+    # ------------------------------------------------------------------------------------------------ space
+
+    def _rotate(self, need: int, *, reserve: bool) -> None:
+        """Makes another segment the current one, with space for a frame of `need` bytes."""
+        least = SEGMENT_HEADER_BYTES + need
+        name, size = SPARE_NAME, 0
+        if not self._finish_spare(least):
+            if not (reserve and self._has_reserve and least <= self._segment_bytes_first):
+                raise StoreFullError(f"{self._files.describe()}: {self._full_why}")
+            name, size = RESERVE_NAME, self._segment_bytes_first
+        with self._sync_lock:
+            # A segment begins only when everything before it is synced: so a torn tail is always in the last one.
+            self.sync()
+            try:
+                if name == RESERVE_NAME:
+                    self._has_reserve = False
+                    file = self._files.open(RESERVE_NAME)
+                else:
+                    assert self._spare is not None
+                    file, size, self._spare = self._spare, self._spare_size, None
+                self._install(file, name, size, self._tip[0] + 1)
+            except StoreError as error:
+                self._fail(error)
+            except FileNotFoundError as error:
+                self._fail(StoreFailedError(f"{error.filename} was removed while the store was open"))
+
+    def _install(self, file: File, name: str, size: int, first_lsn: int) -> None:
+        header = _SEGMENT_HEADER.pack(_SEGMENT_MAGIC, SEGMENT_FORMAT, self._epoch, self._store, first_lsn)
+        file.write_at(0, header + _CRC.pack(crc32c(header)))
+        file.sync()
+        segment = _Segment(first_lsn, segment_name(first_lsn), size)
+        self._files.rename(name, segment.name)
+        self._files.sync_directory()
+        if self._segments and self._segments[-1].first_lsn == first_lsn:
+            del self._segments[-1]  # it was empty and too small, and is replaced under its own name
+        self._segments.append(segment)
+        if self._current is not None:
+            self._retired.append(self._current)
+        self._current = file
+        self._position = SEGMENT_HEADER_BYTES
+        self._stale_until = 0
+        self._tip = (self._tip[0], file)
+
+    def _segment_size(self, free: int) -> int:
+        """What the next segment should have: twice the last one, within its bounds and its share of the free space."""
+        last = self._segments[-1].size if self._segments else 0
+        return max(self._segment_bytes_first, min(2 * last, self._segment_bytes_max, free // LOG_SPACE_SHARE))
+
+    def _prepare(self) -> None:
+        """Zeroes the next segment in step with the filling of this one, so that it is there at three quarters."""
+        if self._spare is None and not self._begin_spare(self._segment_size(self._files.free_bytes())):
+            return
+        if self._spare_zeroed < self._spare_size:
+            size = self._segments[-1].size
+            goal = min(self._spare_size, LOG_ZERO_BYTES_STEP + self._position * self._spare_size * 4 // (3 * size))
+            if goal - self._spare_zeroed >= min(LOG_ZERO_BYTES_STEP, self._spare_size - self._spare_zeroed):
+                self._grow_spare(goal)
+
+    def _begin_spare(self, size: int) -> bool:
+        """Opens the next segment; False, and full, when the free space is less than it needs."""
+        free = self._files.free_bytes()
+        if free < size:
+            self._set_full(
+                f"the log's next segment needs {size} bytes, {free} are free; free space on this file system"
+            )
+            return False
+        try:
+            self._spare = self._files.open(SPARE_NAME, create=True)
+        except StoreFailedError as error:
+            self._fail(error)
+        except StoreError as error:
+            self._set_full(error.facts)
+            return False
+        self._spare_size, self._spare_zeroed, self._spare_unsynced = size, 0, 0
+        return True
+
+    def _grow_spare(self, goal: int) -> bool:
+        """Zeroes the next segment up to `goal`, or a smallest one where there is no space for it; False: full."""
+        try:
+            self._zero_spare(goal)
+            return True
+        except StoreFullError as error:
+            self._full_why = error.facts
+            smaller = self._spare_size > self._segment_bytes_first
+            self._discard_spare()
+            if smaller and self._begin_spare(self._segment_bytes_first):
+                return self._grow_spare(self._segment_bytes_first)
+            self._set_full(self._full_why)
+            return False
+        except StoreError as error:
+            self._fail(error)
+
+    def _zero_spare(self, goal: int) -> None:
+        assert self._spare is not None
+        if goal > self._spare_zeroed:
+            _write_zeros(self._spare, self._spare_zeroed, goal - self._spare_zeroed)
+            self._spare_unsynced += goal - self._spare_zeroed
+            self._spare_zeroed = goal
+
+    def _finish_spare(self, least: int) -> bool:
+        """Has the next segment ready, with at least so many bytes; False when the disk has no space for it."""
+        if self._spare is None and not self._begin_spare(max(least, self._segment_size(self._files.free_bytes()))):
+            return False
+        self._spare_size = max(self._spare_size, least)
+        return self._grow_spare(self._spare_size) and self._spare_size >= least
+
+    def _discard_spare(self) -> None:
+        with self._sync_lock:
+            if self._spare is not None:
+                self._spare.close()
+                self._spare = None
+            self._spare_zeroed = self._spare_unsynced = 0
+            with contextlib.suppress(FileNotFoundError):
+                self._files.remove(SPARE_NAME)
+
+    def _sync_spare(self, spare: File) -> None:
+        self._spare_unsynced = 0
+        try:
+            spare.sync()
+        except StoreError as error:
+            self._fail(error)
+
+    def _make_reserve(self) -> bool:
+        """Has the reserve segment there and zero; False when the disk has no space for it."""
+        size = self._segment_bytes_first
+        try:
+            file = self._files.open(RESERVE_NAME, create=True)
+        except StoreFailedError as error:
+            self._fail(error)
+        except StoreError:
+            return False
+        try:
+            have = file.size()
+            if have > size:
+                file.truncate(size)
+            if have < size or _last_nonzero(file, 0, size) is not None:
+                _write_zeros(file, 0, size)
+            file.sync()
+            self._files.sync_directory()
+            return True
+        except StoreFullError:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.remove(RESERVE_NAME)
+            return False
+        except StoreError as error:
+            self._fail(error)
+        finally:
+            file.close()
+
+    def _set_full(self, why: str) -> None:
+        self._full = True
+        self._full_why = why
+
+    def _heal(self) -> bool:
+        """Tries to have a reserve and a next segment again; True when both are there and the log is no longer full.
+
+        The free space is asked each time; an attempt that failed all the same (a quota) is repeated only now and then.
+        """
+        size = self._segment_bytes_first
+        missing = (0 if self._has_reserve else size) + (0 if self._spare is not None else size)
+        # Twice what is missing: space that is gone again with the next page would only make the state flap.
+        if missing and self._files.free_bytes() < 2 * missing:
+            return False
+        if self._patience:
+            self._patience -= 1
+            return False
+        if not self._has_reserve:
+            self._has_reserve = self._make_reserve()
+        spare = self._has_reserve and (self._spare is not None or self._begin_spare(size))
+        if spare and self._grow_spare(self._spare_size):
+            self._full, self._full_why = False, ""
+            return True
+        self._patience = LOG_SPACE_CHECK_REFUSALS
+        return False
+
+
+def _batches(file: File, begin: int, end: int) -> Iterator[tuple[bytes, int, list[_Row], int, int]]:
+    """The frames between two offsets of a file, until nothing more can be read as a frame.
+
+    Each turn gives (buffer, its offset in the file, the rows of `scan_frames` in it, where they stop, why). A buffer is
+    one read step, or one frame where that is larger.
+    """
+    position, want = begin, LOG_READ_BYTES
+    while position < end:
+        buffer = file.read_at(position, min(want, end - position))
+        rows, stop, reason = scan_frames(buffer)
+        yield buffer, position, rows, stop, reason
+        if reason == BAD:
+            return
+        position += stop
+        rest = len(buffer) - stop
+        if reason == ZEROS and (rest >= _COVERED_FROM or position + rest >= end):
+            return
+        if rows or reason != SHORT:
+            if not buffer:
+                return
+            want = LOG_READ_BYTES if rows else want * 2
+            continue
+        if len(buffer) < _LENGTH.size:
+            return
+        need = _COVERED_FROM + _LENGTH.unpack_from(buffer)[0]
+        if position + need > end or len(buffer) >= need:
+            return
+        want = max(need, LOG_READ_BYTES)
+
+
+def _last_nonzero(file: File, begin: int, end: int) -> int | None:
+    """The offset of the last byte between two offsets that is not zero, None when all are."""
+    while end > begin:
+        step = max(begin, end - LOG_READ_BYTES)
+        left = len(file.read_at(step, end - step).rstrip(b"\0"))
+        if left:
+            return step + left - 1
+        end = step
+    return None
+
+
+def _write_zeros(file: File, offset: int, length: int) -> None:
+    block = bytes(min(length, LOG_ZERO_BYTES_STEP))
+    while length > 0:
+        piece = block[:length]
+        file.write_at(offset, piece)
+        offset += len(piece)
+        length -= len(piece)
