@@ -1,0 +1,24 @@
+"""Getting a page: its addresses, the guard in front of them, and the download itself."""
+
+from __future__ import annotations
+
+from outrider.fetch.addresses import AddressGuard, is_public_address
+from outrider.fetch.downloader import Decoding, Downloader, Headers, Request, Response
+from outrider.fetch.names import Resolver, parse_hosts
+from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure, retry_after_seconds
+
+__all__ = [
+    "AddressGuard",
+    "BlockedAddress",
+    "Decoding",
+    "Downloader",
+    "FetchError",
+    "FetchFailure",
+    "Headers",
+    "Request",
+    "Resolver",
+    "Response",
+    "is_public_address",
+    "parse_hosts",
+    "retry_after_seconds",
+]

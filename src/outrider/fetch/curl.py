@@ -1,0 +1,537 @@
+"""A downloader on libcurl's multi interface under asyncio: one GET to one checked address, exact bytes, all bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import tempfile
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import certifi
+import pycurl
+
+from outrider.clock import ClockFunction, Instant
+from outrider.errors import ClosedError, SettingsError
+from outrider.fetch.addresses import is_web_port, parsed
+from outrider.fetch.codings import codings_of, decoded, unchunk
+from outrider.fetch.downloader import Decoding, Headers, Request, Response, Target, target_of
+from outrider.fetch.outcomes import FetchError, safe_text
+from outrider.limits import (
+    AWKWARD_ORIGINS_MAX,
+    CONNECTIONS_MAX,
+    HEAD_BYTES_MAX,
+    HEADER_LINES_MAX,
+    IDLE_CONNECTION_SECONDS_MAX,
+)
+
+_TLS_CODES = {
+    pycurl.E_SSL_CONNECT_ERROR,
+    pycurl.E_PEER_FAILED_VERIFICATION,
+    pycurl.E_SSL_CACERT_BADFILE,
+    pycurl.E_SSL_CERTPROBLEM,
+    pycurl.E_SSL_CIPHER,
+    pycurl.E_SSL_ISSUER_ERROR,
+    pycurl.E_SSL_PINNEDPUBKEYNOTMATCH,
+    pycurl.E_SSL_INVALIDCERTSTATUS,
+    pycurl.E_USE_SSL_FAILED,
+}
+_MALFORMED_CODES = {
+    pycurl.E_UNSUPPORTED_PROTOCOL,  # HTTP/0.9
+    pycurl.E_FTP_WEIRD_SERVER_REPLY,  # its name before it was used for HTTP too
+    pycurl.E_FILESIZE_EXCEEDED,  # a Content-Length beyond 63 bits
+    pycurl.E_BAD_CONTENT_ENCODING,  # a Transfer-Encoding that nobody asked for
+}
+_BROKEN_CODES = {pycurl.E_PARTIAL_FILE, pycurl.E_RECV_ERROR, pycurl.E_SEND_ERROR, pycurl.E_GOT_NOTHING}
+_TOO_LARGE = 100  # CURLE_TOO_LARGE; pycurl has no name for it
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How a transfer ended: libcurl's code and words, or our own reason for stopping it."""
+
+    code: int
+    text: str
+
+
+class _Transfer:
+    """One easy handle and what the transfer that uses it has received; handles are used again, state is not."""
+
+    def __init__(self, options: dict[int, Any]) -> None:
+        self.easy = pycurl.Curl()
+        for option, value in options.items():
+            self.easy.setopt(option, value)
+        self.easy.setopt(pycurl.OPENSOCKETFUNCTION, self._open_socket)
+        self.easy.setopt(pycurl.PREREQFUNCTION, self._before_request)
+        self.easy.setopt(pycurl.HEADERFUNCTION, self._on_header)
+        self.easy.setopt(pycurl.WRITEFUNCTION, self._on_body)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.address = ""
+        self.room = 0
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.done: asyncio.Future[_End] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.started = 0.0
+        self.active = 0.0  # loop time of the last sign of life
+        self.sent = False
+        self.stop: FetchError | None = None  # our own reason, which goes before libcurl's
+        self.stop_text = ""
+        self.cut = False
+        self.head: list[bytes] = []
+        self.head_bytes = 0
+        self.head_lines = 0
+        self.head_complete = False
+        self.status: int | None = None
+        self.body: list[bytes] = []
+
+    def prepare(self, request: Request, target: Target, fresh: bool) -> None:
+        """Sets what differs from request to request."""
+        self._clear()
+        self.loop = asyncio.get_running_loop()
+        self.done = self.loop.create_future()
+        self.address = request.address
+        self.room = request.bytes_max
+        self.started = self.active = self.loop.time()
+        ip = f"[{request.address}]" if ":" in request.address else request.address
+        setopt = self.easy.setopt
+        setopt(pycurl.URL, f"{target.scheme}://{target.host}:{target.port}/")
+        setopt(pycurl.REQUEST_TARGET, target.path)
+        setopt(pycurl.HTTPHEADER, request.fields())
+        setopt(pycurl.CONNECT_TO, [f"::{ip}:"])
+        setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_seconds * 1_000)))
+        setopt(pycurl.FRESH_CONNECT, int(fresh))
+
+    # What libcurl calls. Returning something else than it expects ends the transfer.
+
+    def _open_socket(self, purpose: int, address: Any) -> Any:
+        family, kind, protocol, peer = address
+        if purpose != pycurl.SOCKTYPE_IPCXN or parsed(str(peer[0])) != parsed(self.address):
+            return self._refuse_socket(FetchError.BLOCKED_ADDRESS, f"a connection to {peer[0]} was refused")
+        if self.sent:
+            # libcurl would ask again on a new connection when a kept one dies. That is a second request to the site,
+            # without a gap and without a lease: the crawl's own retry does it, in its time.
+            return self._refuse_socket(FetchError.RESET, "a kept connection was closed instead of an answer")
+        try:
+            return socket.socket(family, kind, protocol)
+        except OSError as error:
+            return self._refuse_socket(FetchError.INTERNAL, f"no socket: {error.strerror}")
+
+    def _refuse_socket(self, error: FetchError, text: str) -> int:
+        self.stop, self.stop_text = error, text
+        return int(pycurl.SOCKET_BAD)
+
+    def _before_request(self, peer: str, local: str, peer_port: int, local_port: int) -> int:
+        if self.sent:
+            self.stop, self.stop_text = FetchError.RESET, "a kept connection was closed instead of an answer"
+            return int(pycurl.PREREQFUNC_ABORT)
+        if parsed(peer) != parsed(self.address):
+            self.stop, self.stop_text = FetchError.BLOCKED_ADDRESS, f"the connection leads to {peer}"
+            return int(pycurl.PREREQFUNC_ABORT)
+        assert self.loop is not None
+        self.sent = True
+        self.active = self.loop.time()
+        return int(pycurl.PREREQFUNC_OK)
+
+    def _on_header(self, line: bytes) -> int | None:
+        assert self.loop is not None
+        self.active = self.loop.time()
+        self.head_bytes += len(line)
+        self.head_lines += 1
+        if self.head_bytes > HEAD_BYTES_MAX or self.head_lines > HEADER_LINES_MAX:
+            self.stop = FetchError.TOO_MANY_HEADERS
+            self.stop_text = f"more than {HEADER_LINES_MAX} lines or {HEAD_BYTES_MAX} bytes of head"
+            return 0
+        if self.head_complete:  # trailers: they stand in the body's bytes too
+            return None
+        if not self.head:
+            self.status = _status_of(line)
+        self.head.append(line)
+        if line in (b"\r\n", b"\n"):
+            if self.status is not None and 100 <= self.status < 200 and self.status != 101:
+                self.head.clear()  # an interim answer; the final one follows
+                self.status = None
+            else:
+                self.head_complete = True
+                self.room = max(0, self.room - sum(map(len, self.head)))
+        return None
+
+    def _on_body(self, piece: bytes) -> int | None:
+        assert self.loop is not None
+        self.active = self.loop.time()
+        if len(piece) > self.room:
+            self.body.append(piece[: self.room])
+            self.room = 0
+            self.cut = True
+            return 0
+        self.room -= len(piece)
+        self.body.append(piece)
+        return None
+
+
+def _status_of(line: bytes) -> int | None:
+    digits = line[9:12] if line.startswith(b"HTTP/1.") else b""
+    return int(digits) if len(digits) == 3 and digits.isdigit() else None
+
+
+class CurlDownloader:
+    """Fetches over HTTP/1.1 with libcurl, many at once in one event loop, one connection per host.
+
+    Connects to the request's address and nowhere else; follows no redirect, knows no proxy, cookie or password. TLS is
+    verified against certifi's roots and those in `ca_file` (PEM). `clock` gives the instants of the responses.
+    At most `connections_max` fetches run and as many sockets are open; further calls wait, uncounted.
+    """
+
+    def __init__(
+        self, *, clock: ClockFunction, ca_file: str | None = None, connections_max: int = CONNECTIONS_MAX
+    ) -> None:
+        self._clock = clock
+        self._connections_max = connections_max
+        self._turns = asyncio.Semaphore(connections_max)
+        self._roots = _Roots(ca_file)
+        self._idle: list[_Transfer] = []
+        self._running: dict[Any, _Transfer] = {}
+        self._watched: dict[int, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._awkward: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+        self._closed = False
+        self._fetches = 0
+        self._connections = 0
+        self._options: dict[int, Any] = {
+            pycurl.NOSIGNAL: 1,
+            pycurl.PROTOCOLS: pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS,
+            pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_1_1,
+            pycurl.HTTP09_ALLOWED: 0,
+            pycurl.HTTP_TRANSFER_DECODING: 0,  # chunks as they came, for the archive
+            pycurl.FOLLOWLOCATION: 0,
+            pycurl.PATH_AS_IS: 1,
+            pycurl.PROXY: "",
+            pycurl.NOPROXY: "*",
+            pycurl.NETRC: pycurl.NETRC_IGNORED,
+            pycurl.CAINFO: self._roots.path,
+            pycurl.SSL_VERIFYPEER: 1,
+            pycurl.SSL_VERIFYHOST: 2,
+            pycurl.SSLVERSION: pycurl.SSLVERSION_TLSv1_2,
+            pycurl.TCP_NODELAY: 1,
+            pycurl.MAXAGE_CONN: IDLE_CONNECTION_SECONDS_MAX,
+            pycurl.BUFFERSIZE: 1 << 16,
+        }
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_NOTHING)
+        self._multi.setopt(pycurl.M_MAX_HOST_CONNECTIONS, 1)
+        self._multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections_max)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, connections_max)
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_watch)
+        self._multi.setopt(pycurl.M_TIMERFUNCTION, self._on_timer_wanted)
+
+    def __repr__(self) -> str:
+        return (
+            f"<CurlDownloader {len(self._running)} running, {self._fetches} done, {self._connections} connections made>"
+        )
+
+    def statistics(self) -> dict[str, int]:
+        """Fetches running, fetches ended, connections made for them."""
+        return {"running": len(self._running), "fetches": self._fetches, "connections": self._connections}
+
+    async def fetch(self, request: Request) -> Response:
+        """Asks for one page; never raises for what the site does. Cancelling it closes its connection."""
+        if self._closed:
+            raise ClosedError("this downloader takes no more requests")
+        target = target_of(request.url)
+        if not is_web_port(target.port):
+            now = self._clock()
+            return _unsent(request, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP", now)
+        async with self._turns:
+            transfer = self._idle.pop() if self._idle else _Transfer(self._options)
+            transfer.prepare(request, target, target.origin in self._awkward)
+            started_at = self._clock()
+            end = await self._run(transfer, request)
+            response = self._response(request, target, transfer, end, started_at)
+            self._idle.append(transfer)
+        self._fetches += 1
+        self._connections += response.new_connection
+        return response
+
+    async def close(self) -> None:
+        """Ends what is in flight (as `internal`) and closes every connection."""
+        if self._closed:
+            return
+        self._closed = True
+        for transfer in list(self._running.values()):
+            self._stop(transfer, FetchError.INTERNAL, "the downloader was closed")
+        # Those who wait for these ends get their turn before the handles go.
+        await asyncio.sleep(0)
+        self._cancel_timer()
+        self._multi.close()
+        loop = asyncio.get_running_loop()
+        for descriptor, what in self._watched.items():
+            _unwatch(loop, descriptor, what)
+        self._watched.clear()
+        for transfer in self._idle:
+            transfer.easy.close()
+        self._idle.clear()
+        self._roots.close()
+
+    # One transfer
+
+    async def _run(self, transfer: _Transfer, request: Request) -> _End:
+        assert transfer.loop is not None
+        assert transfer.done is not None
+        self._running[transfer.easy] = transfer
+        first = min(request.total_seconds, request.idle_seconds)
+        transfer.timer = transfer.loop.call_at(transfer.started + first, self._check, transfer, request)
+        try:
+            self._multi.add_handle(transfer.easy)
+            return await transfer.done
+        except asyncio.CancelledError:
+            self._leave(transfer)
+            transfer.easy.close()
+            raise
+
+    def _leave(self, transfer: _Transfer) -> None:
+        """Takes a transfer out of the multi handle, which closes its connection unless it ended cleanly."""
+        if self._running.pop(transfer.easy, None) is not None:
+            self._multi.remove_handle(transfer.easy)
+        if transfer.timer is not None:
+            transfer.timer.cancel()
+
+    def _stop(self, transfer: _Transfer, error: FetchError, text: str) -> None:
+        transfer.stop, transfer.stop_text = error, text
+        self._end(transfer, _End(pycurl.E_ABORTED_BY_CALLBACK, text))
+
+    def _end(self, transfer: _Transfer, end: _End) -> None:
+        self._leave(transfer)
+        if transfer.done is not None and not transfer.done.done():
+            transfer.done.set_result(end)
+
+    def _check(self, transfer: _Transfer, request: Request) -> None:
+        """Runs when the next limit may have passed; sets itself again when it has not."""
+        assert transfer.loop is not None
+        now = transfer.loop.time()
+        total = transfer.started + request.total_seconds
+        idle = transfer.active + request.idle_seconds if transfer.sent else now + request.idle_seconds
+        if now >= total:
+            self._stop(transfer, *_late(transfer, request))
+        elif now >= idle:
+            error = FetchError.IDLE_TIMEOUT if transfer.head_complete else FetchError.FIRST_BYTE_TIMEOUT
+            self._stop(transfer, error, f"nothing came for {request.idle_seconds:g} s")
+        else:
+            transfer.timer = transfer.loop.call_at(min(total, idle), self._check, transfer, request)
+
+    # libcurl's sockets and timer in the event loop
+
+    def _on_watch(self, what: int, descriptor: int, multi: Any, data: Any) -> None:
+        loop = asyncio.get_running_loop()
+        before = self._watched.get(descriptor, 0)
+        after = 0 if what == pycurl.POLL_REMOVE else what
+        if after & ~before & pycurl.POLL_IN:
+            loop.add_reader(descriptor, self._act, descriptor, pycurl.CSELECT_IN)
+        if after & ~before & pycurl.POLL_OUT:
+            loop.add_writer(descriptor, self._act, descriptor, pycurl.CSELECT_OUT)
+        _unwatch(loop, descriptor, before & ~after)
+        if after:
+            self._watched[descriptor] = after
+        else:
+            self._watched.pop(descriptor, None)
+
+    def _on_timer_wanted(self, milliseconds: int) -> None:
+        self._cancel_timer()
+        if milliseconds >= 0:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(milliseconds / 1_000, self._act, pycurl.SOCKET_TIMEOUT, 0)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _act(self, descriptor: int, what: int) -> None:
+        if descriptor == pycurl.SOCKET_TIMEOUT:
+            self._timer = None
+        self._multi.socket_action(descriptor, what)
+        while True:
+            left, succeeded, failed = self._multi.info_read()
+            for easy in succeeded:
+                self._end(self._running[easy], _End(pycurl.E_OK, ""))
+            for easy, code, text in failed:
+                self._end(self._running[easy], _End(code, text))
+            if left == 0:
+                return
+
+    # What came of it
+
+    def _response(
+        self, request: Request, target: Target, transfer: _Transfer, end: _End, started_at: Instant
+    ) -> Response:
+        ended_at = self._clock()
+        easy = transfer.easy
+        connections = int(easy.getinfo(pycurl.NUM_CONNECTS))
+        total = easy.getinfo(pycurl.TOTAL_TIME)
+        if transfer.stop is not None:  # libcurl's count stands still when a transfer is taken from it
+            total = max(total, (ended_at - started_at) / 1_000_000)
+        handshake = easy.getinfo(pycurl.APPCONNECT_TIME) - easy.getinfo(pycurl.CONNECT_TIME) if connections else 0.0
+        whole = transfer.head_complete
+        error, truncated, text = _verdict(transfer, end)
+        head = b"".join(transfer.head) if whole else b""
+        body = b"".join(transfer.body)
+        headers = Headers.parse(head)
+        if whole and _is_ambiguous(headers):
+            self._remember_awkward(target)
+        content = body
+        if "chunked" in codings_of(headers.get_all("transfer-encoding")):
+            unchunked = unchunk(body)
+            content = unchunked.content
+            body = body[: unchunked.end]
+        content, decoding = decoded(content, codings_of(headers.get_all("content-encoding")), request.bytes_max)
+        return Response(
+            url=request.url,
+            address=request.address,
+            status=transfer.status if whole else None,
+            error=error,
+            error_text=safe_text(text),
+            request_head=request.head() if transfer.sent else b"",
+            head=head,
+            body=body,
+            content=content,
+            truncated=truncated,
+            decoding=decoding,
+            headers=headers,
+            started_at=started_at,
+            ended_at=max(ended_at, started_at),
+            seconds=max(0.0, total - max(0.0, handshake)),
+            new_connection=connections > 0,
+        )
+
+    def _remember_awkward(self, target: Target) -> None:
+        """Connections to an origin whose answers have two readings are not used again."""
+        self._awkward[target.origin] = None
+        if len(self._awkward) > AWKWARD_ORIGINS_MAX:
+            self._awkward.popitem(last=False)
+
+
+def _late(transfer: _Transfer, request: Request) -> tuple[FetchError, str]:
+    text = f"not finished in {request.total_seconds:g} s"
+    if not transfer.sent:
+        return FetchError.CONNECT_TIMEOUT, text
+    if not transfer.head_lines:
+        return FetchError.FIRST_BYTE_TIMEOUT, text
+    return FetchError.TOTAL_TIMEOUT, text
+
+
+def _verdict(transfer: _Transfer, end: _End) -> tuple[FetchError | None, str | None, str]:
+    """(error, why the body ends early, words). A whole head with a part of its body is a page, not an error, when it
+    was cut by a limit or by the other side closing; a body that stood still or breaks its framing is both."""
+    whole = transfer.head_complete
+    stop = transfer.stop
+    if transfer.cut:
+        return None, "length", ""
+    if stop is FetchError.TOTAL_TIMEOUT and whole:
+        return None, "time", transfer.stop_text
+    if stop is not None:
+        truncated = None
+        if whole:
+            truncated = "time" if stop is FetchError.IDLE_TIMEOUT else "unspecified"
+        return stop, truncated, transfer.stop_text
+    if end.code == pycurl.E_OK:
+        if whole and transfer.status is not None:
+            return None, None, ""
+        return FetchError.MALFORMED, None, "the answer has no status line"
+    error = _error_of(end)
+    if not whole:
+        if error is FetchError.RESET and not transfer.head_lines and end.code == pycurl.E_GOT_NOTHING:
+            error = FetchError.EMPTY_REPLY
+        return error, None, end.text
+    if error is FetchError.RESET:
+        return None, "disconnect", end.text
+    return error, "unspecified", end.text
+
+
+def _error_of(end: _End) -> FetchError:
+    """Which of our errors one of libcurl's is; a chunk fault is a receive error there and is told by its words."""
+    words = end.text.lower()
+    if end.code == _TOO_LARGE or "response headers" in words or "header line" in words:
+        return FetchError.TOO_MANY_HEADERS
+    if end.code in _MALFORMED_CODES or "chunk" in words:
+        return FetchError.MALFORMED
+    if end.code in _BROKEN_CODES:
+        return FetchError.RESET
+    if end.code in _TLS_CODES:
+        return FetchError.TLS
+    if end.code == pycurl.E_OPERATION_TIMEDOUT:
+        return FetchError.CONNECT_TIMEOUT
+    if end.code == pycurl.E_COULDNT_CONNECT:
+        return FetchError.CONNECT_REFUSED if "refused" in words else FetchError.UNREACHABLE
+    return FetchError.INTERNAL
+
+
+def _is_ambiguous(headers: Headers) -> bool:
+    """Whether two readers may see different ends of this message: RFC 9112 section 6.3, points 3 to 5."""
+    lengths = headers.get_all("content-length")
+    transfer = headers.get_all("transfer-encoding")
+    return (
+        len(lengths) > 1 or len(transfer) > 1 or bool(lengths and transfer) or any("," in field for field in transfer)
+    )
+
+
+def _unsent(request: Request, error: FetchError, text: str, now: Instant) -> Response:
+    return Response(
+        url=request.url,
+        address=request.address,
+        status=None,
+        error=error,
+        error_text=safe_text(text),
+        request_head=b"",
+        head=b"",
+        body=b"",
+        content=b"",
+        truncated=None,
+        decoding=Decoding.WHOLE,
+        headers=Headers(),
+        started_at=now,
+        ended_at=now,
+        seconds=0.0,
+        new_connection=False,
+    )
+
+
+def _unwatch(loop: asyncio.AbstractEventLoop, descriptor: int, what: int) -> None:
+    if what & pycurl.POLL_IN:
+        loop.remove_reader(descriptor)
+    if what & pycurl.POLL_OUT:
+        loop.remove_writer(descriptor)
+
+
+class _Roots:
+    """The file of trusted roots: certifi's, or a copy with the user's added, removed at the end.
+
+    A file, not a buffer: only then does libcurl parse the roots once and not for each connection.
+    """
+
+    def __init__(self, ca_file: str | None) -> None:
+        self.path = certifi.where()
+        self._own: str | None = None
+        if ca_file is None:
+            return
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=ca_file)
+            with open(ca_file, "rb") as source:
+                extra = source.read()
+        except (OSError, ValueError) as error:
+            raise SettingsError(
+                f"ca = {safe_text(ca_file)!r}: {safe_text(str(error))}; wanted is a PEM file with certificates"
+            ) from None
+        with open(self.path, "rb") as source:
+            roots = source.read()
+        descriptor, self._own = tempfile.mkstemp(prefix="outrider-roots-", suffix=".pem")
+        with os.fdopen(descriptor, "wb") as merged:
+            merged.write(roots + b"\n" + extra)
+        self.path = self._own
+
+    def close(self) -> None:
+        if self._own is not None:
+            os.unlink(self._own)
+            self._own = None

@@ -1,0 +1,207 @@
+"""What a download is: the request as it stands on the wire, the response with its exact bytes, the Protocol between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from outrider.clock import Instant
+from outrider.errors import InvalidUrlError, SettingsError
+from outrider.fetch.addresses import parsed
+from outrider.fetch.outcomes import FetchError, safe_text
+from outrider.limits import BODY_BYTES_MAX, CONNECT_SECONDS_MAX, IDLE_SECONDS_MAX, TOTAL_SECONDS_MAX, URL_BYTES_MAX
+
+ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+ACCEPT_ENCODING = "gzip"  # what every server speaks and what costs least to undo
+
+# Only visible ASCII may stand in a target: no space, CR, LF, NUL, nothing beyond 0x7e.
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<target>(?:[/?][\x21\x22\x24-\x7e]*)?)\Z"
+)
+_FIELD_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+_FIELD_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?\Z")
+_CONNECTION_FIELDS = frozenset(
+    {"host", "user-agent", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer", "expect"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL taken apart for the wire: `authority` is the Host field, `path` what stands in the request line."""
+
+    scheme: str
+    host: str
+    port: int
+    authority: str
+    path: str
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        return (self.scheme, self.host, self.port)
+
+
+def target_of(url: str) -> Target:
+    """Takes an absolute http or https URL apart; raises InvalidUrlError on user names, fragments, spaces, controls."""
+    match = _URL.match(url) if len(url) <= URL_BYTES_MAX else None
+    if match is None:
+        raise InvalidUrlError(
+            f"{safe_text(url)}: wanted is an absolute http or https URL of visible ASCII without user name and fragment"
+        )
+    scheme, host, digits, path = match.group("scheme", "host", "port", "target")
+    usual = 80 if scheme == "http" else 443
+    port = int(digits) if digits else usual
+    if not 0 < port < 65_536:
+        raise InvalidUrlError(f"{safe_text(url)}: there is no port {port}")
+    if not path.startswith("/"):
+        path = "/" + path
+    return Target(scheme, host.lower(), port, host if port == usual else f"{host}:{port}", path)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One GET, to exactly one address.
+
+    `url` is canonical; `address` the one that the guard chose; `headers` are sent besides Host, User-Agent, Accept and
+    Accept-Encoding, or instead of one of the last two. `bytes_max` bounds head and body together, and the content.
+    Raises InvalidUrlError or SettingsError for anything that must not stand on the wire.
+    """
+
+    url: str
+    address: str
+    user_agent: str
+    headers: tuple[tuple[str, str], ...] = ()
+    bytes_max: int = BODY_BYTES_MAX
+    connect_seconds: float = CONNECT_SECONDS_MAX
+    idle_seconds: float = IDLE_SECONDS_MAX
+    total_seconds: float = TOTAL_SECONDS_MAX
+
+    def __post_init__(self) -> None:
+        target_of(self.url)
+        if parsed(self.address) is None:
+            raise SettingsError(f"address = {safe_text(self.address)!r}: a request goes to an IP address")
+        if not _FIELD_VALUE.match(self.user_agent):
+            raise SettingsError(
+                f"user agent {safe_text(self.user_agent)!r}: only visible ASCII and inner spaces can be sent"
+            )
+        for name, value in self.headers:
+            if not _FIELD_NAME.match(name) or name.lower() in _CONNECTION_FIELDS:
+                raise SettingsError(f"header {safe_text(name)!r}: this field cannot be set")
+            if not _FIELD_VALUE.match(value):
+                raise SettingsError(f"header {name}: {safe_text(value)!r} has characters that cannot be sent")
+
+    def head(self) -> bytes:
+        """The request as it stands on the wire, with its empty line; a GET has no body."""
+        target = target_of(self.url)
+        return b"".join((f"GET {target.path} HTTP/1.1\r\n".encode("ascii"), *self._fields(target), b"\r\n"))
+
+    def fields(self) -> list[str]:
+        """The header lines in the order in which they are sent."""
+        return [line[:-2].decode("ascii") for line in self._fields(target_of(self.url))]
+
+    def _fields(self, target: Target) -> Iterator[bytes]:
+        own = {name.lower() for name, _ in self.headers}
+        yield f"Host: {target.authority}\r\n".encode("ascii")
+        yield f"User-Agent: {self.user_agent}\r\n".encode("ascii")
+        if "accept" not in own:
+            yield f"Accept: {ACCEPT}\r\n".encode("ascii")
+        if "accept-encoding" not in own:
+            yield f"Accept-Encoding: {ACCEPT_ENCODING}\r\n".encode("ascii")
+        for name, value in self.headers:
+            yield f"{name}: {value}\r\n".encode("ascii")
+
+
+class Headers:
+    """The fields of a response head, by name in any case; values are latin-1, folded lines joined by a space."""
+
+    __slots__ = ("_fields",)
+
+    def __init__(self, fields: tuple[tuple[str, str], ...] = ()) -> None:
+        self._fields = fields
+
+    @classmethod
+    def parse(cls, head: bytes) -> Headers:
+        """Reads the bytes of a head, status line first; lines without a colon are passed over."""
+        fields: list[tuple[str, str]] = []
+        for line in head.decode("latin-1").split("\n")[1:]:
+            text = line.removesuffix("\r")
+            if text[:1] in (" ", "\t") and fields:  # obs-fold, RFC 9112 section 5.2
+                name, value = fields[-1]
+                fields[-1] = (name, " ".join((value, text.strip(" \t"))).strip(" "))
+                continue
+            name, colon, value = text.partition(":")
+            if colon and name:
+                fields.append((name.rstrip(" \t"), value.strip(" \t")))
+        return cls(tuple(fields))
+
+    def get(self, name: str) -> str | None:
+        """The value of the first field of this name."""
+        wanted = name.lower()
+        return next((value for key, value in self._fields if key.lower() == wanted), None)
+
+    def get_all(self, name: str) -> list[str]:
+        """The values of all fields of this name, in order."""
+        wanted = name.lower()
+        return [value for key, value in self._fields if key.lower() == wanted]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        return f"<Headers {len(self._fields)} fields>"
+
+
+class Decoding(StrEnum):
+    """What became of a body when its codings were undone."""
+
+    WHOLE = "whole"
+    CUT = "cut"  # the content went on beyond the bound
+    BROKEN = "broken"  # the content is what could be decoded before the fault, or before the body was cut
+    UNKNOWN = "unknown"  # a coding nobody asked for, or too many layers: the content is what lay below it
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What came of a request; it is made whatever the site does.
+
+    `status` is there as soon as a whole head came, also beside an `error`. `request_head` is what was sent, empty when
+    nothing was. `head` is the final response's status line and fields exactly as received, with the empty line.
+    `body` is what followed on the wire, chunk framing and content coding in place; `content` has both undone.
+    `truncated` says why the body ends early (WARC-Truncated): `length`, `time`, `disconnect`, `unspecified`.
+    `seconds` is the duration without DNS and TLS handshake; the instants are those of the downloader's clock.
+    """
+
+    url: str
+    address: str
+    status: int | None
+    error: FetchError | None
+    error_text: str
+    request_head: bytes
+    head: bytes
+    body: bytes
+    content: bytes
+    truncated: str | None
+    decoding: Decoding
+    headers: Headers
+    started_at: Instant
+    ended_at: Instant
+    seconds: float
+    new_connection: bool
+
+
+class Downloader(Protocol):
+    """Fetches pages; implementations are swapped by the `downloader` hook of the crawl."""
+
+    async def fetch(self, request: Request) -> Response:
+        """Asks for one page; never raises for what the site does."""
+        ...
+
+    async def close(self) -> None:
+        """Ends what is in flight and closes every connection."""
+        ...

@@ -1,0 +1,81 @@
+"""Every limit of the house, each with its reason. Units and bounds are in the names."""
+
+from __future__ import annotations
+
+MICROSECONDS = 1_000_000  # an instant is an int of microseconds since 1970
+
+# URLs and what travels with them
+URL_BYTES_MAX = 8_192  # longer ones are traps or data; servers commonly refuse above 8 KiB
+METADATA_BYTES_MAX = 16_384  # what a caller may attach to one URL; it is kept in memory and in the log
+LINKS_PER_PAGE_MAX = 10_000  # a page of 2 MB can name 100,000; beyond this it is a farm
+CALL_ROWS_MAX = 1_000_000  # one call of a verb; more must be cut by the caller
+
+# hosts and politeness
+DELAY_SECONDS_FLOOR = 1.0  # smallest gap by default
+DELAY_FACTOR = 10.0  # gap = factor x duration of the last fetch (Mercator)
+DELAY_FACTOR_SECONDS_MAX = 60.0  # that term alone never exceeds this
+CRAWL_DELAY_SECONDS_MAX = 86_400.0  # a robots.txt may not close a host for longer than a day by a typing error
+RETRY_AFTER_SECONDS_MAX = 31_536_000.0  # a year: what a server may ask for
+BACK_OFF_SECONDS_FIRST = 30.0  # 429 and 503 without a usable Retry-After; doubles
+BACK_OFF_SECONDS_MAX = 86_400.0  # it doubles up to a day
+BACK_OFF_FORGET_SECONDS = 1_800.0  # after half an hour without a refusal the next one starts from the beginning
+
+# leases and retries
+LEASE_SECONDS_MAX = 86_400.0  # a worker that needs longer extends
+LEASES_LOST_MAX = 3  # after so many expiries in a row a URL is gone(lost): it kills whoever takes it
+RETRY_SECONDS = (5.0, 30.0, 300.0)  # after these the URL is a dead letter
+REDIRECT_HOPS_MAX = 5  # RFC 9309 asks for five for robots.txt; browsers allow 20, loops only waste politeness
+
+# robots
+ROBOTS_BYTES_MAX = 512_000  # RFC 9309 section 2.5: at least 500 KiB must be parsed
+ROBOTS_AGE_SECONDS_MAX = 86_400.0  # RFC 9309 section 2.4: not longer than a day
+ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many URLs away
+
+# frontier
+CLASSES = 16  # priority classes of the front tier
+OLDEST_DRAW_EVERY = 8  # every eighth draw takes the queue that is ready longest, so that none starves
+REQUEST_IDS_PER_CLIENT_MAX = 1_024  # the window in which a repeated call repeats its answer
+CLIENTS_MAX = 1_024  # request-id windows kept; the one unused longest goes first
+SLOTS = 4_096  # fixed ranges of hash(registrable domain)
+OWN_SLOT = 4_096  # what belongs to no slot: tokens, crawls, holders, watermarks
+LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
+CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that none waits long
+
+# fetching
+BODY_BYTES_MAX = 2_000_000  # headers included; Google reads as much of a page
+CONNECT_SECONDS_MAX = 10.0
+IDLE_SECONDS_MAX = 30.0
+TOTAL_SECONDS_MAX = 60.0  # below the lease's 90 s: a fetch ends before its lease does
+HEAD_BYTES_MAX = 262_144  # Chromium's cap; real heads stay below 32 KiB; interim (1xx) heads count too
+HEADER_LINES_MAX = 1_000  # a head of 1,000 lines is a flood; interim (1xx) heads count too
+CONTENT_CODINGS_MAX = 2  # gzip within gzip exists by mistake; more layers are only built as bombs
+GZIP_MEMBERS_MAX = 1_024  # thousands of tiny members cost time without giving text
+IDLE_CONNECTION_SECONDS_MAX = 15  # a kept connection that rests longer is closed, not reused: servers drop it about then
+CONNECTIONS_MAX = 512  # sockets of the downloader, kept ones included; half of the usual 1,024 descriptors
+AWKWARD_ORIGINS_MAX = 10_000  # origins remembered as ambiguous speakers, whose connections are not reused
+ERROR_TEXT_MAX = 200  # characters of a library's or server's words that go into a log line
+
+# names
+DNS_SECONDS_MAX = 15.0  # a name whose servers are silent longer is tried again later
+DNS_THREADS = 16  # system look-ups at once; each blocks a thread
+DNS_ADDRESSES_MAX = 16  # of an answer's addresses; only one is dialled
+DNS_CACHE_NAMES_MAX = 100_000  # about 30 MB; the oldest goes first
+DNS_KNOWN_SECONDS = 300.0  # the system resolver tells no TTL; five minutes is a usual one
+DNS_UNKNOWN_SECONDS = 60.0  # a name that does not exist is not asked for again at once
+DNS_TEMPORARY_SECONDS = 5.0  # below the first retry, so that the retry asks anew
+HOSTS_FILE_BYTES_MAX = 16 << 20  # a --hosts file; a million lines have place
+
+# archive
+WARC_ROLL_BYTES = 1 << 30  # a WARC file is finished at 1 GB, as the standard advises
+WARC_GZIP_LEVEL = 2  # of isal: 5x smaller at 650 MB/s
+
+# storage
+LOG_SEGMENT_BYTES_FIRST = 1 << 20  # the smallest segment and the reserve: a few thousand frames, and nothing to a disk
+LOG_SEGMENT_BYTES_MAX = 64 << 20  # segments double up to this: zeroed ahead within half a second, dropped in useful pieces
+LOG_SPACE_SHARE = 16  # a segment ahead of its use takes at most this share of the free space
+LOG_ZERO_BYTES_STEP = 1 << 20  # zeroed at once: some milliseconds of a slow disk
+LOG_READ_BYTES = 1 << 20  # read at once in recovery; a larger frame is read whole
+LOG_MARK_BYTES = 64 << 10  # how closely bytes_after(lsn) knows: a thousand marks per 64 MB
+LOG_SPACE_CHECK_REFUSALS = 16  # on a full disk every so many refused calls really try again (quotas show in no free space)
+CHECKPOINT_SYNC_BYTES = 1 << 20  # a checkpoint is synced as it grows, so that its end holds nobody up
+MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger file is something else
