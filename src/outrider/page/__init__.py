@@ -1,0 +1,5 @@
+"""What is in a page: bytes in, links, directives, text and a SimHash out."""
+
+from outrider.page.reader import FOLLOWABLE, Page, PageLink, read
+
+__all__ = ["FOLLOWABLE", "Page", "PageLink", "read"]

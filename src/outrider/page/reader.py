@@ -1,0 +1,255 @@
+"""What is in a page: links, base, title, directives, text and its SimHash. Any bytes are read; nothing raises.
+
+Links are resolved and spelled canonically in one batch per page. Only http and https count; comments, scripts and
+templates hold no links, noscript does (no script is run here).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from outrider.limits import LINKS_PER_PAGE_MAX, URL_BYTES_MAX
+from outrider.page import html
+from outrider.page.simhash import simhash_of_text
+from outrider.url import spell
+
+FOLLOWABLE = frozenset({"a", "area", "frame", "iframe", "meta"})
+"""The elements whose links lead to pages; those of link, img, script and form are recorded only."""
+TITLE_CHARACTERS_MAX = 1_000
+DESCRIPTION_CHARACTERS_MAX = 2_000
+DIRECTIVES_MAX = 64  # a dozen are known; more are noise
+_DIRECTIVE_CHARACTERS_MAX = 100
+_META_MAX = 1_000  # metas of a page that are looked at
+
+_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+_CHARSET = re.compile(r"""(?i);\s*charset\s*=\s*["']?([^\s"';,]{1,40})""")
+_LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
+# WHATWG HTML 4.2.5.3: "shared declarative refresh steps", as far as their shape is regular.
+_REFRESH_SECONDS = re.compile(r"[ \t\n\f\r]*(?:([0-9]+)|(?=\.))[0-9.]*")
+_REFRESH_SEPARATOR = re.compile(r"[ \t\n\f\r]*[;,]?[ \t\n\f\r]*")
+_REFRESH_URL = re.compile(r"(?i)url[ \t\n\f\r]*=[ \t\n\f\r]*")
+_NOT_FETCHED = ("javascript:", "data:", "mailto:", "tel:")
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """A link of a page: the canonical absolute URL, the name of the element it stands in, and its rel in lower case."""
+
+    url: str
+    kind: str
+    rel: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page holds."""
+
+    url: str
+    """Where it was fetched from."""
+    links: tuple[PageLink, ...] = ()
+    """In order of appearance, doubles included; at most `LINKS_PER_PAGE_MAX` to pages and as many others."""
+    base: str = ""
+    """What relative links were resolved against."""
+    canonical: str | None = None
+    """The canonical URL of rel=canonical."""
+    title: str = ""
+    description: str = ""
+    charset: str = "utf-8"
+    """A label of the WHATWG Encoding Standard, in lower case."""
+    language: str | None = None
+    """The language tag the page declares."""
+    robots: frozenset[str] = frozenset()
+    """The directives of its robots metas, in lower case."""
+    refresh: tuple[int, str] | None = None
+    """(seconds, absolute URL) of its meta refresh."""
+    text: str = ""
+    simhash: int = 0
+    """64 bits over the words of `text`; 0 when there are none."""
+
+    def followed(self, *, nofollow_too: bool = False) -> list[str]:
+        """The URLs a crawler goes on to: unique, in order, of a, area, frame, iframe and meta refresh.
+
+        Not those with rel=nofollow, and none at all if a robots meta says nofollow or none, unless `nofollow_too`.
+        """
+        if nofollow_too:
+            return list(dict.fromkeys(link.url for link in self.links if link.kind in FOLLOWABLE))
+        if "nofollow" in self.robots or "none" in self.robots:
+            return []
+        return list(
+            dict.fromkeys(
+                link.url
+                for link in self.links
+                if link.kind in FOLLOWABLE and not (link.rel and "nofollow" in link.rel.split())
+            )
+        )
+
+
+def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str | None = None) -> Page:
+    """What is in a body fetched from the absolute `url`, by its Content-Type header.
+
+    text/html and application/xhtml+xml are parsed, text/plain has text and SimHash, anything else only its URL. An
+    empty type counts as HTML if a tag comes first. `agent` is the crawler's product token: a meta of that name counts
+    as one named robots.
+    """
+    essence = content_type.partition(";")[0].strip().lower()
+    if essence in _HTML_TYPES or (not essence and body[:512].lstrip()[:1] == b"<"):
+        return _read_html(body, url, _label(content_type), essence == "application/xhtml+xml", agent)
+    if essence == "text/plain":
+        text, charset = html.decode(body, _label(content_type))
+        return Page(url=url, base=url, charset=charset, text=text, simhash=simhash_of_text(text))
+    return Page(url=url, base=url)
+
+
+def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str | None) -> Page:
+    markup = html.parse(body, label, xml)
+    base = _base(markup.base, url)
+    directives = _Directives(agent)
+    description = ""
+    language = markup.language
+    canonical: str | None = None
+    refresh: tuple[int, str] | None = None
+    refreshes: list[tuple[int, tuple[int, str]]] = []
+    for name, equivalent, content, before in markup.metas[:_META_MAX]:
+        if equivalent == "refresh":
+            found = parse_refresh(content)
+            if found is not None:
+                refreshes.append((before, found))
+        elif equivalent == "content-language":
+            language = language or content
+        elif name == "description":
+            description = description or _one_line(content, DESCRIPTION_CHARACTERS_MAX)
+        elif name:
+            directives.take(name, content)
+
+    raw = _with_refreshes(markup.addresses, refreshes)
+    spelled = _spelled_by_address(raw, base)
+    links: list[PageLink] = []
+    left, others_left = LINKS_PER_PAGE_MAX, LINKS_PER_PAGE_MAX
+    for kind, address, relation in raw:
+        absolute = spelled[address]
+        if absolute is None:
+            continue
+        rel = " ".join(relation.lower().split()) if relation else ""
+        if kind in FOLLOWABLE:
+            left -= 1
+            if left < 0:
+                continue
+        else:
+            if kind == "link" and canonical is None and "canonical" in rel.split():
+                canonical = absolute
+            others_left -= 1
+            if others_left < 0:
+                continue
+        links.append(PageLink(absolute, kind, rel))
+    if refreshes:
+        seconds, address = refreshes[0][1]
+        target = spelled[address] if address else spell([url])[0]
+        refresh = (seconds, target) if target is not None else None
+    matched = _LANGUAGE.fullmatch((language or "").strip())
+    return Page(
+        url=url,
+        links=tuple(links),
+        base=base,
+        canonical=canonical,
+        title=_one_line(markup.title or "", TITLE_CHARACTERS_MAX),
+        description=description,
+        charset=markup.charset,
+        language=matched[0] if matched is not None else None,
+        robots=directives.found(),
+        refresh=refresh,
+        text=markup.text,
+        simhash=simhash_of_text(markup.text),
+    )
+
+
+def _base(written: str | None, url: str) -> str:
+    """The document's base URL (WHATWG HTML 2.4.3): <base href> against the page's URL, if that is http or https."""
+    if written is None or len(written) > URL_BYTES_MAX:
+        # A base is parsed again for each link of a page; a megabyte of it would cost hours.
+        return url
+    base = spell([written], url)[0]
+    return url if base is None or len(base) > URL_BYTES_MAX else base
+
+
+def _with_refreshes(
+    addresses: list[tuple[str, str, str]], refreshes: list[tuple[int, tuple[int, str]]]
+) -> list[tuple[str, str, str]]:
+    """The addresses with those of meta refreshes at their places; one that names no other page is no link."""
+    if not refreshes:
+        return addresses
+    merged: list[tuple[str, str, str]] = []
+    taken = 0
+    for before, (_, address) in refreshes:
+        merged += addresses[taken:before]
+        taken = before
+        if address:
+            merged.append(("meta", address, ""))
+    return merged + addresses[taken:]
+
+
+def _spelled_by_address(raw: Iterable[tuple[str, str, str]], base: str) -> dict[str, str | None]:
+    """What each address of a page means, spelled canonically; None for what is not fetched by http or https."""
+    meanings: dict[str, str | None] = dict.fromkeys(address for _, address, _ in raw)
+    wanted = [address for address in meanings if not address[:11].lower().startswith(_NOT_FETCHED)]
+    meanings.update(zip(wanted, spell(wanted, base), strict=True))
+    return meanings
+
+
+def parse_refresh(content: str) -> tuple[int, str] | None:
+    """Seconds and the URL as written ("" for the page itself) of a meta refresh; None if a browser would ignore it.
+
+    WHATWG HTML 4.2.5.3, the shared declarative refresh steps.
+    """
+    time = _REFRESH_SECONDS.match(content)
+    if time is None:
+        return None
+    seconds = int((time[1] or "0")[:9])
+    rest = content[time.end() :]
+    if not rest:
+        return seconds, ""
+    if rest[0] not in ";, \t\n\f\r":
+        return None
+    separator = _REFRESH_SEPARATOR.match(rest)
+    assert separator is not None, "everything in it is optional"
+    address = rest[separator.end() :]
+    named = _REFRESH_URL.match(address)
+    if named is not None:
+        address = address[named.end() :]
+    if address[:1] in {'"', "'"} and (named is not None or address):
+        quote = address[0]
+        address = address[1:]
+        end = address.find(quote)
+        address = address if end < 0 else address[:end]
+    return seconds, address
+
+
+class _Directives:
+    """Gathers what robots metas say; of several the strictest holds, so they are simply put together."""
+
+    def __init__(self, agent: str | None) -> None:
+        self._names = {"robots", agent.lower()} if agent else {"robots"}
+        self._found: set[str] = set()
+
+    def take(self, name: str, content: str) -> None:
+        if name.strip() not in self._names:
+            return
+        for part in content[: DIRECTIVES_MAX * _DIRECTIVE_CHARACTERS_MAX].lower().split(","):
+            words = part.split()
+            # "noindex nofollow" without a comma is common; "max-snippet: 50" is one directive.
+            self._found.update(words if ":" not in part else [" ".join(words)])
+
+    def found(self) -> frozenset[str]:
+        fit = sorted(word for word in self._found if len(word) <= _DIRECTIVE_CHARACTERS_MAX)
+        return frozenset(fit[:DIRECTIVES_MAX])
+
+
+def _label(content_type: str) -> str | None:
+    """The encoding a Content-Type header names, if it is one."""
+    match = _CHARSET.search(content_type)
+    return html.known_label(match[1]) if match is not None else None
+
+
+def _one_line(text: str, characters_max: int) -> str:
+    return " ".join(text[: characters_max * 4].split())[:characters_max]

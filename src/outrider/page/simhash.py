@@ -1,0 +1,33 @@
+"""SimHash (Charikar 2002): 64 bits that differ in few places when texts differ in few words."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+
+from outrider.kernels import fingerprints
+
+# Fixed for ever: fingerprints of pages are compared across crawls, and nothing is gained by colliding with oneself.
+_KEY = b"outrider simhash"
+_WORD = re.compile(r"\w+")
+WORDS_MAX = 100_000
+"""Words of a text that count: as many as the longest pages have."""
+
+
+def simhash_of_text(text: str) -> int:
+    """The 64-bit SimHash of the words of a text, lower case, each weighted by how often it occurs; 0 for no words.
+
+    A bit is set if the words that have it in their own hash outweigh those that have not.
+    """
+    words = _WORD.findall(text.lower())
+    if not words:
+        return 0
+    counts = Counter(words[:WORDS_MAX])
+    hashes = np.frombuffer(fingerprints(list(counts), _KEY), dtype=np.uint8).reshape(-1, 8)
+    weights = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
+    bits = np.unpackbits(hashes, axis=1, bitorder="little").astype(np.float32)
+    # float32 sums are exact up to 2**24, far above WORDS_MAX.
+    outweigh = 2.0 * (weights @ bits) > weights.sum()
+    return int.from_bytes(np.packbits(outweigh, bitorder="little").tobytes(), "little")
