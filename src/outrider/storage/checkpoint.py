@@ -1,0 +1,256 @@
+"""Fuzzy checkpoints: ranges of rows, each with its own LSN, whole or absent after any crash.
+
+File `checkpoint-<number, 16 hex digits>.ckpt`: | header | range | range | … | footer |; `docs/formats/frames.md` draws it.
+A checkpoint is written under a `.tmp` name between other work and takes its name when all of it is on the device; the one
+before it is removed only then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from outrider.errors import DamagedStoreError, ForeignStoreError
+from outrider.kernels import crc32c
+from outrider.limits import CHECKPOINT_RANGE_BYTES_MAX, CHECKPOINT_SYNC_BYTES, LOG_READ_BYTES
+from outrider.storage.files import TEMPORARY_SUFFIX, File, Files
+
+CHECKPOINT_FORMAT = 1
+RANGE_BYTES_LIMIT = 64 << 20
+"""A range's length beyond this is damage. By habit a range has at most CHECKPOINT_RANGE_BYTES_MAX."""
+
+_HEADER_MAGIC = b"ORckp\r\n\x1a"
+_HEADER = struct.Struct("<8sI4x16sQQ12x")  # magic, format, store, number, start LSN; the crc follows
+_RANGE_MARK, _FOOTER_MARK = b"rnge", b"foot"
+_RANGE = struct.Struct("<4sIIIQQQ")  # mark, payload length, slot, section, first row, LSN, place in the file
+_FOOTER = struct.Struct("<4sIQQQ")  # mark, crc over the ranges' crcs, ranges, payload bytes, LSN; the crc follows
+_CRC = struct.Struct("<I")
+_HEADER_BYTES = _HEADER.size + _CRC.size
+_FOOTER_BYTES = _FOOTER.size + _CRC.size
+_NAME = re.compile(r"checkpoint-([0-9a-f]{16})\.ckpt")
+_UNFINISHED = re.compile(r"checkpoint-[0-9a-f]{16}\.tmp")
+
+Range = tuple[int, int, int, int, bytes]
+"""(slot, section, first row, LSN, payload)."""
+
+
+def checkpoint_name(number: int) -> str:
+    """The name of the checkpoint with this number."""
+    return f"checkpoint-{number:016x}.ckpt"
+
+
+class CheckpointWriter:
+    """Writes one checkpoint range by range; until `finish` has returned the older one counts."""
+
+    def __init__(self, files: Files, *, store: bytes, number: int, start_lsn: int) -> None:
+        """Begins checkpoint `number`, removing what an earlier attempt left.
+
+        `start_lsn` is the last LSN before the first range is copied: replay starts after it. Raises StoreFullError,
+        StoreFailedError.
+        """
+        if len(store) != 16:
+            raise ValueError(f"a store id has 16 bytes, not {len(store)}")
+        self._files = files
+        self._number = number
+        self._temporary = f"checkpoint-{number:016x}{TEMPORARY_SUFFIX}"
+        for name in files.names():
+            if _UNFINISHED.fullmatch(name):
+                files.remove(name)
+        header = _HEADER.pack(_HEADER_MAGIC, CHECKPOINT_FORMAT, store, number, start_lsn)
+        self._buffer = bytearray(header + _CRC.pack(crc32c(header)))
+        self._file: File | None = files.open(self._temporary, create=True)
+        self._file.truncate(0)
+        self._position = 0
+        self._unsynced = 0
+        self._ranges = 0
+        self._payload_bytes = 0
+        self._chain = 0
+        self._lsn = start_lsn
+
+    @property
+    def number(self) -> int:
+        """The checkpoint's number."""
+        return self._number
+
+    @property
+    def bytes(self) -> int:
+        """What it has so far."""
+        return self._position + len(self._buffer)
+
+    def add(self, slot: int, section: int, first_row: int, lsn: int, payload: bytes) -> None:
+        """Adds the rows of a slot's section from `first_row` on, as they are after `lsn`.
+
+        The meaning of the payload is the caller's. Raises StoreFullError, after which `abandon` gives the space back, and
+        StoreFailedError.
+        """
+        if len(payload) > RANGE_BYTES_LIMIT:
+            raise ValueError(f"a range of {len(payload)} bytes; cut it at {CHECKPOINT_RANGE_BYTES_MAX}")
+        file = self._open_file()
+        head = _RANGE.pack(_RANGE_MARK, len(payload), slot, section, first_row, lsn, self._ranges)
+        crc = _CRC.pack(crc32c(payload, crc32c(head)))
+        self._buffer += head + crc
+        self._buffer += payload
+        self._chain = crc32c(crc, self._chain)
+        self._ranges += 1
+        self._payload_bytes += len(payload)
+        self._lsn = max(self._lsn, lsn)
+        if len(self._buffer) >= CHECKPOINT_RANGE_BYTES_MAX:
+            self._flush(file)
+            if self._unsynced >= CHECKPOINT_SYNC_BYTES:
+                file.sync()
+                self._unsynced = 0
+
+    def finish(self, lsn: int) -> None:
+        """Makes it the newest checkpoint and removes the older ones.
+
+        `lsn` is the highest LSN that any range holds; the log must be synced up to it. When this returns the checkpoint
+        survives any crash; when it raises, the older one counts. Raises StoreFullError, StoreFailedError.
+        """
+        if lsn < self._lsn:
+            raise ValueError(f"a range holds LSN {self._lsn}, above the {lsn} given")
+        file = self._open_file()
+        footer = _FOOTER.pack(_FOOTER_MARK, self._chain, self._ranges, self._payload_bytes, lsn)
+        self._buffer += footer + _CRC.pack(crc32c(footer))
+        self._flush(file)
+        file.sync()
+        file.close()
+        self._file = None
+        self._files.rename(self._temporary, checkpoint_name(self._number))
+        self._files.sync_directory()
+        for number in _numbers(self._files):
+            if number < self._number:
+                self._files.remove(checkpoint_name(number))
+
+    def abandon(self) -> None:
+        """Removes what was written; the older checkpoint counts. After `finish` nothing happens."""
+        if self._file is None:
+            return
+        self._file.close()
+        self._file = None
+        self._buffer.clear()
+        with contextlib.suppress(FileNotFoundError):
+            self._files.remove(self._temporary)
+
+    def _open_file(self) -> File:
+        if self._file is None:
+            raise ValueError(f"checkpoint {self._number} was finished or abandoned")
+        return self._file
+
+    def _flush(self, file: File) -> None:
+        file.write_at(self._position, bytes(self._buffer))
+        self._position += len(self._buffer)
+        self._unsynced += len(self._buffer)
+        self._buffer.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A finished checkpoint whose header and footer are whole; the ranges are checked as they are read."""
+
+    files: Files
+    number: int
+    start_lsn: int
+    """Replay of the log starts after this LSN."""
+    lsn: int
+    """The highest LSN that any range holds."""
+    count: int
+    """How many ranges there are."""
+    bytes: int
+    """The file's size."""
+    chain: int
+    """The checksum over the ranges' checksums, in their order."""
+
+    def ranges(self) -> Iterator[Range]:
+        """Its ranges in the order of writing: (slot, section, first row, LSN, payload); one range of memory.
+
+        Raises DamagedStoreError, naming file and byte, as soon as a range is not whole. What was yielded before was.
+        """
+        name = checkpoint_name(self.number)
+        where = self.files.describe(name)
+        end = self.bytes - _FOOTER_BYTES
+        head_bytes = _RANGE.size + _CRC.size
+        position, count, chain = _HEADER_BYTES, 0, 0
+        buffer, base = b"", position
+        file = self.files.open(name)
+        try:
+            while position < end:
+                if position + head_bytes > end:
+                    raise DamagedStoreError(f"{where} at byte {position}: the checkpoint's last range is cut")
+                if position + head_bytes > base + len(buffer):
+                    buffer, base = file.read_at(position, min(LOG_READ_BYTES, end - position)), position
+                at = position - base
+                if len(buffer) < at + head_bytes:
+                    raise DamagedStoreError(f"{where} at byte {base + len(buffer)}: the file has shrunk")
+                head = buffer[at : at + _RANGE.size]
+                mark, length, slot, section, first_row, lsn, place = _RANGE.unpack(head)
+                stop = position + head_bytes + length
+                if mark != _RANGE_MARK or length > RANGE_BYTES_LIMIT or stop > end or place != count:
+                    raise DamagedStoreError(f"{where} at byte {position}: no range of a checkpoint begins here")
+                stored = buffer[at + _RANGE.size : at + head_bytes]
+                if stop > base + len(buffer):
+                    buffer, base = (
+                        file.read_at(position, max(min(LOG_READ_BYTES, end - position), stop - position)),
+                        position,
+                    )
+                    at = 0
+                payload = buffer[at + head_bytes : at + head_bytes + length]
+                if len(payload) != length or _CRC.pack(crc32c(payload, crc32c(head))) != stored:
+                    raise DamagedStoreError(f"{where} at byte {position}: a range fails its checksum")
+                chain = crc32c(stored, chain)
+                count += 1
+                position = stop
+                yield slot, section, first_row, lsn, payload
+        finally:
+            file.close()
+        if count != self.count or chain != self.chain:
+            raise DamagedStoreError(f"{where} at byte {end}: {count} ranges were read, the footer names {self.count}")
+
+
+def newest_checkpoint(files: Files, *, store: bytes) -> Checkpoint | None:
+    """The checkpoint with the highest number, None when there is none; unfinished ones are not looked at.
+
+    Raises DamagedStoreError when its header or footer is not whole or it belongs to another store, ForeignStoreError for
+    a newer format.
+    """
+    numbers = _numbers(files)
+    if not numbers:
+        return None
+    number = numbers[-1]
+    name = checkpoint_name(number)
+    where = files.describe(name)
+    file = files.open(name)
+    try:
+        size = file.size()
+        header = file.read_at(0, _HEADER_BYTES)
+        footer = file.read_at(max(size - _FOOTER_BYTES, 0), _FOOTER_BYTES)
+    finally:
+        file.close()
+    if size < _HEADER_BYTES + _FOOTER_BYTES:
+        raise DamagedStoreError(f"{where} at byte {size}: the checkpoint is cut")
+    magic, version, found, named, start_lsn = _HEADER.unpack_from(header)
+    if magic == _HEADER_MAGIC and version > CHECKPOINT_FORMAT:
+        raise ForeignStoreError(
+            f"{where} has checkpoint format {version}; this version reads up to {CHECKPOINT_FORMAT}, use a newer one"
+        )
+    (crc,) = _CRC.unpack_from(header, _HEADER.size)
+    if magic != _HEADER_MAGIC or version != CHECKPOINT_FORMAT or crc != crc32c(header[: _HEADER.size]):
+        raise DamagedStoreError(f"{where} at byte 0: the checkpoint's header fails its checksum")
+    if found != store:
+        raise DamagedStoreError(
+            f"{where} at byte 16 belongs to another store ({found.hex()}, not {store.hex()}); bring the right file back"
+        )
+    if named != number:
+        raise DamagedStoreError(f"{where} at byte 32 is checkpoint {named}, its name says {number}; it was renamed")
+    mark, chain, count, _, lsn = _FOOTER.unpack_from(footer)
+    (crc,) = _CRC.unpack_from(footer, _FOOTER.size)
+    if mark != _FOOTER_MARK or crc != crc32c(footer[: _FOOTER.size]):
+        raise DamagedStoreError(f"{where} at byte {size - _FOOTER_BYTES}: the checkpoint's footer fails its checksum")
+    return Checkpoint(files, number, start_lsn, lsn, count, size, chain)
+
+
+def _numbers(files: Files) -> list[int]:
+    matches = (_NAME.fullmatch(name) for name in files.names())
+    return sorted(int(match.group(1), 16) for match in matches if match)

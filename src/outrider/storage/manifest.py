@@ -1,0 +1,146 @@
+"""The manifest: what a store is and what it was made with, as JSON for people with a checksum for machines.
+
+File `manifest.json`, written once when the store is made. It pins what may never change silently: the keys of slots and
+fingerprints, the spelling of URLs, the versions of rules.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from outrider.errors import DamagedStoreError, ForeignStoreError
+from outrider.kernels import crc32c
+from outrider.limits import MANIFEST_BYTES_MAX
+from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX, Files, read_whole, replace
+
+MANIFEST_NAME = "manifest.json"
+MANIFEST_FORMAT = 1
+
+_KIND = "outrider store"
+_HEX_32 = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a store was made with. Keys and the store's id are 32 hex digits each."""
+
+    store: str
+    created: str
+    """RFC 3339."""
+    fingerprint_key: str
+    slot_key: str
+    spelling: str
+    """The version of the canonical spelling of URLs."""
+    rules: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the data and rules in force: name → version."""
+    format: int = MANIFEST_FORMAT
+
+    def __post_init__(self) -> None:
+        for name in ("store", "fingerprint_key", "slot_key"):
+            if not _HEX_32.fullmatch(getattr(self, name)):
+                raise ValueError(f"{name} must be 32 hex digits, not {getattr(self, name)!r}")
+
+    @property
+    def store_bytes(self) -> bytes:
+        """The store's id as 16 bytes, as it stands in the headers of its files."""
+        return bytes.fromhex(self.store)
+
+    @property
+    def fingerprint_key_bytes(self) -> bytes:
+        """The key of fingerprints as 16 bytes."""
+        return bytes.fromhex(self.fingerprint_key)
+
+    @property
+    def slot_key_bytes(self) -> bytes:
+        """The key of slots as 16 bytes."""
+        return bytes.fromhex(self.slot_key)
+
+    @classmethod
+    def create(
+        cls,
+        files: Files,
+        *,
+        store: str,
+        created: str,
+        fingerprint_key: str,
+        slot_key: str,
+        spelling: str,
+        rules: Mapping[str, str],
+    ) -> Manifest:
+        """Writes the manifest of a new store, durably. Call it under the directory's lock.
+
+        Raises ForeignStoreError when the directory holds anything already, StoreFullError, StoreFailedError.
+        """
+        _refuse_foreign(files)
+        manifest = cls(store, created, fingerprint_key, slot_key, spelling, dict(rules))
+        replace(files, MANIFEST_NAME, manifest._encode())
+        return manifest
+
+    @classmethod
+    def load(cls, files: Files) -> Manifest | None:
+        """The manifest of the store in this directory; None when the directory is empty, so that one may be made.
+
+        Raises ForeignStoreError when the directory holds something else or a newer format, DamagedStoreError when the
+        manifest is not what was written.
+        """
+        try:
+            data = read_whole(files, MANIFEST_NAME, bytes_max=MANIFEST_BYTES_MAX)
+        except FileNotFoundError:
+            _refuse_foreign(files)
+            return None
+        where = files.describe(MANIFEST_NAME)
+        try:
+            written = json.loads(data.decode("utf-8"))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            at = error.start if isinstance(error, UnicodeDecodeError) else error.pos
+            raise DamagedStoreError(f"{where} at byte {at} is no JSON: {error}; bring a copy of it back") from None
+        except RecursionError:
+            raise DamagedStoreError(f"{where} is nested too deeply to be a manifest; bring a copy of it back") from None
+        if not isinstance(written, dict) or written.get("kind") != _KIND:
+            raise ForeignStoreError(f"{where} is not the manifest of an Outrider store; choose another directory")
+        version = written.get("format")
+        if isinstance(version, int) and version > MANIFEST_FORMAT:
+            raise ForeignStoreError(
+                f"{where} has store format {version}; this version opens up to {MANIFEST_FORMAT}, use a newer Outrider"
+            )
+        crc = written.pop("crc32c", None)
+        if crc != _checksum(written):
+            raise DamagedStoreError(f"{where} fails its checksum; it was changed, bring a copy of it back")
+        known = {one.name for one in fields(cls)}
+        try:
+            return cls(**{name: value for name, value in written.items() if name in known})
+        except (TypeError, ValueError) as error:
+            raise DamagedStoreError(f"{where}: {error}; bring a copy of it back") from None
+
+    def _encode(self) -> bytes:
+        written: dict[str, Any] = {
+            "kind": _KIND,
+            "format": self.format,
+            "store": self.store,
+            "created": self.created,
+            "fingerprint_key": self.fingerprint_key,
+            "slot_key": self.slot_key,
+            "spelling": self.spelling,
+            "rules": dict(self.rules),
+        }
+        written["crc32c"] = _checksum(written)
+        return (json.dumps(written, indent=2, ensure_ascii=True) + "\n").encode("ascii")
+
+
+def _checksum(written: Mapping[str, Any]) -> str:
+    """CRC-32C, 8 hex digits, of the fields without the checksum: sorted, ASCII, no spaces."""
+    plain = json.dumps(written, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"{crc32c(plain.encode('ascii')):08x}"
+
+
+def _refuse_foreign(files: Files) -> None:
+    """A store is made only in a directory that holds nothing but what a failed attempt to make one leaves."""
+    left = [name for name in files.names() if name not in (LOCK_NAME, MANIFEST_NAME + TEMPORARY_SUFFIX)]
+    if left:
+        some = ", ".join(repr(name) for name in left[:3]) + (" …" if len(left) > 3 else "")
+        why = "has a manifest already" if MANIFEST_NAME in left else f"holds {some} but no {MANIFEST_NAME}"
+        raise ForeignStoreError(f"{files.describe()} {why}; choose another directory, or bring the manifest back")
