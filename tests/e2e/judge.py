@@ -1,0 +1,248 @@
+"""An independent judge of a crawl's politeness: reads a demo web's access log, and nothing of the crawler's.
+
+It shares no code with the package: its own reading of robots.txt (RFC 9309), its own clock arithmetic, its own rules.
+
+    python tests/e2e/judge.py access.log --delay 0.2
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Request:
+    """One line of the log; start and end in seconds of the server's monotonic clock."""
+
+    host: str
+    path: str
+    status: int
+    start: float
+    end: float
+    at: float  # wall clock at the start, seconds since 1970
+    connection: int
+    retry_after: str | None
+    robots: str | None
+
+
+@dataclass
+class HostVerdict:
+    """How one host was treated."""
+
+    host: str
+    requests: int = 0
+    required_gap: float = 0.0
+    smallest_gap: float | None = None  # from the end of a request to the start of the next; below 0 they overlap
+    concurrent: int = 0
+    connections: int = 0
+    breaches: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Verdict:
+    """How all hosts were treated; `breaches` names every one with its host and time."""
+
+    hosts: dict[str, HostVerdict]
+    requests: list[Request]
+
+    @property
+    def breaches(self) -> list[str]:
+        return [breach for host in self.hosts.values() for breach in host.breaches]
+
+    @property
+    def polite(self) -> bool:
+        return bool(self.requests) and not self.breaches
+
+    def asked(self, status: int | None = None) -> set[tuple[str, str]]:
+        """(host, path) of the requests, robots.txt aside; only those answered so."""
+        return {
+            (request.host, request.path)
+            for request in self.requests
+            if request.path != "/robots.txt" and status in {None, request.status}
+        }
+
+    def asked_often(self) -> dict[tuple[str, str], int]:
+        """(host, path) asked more than once with 200 as the answer each time, and how often."""
+        counts: dict[tuple[str, str], int] = {}
+        for request in self.requests:
+            if request.status == 200 and request.path != "/robots.txt":
+                counts[request.host, request.path] = counts.get((request.host, request.path), 0) + 1
+        return {where: count for where, count in counts.items() if count > 1}
+
+
+def read(lines: Iterable[str]) -> list[Request]:
+    """The requests of a log, in the order in which they began. A torn last line is left out."""
+    requests = []
+    for line in lines:
+        if not line.endswith("\n"):
+            continue
+        entry = json.loads(line)
+        stamp = entry["at"].replace("Z", "+00:00")
+        requests.append(
+            Request(
+                host=entry["host"],
+                path=entry["path"],
+                status=entry["status"],
+                start=entry["start"] / 1e6,
+                end=entry["end"] / 1e6,
+                at=_wall(stamp),
+                connection=entry["connection"],
+                retry_after=entry["retry_after"],
+                robots=entry["robots"],
+            )
+        )
+    return sorted(requests, key=lambda request: request.start)
+
+
+def judge(log: Path, *, delay: float, agent: str = "outrider", slack: float = 0.0) -> Verdict:
+    """Judges a whole log: at least `delay` seconds, or the host's Crawl-delay, between requests to one host."""
+    with log.open(encoding="utf-8") as lines:
+        requests = read(lines)
+    hosts: dict[str, list[Request]] = {}
+    for request in requests:
+        hosts.setdefault(request.host, []).append(request)
+    verdicts = {host: _judge_host(host, asked, delay, agent, slack) for host, asked in sorted(hosts.items())}
+    return Verdict(verdicts, requests)
+
+
+def _judge_host(host: str, requests: list[Request], delay: float, agent: str, slack: float) -> HostVerdict:
+    verdict = HostVerdict(host, len(requests), delay)
+    verdict.connections = len({request.connection for request in requests})
+    verdict.concurrent = _concurrent(requests)
+    if verdict.concurrent > 1:
+        verdict.breaches.append(f"{host}: {verdict.concurrent} requests at once")
+    rules: Robots | None = None
+    robots_end: float | None = None
+    closed_until = float("-inf")
+    last_end: float | None = None
+    for request in requests:
+        moment = f"{host}{request.path} at {request.start:.6f}"
+        if request.status == 421:
+            verdict.breaches.append(f"{moment}: asked at the wrong address")
+        if last_end is not None:
+            gap = request.start - last_end
+            if verdict.smallest_gap is None or gap < verdict.smallest_gap:
+                verdict.smallest_gap = gap
+            if gap + slack < verdict.required_gap:
+                verdict.breaches.append(f"{moment}: a gap of {gap:.6f} s, {verdict.required_gap:.3f} s required")
+        if request.start + slack < closed_until:
+            verdict.breaches.append(f"{moment}: {closed_until - request.start:.3f} s before Retry-After had passed")
+        if request.path == "/robots.txt":
+            robots_end = request.end if robots_end is None else robots_end
+            rules = Robots(request.robots or "", agent)
+            verdict.required_gap = max(delay, rules.crawl_delay or 0.0)
+        else:
+            if robots_end is None or request.start < robots_end:
+                verdict.breaches.append(f"{moment}: robots.txt was not answered yet")
+            if rules is not None and not rules.allowed(request.path):
+                verdict.breaches.append(f"{moment}: robots.txt closes this path")
+        last_end = request.end if last_end is None else max(last_end, request.end)
+        closed_until = max(closed_until, _closed_until(request))
+    return verdict
+
+
+def _concurrent(requests: list[Request]) -> int:
+    steps = sorted([(request.start, 1) for request in requests] + [(request.end, -1) for request in requests])
+    most = now = 0
+    for _, step in sorted(steps, key=lambda entry: (entry[0], entry[1])):
+        now += step
+        most = max(most, now)
+    return most
+
+
+def _closed_until(request: Request) -> float:
+    value = (request.retry_after or "").strip()
+    if not value or request.status not in {301, 302, 307, 308, 413, 429, 503}:
+        return float("-inf")
+    if value.isdigit():
+        return request.end + int(value)
+    try:
+        return request.start + parsedate_to_datetime(value).timestamp() - request.at
+    except ValueError:
+        return float("-inf")
+
+
+def _wall(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
+
+
+class Robots:
+    """The rules of a robots.txt for one agent: RFC 9309, sections 2.2.1 to 2.2.3, and Crawl-delay."""
+
+    def __init__(self, text: str, agent: str) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        naming: list[str] = []
+        ruled = True
+        for line in re.split(r"\r\n|\r|\n", text):
+            name, colon, value = line.split("#", 1)[0].partition(":")
+            name, value = name.strip().lower(), value.strip()
+            if not colon:
+                continue
+            if name == "user-agent":
+                if ruled:
+                    naming, ruled = [], False
+                token = re.match(r"[A-Za-z_-]*", value)
+                naming.append("*" if value.startswith("*") else token[0].lower() if token else "")
+                groups.setdefault(naming[-1], [])
+            elif name in {"allow", "disallow", "crawl-delay"}:
+                ruled = True
+                for group in naming:
+                    groups[group].append((name, value))
+        own = groups.get(agent.lower(), groups.get("*", []))
+        self.rules = [(name == "allow", value) for name, value in own if name != "crawl-delay" and value]
+        delays = [float(value) for name, value in own if name == "crawl-delay" and re.fullmatch(r"[0-9.]+", value)]
+        self.crawl_delay = delays[0] if delays else None
+
+    def allowed(self, path: str) -> bool:
+        """Whether the longest rule that matches allows the path; of equals the one that allows."""
+        path = _decoded(path)
+        best = (-1, True)
+        for allow, pattern in self.rules:
+            pieces = [re.escape(piece) for piece in _decoded(pattern.removesuffix("$")).split("*")]
+            expression = ".*".join(pieces) + ("$" if pattern.endswith("$") else "")
+            if re.match(expression, path, re.DOTALL):
+                best = max(best, (len(pattern), allow))
+        return best[1]
+
+
+def _decoded(path: str) -> str:
+    return re.sub(
+        r"%([0-9A-Fa-f]{2})",
+        lambda found: chr(int(found[1], 16)) if chr(int(found[1], 16)) not in "/?#%*$" else found[0].upper(),
+        path,
+    )
+
+
+def table(verdict: Verdict) -> str:
+    """The verdict as text, hosts with the least room first."""
+    rows = [f"{'host':<36} {'requests':>8} {'smallest gap':>13} {'required':>9} {'at once':>8}"]
+    tight = sorted(verdict.hosts.values(), key=lambda host: (host.smallest_gap or float("inf")) - host.required_gap)
+    for host in tight:
+        gap = "-" if host.smallest_gap is None else f"{host.smallest_gap:.4f}"
+        rows.append(f"{host.host:<36} {host.requests:>8} {gap:>13} {host.required_gap:>9.3f} {host.concurrent:>8}")
+    rows.append(f"{len(verdict.requests)} requests, {len(verdict.breaches)} breaches")
+    return "\n".join((*rows, *verdict.breaches))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Judge a crawl by the server's log.")
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--delay", type=float, required=True, help="seconds that had to lie between two requests")
+    parser.add_argument("--agent", default="outrider")
+    parser.add_argument("--slack", type=float, default=0.0)
+    given = parser.parse_args()
+    verdict = judge(given.log, delay=given.delay, agent=given.agent, slack=given.slack)
+    print(table(verdict))
+    return 0 if verdict.polite else 9
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,239 @@
+"""The demo web: the same for the same seed, true about itself, and judged by its own log."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.client
+import re
+from html.parser import HTMLParser
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+
+from e2e import judge
+from outrider.sim.web import BUSY_SECONDS, LARGE_BYTES, DemoServer, DemoWeb, Role
+
+
+@pytest.fixture(scope="module")
+def web() -> DemoWeb:
+    return DemoWeb(seed=7, port=8080)
+
+
+def ask(web: DemoWeb, url: str, now: float = 1e6):
+    parts = urlsplit(url)
+    return web.answer(parts.hostname or "", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), now)
+
+
+class _Links(HTMLParser):
+    """The links of a page as a reader without any help from the package sees them."""
+
+    def __init__(self, url: str, text: str) -> None:
+        super().__init__()
+        self.base, self.found = url, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        fields = dict(attrs)
+        if tag == "base":
+            self.base = urljoin(self.base, fields["href"])
+        elif tag == "a" and fields.get("rel") != "nofollow":
+            self.found.append(urljoin(self.base, fields["href"]))
+        elif tag == "meta" and fields.get("http-equiv") == "refresh":
+            self.found.append(urljoin(self.base, fields["content"].split("url=")[1]))
+
+
+def spelled(url: str) -> str:
+    """A URL in its one spelling, as far as this web needs it."""
+    parts = urlsplit(url)
+    path = re.sub(r"%([46-7][0-9A-Fa-f])", lambda found: chr(int(found[1], 16)), parts.path).replace("/./", "/")
+    return f"http://{parts.netloc.lower()}{path or '/'}{'?' + parts.query if parts.query else ''}"
+
+
+def crawled(web: DemoWeb, limit: int = 5_000) -> set[str]:
+    """The pages that a plain reader of the served HTML gets with 200, by following links and redirects."""
+    known, got, waiting = set(web.seeds()), set(), list(web.seeds())
+    while waiting and len(known) < limit:
+        url = waiting.pop()
+        parts = urlsplit(url)
+        if web.endless(url) or web.closed(parts.hostname or "", parts.path):
+            continue
+        answer = ask(web, url)
+        headers = dict(answer.headers)
+        if answer.status == 200:
+            got.add(url)
+        kind = headers.get("Content-Type", "")
+        found = []
+        if "Location" in headers:
+            found.append(urljoin(url, headers["Location"]))
+        elif kind.startswith("text/html"):
+            found = _Links(url, answer.body[:2_000_000].decode("latin-1")).found
+        for onward in map(spelled, found):
+            if onward not in known:
+                known.add(onward)
+                waiting.append(onward)
+    return got
+
+
+def test_the_same_seed_gives_the_same_web(web):
+    other = DemoWeb(seed=7, port=8080)
+    assert [ask(web, url) for url in sorted(web.may_fetch())] == [ask(other, url) for url in sorted(web.may_fetch())]
+
+
+def test_another_seed_gives_another_web(web):
+    assert web.must_fetch() != DemoWeb(seed=8, port=8080).must_fetch()
+
+
+def test_what_a_reader_of_the_pages_reaches_is_what_the_web_says_must_be_fetched(web):
+    assert web.must_fetch() == crawled(web)
+
+
+def test_it_has_twenty_hosts_and_some_six_hundred_pages(web):
+    assert (20, True) == (len(web.hosts), 550 <= len(web.must_fetch()) <= 650)
+
+
+def test_no_host_but_the_calendar_has_more_than_the_demo_fetches_of_one(web):
+    counts = {host: sum(urlsplit(url).hostname == host for url in web.may_fetch()) for host in web.hosts}
+    assert [] == [host for host, count in counts.items() if count > 50]
+
+
+def test_every_page_that_must_be_fetched_is_answered_with_200(web):
+    assert {200} == {ask(web, url).status for url in web.must_fetch()}
+
+
+def test_pages_out_of_reach_exist(web):
+    assert {200} == {ask(web, url).status for url in web.out_of_reach()}
+
+
+def test_the_busy_host_refuses_at_first_and_recovers(web):
+    url = web.url(web.host_of(Role.BUSY))
+    assert (503, 200) == (ask(web, url, 0.2).status, ask(web, url, BUSY_SECONDS).status)
+
+
+def test_the_slow_host_takes_its_time_over_pages_but_not_over_robots(web):
+    url = web.url(web.host_of(Role.SLOW))
+    assert (0.3, 0.0) == (ask(web, url).delay_seconds, ask(web, f"{url}robots.txt").delay_seconds)
+
+
+def test_the_calendar_goes_on_in_both_directions(web):
+    text = ask(web, web.url(web.host_of(Role.ENDLESS), "/calendar/2026/01/")).body.decode()
+    assert all(month in _Links("http://x/", text).found or month in text for month in ("2025/12/", "2026/02/"))
+
+
+def test_exact_duplicates_are_equal_to_the_byte_and_near_ones_are_not(web):
+    host = web.host_of(Role.COPIES)
+    exact = next(url for url in web.must_fetch() if url.endswith("?print=1"))
+    original = exact.removesuffix("?print=1")
+    near = next(url for url in sorted(web.must_fetch()) if url.startswith(web.url(host, "/copies/")))
+    source = near.replace("/copies/", "/")
+    assert ask(web, original).body == ask(web, exact).body
+    assert ask(web, source).body != ask(web, near).body
+
+
+def test_the_large_page_is_beyond_the_limit_with_a_link_only_behind_it(web):
+    body = ask(web, web.url(web.host_of(Role.LARGE), "/letters/everything.html")).body
+    assert len(body) >= LARGE_BYTES
+    assert 2_000_000 < body.index(b"behind-the-cut")
+
+
+def test_pages_in_other_charsets_say_so(web):
+    answer = ask(web, web.url(web.host_of(Role.LETTERS), "/letters/cyrillic.html"))
+    assert ("Content-Type", "text/html") in answer.headers
+    assert "паром" in answer.body.decode("windows-1251")
+
+
+def test_those_who_take_gzip_get_it_from_the_packed_host(web):
+    host = web.host_of(Role.PACKED)
+    packed = web.answer(host, "/", 0, takes_gzip=True)
+    assert web.answer(host, "/", 0).body == gzip.decompress(packed.body)
+
+
+def test_a_web_without_quirks_has_plain_hosts_only():
+    assert {Role.PLAIN} == set(DemoWeb(hosts=3, pages=30, quirks=False).roles.values())
+
+
+def test_too_few_hosts_for_the_roles_are_refused_with_the_numbers():
+    with pytest.raises(ValueError, match="not 5 hosts and 600 pages"):
+        DemoWeb(hosts=5)
+
+
+class Visitor(contextlib.ExitStack):
+    """Asks the served web for paths, one connection per host."""
+
+    def __init__(self, server: DemoServer) -> None:
+        super().__init__()
+        self.server = server
+        self.connections: dict[str, http.client.HTTPConnection] = {}
+
+    def get(self, host: str, path: str, **headers: str) -> http.client.HTTPResponse:
+        port = self.server.web.port
+        if host not in self.connections:
+            self.connections[host] = http.client.HTTPConnection(self.server.addresses[host], port)
+            self.callback(self.connections[host].close)
+        line = self.connections[host]
+        line.request("GET", path, headers={"Host": f"{host}:{port}", **headers})
+        answer = line.getresponse()
+        answer.content = answer.read()
+        return answer
+
+
+def visited(tmp_path, *asked: tuple[str, str], **settings: float):
+    """The verdict on a visitor who asks for these (host name without suffix, path) without any pause."""
+    server = DemoServer(lambda port: DemoWeb(port=port), tmp_path)
+    with server as served, Visitor(server) as visitor:
+        for name, path in asked:
+            visitor.get(f"{name}.demo.test", path)
+    return judge.judge(served.log_file, delay=settings.get("delay", 0.0))
+
+
+def test_connections_are_kept_between_requests(tmp_path):
+    verdict = visited(tmp_path, ("harbour", "/robots.txt"), ("harbour", "/"), ("harbour", "/x"))
+    assert (3, 1, []) == (len(verdict.requests), verdict.hosts["harbour.demo.test"].connections, verdict.breaches)
+
+
+def test_the_judge_sees_a_gap_that_is_too_small(tmp_path):
+    verdict = visited(tmp_path, ("harbour", "/robots.txt"), ("harbour", "/"), delay=0.5)
+    assert ["0.500 s required"] == [breach[-16:] for breach in verdict.breaches]
+
+
+def test_the_judge_takes_a_crawl_delay_for_the_required_gap(tmp_path):
+    verdict = visited(tmp_path, ("patient-clock", "/robots.txt"), ("patient-clock", "/"), delay=0.0)
+    assert ["1.000 s required"] == [breach[-16:] for breach in verdict.breaches]
+
+
+def test_the_judge_misses_robots_before_the_first_page(tmp_path):
+    verdict = visited(tmp_path, ("harbour", "/"))
+    assert ["robots.txt was not answered yet"] == [breach.split(": ")[1] for breach in verdict.breaches]
+
+
+def test_the_judge_sees_a_closed_path_and_its_exception(tmp_path):
+    paths = ("/robots.txt", "/private/bed-1.html", "/private/open-day.html", "/notes/x.draft", "/notes/x.draft.html")
+    verdict = visited(tmp_path, *(("private-garden", path) for path in paths))
+    assert ["/private/bed-1.html", "/notes/x.draft"] == [
+        breach.split(" ")[0].removeprefix("private-garden.demo.test") for breach in verdict.breaches
+    ]
+
+
+def test_the_judge_sees_a_broken_retry_after(tmp_path):
+    verdict = visited(tmp_path, ("busy-bakery", "/robots.txt"), ("busy-bakery", "/"), ("busy-bakery", "/"))
+    assert 1 == len(verdict.breaches)
+    assert verdict.breaches[0].endswith("before Retry-After had passed")
+
+
+def test_requests_at_once_are_counted():
+    one = judge.Request("a", "/", 200, 1.0, 3.0, 0, 1, None, None)
+    two = judge.Request("a", "/", 200, 2.0, 4.0, 0, 2, None, None)
+    after = judge.Request("a", "/", 200, 4.0, 5.0, 0, 2, None, None)
+    assert 2 == judge._concurrent([one, two, after])
+
+
+def test_a_host_asked_at_the_address_of_another_is_refused(tmp_path):
+    server = DemoServer(lambda port: DemoWeb(port=port), tmp_path)
+    with server, Visitor(server) as visitor:
+        answer = visitor.get("harbour.demo.test", "/", Host="orchard.demo.test")
+    assert 421 == answer.status
+
+
+def test_what_the_server_itself_saw_stands_in_the_log(tmp_path):
+    visited(tmp_path, ("private-garden", "/private/bed-1.html"))
+    assert '"violations": ["before-robots", "closed"]' in (tmp_path / "access.log").read_text()
