@@ -1,8 +1,8 @@
 """Fuzzy checkpoints: ranges of rows, each with its own LSN, whole or absent after any crash.
 
-File `checkpoint-<number, 16 hex digits>.ckpt`: | header | range | range | … | footer |; `docs/formats/frames.md` draws it.
-A checkpoint is written under a `.tmp` name between other work and takes its name when all of it is on the device; the one
-before it is removed only then.
+File `checkpoint-<number, 16 hex digits>.ckpt`: | header | range | range | … | footer |; `docs/formats/frames.md` draws
+it. A checkpoint is written under a `.tmp` name between other work and takes its name when all of it is on the device;
+the one before it is removed only then.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ class CheckpointWriter:
         return self._number
 
     @property
-    def bytes(self) -> int:
-        """What it has so far."""
+    def size(self) -> int:
+        """Bytes it has so far."""
         return self._position + len(self._buffer)
 
     def add(self, slot: int, section: int, first_row: int, lsn: int, payload: bytes) -> None:
         """Adds the rows of a slot's section from `first_row` on, as they are after `lsn`.
 
-        The meaning of the payload is the caller's. Raises StoreFullError, after which `abandon` gives the space back, and
-        StoreFailedError.
+        The meaning of the payload is the caller's. Raises StoreFullError, after which `abandon` gives the space back,
+        and StoreFailedError.
         """
         if len(payload) > RANGE_BYTES_LIMIT:
             raise ValueError(f"a range of {len(payload)} bytes; cut it at {CHECKPOINT_RANGE_BYTES_MAX}")
@@ -191,11 +191,8 @@ class Checkpoint:
                     raise DamagedStoreError(f"{where} at byte {position}: no range of a checkpoint begins here")
                 stored = buffer[at + _RANGE.size : at + head_bytes]
                 if stop > base + len(buffer):
-                    buffer, base = (
-                        file.read_at(position, max(min(LOG_READ_BYTES, end - position), stop - position)),
-                        position,
-                    )
-                    at = 0
+                    want = max(min(LOG_READ_BYTES, end - position), stop - position)
+                    buffer, base, at = file.read_at(position, want), position, 0
                 payload = buffer[at + head_bytes : at + head_bytes + length]
                 if len(payload) != length or _CRC.pack(crc32c(payload, crc32c(head))) != stored:
                     raise DamagedStoreError(f"{where} at byte {position}: a range fails its checksum")
@@ -212,8 +209,8 @@ class Checkpoint:
 def newest_checkpoint(files: Files, *, store: bytes) -> Checkpoint | None:
     """The checkpoint with the highest number, None when there is none; unfinished ones are not looked at.
 
-    Raises DamagedStoreError when its header or footer is not whole or it belongs to another store, ForeignStoreError for
-    a newer format.
+    Raises DamagedStoreError when its header or footer is not whole or it belongs to another store, ForeignStoreError
+    for a newer format.
     """
     numbers = _numbers(files)
     if not numbers:
