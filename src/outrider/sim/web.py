@@ -468,7 +468,7 @@ class DemoWeb:
                 twin = replace(original, path=f"/copies{original.path}", text_of=original.path)
                 self._put(replace(original, path=f"{original.path}?print=1", text_of=original.path), paths[0])
                 if row < 4:
-                    self._put(replace(twin, altered=3), paths[row])
+                    self._put(replace(twin, altered=3), paths[0])
         elif role is Role.WINDING:
             goal = Anchor(host, paths[-1])
             self._put(Entry(host, "/go/chain-2", status=302, location=goal))
