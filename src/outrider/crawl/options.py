@@ -312,7 +312,7 @@ class CrawlOptions:
     )
     ca: str | None = _setting(
         None,
-        "Certificates to trust, in place of the packaged ones.",
+        "Certificates to trust besides the usual authorities' (for a site with an authority of its own).",
         "a readable file of certificates (PEM)",
         _authorities,
         "FILE",

@@ -1,4 +1,4 @@
-"""Progress of a running crawl on standard error: a bar on a terminal, a line every few seconds elsewhere, or nothing."""
+"""Progress of a running crawl on standard error: a bar on a terminal, a line now and then elsewhere, or nothing."""
 
 from __future__ import annotations
 

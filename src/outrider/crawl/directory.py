@@ -1,0 +1,123 @@
+"""A crawl's directory: what lies in it, whether it is ours, its settings, and the seeds that are not taken yet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from outrider.crawl.options import SETTINGS_FILE, SETTINGS_FILE_BYTES_MAX, Kept, from_file
+from outrider.errors import ForeignStoreError, SettingsError, StoreError, StoreFailedError, StoreFullError
+from outrider.storage.files import Directory, read_whole, replace
+
+FRONTIER_NAME: Final = "frontier"
+ARCHIVE_NAME: Final = "archive"
+REPORT_FILE: Final = "report.html"
+PENDING_FILE: Final = "seeds.pending"
+PENDING_BYTES_MAX = 64 << 30
+RUN_FILE: Final = "run.json"
+RUN_FILE_BYTES_MAX = 1 << 20
+
+
+class Found(StrEnum):
+    """What stands where a crawl's directory shall be."""
+
+    NOTHING = "nothing"  # no directory, or an empty one
+    PREPARED = "prepared"  # an outrider.toml that somebody wrote, no crawl yet
+    CRAWL = "crawl"
+
+
+def inspect(path: str) -> Found:
+    """What lies at `path`; nothing is made or changed.
+
+    Raises ForeignStoreError for a directory that holds something else, SettingsError for what is no directory or cannot
+    be looked into.
+    """
+    try:
+        names = set(os.listdir(path))
+    except FileNotFoundError:
+        return Found.NOTHING
+    except NotADirectoryError:
+        raise SettingsError(f"output {path!r} is no directory; choose another name with -o") from None
+    except OSError as error:
+        raise SettingsError(f"output {path!r} cannot be read ({error.strerror}); choose another with -o") from None
+    if FRONTIER_NAME in names:
+        return Found.CRAWL
+    if SETTINGS_FILE in names:
+        return Found.PREPARED
+    if names:
+        named = ", ".join(sorted(names)[:3]) + (" …" if len(names) > 3 else "")
+        raise ForeignStoreError(f"{path} holds no crawl but {named}; choose a new directory with -o")
+    return Found.NOTHING
+
+
+def kept_settings(path: str) -> Kept:
+    """What DIR/outrider.toml says; nothing when there is none. Raises SettingsError."""
+    where = os.path.join(path, SETTINGS_FILE)
+    try:
+        with open(where, "rb") as file:
+            data = file.read(SETTINGS_FILE_BYTES_MAX + 1)
+    except FileNotFoundError:
+        return Kept({})
+    except OSError as error:
+        raise SettingsError(f"{where} cannot be read ({error.strerror})") from None
+    if len(data) > SETTINGS_FILE_BYTES_MAX:
+        raise SettingsError(f"{where} is longer than {SETTINGS_FILE_BYTES_MAX} bytes")
+    try:
+        return from_file(data.decode(), where, path)
+    except UnicodeDecodeError:
+        raise SettingsError(f"{where} is not UTF-8") from None
+
+
+def opened(path: str) -> Directory:
+    """The directory, made where it is missing. Raises SettingsError when it cannot be made or written."""
+    try:
+        return Directory(path, create=True)
+    except (StoreFailedError, StoreFullError) as error:
+        raise SettingsError(f"output {path!r} cannot be made ({error.facts}); choose another with -o") from None
+    except StoreError as error:
+        raise SettingsError(f"output: {error.facts}") from None
+    except FileNotFoundError as error:
+        raise SettingsError(f"output {path!r} cannot be made ({error.strerror}); choose another with -o") from None
+
+
+def write_settings(files: Directory, text: str) -> None:
+    """Replaces DIR/outrider.toml durably. Raises StoreFullError, StoreFailedError."""
+    replace(files, SETTINGS_FILE, text.encode())
+
+
+def put_pending(files: Directory, seeds: list[str]) -> None:
+    """Writes down seeds before the frontier takes them, so that a crash between two batches loses none."""
+    replace(files, PENDING_FILE, "".join(seed + "\n" for seed in seeds).encode())
+
+
+def take_pending(files: Directory) -> list[str]:
+    """The seeds that an earlier run wrote down and did not finish to hand over."""
+    try:
+        return read_whole(files, PENDING_FILE, bytes_max=PENDING_BYTES_MAX).decode().split()
+    except FileNotFoundError:
+        return []
+
+
+def drop_pending(files: Directory) -> None:
+    """The frontier has them all."""
+    with contextlib.suppress(FileNotFoundError):
+        files.remove(PENDING_FILE)
+
+
+def put_run(files: Directory, facts: dict[str, Any]) -> None:
+    """Remembers a run's rates for `status` after its end; a disk that is full may forget them."""
+    with contextlib.suppress(StoreError):
+        replace(files, RUN_FILE, msgspec.json.encode(facts) + b"\n")
+
+
+def last_run(path: str) -> dict[str, Any]:
+    """What `put_run` kept; empty when there is nothing usable."""
+    try:
+        with open(os.path.join(path, RUN_FILE), "rb") as file:
+            return msgspec.json.decode(file.read(RUN_FILE_BYTES_MAX), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return {}

@@ -1,0 +1,336 @@
+"""What a visit was, and what it means: the answer to a lease in, the outcome and its lines out (no clock, no socket).
+
+answer                                   outcome in pages.jsonl       the frontier is told
+2xx                                      done, truncated, duplicate   done, links
+301 302 303 307 308 with a location      redirect                     done, location
+408 425 429 5xx, errors that may pass    retry, at last error         retry (429, 503: refused)
+any other status                         gone                         gone
+any other error                          error                        gone
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from outrider.clock import Instant, rfc3339, seconds
+from outrider.errors import InvalidUrlError
+from outrider.fetch.downloader import Response
+from outrider.fetch.outcomes import FetchError, retry_after_seconds
+from outrider.frontier.revisit import retries_left
+from outrider.journey import Kind, Lease, Outcome, RobotsAnswer, Verdict
+from outrider.limits import LINKS_PER_PAGE_MAX, MICROSECONDS, ROBOTS_BYTES_MAX
+from outrider.url import join
+
+REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+RETRIED: Final = frozenset({408, 425, 429})  # RFC 9110 and 8470: the same request may do later; so may any 5xx
+REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
+TEXT_CHARACTERS_MAX = 1_000  # title, description and header values in a line; longer ones are stuffed
+STOPPED: Final = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What came of one lease.
+
+    `response` is None when no request was sent; then `error` says why. `at` is the wall clock when the visit began,
+    `now` the frontier's clock when it ended. `stopped`: the crawl was ended in its midst, at `began` if a request was
+    under way.
+    """
+
+    lease: Lease
+    at: Instant
+    now: Instant
+    response: Response | None = None
+    error: FetchError | None = None
+    error_text: str = ""
+    stopped: bool = False
+    began: Instant | None = None
+
+    @property
+    def failure(self) -> FetchError | None:
+        """The class of what went wrong, if anything did."""
+        return self.response.error if self.response is not None else self.error
+
+    @property
+    def status(self) -> int | None:
+        return self.response.status if self.response is not None else None
+
+    @property
+    def sent(self) -> bool:
+        """Whether the site was asked, or at least a connection to it tried."""
+        return self.response is not None and not (not self.response.request_head and self.response.error in UNSENT)
+
+
+UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
+
+
+class Reading(Protocol):
+    """What the outcome needs of a page that was read."""
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def canonical(self) -> str | None: ...
+    @property
+    def charset(self) -> str: ...
+    @property
+    def language(self) -> str | None: ...
+    @property
+    def simhash(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a visit to a page means. `word` is the outcome in pages.jsonl."""
+
+    word: str
+    verdict: Verdict
+    error: str | None = None
+    location: str | None = None
+    retry_after: float | None = None
+    refused: bool = False
+
+
+def judged(visit: Visit) -> Judgement:
+    """What a visit to a page means, before anybody knows whether its content is a duplicate."""
+    status, failure, lease = visit.status, visit.failure, visit.lease
+    asked = _retry_after(visit)
+    if failure is not None:
+        if failure.retryable:
+            word = "retry" if retries_left(lease.attempt) else "error"
+            return Judgement(word, Verdict.RETRY, str(failure), None, asked, status in REFUSALS)
+        return Judgement("error", Verdict.GONE, str(failure), None, asked)
+    assert visit.response is not None
+    assert status is not None
+    if 200 <= status < 300:
+        return Judgement("truncated" if visit.response.truncated else "done", Verdict.DONE)
+    if status in REDIRECTS:
+        target = location_of(visit.response)
+        if target is not None:
+            return Judgement("redirect", Verdict.DONE, None, target, asked)
+        return Judgement("gone", Verdict.GONE, "bad_location", None, asked)
+    if status in RETRIED or 500 <= status < 600:
+        word = "retry" if retries_left(lease.attempt) else "error"
+        return Judgement(word, Verdict.RETRY, f"http_{status}", None, asked, status in REFUSALS)
+    return Judgement("gone", Verdict.GONE, None, None, asked)
+
+
+def _retry_after(visit: Visit) -> float | None:
+    if visit.response is None or visit.status is None or visit.status < 300:
+        return None
+    return retry_after_seconds(visit.response.headers.get("retry-after"), visit.at / MICROSECONDS)
+
+
+def location_of(response: Response) -> str | None:
+    """The canonical URL a redirect leads to (RFC 9110 section 10.2.2); None when it names none that can be crawled."""
+    written = written_location(response)
+    if written is None:
+        return None
+    try:
+        return join(response.url, written)
+    except InvalidUrlError:
+        return None
+
+
+def written_location(response: Response) -> str | None:
+    """The Location field as the site wrote it, UTF-8 where it is that."""
+    value = response.headers.get("location")
+    if value is None:
+        return None
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeError:
+        return value
+
+
+def payload_digest(content: bytes) -> bytes:
+    """SHA-1 of a page's content, 20 bytes: what tells duplicates, not what proves anything."""
+    return hashlib.sha1(content, usedforsecurity=False).digest()
+
+
+def digest_text(digest: bytes) -> str:
+    """A digest as WARC files write it: `sha1:` and Base32."""
+    return "sha1:" + base64.b32encode(digest).decode("ascii")
+
+
+def page_outcome(
+    visit: Visit,
+    judgement: Judgement,
+    *,
+    page: Reading | None,
+    links: Sequence[str],
+    digest: bytes | None,
+    digest_shown: str | None,
+    duplicate: bool,
+    warc: dict[str, Any] | None,
+) -> Outcome:
+    """The outcome of a page's lease with its two lines."""
+    lease, response = visit.lease, visit.response
+    word = "duplicate" if duplicate and judgement.word == "done" else judgement.word
+    headers = response.headers if response is not None else None
+    content_type = _cut(headers.get("content-type")) if headers is not None else None
+    etag = _cut(headers.get("etag")) if headers is not None else None
+    modified = _cut(headers.get("last-modified")) if headers is not None else None
+    line: dict[str, Any] = {"url": lease.url, "outcome": word, "status": visit.status}
+    if judgement.error is not None:
+        line["error"] = judgement.error
+    line |= {
+        "fetched_at": rfc3339(visit.at),
+        "seconds": round(response.seconds, 6) if response is not None else None,
+        "bytes": len(response.content) if response is not None else 0,
+        "content_type": content_type,
+        "digest": digest_shown,
+        "simhash": f"{page.simhash:016x}" if page is not None and page.text else None,
+        "depth": lease.depth,
+        "referrer": lease.referrer,
+        "priority": round(lease.priority, 6),
+        "attempt": lease.attempt,
+        "location": _location_shown(judgement, response),
+        "title": _cut(page.title) or None if page is not None else None,
+        "description": _cut(page.description) or None if page is not None else None,
+        "canonical": page.canonical if page is not None else None,
+        "charset": page.charset if page is not None else None,
+        "language": _cut(page.language) if page is not None else None,
+        "http_date": _cut(headers.get("date")) if headers is not None else None,
+        "last_modified": modified,
+        "etag": etag,
+        "links": len(links),
+        "token": lease.token,
+        "warc": warc,
+    }
+    accepted = judgement.verdict is Verdict.DONE and judgement.location is None
+    return Outcome(
+        lease.token,
+        judgement.verdict,
+        seconds=response.seconds if response is not None and visit.sent else None,
+        status=visit.status,
+        error=judgement.error,
+        ended_at=response.ended_at if response is not None else visit.now,
+        retry_after_seconds=judgement.retry_after,
+        refused=judgement.refused,
+        location=judgement.location,
+        links=links,
+        answered=visit.status is not None,
+        line=msgspec.json.encode(line),
+        politeness=politeness_line(visit),
+        digest=digest if accepted else None,
+        duplicate=word == "duplicate",
+        bytes_read=len(response.content) if response is not None else 0,
+        etag=etag if accepted else None,
+        last_modified=modified if accepted else None,
+    )
+
+
+def robots_outcome(visit: Visit) -> Outcome:
+    """The outcome of an errand for a robots.txt; each hop of a redirect is one (RFC 9309 section 2.3.1)."""
+    response = visit.response
+    if response is None or response.error is not None or response.status is None:
+        answer = RobotsAnswer(None)
+    else:
+        hop = location_of(response) if response.status in REDIRECTS else None
+        answer = RobotsAnswer(response.status, response.content[:ROBOTS_BYTES_MAX], hop)
+    return Outcome(
+        visit.lease.token,
+        Verdict.DONE,
+        seconds=response.seconds if response is not None and visit.sent else None,
+        status=visit.status,
+        error=str(visit.failure) if visit.failure is not None else None,
+        ended_at=response.ended_at if response is not None else visit.now,
+        retry_after_seconds=_retry_after(visit),
+        refused=visit.status in REFUSALS,
+        robots=answer,
+        answered=False,
+        politeness=politeness_line(visit),
+    )
+
+
+def stopped_outcome(visit: Visit) -> Outcome:
+    """The outcome of a request that we broke off: the host rests as after any other, the URL is asked for again."""
+    began = visit.began if visit.began is not None else visit.now
+    took = max(0.0, seconds(visit.now - began))
+    politeness = _politeness(visit.lease, began, visit.now, took, None, STOPPED)
+    if visit.lease.kind is not Kind.PAGE:
+        return Outcome(
+            visit.lease.token,
+            Verdict.DONE,
+            seconds=took,
+            error=STOPPED,
+            ended_at=visit.now,
+            robots=RobotsAnswer(None),
+            answered=False,
+            politeness=politeness,
+        )
+    return Outcome(
+        visit.lease.token,
+        Verdict.AGAIN,
+        seconds=took,
+        error=STOPPED,
+        ended_at=visit.now,
+        at=visit.now,
+        answered=False,
+        politeness=politeness,
+    )
+
+
+def politeness_line(visit: Visit) -> bytes | None:
+    """The record of one request that was sent; None when the site was not asked."""
+    response = visit.response
+    if response is None or not visit.sent:
+        return None
+    failure = str(visit.failure) if visit.failure is not None else None
+    return _politeness(visit.lease, response.started_at, response.ended_at, response.seconds, response.status, failure)
+
+
+def _politeness(
+    lease: Lease, started: Instant, ended: Instant, took: float, status: int | None, error: str | None
+) -> bytes:
+    before = lease.ended_before
+    line = {
+        "host": lease.host,
+        "authority": lease.authority,
+        "url": lease.url,
+        "kind": str(lease.kind),
+        "started_at": precise(started),
+        "ended_at": precise(ended),
+        "seconds": round(took, 6),
+        "gap_required": round(lease.gap_seconds, 6) if before is not None and lease.gap_seconds is not None else None,
+        "gap": round(seconds(started - before), 6) if before is not None else None,
+        "status": status,
+        "error": error,
+        "token": lease.token,
+    }
+    return msgspec.json.encode(line)
+
+
+def precise(at: Instant) -> str:
+    """An instant as RFC 3339 text in UTC with microseconds, as gaps are judged by them."""
+    return f"{rfc3339(at)[:-5]}.{at % MICROSECONDS:06d}Z"
+
+
+def bounded(links: Sequence[str]) -> list[str]:
+    """The links of a page that are told to the frontier: each once, in order, as many as a page may have."""
+    return list(dict.fromkeys(links))[:LINKS_PER_PAGE_MAX]
+
+
+def _location_shown(judgement: Judgement, response: Response | None) -> str | None:
+    if judgement.location is not None:
+        return judgement.location
+    return _cut(written_location(response)) if response is not None else None
+
+
+def _cut(text: str | None) -> str | None:
+    if text is None:
+        return None
+    whole = text[:TEXT_CHARACTERS_MAX]
+    # Half a character (a lone surrogate) cannot be written as UTF-8.
+    return whole if whole.isascii() else whole.encode("utf-8", "replace").decode()
