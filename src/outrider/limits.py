@@ -68,6 +68,7 @@ HOSTS_FILE_BYTES_MAX = 16 << 20  # a --hosts file; a million lines have place
 # archive
 WARC_ROLL_BYTES = 1 << 30  # a WARC file is finished at 1 GB, as the standard advises
 WARC_GZIP_LEVEL = 2  # of isal: 5x smaller at 650 MB/s
+WARC_RECORD_BYTES_MAX = 64 << 20  # what the reader of one record unpacks; ours stay below 2.1 MB
 
 # storage
 LOG_SEGMENT_BYTES_FIRST = 1 << 20  # the smallest segment and the reserve: a few thousand frames, and nothing to a disk

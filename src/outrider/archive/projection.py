@@ -1,0 +1,107 @@
+"""A text file that repeats the log, line by line: appended after the log's sync, cut and written again on opening."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+
+from outrider.errors import DamagedStoreError, StoreError
+from outrider.storage.files import File, Files
+
+_PLAIN = bytes(range(0x20, 0x7F))
+# Controls (C0, DEL, C1), line and paragraph separators, and the marks that turn the direction of text, as UTF-8.
+_STEERING = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
+
+
+def tame(line: bytes) -> bytes:
+    """One line of JSON with every character that could break a line or steer a terminal written as `\\uXXXX`."""
+    if not line.translate(None, _PLAIN):
+        return line
+    return _STEERING.sub(lambda match: b"\\u%04x" % ord(match.group().decode("utf-8")), line)
+
+
+class Projection:
+    """Lines in one file; the caller logs `length` with its place in the log after a `sync`, and opens there again."""
+
+    def __init__(self, files: Files, name: str) -> None:
+        self._files = files
+        self._name = name
+        self._file: File | None = None
+        self._length = 0
+        self._torn = False  # bytes of a failed write may lie behind `_length`
+        self._new_name = False
+        self._unsynced = False
+
+    def __repr__(self) -> str:
+        return f"<Projection {self._name} {self._length} bytes>"
+
+    @property
+    def length(self) -> int:
+        """Bytes of whole lines; durable after `sync`."""
+        return self._length
+
+    def open_at(self, length: int) -> None:
+        """Opens the file, makes it where `length` is 0, and cuts what lies behind `length`.
+
+        Raises DamagedStoreError when the file is missing or shorter, or when no line ends there.
+        """
+        self.close()
+        path = self._files.describe(self._name)
+        try:
+            file = self._files.open(self._name, create=length == 0)
+        except FileNotFoundError:
+            raise DamagedStoreError(f"{path} is missing; the log says it has {length} bytes") from None
+        try:
+            size = file.size()
+            if size < length:
+                raise DamagedStoreError(f"{path} has {size} bytes; the log says {length}")
+            if length > 0 and file.read_at(length - 1, 1) != b"\n":
+                raise DamagedStoreError(f"{path}: no line ends at byte {length}, where the log says one does")
+            if size > length:
+                file.truncate(length)
+        except BaseException:
+            file.close()
+            raise
+        self._file, self._length = file, length
+        self._torn, self._unsynced, self._new_name = False, size != length, length == 0
+
+    def append(self, lines: Sequence[bytes]) -> None:
+        """Writes the lines (without their ends) in order, all or none. Raises StoreFullError, StoreFailedError."""
+        assert self._file is not None, "open_at comes first"
+        if not lines:
+            return
+        data = b"".join([tame(line) + b"\n" for line in lines])
+        self._mend()
+        self._torn = True
+        try:
+            self._file.write_at(self._length, data)
+        except StoreError:
+            with contextlib.suppress(StoreError):
+                self._mend()
+            raise
+        self._torn = False
+        self._unsynced = True
+        self._length += len(data)
+
+    def sync(self) -> None:
+        """Returns when all appended lines are on the device. Raises StoreFailedError."""
+        assert self._file is not None, "open_at comes first"
+        self._mend()
+        if self._unsynced:
+            self._file.sync()
+            self._unsynced = False
+        if self._new_name:
+            self._files.sync_directory()
+            self._new_name = False
+
+    def close(self) -> None:
+        """Gives the descriptor back; syncs nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _mend(self) -> None:
+        if self._torn and self._file is not None:
+            self._file.truncate(self._length)
+            self._torn = False

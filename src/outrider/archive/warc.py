@@ -1,0 +1,369 @@
+"""WARC/1.1 files, one gzip member per record, appended behind a watermark: what lies beyond it is cut on opening.
+
+Names: PREFIX-NNNNNN.warc.gz, numbered from 000000. Each file begins with a `warcinfo`; then pairs of `response` and its
+`request`. Blocks hold the bytes as they came: status line and fields, chunk framing and content coding untouched.
+Source: ISO 28500:2017, https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from ipaddress import ip_address
+
+from isal import igzip_lib
+
+from outrider.clock import Instant
+from outrider.errors import DamagedStoreError, InvalidUrlError, SettingsError, StoreError
+from outrider.limits import MICROSECONDS, WARC_GZIP_LEVEL, WARC_RECORD_BYTES_MAX, WARC_ROLL_BYTES
+from outrider.storage.files import File, Files
+
+Watermark = tuple[str, int]  # (file, offset): everything before it is synced and was reported
+RandomBytes = Callable[[int], bytes]  # os.urandom, or a seeded one in tests
+
+TOKEN_FIELD = "Outrider-Token"  # noqa: S105 - the lease's number, no secret
+_FORMAT = "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"
+_SERIAL = re.compile(r"-([0-9]{6,12})\.warc\.gz\Z", re.ASCII)
+_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z", re.ASCII)
+_URI = re.compile(r"[\x21-\x7e]+\Z")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_TRUNCATED = frozenset({None, "length", "time", "disconnect", "unspecified"})
+_END = b"\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and what came back, as bytes.
+
+    `head` is the status line and the fields with their empty line, `body` all that followed. `at` is wall time in
+    microseconds. `truncated` is why the body ends early. `token` is the lease it was made under. `digest` spares the
+    writer one pass when the caller has `payload_digest(body)` already.
+    """
+
+    url: str
+    address: str
+    at: Instant
+    request_head: bytes
+    head: bytes
+    body: bytes
+    truncated: str | None = None
+    token: int | None = None
+    digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WarcPlace:
+    """Where a record's gzip member lies: file name, first byte, length in bytes."""
+
+    file: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class WarcRecord:
+    """A record read back: its fields by lower-case name, and its block."""
+
+    fields: Mapping[str, str]
+    block: bytes
+
+
+def payload_digest(payload: bytes) -> str:
+    """SHA-1 of a payload as WARC tools write it: `sha1:` and 32 characters of base 32.
+
+    The payload is everything behind the head as it came, chunk framing included: so warcio and fastwarc compute and
+    check it, although the standard's entity body is without the framing. For a body that is not chunked both are one.
+    """
+    return "sha1:" + base64.b32encode(hashlib.sha1(payload, usedforsecurity=False).digest()).decode("ascii")
+
+
+def _block_digest(head: bytes, body: bytes) -> str:
+    digest = hashlib.sha1(head, usedforsecurity=False)
+    digest.update(body)
+    return "sha1:" + base64.b32encode(digest.digest()).decode("ascii")
+
+
+def _date(at: Instant) -> str:
+    whole, micro = divmod(at, MICROSECONDS)
+    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{micro:06d}Z"
+
+
+def file_name(prefix: str, serial: int) -> str:
+    """The name of the file with this number."""
+    return f"{prefix}-{serial:06d}.warc.gz"
+
+
+def serial_of(prefix: str, name: str) -> int | None:
+    """The number in the name of a WARC file with this prefix, None for any other name."""
+    match = _SERIAL.search(name)
+    if match is None or name[: match.start()] != prefix or name != file_name(prefix, int(match.group(1))):
+        return None
+    return int(match.group(1))
+
+
+class WarcWriter:
+    """Appends exchanges to the WARC files of one directory.
+
+    `add` writes, `sync` makes durable, `watermark` says how far; whoever opens the directory again gives the watermark
+    that was logged, and what was written after it is cut. A write that fails leaves no half record for the next one.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        *,
+        prefix: str,
+        software: str,
+        random_bytes: RandomBytes,
+        roll_bytes: int = WARC_ROLL_BYTES,
+        info: Mapping[str, str] | None = None,
+    ) -> None:
+        """For a directory without WARC files of this prefix; `open_at` goes on in one that has some.
+
+        `software` and `info` (for example operator, robots, http-header-user-agent) go into each `warcinfo`.
+        `random_bytes` makes record ids: they must not repeat when the directory is opened again.
+        """
+        if not _PREFIX.match(prefix):
+            raise SettingsError(
+                f"WARC prefix {prefix!r}: letters, digits, dot, dash and underscore can be in a file name"
+            )
+        self._files = files
+        self._prefix = prefix
+        self._random_bytes = random_bytes
+        self._roll_bytes = roll_bytes
+        lines = {"software": software, "format": "WARC File Format 1.1", "conformsTo": _FORMAT, **(info or {})}
+        self._info = "".join(
+            f"{_CONTROLS.sub('?', name)}: {_CONTROLS.sub('?', value)}\r\n" for name, value in lines.items()
+        ).encode()
+        self._file: File | None = None
+        self._name = ""
+        self._serial = -1
+        self._length = 0
+        self._torn = False  # bytes of a failed write may lie behind `_length`
+        self._finished: list[File] = []  # full files that are not yet synced
+        self._unsynced = False
+        self._new_names = False
+        self._records = 0
+        self._bytes = 0
+
+    @classmethod
+    def open_at(
+        cls,
+        files: Files,
+        watermark: Watermark | None,
+        *,
+        prefix: str,
+        software: str,
+        random_bytes: RandomBytes,
+        roll_bytes: int = WARC_ROLL_BYTES,
+        info: Mapping[str, str] | None = None,
+    ) -> WarcWriter:
+        """Cuts the archive back to `watermark` (None: nothing was ever reported) and goes on there.
+
+        Files with higher numbers are removed. Raises DamagedStoreError when the file is missing or ends before.
+        """
+        writer = cls(
+            files, prefix=prefix, software=software, random_bytes=random_bytes, roll_bytes=roll_bytes, info=info
+        )
+        writer._cut(watermark)
+        return writer
+
+    def __repr__(self) -> str:
+        return f"<WarcWriter {self._name or 'no file yet'} at byte {self._length}>"
+
+    @property
+    def watermark(self) -> Watermark | None:
+        """Where the last record ends, None before the first; durable after `sync`."""
+        return (self._name, self._length) if self._name else None
+
+    def statistics(self) -> dict[str, int]:
+        """Response records written and compressed bytes written since opening, number of the current file."""
+        return {"records": self._records, "bytes": self._bytes, "files": self._serial + 1}
+
+    def add(self, exchange: Exchange) -> WarcPlace:
+        """Appends the response and its request; gives the place of the response.
+
+        An exchange without a head (nothing came) cannot be recorded. Raises StoreFullError, StoreFailedError: then
+        nothing of it is in the archive.
+        """
+        assert exchange.head, "a response record needs a head"
+        if not _URI.match(exchange.url):
+            raise InvalidUrlError(f"{_CONTROLS.sub('?', exchange.url)[:200]!r} cannot stand in a WARC record")
+        if exchange.truncated not in _TRUNCATED:
+            raise ValueError(f"truncated = {exchange.truncated!r} is no value of WARC-Truncated")
+        # A file without a byte is one whose first write failed.
+        begin = self._file is None or self._length == 0 or self._length >= self._roll_bytes
+        prelude = self._begin_file(exchange.at) if begin else b""
+        response, request = self._members(exchange)
+        self._append(prelude + response + request)
+        self._records += 1
+        return WarcPlace(self._name, self._length - len(response) - len(request), len(response))
+
+    def sync(self) -> None:
+        """Returns when everything added is on the device. Raises StoreFailedError, and StoreFullError before that."""
+        self._mend()
+        while self._finished:
+            self._finished[0].sync()
+            self._finished.pop(0).close()
+        if self._unsynced and self._file is not None:
+            self._file.sync()
+            self._unsynced = False
+        if self._new_names:
+            self._files.sync_directory()
+            self._new_names = False
+
+    def close(self) -> None:
+        """Gives the descriptors back; syncs nothing."""
+        for file in (*self._finished, *([self._file] if self._file is not None else [])):
+            file.close()
+        self._finished.clear()
+        self._file = None
+
+    # Files
+
+    def _cut(self, watermark: Watermark | None) -> None:
+        name, offset = watermark if watermark is not None else ("", 0)
+        serial = -1
+        if name:
+            found = serial_of(self._prefix, name)
+            if found is None:
+                raise DamagedStoreError(f"the archive's watermark names {name!r}, which is no file of {self._prefix!r}")
+            serial = found
+            self._open_existing(name, serial, offset)
+        numbered = [(serial_of(self._prefix, other), other) for other in self._files.names()]
+        later = [other for number, other in numbered if number is not None and number > serial]
+        for other in later:
+            self._files.remove(other)
+        if later:
+            self._files.sync_directory()
+
+    def _open_existing(self, name: str, serial: int, offset: int) -> None:
+        try:
+            file = self._files.open(name)
+        except FileNotFoundError:
+            raise DamagedStoreError(
+                f"{self._files.describe(name)} is missing; the log says it has {offset} bytes of records"
+            ) from None
+        size = file.size()
+        if size < offset:
+            file.close()
+            raise DamagedStoreError(f"{self._files.describe(name)} ends at byte {size}; the log says {offset}")
+        if size > offset:
+            file.truncate(offset)
+        self._file, self._name, self._serial, self._length = file, name, serial, offset
+
+    def _begin_file(self, at: Instant) -> bytes:
+        """Opens the next file and gives its first record; a file that is still empty is begun again."""
+        if self._file is None or self._length > 0:
+            serial = self._serial + 1
+            name = file_name(self._prefix, serial)
+            self._mend()
+            file = self._files.open(name, create=True)
+            if self._file is not None:
+                self._finished.append(self._file)
+            self._file, self._name, self._serial, self._length = file, name, serial, 0
+            self._new_names = self._unsynced = True
+            self._torn = file.size() > 0
+        header = (
+            "WARC/1.1\r\nWARC-Type: warcinfo\r\n"
+            f"WARC-Record-ID: {self._record_id()}\r\nWARC-Date: {_date(at)}\r\nWARC-Filename: {self._name}\r\n"
+            f"WARC-Block-Digest: {_block_digest(self._info, b'')}\r\n"
+            f"Content-Type: application/warc-fields\r\nContent-Length: {len(self._info)}\r\n\r\n"
+        )
+        return _member(header.encode() + self._info + _END)
+
+    def _append(self, data: bytes) -> None:
+        assert self._file is not None
+        self._mend()
+        self._torn = True
+        try:
+            self._file.write_at(self._length, data)
+        except StoreError:
+            with contextlib.suppress(StoreError):
+                self._mend()
+            raise
+        self._torn = False
+        self._unsynced = True
+        self._length += len(data)
+        self._bytes += len(data)
+
+    def _mend(self) -> None:
+        if self._torn and self._file is not None:
+            self._file.truncate(self._length)
+            self._torn = False
+
+    # Records
+
+    def _members(self, exchange: Exchange) -> tuple[bytes, bytes]:
+        record_id = self._record_id()
+        common = (
+            f"WARC-Date: {_date(exchange.at)}\r\nWARC-Target-URI: {exchange.url}\r\n"
+            f"WARC-IP-Address: {ip_address(exchange.address)}\r\n"
+        )
+        if exchange.token is not None:
+            common += f"{TOKEN_FIELD}: {exchange.token:d}\r\n"
+        digest = payload_digest(exchange.body) if exchange.digest is None else exchange.digest
+        cut = f"WARC-Truncated: {exchange.truncated}\r\n" if exchange.truncated is not None else ""
+        response = (
+            f"WARC/1.1\r\nWARC-Type: response\r\nWARC-Record-ID: {record_id}\r\n{common}"
+            f"WARC-Block-Digest: {_block_digest(exchange.head, exchange.body)}\r\n"
+            f"WARC-Payload-Digest: {digest}\r\n{cut}"
+            "Content-Type: application/http; msgtype=response\r\n"
+            f"Content-Length: {len(exchange.head) + len(exchange.body)}\r\n\r\n"
+        ).encode("ascii")
+        request = (
+            f"WARC/1.1\r\nWARC-Type: request\r\nWARC-Record-ID: {self._record_id()}\r\n{common}"
+            f"WARC-Concurrent-To: {record_id}\r\nWARC-Block-Digest: {_block_digest(exchange.request_head, b'')}\r\n"
+            "Content-Type: application/http; msgtype=request\r\n"
+            f"Content-Length: {len(exchange.request_head)}\r\n\r\n"
+        ).encode("ascii")
+        return (
+            _member(b"".join((response, exchange.head, exchange.body, _END))),
+            _member(b"".join((request, exchange.request_head, _END))),
+        )
+
+    def _record_id(self) -> str:
+        """A version 4 UUID (RFC 9562 section 5.4) as a URN in angle brackets."""
+        bits = bytearray(self._random_bytes(16))
+        bits[6] = bits[6] & 0x0F | 0x40
+        bits[8] = bits[8] & 0x3F | 0x80
+        digits = bits.hex()
+        return f"<urn:uuid:{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}>"
+
+
+def _member(record: bytes) -> bytes:
+    return igzip_lib.compress(record, WARC_GZIP_LEVEL, igzip_lib.COMP_GZIP)
+
+
+def read_record(files: Files, place: WarcPlace) -> WarcRecord:
+    """Reads one record by its place. Raises FileNotFoundError, and DamagedStoreError when none lies there whole."""
+    where = f"{files.describe(place.file)} at byte {place.offset}"
+    file = files.open(place.file)
+    try:
+        packed = file.read_at(place.offset, place.length)
+    finally:
+        file.close()
+    if len(packed) < place.length:
+        raise DamagedStoreError(f"{where}: the file ends inside the record")
+    inflater = zlib.decompressobj(31)
+    try:
+        record = inflater.decompress(packed, WARC_RECORD_BYTES_MAX)
+    except zlib.error as error:
+        raise DamagedStoreError(f"{where}: {error}") from None
+    if not inflater.eof or inflater.unused_data:
+        raise DamagedStoreError(f"{where}: {place.length} bytes are not one gzip member")
+    head, separator, rest = record.partition(b"\r\n\r\n")
+    lines = head.decode("utf-8", "replace").split("\r\n")
+    if not separator or not lines[0].startswith("WARC/1."):
+        raise DamagedStoreError(f"{where}: no WARC record begins there")
+    fields = {name.lower(): value.strip(" \t") for name, _, value in (line.partition(":") for line in lines[1:])}
+    length = fields.get("content-length", "")
+    if not length.isdigit() or rest[int(length) :] != _END:
+        raise DamagedStoreError(f"{where}: Content-Length {length!r} is not the length of its block")
+    return WarcRecord(fields, rest[: int(length)])
