@@ -31,7 +31,6 @@ _ADDRESS = {
     "link": "href",
 }
 _RENDERED = turbohtml.PlainText(layout="strict", bullet="")
-_TEMPLATE = re.compile(rb"(?i)<\0?t\0?e\0?m\0?p\0?l\0?a\0?t\0?e")
 _SELF_CLOSED = re.compile(rb"(?i)<(script|style|title|textarea|iframe|noframes|noembed|xmp)(\s[^<>]*)?/>")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
 _XML_ENCODING = re.compile(rb"""\A<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']""")
@@ -44,7 +43,7 @@ class Markup:
     charset: str
     """A WHATWG label in lower case: the encoding the bytes were decoded by."""
     addresses: list[tuple[str, str, str]]
-    """(element name, address, rel) of every a, area, frame, iframe, img, script, form and link that has one."""
+    """(element name, address, rel) of every a, area, frame, iframe, img, script, form and link that has an address."""
     metas: list[tuple[str, str, str, int]]
     """(name, http-equiv, content, number of addresses before it) of metas with content; the first two in lower case."""
     base: str | None
@@ -67,9 +66,6 @@ def parse(body: bytes, label: str | None, xml: bool = False) -> Markup:
         if label is None and declared is not None:
             label = known_label(declared[1].decode("ascii"))
     document = turbohtml.parse(body, encoding=label, positions=False, allow_declarative_shadow_roots=False)
-    if _TEMPLATE.search(body) is not None:
-        # Inert, save for the shadow roots that a browser would render.
-        document.remove("template:not([shadowrootmode])")
     addresses: list[tuple[str, str, str]] = []
     metas: list[tuple[str, str, str, int]] = []
     base: str | None = None
@@ -79,7 +75,8 @@ def parse(body: bytes, label: str | None, xml: bool = False) -> Markup:
         tag = element.tag
         attribute = _ADDRESS.get(tag)
         if attribute is not None:
-            addresses.append((tag, element.attr(attribute) or "", element.attr("rel") or ""))
+            rel = (element.attr("rel") or "") if attribute == "href" else ""
+            addresses.append((tag, element.attr(attribute) or "", rel))
         elif tag == "meta":
             name, equivalent = (element.attr("name") or "").lower(), (element.attr("http-equiv") or "").lower()
             metas.append((name, equivalent, element.attr("content") or "", len(addresses)))

@@ -1,7 +1,7 @@
 """What is in a page: links, base, title, directives, text and its SimHash. Any bytes are read; nothing raises.
 
-Links are resolved and spelled canonically in one batch per page. Only http and https count; comments, scripts and
-templates hold no links, noscript does (no script is run here).
+Links are resolved and spelled canonically in one batch per page. Only http and https count. Comments and scripts hold
+no links; noscript does, since no script is run here, and so does template, whose content scripts put into pages.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+import msgspec
 
 from outrider.limits import LINKS_PER_PAGE_MAX, URL_BYTES_MAX
 from outrider.page import html
@@ -30,11 +32,9 @@ _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
 _REFRESH_SECONDS = re.compile(r"[ \t\n\f\r]*(?:([0-9]+)|(?=\.))[0-9.]*")
 _REFRESH_SEPARATOR = re.compile(r"[ \t\n\f\r]*[;,]?[ \t\n\f\r]*")
 _REFRESH_URL = re.compile(r"(?i)url[ \t\n\f\r]*=[ \t\n\f\r]*")
-_NOT_FETCHED = ("javascript:", "data:", "mailto:", "tel:")
 
 
-@dataclass(frozen=True, slots=True)
-class PageLink:
+class PageLink(msgspec.Struct, frozen=True, gc=False):
     """A link of a page: the canonical absolute URL, the name of the element it stands in, and its rel in lower case."""
 
     url: str
@@ -192,7 +192,8 @@ def _with_refreshes(
 def _spelled_by_address(raw: Iterable[tuple[str, str, str]], base: str) -> dict[str, str | None]:
     """What each address of a page means, spelled canonically; None for what is not fetched by http or https."""
     meanings: dict[str, str | None] = dict.fromkeys(address for _, address, _ in raw)
-    wanted = [address for address in meanings if not address[:11].lower().startswith(_NOT_FETCHED)]
+    # Pictures inside the page are long, many, and never fetched: they are not worth a parser's time.
+    wanted = [address for address in meanings if address[:5] != "data:"]
     meanings.update(zip(wanted, spell(wanted, base), strict=True))
     return meanings
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 import numpy as np
@@ -11,7 +10,9 @@ from outrider.kernels import fingerprints
 
 # Fixed for ever: fingerprints of pages are compared across crawls, and nothing is gained by colliding with oneself.
 _KEY = b"outrider simhash"
-_WORD = re.compile(r"\w+")
+# ASCII that is neither letter nor digit parts words, and so does any white space. Octets of other characters stay as
+# they are: a table of 256 octets is six times as fast as a regular expression.
+_PARTED = bytes(octet if octet >= 0x80 or chr(octet).isalnum() else 0x20 for octet in range(256))
 WORDS_MAX = 100_000
 """Words of a text that count: as many as the longest pages have."""
 
@@ -21,10 +22,12 @@ def simhash_of_text(text: str) -> int:
 
     A bit is set if the words that have it in their own hash outweigh those that have not.
     """
-    words = _WORD.findall(text.lower())
+    words = (
+        text.lower().encode("utf-8", "replace").translate(_PARTED).decode("utf-8").split(None, WORDS_MAX)[:WORDS_MAX]
+    )
     if not words:
         return 0
-    counts = Counter(words[:WORDS_MAX])
+    counts = Counter(words)
     hashes = np.frombuffer(fingerprints(list(counts), _KEY), dtype=np.uint8).reshape(-1, 8)
     weights = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))
     bits = np.unpackbits(hashes, axis=1, bitorder="little").astype(np.float32)
