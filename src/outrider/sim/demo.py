@@ -178,7 +178,7 @@ def main(arguments: list[str] | None = None) -> int:
     with _web(folder / "web") as ready:
         _say(
             f"A web of {len(shape.hosts)} hosts and some {len(shape.must_fetch()):,} pages now answers on loopback.",
-            "One host is slow, one asks for a second of rest, one refuses at first, one closes a folder, one is endless.",
+            "One host is slow, one wants a second of rest, one refuses at first, one closes a folder, one never ends.",
             "",
         )
         settings = [f"--{name}={value}" for name, value in options.items()]
