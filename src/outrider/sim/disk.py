@@ -1,0 +1,427 @@
+"""A disk in memory that can lose what was not synced, run full, and refuse any call: the same `Files` as a real directory.
+
+`MemoryFiles` keeps files and nothing else. `CrashDisk` also keeps what is on the device and, in order, every change that
+is not: `crash_images` puts disks together as a power cut could leave them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from outrider.errors import OutriderError, StoreFailedError, StoreFullError, StoreInUseError
+from outrider.storage.files import LOCK_NAME, File
+
+SECTOR_BYTES, PAGE_BYTES = 512, 4_096
+"""What a device and a page cache write whole: the sizes at which writes tear."""
+
+
+@dataclass(eq=False, slots=True)
+class _Node:
+    """A file's content, whatever its name: as processes see it, and as it is on the device."""
+
+    live: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    node: _Node
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Truncation:
+    node: _Node
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Naming:
+    """`old` ceases to be a name, `new` becomes the node's; either may be missing."""
+
+    old: str | None
+    new: str | None
+    node: _Node
+
+
+_Change = _Write | _Truncation | _Naming
+
+
+@dataclass(slots=True)
+class _Failure:
+    """Makes one later call fail, or all from then on."""
+
+    calls_left: int
+    error: int
+    forever: bool
+    verb: str | None
+    partial: bool
+
+
+class MemoryFiles:
+    """A directory in memory. Counted calls (they change something): open of a new file, write, truncate, sync, rename,
+    remove, sync_directory."""
+
+    def __init__(self, *, capacity_bytes: int | None = None, name: str = "memory") -> None:
+        """`capacity_bytes`: the size of the disk; writing beyond it is StoreFullError."""
+        self.capacity_bytes = capacity_bytes
+        self.calls: list[tuple[str, str]] = []
+        """Every counted call: (verb, name), in order."""
+        self._name = name
+        self._nodes: dict[str, _Node] = {}
+        self._locked = False
+        self._failures: list[_Failure] = []
+        self._guard = threading.RLock()
+        self._other_bytes = 0
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {len(self._nodes)} files, {self.used_bytes()} bytes>"
+
+    # ---------------------------------------------------------------------------------------- the Files Protocol
+
+    def open(self, name: str, *, create: bool = False) -> File:
+        _check_flat(name)
+        with self._guard:
+            node = self._nodes.get(name)
+            if node is None:
+                if not create:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(name))
+                self._call("open", name)
+                node = _Node()
+                self._nodes[name] = node
+                self._note(_Naming(None, name, node))
+            return _MemoryFile(self, name, node)
+
+    def names(self) -> list[str]:
+        with self._guard:
+            return sorted(self._nodes)
+
+    def rename(self, old: str, new: str) -> None:
+        _check_flat(new)
+        with self._guard:
+            node = self._existing(old)
+            self._call("rename", f"{old} {new}")
+            del self._nodes[old]
+            self._nodes[new] = node
+            self._note(_Naming(old, new, node))
+
+    def remove(self, name: str) -> None:
+        with self._guard:
+            node = self._existing(name)
+            self._call("remove", name)
+            del self._nodes[name]
+            self._note(_Naming(name, None, node))
+
+    def sync_directory(self) -> None:
+        with self._guard:
+            self._call("sync_directory", "")
+            self._note_directory_synced()
+
+    def free_bytes(self) -> int:
+        with self._guard:
+            if self.capacity_bytes is None:
+                return 1 << 40
+            return max(0, self.capacity_bytes - self.used_bytes())
+
+    def lock(self) -> None:
+        with self._guard:
+            if self._locked:
+                raise StoreInUseError(f"{self.describe()} is owned by process {os.getpid()}; stop it first")
+            self._locked = True
+            if LOCK_NAME not in self._nodes:
+                node = _Node()
+                self._nodes[LOCK_NAME] = node
+                self._note(_Naming(None, LOCK_NAME, node))
+
+    def unlock(self) -> None:
+        with self._guard:
+            self._locked = False
+
+    def describe(self, name: str = "") -> str:
+        return f"{self._name}/{name}" if name else self._name
+
+    # ---------------------------------------------------------------------------------------- for tests
+
+    def fail(
+        self, nth_call: int, error: int, *, forever: bool = False, verb: str | None = None, partial: bool = False
+    ) -> None:
+        """Makes the nth counted call from now on (1 = the next) fail with an errno such as `errno.EIO` or `ENOSPC`.
+
+        `forever`: and all after it. `verb`: counts only calls of one kind, `"sync"` for example. `partial`: a write that
+        fails leaves its first half.
+        """
+        with self._guard:
+            self._failures.append(_Failure(nth_call, error, forever, verb, partial))
+
+    def mend(self) -> None:
+        """Takes all failures back."""
+        with self._guard:
+            self._failures.clear()
+
+    def fill(self, length: int) -> None:
+        """What others keep on this disk: so many bytes of its capacity are theirs."""
+        with self._guard:
+            self._other_bytes = length
+
+    def used_bytes(self) -> int:
+        """The sizes of all files and what others keep here."""
+        with self._guard:
+            return self._other_bytes + sum(len(node.live) for node in self._nodes.values())
+
+    def contents(self) -> dict[str, bytes]:
+        """Every file's content, by name."""
+        with self._guard:
+            return {name: bytes(node.live) for name, node in sorted(self._nodes.items())}
+
+    def put(self, name: str, data: bytes) -> None:
+        """Makes `data` the content of a file behind the store's back: damage, an older copy, a foreign file."""
+        with self._guard:
+            self._nodes[name] = _Node(bytearray(data), bytearray(data))
+
+    def drop(self, name: str) -> None:
+        """Loses a file behind the store's back."""
+        with self._guard:
+            del self._nodes[name]
+
+    def copy(self) -> MemoryFiles:
+        """Another disk with the same files, unlocked, without capacity and failures."""
+        other = MemoryFiles(name=self._name)
+        for name, data in self.contents().items():
+            other.put(name, data)
+        return other
+
+    # ---------------------------------------------------------------------------------------- the inside
+
+    def _existing(self, name: str) -> _Node:
+        node = self._nodes.get(name)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(name))
+        return node
+
+    def _call(self, verb: str, name: str) -> None:
+        self._call_partial(verb, name)
+
+    def _call_partial(self, verb: str, name: str) -> OutriderError | None:
+        """Counts a call; raises the failure that is due, or returns it when half of the write is to be done first."""
+        self.calls.append((verb, name))
+        due: _Failure | None = None
+        for failure in list(self._failures):
+            if failure.verb not in (None, verb):
+                continue
+            failure.calls_left -= 1
+            if failure.calls_left <= 0:
+                due = due or failure
+                if not failure.forever:
+                    self._failures.remove(failure)
+        if due is None:
+            return None
+        facts = f"{self.describe(name)}: {os.strerror(due.error)}"
+        no_space = due.error in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and verb not in ("sync", "sync_directory")
+        error: OutriderError = StoreFullError(facts) if no_space else StoreFailedError(facts)
+        if due.partial and verb == "write":
+            return error
+        raise error
+
+    def _write(self, name: str, node: _Node, offset: int, data: bytes) -> None:
+        with self._guard:
+            failure = self._call_partial("write", name)
+            if failure is not None:
+                data = data[: len(data) // 2]
+            growth = max(0, offset + len(data) - len(node.live))
+            if growth > self.free_bytes():
+                raise StoreFullError(f"{self.describe(name)} at byte {offset}: {os.strerror(errno.ENOSPC)}")
+            if offset > len(node.live):
+                node.live.extend(bytes(offset - len(node.live)))
+            node.live[offset : offset + len(data)] = data
+            self._note(_Write(node, offset, bytes(data)))
+            if failure is not None:
+                raise failure
+
+    def _truncate(self, name: str, node: _Node, length: int) -> None:
+        with self._guard:
+            self._call("truncate", name)
+            if length - len(node.live) > self.free_bytes():
+                raise StoreFullError(f"{self.describe(name)} at byte {length}: {os.strerror(errno.ENOSPC)}")
+            _resize(node.live, length)
+            self._note(_Truncation(node, length))
+
+    def _sync(self, name: str, node: _Node) -> None:
+        with self._guard:
+            self._call("sync", name)
+            self._note_synced(node)
+
+    def _read(self, node: _Node, offset: int, length: int) -> bytes:
+        with self._guard:
+            return bytes(node.live[offset : offset + length])
+
+    def _note(self, change: _Change) -> None:
+        """A change was made that no sync has reached."""
+
+    def _note_synced(self, node: _Node) -> None:
+        """A file's changes are on the device."""
+
+    def _note_directory_synced(self) -> None:
+        """The names are on the device."""
+
+
+class CrashDisk(MemoryFiles):
+    """A disk that remembers what is on the device and which changes are still on their way there."""
+
+    def __init__(self, *, capacity_bytes: int | None = None, name: str = "disk") -> None:
+        super().__init__(capacity_bytes=capacity_bytes, name=name)
+        self._durable_names: dict[str, _Node] = {}
+        self._pending: list[_Change] = []
+
+    def put(self, name: str, data: bytes) -> None:
+        super().put(name, data)
+        self._durable_names[name] = self._nodes[name]
+
+    def drop(self, name: str) -> None:
+        super().drop(name)
+        self._durable_names.pop(name, None)
+
+    @property
+    def unsynced(self) -> int:
+        """How many changes would be at risk now."""
+        return len(self._pending)
+
+    def crash_images(self, rng: random.Random, count: int) -> Iterator[CrashDisk]:
+        """Disks as a power cut at this moment could leave them, each fresh and unlocked.
+
+        Nothing unsynced survives; everything does; the changes up to a point (each, or `count` of them where there are
+        more); `count` random subsets of them; `count` times a prefix or subset with writes torn at 512 or 4,096 bytes, with
+        growth that came without its data, and with names that came without their data or stayed away.
+        """
+        with self._guard:
+            pending = list(self._pending)
+        every = range(len(pending))
+        yield self._image(pending, set())
+        if not pending:
+            return
+        yield self._image(pending, set(every))
+        cuts = list(every)[1:]
+        for cut in cuts if len(cuts) <= count else sorted(rng.sample(cuts, count)):
+            yield self._image(pending, set(range(cut)))
+        for _ in range(count):
+            yield self._image(pending, {number for number in every if rng.random() < 0.5})
+        namings = {number for number in every if isinstance(pending[number], _Naming)}
+        if namings:
+            yield self._image(pending, set(every) - namings)
+            yield self._image(pending, namings)
+        for turn in range(count):
+            grain = PAGE_BYTES if turn % 2 else SECTOR_BYTES
+            kept = (
+                set(range(rng.randint(1, len(pending)))) if turn % 4 < 2 else {n for n in every if rng.random() < 0.7}
+            )
+            yield self._image(pending, kept, rng=rng, grain=grain)
+
+    def _image(
+        self, pending: list[_Change], kept: set[int], *, rng: random.Random | None = None, grain: int = 0
+    ) -> CrashDisk:
+        """The device with some of the changes; with `rng` the writes among them come in pieces of `grain` bytes or not."""
+        nodes: dict[_Node, bytearray] = {}
+
+        def content(node: _Node) -> bytearray:
+            return nodes.setdefault(node, bytearray(node.durable))
+
+        names = dict(self._durable_names)
+        for number, change in enumerate(pending):
+            if number not in kept:
+                continue
+            if isinstance(change, _Naming):
+                if change.old is not None and names.get(change.old) is change.node:
+                    del names[change.old]
+                if change.new is not None:
+                    names[change.new] = change.node
+            elif isinstance(change, _Truncation):
+                _resize(content(change.node), change.length)
+            elif rng is None:
+                _place(content(change.node), change.offset, change.data)
+            else:
+                _place_torn(content(change.node), change.offset, change.data, rng, grain)
+        image = CrashDisk(name=self._name)
+        for name, node in names.items():
+            image.put(name, bytes(content(node)))
+        return image
+
+    def _note(self, change: _Change) -> None:
+        self._pending.append(change)
+
+    def _note_synced(self, node: _Node) -> None:
+        node.durable = bytearray(node.live)
+        self._pending = [one for one in self._pending if isinstance(one, _Naming) or one.node is not node]
+
+    def _note_directory_synced(self) -> None:
+        self._durable_names = dict(self._nodes)
+        self._pending = [one for one in self._pending if not isinstance(one, _Naming)]
+
+
+class _MemoryFile:
+    """A file of a `MemoryFiles`: it stays the same file when its name changes."""
+
+    def __init__(self, files: MemoryFiles, name: str, node: _Node) -> None:
+        self._files = files
+        self._name = name
+        self._node = node
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return self._files._read(self._node, offset, length)
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        self._files._write(self._name, self._node, offset, data)
+
+    def size(self) -> int:
+        return len(self._node.live)
+
+    def truncate(self, length: int) -> None:
+        self._files._truncate(self._name, self._node, length)
+
+    def sync(self) -> None:
+        self._files._sync(self._name, self._node)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _resize(content: bytearray, length: int) -> None:
+    if length < len(content):
+        del content[length:]
+    else:
+        content.extend(bytes(length - len(content)))
+
+
+def _place(content: bytearray, offset: int, data: bytes) -> None:
+    if offset + len(data) > len(content):
+        _resize(content, offset + len(data))
+    content[offset : offset + len(data)] = data
+
+
+def _place_torn(content: bytearray, offset: int, data: bytes, rng: random.Random, grain: int) -> None:
+    """Writes whole, a prefix, or any of the pieces; where the file grew, its length may come without the data."""
+    how = rng.randrange(4)
+    end = offset + len(data)
+    if how == 0:
+        _place(content, offset, data)
+        return
+    if how == 1 and end > len(content):
+        _resize(content, end)
+        return
+    first = rng.randrange(0, len(data) // grain + 2)
+    begin = offset
+    number = 0
+    while begin < end:
+        stop = min(end, (begin // grain + 1) * grain)
+        if number < first if how == 2 else rng.random() < 0.5:
+            _place(content, begin, data[begin - offset : stop - offset])
+        begin, number = stop, number + 1
+
+
+def _check_flat(name: str) -> None:
+    if not name or name in {".", ".."} or "/" in name or "\0" in name:
+        raise ValueError(f"{name!r} is no name of a file in a store: names are flat")
