@@ -1,7 +1,7 @@
-"""A disk in memory that can lose what was not synced, run full, and refuse any call: the same `Files` as a real directory.
+"""A disk in memory that can lose what was not synced, run full and refuse calls, behind the same `Files` as a real one.
 
-`MemoryFiles` keeps files and nothing else. `CrashDisk` also keeps what is on the device and, in order, every change that
-is not: `crash_images` puts disks together as a power cut could leave them.
+`MemoryFiles` keeps files and nothing else. `CrashDisk` also keeps what is on the device and, in order, every change
+that is not: `crash_images` puts disks together as a power cut could leave them.
 """
 
 from __future__ import annotations
@@ -151,9 +151,9 @@ class MemoryFiles:
     def fail(
         self, nth_call: int, error: int, *, forever: bool = False, verb: str | None = None, partial: bool = False
     ) -> None:
-        """Makes the nth counted call from now on (1 = the next) fail with an errno such as `errno.EIO` or `ENOSPC`.
+        """Makes the nth counted call from now on (1 = the next) fail with an errno such as `errno.EIO`.
 
-        `forever`: and all after it. `verb`: counts only calls of one kind, `"sync"` for example. `partial`: a write that
+        `forever`: and all after it. `verb`: counts only calls of one kind, such as `"sync"`. `partial`: a write that
         fails leaves its first half.
         """
         with self._guard:
@@ -295,8 +295,8 @@ class CrashDisk(MemoryFiles):
         """Disks as a power cut at this moment could leave them, each fresh and unlocked.
 
         Nothing unsynced survives; everything does; the changes up to a point (each, or `count` of them where there are
-        more); `count` random subsets of them; `count` times a prefix or subset with writes torn at 512 or 4,096 bytes, with
-        growth that came without its data, and with names that came without their data or stayed away.
+        more); `count` random subsets of them; names without data and data without names; `count` times a prefix or
+        subset with writes torn at 512 or 4,096 bytes and with growth that came without its data.
         """
         with self._guard:
             pending = list(self._pending)
@@ -316,15 +316,16 @@ class CrashDisk(MemoryFiles):
             yield self._image(pending, namings)
         for turn in range(count):
             grain = PAGE_BYTES if turn % 2 else SECTOR_BYTES
-            kept = (
-                set(range(rng.randint(1, len(pending)))) if turn % 4 < 2 else {n for n in every if rng.random() < 0.7}
-            )
+            if turn % 4 < 2:
+                kept = set(range(rng.randint(1, len(pending))))
+            else:
+                kept = {number for number in every if rng.random() < 0.7}
             yield self._image(pending, kept, rng=rng, grain=grain)
 
     def _image(
         self, pending: list[_Change], kept: set[int], *, rng: random.Random | None = None, grain: int = 0
     ) -> CrashDisk:
-        """The device with some of the changes; with `rng` the writes among them come in pieces of `grain` bytes or not."""
+        """The device with some of the changes; with `rng` writes come in pieces of `grain` bytes, or not at all."""
         nodes: dict[_Node, bytearray] = {}
 
         def content(node: _Node) -> bytearray:
