@@ -50,7 +50,9 @@ HEAD_BYTES_MAX = 262_144  # Chromium's cap; real heads stay below 32 KiB; interi
 HEADER_LINES_MAX = 1_000  # a head of 1,000 lines is a flood; interim (1xx) heads count too
 CONTENT_CODINGS_MAX = 2  # gzip within gzip exists by mistake; more layers are only built as bombs
 GZIP_MEMBERS_MAX = 1_024  # thousands of tiny members cost time without giving text
-IDLE_CONNECTION_SECONDS_MAX = 15  # a kept connection that rests longer is closed, not reused: servers drop it about then
+IDLE_CONNECTION_SECONDS_MAX = (
+    15  # a kept connection that rests longer is closed, not reused: servers drop it about then
+)
 CONNECTIONS_MAX = 512  # sockets of the downloader, kept ones included; half of the usual 1,024 descriptors
 AWKWARD_ORIGINS_MAX = 10_000  # origins remembered as ambiguous speakers, whose connections are not reused
 ERROR_TEXT_MAX = 200  # characters of a library's or server's words that go into a log line
@@ -72,11 +74,18 @@ WARC_RECORD_BYTES_MAX = 64 << 20  # what the reader of one record unpacks; ours 
 
 # storage
 LOG_SEGMENT_BYTES_FIRST = 1 << 20  # the smallest segment and the reserve: a few thousand frames, and nothing to a disk
-LOG_SEGMENT_BYTES_MAX = 64 << 20  # segments double up to this: zeroed ahead within half a second, dropped in useful pieces
+LOG_SEGMENT_BYTES_MAX = (
+    64 << 20
+)  # segments double up to this: zeroed ahead within half a second, dropped in useful pieces
 LOG_SPACE_SHARE = 16  # a segment ahead of its use takes at most this share of the free space
 LOG_ZERO_BYTES_STEP = 1 << 20  # zeroed at once: some milliseconds of a slow disk
 LOG_READ_BYTES = 1 << 20  # read at once in recovery; a larger frame is read whole
 LOG_MARK_BYTES = 64 << 10  # how closely bytes_after(lsn) knows: a thousand marks per 64 MB
-LOG_SPACE_CHECK_REFUSALS = 16  # on a full disk every so many refused calls really try again (quotas show in no free space)
+LOG_SPACE_CHECK_REFUSALS = (
+    16  # on a full disk every so many refused calls really try again (quotas show in no free space)
+)
 CHECKPOINT_SYNC_BYTES = 1 << 20  # a checkpoint is synced as it grows, so that its end holds nobody up
 MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger file is something else
+
+# the engine
+DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many links: bounded memory, one sync

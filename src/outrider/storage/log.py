@@ -445,6 +445,10 @@ class Log:
         """Every frame up to this LSN survives a crash."""
         return self._synced
 
+    def continue_as(self, epoch: int) -> None:
+        """Frames from here on carry this epoch: the number of the opening, which is known once the log was replayed."""
+        self._epoch = epoch
+
     @property
     def last_epoch(self) -> int:
         """The highest epoch found in the frames on opening, 0 when there were none."""

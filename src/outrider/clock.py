@@ -1,0 +1,58 @@
+"""Instants: int microseconds since 1970, from a clock that never steps back and keeps running while the machine sleeps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from outrider.limits import MICROSECONDS
+
+Instant = int
+ClockFunction = Callable[[], Instant]
+
+
+def wall() -> Instant:
+    """The wall clock now, in microseconds since 1970; it may step."""
+    return time.time_ns() // 1_000
+
+
+def elapsed() -> Instant:
+    """Microseconds since the machine started, sleep included (CLOCK_BOOTTIME; the monotonic clock elsewhere)."""
+    source = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime_ns(source) // 1_000
+
+
+def boot() -> str:
+    """An id of this start of the machine, so that `elapsed` of two processes can be compared; empty where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    except OSError:
+        return ""
+
+
+def anchored(at: Instant) -> ClockFunction:
+    """A clock that says `at` now and from here on counts elapsed time, whatever the wall clock does."""
+    origin = elapsed()
+
+    def now() -> Instant:
+        return at + elapsed() - origin
+
+    return now
+
+
+def instant(seconds: float) -> Instant:
+    """Seconds as a length of time in microseconds, rounded up: late is allowed, early never."""
+    return -int(-seconds * MICROSECONDS // 1)
+
+
+def seconds(length: Instant) -> float:
+    """A length of time in microseconds, as seconds."""
+    return length / MICROSECONDS
+
+
+def rfc3339(at: Instant) -> str:
+    """An instant as RFC 3339 text in UTC with milliseconds: `2026-01-02T03:04:05.678Z`."""
+    text = datetime.fromtimestamp(at // 1_000 / 1_000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,770 @@
+"""One owner per frontier: callers queue, one sync serves many, and nothing is answered before it is durable.
+
+`Frontier` is the synchronous face, `AsyncFrontier` the awaitable one; both put a clock, a lock and a log behind the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from types import TracebackType
+from typing import Self, TypeVar
+
+from outrider import clock as clocks
+from outrider.clock import ClockFunction, Instant, rfc3339, seconds
+from outrider.errors import (
+    ClosedError,
+    ForeignStoreError,
+    OutriderError,
+    SettingsError,
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+)
+from outrider.frontier import recovery
+from outrider.frontier.facts import STREAMS, encode
+from outrider.frontier.machine import Machine
+from outrider.frontier.settings import FrontierSettings
+from outrider.frontier.tables import COPY_ROWS, Tables
+from outrider.journey import Code, LeaseBatch, Link, Outcome, Report, RequestId, Settled, UrlStatus, Verification
+from outrider.limits import DISCOVER_ROWS_PER_FRAME, LOG_BYTES_BEFORE_CHECKPOINT
+from outrider.storage.checkpoint import Checkpoint, CheckpointWriter, newest_checkpoint
+from outrider.storage.files import Directory, Files
+from outrider.storage.log import Log
+from outrider.storage.manifest import Manifest
+from outrider.storage.memory import MemoryFiles
+from outrider.url import PUBLIC_SUFFIX_VERSION, SPELLING_VERSION
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What opening a store found. notes: sentences for people. clock_step_seconds: below 0 when the wall clock was set back."""
+
+    number: int
+    fresh: bool
+    notes: tuple[str, ...] = ()
+    clock_step_seconds: float = 0.0
+    leases_ended: int = 0
+    previous_state: str = ""
+
+
+class Frontier:
+    """A URL frontier in this process. Any thread may call it; every method takes and gives batches.
+
+    Errors: SettingsError for arguments that make no sense, StoreFullError (retryable) when the disk is full, StoreFailedError when
+    the disk refused a write: open the store again, it replays what was acknowledged.
+    """
+
+    opening: Opening
+
+    def __init__(
+        self,
+        files: Files,
+        machine: Machine,
+        log: Log,
+        *,
+        clock: ClockFunction,
+        store: bytes,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        """Not for callers: `open` and `memory` make frontiers."""
+        self._files = files
+        self._machine = machine
+        self._log = log
+        self._clock = clock
+        self._store = store
+        self._lock = threading.RLock()
+        self._failure: BaseException | None = None
+        self._closed = False
+        self._last = 0
+        self._read_only = False
+        self._covered = checkpoint.start_lsn if checkpoint is not None else 0
+        self._checkpoint_bytes = checkpoint.bytes if checkpoint is not None else 0
+        self._checkpoint_number = checkpoint.number if checkpoint is not None else 0
+        self._round: _Round | None = None
+        self._finisher: threading.Thread | None = None
+        self._finished_round: tuple[int, int, int] | None = None
+
+    # -- opening and closing ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str] | Files,
+        *,
+        clock: ClockFunction | None = None,
+        seed: int = 0,
+        settings: Mapping[str, object] | None = None,
+        robots: str = "caller",
+        output: bool = False,
+    ) -> Frontier:
+        """Open the store in a directory, making it when there is none.
+
+        clock: gives instants (int microseconds); by default the wall clock at opening, or the last logged instant if that is later,
+        plus the time elapsed since. seed: of all random choices. settings: names as the options of `crawl`. robots: "caller" judges
+        by `set_robots` alone, "errands" withholds pages until the robots.txt of their authority was reported.
+        output: keep the lines that outcomes carry, for `lines`.
+        Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
+        """
+        if robots not in ("caller", "errands"):
+            raise SettingsError(f"robots {robots!r}: give caller or errands")
+        options = FrontierSettings.of(settings)
+        files: Files = Directory(path) if isinstance(path, str | os.PathLike) else path
+        files.lock()
+        log: Log | None = None
+        try:
+            manifest = Manifest.load(files)
+            fresh = manifest is None
+            if manifest is None:
+                manifest = _new_manifest(files, clock)
+            _check_pins(files, manifest)
+            store = manifest.store_bytes
+            checkpoint = newest_checkpoint(files, store=store)
+            log = Log.open(files, store=store, epoch=1, after=checkpoint.start_lsn if checkpoint is not None else 0)
+            tables = Tables()
+            recovery.load(tables, checkpoint, log)
+            machine = Machine(
+                tables,
+                log,
+                options,
+                fingerprint_key=manifest.fingerprint_key_bytes,
+                slot_key=manifest.slot_key_bytes,
+                seed=seed,
+                errands=robots == "errands",
+                keeps_lines=output,
+            )
+            source, at, passed, step = _clock_of(tables, clock)
+            frontier = cls(files, machine, log, clock=source, store=store, checkpoint=checkpoint)
+            previous = tables.closed or ("crashed" if tables.opening[0] else "")
+            number = tables.opening[0] + 1
+            log.continue_as(number)
+            boot = clocks.boot() if clock is None else ""
+            ended = machine.open_facts((number, at, clocks.wall(), boot, clocks.elapsed()), at, passed)
+            log.sync()
+            machine.settle_all(at)
+            frontier._last = at
+            frontier.opening = Opening(number, fresh, tuple(_notes(log, previous, ended, step)), step, ended, previous)
+        except BaseException:
+            if log is not None:
+                log.close()
+            files.unlock()
+            raise
+        return frontier
+
+    @classmethod
+    def memory(
+        cls,
+        *,
+        clock: ClockFunction | None = None,
+        seed: int = 0,
+        settings: Mapping[str, object] | None = None,
+        robots: str = "caller",
+    ) -> Frontier:
+        """A frontier that is forgotten with the process."""
+        return cls.open(MemoryFiles(), clock=clock, seed=seed, settings=settings, robots=robots)
+
+    @classmethod
+    def look(cls, path: str | os.PathLike[str] | Files) -> Frontier:
+        """Open a store that nobody owns for looking only: nothing in the directory changes, the verbs are refused."""
+        files: Files = Directory(path, create=False) if isinstance(path, str | os.PathLike) else path
+        files.lock()
+        log: Log | None = None
+        try:
+            manifest = Manifest.load(files)
+            if manifest is None:
+                raise ForeignStoreError(f"{files.describe()} holds no store")
+            store = manifest.store_bytes
+            checkpoint = newest_checkpoint(files, store=store)
+            log = Log.open(
+                files, store=store, epoch=0, after=checkpoint.start_lsn if checkpoint is not None else 0, read_only=True
+            )
+            tables = Tables()
+            recovery.load(tables, checkpoint, log)
+            machine = Machine(
+                tables,
+                log,
+                FrontierSettings(),
+                fingerprint_key=manifest.fingerprint_key_bytes,
+                slot_key=manifest.slot_key_bytes,
+            )
+            machine.settle_all(tables.now)
+            last = tables.now
+            frontier = cls(files, machine, log, clock=lambda: last, store=store, checkpoint=checkpoint)
+            frontier._read_only = True
+            state = tables.closed or "crashed"
+            frontier.opening = Opening(tables.opening[0], False, previous_state=state)
+        except BaseException:
+            if log is not None:
+                log.close()
+            files.unlock()
+            raise
+        return frontier
+
+    def close(self, state: str = "stopped") -> None:
+        """A clean stop; open leases of this process end. `state` is remembered: "finished" or "stopped"."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                if self._finisher is not None:
+                    self._finisher.join()
+                if self._round is not None:
+                    self._round.writer.abandon()
+                if self._failure is None and not self._read_only:
+                    self._machine.note_closing(state, self._instant())
+                    self._log.sync()
+            finally:
+                self._log.close()
+                self._files.unlock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close(
+                "finished" if self._failure is None and not self._closed and self._machine.finished() else "stopped"
+            )
+            return
+        try:
+            self.close()
+        except StoreError:
+            # The error that ended the block is the one to tell; the store replays what was acknowledged.
+            pass
+
+    # -- the three verbs ----------------------------------------------------------------------------------------------
+
+    def discover(self, links: Iterable[str | Link], *, request_id: RequestId | None = None) -> list[Code]:
+        """Tell the frontier of URLs: one code per link, in order; what is answered is durable.
+
+        With `request_id` all links are one frame; without, a long input goes in as several and is synced once.
+        """
+        if isinstance(links, str):
+            raise SettingsError(f"discover takes a list of links, not one text: discover([{links!r}])")
+        if request_id is not None:
+            return self._call(lambda m, now: m.discover(links, now, request_id=request_id))
+        codes: list[Code] = []
+        rest = iter(links)
+        while piece := list(islice(rest, DISCOVER_ROWS_PER_FRAME)):
+            codes += self._call(lambda m, now, piece=piece: m.discover(piece, now), wait=False)  # type: ignore[misc]
+        self._wait_durable()
+        return codes
+
+    def lease(
+        self,
+        want: int,
+        *,
+        ttl_seconds: float = 60,
+        per_queue: int = 1,
+        crawl: str | None = None,
+        key: str | None = None,
+        worker: str | None = None,
+        errands: bool = False,
+        request_id: RequestId | None = None,
+    ) -> LeaseBatch:
+        """Up to `want` URLs whose hosts may be visited now, at most `per_queue` of one queue; empty when nothing is ready.
+
+        A lease without `worker` belongs to this process and ends with it; one of a named worker lives until its deadline.
+        errands: whether robots.txt leases are taken too.
+        """
+        return self._call(
+            lambda m, now: m.lease(
+                want,
+                now,
+                ttl_seconds=ttl_seconds,
+                per_queue=per_queue,
+                crawl=crawl,
+                key=key,
+                worker=worker,
+                errands=errands,
+                request_id=request_id,
+            )
+        )
+
+    def report(
+        self,
+        outcomes: Sequence[Outcome],
+        links: Sequence[tuple[int, str | Link]] = (),
+        *,
+        request_id: RequestId | None = None,
+        watermark: tuple[str, bytes] | None = None,
+    ) -> Report:
+        """Tell what came of leases, and the links found: durable together, one code per outcome.
+
+        links: (row of the outcome, link) beside those an outcome carries. watermark: (archive writer, opaque place) synced before.
+        """
+        return self._call(lambda m, now: m.report(outcomes, links, now, request_id=request_id, watermark=watermark))
+
+    # -- around them --------------------------------------------------------------------------------------------------
+
+    def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
+        """These leases live until ttl_seconds from now."""
+        return self._call(lambda m, now: m.extend(tokens, ttl_seconds, now))
+
+    def release(self, tokens: Sequence[int]) -> list[Settled]:
+        """Give leases back unfetched."""
+        return self._call(lambda m, now: m.release(tokens, now))
+
+    def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
+        """The answer of an authority's robots.txt, given by the caller: an HTTP status (None: no answer) and the body."""
+        self._call(lambda m, now: m.set_robots(authority, status, body, now))
+
+    def note_projection(self, stream: str, length: int, lsn: int) -> None:
+        """A projection is synced to `length` and holds the lines up to `lsn`."""
+        self._call(lambda m, now: m.note_projection(stream, length, lsn, now))
+
+    def note_watermark(self, writer: str, value: bytes) -> None:
+        """An archive writer is synced up to this place."""
+        self._call(lambda m, now: m.note_watermark(writer, value, now))
+
+    def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
+        """Whether content with each digest was accepted for some URL before."""
+        with self._lock:
+            self._check()
+            return self._machine.seen_content(digests)
+
+    def next_ready_seconds(self) -> float | None:
+        """Seconds until something can be leased, 0 when it can now, None when waiting alone brings nothing."""
+        with self._lock:
+            self._check()
+            now = self._instant()
+            at = self._machine.next_ready(now)
+            return None if at is None else seconds(max(0, at - now))
+
+    def finished(self) -> bool:
+        """Whether nothing is queued, leased, waiting or on an errand."""
+        with self._lock:
+            self._check()
+            return self._machine.finished()
+
+    def at_limit(self) -> bool:
+        """Whether work is left that a budget forbids."""
+        with self._lock:
+            self._check()
+            return self._machine.at_limit()
+
+    def status(self, url: str) -> UrlStatus:
+        """What is known of one URL, by any spelling."""
+        with self._lock:
+            self._check()
+            return self._machine.status(url)
+
+    def statistics(self) -> dict[str, object]:
+        """Counts for machines; the names of `status --json`."""
+        with self._lock:
+            self._check()
+            return self._machine.statistics(self._instant()) | {
+                "state": self.opening.previous_state if self._read_only else "running",
+                "log": self._log.statistics(),
+                "checkpoint": {
+                    "number": self._checkpoint_number,
+                    "bytes": self._checkpoint_bytes,
+                    "start_lsn": self._covered,
+                },
+            }
+
+    def verify(self) -> Verification:
+        """Recount everything, and read every record of checkpoint and log again."""
+        with self._lock:
+            self._check()
+            found = self._machine.verify()
+            problems = list(found.problems)
+            try:
+                checkpoint = newest_checkpoint(self._files, store=self._store)
+                if checkpoint is not None:
+                    for _ in checkpoint.ranges():
+                        pass
+                for _ in self._log.replay(self._covered):
+                    pass
+            except StoreError as error:
+                problems.append(str(error))
+            return Verification(not problems, tuple(problems), found.counts)
+
+    def now(self) -> Instant:
+        """The frontier's instant: int microseconds since 1970, never going back."""
+        with self._lock:
+            return self._instant()
+
+    def watermarks(self) -> dict[str, bytes]:
+        """The places that archive writers were synced to, by writer."""
+        with self._lock:
+            return dict(self._machine.tables.watermarks)
+
+    def projection(self, stream: str) -> tuple[int, int]:
+        """(length, LSN) of a projection as last noted."""
+        with self._lock:
+            return self._machine.tables.projections[stream]
+
+    def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
+        """Output lines that were logged after an LSN, as (LSN, line)."""
+        if stream not in STREAMS:
+            raise SettingsError(f"stream {stream!r}: there are {', '.join(STREAMS)}")
+        return recovery.lines(self._log, stream, after)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _instant(self) -> Instant:
+        now = self._clock()
+        if now < self._last:
+            # The caller's clock stepped back: time stands still until it has caught up.
+            return self._last
+        self._last = now
+        return now
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ClosedError("open it again to go on")
+        if self._failure is not None:
+            raise StoreFailedError(f"an earlier call failed ({self._failure}); open the store again") from self._failure
+
+    def _call(self, verb: Callable[[Machine, Instant], Answer], *, wait: bool = True) -> Answer:
+        """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share the sync."""
+        answer, lsn = self._decide(verb)
+        if wait:
+            self._durable(lsn)
+        return answer
+
+    def _decide(self, verb: Callable[[Machine, Instant], Answer]) -> tuple[Answer, int]:
+        with self._lock:
+            self._check()
+            if self._read_only:
+                raise ForeignStoreError("it was opened for looking only")
+            before = self._last
+            now = self._clock()
+            try:
+                if now < before:
+                    self._machine.rest_everybody(before)
+                self._last = now = max(now, before)
+                answer = verb(self._machine, now)
+                self._checkpoint_step(now)
+            except (SettingsError, StoreFullError):
+                raise
+            except BaseException as error:
+                # Half applied, perhaps: only a replay can tell. Whoever calls next is told to open the store again.
+                self._failure = error
+                raise
+            return answer, self._log.appended_lsn
+
+    def _durable(self, lsn: int) -> None:
+        if self._log.synced_lsn >= lsn:
+            return
+        try:
+            self._log.sync()
+        except OutriderError as error:
+            self._failure = error
+            raise
+
+    def _wait_durable(self) -> None:
+        self._durable(self._log.appended_lsn)
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def _checkpoint_step(self, now: Instant) -> None:
+        """Copy one range, or begin or end a round; a call never waits for more than one range."""
+        if self._finished_round is not None:
+            number, start, size = self._finished_round
+            self._finished_round = None
+            self._finisher = None
+            self._checkpoint_number, self._covered, self._checkpoint_bytes = number, start, size
+            self._drop()
+            return
+        if self._finisher is not None:
+            return
+        if self._round is None:
+            threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self._checkpoint_bytes // 2)
+            if self._log.bytes_after(self._covered) > threshold:
+                self._begin_round()
+            return
+        round_ = self._round
+        try:
+            place = round_.next()
+            if place is not None:
+                slot, section, first, last = place
+                facts = self._machine.tables.copy(slot, section, first, last)
+                round_.writer.add(slot, section, first, self._log.appended_lsn, encode(now, facts))
+                return
+        except StoreFullError:
+            # No room for a checkpoint now: the log keeps everything, and a later round tries again.
+            round_.writer.abandon()
+            self._round = None
+            return
+        self._round = None
+        self._finisher = threading.Thread(target=self._finish_round, args=(round_, self._log.appended_lsn), daemon=True)
+        self._finisher.start()
+
+    def _begin_round(self) -> None:
+        start = self._log.appended_lsn
+        try:
+            writer = CheckpointWriter(
+                self._files, store=self._store, number=self._checkpoint_number + 1, start_lsn=start
+            )
+        except StoreFullError:
+            return
+        self._round = _Round(writer, self._machine.tables.sections(), start)
+
+    def _finish_round(self, round_: _Round, lsn: int) -> None:
+        try:
+            self._log.sync()
+            size = round_.writer.size
+            round_.writer.finish(lsn)
+            self._finished_round = (round_.writer.number, round_.start, size)
+        except StoreFullError:
+            round_.writer.abandon()
+            self._finisher = None
+        except BaseException as error:
+            self._failure = error
+
+    def checkpoint(self) -> None:
+        """Take a whole checkpoint now, and drop the log before it."""
+        with self._lock:
+            self._check()
+            if self._finisher is not None:
+                self._finisher.join()
+                self._checkpoint_step(self._instant())
+            if self._round is None:
+                self._begin_round()
+            while self._round is not None:
+                self._checkpoint_step(self._instant())
+            if self._finisher is not None:
+                self._finisher.join()
+                self._checkpoint_step(self._instant())
+
+    def _drop(self) -> None:
+        """Drop what the checkpoint and the synced projections have passed."""
+        through = self._covered
+        if self._machine.keeps_lines:
+            through = min([through, *(lsn for _, lsn in self._machine.tables.projections.values())])
+        self._log.drop_through(through)
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return "<Frontier closed>"
+        return f"<Frontier {self._files.describe()}: {self._machine!r}>"
+
+
+class _Round:
+    """One checkpoint in the making: what there was when it began, cut into ranges."""
+
+    def __init__(self, writer: CheckpointWriter, sections: list[tuple[int, int, int]], start: int) -> None:
+        self.writer = writer
+        self.start = start
+        self._ranges = iter(
+            (slot, section, first, min(first + COPY_ROWS[section], rows))
+            for slot, section, rows in sections
+            for first in range(0, rows, COPY_ROWS[section])
+        )
+
+    def next(self) -> tuple[int, int, int, int] | None:
+        return next(self._ranges, None)
+
+
+class AsyncFrontier:
+    """The same verbs to await: deciding happens on the loop, waiting for the disk in a thread."""
+
+    def __init__(self, frontier: Frontier) -> None:
+        self.sync = frontier
+        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="outrider-sync")
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | os.PathLike[str] | Files,
+        *,
+        clock: ClockFunction | None = None,
+        seed: int = 0,
+        settings: Mapping[str, object] | None = None,
+        robots: str = "caller",
+        output: bool = False,
+    ) -> AsyncFrontier:
+        """As `Frontier.open`."""
+        return cls(
+            await asyncio.to_thread(
+                Frontier.open, path, clock=clock, seed=seed, settings=settings, robots=robots, output=output
+            )
+        )
+
+    @property
+    def opening(self) -> Opening:
+        return self.sync.opening
+
+    async def _call(self, verb: Callable[[Machine, Instant], Answer]) -> Answer:
+        answer, lsn = self.sync._decide(verb)
+        if self.sync._log.synced_lsn < lsn:
+            await asyncio.get_running_loop().run_in_executor(self._pool, self.sync._durable, lsn)
+        return answer
+
+    async def discover(self, links: Iterable[str | Link], *, request_id: RequestId | None = None) -> list[Code]:
+        """As `Frontier.discover`; a long input gives way to others between its pieces."""
+        if isinstance(links, str):
+            raise SettingsError(f"discover takes a list of links, not one text: discover([{links!r}])")
+        if request_id is not None:
+            return await self._call(lambda m, now: m.discover(links, now, request_id=request_id))
+        codes: list[Code] = []
+        rest = iter(links)
+        while piece := list(islice(rest, DISCOVER_ROWS_PER_FRAME)):
+            codes += await self._call(lambda m, now, piece=piece: m.discover(piece, now))  # type: ignore[misc]
+        return codes
+
+    async def lease(
+        self,
+        want: int,
+        *,
+        ttl_seconds: float = 60,
+        per_queue: int = 1,
+        crawl: str | None = None,
+        key: str | None = None,
+        worker: str | None = None,
+        errands: bool = False,
+        request_id: RequestId | None = None,
+    ) -> LeaseBatch:
+        """As `Frontier.lease`."""
+        return await self._call(
+            lambda m, now: m.lease(
+                want,
+                now,
+                ttl_seconds=ttl_seconds,
+                per_queue=per_queue,
+                crawl=crawl,
+                key=key,
+                worker=worker,
+                errands=errands,
+                request_id=request_id,
+            )
+        )
+
+    async def report(
+        self,
+        outcomes: Sequence[Outcome],
+        links: Sequence[tuple[int, str | Link]] = (),
+        *,
+        request_id: RequestId | None = None,
+        watermark: tuple[str, bytes] | None = None,
+    ) -> Report:
+        """As `Frontier.report`."""
+        return await self._call(
+            lambda m, now: m.report(outcomes, links, now, request_id=request_id, watermark=watermark)
+        )
+
+    async def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
+        """As `Frontier.extend`."""
+        return await self._call(lambda m, now: m.extend(tokens, ttl_seconds, now))
+
+    async def release(self, tokens: Sequence[int]) -> list[Settled]:
+        """As `Frontier.release`."""
+        return await self._call(lambda m, now: m.release(tokens, now))
+
+    async def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
+        """As `Frontier.set_robots`."""
+        await self._call(lambda m, now: m.set_robots(authority, status, body, now))
+
+    async def note_projection(self, stream: str, length: int, lsn: int) -> None:
+        """As `Frontier.note_projection`."""
+        await self._call(lambda m, now: m.note_projection(stream, length, lsn, now))
+
+    async def note_watermark(self, writer: str, value: bytes) -> None:
+        """As `Frontier.note_watermark`."""
+        await self._call(lambda m, now: m.note_watermark(writer, value, now))
+
+    async def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
+        """As `Frontier.seen_content`."""
+        return self.sync.seen_content(digests)
+
+    async def next_ready_seconds(self) -> float | None:
+        """As `Frontier.next_ready_seconds`."""
+        return self.sync.next_ready_seconds()
+
+    async def finished(self) -> bool:
+        """As `Frontier.finished`."""
+        return self.sync.finished()
+
+    async def at_limit(self) -> bool:
+        """As `Frontier.at_limit`."""
+        return self.sync.at_limit()
+
+    async def status(self, url: str) -> UrlStatus:
+        """As `Frontier.status`."""
+        return self.sync.status(url)
+
+    async def statistics(self) -> dict[str, object]:
+        """As `Frontier.statistics`."""
+        return self.sync.statistics()
+
+    async def verify(self) -> Verification:
+        """As `Frontier.verify`, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self.sync.verify)
+
+    async def close(self, state: str = "stopped") -> None:
+        """As `Frontier.close`."""
+        await asyncio.to_thread(self.sync.close, state)
+        self._pool.shutdown(wait=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.sync.__exit__, kind, error, trace)
+        self._pool.shutdown(wait=False)
+
+
+def _new_manifest(files: Files, clock: ClockFunction | None) -> Manifest:
+    return Manifest.create(
+        files,
+        store=secrets.token_hex(16),
+        created=rfc3339(clock() if clock is not None else clocks.wall()),
+        fingerprint_key=secrets.token_hex(16),
+        slot_key=secrets.token_hex(16),
+        spelling=SPELLING_VERSION,
+        rules={"public_suffix_list": PUBLIC_SUFFIX_VERSION},
+    )
+
+
+def _check_pins(files: Files, manifest: Manifest) -> None:
+    """What a store was made with stays in force; changing it would give old URLs new names."""
+    if manifest.spelling != SPELLING_VERSION:
+        raise ForeignStoreError(
+            f"{files.describe()} was made with URL spelling {manifest.spelling}, this is {SPELLING_VERSION}: open it with the version it was made with"
+        )
+
+
+def _clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction, Instant, Instant | None, float]:
+    """(clock, instant of the opening, real time since the last logged instant if it is known, step of the wall clock in seconds)."""
+    last = tables.now
+    if clock is not None:
+        at = clock()
+        return clock, max(at, last), max(0, at - last), min(0.0, seconds(at - last))
+    wall = clocks.wall()
+    at = max(wall, last)
+    passed: Instant | None = None
+    _, opened_at, _, boot, elapsed = tables.opening
+    if boot and boot == clocks.boot():
+        # The same start of the machine: what has elapsed since the last logged instant is known whatever the wall clock did.
+        since = clocks.elapsed() - (elapsed + last - opened_at)
+        passed = since if since >= 0 else None
+    return clocks.anchored(at), at, passed, min(0.0, seconds(wall - last)) if last else 0.0
+
+
+def _notes(log: Log, previous: str, ended: int, step: float) -> list[str]:
+    notes = []
+    cut = log.statistics()["cut_bytes"]
+    if previous == "crashed":
+        notes.append("the last run did not end cleanly; what it had acknowledged is here")
+    if cut:
+        notes.append(f"a torn tail of {cut} bytes was cut off the log (it was never acknowledged)")
+    if ended:
+        notes.append(f"{ended} leases of the process that died were ended; their hosts rest one whole delay")
+    if step < -1.0:
+        notes.append(f"the clock was set back by {-step:.0f} s; time goes on from where the last run left it")
+    return notes

@@ -1,0 +1,74 @@
+"""The tree of errors: each class's docstring is the first sentence of its message, the argument adds the facts and the way out."""
+
+from __future__ import annotations
+
+
+class OutriderError(Exception):
+    """Something Outrider was asked to do could not be done."""
+
+    retryable = False
+    exit_code = 1
+
+    def __init__(self, facts: str = "") -> None:
+        self.facts = facts
+        first = (type(self).__doc__ or "").strip().splitlines()[0]
+        super().__init__(f"{first.rstrip('.')}: {facts}" if facts else first)
+
+
+class SettingsError(OutriderError, ValueError):
+    """A setting has a value that cannot be used."""
+
+    exit_code = 2
+
+
+class InvalidUrlError(OutriderError, ValueError):
+    """This is not a URL that can be crawled."""
+
+    exit_code = 2
+
+
+class StoreError(OutriderError):
+    """The store cannot be used."""
+
+    exit_code = 5
+
+
+class DamagedStoreError(StoreError):
+    """The store is damaged and was left untouched."""
+
+
+class ForeignStoreError(StoreError):
+    """This directory holds something else than a store this version can open; it was left untouched."""
+
+
+class StoreInUseError(StoreError):
+    """Another process has this store open."""
+
+    exit_code = 6
+
+
+class StoreFullError(StoreError):
+    """The disk is full; nothing accepted so far is lost, and the call may be repeated when there is space again."""
+
+    retryable = True
+    exit_code = 7
+
+
+class StoreFailedError(StoreError):
+    """The disk refused a write or a sync, so this store was stopped; open it again and it replays what was acknowledged."""
+
+    exit_code = 7
+
+
+class ClosedError(OutriderError):
+    """This frontier is closed."""
+
+
+class UnknownTokenError(OutriderError, KeyError):
+    """No open lease has this token."""
+
+
+class UnreachableError(OutriderError):
+    """The server or service is out of reach."""
+
+    exit_code = 8

@@ -1,0 +1,1537 @@
+"""The state machine: `discover`, `lease`, `report` and every branch between them. A verb decides, logs, applies.
+
+It waits for nothing and knows no clock, disk or random source: `now` (an instant) and the seed are arguments, the log is given.
+What it answers is durable once the log is synced through the LSN that stands beside the answer; `engine.py` does that.
+"""
+
+from __future__ import annotations
+
+import heapq
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from outrider import kernels
+from outrider.clock import Instant, instant, rfc3339
+from outrider.errors import SettingsError, StoreFullError
+from outrider.frontier.facts import FRAME_KIND, STREAMS, Block, Fact, Row, encode
+from outrider.frontier.politeness import rest_after
+from outrider.frontier.priority import checked
+from outrider.frontier.ready import Ready, Timetable
+from outrider.frontier.revisit import retries_left, retry_seconds
+from outrider.frontier.settings import FrontierSettings
+from outrider.frontier.tables import (
+    DONE,
+    GONE,
+    LEASED,
+    PARKED,
+    QUEUED,
+    SEEN_BITS,
+    STATES,
+    WAITING,
+    Authority,
+    Group,
+    Host,
+    Queue,
+    Reason,
+    RobotsState,
+    Tables,
+    Url,
+    host_cells,
+    url_cells,
+)
+from outrider.journey import (
+    Code,
+    Kind,
+    Lease,
+    LeaseBatch,
+    Line,
+    Link,
+    Outcome,
+    Report,
+    RequestId,
+    RobotsAnswer,
+    Settled,
+    UrlStatus,
+    Verdict,
+    Verification,
+)
+from outrider.limits import (
+    CALL_ROWS_MAX,
+    LEASE_SECONDS_MAX,
+    LEASES_LOST_MAX,
+    METADATA_BYTES_MAX,
+    OWN_SLOT,
+    REDIRECT_HOPS_MAX,
+    RETRY_AFTER_SECONDS_MAX,
+    ROBOTS_AGE_SECONDS_MAX,
+    ROBOTS_BYTES_MAX,
+    ROBOTS_REFUSALS_PER_CALL_MAX,
+    URL_BYTES_MAX,
+)
+from outrider.robots import Rules, verdict_of_status
+from outrider.url import Scope, authority_of, host_of, registrable_domain, spell
+
+_RULES_CACHED_MAX = 4_096
+_VERBS = {"discover": 1, "lease": 2, "report": 3}
+_CODES = tuple(Code)
+_CODE_NUMBERS = {code: number for number, code in enumerate(_CODES)}
+_ORDER = (
+    Fact.OPENING, Fact.CRAWL, Fact.HOLDER, Fact.SCOPE, Fact.HOST, Fact.AUTHORITY, Fact.QUEUE, Fact.URL, Fact.HOST_CELLS, Fact.ROBOTS,
+    Fact.RULES, Fact.URL_CELLS, Fact.VISIT, Fact.LEASE, Fact.ERRAND, Fact.TOKEN, Fact.TALLY, Fact.LINE, Fact.WATERMARK,
+    Fact.PROJECTION, Fact.REQUEST, Fact.CLOSING,
+)  # fmt: skip
+
+
+class LogOut(Protocol):
+    """What the machine needs of a log."""
+
+    def append(self, kind: int, payload: bytes, *, version: int = 1, codec: int = 0, reserve: bool = False) -> int: ...
+
+
+class _Wanted:
+    """A link on its way in."""
+
+    __slots__ = ("crawl", "depth", "due", "hops", "key", "metadata", "priority", "referrer", "seed", "url")
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        priority: float | None = None,
+        depth: int = 0,
+        hops: int = 0,
+        referrer: str = "",
+        due: Instant | None = None,
+        crawl: int = 0,
+        metadata: bytes = b"",
+        seed: bool = False,
+    ) -> None:
+        self.url = url
+        self.key = key
+        self.priority = priority
+        self.depth = depth
+        self.hops = hops
+        self.referrer = referrer
+        self.due = due
+        self.crawl = crawl
+        self.metadata = metadata
+        self.seed = seed
+
+
+class Draft:
+    """What a call has decided so far: facts by kind, and the rows they will make."""
+
+    def __init__(self, now: Instant) -> None:
+        self.now = now
+        self.facts: dict[int, list[Row]] = {}
+        self.hosts: dict[str, tuple[int, int]] = {}
+        self.authorities: set[str] = set()
+        self.queues: dict[tuple[int, str, str], tuple[int, int]] = {}
+        self.seen: dict[tuple[int, int, int], Code] = {}
+        self.rows: dict[tuple[int, int], int] = {}
+        self.cells: dict[Host, list[object]] = {}
+        self.tallies: dict[str, int] = {}
+        self.lines: list[Line] = []
+
+    def add(self, kind: int, row: Row) -> None:
+        rows = self.facts.get(kind)
+        if rows is None:
+            self.facts[kind] = [row]
+        else:
+            rows.append(row)
+
+    def blocks(self) -> list[Block]:
+        if self.cells:
+            self.facts.setdefault(Fact.HOST_CELLS, []).extend(
+                (h.slot, h.row, *cells) for h, cells in self.cells.items()
+            )
+        if self.tallies:
+            self.facts.setdefault(Fact.TALLY, []).extend(
+                (OWN_SLOT, name, value) for name, value in self.tallies.items()
+            )
+        return [(kind, self.facts[kind]) for kind in _ORDER if kind in self.facts]
+
+
+class Machine:
+    """One frontier. Not thread-safe: one caller at a time, which is `engine.py`'s business."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        log: LogOut,
+        settings: FrontierSettings,
+        *,
+        fingerprint_key: bytes,
+        slot_key: bytes,
+        seed: int = 0,
+        errands: bool = False,
+        keeps_lines: bool = False,
+    ) -> None:
+        self.tables = tables
+        self.settings = settings
+        self.errands_mode = errands
+        self.keeps_lines = keeps_lines
+        self._log = log
+        self._fingerprint_key = fingerprint_key
+        self._slot_key = slot_key
+        self._timetable = Timetable()
+        self._ready = Ready(seed)
+        self._waiting: list[tuple[Instant, int, int, Url]] = []
+        self._deadlines: list[tuple[Instant, int]] = []
+        self._order = 0
+        self._rules: dict[int, Rules] = {}
+        self._scopes: dict[int, Scope] = {}
+        self._open_pages = 0
+        self._runs_errands = False
+        self._lined_up: dict[str, Authority] = {}
+        self._recheck: list[Authority] = []
+        self.lsn = 0
+        self.now: Instant = tables.now
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    def settle_all(self, now: Instant) -> None:
+        """Build the timetable, rings and heaps from the tables, after recovery."""
+        tables = self.tables
+        tables.changed.clear()
+        tables.placed.clear()
+        for url in tables.urls():
+            self._file(url)
+        for token, owner in tables.leases.items():
+            heapq.heappush(self._deadlines, (owner.deadline, token))
+        for host in tables.hosts.values():
+            for queue in host.queues:
+                if queue.group is not None:
+                    queue.group.rest_until = max(queue.group.rest_until, host.rest_until)
+        for authority in tables.authorities.values():
+            if authority.state == RobotsState.REFUSED:
+                self._line_up(authority)
+        tables.changed.clear()
+        for host in tables.hosts.values():
+            self._touch(host, now)
+        self.now = max(self.now, now)
+
+    def open_facts(
+        self, opening: tuple[int, Instant, Instant, str, Instant], now: Instant, passed: Instant | None
+    ) -> int:
+        """Log a new opening: leases of dead processes end and their hosts rest one whole delay; what was resting goes on resting.
+
+        passed: real time in microseconds since the last logged instant where it is known (same boot, or the caller's clock), else None.
+        Returns how many leases ended.
+        """
+        draft = Draft(now)
+        tables = self.tables
+        draft.add(Fact.OPENING, (OWN_SLOT, *opening))
+        if not tables.crawls:
+            draft.add(Fact.CRAWL, (OWN_SLOT, 0, "default", 1))
+        draft.add(Fact.HOLDER, (OWN_SLOT, 0, "", opening[0]))
+        last = tables.now
+        for host in tables.hosts.values():
+            if host.rest_until <= last:
+                continue
+            left = host.rest_until - last
+            if passed is not None:
+                self._cells(draft, host)[1] = now + max(0, left - passed)
+            else:
+                # Another boot: the wall clock may have jumped, so in doubt one whole delay, never more than what was left.
+                left = min(left, instant(max(host.gap, self.settings.delay)))
+                self._cells(draft, host)[1] = max(host.rest_until, now + left)
+        ended = 0
+        for owner in list(tables.leases.values()):
+            if owner.holder == 0:
+                ended += 1
+                self._lose(draft, owner, now)
+        self._commit(draft, reserve=True)
+        return ended
+
+    # -- the three verbs ----------------------------------------------------------------------------------------------
+
+    def discover(self, links: Iterable[str | Link], now: Instant, *, request_id: RequestId | None = None) -> list[Code]:
+        """One code per link. Raises SettingsError for a priority that is no number in [0, 1], StoreFullError before any change."""
+        now = self._advance(now)
+        known = self._repeated(request_id, "discover")
+        if known is not None:
+            return [_CODES[number] for number in known]
+        links = list(links)
+        _bounded(len(links), "links")
+        draft = Draft(now)
+        codes = self._accept([self._wanted(link, draft) for link in links], draft)
+        self._answered(draft, request_id, "discover", bytes(_CODE_NUMBERS[code] for code in codes))
+        self._commit(draft)
+        return codes
+
+    def lease(
+        self,
+        want: int,
+        now: Instant,
+        *,
+        ttl_seconds: float = 60,
+        per_queue: int = 1,
+        crawl: str | None = None,
+        key: str | None = None,
+        worker: str | None = None,
+        errands: bool = False,
+        request_id: RequestId | None = None,
+    ) -> LeaseBatch:
+        """Up to `want` leases of queues whose clocks allow it now. Raises SettingsError for numbers that make no sense."""
+        if isinstance(want, bool) or not isinstance(want, int) or not 0 <= want <= CALL_ROWS_MAX:
+            raise SettingsError(f"want {want!r}: give a whole number from 0 to {CALL_ROWS_MAX}")
+        if isinstance(per_queue, bool) or not isinstance(per_queue, int) or per_queue < 1:
+            raise SettingsError(f"per_queue {per_queue!r}: give a whole number of at least 1")
+        if (
+            isinstance(ttl_seconds, bool)
+            or not isinstance(ttl_seconds, int | float)
+            or not 0 < ttl_seconds <= LEASE_SECONDS_MAX
+        ):
+            raise SettingsError(f"ttl_seconds {ttl_seconds!r}: give seconds above 0, at most {LEASE_SECONDS_MAX:.0f}")
+        now = self._advance(now)
+        known = self._repeated(request_id, "lease")
+        if known is not None:
+            return self._same_leases(known)
+        self._wake(now)
+        if errands and not self._runs_errands:
+            self._runs_errands = True
+            for authority in self._lined_up.values():
+                if authority.wanted is not None:
+                    self._touch(authority.wanted, now)
+        draft = Draft(now)
+        holder = self._holder(draft, worker)
+        drawn: list[tuple[Kind, Url | Authority]] = []
+        tried: list[Host] = []
+        token = self._next_token()
+        first = token
+        deadline = now + instant(ttl_seconds)
+        refusals = ROBOTS_REFUSALS_PER_CALL_MAX
+        refusals -= self._judge_again(draft, refusals)
+        wanted_row = self.tables.crawl_rows.get(crawl) if crawl is not None else None
+        pages_left = self._pages_left()
+        filtered = self._matching(wanted_row, crawl, key)
+        groups: set[Group] = set()
+        while len(drawn) < want and refusals > 0 and pages_left > 0:
+            host = self._ready.draw() if filtered is None else (filtered.pop(0) if filtered else None)
+            if host is None:
+                break
+            self._ready.withdraw(host)
+            tried.append(host)
+            if host.leases:
+                continue
+            if errands:
+                errand = next((a for a in host.errands if a.next_at <= now and not a.token), None)
+                if errand is not None:
+                    draft.add(Fact.ERRAND, (errand.slot, errand.row, token, deadline, holder))
+                    drawn.append((Kind.ROBOTS, errand))
+                    token += 1
+                    continue
+            queue = self._queue_of(host, wanted_row, key, now, groups)
+            if queue is None:
+                continue
+            most = min(per_queue, want - len(drawn), pages_left)
+            urls, refused = self._take(draft, queue, most, now)
+            refusals -= refused
+            gap = instant(max(host.gap, self.settings.delay))
+            for place, url in enumerate(urls):
+                draft.add(Fact.LEASE, (url.slot, url.row, token, deadline, holder, now + place * gap))
+                drawn.append((Kind.PAGE, url))
+                token += 1
+                pages_left -= 1
+            if urls:
+                queue.served += 1
+                if queue.group is not None:
+                    groups.add(queue.group)
+        if drawn:
+            tokens = b"".join(struct.pack("<Q", first + place) for place in range(len(drawn)))
+            self._answered(draft, request_id, "lease", tokens)
+        try:
+            self._commit(draft, reserve=True)
+        except StoreFullError:
+            for _, owner in drawn:
+                if isinstance(owner, Url):
+                    self._file(owner)
+            for host in tried:
+                self._touch(host, now)
+            raise
+        for host in tried:
+            self._touch(host, now)
+        leases = [self._lease_of(kind, owner) for kind, owner in drawn]
+        for lease in leases:
+            heapq.heappush(self._deadlines, (lease.deadline, lease.token))
+        return LeaseBatch(leases, lines=draft.lines, lsn=self.lsn)
+
+    def report(
+        self,
+        outcomes: Sequence[Outcome],
+        links: Sequence[tuple[int, str | Link]],
+        now: Instant,
+        *,
+        request_id: RequestId | None = None,
+        watermark: tuple[str, bytes] | None = None,
+    ) -> Report:
+        """Ends leases by token; outcome and the links found in it are one frame. Old tokens change nothing and are told so."""
+        now = self._advance(now)
+        known = self._repeated(request_id, "report")
+        if known is not None:
+            return _report_of(known)
+        outcomes = list(outcomes)
+        _bounded(len(outcomes), "outcomes")
+        extra: dict[int, list[str | Link]] = {}
+        for row, link in links:
+            if not 0 <= row < len(outcomes):
+                raise SettingsError(f"link {link!r} names outcome {row}; there are {len(outcomes)}")
+            extra.setdefault(row, []).append(link)
+        self._wake(now)
+        draft = Draft(now)
+        settled: list[Settled] = []
+        wanted: list[_Wanted] = []
+        spans: list[tuple[int, int]] = []
+        ended: set[int] = set()
+        for row, outcome in enumerate(outcomes):
+            start = len(wanted)
+            owner = self.tables.leases.get(outcome.token) if outcome.token not in ended else None
+            if owner is None:
+                settled.append(Settled.STALE)
+                self._tally(draft, "stale", 1)
+                # Its links stay unread: whoever holds the URL now will report them.
+                spans.append((start, start))
+                continue
+            ended.add(outcome.token)
+            settled.append(Settled.OK)
+            if isinstance(owner, Authority):
+                self._errand_done(draft, owner, outcome, now)
+            else:
+                self._page_done(draft, owner, outcome, now, wanted)
+                mine = (*outcome.links, *extra.get(row, ()))
+                _bounded(len(mine), "links of one outcome")
+                depth = owner.depth + 1
+                for link in mine:
+                    if isinstance(link, str):
+                        wanted.append(_Wanted(link, depth=depth, referrer=owner.url, crawl=owner.queue.crawl))
+                    else:
+                        wanted.append(self._wanted(link, draft, found_in=owner))
+            spans.append((start, len(wanted)))
+        codes = self._accept(wanted, draft)
+        for row, outcome in enumerate(outcomes):
+            if settled[row] is Settled.OK:
+                start, end = spans[row]
+                owner = self.tables.leases[outcome.token]
+                self._lines(draft, owner, outcome, sum(1 for code in codes[start:end] if code is Code.NEW))
+        if watermark is not None:
+            draft.add(Fact.WATERMARK, (OWN_SLOT, *watermark))
+        answer = msgspec.msgpack.encode([
+            bytes(code is Settled.OK for code in settled),
+            [bytes(_CODE_NUMBERS[code] for code in codes[a:b]) for a, b in spans],
+        ])  # fmt: skip
+        self._answered(draft, request_id, "report", answer)
+        self._commit(draft, reserve=True)
+        return Report(tuple(settled), tuple(tuple(codes[a:b]) for a, b in spans), tuple(draft.lines), self.lsn)
+
+    # -- around them --------------------------------------------------------------------------------------------------
+
+    def extend(self, tokens: Sequence[int], ttl_seconds: float, now: Instant) -> list[Settled]:
+        """Open leases live until now + ttl_seconds."""
+        now = self._advance(now)
+        self._wake(now)
+        draft = Draft(now)
+        deadline = now + instant(ttl_seconds)
+        answer = []
+        for token in tokens:
+            owner = self.tables.leases.get(token)
+            answer.append(Settled.STALE if owner is None else Settled.OK)
+            if isinstance(owner, Authority):
+                draft.add(Fact.ERRAND, (owner.slot, owner.row, token, deadline, owner.holder))
+            elif owner is not None:
+                draft.add(Fact.LEASE, (owner.slot, owner.row, token, deadline, owner.holder, owner.not_before))
+            if owner is not None:
+                heapq.heappush(self._deadlines, (deadline, token))
+        self._commit(draft, reserve=True)
+        return answer
+
+    def release(self, tokens: Sequence[int], now: Instant) -> list[Settled]:
+        """Give leases back unfetched: the URLs are queued again, their hosts keep the clocks they have."""
+        now = self._advance(now)
+        self._wake(now)
+        draft = Draft(now)
+        answer = []
+        for token in dict.fromkeys(tokens):
+            owner = self.tables.leases.get(token)
+            answer.append(Settled.STALE if owner is None else Settled.OK)
+            if isinstance(owner, Authority):
+                self._robots_row(draft, owner)
+            elif owner is not None:
+                draft.add(Fact.URL_CELLS, _cells_of(owner, QUEUED, 0, owner.due))
+        self._commit(draft, reserve=True)
+        return answer
+
+    def set_robots(self, authority: str, status: int | None, body: bytes, now: Instant) -> None:
+        """Rules for an authority (scheme://host[:port]) from the caller, as its robots.txt answered. Raises SettingsError."""
+        now = self._advance(now)
+        found = spell([authority.rstrip("/") + "/robots.txt"])[0]
+        if found is None:
+            raise SettingsError(f"authority {authority!r}: give it as https://example.org or http://example.org:8080")
+        draft = Draft(now)
+        self._need_authority(draft, found)
+        self._commit(draft)
+        owner = self.tables.authorities[authority_of(found)]
+        draft = Draft(now)
+        self._robots_answer(draft, owner, RobotsAnswer(status, body), None, None, now)
+        self._commit(draft)
+        self._line_down(owner)
+
+    def note_projection(self, stream: str, length: int, lsn: int, now: Instant) -> None:
+        """A projection is synced to this length and holds the lines up to this LSN."""
+        draft = Draft(self._advance(now))
+        draft.add(Fact.PROJECTION, (OWN_SLOT, stream, length, lsn))
+        self._commit(draft, reserve=True)
+
+    def note_watermark(self, writer: str, value: bytes, now: Instant) -> None:
+        """An archive writer is synced up to this opaque place."""
+        draft = Draft(self._advance(now))
+        draft.add(Fact.WATERMARK, (OWN_SLOT, writer, value))
+        self._commit(draft, reserve=True)
+
+    def note_closing(self, state: str, now: Instant) -> None:
+        """A clean stop; leases of this process end."""
+        now = self._advance(now)
+        draft = Draft(now)
+        for owner in list(self.tables.leases.values()):
+            if owner.holder == 0:
+                self._lose(draft, owner, now)
+        draft.add(Fact.CLOSING, (OWN_SLOT, self.tables.opening[0], state))
+        self._commit(draft, reserve=True)
+
+    def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
+        """Whether content with this digest was accepted for some URL."""
+        contents = self.tables.contents
+        return [digest in contents for digest in digests]
+
+    def finished(self) -> bool:
+        """No URL is queued, leased or waiting, and no errand is open or wanted."""
+        counts = self.tables.counts
+        return not (counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands())
+
+    def at_limit(self) -> bool:
+        """No page may be leased any more (max_pages), or URLs are parked because a budget is used up."""
+        if self.settings.max_pages is not None and self.tables.tallies.get("answered", 0) >= self.settings.max_pages:
+            return not self.finished() or self._parked_for_budget()
+        return self.finished() and self._parked_for_budget()
+
+    def _parked_for_budget(self) -> bool:
+        if not self.tables.counts[PARKED]:
+            return False
+        return any(url.state == PARKED and url.reason == Reason.BUDGET for url in self.tables.urls())
+
+    def errands(self) -> int:
+        """Errands that are open or lined up."""
+        open_ones = sum(1 for owner in self.tables.leases.values() if isinstance(owner, Authority))
+        return open_ones + sum(1 for authority in self._lined_up.values() if not authority.token and authority.held)
+
+    def next_ready(self, now: Instant) -> Instant | None:
+        """When something can be leased at the earliest; `now` when it can already; None when waiting alone brings nothing."""
+        if self._pages_left() <= 0:
+            return None
+        if self._ready.anybody() or (self._recheck and any(a.recheck for a in self._recheck)):
+            return now
+        times = [self._timetable.next()]
+        while self._waiting:
+            due, _, place, url = self._waiting[0]
+            if url.state == WAITING and url.place == place:
+                times.append(due)
+                break
+            heapq.heappop(self._waiting)
+        while self._deadlines:
+            deadline, token = self._deadlines[0]
+            owner = self.tables.leases.get(token)
+            if owner is not None and owner.deadline == deadline:
+                times.append(deadline)
+                break
+            heapq.heappop(self._deadlines)
+        known = [at for at in times if at is not None]
+        return max(now, min(known)) if known else None
+
+    def status(self, url: str) -> UrlStatus:
+        """What is known of one URL of the default crawl, by any spelling."""
+        text = spell([url])[0]
+        found = self._find(text) if text is not None else None
+        if found is None:
+            return UrlStatus(text or url, STATES[0])
+        u = found
+        return UrlStatus(
+            u.url,
+            STATES[u.state],
+            reason=_reason_text(u),
+            crawl=self.tables.crawls[u.queue.crawl][0],
+            key=u.queue.key,
+            priority=u.priority,
+            depth=u.depth,
+            attempts=u.attempts,
+            referrer=u.referrer or None,
+            status=u.status or None,
+            error=u.error or None,
+            due=u.due if u.state == WAITING else None,
+            token=u.token if u.state == LEASED else None,
+        )
+
+    def _find(self, text: str, crawl: int = 0) -> Url | None:
+        host = self.tables.hosts.get(host_of(text))
+        if host is None:
+            return None
+        number = int.from_bytes(kernels.fingerprints([text], self._fingerprint_key), "little")
+        return self.tables.slots[host.slot].seen.get(crawl, {}).get(number & SEEN_BITS)
+
+    def statistics(self, now: Instant) -> dict[str, object]:
+        """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
+        tables = self.tables
+        hosts = {"known": len(tables.hosts), "ready": 0, "resting": 0, "blocked": 0, "empty": 0}
+        for host in tables.hosts.values():
+            pending = host.leases or host.errands or any(queue.best() for queue in host.queues)
+            if host.rest_until > now and host.back_off and pending:
+                hosts["blocked"] += 1
+            elif not pending:
+                hosts["empty"] += 1
+            elif host.leases or host.rest_until > now:
+                hosts["resting"] += 1
+            else:
+                hosts["ready"] += 1
+        errors = {name[6:]: value for name, value in tables.tallies.items() if name.startswith("error.")}
+        return {
+            "accepted": tables.accepted(),
+            "urls": {STATES[state].value: tables.counts[state] for state in range(1, 7)},
+            "held": 0,
+            "in_transit": 0,
+            "errands": self.errands(),
+            "hosts": hosts,
+            "answered": tables.tallies.get("answered", 0),
+            "bytes": tables.tallies.get("bytes", 0),
+            "duplicates": tables.tallies.get("duplicates", 0),
+            "stale": tables.tallies.get("stale", 0),
+            "lost": tables.tallies.get("lost", 0),
+            "errors": errors,
+        }
+
+    def verify(self) -> Verification:
+        """Recount everything from the rows and hold it against the counters."""
+        tables = self.tables
+        counts = [0] * 7
+        problems = []
+        leases = 0
+        for slot, home in tables.slots.items():
+            seen = sum(len(urls) for urls in home.seen.values())
+            if seen != len(home.urls):
+                problems.append(f"slot {slot}: {len(home.urls)} URLs but {seen} keys in the seen-set")
+            for url in home.urls:
+                counts[url.state] += 1
+                if url.state == LEASED:
+                    leases += 1
+                    if tables.leases.get(url.token) is not url:
+                        problems.append(f"{url.url} is leased, but token {url.token} is not its")
+        for state in range(7):
+            if counts[state] != tables.counts[state]:
+                problems.append(
+                    f"{STATES[state].value}: the counter says {tables.counts[state]}, the rows say {counts[state]}"
+                )
+        pages = sum(1 for owner in tables.leases.values() if isinstance(owner, Url))
+        if pages != leases:
+            problems.append(f"{pages} leases are open, {leases} URLs are leased")
+        for host in tables.hosts.values():
+            if host.leases < 0:
+                problems.append(f"host {host.name} has {host.leases} leases")
+        names = {STATES[state].value: counts[state] for state in range(1, 7)}
+        return Verification(not problems, tuple(problems), {"accepted": sum(counts), **names})
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def _advance(self, now: Instant) -> Instant:
+        """Time never goes back: a clock that steps back finds it standing still, and every host resting one whole delay."""
+        if now < self.now:
+            now = self.now
+        self.now = now
+        return now
+
+    def rest_everybody(self, now: Instant) -> None:
+        """The clock stepped back: in doubt every host that was visited rests one whole delay from now on."""
+        draft = Draft(self._advance(now))
+        for host in self.tables.hosts.values():
+            if host.ended:
+                cells = self._cells(draft, host)
+                cells[1] = max(host.rest_until, self.now + instant(max(host.gap, self.settings.delay)))
+        self._commit(draft, reserve=True)
+
+    def _wake(self, now: Instant) -> None:
+        """What time alone changes: waiting URLs become queued, leases expire, resting hosts become ready."""
+        draft = Draft(now)
+        while self._deadlines and self._deadlines[0][0] <= now:
+            deadline, token = heapq.heappop(self._deadlines)
+            owner = self.tables.leases.get(token)
+            if owner is not None and owner.deadline == deadline:
+                self._lose(draft, owner, now)
+        woken: list[tuple[Instant, int, int, Url]] = []
+        while self._waiting and self._waiting[0][0] <= now:
+            entry = heapq.heappop(self._waiting)
+            url = entry[3]
+            if url.state == WAITING and url.place == entry[2]:
+                woken.append(entry)
+                draft.add(Fact.URL_CELLS, _cells_of(url, QUEUED, 0, url.due))
+        try:
+            self._commit(draft, reserve=True)
+        except StoreFullError:
+            for entry in woken:
+                heapq.heappush(self._waiting, entry)
+            for owner in self.tables.leases.values():
+                heapq.heappush(self._deadlines, (owner.deadline, owner.token))
+            raise
+        for host in self._timetable.take_due(now):
+            self._touch(host, now)
+
+    def _lose(self, draft: Draft, owner: Url | Authority, now: Instant) -> None:
+        """A lease ends without a report; its host rests one whole delay, for somebody may have fetched from it just now."""
+        self._tally(draft, "lost", 1)
+        host = owner.busy if isinstance(owner, Authority) else owner.queue.host
+        if host is not None:
+            cells = self._cells(draft, host)
+            cells[1] = max(int(cells[1]), now + instant(max(host.gap, self.settings.delay, self._crawl_delay(host))))  # type: ignore[call-overload]
+        if isinstance(owner, Authority):
+            self._robots_row(draft, owner)
+            return
+        losses = owner.losses + 1
+        if losses >= LEASES_LOST_MAX:
+            draft.add(Fact.URL_CELLS, _cells_of(owner, GONE, Reason.LOST, owner.due, losses=losses, error="lost"))
+            self._tally(draft, "error.lost", 1)
+            self._refusal_line(draft, owner, now, outcome="error", error="lost")
+        else:
+            draft.add(Fact.URL_CELLS, _cells_of(owner, QUEUED, 0, owner.due, losses=losses))
+
+    # -- discover -----------------------------------------------------------------------------------------------------
+
+    def _wanted(self, link: str | Link, draft: Draft, found_in: Url | None = None) -> _Wanted:
+        if not isinstance(link, Link):
+            return _Wanted(link, seed=found_in is None)
+        crawl = found_in.queue.crawl if found_in is not None and link.crawl is None else self._crawl(draft, link.crawl)
+        metadata = _metadata(link.metadata)
+        _depth(link.depth, "depth", 65_535)
+        _depth(link.hops, "hops", 255)
+        return _Wanted(
+            link.url,
+            key=link.key,
+            priority=checked(link.priority) if link.priority is not None else None,
+            depth=max(link.depth, found_in.depth + 1) if found_in is not None else link.depth,
+            hops=link.hops,
+            referrer=link.referrer or (found_in.url if found_in is not None else ""),
+            due=link.not_before,
+            crawl=crawl,
+            metadata=metadata,
+            seed=found_in is None and link.depth == 0 and link.referrer is None,
+        )
+
+    def _crawl(self, draft: Draft, name: str | None) -> int:
+        if name is None:
+            return 0
+        row = self.tables.crawl_rows.get(name)
+        if row is None:
+            made = draft.facts.get(Fact.CRAWL, [])
+            row = next((int(r[1]) for r in made if r[2] == name), None)  # type: ignore[call-overload]
+            if row is None:
+                row = len(self.tables.crawls) + len(made)
+                draft.add(Fact.CRAWL, (OWN_SLOT, row, name, 1))
+        return row
+
+    def _scope(self, crawl: int) -> Scope:
+        scope = self._scopes.get(crawl)
+        if scope is None:
+            s = self.settings
+            seeds = self.tables.scope.get(crawl, [])
+            scope = Scope.of_seeds(s.scope, seeds, s.include, s.exclude, s.max_depth)  # type: ignore[arg-type]
+            self._scopes[crawl] = scope
+        return scope
+
+    def _accept(self, wanted: Sequence[_Wanted], draft: Draft) -> list[Code]:
+        """Spell, scope and test links against the seen-set; new ones become facts of the draft."""
+        codes = [Code.INVALID] * len(wanted)
+        texts = spell([link.url for link in wanted])
+        self._widen(draft, wanted, texts)
+        rows: dict[int, list[int]] = {}
+        for row, text in enumerate(texts):
+            if text is None:
+                continue
+            if len(text) > URL_BYTES_MAX or len(wanted[row].metadata) > METADATA_BYTES_MAX:
+                codes[row] = Code.OVER_LIMIT
+            elif wanted[row].hops > REDIRECT_HOPS_MAX:
+                codes[row] = Code.OVER_LIMIT
+            else:
+                rows.setdefault(wanted[row].crawl, []).append(row)
+        inside: list[int] = []
+        for crawl, some in rows.items():
+            verdicts = self._scope(crawl).verdicts(
+                [texts[row] or "" for row in some], [wanted[row].depth for row in some]
+            )
+            for row, wants in zip(some, verdicts, strict=True):
+                if wants or wanted[row].seed:
+                    inside.append(row)
+                else:
+                    codes[row] = Code.OUT_OF_SCOPE
+        prints = (
+            memoryview(kernels.fingerprints([texts[row] or "" for row in inside], self._fingerprint_key))
+            .cast("Q")
+            .tolist()
+        )
+        for row, fingerprint in sorted(zip(inside, prints, strict=True)):
+            codes[row] = self._accept_one(draft, wanted[row], texts[row] or "", fingerprint)
+        return codes
+
+    def _widen(self, draft: Draft, wanted: Sequence[_Wanted], texts: Sequence[str | None]) -> None:
+        if self.settings.scope == "any":
+            return
+        for link, text in zip(wanted, texts, strict=True):
+            if link.seed and text is not None:
+                scope = self._scope(link.crawl)
+                wider = scope.widened(text)
+                if wider != scope:
+                    # The scope is kept before the frame is applied; if the log refuses the frame, `_commit` forgets it again.
+                    self._scopes[link.crawl] = wider
+                    draft.add(Fact.SCOPE, (OWN_SLOT, link.crawl, text))
+
+    def _accept_one(self, draft: Draft, link: _Wanted, text: str, fingerprint: int) -> Code:
+        name = host_of(text)
+        host = self.tables.hosts.get(name)
+        low = fingerprint & SEEN_BITS
+        slot, host_row = (host.slot, host.row) if host is not None else self._need_host(draft, name)
+        if host is not None:
+            seen = self.tables.slots[slot].seen.get(link.crawl)
+            if seen is not None and low in seen:
+                return Code.KNOWN
+        if (slot, link.crawl, low) in draft.seen:
+            return Code.KNOWN
+        self._need_authority(draft, text)
+        queue = self._need_queue(draft, link.crawl, link.key or name, name, slot, host_row)
+        row = self._next_row(draft, slot, 3, lambda: len(self.tables.slots[slot].urls))
+        state, reason, code = QUEUED, 0, Code.NEW
+        due = link.due if link.due is not None else draft.now
+        limit = self.settings.max_pages_per_host
+        if limit is not None and host is not None and host.answered >= limit:
+            state, reason, code = PARKED, int(Reason.BUDGET), Code.PARKED
+        elif due > draft.now:
+            state = WAITING
+        priority = checked(link.priority)
+        draft.add(
+            Fact.URL,
+            (
+                slot,
+                row,
+                queue,
+                fingerprint,
+                state,
+                reason,
+                due,
+                priority,
+                link.depth,
+                link.hops,
+                link.referrer,
+                link.metadata,
+                text,
+            ),
+        )
+        draft.seen[slot, link.crawl, low] = code
+        return code
+
+    def _next_row(self, draft: Draft, slot: int, section: int, there: object) -> int:
+        place = (slot, section)
+        row = draft.rows.get(place)
+        if row is None:
+            row = there() if slot in self.tables.slots else 0  # type: ignore[operator]
+        draft.rows[place] = row + 1
+        return row
+
+    def slot_of(self, name: str) -> int:
+        """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of itself if it has none."""
+        number = int.from_bytes(kernels.fingerprints([registrable_domain(name) or name], self._slot_key), "little")
+        return number >> 52
+
+    def _need_host(self, draft: Draft, name: str) -> tuple[int, int]:
+        host = self.tables.hosts.get(name)
+        if host is not None:
+            return host.slot, host.row
+        found = draft.hosts.get(name)
+        if found is None:
+            slot = self.slot_of(name)
+            found = slot, self._next_row(draft, slot, 0, lambda: len(self.tables.slots[slot].hosts))
+            draft.hosts[name] = found
+            draft.add(Fact.HOST, (*found, name))
+        return found
+
+    def _need_authority(self, draft: Draft, text: str) -> None:
+        name = authority_of(text)
+        if name in self.tables.authorities or name in draft.authorities:
+            return
+        slot, host_row = self._need_host(draft, host_of(text))
+        row = self._next_row(draft, slot, 1, lambda: len(self.tables.slots[slot].authorities))
+        draft.authorities.add(name)
+        draft.add(Fact.AUTHORITY, (slot, row, host_row, name))
+
+    def _need_queue(self, draft: Draft, crawl: int, key: str, host: str, slot: int, host_row: int) -> int:
+        queue = self.tables.queues.get((crawl, key, host))
+        if queue is not None:
+            return queue.row
+        found = draft.queues.get((crawl, key, host))
+        if found is None:
+            found = slot, self._next_row(draft, slot, 2, lambda: len(self.tables.slots[slot].queues))
+            draft.queues[crawl, key, host] = found
+            draft.add(Fact.QUEUE, (*found, crawl, host_row, key))
+        return found[1]
+
+    # -- lease --------------------------------------------------------------------------------------------------------
+
+    def _pages_left(self) -> int:
+        limit = self.settings.max_pages
+        if limit is None:
+            return CALL_ROWS_MAX
+        return limit - self.tables.tallies.get("answered", 0) - self.tables.counts[LEASED]
+
+    def _next_token(self) -> int:
+        """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
+        return max(self.tables.token + 1, self.tables.opening[0] << 40)
+
+    def _holder(self, draft: Draft, worker: str | None) -> int:
+        if worker is None:
+            return 0
+        row = self.tables.holder_rows.get(worker)
+        if row is None or row == 0:
+            row = max(1, len(self.tables.holders))
+            draft.add(Fact.HOLDER, (OWN_SLOT, row, worker, self.tables.opening[0]))
+        return row
+
+    def _matching(self, crawl_row: int | None, crawl: str | None, key: str | None) -> list[Host] | None:
+        """The ready hosts that have a queue of this crawl and key, longest ready first; None when there is no such wish."""
+        if crawl is None and key is None:
+            return None
+        if crawl is not None and crawl_row is None:
+            return []
+        return [
+            host
+            for host in self._ready.hosts()
+            if host.errands
+            or any((crawl is None or q.crawl == crawl_row) and (key is None or q.key == key) for q in host.queues)
+        ]
+
+    def _queue_of(
+        self, host: Host, crawl: int | None, key: str | None, now: Instant, taken: set[Group]
+    ) -> Queue | None:
+        """The host's queue whose turn it is: the best class first, among equals the one served least."""
+        best: tuple[int, int] | None = None
+        chosen: Queue | None = None
+        for queue in host.queues:
+            if (crawl is not None and queue.crawl != crawl) or (key is not None and queue.key != key):
+                continue
+            if queue.group is not None and (queue.group in taken or queue.group.busy or queue.group.rest_until > now):
+                continue
+            url = queue.best()
+            if url is not None and (best is None or (-url.klass, queue.served) < best):
+                best, chosen = (-url.klass, queue.served), queue
+        return chosen
+
+    def _take(self, draft: Draft, queue: Queue, most: int, now: Instant) -> tuple[list[Url], int]:
+        """Up to `most` URLs of a queue that may be fetched now, and how many were refused on the way."""
+        urls: list[Url] = []
+        refused = 0
+        limit = self.settings.max_pages_per_host
+        while len(urls) < most and refused < ROBOTS_REFUSALS_PER_CALL_MAX:
+            url = queue.best()
+            if url is None:
+                break
+            heapq.heappop(queue.heap)
+            if limit is not None and queue.host.answered + len(urls) >= limit:
+                draft.add(Fact.URL_CELLS, _cells_of(url, PARKED, Reason.BUDGET, url.due))
+                refused += 1
+                continue
+            authority = self._authority(url)
+            verdict = self._judge(authority, url.url, now)
+            if verdict == "go":
+                urls.append(url)
+            elif verdict == "hold":
+                authority.held.append(url)
+                self._line_up(authority)
+                if urls:
+                    break
+            else:
+                refused += 1
+                self._refuse(draft, url, authority, verdict, now)
+        return urls, refused
+
+    def _authority(self, url: Url) -> Authority:
+        if url.authority is None:
+            url.authority = self.tables.authorities[authority_of(url.url)]
+        return url.authority
+
+    def _judge(self, authority: Authority, url: str, now: Instant) -> str:
+        """go, hold (its robots.txt must be asked for first), refuse (robots) or dead (nobody is there)."""
+        state = authority.state
+        if self.errands_mode:
+            if state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.token or authority.expires <= now:
+                return "hold"
+        elif state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
+            return "go"
+        if state == RobotsState.REFUSED:
+            return "refuse"
+        if state == RobotsState.DEAD:
+            return "dead"
+        if state == RobotsState.ALLOW or self._rules_of(authority).allowed(self.settings.user_agent, url):
+            return "go"
+        return "refuse"
+
+    def _rules_of(self, authority: Authority) -> Rules:
+        rules = self._rules.get(authority.digest)
+        if rules is None:
+            if len(self._rules) >= _RULES_CACHED_MAX:
+                self._rules.clear()
+            rules = self._rules[authority.digest] = Rules.parse(authority.body)
+        return rules
+
+    def _refuse(self, draft: Draft, url: Url, authority: Authority, verdict: str, now: Instant) -> None:
+        if verdict == "dead":
+            draft.add(Fact.URL_CELLS, _cells_of(url, GONE, Reason.ERROR, url.due, error=authority.error))
+            self._tally(draft, f"error.{authority.error}", 1)
+            self._refusal_line(draft, url, now, outcome="error", error=authority.error)
+            return
+        error = "robots_unreachable" if authority.state == RobotsState.REFUSED else None
+        first = url.error not in ("robots", "robots_unreachable")
+        draft.add(Fact.URL_CELLS, _cells_of(url, PARKED, Reason.ROBOTS, url.due, error=error or "robots"))
+        if first:
+            self._tally(draft, f"error.{error or 'robots'}", 1)
+            self._refusal_line(draft, url, now, outcome="robots", error=error)
+
+    def _refusal_line(self, draft: Draft, url: Url, now: Instant, *, outcome: str, error: str | None) -> None:
+        """A line of `pages.jsonl` for a URL that was decided without a request (attempt 0)."""
+        line: dict[str, object] = {"url": url.url, "outcome": outcome, "status": None}
+        if error:
+            line["error"] = error
+        line |= {
+            "fetched_at": rfc3339(now),
+            "seconds": None,
+            "bytes": 0,
+            "content_type": None,
+            "digest": None,
+            "simhash": None,
+        }
+        line |= {"depth": url.depth, "referrer": url.referrer or None, "priority": url.priority, "attempt": 0}
+        line |= dict.fromkeys(
+            (
+                "location",
+                "title",
+                "description",
+                "canonical",
+                "charset",
+                "language",
+                "http_date",
+                "last_modified",
+                "etag",
+            )
+        )
+        line |= {"links": 0, "token": None, "warc": None}
+        self._line(draft, url, 0, "pages", msgspec.json.encode(line), 0)
+
+    def _line_up(self, authority: Authority) -> None:
+        """Line its errand up at the host that will be asked."""
+        if authority.wanted is not None or authority.token:
+            return
+        if not authority.url:
+            authority.url = authority.name + "/robots.txt"
+        host = self.tables.hosts.get(host_of(authority.url))
+        if host is None:
+            return
+        authority.wanted = host
+        host.errands.append(authority)
+        self._lined_up[authority.name] = authority
+        self.tables.changed.append(host)
+
+    def _line_down(self, authority: Authority) -> None:
+        """Its errand is answered, open or moved: whoever waits for it is looked at again."""
+        host = authority.wanted
+        if host is not None:
+            authority.wanted = None
+            host.errands.remove(authority)
+        self._lined_up.pop(authority.name, None)
+        held, authority.held = authority.held, []
+        for url in held:
+            if url.state == QUEUED:
+                self._file(url)
+        self._touch(authority.host, self.now)
+        if host is not None:
+            self._touch(host, self.now)
+
+    def _judge_again(self, draft: Draft, most: int) -> int:
+        """Parked URLs of authorities whose rules changed, a bounded number per call."""
+        judged = 0
+        while self._recheck and judged < most:
+            authority = self._recheck[-1]
+            while authority.recheck and judged < most:
+                url = authority.recheck.pop()
+                judged += 1
+                if (
+                    url.state == PARKED
+                    and url.reason == Reason.ROBOTS
+                    and self._judge(authority, url.url, draft.now) == "go"
+                ):
+                    draft.add(Fact.URL_CELLS, _cells_of(url, QUEUED, 0, url.due))
+            if not authority.recheck:
+                self._recheck.pop()
+        return judged
+
+    def _lease_of(self, kind: Kind, owner: Url | Authority) -> Lease:
+        if isinstance(owner, Authority):
+            host = owner.busy or owner.host
+            return Lease(
+                owner.url,
+                key=host.name,
+                kind=kind,
+                authority=owner.name,
+                host=host.name,
+                token=owner.token,
+                deadline=owner.deadline,
+                priority=1.0,
+                depth=0,
+                attempt=owner.attempts + 1,
+                not_before=self.now,
+                hops=owner.hops,
+                ended_before=host.ended or None,
+                gap_seconds=host.gap if host.ended else None,
+            )
+        url = owner
+        host = url.queue.host
+        return Lease(
+            url.url,
+            key=url.queue.key,
+            kind=kind,
+            authority=authority_of(url.url),
+            host=host.name,
+            token=url.token,
+            deadline=url.deadline,
+            priority=url.priority,
+            depth=url.depth,
+            attempt=url.attempts + 1,
+            not_before=url.not_before,
+            hops=url.hops,
+            referrer=url.referrer or None,
+            metadata=msgspec.json.decode(url.metadata) if url.metadata else None,
+            etag=url.etag or None,
+            last_modified=url.modified or None,
+            crawl=self.tables.crawls[url.queue.crawl][0],
+            ended_before=host.ended or None,
+            gap_seconds=host.gap if host.ended else None,
+        )
+
+    def _same_leases(self, tokens: bytes) -> LeaseBatch:
+        """The answer to a repeated call: the leases it gave that are still open."""
+        leases = []
+        for (token,) in struct.iter_unpack("<Q", tokens):
+            owner = self.tables.leases.get(token)
+            if owner is not None:
+                leases.append(self._lease_of(Kind.ROBOTS if isinstance(owner, Authority) else Kind.PAGE, owner))
+        return LeaseBatch(leases, lsn=self.lsn)
+
+    # -- report -------------------------------------------------------------------------------------------------------
+
+    def _rested(
+        self,
+        draft: Draft,
+        host: Host,
+        outcome: Outcome,
+        now: Instant,
+        *,
+        crawl_delay: float,
+        redirect: bool,
+        page: bool,
+    ) -> None:
+        """The host rests after a request: the largest of floor, factor, crawl delay, Retry-After and back-off."""
+        cells = self._cells(draft, host)
+        ended = now if outcome.ended_at is None else min(outcome.ended_at, now)
+        # On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3); otherwise it rests the whole host.
+        retry_after = None if redirect else outcome.retry_after_seconds
+        rest = rest_after(
+            ended,
+            seconds=outcome.seconds,
+            floor=self.settings.delay,
+            factor=self.settings.delay_factor,
+            crawl_delay=crawl_delay,
+            retry_after=retry_after,
+            refused=outcome.refused,
+            back_off=host.back_off,
+            refused_at=host.refused_at,
+        )
+        answered = int(cells[6]) + (1 if page and _answered(outcome) else 0)  # type: ignore[call-overload]
+        until = max(rest.until, int(cells[1]))  # type: ignore[call-overload]
+        cells[:] = [
+            max(ended, int(cells[0])),
+            until,
+            rest.gap,
+            int(rest.reason),
+            rest.back_off,
+            rest.refused_at,
+            answered,
+        ]  # type: ignore[call-overload]
+
+    def _crawl_delay(self, host: Host) -> float:
+        """The largest Crawl-delay among the host's authorities, 0 when there is none."""
+        longest = 0.0
+        for authority in host.authorities:
+            if authority.state == RobotsState.RULES:
+                longest = max(longest, self._rules_of(authority).crawl_delay(self.settings.user_agent) or 0.0)
+        return longest
+
+    def _page_done(self, draft: Draft, url: Url, outcome: Outcome, now: Instant, wanted: list[_Wanted]) -> None:
+        host = url.queue.host
+        redirect = outcome.location is not None
+        self._rested(draft, host, outcome, now, crawl_delay=self._crawl_delay(host), redirect=redirect, page=True)
+        if _answered(outcome):
+            self._tally(draft, "answered", 1)
+        if outcome.bytes_read:
+            self._tally(draft, "bytes", outcome.bytes_read)
+        if outcome.duplicate:
+            self._tally(draft, "duplicates", 1)
+        if outcome.error is not None:
+            self._tally(draft, f"error.{outcome.error}", 1)
+        status = outcome.status or 0
+        ended = now if outcome.ended_at is None else min(outcome.ended_at, now)
+        if outcome.verdict is Verdict.DONE and redirect:
+            target = spell([outcome.location or ""], url.url)[0]
+            if target == url.url:
+                draft.add(
+                    Fact.URL_CELLS,
+                    _cells_of(url, GONE, Reason.REDIRECT_SELF, url.due, status=status, error="redirect_self", losses=0),
+                )
+                return
+            due = url.due
+            if outcome.retry_after_seconds:
+                due = ended + instant(min(outcome.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))
+            wanted.append(
+                _Wanted(
+                    target or outcome.location or "",
+                    priority=url.priority,
+                    depth=url.depth,
+                    hops=url.hops + 1,
+                    referrer=url.url,
+                    due=due,
+                    crawl=url.queue.crawl,
+                    seed=url.depth == 0 and target is not None and url.hops < REDIRECT_HOPS_MAX,
+                )
+            )
+        if outcome.verdict is Verdict.DONE:
+            draft.add(
+                Fact.URL_CELLS,
+                _cells_of(url, DONE, 0, url.due, attempts=0, losses=0, status=status, error=outcome.error or ""),
+            )
+        elif outcome.verdict is Verdict.AGAIN:
+            due = outcome.at if outcome.at is not None else now
+            draft.add(Fact.URL_CELLS, _cells_of(url, WAITING, 0, due, attempts=0, losses=0, status=status, error=""))
+        elif outcome.verdict is Verdict.GONE:
+            reason = Reason.STATUS if outcome.status is not None else Reason.ERROR
+            draft.add(
+                Fact.URL_CELLS,
+                _cells_of(url, GONE, reason, url.due, losses=0, status=status, error=outcome.error or ""),
+            )
+        else:
+            self._retry(draft, url, outcome, ended)
+            return
+        if outcome.verdict is not Verdict.GONE:
+            metadata = url.metadata if outcome.metadata is None else _metadata(outcome.metadata)
+            visit = (outcome.digest or b"", outcome.etag or "", outcome.last_modified or "", metadata)
+            draft.add(Fact.VISIT, (url.slot, url.row, ended, *visit))
+
+    def _retry(self, draft: Draft, url: Url, outcome: Outcome, ended: Instant) -> None:
+        attempt = url.attempts + 1
+        status, error = outcome.status or 0, outcome.error or ""
+        if not retries_left(attempt):
+            reason = Reason.ERROR
+            draft.add(
+                Fact.URL_CELLS,
+                _cells_of(
+                    url, GONE, reason, url.due, attempts=attempt, losses=0, status=status, error=error or "retries"
+                ),
+            )
+            return
+        wait = outcome.after_seconds if outcome.after_seconds is not None else retry_seconds(attempt)
+        rest_until = int(self._cells(draft, url.queue.host)[1])  # type: ignore[call-overload]
+        due = max(ended + instant(max(0.0, wait)), rest_until)
+        draft.add(
+            Fact.URL_CELLS, _cells_of(url, WAITING, 0, due, attempts=attempt, losses=0, status=status, error=error)
+        )
+
+    def _errand_done(self, draft: Draft, authority: Authority, outcome: Outcome, now: Instant) -> None:
+        host = authority.busy or authority.host
+        answer = outcome.robots or RobotsAnswer(outcome.status)
+        self._robots_answer(draft, authority, answer, outcome.error, outcome.retry_after_seconds, now)
+        rules = Rules.parse(answer.body) if verdict_of_status(answer.status) == "rules" else None
+        crawl_delay = self._crawl_delay(host)
+        if rules is not None and host is authority.host:
+            crawl_delay = max(crawl_delay, rules.crawl_delay(self.settings.user_agent) or 0.0)
+        redirect = verdict_of_status(answer.status) == "redirect"
+        self._rested(draft, host, outcome, now, crawl_delay=crawl_delay, redirect=redirect, page=False)
+
+    def _robots_answer(
+        self,
+        draft: Draft,
+        authority: Authority,
+        answer: RobotsAnswer,
+        error: str | None,
+        retry_after: float | None,
+        now: Instant,
+    ) -> None:
+        """What a robots.txt's answer means: RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by hop."""
+        a = authority
+        status = answer.status or 0
+        own = a.name + "/robots.txt"
+        day = now + instant(ROBOTS_AGE_SECONDS_MAX)
+        verdict = verdict_of_status(answer.status)
+        if error in ("dns_unknown", "blocked_address"):
+            draft.add(Fact.ROBOTS, (a.slot, a.row, int(RobotsState.DEAD), day, 0, 0, 0, status, own, error))
+            return
+        if verdict == "redirect":
+            target = spell([answer.location or ""], a.url or own)[0] if answer.location else None
+            if target is not None and len(target) <= URL_BYTES_MAX and a.hops < REDIRECT_HOPS_MAX:
+                self._need_host(draft, host_of(target))
+                self._robots_row(draft, a, hops=a.hops + 1, url=target, status=status)
+                return
+            verdict = "allow"  # beyond five hops a robots.txt may be treated as unavailable, RFC 9309 §2.3.1.2
+        if verdict == "unreachable":
+            attempt = a.attempts + 1
+            if retries_left(attempt) and self.errands_mode:
+                at = now + instant(max(retry_seconds(attempt), min(retry_after or 0.0, ROBOTS_AGE_SECONDS_MAX)))
+                draft.add(
+                    Fact.ROBOTS, (a.slot, a.row, int(RobotsState.RETRYING), 0, at, attempt, 0, status, own, error or "")
+                )
+            else:
+                draft.add(
+                    Fact.ROBOTS, (a.slot, a.row, int(RobotsState.REFUSED), day, day, 0, 0, status, own, error or "")
+                )
+            return
+        body = answer.body[:ROBOTS_BYTES_MAX] if verdict == "rules" else b""
+        state = RobotsState.RULES if verdict == "rules" else RobotsState.ALLOW
+        digest = (
+            int.from_bytes(kernels.fingerprints([body.decode("latin-1")], self._fingerprint_key), "little")
+            if body
+            else 0
+        )
+        draft.add(Fact.ROBOTS, (a.slot, a.row, int(state), day, 0, 0, 0, status, own, ""))
+        if digest != a.digest or body != a.body:
+            draft.add(Fact.RULES, (a.slot, a.row, digest, body))
+
+    def _robots_row(
+        self, draft: Draft, a: Authority, *, hops: int | None = None, url: str | None = None, status: int | None = None
+    ) -> None:
+        """The authority's cells as they are, which ends its errand."""
+        row = (a.slot, a.row, int(a.state), a.expires, a.next_at, a.attempts, a.hops if hops is None else hops)
+        draft.add(Fact.ROBOTS, (*row, a.status if status is None else status, url or a.url, a.error))
+
+    def _lines(self, draft: Draft, owner: Url | Authority, outcome: Outcome, new_links: int) -> None:
+        if outcome.line is not None:
+            self._line(draft, owner, outcome.token, "pages", outcome.line, new_links)
+        if outcome.politeness is not None:
+            self._line(draft, owner, outcome.token, "politeness", outcome.politeness, -1)
+
+    def _line(self, draft: Draft, owner: Url | Authority, token: int, stream: str, text: bytes, new_links: int) -> None:
+        if not self.keeps_lines:
+            return
+        draft.add(Fact.LINE, (owner.slot, owner.row, token, STREAMS.index(stream), new_links, text))
+        draft.lines.append((stream, completed(text, new_links)))
+
+    # -- committing ---------------------------------------------------------------------------------------------------
+
+    def _cells(self, draft: Draft, host: Host) -> list[object]:
+        cells = draft.cells.get(host)
+        if cells is None:
+            cells = draft.cells[host] = list(host_cells(host)[2:])
+        return cells
+
+    def _tally(self, draft: Draft, name: str, more: int) -> None:
+        draft.tallies[name] = draft.tallies.get(name, self.tables.tallies.get(name, 0)) + more
+
+    def _repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:
+        if request_id is None:
+            return None
+        client, sequence = request_id
+        if (
+            not isinstance(client, str)
+            or isinstance(sequence, bool)
+            or not isinstance(sequence, int)
+            or not 0 <= sequence < 1 << 63
+        ):
+            raise SettingsError(f"request_id {request_id!r}: give (client, sequence), a text and a whole number")
+        known = self.tables.requests.get(client, {}).get(sequence)
+        if known is None:
+            return None
+        if known[0] != _VERBS[verb]:
+            raise SettingsError(
+                f"request_id {request_id!r} was used for another verb: give each call a sequence of its own"
+            )
+        return known[1]
+
+    def _answered(self, draft: Draft, request_id: RequestId | None, verb: str, answer: bytes) -> None:
+        if request_id is not None:
+            draft.add(Fact.REQUEST, (OWN_SLOT, request_id[0], request_id[1], _VERBS[verb], answer))
+
+    def _commit(self, draft: Draft, *, reserve: bool = False) -> None:
+        """Log, then apply; the same `apply` replays the frame after a crash."""
+        blocks = draft.blocks()
+        if blocks:
+            try:
+                self.lsn = self._log.append(FRAME_KIND, encode(draft.now, blocks), reserve=reserve)
+            except StoreFullError:
+                self._scopes.clear()
+                raise
+            for kind, rows in blocks:
+                self.tables.apply(kind, rows)  # type: ignore[arg-type]
+            self.tables.now = draft.now
+        self._settle(draft)
+
+    def _settle(self, draft: Draft) -> None:
+        """Timetable, rings and heaps follow what was applied."""
+        tables = self.tables
+        placed, tables.placed = tables.placed, []
+        changed, tables.changed = tables.changed, []
+        for url in placed:
+            self._file(url)
+            changed.append(url.queue.host)
+            if url.queue.group is not None:
+                url.queue.group.rest_until = max(url.queue.group.rest_until, url.queue.host.rest_until)
+                changed.extend(queue.host for queue in url.queue.group.queues)
+        for row in draft.facts.get(Fact.ROBOTS, ()):
+            self._robots_changed(tables.slots[int(row[0])].authorities[int(row[1])], draft)  # type: ignore[call-overload]
+        for row in draft.facts.get(Fact.ERRAND, ()):
+            authority = tables.slots[int(row[0])].authorities[int(row[1])]  # type: ignore[call-overload]
+            if authority.wanted is not None:
+                authority.wanted.errands.remove(authority)
+                authority.wanted = None
+        for host in dict.fromkeys(changed):
+            self._touch(host, draft.now)
+
+    def _robots_changed(self, authority: Authority, draft: Draft) -> None:
+        changed = any(row[0] == authority.slot and row[1] == authority.row for row in draft.facts.get(Fact.RULES, ()))
+        self._line_down(authority)
+        if authority.state == RobotsState.REFUSED:
+            self._line_up(authority)  # tried again daily, while the crawl goes on
+        if authority.state in (RobotsState.RULES, RobotsState.ALLOW) and self.tables.counts[PARKED]:
+            everything = changed or authority.state == RobotsState.ALLOW
+            authority.recheck = [
+                url for url in self._parked(authority) if everything or url.error == "robots_unreachable"
+            ]
+            if authority.recheck:
+                self._recheck.append(authority)
+
+    def _parked(self, authority: Authority) -> list[Url]:
+        return [
+            url
+            for url in self.tables.slots[authority.slot].urls
+            if url.state == PARKED and url.reason == Reason.ROBOTS and self._authority(url) is authority
+        ]
+
+    def _file(self, url: Url) -> None:
+        """Put a URL where its state belongs: its queue's heap, the calendar, or nowhere."""
+        url.place += 1
+        self._order += 1
+        if url.state == QUEUED:
+            heapq.heappush(url.queue.heap, (-url.klass, url.due, self._order, url.place, url))
+        elif url.state == WAITING:
+            heapq.heappush(self._waiting, (url.due, self._order, url.place, url))
+
+    def _touch(self, host: Host, now: Instant) -> None:
+        """Book the host, offer it, or leave it alone, as its clock, its turns and its queues say."""
+        if host.leases:
+            self._ready.withdraw(host)
+            return
+        klass = -1
+        at: Instant | None = None
+        for queue in host.queues:
+            url = queue.best()
+            if url is None:
+                continue
+            group = queue.group
+            if group is not None and group.busy:
+                continue
+            klass = max(klass, url.klass)
+            free = max(host.rest_until, group.rest_until if group is not None else 0)
+            at = free if at is None else min(at, free)
+        if self._runs_errands:
+            for authority in host.errands:
+                free = max(host.rest_until, authority.next_at)
+                at = free if at is None else min(at, free)
+                klass = max([klass, *(url.klass for url in authority.held)])
+        if at is None:
+            self._ready.withdraw(host)
+            host.stamp += 1
+        elif at <= now:
+            self._ready.offer(host, max(klass, 0), now)
+        else:
+            self._ready.withdraw(host)
+            self._timetable.rest(host, at)
+
+    def __repr__(self) -> str:
+        counts = self.tables.counts
+        return f"<Machine {counts[QUEUED]} queued, {counts[LEASED]} leased, {counts[DONE]} done at {rfc3339(self.now)}>"
+
+
+def completed(text: bytes, new_links: int) -> bytes:
+    """An output line with the number of new links, which only the frontier knows."""
+    return text if new_links < 0 else b'%b,"new_links":%d}' % (text.rstrip().removesuffix(b"}"), new_links)
+
+
+def _cells_of(
+    url: Url,
+    state: int,
+    reason: int,
+    due: Instant,
+    *,
+    attempts: int | None = None,
+    losses: int | None = None,
+    status: int | None = None,
+    error: str | None = None,
+) -> Row:
+    old = url_cells(url)
+    return (
+        url.slot,
+        url.row,
+        state,
+        int(reason),
+        due,
+        old[5] if attempts is None else attempts,
+        old[6] if losses is None else losses,
+        old[7] if status is None else status,
+        url.token,
+        old[9] if error is None else error,
+    )
+
+
+def _answered(outcome: Outcome) -> bool:
+    return outcome.status is not None if outcome.answered is None else outcome.answered
+
+
+def _reason_text(url: Url) -> str | None:
+    if url.state not in (PARKED, GONE):
+        return None
+    return url.error if url.error and url.reason != Reason.BUDGET else Reason(url.reason).name.lower()
+
+
+def _metadata(metadata: object) -> bytes:
+    if metadata is None:
+        return b""
+    try:
+        return msgspec.json.encode(metadata)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"metadata cannot be kept: {error}; give a mapping of JSON values") from error
+
+
+def _depth(value: object, name: str, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise SettingsError(f"{name} {value!r}: give a whole number from 0 to {most}")
+
+
+def _bounded(rows: int, what: str) -> None:
+    if rows > CALL_ROWS_MAX:
+        raise SettingsError(f"{rows} {what} in one call; cut it into calls of at most {CALL_ROWS_MAX}")
+
+
+def _report_of(answer: bytes) -> Report:
+    settled, links = msgspec.msgpack.decode(answer)
+    return Report(
+        tuple(Settled.OK if ok else Settled.STALE for ok in settled),
+        tuple(tuple(_CODES[number] for number in row) for row in links),
+    )

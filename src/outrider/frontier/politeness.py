@@ -1,0 +1,70 @@
+"""How long a host rests after a request: pure rules, each named, the largest wins (Mercator's k x duration, RFC 9309, RFC 9110 §10.2.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from outrider.clock import Instant, instant
+from outrider.limits import (
+    BACK_OFF_FORGET_SECONDS,
+    BACK_OFF_SECONDS_FIRST,
+    BACK_OFF_SECONDS_MAX,
+    CRAWL_DELAY_SECONDS_MAX,
+    DELAY_FACTOR_SECONDS_MAX,
+    RETRY_AFTER_SECONDS_MAX,
+)
+
+
+class GapReason(IntEnum):
+    """Which rule set the rest."""
+
+    NONE = 0
+    FLOOR = 1
+    FACTOR = 2
+    CRAWL_DELAY = 3
+    RETRY_AFTER = 4
+    BACK_OFF = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What a host does after a request: rest until, the gap in seconds behind it, the rule that set it, its back-off from now on."""
+
+    until: Instant
+    gap: float
+    reason: GapReason
+    back_off: float
+    refused_at: Instant
+
+
+def rest_after(
+    ended: Instant,
+    *,
+    seconds: float | None,
+    floor: float,
+    factor: float,
+    crawl_delay: float | None,
+    retry_after: float | None,
+    refused: bool,
+    back_off: float,
+    refused_at: Instant,
+) -> Rest:
+    """The rest that begins at `ended` (instant of the request's end); all lengths of time in seconds."""
+    rules = [(floor, GapReason.FLOOR)]
+    if seconds:
+        rules.append((min(factor * max(seconds, 0.0), DELAY_FACTOR_SECONDS_MAX), GapReason.FACTOR))
+    if crawl_delay:
+        rules.append((min(crawl_delay, CRAWL_DELAY_SECONDS_MAX), GapReason.CRAWL_DELAY))
+    quiet = ended - refused_at > instant(BACK_OFF_FORGET_SECONDS)
+    if retry_after is not None:
+        rules.append((min(max(retry_after, 0.0), RETRY_AFTER_SECONDS_MAX), GapReason.RETRY_AFTER))
+    if refused:
+        if retry_after is None:
+            back_off = BACK_OFF_SECONDS_FIRST if quiet or not back_off else min(back_off * 2, BACK_OFF_SECONDS_MAX)
+            rules.append((back_off, GapReason.BACK_OFF))
+        refused_at = ended
+    elif quiet:
+        back_off = 0.0
+    gap, reason = max(rules)
+    return Rest(ended + instant(gap), gap, reason, back_off, refused_at)

@@ -1,0 +1,71 @@
+"""What a frontier is told: the policy settings, checked once, named as the options of `crawl`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from outrider.errors import SettingsError
+from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierSettings:
+    """delay: floor of the gap per host in seconds. delay_factor: gap = factor x duration of the last fetch, that term at most 60 s.
+    scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: answered pages, None for no limit.
+    user_agent: the product token that robots rules are read for."""
+
+    delay: float = DELAY_SECONDS_FLOOR
+    delay_factor: float = DELAY_FACTOR
+    scope: str = "any"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    max_depth: int | None = None
+    max_pages: int | None = None
+    max_pages_per_host: int | None = None
+    user_agent: str = "Outrider"
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object] | None) -> FrontierSettings:
+        """From a mapping of names. Raises SettingsError naming the key, the value and what is accepted."""
+        names = {field.name for field in fields(cls)}
+        given = dict(settings or {})
+        for name in given:
+            if name not in names:
+                raise SettingsError(f"{name!r} is not a setting of the frontier; there are {', '.join(sorted(names))}")
+        for name in ("delay", "delay_factor"):
+            if name in given:
+                given[name] = _number(name, given[name])
+        for name in ("max_depth", "max_pages", "max_pages_per_host"):
+            if given.get(name) is not None:
+                given[name] = _count(name, given[name], least=0 if name == "max_depth" else 1)
+        for name in ("include", "exclude"):
+            if name in given:
+                given[name] = _patterns(name, given[name])
+        if given.get("scope", "any") not in ("host", "domain", "prefix", "any"):
+            raise SettingsError(f"scope {given['scope']!r}: give host, domain, prefix or any")
+        agent = given.get("user_agent", "Outrider")
+        if not isinstance(agent, str) or not agent:
+            raise SettingsError(f"user_agent {agent!r}: give the product token, a text")
+        return cls(**given)  # type: ignore[arg-type]
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or not 0 <= value <= 86_400:
+        raise SettingsError(f"{name} {value!r}: give a number from 0 to 86400")
+    return float(value)
+
+
+def _count(name: str, value: object, *, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SettingsError(f"{name} {value!r}: give a whole number of at least {least}")
+    return value
+
+
+def _patterns(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple) and all(isinstance(pattern, str) for pattern in value):
+        return tuple(value)
+    raise SettingsError(f"{name} {value!r}: give a pattern or a list of patterns")
