@@ -35,7 +35,20 @@ _PLACES = {
     "normalize": "outrider.url",
 }
 
-__all__ = ["__version__", *_PLACES]
+__all__ = [
+    "AsyncFrontier",
+    "DamagedStoreError",
+    "Frontier",
+    "InvalidUrlError",
+    "Link",
+    "Outcome",
+    "OutriderError",
+    "StoreFullError",
+    "StoreInUseError",
+    "__version__",
+    "crawl",
+    "normalize",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,5 @@
-"""Instants: int microseconds since 1970, from a clock that never steps back and keeps running while the machine sleeps."""
+"""Instants: int microseconds since 1970, from a clock that never steps back and keeps running while the machine
+sleeps."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def elapsed() -> Instant:
 
 
 def boot() -> str:
-    """An id of this start of the machine, so that `elapsed` of two processes can be compared; empty where there is none."""
+    """An id of this start of the machine, so that `elapsed` of two processes can be compared; empty where there is
+    none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:

@@ -1,11 +1,13 @@
 """One owner per frontier: callers queue, one sync serves many, and nothing is answered before it is durable.
 
-`Frontier` is the synchronous face, `AsyncFrontier` the awaitable one; both put a clock, a lock and a log behind the machine.
+`Frontier` is the synchronous face, `AsyncFrontier` the awaitable one; both put a clock, a lock and a log behind the
+machine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import threading
@@ -46,7 +48,8 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What opening a store found. notes: sentences for people. clock_step_seconds: below 0 when the wall clock was set back."""
+    """What opening a store found. notes: sentences for people. clock_step_seconds: below 0 when the wall clock was
+    set back."""
 
     number: int
     fresh: bool
@@ -59,7 +62,8 @@ class Opening:
 class Frontier:
     """A URL frontier in this process. Any thread may call it; every method takes and gives batches.
 
-    Errors: SettingsError for arguments that make no sense, StoreFullError (retryable) when the disk is full, StoreFailedError when
+    Errors: SettingsError for arguments that make no sense, StoreFullError (retryable) when the disk is full,
+    StoreFailedError when
     the disk refused a write: open the store again, it replays what was acknowledged.
     """
 
@@ -108,8 +112,10 @@ class Frontier:
     ) -> Frontier:
         """Open the store in a directory, making it when there is none.
 
-        clock: gives instants (int microseconds); by default the wall clock at opening, or the last logged instant if that is later,
-        plus the time elapsed since. seed: of all random choices. settings: names as the options of `crawl`. robots: "caller" judges
+        clock: gives instants (int microseconds); by default the wall clock at opening, or the last logged instant if
+        that is later,
+        plus the time elapsed since. seed: of all random choices. settings: names as the options of `crawl`. robots:
+        "caller" judges
         by `set_robots` alone, "errands" withholds pages until the robots.txt of their authority was reported.
         output: keep the lines that outcomes carry, for `lines`.
         Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
@@ -237,11 +243,9 @@ class Frontier:
                 "finished" if self._failure is None and not self._closed and self._machine.finished() else "stopped"
             )
             return
-        try:
+        # The error that ended the block is the one to tell; the store replays what was acknowledged.
+        with contextlib.suppress(StoreError):
             self.close()
-        except StoreError:
-            # The error that ended the block is the one to tell; the store replays what was acknowledged.
-            pass
 
     # -- the three verbs ----------------------------------------------------------------------------------------------
 
@@ -273,9 +277,11 @@ class Frontier:
         errands: bool = False,
         request_id: RequestId | None = None,
     ) -> LeaseBatch:
-        """Up to `want` URLs whose hosts may be visited now, at most `per_queue` of one queue; empty when nothing is ready.
+        """Up to `want` URLs whose hosts may be visited now, at most `per_queue` of one queue; empty when nothing is
+        ready.
 
-        A lease without `worker` belongs to this process and ends with it; one of a named worker lives until its deadline.
+        A lease without `worker` belongs to this process and ends with it; one of a named worker lives until its
+        deadline.
         errands: whether robots.txt leases are taken too.
         """
         return self._call(
@@ -302,7 +308,8 @@ class Frontier:
     ) -> Report:
         """Tell what came of leases, and the links found: durable together, one code per outcome.
 
-        links: (row of the outcome, link) beside those an outcome carries. watermark: (archive writer, opaque place) synced before.
+        links: (row of the outcome, link) beside those an outcome carries. watermark: (archive writer, opaque place)
+        synced before.
         """
         return self._call(lambda m, now: m.report(outcomes, links, now, request_id=request_id, watermark=watermark))
 
@@ -317,7 +324,8 @@ class Frontier:
         return self._call(lambda m, now: m.release(tokens, now))
 
     def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
-        """The answer of an authority's robots.txt, given by the caller: an HTTP status (None: no answer) and the body."""
+        """The answer of an authority's robots.txt, given by the caller: an HTTP status (None: no answer) and the
+        body."""
         self._call(lambda m, now: m.set_robots(authority, status, body, now))
 
     def note_projection(self, stream: str, length: int, lsn: int) -> None:
@@ -429,7 +437,8 @@ class Frontier:
             raise StoreFailedError(f"an earlier call failed ({self._failure}); open the store again") from self._failure
 
     def _call(self, verb: Callable[[Machine, Instant], Answer], *, wait: bool = True) -> Answer:
-        """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share the sync."""
+        """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share
+        the sync."""
         answer, lsn = self._decide(verb)
         if wait:
             self._durable(lsn)
@@ -522,7 +531,7 @@ class Frontier:
         except StoreFullError:
             round_.writer.abandon()
             self._finisher = None
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
             self._failure = error
 
     def checkpoint(self) -> None:
@@ -735,12 +744,14 @@ def _check_pins(files: Files, manifest: Manifest) -> None:
     """What a store was made with stays in force; changing it would give old URLs new names."""
     if manifest.spelling != SPELLING_VERSION:
         raise ForeignStoreError(
-            f"{files.describe()} was made with URL spelling {manifest.spelling}, this is {SPELLING_VERSION}: open it with the version it was made with"
+            f"{files.describe()} was made with URL spelling {manifest.spelling}, this is {SPELLING_VERSION}: "
+            "open it with the version it was made with"
         )
 
 
 def _clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction, Instant, Instant | None, float]:
-    """(clock, instant of the opening, real time since the last logged instant if it is known, step of the wall clock in seconds)."""
+    """(clock, instant of the opening, real time since the last logged instant if it is known, step of the wall clock
+    in seconds)."""
     last = tables.now
     if clock is not None:
         at = clock()
@@ -750,7 +761,8 @@ def _clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunctio
     passed: Instant | None = None
     _, opened_at, _, boot, elapsed = tables.opening
     if boot and boot == clocks.boot():
-        # The same start of the machine: what has elapsed since the last logged instant is known whatever the wall clock did.
+        # The same start of the machine: what has elapsed since the last logged instant is known whatever the wall
+        # clock did.
         since = clocks.elapsed() - (elapsed + last - opened_at)
         passed = since if since >= 0 else None
     return clocks.anchored(at), at, passed, min(0.0, seconds(wall - last)) if last else 0.0

@@ -1,4 +1,5 @@
-"""The tree of errors: each class's docstring is the first sentence of its message, the argument adds the facts and the way out."""
+"""The tree of errors: each class's docstring is the first sentence of its message, the argument adds the facts and
+the way out."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class StoreFullError(StoreError):
 
 
 class StoreFailedError(StoreError):
-    """The disk refused a write or a sync, so this store was stopped; open it again and it replays what was acknowledged."""
+    """The disk refused a write or a sync, so this store was stopped; open it again and it replays what was
+    acknowledged."""
 
     exit_code = 7
 

@@ -1,6 +1,7 @@
 """The nouns of a URL's journey (Link, Lease, Outcome …) and the three verbs `discover`, `lease`, `report` as Protocols.
 
-Everything here is frozen and knows no clock: instants are int microseconds since 1970, lengths of time are float seconds.
+Everything here is frozen and knows no clock: instants are int microseconds since 1970, lengths of time are float
+seconds.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class Kind(StrEnum):
 class Link:
     """A URL somebody found.
 
-    `priority` lies in [0, 1] (None: 0.5), `not_before` is an instant, `metadata` is a mapping of text to text or JSON values
+    `priority` lies in [0, 1] (None: 0.5), `not_before` is an instant, `metadata` is a mapping of text to text or JSON
+    values
     that comes back with the lease.
     """
 
@@ -108,7 +110,8 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class RobotsAnswer:
-    """What came of asking for a robots.txt: an HTTP status (None: no answer), the body, and the next hop of a redirect."""
+    """What came of asking for a robots.txt: an HTTP status (None: no answer), the body, and the next hop of a
+    redirect."""
 
     status: int | None
     body: bytes = b""
@@ -126,7 +129,8 @@ class Outcome:
     refused: the site refused for load (429, 503); without retry_after_seconds the host backs off.
     location: target of a redirect; it becomes a URL of its own, hops + 1.
     answered: the site gave an HTTP answer; counts against `max_pages`.
-    line, politeness: one line of JSON each for `pages.jsonl` and `politeness.jsonl`, kept with the outcome or not at all.
+    line, politeness: one line of JSON each for `pages.jsonl` and `politeness.jsonl`, kept with the outcome or not at
+    all.
     digest: of the content, for telling duplicates; bytes_read: decoded bytes, for the totals.
     """
 
@@ -226,7 +230,8 @@ class Lease:
         error: str | None = None,
         refused: bool = False,
     ) -> Outcome:
-        """It failed and may work later: after `after_seconds`, or by the frontier's own steps (5, 30, 300 s, then dead letter)."""
+        """It failed and may work later: after `after_seconds`, or by the frontier's own steps (5, 30, 300 s, then
+        dead letter)."""
         return Outcome(
             self.token,
             Verdict.RETRY,
@@ -302,7 +307,8 @@ class LeaseBatch(Sequence[Lease]):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer of `report`: a code per outcome and, row by row, a code per link. Iterating gives the outcomes' codes."""
+    """The answer of `report`: a code per outcome and, row by row, a code per link. Iterating gives the outcomes'
+    codes."""
 
     outcomes: tuple[Settled, ...]
     links: tuple[tuple[Code, ...], ...] = ()

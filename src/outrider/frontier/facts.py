@@ -1,7 +1,10 @@
-"""Facts: what the log holds. A frame's payload is | now i64 | block … |, a block is | kind u8 | version u8 | rows u32 | columns |.
+"""Facts: what the log holds. A frame's payload is | now i64 | block … |, a block is | kind u8 | version u8 | rows u32
+| columns |.
 
-A block holds facts of one kind, column by column: fixed-width columns are packed little-endian arrays, `text` and `blob` columns are
-their lengths (u32 each) and then their bytes. Every fact names the slot it changes and says absolute values, never differences, so that
+A block holds facts of one kind, column by column: fixed-width columns are packed little-endian arrays, `text` and
+`blob` columns are
+their lengths (u32 each) and then their bytes. Every fact names the slot it changes and says absolute values, never
+differences, so that
 replaying a fact twice, or an older one before a newer one, ends in the same state.
 """
 

@@ -1,6 +1,7 @@
 """The state machine: `discover`, `lease`, `report` and every branch between them. A verb decides, logs, applies.
 
-It waits for nothing and knows no clock, disk or random source: `now` (an instant) and the seed are arguments, the log is given.
+It waits for nothing and knows no clock, disk or random source: `now` (an instant) and the seed are arguments, the log
+is given.
 What it answers is durable once the log is synced through the LSN that stands beside the answer; `engine.py` does that.
 """
 
@@ -79,10 +80,29 @@ _VERBS = {"discover": 1, "lease": 2, "report": 3}
 _CODES = tuple(Code)
 _CODE_NUMBERS = {code: number for number, code in enumerate(_CODES)}
 _ORDER = (
-    Fact.OPENING, Fact.CRAWL, Fact.HOLDER, Fact.SCOPE, Fact.HOST, Fact.AUTHORITY, Fact.QUEUE, Fact.URL, Fact.HOST_CELLS, Fact.ROBOTS,
-    Fact.RULES, Fact.URL_CELLS, Fact.VISIT, Fact.LEASE, Fact.ERRAND, Fact.TOKEN, Fact.TALLY, Fact.LINE, Fact.WATERMARK,
-    Fact.PROJECTION, Fact.REQUEST, Fact.CLOSING,
-)  # fmt: skip
+    Fact.OPENING,
+    Fact.CRAWL,
+    Fact.HOLDER,
+    Fact.SCOPE,
+    Fact.HOST,
+    Fact.AUTHORITY,
+    Fact.QUEUE,
+    Fact.URL,
+    Fact.HOST_CELLS,
+    Fact.ROBOTS,
+    Fact.RULES,
+    Fact.URL_CELLS,
+    Fact.VISIT,
+    Fact.LEASE,
+    Fact.ERRAND,
+    Fact.TOKEN,
+    Fact.TALLY,
+    Fact.LINE,
+    Fact.WATERMARK,
+    Fact.PROJECTION,
+    Fact.REQUEST,
+    Fact.CLOSING,
+)
 
 
 class LogOut(Protocol):
@@ -218,9 +238,11 @@ class Machine:
     def open_facts(
         self, opening: tuple[int, Instant, Instant, str, Instant], now: Instant, passed: Instant | None
     ) -> int:
-        """Log a new opening: leases of dead processes end and their hosts rest one whole delay; what was resting goes on resting.
+        """Log a new opening: leases of dead processes end and their hosts rest one whole delay; what was resting goes
+        on resting.
 
-        passed: real time in microseconds since the last logged instant where it is known (same boot, or the caller's clock), else None.
+        passed: real time in microseconds since the last logged instant where it is known (same boot, or the caller's
+        clock), else None.
         Returns how many leases ended.
         """
         draft = Draft(now)
@@ -237,7 +259,8 @@ class Machine:
             if passed is not None:
                 self._cells(draft, host)[1] = now + max(0, left - passed)
             else:
-                # Another boot: the wall clock may have jumped, so in doubt one whole delay, never more than what was left.
+                # Another boot: the wall clock may have jumped, so in doubt one whole delay, never more than what was
+                # left.
                 left = min(left, instant(max(host.gap, self.settings.delay)))
                 self._cells(draft, host)[1] = max(host.rest_until, now + left)
         ended = 0
@@ -251,7 +274,8 @@ class Machine:
     # -- the three verbs ----------------------------------------------------------------------------------------------
 
     def discover(self, links: Iterable[str | Link], now: Instant, *, request_id: RequestId | None = None) -> list[Code]:
-        """One code per link. Raises SettingsError for a priority that is no number in [0, 1], StoreFullError before any change."""
+        """One code per link. Raises SettingsError for a priority that is no number in [0, 1], StoreFullError before
+        any change."""
         now = self._advance(now)
         known = self._repeated(request_id, "discover")
         if known is not None:
@@ -277,7 +301,8 @@ class Machine:
         errands: bool = False,
         request_id: RequestId | None = None,
     ) -> LeaseBatch:
-        """Up to `want` leases of queues whose clocks allow it now. Raises SettingsError for numbers that make no sense."""
+        """Up to `want` leases of queues whose clocks allow it now. Raises SettingsError for numbers that make no
+        sense."""
         if isinstance(want, bool) or not isinstance(want, int) or not 0 <= want <= CALL_ROWS_MAX:
             raise SettingsError(f"want {want!r}: give a whole number from 0 to {CALL_ROWS_MAX}")
         if isinstance(per_queue, bool) or not isinstance(per_queue, int) or per_queue < 1:
@@ -370,7 +395,8 @@ class Machine:
         request_id: RequestId | None = None,
         watermark: tuple[str, bytes] | None = None,
     ) -> Report:
-        """Ends leases by token; outcome and the links found in it are one frame. Old tokens change nothing and are told so."""
+        """Ends leases by token; outcome and the links found in it are one frame. Old tokens change nothing and are
+        told so."""
         now = self._advance(now)
         known = self._repeated(request_id, "report")
         if known is not None:
@@ -420,10 +446,12 @@ class Machine:
                 self._lines(draft, owner, outcome, sum(1 for code in codes[start:end] if code is Code.NEW))
         if watermark is not None:
             draft.add(Fact.WATERMARK, (OWN_SLOT, *watermark))
-        answer = msgspec.msgpack.encode([
-            bytes(code is Settled.OK for code in settled),
-            [bytes(_CODE_NUMBERS[code] for code in codes[a:b]) for a, b in spans],
-        ])  # fmt: skip
+        answer = msgspec.msgpack.encode(
+            [
+                bytes(code is Settled.OK for code in settled),
+                [bytes(_CODE_NUMBERS[code] for code in codes[a:b]) for a, b in spans],
+            ]
+        )
         self._answered(draft, request_id, "report", answer)
         self._commit(draft, reserve=True)
         return Report(tuple(settled), tuple(tuple(codes[a:b]) for a, b in spans), tuple(draft.lines), self.lsn)
@@ -466,7 +494,8 @@ class Machine:
         return answer
 
     def set_robots(self, authority: str, status: int | None, body: bytes, now: Instant) -> None:
-        """Rules for an authority (scheme://host[:port]) from the caller, as its robots.txt answered. Raises SettingsError."""
+        """Rules for an authority (scheme://host[:port]) from the caller, as its robots.txt answered. Raises
+        SettingsError."""
         now = self._advance(now)
         found = spell([authority.rstrip("/") + "/robots.txt"])[0]
         if found is None:
@@ -529,7 +558,8 @@ class Machine:
         return open_ones + sum(1 for authority in self._lined_up.values() if not authority.token and authority.held)
 
     def next_ready(self, now: Instant) -> Instant | None:
-        """When something can be leased at the earliest; `now` when it can already; None when waiting alone brings nothing."""
+        """When something can be leased at the earliest; `now` when it can already; None when waiting alone brings
+        nothing."""
         if self._pages_left() <= 0:
             return None
         if self._ready.anybody() or (self._recheck and any(a.recheck for a in self._recheck)):
@@ -627,27 +657,24 @@ class Machine:
                     leases += 1
                     if tables.leases.get(url.token) is not url:
                         problems.append(f"{url.url} is leased, but token {url.token} is not its")
-        for state in range(7):
-            if counts[state] != tables.counts[state]:
-                problems.append(
-                    f"{STATES[state].value}: the counter says {tables.counts[state]}, the rows say {counts[state]}"
-                )
+        problems.extend(
+            f"{STATES[state].value}: the counter says {tables.counts[state]}, the rows say {counts[state]}"
+            for state in range(7)
+            if counts[state] != tables.counts[state]
+        )
         pages = sum(1 for owner in tables.leases.values() if isinstance(owner, Url))
         if pages != leases:
             problems.append(f"{pages} leases are open, {leases} URLs are leased")
-        for host in tables.hosts.values():
-            if host.leases < 0:
-                problems.append(f"host {host.name} has {host.leases} leases")
+        problems.extend(f"{host!r} has {host.leases} leases" for host in tables.hosts.values() if host.leases < 0)
         names = {STATES[state].value: counts[state] for state in range(1, 7)}
         return Verification(not problems, tuple(problems), {"accepted": sum(counts), **names})
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def _advance(self, now: Instant) -> Instant:
-        """Time never goes back: a clock that steps back finds it standing still, and every host resting one whole delay."""
-        if now < self.now:
-            now = self.now
-        self.now = now
+        """Time never goes back: a clock that steps back finds it standing still, and every host resting one whole
+        delay."""
+        self.now = now = max(now, self.now)
         return now
 
     def rest_everybody(self, now: Instant) -> None:
@@ -686,7 +713,8 @@ class Machine:
             self._touch(host, now)
 
     def _lose(self, draft: Draft, owner: Url | Authority, now: Instant) -> None:
-        """A lease ends without a report; its host rests one whole delay, for somebody may have fetched from it just now."""
+        """A lease ends without a report; its host rests one whole delay, for somebody may have fetched from it just
+        now."""
         self._tally(draft, "lost", 1)
         host = owner.busy if isinstance(owner, Authority) else owner.queue.host
         if host is not None:
@@ -755,9 +783,11 @@ class Machine:
         for row, text in enumerate(texts):
             if text is None:
                 continue
-            if len(text) > URL_BYTES_MAX or len(wanted[row].metadata) > METADATA_BYTES_MAX:
-                codes[row] = Code.OVER_LIMIT
-            elif wanted[row].hops > REDIRECT_HOPS_MAX:
+            if (
+                len(text) > URL_BYTES_MAX
+                or len(wanted[row].metadata) > METADATA_BYTES_MAX
+                or wanted[row].hops > REDIRECT_HOPS_MAX
+            ):
                 codes[row] = Code.OVER_LIMIT
             else:
                 rows.setdefault(wanted[row].crawl, []).append(row)
@@ -788,7 +818,8 @@ class Machine:
                 scope = self._scope(link.crawl)
                 wider = scope.widened(text)
                 if wider != scope:
-                    # The scope is kept before the frame is applied; if the log refuses the frame, `_commit` forgets it again.
+                    # The scope is kept before the frame is applied; if the log refuses the frame, `_commit` forgets it
+                    # again.
                     self._scopes[link.crawl] = wider
                     draft.add(Fact.SCOPE, (OWN_SLOT, link.crawl, text))
 
@@ -844,7 +875,8 @@ class Machine:
         return row
 
     def slot_of(self, name: str) -> int:
-        """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of itself if it has none."""
+        """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of itself if it has
+        none."""
         number = int.from_bytes(kernels.fingerprints([registrable_domain(name) or name], self._slot_key), "little")
         return number >> 52
 
@@ -902,7 +934,8 @@ class Machine:
         return row
 
     def _matching(self, crawl_row: int | None, crawl: str | None, key: str | None) -> list[Host] | None:
-        """The ready hosts that have a queue of this crawl and key, longest ready first; None when there is no such wish."""
+        """The ready hosts that have a queue of this crawl and key, longest ready first; None when there is no such
+        wish."""
         if crawl is None and key is None:
             return None
         if crawl is not None and crawl_row is None:
@@ -1276,7 +1309,8 @@ class Machine:
         retry_after: float | None,
         now: Instant,
     ) -> None:
-        """What a robots.txt's answer means: RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by hop."""
+        """What a robots.txt's answer means: RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by
+        hop."""
         a = authority
         status = answer.status or 0
         own = a.name + "/robots.txt"

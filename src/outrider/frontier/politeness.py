@@ -1,4 +1,5 @@
-"""How long a host rests after a request: pure rules, each named, the largest wins (Mercator's k x duration, RFC 9309, RFC 9110 §10.2.3)."""
+"""How long a host rests after a request: pure rules, each named, the largest wins (Mercator's k x duration, RFC 9309,
+RFC 9110 §10.2.3)."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class GapReason(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What a host does after a request: rest until, the gap in seconds behind it, the rule that set it, its back-off from now on."""
+    """What a host does after a request: rest until, the gap in seconds behind it, the rule that set it, its back-off
+    from now on."""
 
     until: Instant
     gap: float

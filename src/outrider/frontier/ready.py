@@ -1,6 +1,7 @@
 """Whose turn it is: a timetable of resting hosts, and one ring of ready hosts per class.
 
-Plain Python: a heap for the timetable, deques for the rings; entries carry the host's stamp, and an entry with an older stamp is
+Plain Python: a heap for the timetable, deques for the rings; entries carry the host's stamp, and an entry with an
+older stamp is
 skipped. Costs depend on what becomes due and what is drawn, never on how many hosts there are.
 """
 
@@ -65,7 +66,8 @@ class Timetable:
 
 
 class Ready:
-    """Rings of ready hosts. P(class i) is proportional to 2^i over the classes that have somebody; every eighth draw takes whoever
+    """Rings of ready hosts. P(class i) is proportional to 2^i over the classes that have somebody; every eighth draw
+    takes whoever
     is ready longest, so with n ready hosts none waits more than 8 n draws."""
 
     def __init__(self, seed: int) -> None:

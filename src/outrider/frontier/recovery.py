@@ -15,7 +15,8 @@ from outrider.storage.log import Frame, Log
 def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
     """Fill empty tables. Raises DamagedStoreError or ForeignStoreError, naming the place.
 
-    A checkpoint is fuzzy: its ranges were copied at different LSNs. Facts say absolute values, so replaying all of them from the
+    A checkpoint is fuzzy: its ranges were copied at different LSNs. Facts say absolute values, so replaying all of
+    them from the
     checkpoint's start on, older ones included, ends in the state of the last one.
     """
     if checkpoint is not None:
@@ -33,7 +34,8 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
 def _check(frame: Frame) -> None:
     if frame.kind != FRAME_KIND or frame.codec != 0:
         raise ForeignStoreError(
-            f"LSN {frame.lsn} has frame kind {frame.kind}, codec {frame.codec}: made by a newer release, open it with that one"
+            f"LSN {frame.lsn} has frame kind {frame.kind}, codec {frame.codec}: made by a newer release, "
+            "open it with that one"
         )
 
 

@@ -12,8 +12,10 @@ from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
 
 @dataclass(frozen=True, slots=True)
 class FrontierSettings:
-    """delay: floor of the gap per host in seconds. delay_factor: gap = factor x duration of the last fetch, that term at most 60 s.
-    scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: answered pages, None for no limit.
+    """delay: floor of the gap per host in seconds. delay_factor: gap = factor x duration of the last fetch, that term
+    at most 60 s.
+    scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: answered pages, None
+    for no limit.
     user_agent: the product token that robots rules are read for."""
 
     delay: float = DELAY_SECONDS_FLOOR

@@ -1,6 +1,7 @@
 """The tables of state: rows of hosts, authorities, queues and URLs per slot, changed only by applying facts.
 
-A row keeps its number for ever (rows are only appended), so a range of rows is what a checkpoint copies and what a fact names.
+A row keeps its number for ever (rows are only appended), so a range of rows is what a checkpoint copies and what a
+fact names.
 `apply` is the only way in, for a live call and for replay alike; it calls no policy, clock or random source.
 """
 
@@ -50,10 +51,35 @@ class Url:
     """One accepted URL: what a lease needs, and what the last attempt brought."""
 
     __slots__ = (
-        "attempts", "authority", "deadline", "depth", "digest", "due", "error", "etag", "fingerprint", "holder", "hops", "klass",
-        "losses", "metadata", "modified", "not_before", "place", "priority", "queue", "reason", "referrer", "row", "slot", "state",
-        "status", "token", "url", "visited",
-    )  # fmt: skip
+        "attempts",
+        "authority",
+        "deadline",
+        "depth",
+        "digest",
+        "due",
+        "error",
+        "etag",
+        "fingerprint",
+        "holder",
+        "hops",
+        "klass",
+        "losses",
+        "metadata",
+        "modified",
+        "not_before",
+        "place",
+        "priority",
+        "queue",
+        "reason",
+        "referrer",
+        "row",
+        "slot",
+        "state",
+        "status",
+        "token",
+        "url",
+        "visited",
+    )
 
     def __init__(self, slot: int, row: int, queue: Queue, fingerprint: int, url: str) -> None:
         self.slot = slot
@@ -93,9 +119,28 @@ class Authority:
     """Scheme, host and port: whose robots.txt it is."""
 
     __slots__ = (
-        "attempts", "body", "busy", "deadline", "digest", "error", "expires", "held", "holder", "hops", "host", "name", "next_at",
-        "recheck", "row", "slot", "state", "status", "token", "url", "wanted",
-    )  # fmt: skip
+        "attempts",
+        "body",
+        "busy",
+        "deadline",
+        "digest",
+        "error",
+        "expires",
+        "held",
+        "holder",
+        "hops",
+        "host",
+        "name",
+        "next_at",
+        "recheck",
+        "row",
+        "slot",
+        "state",
+        "status",
+        "token",
+        "url",
+        "wanted",
+    )
 
     def __init__(self, slot: int, row: int, host: Host, name: str) -> None:
         self.slot = slot
@@ -167,9 +212,24 @@ class Host:
     """Who answers at a host name: the clock, the back-off, and who waits for it."""
 
     __slots__ = (
-        "answered", "authorities", "back_off", "ended", "errands", "gap", "leases", "name", "queues", "ready_at", "reason",
-        "refused_at", "rest_until", "ring", "row", "slot", "stamp",
-    )  # fmt: skip
+        "answered",
+        "authorities",
+        "back_off",
+        "ended",
+        "errands",
+        "gap",
+        "leases",
+        "name",
+        "queues",
+        "ready_at",
+        "reason",
+        "refused_at",
+        "rest_until",
+        "ring",
+        "row",
+        "slot",
+        "stamp",
+    )
 
     def __init__(self, slot: int, row: int, name: str) -> None:
         self.slot = slot
@@ -428,9 +488,21 @@ class Tables:
             queue.group = group
 
     def _url(
-        self, slot: int, row: int, queue: int, fingerprint: int, state: int, reason: int, due: int, priority: float, depth: int, hops: int,
-        referrer: str, metadata: bytes, text: str,
-    ) -> None:  # fmt: skip
+        self,
+        slot: int,
+        row: int,
+        queue: int,
+        fingerprint: int,
+        state: int,
+        reason: int,
+        due: int,
+        priority: float,
+        depth: int,
+        hops: int,
+        referrer: str,
+        metadata: bytes,
+        text: str,
+    ) -> None:
         home = self.slots[slot]
         if row < len(home.urls):
             return
@@ -558,14 +630,17 @@ class Tables:
             return [(Fact.QUEUE, [(slot, q.row, q.crawl, q.host.row, q.key) for q in home.queues[first:last]])]
         urls = home.urls[first:last]
         return [
-            (Fact.URL, [
-                (slot, u.row, u.queue.row, u.fingerprint, u.state, u.reason, u.due, u.priority, u.depth, u.hops, u.referrer, u.metadata, u.url)
-                for u in urls
-            ]),
+            (Fact.URL, [url_row(u) for u in urls]),
             (Fact.URL_CELLS, [url_cells(u) for u in urls]),
-            (Fact.VISIT, [(slot, u.row, u.visited, u.digest, u.etag, u.modified, u.metadata) for u in urls if u.visited]),
-            (Fact.LEASE, [(slot, u.row, u.token, u.deadline, u.holder, u.not_before) for u in urls if u.state == LEASED]),
-        ]  # fmt: skip
+            (
+                Fact.VISIT,
+                [(slot, u.row, u.visited, u.digest, u.etag, u.modified, u.metadata) for u in urls if u.visited],
+            ),
+            (
+                Fact.LEASE,
+                [(slot, u.row, u.token, u.deadline, u.holder, u.not_before) for u in urls if u.state == LEASED],
+            ),
+        ]
 
     def _own_facts(self) -> list[Block]:
         own = OWN_SLOT
@@ -623,6 +698,12 @@ def host_cells(host: Host) -> Row:
 def robots_cells(authority: Authority) -> Row:
     a = authority
     return (a.slot, a.row, int(a.state), a.expires, a.next_at, a.attempts, a.hops, a.status, a.url, a.error)
+
+
+def url_row(url: Url) -> Row:
+    u = url
+    place = (u.slot, u.row, u.queue.row, u.fingerprint, u.state, u.reason, u.due)
+    return (*place, u.priority, u.depth, u.hops, u.referrer, u.metadata, u.url)
 
 
 def url_cells(url: Url) -> Row:
