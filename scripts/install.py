@@ -63,8 +63,8 @@ def find_python(path):
         if program and (python_version(program) or (0, 0)) >= PYTHON_MIN:
             return program
     raise InstallError(
-        f"Outrider needs Python {PYTHON_MIN[0]}.{PYTHON_MIN[1]} or later and found none on PATH. Install one, or name it: "
-        "make install PYTHON=/path/to/python3.11"
+        f"Outrider needs Python {PYTHON_MIN[0]}.{PYTHON_MIN[1]} or later and found none on PATH. "
+        "Install one, or name it: make install PYTHON=/path/to/python3.11"
     )
 
 
@@ -96,7 +96,7 @@ def make_environment(place):
     if done.returncode != 0:
         shutil.rmtree(place, ignore_errors=True)
         raise InstallError(
-            f"{sys.executable} -m venv failed; on Debian and Ubuntu `apt install python3-venv` brings what is missing.\n"
+            f"{sys.executable} -m venv failed; on Debian and Ubuntu `apt install python3-venv` helps.\n"
             + done.stdout.decode("utf-8", "replace").strip()
         )
 

@@ -1,0 +1,65 @@
+"""Which kernels a process runs on, and what it says when it cannot have those it was told to use."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from outrider import kernels
+from outrider.errors import OutriderError
+from outrider.kernels import framing, siphash
+
+SAY = "from outrider import kernels; print(kernels.in_use(), kernels.crc32c.__module__)"
+HIDE = "import sys; sys.modules['outrider._native'] = None; "
+
+
+def run(code, wish):
+    environment = {name: value for name, value in os.environ.items() if name != "OUTRIDER_KERNELS"}
+    if wish is not None:
+        environment["OUTRIDER_KERNELS"] = wish
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+
+
+def native_is_built():
+    return run("import outrider._native", None).returncode == 0
+
+
+def test_python_is_forced_by_the_environment():
+    assert "python outrider.kernels.framing" == run(SAY, "python").stdout.strip()
+
+
+@pytest.mark.parametrize("wish", [None, "", "native"])
+def test_native_is_taken_where_it_was_built(wish):
+    if not native_is_built():
+        pytest.skip("there is no native build here")
+    assert "native" == run(SAY, wish).stdout.split()[0]
+
+
+@pytest.mark.parametrize("wish", [None, ""])
+def test_the_twins_serve_where_nothing_was_built(wish):
+    assert "python" == run(HIDE + SAY, wish).stdout.split()[0]
+
+
+def test_native_without_a_build_is_refused_with_a_way_out():
+    last = run(HIDE + SAY, "native").stderr.strip().splitlines()[-1]
+    assert "KernelsError" in last
+    assert "make install" in last
+
+
+def test_an_unknown_wish_is_refused_and_named():
+    last = run(SAY, "fast").stderr.strip().splitlines()[-1]
+    assert "OUTRIDER_KERNELS is 'fast'; it may be 'native', 'python' or unset" in last
+
+
+def test_the_error_is_an_import_error_and_one_of_outriders():
+    assert issubclass(kernels.KernelsError, ImportError)
+    assert issubclass(kernels.KernelsError, OutriderError)
+
+
+def test_the_package_and_its_twins_state_the_same_limits():
+    names = ("FRAME_HEADER_BYTES", "FRAME_BYTES_MAX", "END", "ZEROS", "SHORT", "BAD", "LIMIT")
+    assert [getattr(framing, name) for name in names] == [getattr(kernels, name) for name in names]
+    assert siphash.KEY_BYTES == kernels.FINGERPRINT_KEY_BYTES
