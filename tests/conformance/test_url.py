@@ -1,0 +1,135 @@
+"""URLs against the material of others: WPT, RFC 3986, crawler-commons, real URLs, the public suffix list's own vectors.
+
+The data lie beside the project (`../shared/data/url` and `psl`, each with a README that names sources and licences).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outrider.url import host_of, normalize, registrable_domain, spell
+
+pytestmark = pytest.mark.conformance
+
+Case = dict[str, Any]
+
+
+def json_lines(file: Path) -> list[Case]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line]
+
+
+def json_cases(file: Path) -> list[Case]:
+    return [case for case in json.loads(file.read_text("utf-8")) if isinstance(case, dict)]
+
+
+@pytest.fixture(scope="module")
+def url_data(shared: Path) -> Path:
+    return shared / "data" / "url"
+
+
+def spelled(url: str, base: str | None = None) -> str | None:
+    return spell([url], base)[0]
+
+
+def canonical_of(href: str | None) -> str | None:
+    """What canonical text a WHATWG href stands for."""
+    return None if href is None else spelled(href)
+
+
+def is_crawlable(case: Case) -> bool:
+    return not case.get("failure") and str(case["href"]).startswith(("http:", "https:"))
+
+
+def needs_nothing_more(href: str) -> bool:
+    """Whether a WHATWG href is canonical as it stands: none of the RFC 3986 steps has anything to do."""
+    return "%" not in href and "#" not in href and "@" not in href and not href.endswith("?")
+
+
+@pytest.mark.parametrize("name", ["wpt/urltestdata.json", "ada/ada_extra_urltestdata.json"])
+def test_wpt_urls_are_parsed_as_the_standard_says(url_data: Path, name: str) -> None:
+    """Every case with an http or https result has it, every other case (failures too) has none."""
+    cases = json_cases(url_data / name)
+    wrong = [
+        (case["input"], case.get("base"))
+        for case in cases
+        if spelled(case["input"], case.get("base")) != (canonical_of(case["href"]) if is_crawlable(case) else None)
+    ]
+    assert [] == wrong
+
+
+def test_wpt_hrefs_that_are_canonical_come_out_unchanged(url_data: Path) -> None:
+    hrefs = [case["href"] for case in json_cases(url_data / "wpt/urltestdata.json") if is_crawlable(case)]
+    plain = [href for href in hrefs if needs_nothing_more(href)]
+    assert plain != []
+    assert plain == spell(plain)
+
+
+def test_wpt_hosts_become_ascii(url_data: Path) -> None:
+    wrong = [
+        case["input"]
+        for name in ("wpt/toascii.json", "wpt/IdnaTestV2.json")
+        for case in json_cases(url_data / name)
+        if _host(case["input"]) != (case["output"] or None)
+    ]
+    assert [] == wrong
+
+
+def _host(name: str) -> str | None:
+    url = spelled(f"https://{name}/x")
+    return None if url is None else host_of(url)
+
+
+def test_rfc_3986_references_resolve(url_data: Path) -> None:
+    """The table of RFC 3986 section 5.4, base http://a/b/c/d;p?q."""
+    cases = json_lines(url_data / "resolve/rfc3986-5.4.jsonl")
+    wrong = [case for case in cases if spelled(case["input"], case["base"]) != canonical_of(case["expected"])]
+    assert [] == wrong
+
+
+def test_real_urls_have_their_whatwg_href(url_data: Path) -> None:
+    """38,404 real URLs: canonical text is that of the href; where no RFC 3986 step applies, it is the href."""
+    with gzip.open(url_data / "real/real-urls-whatwg.jsonl.gz", "rt", encoding="utf-8") as lines:
+        pairs = [json.loads(line) for line in lines]
+    crawlable = [href if href is not None and href.startswith(("http:", "https:")) else None for _, href in pairs]
+    results = spell([url for url, _ in pairs])
+    assert [canonical_of(href) for href in crawlable] == results
+    unequal = [
+        (href, result)
+        for href, result in zip(crawlable, results, strict=True)
+        if href is not None and needs_nothing_more(href) and href != result
+    ]
+    assert [] == unequal
+
+
+def test_spelling_is_idempotent_on_every_input_of_every_set(url_data: Path) -> None:
+    inputs = [case["input"] for case in json_cases(url_data / "wpt/urltestdata.json")]
+    inputs += [case["input"] for case in json_lines(url_data / "normalize/pairs.jsonl")]
+    with gzip.open(url_data / "real/real-urls-whatwg.jsonl.gz", "rt", encoding="utf-8") as lines:
+        inputs += [json.loads(line)[0] for line in lines]
+    once = [url for url in spell(inputs) if url is not None]
+    assert once == spell(once)
+
+
+def test_public_suffix_vectors(shared: Path) -> None:
+    cases = json_lines(shared / "data/psl/test_psl.jsonl")
+    wrong = [case for case in cases if registrable_domain(case["host"]) != case["registrable"]]
+    assert [] == wrong
+
+
+def test_crawler_commons_pairs_hold_save_for_the_rules_that_change_meaning(url_data: Path) -> None:
+    """Agreement is 55 of 75; docs/decisions/url.md names the rules behind the other 20."""
+    pairs = [case for case in json_lines(url_data / "normalize/pairs.jsonl") if case["set"] == "cc-basic"]
+    agree = sum(spelled(case["input"]) == case["expected"] for case in pairs)
+    assert agree / len(pairs) >= 0.73
+
+
+def test_normalize_says_why_for_every_failure_of_wpt(url_data: Path) -> None:
+    for case in json_cases(url_data / "wpt/urltestdata.json"):
+        if case.get("failure") and case["base"] is None:
+            with pytest.raises(ValueError, match=r"^This is not a URL that can be crawled: .{1,200}$"):
+                normalize(case["input"])
