@@ -377,14 +377,18 @@ def checked(name: str, value: object, setting: Setting, source: str = "") -> obj
         ) from None
 
 
-def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
-    """The options named OUTRIDER_…; lists are separated by white space. Raises SettingsError."""
-    found: dict[str, object] = {}
+Given = Mapping[str, tuple[object, str]]
+"""Values by option, each with where it was written ("" for a flag); not checked yet."""
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, str]]:
+    """The options named OUTRIDER_…; lists are separated by white space, an empty variable is none."""
+    found: dict[str, tuple[object, str]] = {}
     for name, setting in SETTINGS.items():
         variable = ENVIRONMENT_PREFIX + name.upper()
         text = environment.get(variable, "")
         if text:
-            found[name] = checked(name, text.split() if setting.many else text, setting, variable)
+            found[name] = (text.split() if setting.many else text, variable)
     return found
 
 
@@ -392,20 +396,20 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, object]:
 class Kept:
     """What a DIR/outrider.toml says: options, and where the seeds came from."""
 
-    options: Mapping[str, object]
+    options: Given
     seeds: tuple[str, ...] = ()
 
 
 def from_file(text: str, shown: str, directory: str) -> Kept:
-    """The options written in an outrider.toml (`shown` names it in errors; relative paths are seen from `directory`).
+    """What is written in an outrider.toml (`shown` names it in errors; relative paths are seen from `directory`).
 
-    Raises SettingsError for what is no TOML, an unknown key or a value that cannot be used.
+    Raises SettingsError for what is no TOML or an unknown key; values are checked when they are put together.
     """
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{shown} is no TOML: {error}") from None
-    found: dict[str, object] = {}
+    found: dict[str, tuple[object, str]] = {}
     seeds: tuple[str, ...] = ()
     for key, value in table.items():
         name = key.replace("-", "_")
@@ -414,30 +418,36 @@ def from_file(text: str, shown: str, directory: str) -> Kept:
                 raise SettingsError(f"seeds ({shown}) is no list of texts")
             seeds = tuple(value)
             continue
-        setting = SETTINGS.get(name)
-        if setting is None:
-            near = difflib.get_close_matches(name, [*SETTINGS, "seeds"], 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise SettingsError(f"{key} ({shown}) is no setting{hint}")
+        if name not in SETTINGS:
+            raise SettingsError(f"{key} ({shown}) is no setting{_nearest(name)}")
         is_path = name in {"output", "hosts", "ca"} and isinstance(value, str) and value not in {"", "none"}
-        placed = os.path.join(directory, os.path.expanduser(value)) if is_path else value
-        found[name] = checked(name, placed, setting, shown)
+        found[name] = (os.path.join(directory, os.path.expanduser(value)) if is_path else value, shown)
     return Kept(found, seeds)
 
 
-def resolved(
-    flags: Mapping[str, object], environment: Mapping[str, object], file: Mapping[str, object], output: str
-) -> CrawlOptions:
+def _nearest(name: str) -> str:
+    near = difflib.get_close_matches(name, [*SETTINGS, "seeds"], 1)
+    return f"; did you mean {near[0].replace('_', '-')}?" if near else ""
+
+
+def resolved(flags: Mapping[str, object], environment: Given, file: Given, output: str) -> CrawlOptions:
     """One value per option: flags before the environment before outrider.toml before the defaults.
 
-    A directory that was moved keeps working: `output` is where it lies now.
+    A directory that was moved keeps working: `output` is where it lies now. Raises SettingsError.
     """
-    merged = {**file, **environment, **flags, "output": output}
-    unknown = sorted(set(merged) - set(SETTINGS))
-    if unknown:
-        near = difflib.get_close_matches(unknown[0], SETTINGS, 1)
-        raise SettingsError(f"{unknown[0]} is no setting" + (f"; did you mean {near[0]}?" if near else ""))
-    return CrawlOptions(**merged)  # type: ignore[arg-type]
+    merged: dict[str, tuple[object, str]] = {
+        **file,
+        **environment,
+        **{name: (value, "") for name, value in flags.items()},
+    }
+    merged["output"] = (output, "")
+    values: dict[str, Any] = {}
+    for name, (value, source) in merged.items():
+        setting = SETTINGS.get(name)
+        if setting is None:
+            raise SettingsError(f"{name} is no setting{_nearest(name)}")
+        values[name] = checked(name, value, setting, source)
+    return CrawlOptions(**values)
 
 
 def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import msgspec
 
+from outrider.archive import payload_digest
 from outrider.clock import Instant, rfc3339, seconds
 from outrider.errors import InvalidUrlError
 from outrider.fetch.downloader import Response
@@ -100,6 +101,10 @@ class Judgement:
     retry_after: float | None = None
     refused: bool = False
 
+    def as_duplicate(self) -> Judgement:
+        """The same for a page whose content is known; a cut one stays `truncated`, for its end may differ."""
+        return replace(self, word="duplicate") if self.word == "done" else self
+
 
 def judged(visit: Visit) -> Judgement:
     """What a visit to a page means, before anybody knows whether its content is a duplicate."""
@@ -153,14 +158,15 @@ def written_location(response: Response) -> str | None:
         return value
 
 
-def payload_digest(content: bytes) -> bytes:
-    """SHA-1 of a page's content, 20 bytes: what tells duplicates, not what proves anything."""
-    return hashlib.sha1(content, usedforsecurity=False).digest()
+def content_digest(response: Response) -> tuple[bytes, str]:
+    """SHA-1 of a page's content, which tells copies (20 bytes), and the digest as its WARC record has it.
 
-
-def digest_text(digest: bytes) -> str:
-    """A digest as WARC files write it: `sha1:` and Base32."""
-    return "sha1:" + base64.b32encode(digest).decode("ascii")
+    They differ where the body was chunked or compressed: the record's is that of the bytes as they came.
+    """
+    shown = payload_digest(response.body)
+    if response.content is response.body or response.content == response.body:
+        return base64.b32decode(shown.removeprefix("sha1:")), shown
+    return hashlib.sha1(response.content, usedforsecurity=False).digest(), shown
 
 
 def page_outcome(
@@ -171,12 +177,11 @@ def page_outcome(
     links: Sequence[str],
     digest: bytes | None,
     digest_shown: str | None,
-    duplicate: bool,
     warc: dict[str, Any] | None,
 ) -> Outcome:
     """The outcome of a page's lease with its two lines."""
     lease, response = visit.lease, visit.response
-    word = "duplicate" if duplicate and judgement.word == "done" else judgement.word
+    word = judgement.word
     headers = response.headers if response is not None else None
     content_type = _cut(headers.get("content-type")) if headers is not None else None
     etag = _cut(headers.get("etag")) if headers is not None else None

@@ -1,0 +1,189 @@
+"""The commands `crawl`, `resume`, `status` and `version`: results on standard output, talk on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from outrider.crawl.options import SETTINGS, CrawlOptions
+from outrider.crawl.terminal import safe, say
+from outrider.errors import OutriderError
+
+EXIT_CODES = (
+    (0, "finished"),
+    (1, "a bug in Outrider"),
+    (2, "wrong usage or settings; no connection was made"),
+    (3, "stopped at a limit, work is left"),
+    (4, "stopped by you, work is left"),
+    (5, "the store is damaged, or the directory holds something else"),
+    (6, "another process uses the store"),
+    (7, "the disk is full"),
+)
+STOPPED_BY_USER = 4
+USAGE = 2
+BUG = 1
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _default_shown(name: str) -> str:
+    value = CrawlOptions.__dataclass_fields__[name].default
+    setting = SETTINGS[name]
+    if value is None or value in ("", ()) or setting.switch:
+        return ""
+    return f"  [default: {value:g}]" if isinstance(value, float) else f"  [default: {value}]"
+
+
+def setting_options(*left_out: str) -> Callable[[Command], Command]:
+    """An option for every setting of a crawl; values stay text, the settings check them themselves."""
+
+    def decorate(command: Command) -> Command:
+        for name, setting in reversed(SETTINGS.items()):
+            if name in left_out:
+                continue
+            flag = "--" + name.replace("_", "-")
+            text = setting.meaning + _default_shown(name)
+            if setting.switch:
+                option = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)
+            else:
+                names = ("-o", flag) if name == "output" else (flag,)
+                option = click.option(
+                    *names, name, default=None, multiple=setting.many, metavar=setting.metavar, help=text
+                )
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _given(flags: dict[str, Any]) -> dict[str, object]:
+    return {name: value for name, value in flags.items() if value is not None and value != ()}
+
+
+_EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES) + "."
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(context_settings=_CONTEXT, epilog=_EPILOG)
+def outrider() -> None:
+    """Outrider rides ahead: a polite crawler that survives every crash."""
+
+
+@outrider.command(epilog="Settings may also stand in DIR/outrider.toml, or in the environment as OUTRIDER_MAX_PAGES …")
+@click.argument("seeds", nargs=-1, metavar="SEED...")
+@setting_options()
+def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
+    """Crawl from SEEDs to the end.
+
+    A SEED is a URL, @FILE with one URL a line, or - for standard input. On an existing directory the crawl goes on; new
+    seeds are added to it.
+    """
+    from outrider.crawl import start
+
+    return start(seeds, _given(flags), stdin=sys.stdin.buffer, talk=sys.stderr).exit_code
+
+
+@outrider.command()
+@click.argument("directory", metavar="DIR")
+@setting_options("output")
+def resume(directory: str, **flags: Any) -> int:
+    """Go on with the crawl in DIR, with the settings it was made with; flags override them."""
+    from outrider.crawl import start
+
+    return start((), {**_given(flags), "output": directory}, talk=sys.stderr, resume=True).exit_code
+
+
+@outrider.command()
+@click.argument("directory", metavar="DIR")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def status(directory: str, as_json: bool) -> int:
+    """Say how the crawl in DIR stands, whether it runs or not."""
+    from outrider.crawl.status import status_lines, status_of
+
+    found = status_of(directory)
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=True))
+    else:
+        for line in status_lines(found):
+            click.echo(safe(line))
+    return 0
+
+
+@outrider.command()
+def version() -> int:
+    """Say which Outrider this is, and what it runs on."""
+    import pycurl
+
+    from outrider.crawl.version import version as release
+    from outrider.kernels import in_use
+
+    libcurl = pycurl.version_info()
+    click.echo(f"outrider {release()}")
+    click.echo(f"Python   {platform.python_version()}")
+    click.echo(f"kernels  {in_use()}")
+    click.echo(f"libcurl  {libcurl[1]} ({libcurl[5]})")
+    return 0
+
+
+def run(arguments: Sequence[str]) -> int:
+    """One command line; the exit code of the surface. What goes wrong is said in one sentence on standard error."""
+    try:
+        answer = outrider.main(args=list(arguments), prog_name="outrider", standalone_mode=False)
+    except click.exceptions.Exit as left:
+        return left.exit_code
+    except click.ClickException as wrong:
+        wrong.show()
+        return USAGE
+    except (KeyboardInterrupt, click.Abort):
+        say("outrider: stopped", sys.stderr)
+        return STOPPED_BY_USER
+    except BrokenPipeError:
+        # Who read the results has seen enough. Nothing may be flushed to it at the interpreter's end either.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OutriderError as error:
+        say(f"outrider: {error}", sys.stderr)
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - whatever else: one sentence for people, the rest on demand
+        if os.environ.get("OUTRIDER_DEBUG"):
+            for line in traceback.format_exc().splitlines():
+                say(line, sys.stderr)
+        say(bug_sentence(error), sys.stderr)
+        return BUG
+    return int(answer or 0)
+
+
+def bug_sentence(error: BaseException) -> str:
+    """What to tell and what to send when something happened that must not."""
+    from outrider.crawl.version import version as release
+
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else ""
+    said = str(error)
+    return (
+        f"outrider: this is a bug in Outrider {release()}: {type(error).__name__}{': ' + said if said else ''}{where}; "
+        "nothing accepted is lost; please report this sentence, what you typed, and the last lines of crawl.log "
+        "(OUTRIDER_DEBUG=1 shows more)"
+    )
+
+
+def main() -> None:
+    """The command `outrider`."""
+    # A reader that goes away is met as BrokenPipeError, where the crawl can still end in good order.
+    with contextlib.suppress(AttributeError, ValueError):
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

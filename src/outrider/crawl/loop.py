@@ -1,0 +1,456 @@
+"""The loop: lease, fetch, read, report, until nothing is left or somebody says stop.
+
+Requests run in the event loop; everything that writes (frontier, archive, line files) runs in one thread beside it, one
+turn after the other: a turn reports what was finished meanwhile and brings the next leases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, ParamSpec, TypeVar
+
+from outrider.clock import anchored, wall
+from outrider.crawl.control import Control
+from outrider.crawl.directory import (
+    FRONTIER_NAME,
+    drop_pending,
+    opened,
+    put_pending,
+    put_run,
+    take_pending,
+    write_settings,
+)
+from outrider.crawl.fetching import Fetching, NameService
+from outrider.crawl.journal import JOURNAL_FILE, Journal
+from outrider.crawl.options import CrawlOptions, as_toml
+from outrider.crawl.output import Output
+from outrider.crawl.pace import Pace, eta_seconds, status_fields
+from outrider.crawl.progress import Progress
+from outrider.crawl.settle import Settler, Turn
+from outrider.crawl.version import version
+from outrider.crawl.visit import Visit
+from outrider.engine import Frontier
+from outrider.errors import SettingsError, StoreError, StoreFullError, UnreachableError
+from outrider.fetch.addresses import AddressGuard
+from outrider.fetch.curl import CurlDownloader
+from outrider.fetch.downloader import Downloader
+from outrider.fetch.names import Resolver
+from outrider.journey import Lease
+from outrider.kernels import in_use
+from outrider.limits import CONNECTIONS_MAX
+from outrider.storage.files import Directory
+
+GATHER_SECONDS: Final = 0.02  # finished visits wait so long for others: one sync serves them all
+GATHER_VISITS_MAX: Final = 64  # and no longer once so many are there
+WAIT_SECONDS_MAX: Final = 30.0  # a turn at least so often: nothing is trusted to wake us for ever
+FULL_SECONDS_MAX: Final = 30.0  # how long a crawl waits for space when the disk is full
+FULL_STEP_SECONDS: Final = 0.5
+STOP_SECONDS_MAX: Final = 30.0  # after the first stop requests may end for so long; then they are broken off
+SEEDS_AT_ONCE: Final = 100_000
+NOTE_SECONDS: Final = 30.0  # the line files' lengths and the run's rates are noted so often
+STATISTICS_SHARE: Final = 20  # counting hosts may take 1/20 of the time at most
+DESCRIPTORS_SPARE: Final = 256
+
+FINISHED, LIMIT, STOPPED, FULL = 0, 3, 4, 7
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlResult:
+    """What came of a crawl's run: its exit code (surface), why it ended, where it lies, and the frontier's counts."""
+
+    exit_code: int
+    ending: str
+    output: str
+    statistics: Mapping[str, Any]
+
+
+class Crawler:
+    """One run of one crawl. `run` does it all; `stop` may be called from the event loop, twice for at once."""
+
+    def __init__(
+        self,
+        options: CrawlOptions,
+        seeds: Sequence[str],
+        sources: Sequence[str],
+        *,
+        hosts: Mapping[str, tuple[str, ...]],
+        progress: Progress,
+        make_downloader: Callable[[CrawlOptions, Callable[[], int]], Downloader] | None = None,
+        make_names: Callable[[], NameService] | None = None,
+        full_seconds_max: float = FULL_SECONDS_MAX,
+        stop_seconds_max: float = STOP_SECONDS_MAX,
+    ) -> None:
+        self._options = options
+        self._seeds = seeds
+        self._sources = sources
+        self._hosts = hosts
+        self._progress = progress
+        self._make_downloader = make_downloader or _curl
+        self._make_names = make_names or (lambda: Resolver(hosts))
+        self._full_seconds_max = full_seconds_max
+        self._stop_seconds_max = stop_seconds_max
+        self._books = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outrider-books")
+        self._wake = asyncio.Event()
+        self._running: dict[asyncio.Task[Visit], Lease] = {}
+        self._finished: list[Visit] = []
+        self._failure: BaseException | None = None
+        self._stopping = 0
+        self._ending = (FINISHED, "")
+        self._stop_by: float | None = None
+        self._full_since: float | None = None
+        self._answered = 0
+        self._pace = Pace(0.0)
+        self._began = 0.0
+        self._noted = 0.0
+        # Opened by `_open`, in the books' thread.
+        self._files: Directory
+        self._frontier: Frontier
+        self._journal: Journal
+        self._output: Output
+        self._settler: Settler
+
+    # -- from outside -------------------------------------------------------------------------------------------------
+
+    def stop(self, reason: str = "stopped by you") -> None:
+        """The first time: no new requests, those in flight may end. The second time: now."""
+        if self._stopping == 0:
+            self._ending = (STOPPED, reason)
+            self._stop_by = time.monotonic() + self._stop_seconds_max
+            self._progress.say(
+                f"stopping: {len(self._running)} requests in flight may end; once more stops at once"
+                if self._running
+                else "stopping"
+            )
+        self._stopping += 1
+        if self._stopping > 1:
+            self._break_off()
+        self._wake.set()
+
+    async def status(self) -> dict[str, Any]:
+        """What `status --json` says of this crawl now."""
+        statistics = await self._in_books(self._frontier.statistics)
+        rates = self._pace.rates(time.monotonic())
+        return status_fields(statistics, rates, "running", eta_seconds(statistics, rates, self._options.max_pages))
+
+    async def run(self) -> CrawlResult:
+        """Crawls to the end. Raises SettingsError and StoreError for a directory or store that cannot be used."""
+        self._began = time.monotonic()
+        restore = self._catch_signals()
+        try:
+            await self._in_books(self._open)
+            try:
+                return await self._crawl()
+            finally:
+                await self._in_books(self._close)
+        finally:
+            restore()
+            self._progress.close()
+            self._books.shutdown(wait=True)
+
+    # -- opening and closing (in the books' thread) -------------------------------------------------------------------
+
+    def _open(self) -> None:
+        options = self._options
+        self._files = opened(options.output)
+        try:
+            self._frontier = Frontier.open(
+                os.path.join(options.output, FRONTIER_NAME),
+                seed=options.seed,
+                settings=options.frontier_settings(),
+                robots="errands",
+                output=True,
+            )
+        except BaseException:
+            self._files.close()
+            raise
+        self._clock = anchored(self._frontier.now())
+        self._journal = Journal(os.path.join(options.output, JOURNAL_FILE), form=options.log_format, clock=wall)
+        self._output = Output(self._files, self._frontier, options)
+        try:
+            opening = self._frontier.opening
+            self._journal.note("open", version=version(), kernels=in_use(), opening=opening.number, pid=os.getpid())
+            for note in opening.notes:
+                self._journal.note("note", text=note)
+                self._progress.say(note)
+            write_settings(self._files, as_toml(options, self._sources))
+            again = self._output.open()
+            if again:
+                self._journal.note("replayed", lines=again)
+            self._take_seeds()
+            statistics = self._frontier.statistics()
+            if not statistics["accepted"]:
+                raise SettingsError("seeds are missing: this crawl holds no URL yet; give at least one")
+            self._answered = int(str(statistics["answered"]))
+            self._settler = Settler(self._frontier, self._output, options, self._journal)
+        except BaseException:
+            self._shut("stopped")
+            raise
+
+    def _take_seeds(self) -> None:
+        seeds = list(dict.fromkeys([*take_pending(self._files), *self._seeds]))
+        if not seeds:
+            return
+        put_pending(self._files, seeds)
+        counts: dict[str, int] = {}
+        for start in range(0, len(seeds), SEEDS_AT_ONCE):
+            for code in self._frontier.discover(seeds[start : start + SEEDS_AT_ONCE]):
+                counts[str(code)] = counts.get(str(code), 0) + 1
+        drop_pending(self._files)
+        self._journal.note("seeds", **counts)
+
+    def _close(self) -> None:
+        code, words = self._ending
+        with contextlib.suppress(StoreError):
+            self._output.settle_debts()
+            self._output.note()
+        self._note_run()
+        self._journal.note("close", exit_code=code, ending=words or "finished")
+        self._shut("finished" if code == FINISHED and self._failure is None else "stopped")
+
+    def _shut(self, state: str) -> None:
+        """Gives everything back; a disk that refuses even that leaves a store that the next opening replays."""
+        self._output.close()
+        self._journal.close()
+        try:
+            with contextlib.suppress(StoreError):
+                self._frontier.close(state)
+        finally:
+            self._files.close()
+
+    def _note_run(self) -> None:
+        rates = self._pace.rates(time.monotonic())
+        put_run(self._files, {"average": rates.average, "peak": rates.peak})
+
+    # -- the crawl ----------------------------------------------------------------------------------------------------
+
+    async def _crawl(self) -> CrawlResult:
+        options = self._options
+        now = time.monotonic()
+        self._pace = Pace(now, pages=self._answered)
+        self._noted = now
+        control = Control(options.output, {"status": self.status})
+        try:
+            await control.open()
+        except UnreachableError as error:
+            self._journal.note("note", text=str(error))
+        fetching = Fetching(
+            self._make_downloader(options, self._clock),
+            self._make_names(),
+            AddressGuard(options.allow_address, self._hosts),
+            user_agent=options.user_agent_sent,
+            loopback_only=options.contact is None,
+            clock=self._clock,
+        )
+        watching = asyncio.create_task(self._watch())
+        try:
+            await self._loop(fetching)
+        except BaseException as error:
+            self._failure = error
+            self._note_failure(error)
+            raise
+        finally:
+            watching.cancel()
+            self._break_off()
+            await asyncio.gather(watching, *self._running, return_exceptions=True)
+            await control.close()
+            await fetching.close()
+        code, words = self._ending
+        statistics = await self._in_books(self._frontier.statistics)
+        return CrawlResult(code, words, options.output, statistics)
+
+    async def _loop(self, fetching: Fetching) -> None:
+        while True:
+            visits, self._finished = self._finished, []
+            want = self._want()
+            try:
+                turn = await self._in_books(self._settler.turn, visits, want)
+                if want or self._stopping:
+                    self._full_since = None
+            except StoreFullError as error:
+                if await self._out_of_space(error):
+                    return
+                continue
+            self._answered += turn.answered
+            for lease in turn.leases:
+                task = asyncio.create_task(fetching.visit(lease))
+                self._running[task] = lease
+                task.add_done_callback(self._visited)
+            if self._failure is not None:
+                raise self._failure
+            if not self._running and not self._finished and not turn.leases and await self._at_end(turn):
+                return
+            await self._wait(turn)
+
+    def _visited(self, task: asyncio.Task[Visit]) -> None:
+        """A visit has ended, one way or another."""
+        lease = self._running.pop(task)
+        if task.cancelled():
+            # Before its first step: nobody was asked.
+            self._finished.append(Visit(lease, wall(), self._clock(), stopped=True))
+        elif (error := task.exception()) is not None:
+            self._failure = error  # a bug in one visit ends the crawl, in good order
+        else:
+            self._finished.append(task.result())
+        self._wake.set()
+
+    def _want(self) -> int:
+        """How many leases may be asked for: none while we stop or wait for space."""
+        if self._stopping or (self._full_since is not None and self._running):
+            return 0
+        limit = self._options.max_seconds
+        if limit is not None and time.monotonic() - self._began >= limit:
+            self._ending = (LIMIT, f"stopped after {limit:g} s, work is left")
+            self._stop_by = time.monotonic() + self._stop_seconds_max
+            self._stopping = 1
+            return 0
+        return self._options.concurrency - len(self._running)
+
+    async def _at_end(self, turn: Turn) -> bool:
+        """Whether the crawl is over, now that nothing is in flight; sets how it ended."""
+        finished, at_limit = await self._in_books(lambda: (self._frontier.finished(), self._frontier.at_limit()))
+        if self._stopping:
+            if finished and not at_limit:
+                self._ending = (FINISHED, "")
+            return True
+        if at_limit:
+            self._ending = (LIMIT, "stopped at a limit, work is left")
+            return True
+        if finished:
+            return True
+        if turn.next_ready_seconds is None:
+            self._ending = (LIMIT, "nothing that is left can be fetched now")
+            return True
+        return False
+
+    async def _wait(self, turn: Turn) -> None:
+        """Until something was finished (and a little longer, for company), or is ready, or it is time to stop."""
+        if self._finished and not self._running:
+            return
+        seconds_max = WAIT_SECONDS_MAX
+        if turn.next_ready_seconds is not None and len(self._running) < self._options.concurrency:
+            seconds_max = min(seconds_max, turn.next_ready_seconds + 0.000_5)
+        if not self._stopping and self._options.max_seconds is not None:
+            left = self._began + self._options.max_seconds - time.monotonic()
+            seconds_max = min(seconds_max, max(0.0, left))
+        if self._stop_by is not None and self._stopping == 1:
+            left = self._stop_by - time.monotonic()
+            if left <= 0:
+                self._break_off()
+            else:
+                seconds_max = min(seconds_max, left)
+        if not self._finished:
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds_max):
+                    await self._wake.wait()
+        if self._finished and len(self._finished) < GATHER_VISITS_MAX and self._running:
+            await asyncio.sleep(GATHER_SECONDS)
+
+    async def _out_of_space(self, error: StoreFullError) -> bool:
+        """The disk is full: lets what is in flight end and waits for space. True when the wait was in vain."""
+        now = time.monotonic()
+        if self._full_since is None:
+            self._full_since = now
+            self._journal.note("disk_full", text=str(error))
+            self._progress.say(f"{error}; waiting {self._full_seconds_max:g} s for space")
+        if now - self._full_since >= self._full_seconds_max and not self._running:
+            self._ending = (FULL, str(error))
+            return True
+        if self._stopping > 1 or (self._stopping and not self._running):
+            return True
+        await asyncio.sleep(min(FULL_STEP_SECONDS, self._full_seconds_max))
+        return False
+
+    def _break_off(self) -> None:
+        for task in list(self._running):
+            task.cancel()
+
+    # -- beside it ----------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Shows progress, and from time to time notes how far the line files reach."""
+        shown = time.monotonic()
+        pause = self._progress.seconds
+        while True:
+            await asyncio.sleep(min(1.0, pause))
+            now = time.monotonic()
+            self._pace.add(now, self._answered)
+            try:
+                if now - shown >= pause:
+                    status = await self.status()
+                    took = time.monotonic() - now
+                    self._progress.show(status, len(self._running), now - self._began)
+                    shown, pause = now, max(self._progress.seconds, took * STATISTICS_SHARE)
+                if now - self._noted >= NOTE_SECONDS and self._full_since is None:
+                    self._noted = now
+                    await self._in_books(self._note)
+            except StoreFullError:
+                continue  # the loop meets it too, and says so
+            except StoreError as error:
+                self._failure = error
+                self._wake.set()
+                return
+
+    def _note(self) -> None:
+        self._output.note()
+        self._note_run()
+        self._journal.flush()
+
+    async def _in_books(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs something in the thread that owns frontier, archive and line files."""
+        return await asyncio.get_running_loop().run_in_executor(self._books, lambda: work(*args, **kwargs))
+
+    def _note_failure(self, error: BaseException) -> None:
+        if isinstance(error, StoreError):
+            self._journal.note("failure", text=str(error))
+        else:
+            for line in traceback.format_exception(error):
+                for part in line.rstrip().splitlines():
+                    self._journal.note("bug", text=part)
+        self._journal.flush()
+
+    def _catch_signals(self) -> Callable[[], None]:
+        """The first SIGINT, SIGTERM or SIGHUP stops, the second at once; only the main thread may catch them."""
+        if threading.current_thread() is not threading.main_thread():
+            return lambda: None
+        loop = asyncio.get_running_loop()
+        caught: list[signal.Signals] = []
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self.stop)
+                caught.append(number)
+
+        def restore() -> None:
+            for number in caught:
+                loop.remove_signal_handler(number)
+
+        return restore
+
+
+def _curl(options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
+    connections = max(options.concurrency, CONNECTIONS_MAX)
+    _allow_descriptors(connections + DESCRIPTORS_SPARE)
+    return CurlDownloader(clock=clock, ca_file=options.ca, connections_max=connections)
+
+
+def _allow_descriptors(wanted: int) -> None:
+    """Raises this process's own limit of open files where it may; where it may not, fetches wait for their turn."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft < wanted:
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))

@@ -1,0 +1,152 @@
+"""What a crawl leaves behind, in one order: archive, sync, the frontier's fact, then the two line files that repeat it.
+
+On opening the archive is cut at the watermark that the frontier knows, and each line file at the length it was synced
+to; what the log holds beyond is written again. So every line stands there once, whatever happened in between.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from outrider.archive import Exchange, Projection, WarcPlace, WarcWriter, Watermark
+from outrider.clock import Instant
+from outrider.crawl.directory import ARCHIVE_NAME
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.version import version
+from outrider.engine import Frontier
+from outrider.fetch.downloader import Response
+from outrider.journey import Line
+from outrider.storage.files import Directory
+
+PAGES: Final = "pages"
+POLITENESS: Final = "politeness"
+FILES: Final = {PAGES: "pages.jsonl", POLITENESS: "politeness.jsonl"}
+ARCHIVE_WRITER: Final = "archive"
+ARCHIVE_PREFIX: Final = "crawl"
+REPLAY_LINES: Final = 10_000  # written at once when a file is brought up to the log
+NOTE_LINES: Final = 20_000  # after so many lines the files are synced and their lengths noted: that bounds the replay
+
+
+class Output:
+    """The archive and the line files of one crawl; used by one thread, the frontier's."""
+
+    def __init__(self, files: Directory, frontier: Frontier, options: CrawlOptions) -> None:
+        self._frontier = frontier
+        self._options = options
+        self._projections = {stream: Projection(files, name) for stream, name in FILES.items()}
+        self._owed: dict[str, list[bytes]] = {stream: [] for stream in FILES}
+        self._lsn = 0
+        self._noted = dict.fromkeys(FILES, 0)
+        self._since_note = 0
+        self._archive: WarcWriter | None = None
+
+    def open(self) -> int:
+        """Cuts and replays; answers how many lines were written again. Raises StoreError."""
+        again = 0
+        for stream, projection in self._projections.items():
+            length, lsn = self._frontier.projection(stream)
+            projection.open_at(length)
+            last = lsn
+            for lines, through in _chunks(self._frontier.lines(stream, lsn)):
+                projection.append(lines)
+                again += len(lines)
+                last = through
+            if last != lsn:
+                projection.sync()
+                self._frontier.note_projection(stream, projection.length, last)
+            self._lsn = max(self._lsn, last)
+            self._noted[stream] = projection.length
+        if self._options.warc:
+            known = self._frontier.watermarks().get(ARCHIVE_WRITER)
+            info = {"robots": "obey", "http-header-user-agent": self._options.user_agent_sent}
+            if self._options.contact:
+                info["operator"] = self._options.contact
+            self._archive = WarcWriter.open_at(
+                Directory(os.path.join(self._options.output, ARCHIVE_NAME)),
+                _watermark(known) if known is not None else None,
+                prefix=ARCHIVE_PREFIX,
+                software=f"Outrider/{version()}",
+                random_bytes=os.urandom,
+                info=info,
+            )
+        return again
+
+    def keep(self, response: Response, at: Instant, token: int, digest: str) -> WarcPlace | None:
+        """Appends one answer to the archive; None when there is none, or no head came. Raises StoreFullError."""
+        if self._archive is None or not response.head:
+            return None
+        return self._archive.add(
+            Exchange(
+                response.url,
+                response.address,
+                at,
+                response.request_head,
+                response.head,
+                response.body,
+                response.truncated,
+                token,
+                digest,
+            )
+        )
+
+    def sync_archive(self) -> tuple[str, bytes] | None:
+        """Makes durable what was kept, and gives the watermark that the report carries."""
+        if self._archive is None:
+            return None
+        self._archive.sync()
+        place = self._archive.watermark
+        return None if place is None else (ARCHIVE_WRITER, msgspec.json.encode(place))
+
+    def write(self, lines: Iterable[Line], lsn: int) -> None:
+        """Writes what a call of the frontier added. Raises StoreFullError: then the lines are owed until next time."""
+        for stream, line in lines:
+            self._owed[stream].append(line)
+        self._lsn = max(self._lsn, lsn)
+        self.settle_debts()
+
+    def settle_debts(self) -> None:
+        """Writes the lines that are owed; from time to time also tells the frontier how far the files reach."""
+        for stream, owed in self._owed.items():
+            if owed:
+                self._projections[stream].append(owed)
+                self._since_note += len(owed)
+                self._owed[stream] = []
+        if self._since_note >= NOTE_LINES:
+            self.note()
+
+    def note(self) -> None:
+        """Syncs the files and tells the frontier how far they reach."""
+        self._since_note = 0
+        for stream, projection in self._projections.items():
+            if projection.length != self._noted[stream]:
+                projection.sync()
+                self._frontier.note_projection(stream, projection.length, self._lsn)
+                self._noted[stream] = projection.length
+
+    def close(self) -> None:
+        """Gives the files back; `note` comes before where a clean end is wanted."""
+        for projection in self._projections.values():
+            projection.close()
+        if self._archive is not None:
+            self._archive.close()
+            self._archive = None
+
+
+def _watermark(value: bytes) -> Watermark:
+    return msgspec.json.decode(value, type=tuple[str, int])
+
+
+def _chunks(lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[list[bytes], int]]:
+    chunk: list[bytes] = []
+    last = 0
+    for last, line in lines:
+        chunk.append(line)
+        if len(chunk) >= REPLAY_LINES:
+            yield chunk, last
+            chunk = []
+    if chunk:
+        yield chunk, last

@@ -1,0 +1,158 @@
+"""How a crawl begins and what is said when it ends: seeds, settings, directory, the run, its summary and its report."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, Final, TextIO
+
+import msgspec
+
+from outrider.crawl.directory import REPORT_FILE, Found, inspect, kept_settings
+from outrider.crawl.loop import FINISHED, Crawler, CrawlResult
+from outrider.crawl.options import CrawlOptions, Kept, from_environment, resolved
+from outrider.crawl.output import FILES, PAGES, POLITENESS
+from outrider.crawl.progress import Progress, progress_of
+from outrider.crawl.report import collect, render
+from outrider.crawl.seeds import placed, read_seeds, require_contact
+from outrider.crawl.summary import summary_lines
+from outrider.crawl.terminal import say
+from outrider.crawl.version import version
+from outrider.errors import SettingsError
+from outrider.fetch.names import parse_hosts
+from outrider.limits import HOSTS_FILE_BYTES_MAX
+from outrider.url import host_of
+
+REPORT_BYTES_MAX: Final = 512 << 20  # of line files that are read for the report: some seconds; larger crawls have none
+
+
+def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Any) -> CrawlResult:
+    """Crawls from `seeds` (URLs, or `@file`) to the end, and blocks until then; on an existing directory it goes on.
+
+    `options` are those of `CrawlOptions`; what is not given comes from OUTRIDER_… variables, from outrider.toml in the
+    directory, and from the defaults. Nothing is printed unless `progress` says so. Raises SettingsError,
+    InvalidUrlError and StoreError; a crawl that stopped early has an exit code (3, 4, 7) in its result.
+    """
+    flags = {"progress": "none", **options}
+    if output is not None:
+        flags["output"] = os.fspath(output)
+    return start(tuple(seeds), flags, stdin=None, talk=sys.stderr, summary=False)
+
+
+def start(
+    seeds: tuple[str, ...],
+    flags: Mapping[str, object],
+    *,
+    environment: Mapping[str, str] | None = None,
+    stdin: BinaryIO | None = None,
+    talk: TextIO,
+    resume: bool = False,
+    summary: bool = True,
+) -> CrawlResult:
+    """One run of a crawl: everything that can be wrong with what was typed is said before any connection is made."""
+    given = from_environment(os.environ if environment is None else environment)
+    sources = placed(seeds)
+    canonical = read_seeds(sources, stdin)
+    output = _output(flags, given.get("output", ("", ""))[0], canonical)
+    found = inspect(output)
+    if resume and found is not Found.CRAWL:
+        raise SettingsError(f"{output} holds no crawl to go on with; `outrider crawl URL -o {output}` begins one")
+    kept = kept_settings(output) if found is not Found.NOTHING else Kept({})
+    options = resolved(flags, given, kept.options, output)
+    if found is not Found.CRAWL and not canonical:
+        if not kept.seeds:
+            raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
+        sources = kept.seeds
+        canonical = read_seeds(sources, stdin)
+    hosts = _hosts(options.hosts)
+    require_contact(canonical, options.contact, hosts)
+    progress = progress_of(options.progress, talk, os.path.basename(output))
+    try:
+        result = asyncio.run(_run(options, canonical, tuple(dict.fromkeys((*kept.seeds, *sources))), hosts, progress))
+    finally:
+        progress.close()
+    lines = _conclude(options, result)
+    if summary and options.progress != "none":
+        for line in lines:
+            say(line, talk)
+    return result
+
+
+async def _run(
+    options: CrawlOptions,
+    seeds: list[str],
+    sources: tuple[str, ...],
+    hosts: Mapping[str, tuple[str, ...]],
+    progress: Progress,
+) -> CrawlResult:
+    return await Crawler(options, seeds, sources, hosts=hosts, progress=progress).run()
+
+
+def _output(flags: Mapping[str, object], from_environment: object, seeds: list[str]) -> str:
+    """Where the crawl lies: as asked, or named after the first seed's host."""
+    wanted = flags.get("output") or from_environment
+    if wanted:
+        if not isinstance(wanted, str) or "\0" in wanted:
+            raise SettingsError(f"output is {wanted!r}: it is no path")
+        return os.path.abspath(os.path.expanduser(wanted))
+    if not seeds:
+        raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
+    return os.path.abspath(host_of(seeds[0]).strip("[]").replace(":", "-"))
+
+
+def _hosts(path: str | None) -> Mapping[str, tuple[str, ...]]:
+    if path is None:
+        return {}
+    try:
+        with open(path, "rb") as file:
+            data = file.read(HOSTS_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise SettingsError(f"hosts is {path!r}: it cannot be read ({error.strerror})") from None
+    try:
+        return parse_hosts(data.decode())
+    except UnicodeDecodeError:
+        raise SettingsError(f"hosts is {path!r}: it is not UTF-8") from None
+    except SettingsError as error:
+        raise SettingsError(f"hosts is {path!r}: {error.facts}") from None
+
+
+def _conclude(options: CrawlOptions, result: CrawlResult) -> list[str]:
+    """Writes report.html from the line files and gives the summary's lines; a report that cannot be written is said."""
+    files = {stream: os.path.join(options.output, name) for stream, name in FILES.items()}
+    urls = result.statistics["urls"]
+    left = urls["queued"] + urls["leased"] + urls["waiting"]
+    ending = result.ending or ("finished" if result.exit_code == FINISHED else "")
+    large = sum(os.path.getsize(path) for path in files.values() if os.path.exists(path)) > REPORT_BYTES_MAX
+    data = collect(
+        () if large else _records(files[PAGES]),
+        () if large else _records(files[POLITENESS]),
+        settings={name: getattr(options, name) for name in CrawlOptions.__dataclass_fields__},
+        output=options.output,
+        left=left,
+        ending=ending,
+        title=os.path.basename(options.output),
+        version=version(),
+    )
+    if large:
+        return [f"pages       {result.statistics['answered']:,}", f"left        {left:,} URLs", f"ended       {ending}"]
+    lines = summary_lines(data.totals, data.politeness)
+    report = os.path.join(options.output, REPORT_FILE)
+    try:
+        descriptor = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(render(data))
+    except OSError as error:
+        return [*lines, f"report      {report} could not be written ({error.strerror})"]
+    return [*lines, f"report      {report}"]
+
+
+def _records(path: str) -> Iterator[dict[str, object]]:
+    decoder = msgspec.json.Decoder(dict[str, object])
+    try:
+        with open(path, "rb") as file:
+            for line in file:
+                yield decoder.decode(line)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return  # what was read so far is worth a report

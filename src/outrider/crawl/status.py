@@ -1,0 +1,59 @@
+"""How a crawl stands: asked of the running one, or read from its files when nobody owns them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from outrider.crawl.control import ask
+from outrider.crawl.directory import FRONTIER_NAME, Found, inspect, last_run
+from outrider.crawl.pace import Rates, status_fields
+from outrider.crawl.progress import eta_text
+from outrider.crawl.summary import bytes_text
+from outrider.engine import Frontier
+from outrider.errors import SettingsError, StoreInUseError, UnreachableError
+
+
+def status_of(path: str) -> dict[str, Any]:
+    """What `status --json` says of the crawl in `path`. Raises SettingsError, StoreError."""
+    if inspect(path) is not Found.CRAWL:
+        raise SettingsError(f"{path} holds no crawl; `outrider crawl URL -o {path}` begins one")
+    try:
+        answer: dict[str, Any] = ask(path, "status")
+    except UnreachableError as silence:
+        try:
+            return _from_files(path)
+        except StoreInUseError as owned:
+            raise StoreInUseError(f"{owned.facts}; it was asked and did not answer ({silence.facts})") from None
+    return answer
+
+
+def _from_files(path: str) -> dict[str, Any]:
+    frontier = Frontier.look(os.path.join(path, FRONTIER_NAME))
+    try:
+        statistics = frontier.statistics()
+        state = frontier.opening.previous_state
+    finally:
+        frontier.close()
+    run = last_run(path)
+    rates = Rates(0.0, float(run.get("average", 0.0)), float(run.get("peak", 0.0)))
+    return status_fields(statistics, rates, state, None)
+
+
+def status_lines(status: Mapping[str, Any]) -> list[str]:
+    """The same for people."""
+    urls, hosts, rates = status["urls"], status["hosts"], status["pages_per_second"]
+    errors = ", ".join(f"{name} {count:,}" for name, count in sorted(status["errors"].items()))
+    lines = [
+        f"state       {status['state']}",
+        f"accepted    {status['accepted']:,} URLs",
+        *(f"  {name:<9} {urls[name]:,}" for name in urls),
+        "hosts       " + ", ".join(f"{count:,} {name}" for name, count in hosts.items()),
+        f"pages       {status['answered']:,} answered, {status['duplicates']:,} duplicates, "
+        + bytes_text(status["bytes"]),
+        f"a second    {rates['now']:.1f} now, {rates['average']:.1f} on average, {rates['peak']:.1f} at most",
+        f"errors      {errors or 'none'}",
+    ]
+    eta = eta_text(status["eta_seconds"])
+    return [*lines, f"left        {eta}"] if eta else lines
