@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -46,6 +47,11 @@ _MALFORMED_CODES = {
     pycurl.E_BAD_CONTENT_ENCODING,  # a Transfer-Encoding that nobody asked for
 }
 _BROKEN_CODES = {pycurl.E_PARTIAL_FILE, pycurl.E_RECV_ERROR, pycurl.E_SEND_ERROR, pycurl.E_GOT_NOTHING}
+_CONNECT_ERRORS = {
+    errno.ECONNREFUSED: FetchError.CONNECT_REFUSED,
+    errno.ETIMEDOUT: FetchError.CONNECT_TIMEOUT,
+    errno.ECONNRESET: FetchError.RESET,
+}
 _TOO_LARGE = 100  # CURLE_TOO_LARGE; pycurl has no name for it
 
 
@@ -55,6 +61,7 @@ class _End:
 
     code: int
     text: str
+    errno: int = 0
 
 
 class _Transfer:
@@ -76,6 +83,7 @@ class _Transfer:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.done: asyncio.Future[_End] | None = None
         self.timer: asyncio.TimerHandle | None = None
+        self.opened: socket.socket | None = None
         self.started = 0.0
         self.active = 0.0  # loop time of the last sign of life
         self.sent = False
@@ -116,16 +124,25 @@ class _Transfer:
             # libcurl would ask again on a new connection when a kept one dies. That is a second request to the site,
             # without a gap and without a lease: the crawl's own retry does it, in its time.
             return self._refuse_socket(FetchError.RESET, "a kept connection was closed instead of an answer")
+        self.close_opened()
         try:
-            return socket.socket(family, kind, protocol)
+            self.opened = socket.socket(family, kind, protocol)
         except OSError as error:
             return self._refuse_socket(FetchError.INTERNAL, f"no socket: {error.strerror}")
+        return self.opened
+
+    def close_opened(self) -> None:
+        """Gives back the descriptor that libcurl was handed; it works on a duplicate of its own."""
+        if self.opened is not None:
+            self.opened.close()
+            self.opened = None
 
     def _refuse_socket(self, error: FetchError, text: str) -> int:
         self.stop, self.stop_text = error, text
         return int(pycurl.SOCKET_BAD)
 
     def _before_request(self, peer: str, local: str, peer_port: int, local_port: int) -> int:
+        self.close_opened()
         if self.sent:
             self.stop, self.stop_text = FetchError.RESET, "a kept connection was closed instead of an answer"
             return int(pycurl.PREREQFUNC_ABORT)
@@ -152,7 +169,11 @@ class _Transfer:
             self.status = _status_of(line)
         self.head.append(line)
         if line in (b"\r\n", b"\n"):
-            if self.status is not None and 100 <= self.status < 200 and self.status != 101:
+            if self.status is None or self.status < 100 or self.status == 101:
+                self.stop = FetchError.MALFORMED
+                self.stop_text = "the answer has no status line of HTTP/1.x with a status that was asked for"
+                return 0
+            if self.status < 200:
                 self.head.clear()  # an interim answer; the final one follows
                 self.status = None
             else:
@@ -192,6 +213,7 @@ class CurlDownloader:
         self._clock = clock
         self._connections_max = connections_max
         self._turns = asyncio.Semaphore(connections_max)
+        self._hosts: dict[str, asyncio.Future[None]] = {}  # of each host that is being asked, done when it was
         self._roots = _Roots(ca_file)
         self._idle: list[_Transfer] = []
         self._running: dict[Any, _Transfer] = {}
@@ -222,7 +244,6 @@ class CurlDownloader:
         }
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_NOTHING)
-        self._multi.setopt(pycurl.M_MAX_HOST_CONNECTIONS, 1)
         self._multi.setopt(pycurl.M_MAX_TOTAL_CONNECTIONS, connections_max)
         self._multi.setopt(pycurl.M_MAXCONNECTS, connections_max)
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_watch)
@@ -245,6 +266,18 @@ class CurlDownloader:
         if not is_web_port(target.port):
             now = self._clock()
             return _unsent(request, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP", now)
+        # libcurl's own limit counts by address: names that share one would wait for each other.
+        while (busy := self._hosts.get(target.host)) is not None:
+            await asyncio.shield(busy)
+        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._hosts[target.host] = asked
+        try:
+            return await self._ask(request, target)
+        finally:
+            del self._hosts[target.host]
+            asked.set_result(None)
+
+    async def _ask(self, request: Request, target: Target) -> Response:
         async with self._turns:
             transfer = self._idle.pop() if self._idle else _Transfer(self._options)
             transfer.prepare(request, target, target.origin in self._awkward)
@@ -296,6 +329,7 @@ class CurlDownloader:
         """Takes a transfer out of the multi handle, which closes its connection unless it ended cleanly."""
         if self._running.pop(transfer.easy, None) is not None:
             self._multi.remove_handle(transfer.easy)
+        transfer.close_opened()
         if transfer.timer is not None:
             transfer.timer.cancel()
 
@@ -358,7 +392,7 @@ class CurlDownloader:
             for easy in succeeded:
                 self._end(self._running[easy], _End(pycurl.E_OK, ""))
             for easy, code, text in failed:
-                self._end(self._running[easy], _End(code, text))
+                self._end(self._running[easy], _End(code, text, int(easy.getinfo(pycurl.OS_ERRNO))))
             if left == 0:
                 return
 
@@ -382,11 +416,15 @@ class CurlDownloader:
         if whole and _is_ambiguous(headers):
             self._remember_awkward(target)
         content = body
-        if "chunked" in codings_of(headers.get_all("transfer-encoding")):
-            unchunked = unchunk(body)
-            content = unchunked.content
-            body = body[: unchunked.end]
-        content, decoding = decoded(content, codings_of(headers.get_all("content-encoding")), request.bytes_max)
+        codings = codings_of(headers.get_all("content-encoding"))
+        transfer_codings = codings_of(headers.get_all("transfer-encoding"))
+        if transfer_codings:
+            if "chunked" in transfer_codings:
+                unchunked = unchunk(body)
+                content = unchunked.content
+                body = body[: unchunked.end]
+            codings += [name for name in transfer_codings if name != "chunked"]
+        content, decoding = decoded(content, codings, request.bytes_max)
         return Response(
             url=request.url,
             address=request.address,
@@ -437,9 +475,9 @@ def _verdict(transfer: _Transfer, end: _End) -> tuple[FetchError | None, str | N
             truncated = "time" if stop is FetchError.IDLE_TIMEOUT else "unspecified"
         return stop, truncated, transfer.stop_text
     if end.code == pycurl.E_OK:
-        if whole and transfer.status is not None:
+        if whole:
             return None, None, ""
-        return FetchError.MALFORMED, None, "the answer has no status line"
+        return FetchError.MALFORMED, None, "the answer has no whole head"
     error = _error_of(end)
     if not whole:
         if error is FetchError.RESET and not transfer.head_lines and end.code == pycurl.E_GOT_NOTHING:
@@ -464,7 +502,7 @@ def _error_of(end: _End) -> FetchError:
     if end.code == pycurl.E_OPERATION_TIMEDOUT:
         return FetchError.CONNECT_TIMEOUT
     if end.code == pycurl.E_COULDNT_CONNECT:
-        return FetchError.CONNECT_REFUSED if "refused" in words else FetchError.UNREACHABLE
+        return _CONNECT_ERRORS.get(end.errno, FetchError.UNREACHABLE)
     return FetchError.INTERNAL
 
 

@@ -1,0 +1,192 @@
+"""The resolver: the hosts file first, special names never asked for, answers remembered, each name asked for once."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from outrider.errors import SettingsError
+from outrider.fetch.names import Resolver, failure_of, parse_hosts
+from outrider.fetch.outcomes import FetchError, FetchFailure
+
+
+class Asked:
+    """A system resolver that answers from a table and counts."""
+
+    def __init__(self, answers: dict[str, tuple[str, ...] | OSError]) -> None:
+        self.answers = answers
+        self.names: list[str] = []
+
+    def __call__(self, host: str, port: int) -> tuple[str, ...]:
+        self.names.append(host)
+        answer = self.answers[host]
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def resolver(answers: dict[str, tuple[str, ...] | OSError], **options: object) -> tuple[Resolver, Asked, Clock]:
+    asked, clock = Asked(answers), Clock()
+    return Resolver(look_up=asked, clock=clock, **options), asked, clock  # type: ignore[arg-type]
+
+
+async def error_of(names: Resolver, host: str) -> FetchError:
+    with pytest.raises(FetchFailure) as caught:
+        await names.resolve(host, 80)
+    return caught.value.error
+
+
+def test_a_hosts_file_is_read_like_etc_hosts() -> None:
+    text = "# remark\n127.0.0.1  A.test b.test # more\n\n::1 a.test.\n127.0.0.1 a.test\n"
+    assert {"a.test": ("127.0.0.1", "::1"), "b.test": ("127.0.0.1",)} == parse_hosts(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("127.0.0.1 a.test\nnonsense b.test\n", "line 2: 'nonsense' is no IP address"),
+        ("127.0.0.1\n", "line 1: the address 127.0.0.1 is followed by no name"),
+        ("\n\n127.0.0.1 a/b\n", "line 3: 'a/b' is no host name"),
+        ("127.0.0.1 \x1b[31mx\n", r"line 1: '\?\[31mx' is no host name"),
+    ],
+)
+def test_a_fault_in_a_hosts_file_names_its_line(text: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        parse_hosts(text)
+
+
+def test_the_hosts_file_comes_before_the_system() -> None:
+    names, asked, _ = resolver({"a.test": ("8.8.8.8",)}, hosts={"a.test": ("127.0.0.7",)})
+    assert ("127.0.0.7",) == asyncio.run(names.resolve("A.TEST.", 80))
+    assert [] == asked.names
+
+
+@pytest.mark.parametrize(
+    ("host", "addresses"),
+    [
+        ("192.0.2.1", ("192.0.2.1",)),
+        ("[2001:DB8::1]", ("2001:db8::1",)),
+        ("localhost", ("127.0.0.1", "::1")),
+        ("any.localhost", ("127.0.0.1", "::1")),
+    ],
+)
+def test_a_literal_or_local_name_is_never_asked_for(host: str, addresses: tuple[str, ...]) -> None:
+    names, asked, _ = resolver({})
+    assert (addresses, []) == (asyncio.run(names.resolve(host, 80)), asked.names)
+
+
+@pytest.mark.parametrize("host", ["a.invalid", "b.onion", "a..b", "a" * 64 + ".test", "a b", "", "127.1%lo", "x" * 300])
+def test_a_name_that_cannot_exist_is_unknown_at_once(host: str) -> None:
+    names, asked, _ = resolver({})
+    assert (FetchError.DNS_UNKNOWN, []) == (asyncio.run(error_of(names, host)), asked.names)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "unknown"), FetchError.DNS_UNKNOWN),
+        (socket.gaierror(socket.EAI_NODATA, "no address"), FetchError.DNS_UNKNOWN),
+        (socket.gaierror(socket.EAI_AGAIN, "again"), FetchError.DNS_TEMPORARY),
+        (socket.gaierror(socket.EAI_FAIL, "fail"), FetchError.DNS_TEMPORARY),
+        (OSError(24, "too many files"), FetchError.DNS_TEMPORARY),
+    ],
+)
+def test_only_a_name_without_address_is_unknown(error: OSError, expected: FetchError) -> None:
+    assert expected == failure_of("a.test", error).error
+
+
+def test_an_answer_is_used_until_its_time_is_over() -> None:
+    names, asked, clock = resolver({"a.test": ("8.8.8.8",)}, ttl_seconds=10)
+
+    async def run() -> list[int]:
+        counts = []
+        for now in (0, 9_999_999, 10_000_000):
+            clock.now = now
+            assert ("8.8.8.8",) == await names.resolve("a.test", 80)
+            counts.append(len(asked.names))
+        return counts
+
+    assert [1, 1, 2] == asyncio.run(run())
+
+
+def test_a_failure_is_remembered_for_a_shorter_time() -> None:
+    names, asked, clock = resolver({"a.test": socket.gaierror(socket.EAI_AGAIN, "again")}, ttl_seconds=3_600)
+
+    async def run() -> list[int]:
+        counts = []
+        for now in (0, 4_999_999, 5_000_000):
+            clock.now = now
+            assert FetchError.DNS_TEMPORARY == await error_of(names, "a.test")
+            counts.append(len(asked.names))
+        return counts
+
+    assert [1, 1, 2] == asyncio.run(run())
+
+
+def test_the_same_name_is_asked_for_once_at_a_time() -> None:
+    names, asked, _ = resolver({"a.test": ("8.8.8.8",)})
+
+    async def run() -> list[tuple[str, ...]]:
+        return await asyncio.gather(*(names.resolve("a.test", 80) for _ in range(50)))
+
+    assert ([("8.8.8.8",)] * 50, ["a.test"]) == (asyncio.run(run()), asked.names)
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    names, _, _ = resolver({f"h{n}.test": ("8.8.8.8",) for n in range(30)}, names_max=10)
+
+    async def run() -> int:
+        for n in range(30):
+            await names.resolve(f"h{n}.test", 80)
+        return names.statistics()["remembered"]
+
+    assert 10 == asyncio.run(run())
+
+
+def test_a_silent_server_is_a_temporary_failure() -> None:
+    released = threading.Event()
+
+    def silent(host: str, port: int) -> tuple[str, ...]:
+        released.wait(20)
+        return ()
+
+    names = Resolver(look_up=silent, seconds_max=0.05)
+    assert FetchError.DNS_TEMPORARY == asyncio.run(error_of(names, "a.test"))
+    released.set()
+
+
+def test_a_caller_that_gives_up_takes_nothing_from_the_others() -> None:
+    go = threading.Event()
+
+    def slow(host: str, port: int) -> tuple[str, ...]:
+        go.wait(20)
+        return ("8.8.8.8",)
+
+    async def run() -> tuple[str, ...]:
+        names = Resolver(look_up=slow)
+        first = asyncio.create_task(names.resolve("a.test", 80))
+        second = asyncio.create_task(names.resolve("a.test", 80))
+        await asyncio.sleep(0)
+        first.cancel()
+        go.set()
+        answer = await second
+        await names.close()
+        return answer
+
+    assert ("8.8.8.8",) == asyncio.run(run())
+
+
+def test_a_thousand_answers_are_cut() -> None:
+    names, _, _ = resolver({"a.test": tuple(f"8.8.{n // 256}.{n % 256}" for n in range(1_000))})
+    assert 16 == len(asyncio.run(names.resolve("a.test", 80)))
