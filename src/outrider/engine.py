@@ -109,15 +109,17 @@ class Frontier:
         settings: Mapping[str, object] | None = None,
         robots: str = "caller",
         output: bool = False,
+        slots: frozenset[int] | None = None,
+        keys: tuple[bytes, bytes] | None = None,
     ) -> Frontier:
         """Open the store in a directory, making it when there is none.
 
         clock: gives instants (int microseconds); by default the wall clock at opening, or the last logged instant if
-        that is later,
-        plus the time elapsed since. seed: of all random choices. settings: names as the options of `crawl`. robots:
-        "caller" judges
-        by `set_robots` alone, "errands" withholds pages until the robots.txt of their authority was reported.
-        output: keep the lines that outcomes carry, for `lines`.
+        that is later, plus the time elapsed since. seed: of all random choices. settings: names as the options of
+        `crawl`. robots: "caller" judges by `set_robots` alone, "errands" withholds pages until the robots.txt of their
+        authority was reported. output: keep the lines that outcomes carry, for `lines`. slots: the slots this frontier
+        owns, None for all; links for others are answered `held` and wait in the `outbox`. keys: the pair of a cluster
+        (of fingerprints, of slots; 16 bytes each) for a store that is made; by default two random ones.
         Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
         """
         if robots not in ("caller", "errands"):
@@ -130,7 +132,7 @@ class Frontier:
             manifest = Manifest.load(files)
             fresh = manifest is None
             if manifest is None:
-                manifest = _new_manifest(files, clock)
+                manifest = _new_manifest(files, clock, keys)
             _check_pins(files, manifest)
             store = manifest.store_bytes
             checkpoint = newest_checkpoint(files, store=store)
@@ -146,6 +148,7 @@ class Frontier:
                 seed=seed,
                 errands=robots == "errands",
                 keeps_lines=output,
+                owned=slots,
             )
             source, at, passed, step = _clock_of(tables, clock)
             frontier = cls(files, machine, log, clock=source, store=store, checkpoint=checkpoint)
@@ -419,6 +422,20 @@ class Frontier:
         if stream not in STREAMS:
             raise SettingsError(f"stream {stream!r}: there are {', '.join(STREAMS)}")
         return recovery.lines(self._log, stream, after)
+
+    # -- between frontiers that own different slots -------------------------------------------------------------------
+
+    def outbox(self, most: int) -> list[tuple[object, ...]]:
+        """Up to `most` links for slots of other frontiers: durable parcels (source slot, sequence, target slot, …)."""
+        return self._call(lambda m, now: m.outbox(most))
+
+    def receive(self, parcels: Sequence[tuple[object, ...]]) -> list[Code]:
+        """Take parcels of another frontier in; each counts once, however often it is brought."""
+        return self._call(lambda m, now: m.receive(parcels, now))
+
+    def delivered(self, source: int, sequence: int) -> None:
+        """The receiver has answered for everything from this slot up to this sequence."""
+        self._call(lambda m, now: m.delivered(source, sequence, now))
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -728,13 +745,14 @@ class AsyncFrontier:
         self._pool.shutdown(wait=False)
 
 
-def _new_manifest(files: Files, clock: ClockFunction | None) -> Manifest:
+def _new_manifest(files: Files, clock: ClockFunction | None, keys: tuple[bytes, bytes] | None) -> Manifest:
+    fingerprint_key, slot_key = keys or (secrets.token_bytes(16), secrets.token_bytes(16))
     return Manifest.create(
         files,
         store=secrets.token_hex(16),
         created=rfc3339(clock() if clock is not None else clocks.wall()),
-        fingerprint_key=secrets.token_hex(16),
-        slot_key=secrets.token_hex(16),
+        fingerprint_key=fingerprint_key.hex(),
+        slot_key=slot_key.hex(),
         spelling=SPELLING_VERSION,
         rules={"public_suffix_list": PUBLIC_SUFFIX_VERSION},
     )

@@ -49,6 +49,9 @@ class Fact(IntEnum):
     ROBOTS = 19
     RULES = 20
     QUEUE = 21
+    OUTBOX = 24
+    ARRIVED = 25
+    DELIVERED = 26
     URL = 32
     URL_CELLS = 33
     VISIT = 34
@@ -91,6 +94,12 @@ SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
     ),
     (Fact.RULES, 1): _columns("slot:u16 row:u32 digest:u64 body:blob"),
     (Fact.QUEUE, 1): _columns("slot:u16 row:u32 crawl:u32 host:u32 key:text"),
+    (Fact.OUTBOX, 1): _columns(
+        "slot:u16 sequence:u64 target:u16 crawl:text key:text due:i64 priority:f64 depth:u16 hops:u8 seed:u8"
+        " referrer:text metadata:blob url:text"
+    ),
+    (Fact.ARRIVED, 1): _columns("slot:u16 source:u16 sequence:u64"),
+    (Fact.DELIVERED, 1): _columns("slot:u16 sequence:u64"),
     (Fact.URL, 1): _columns(
         "slot:u16 row:u32 queue:u32 fingerprint:u64 state:u8 reason:u8 due:i64 priority:f64 depth:u16 hops:u8"
         " referrer:text metadata:blob url:text"

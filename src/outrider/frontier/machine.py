@@ -87,6 +87,9 @@ _ORDER = (
     Fact.HOST,
     Fact.AUTHORITY,
     Fact.QUEUE,
+    Fact.OUTBOX,
+    Fact.ARRIVED,
+    Fact.DELIVERED,
     Fact.URL,
     Fact.HOST_CELLS,
     Fact.ROBOTS,
@@ -114,7 +117,7 @@ class LogOut(Protocol):
 class _Wanted:
     """A link on its way in."""
 
-    __slots__ = ("crawl", "depth", "due", "hops", "key", "metadata", "priority", "referrer", "seed", "url")
+    __slots__ = ("crawl", "depth", "due", "hops", "key", "metadata", "priority", "referrer", "seed", "source", "url")
 
     def __init__(
         self,
@@ -129,7 +132,9 @@ class _Wanted:
         crawl: int = 0,
         metadata: bytes = b"",
         seed: bool = False,
+        source: int | None = None,
     ) -> None:
+        self.source = source
         self.url = url
         self.key = key
         self.priority = priority
@@ -148,6 +153,7 @@ class Draft:
     def __init__(self, now: Instant) -> None:
         self.now = now
         self.facts: dict[int, list[Row]] = {}
+        self.sent: dict[int, int] = {}
         self.hosts: dict[str, tuple[int, int]] = {}
         self.authorities: set[str] = set()
         self.queues: dict[tuple[int, str, str], tuple[int, int]] = {}
@@ -190,8 +196,10 @@ class Machine:
         seed: int = 0,
         errands: bool = False,
         keeps_lines: bool = False,
+        owned: frozenset[int] | None = None,
     ) -> None:
         self.tables = tables
+        self._owned = owned
         self.settings = settings
         self.errands_mode = errands
         self.keeps_lines = keeps_lines
@@ -434,7 +442,9 @@ class Machine:
                 depth = owner.depth + 1
                 for link in mine:
                     if isinstance(link, str):
-                        wanted.append(_Wanted(link, depth=depth, referrer=owner.url, crawl=owner.queue.crawl))
+                        wanted.append(
+                            _Wanted(link, depth=depth, referrer=owner.url, crawl=owner.queue.crawl, source=owner.slot)
+                        )
                     else:
                         wanted.append(self._wanted(link, draft, found_in=owner))
             spans.append((start, len(wanted)))
@@ -537,9 +547,10 @@ class Machine:
         return [digest in contents for digest in digests]
 
     def finished(self) -> bool:
-        """No URL is queued, leased or waiting, and no errand is open or wanted."""
+        """No URL is queued, leased, waiting or in transit, and no errand is open or wanted."""
         counts = self.tables.counts
-        return not (counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands())
+        waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.in_transit()
+        return not waiting
 
     def at_limit(self) -> bool:
         """No page may be leased any more (max_pages), or URLs are parked because a budget is used up."""
@@ -630,7 +641,7 @@ class Machine:
             "accepted": tables.accepted(),
             "urls": {STATES[state].value: tables.counts[state] for state in range(1, 7)},
             "held": 0,
-            "in_transit": 0,
+            "in_transit": tables.in_transit(),
             "errands": self.errands(),
             "hosts": hosts,
             "answered": tables.tallies.get("answered", 0),
@@ -751,6 +762,7 @@ class Machine:
             crawl=crawl,
             metadata=metadata,
             seed=found_in is None and link.depth == 0 and link.referrer is None,
+            source=found_in.slot if found_in is not None else None,
         )
 
     def _crawl(self, draft: Draft, name: str | None) -> int:
@@ -827,6 +839,11 @@ class Machine:
         name = host_of(text)
         host = self.tables.hosts.get(name)
         low = fingerprint & SEEN_BITS
+        if host is None and self._owned is not None:
+            target = self.slot_of(name)
+            if target not in self._owned:
+                self._send(draft, link, text, target)
+                return Code.HELD
         slot, host_row = (host.slot, host.row) if host is not None else self._need_host(draft, name)
         if host is not None:
             seen = self.tables.slots[slot].seen.get(link.crawl)
@@ -865,6 +882,74 @@ class Machine:
         )
         draft.seen[slot, link.crawl, low] = code
         return code
+
+    def _send(self, draft: Draft, link: _Wanted, text: str, target: int) -> None:
+        """Put a link for a slot of another log into the outbox of the slot it was found in."""
+        source = link.source if link.source is not None else min(self._owned or (0,))
+        home = self.tables.slots.get(source)
+        sequence = draft.sent.get(source, home.sent if home is not None else 0) + 1
+        draft.sent[source] = sequence
+        due = -1 if link.due is None else link.due
+        crawl = self._crawl_name(draft, link.crawl)
+        place = (source, sequence, target, crawl, link.key or "", due, checked(link.priority), link.depth, link.hops)
+        draft.add(Fact.OUTBOX, (*place, int(link.seed), link.referrer, link.metadata, text))
+
+    def _crawl_name(self, draft: Draft, row: int) -> str:
+        if row < len(self.tables.crawls):
+            return self.tables.crawls[row][0]
+        return next(str(made[2]) for made in draft.facts[Fact.CRAWL] if made[1] == row)
+
+    def outbox(self, most: int) -> list[Row]:
+        """Up to `most` links on their way to other logs, as OUTBOX rows, per source slot in order."""
+        rows: list[Row] = []
+        for home in self.tables.slots.values():
+            rows.extend(home.outbox[number] for number in sorted(home.outbox)[: most - len(rows)])
+            if len(rows) >= most:
+                break
+        return rows
+
+    def receive(self, parcels: Sequence[Row], now: Instant) -> list[Code]:
+        """Take in OUTBOX rows of other logs: each (source slot, sequence) once, however often it is brought."""
+        now = self._advance(now)
+        draft = Draft(now)
+        wanted: list[_Wanted] = []
+        taken: list[int] = []
+        codes = [Code.KNOWN] * len(parcels)
+        marks: dict[tuple[int, int], int] = {}
+        for number, parcel in enumerate(parcels):
+            source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, metadata, url = parcel
+            home = self.tables.slots.get(int(target))  # type: ignore[call-overload]
+            place = (int(target), int(source))  # type: ignore[call-overload]
+            if int(sequence) <= max(marks.get(place, 0), home.arrived.get(place[1], 0) if home is not None else 0):  # type: ignore[call-overload]
+                continue
+            marks[place] = int(sequence)  # type: ignore[call-overload]
+            taken.append(number)
+            wanted.append(
+                _Wanted(
+                    str(url),
+                    key=str(key) or None,
+                    priority=float(priority),  # type: ignore[arg-type]
+                    depth=int(depth),  # type: ignore[call-overload]
+                    hops=int(hops),  # type: ignore[call-overload]
+                    referrer=str(referrer),
+                    due=None if due == -1 else int(due),  # type: ignore[call-overload]
+                    crawl=self._crawl(draft, str(crawl)),
+                    metadata=bytes(metadata),  # type: ignore[call-overload]
+                    seed=bool(seed),
+                )
+            )
+        for (target, source), sequence in marks.items():
+            draft.add(Fact.ARRIVED, (target, source, sequence))
+        for number, code in zip(taken, self._accept(wanted, draft), strict=True):
+            codes[number] = code
+        self._commit(draft)
+        return codes
+
+    def delivered(self, source: int, sequence: int, now: Instant) -> None:
+        """The other log has everything from this slot up to this sequence."""
+        draft = Draft(self._advance(now))
+        draft.add(Fact.DELIVERED, (source, sequence))
+        self._commit(draft, reserve=True)
 
     def _next_row(self, draft: Draft, slot: int, section: int, there: object) -> int:
         place = (slot, section)
@@ -1246,6 +1331,7 @@ class Machine:
                     due=due,
                     crawl=url.queue.crawl,
                     seed=url.depth == 0 and target is not None and url.hops < REDIRECT_HOPS_MAX,
+                    source=url.slot,
                 )
             )
         if outcome.verdict is Verdict.DONE:

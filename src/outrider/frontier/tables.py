@@ -257,9 +257,12 @@ class Host:
 class Slot:
     """The rows of one slot."""
 
-    __slots__ = ("authorities", "hosts", "queues", "seen", "urls")
+    __slots__ = ("arrived", "authorities", "hosts", "outbox", "queues", "seen", "sent", "urls")
 
     def __init__(self) -> None:
+        self.outbox: dict[int, Row] = {}  # sequence -> link for a slot of another log
+        self.sent = 0  # the highest sequence ever given
+        self.arrived: dict[int, int] = {}  # source slot -> the highest sequence taken in
         self.hosts: list[Host] = []
         self.authorities: list[Authority] = []
         self.queues: list[Queue] = []
@@ -314,6 +317,9 @@ class Tables:
             Fact.ROBOTS: self._robots,
             Fact.RULES: self._rules,
             Fact.QUEUE: self._queue,
+            Fact.OUTBOX: self._outbox,
+            Fact.ARRIVED: self._arrived,
+            Fact.DELIVERED: self._delivered,
             Fact.URL: self._url,
             Fact.URL_CELLS: self._url_cells,
             Fact.VISIT: self._visit,
@@ -487,6 +493,25 @@ class Tables:
             group.queues.append(queue)
             queue.group = group
 
+    def _outbox(self, slot: int, sequence: int, *link: object) -> None:
+        home = self.slot(slot)
+        home.sent = max(home.sent, sequence)
+        home.outbox[sequence] = (slot, sequence, *link)
+
+    def _arrived(self, slot: int, source: int, sequence: int) -> None:
+        home = self.slot(slot)
+        home.arrived[source] = max(home.arrived.get(source, 0), sequence)
+
+    def _delivered(self, slot: int, sequence: int) -> None:
+        home = self.slot(slot)
+        home.sent = max(home.sent, sequence)
+        for number in [number for number in home.outbox if number <= sequence]:
+            del home.outbox[number]
+
+    def in_transit(self) -> int:
+        """Links on their way to other logs."""
+        return sum(len(home.outbox) for home in self.slots.values())
+
     def _url(
         self,
         slot: int,
@@ -612,6 +637,12 @@ class Tables:
         if section == OWN:
             return self._own_facts()
         home = self.slots[slot]
+        if section == TRANSIT:
+            return [
+                (Fact.DELIVERED, [(slot, min(home.outbox, default=home.sent + 1) - 1)]),
+                (Fact.OUTBOX, list(home.outbox.values())),
+                (Fact.ARRIVED, [(slot, source, sequence) for source, sequence in home.arrived.items()]),
+            ]
         if section == HOSTS:
             hosts = home.hosts[first:last]
             return [
@@ -677,8 +708,8 @@ class Tables:
         return sum(self.counts)
 
 
-OWN, HOSTS, AUTHORITIES, QUEUES, URLS = range(5)
-COPY_ROWS = {OWN: 1, HOSTS: 1_000, AUTHORITIES: 8, QUEUES: 2_000, URLS: 500}  # rows that stay near 256 KiB
+OWN, HOSTS, AUTHORITIES, QUEUES, URLS, TRANSIT = range(6)
+COPY_ROWS = {OWN: 1, HOSTS: 1_000, AUTHORITIES: 8, QUEUES: 2_000, URLS: 500, TRANSIT: 1}  # rows that stay near 256 KiB
 
 
 def host_cells(host: Host) -> Row:

@@ -1,0 +1,126 @@
+"""Two frontiers own one half of the slots each: links cross between their logs, and no crash loses one."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+
+from outrider import Frontier
+from outrider.journey import Code
+from outrider.limits import MICROSECONDS, SLOTS
+from outrider.sim.disk import CrashDisk
+
+HOSTS = [f"site{number}.test" for number in range(12)]
+PAGES = 8
+LOWER = frozenset(range(SLOTS // 2))
+KEYS = (bytes(range(16)), bytes(range(16, 32)))
+UPPER = frozenset(range(SLOTS // 2, SLOTS))
+
+
+def links_of(url: str) -> list[str]:
+    """The same links for the same URL: some on the host, most elsewhere."""
+    chance = random.Random(url)
+    return [f"http://{chance.choice(HOSTS)}/p{chance.randrange(PAGES)}" for _ in range(5)]
+
+
+def reachable(seed: str) -> set[str]:
+    found, left = {seed}, [seed]
+    while left:
+        for link in links_of(left.pop()):
+            if link not in found:
+                found.add(link)
+                left.append(link)
+    return found
+
+
+class Cluster:
+    """Two owners, a transport that loses and repeats whole batches, and a clock they share."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.now = 1_700_000_000 * MICROSECONDS
+        self.chance = chance
+        self.disks = [CrashDisk(), CrashDisk()]
+        self.owners = [self.open(0), self.open(1)]
+        self.visits: list[tuple[str, int]] = []
+
+    def open(self, side: int) -> Frontier:
+        return Frontier.open(self.disks[side], clock=lambda: self.now, slots=(LOWER, UPPER)[side], keys=KEYS)
+
+    def carry(self) -> None:
+        """Take what lies in the outboxes across; now and then the answer is lost, so the batch comes again."""
+        for side, owner in enumerate(self.owners):
+            parcels = owner.outbox(10)
+            if not parcels or self.chance.random() < 0.3:
+                continue
+            self.owners[1 - side].receive(parcels)
+            if self.chance.random() < 0.3:
+                continue
+            for source in {parcel[0] for parcel in parcels}:
+                owner.delivered(source, max(parcel[1] for parcel in parcels if parcel[0] == source))  # type: ignore[call-overload]
+
+    def crash(self, side: int) -> None:
+        """The power of one side fails; another process takes its slots over from what was synced."""
+        images = list(self.disks[side].crash_images(self.chance, 3))
+        self.disks[side] = self.chance.choice(images)
+        self.owners[side] = self.open(side)
+
+    def step(self) -> None:
+        for owner in self.owners:
+            leases = owner.lease(3)
+            self.visits += [(lease.host, self.now) for lease in leases]
+            owner.report([lease.done(seconds=0.0, links=links_of(lease.url)) for lease in leases])
+        self.carry()
+        self.now += MICROSECONDS // 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_links_cross_between_two_logs_and_every_page_is_accepted_once(seed: int):
+    chance = random.Random(seed)
+    cluster = Cluster(chance)
+    first = f"http://{HOSTS[0]}/p0"
+    codes = [owner.discover([first])[0] for owner in cluster.owners]
+    assert {Code.NEW, Code.HELD} == set(codes)
+    for _ in range(2_000):
+        cluster.step()
+        if chance.random() < 0.03:
+            cluster.crash(chance.randrange(2))
+        if all(owner.finished() for owner in cluster.owners):
+            break
+    states = [[owner.status(url).state.value for owner in cluster.owners] for url in sorted(reachable(first))]
+    assert [{"done", "unknown"}] * len(states) == [set(pair) for pair in states]
+    counts = [owner.statistics() for owner in cluster.owners]
+    assert len(reachable(first)) == sum(count["accepted"] for count in counts)  # type: ignore[misc]
+    assert [0, 0] == [count["in_transit"] for count in counts]
+    assert [True, True] == [owner.verify().ok for owner in cluster.owners]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_host_keeps_its_gap_when_its_slot_changes_hands(seed: int):
+    chance = random.Random(100 + seed)
+    cluster = Cluster(chance)
+    cluster.owners[0].discover([f"http://{HOSTS[0]}/p0"])
+    cluster.owners[1].discover([f"http://{HOSTS[0]}/p0"])
+    for _ in range(300):
+        cluster.step()
+        if chance.random() < 0.1:
+            cluster.crash(chance.randrange(2))
+    times: dict[str, list[int]] = {}
+    for host, at in cluster.visits:
+        times.setdefault(host, []).append(at)
+    gaps = [b - a for visits in times.values() for a, b in pairwise(visits)]
+    assert gaps
+    assert min(gaps) >= MICROSECONDS
+
+
+def test_a_parcel_that_comes_twice_counts_once():
+    cluster = Cluster(random.Random(1))
+    sender = next(o for o in cluster.owners if o.discover(["http://site0.test/"]) == [Code.HELD])
+    receiver = next(o for o in cluster.owners if o is not sender)
+    receiver.discover(["http://site1.test/"])
+    parcels = sender.outbox(10)
+    receiver.receive(parcels)
+    before = receiver.statistics()["accepted"]
+    assert [Code.KNOWN] * len(parcels) == receiver.receive(parcels)
+    assert before == receiver.statistics()["accepted"]
