@@ -32,6 +32,9 @@ _FIELDS = _AGENT_FIELDS | _DISALLOW_FIELDS | _ALLOW_FIELDS | _DELAY_FIELDS | _SI
 
 # RFC 9309 has letters, "_" and "-" only; tokens with digits are common, and cut there bot1 and bot2 would be one.
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
+_AGENT_PARTS = re.compile(r"[\s;(),]+")
+_AGENT_CHARACTERS_MAX = 1_000
+_NOBODYS_TOKENS = frozenset({"mozilla", "compatible"})
 _WITHOUT_COLON = re.compile(r"(?i)(user[ -]?agent|[a-z-]+|(?:crawl|request) (?:delay|rate)|visit time)[ \t]+(.*)")
 _SECONDS = re.compile(r"[0-9]{0,12}(?:[.,][0-9]{1,12})?")
 _PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
@@ -39,7 +42,7 @@ _PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 @dataclass(slots=True)
 class _Group:
-    """What the lines for one token say, all its groups merged (RFC 9309 section 2.2.1)."""
+    """What follows a list of agents. They share it: a thousand agents and a thousand rules must not multiply."""
 
     rules: list[str] = field(default_factory=list)
     crawl_delay: float | None = None
@@ -50,7 +53,7 @@ class Rules:
 
     __slots__ = ("_digest", "_groups", "_matchers", "_sitemaps")
 
-    def __init__(self, groups: dict[str, _Group], sitemaps: list[str], digest: int) -> None:
+    def __init__(self, groups: dict[str, list[_Group]], sitemaps: list[str], digest: int) -> None:
         self._groups = groups
         self._sitemaps = sitemaps
         self._digest = digest
@@ -59,33 +62,30 @@ class Rules:
     @classmethod
     def parse(cls, body: bytes) -> Rules:
         """The rules that a robots.txt states: any bytes, of which the first `ROBOTS_BYTES_MAX` count."""
-        groups: dict[str, _Group] = {}
+        groups: dict[str, list[_Group]] = {}
         sitemaps: list[str] = []
-        current: list[_Group] = []
+        group = _Group()  # of nobody: rules before the first agent
         agents_go_on = False
         for line in _lines(body):
             name, value = _record(line)
             if name in _AGENT_FIELDS:
                 if not agents_go_on:
-                    current = []
+                    group = _Group()
                 agents_go_on = True
                 token = _token_of_line(value)
                 if token is not None:
-                    group = groups.setdefault(token, _Group())
-                    if not any(group is other for other in current):
-                        current.append(group)
+                    groups_of_token = groups.setdefault(token, [])
+                    if not groups_of_token or groups_of_token[-1] is not group:
+                        groups_of_token.append(group)
             elif name in _DISALLOW_FIELDS or name in _ALLOW_FIELDS:
                 agents_go_on = False
                 if value:
-                    rule = f"{'Allow' if name in _ALLOW_FIELDS else 'Disallow'}: {_escaped(value)}"
-                    for group in current:
-                        group.rules.append(rule)
+                    group.rules.append(f"{'Allow' if name in _ALLOW_FIELDS else 'Disallow'}: {_escaped(value)}")
             elif name in _DELAY_FIELDS:
                 agents_go_on = False
                 delay = _delay(value)
                 if delay is not None:
-                    for group in current:
-                        group.crawl_delay = max(delay, group.crawl_delay or 0.0)
+                    group.crawl_delay = max(delay, group.crawl_delay or 0.0)
             elif name in _SITEMAP_FIELDS:
                 if value:
                     sitemaps.append(value.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
@@ -107,41 +107,38 @@ class Rules:
     def allowed(self, agent: str, url: str) -> bool:
         """Whether a crawler may fetch an absolute URL.
 
-        `agent` is its product token; what follows the token, as in "FooBot/2.1", is passed over. The longest rule that
-        matches decides, "allow" among equals (RFC 9309 section 2.2.2). /robots.txt itself is always allowed.
+        `agent` is its product token, a version after it is passed over; a whole User-Agent header will do. The longest
+        rule that matches decides, "allow" among equals (RFC 9309 section 2.2.2). /robots.txt itself is always allowed.
         """
         matcher = self._matcher(agent)
         return matcher is None or bool(matcher.can_fetch(_without_authority(url), ANYBODY))
 
     def crawl_delay(self, agent: str) -> float | None:
-        """Seconds between requests as the agent's group asks for, the largest if several, at most a day; or None."""
-        group = self._groups.get(self._token(agent))
-        return None if group is None else group.crawl_delay
+        """Seconds between requests that the agent's group asks for: the largest, at most a day; None if none."""
+        groups = self._groups.get(self._token(agent), [])
+        return max((group.crawl_delay for group in groups if group.crawl_delay is not None), default=None)
 
     def _token(self, agent: str) -> str:
         """The token of the group that counts for an agent: its own, or the one for anybody."""
-        match = _TOKEN.match(agent)
-        token = match[0].lower() if match is not None else ANYBODY
-        return token if token in self._groups else ANYBODY
+        return next((token for token in _tokens_of_agent(agent) if token in self._groups), ANYBODY)
 
     def _matcher(self, agent: str) -> Protego | None:
-        """Protego over the one group that counts, given to it as the group for anybody.
+        """Protego over the groups that count, merged (RFC 9309 section 2.2.1) and given to it as the one for anybody.
 
         Left alone it matches tokens by prefix ("Foo" for FooBot) and misses agent lines with a version.
         """
         token = self._token(agent)
-        group = self._groups.get(token)
-        if group is None or not group.rules:
-            return None
         matcher = self._matchers.get(token)
         if matcher is None:
-            matcher = Protego.parse(f"User-agent: {ANYBODY}\n" + "\n".join(group.rules))
+            rules = [rule for group in self._groups.get(token, []) for rule in group.rules]
+            if not rules:
+                return None
+            matcher = Protego.parse(f"User-agent: {ANYBODY}\n" + "\n".join(rules))
             self._matchers[token] = matcher
         return matcher
 
     def __repr__(self) -> str:
-        rules = sum(len(group.rules) for group in self._groups.values())
-        return f"<Rules {len(self._groups)} groups, {rules} rules, {len(self._sitemaps)} sitemaps>"
+        return f"<Rules for {len(self._groups)} agents, {len(self._sitemaps)} sitemaps>"
 
 
 def _lines(body: bytes) -> list[str]:
@@ -190,6 +187,19 @@ def _token_of_line(value: str) -> str | None:
     return ANYBODY if value == ANYBODY or value[:2] in {"* ", "*\t"} else None
 
 
+def _tokens_of_agent(agent: str) -> list[str]:
+    """The product tokens of an agent, likeliest first: one as a rule, more if a whole User-Agent header is given.
+
+    "Mozilla/5.0 (compatible; FooBot/1.0; +http://example.org/bot)" is FooBot, whose rules must not be missed.
+    """
+    if agent.isalnum():
+        return [agent.lower()]
+    products = [part for part in _AGENT_PARTS.split(agent[:_AGENT_CHARACTERS_MAX]) if "://" not in part]
+    matches = [match[0].lower() for part in products if (match := _TOKEN.match(part)) is not None]
+    tokens = matches[:1] + [token for token in matches[1:] if not token[0].isdigit()]
+    return sorted(tokens, key=_NOBODYS_TOKENS.__contains__)
+
+
 def _escaped(value: str) -> str:
     """A path pattern in printable ASCII, the rest percent-encoded (RFC 9309 section 2.2.2)."""
     if value.isascii() and value.isprintable() and " " not in value:
@@ -216,8 +226,8 @@ def verdict_of_status(status: int | None) -> Answer:
     """What the status of an answer for robots.txt means (RFC 9309 section 2.3.1).
 
     "rules": parse the body; "redirect": ask there; "allow": there are no rules; "unreachable": stay out for now.
-    None is no answer at all. 429 is "unreachable" although it is a 4xx, as Google reads it too: who asks for fewer requests has
-    not allowed everything.
+    None is no answer at all. 429 is "unreachable" although it is a 4xx, as Google reads it too: who asks for fewer
+    requests has not allowed everything.
     """
     if status is None or status == 429:
         return "unreachable"

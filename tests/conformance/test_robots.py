@@ -1,0 +1,122 @@
+"""robots.txt against the suites of Google, crawler-commons, Protego and others, and against 2,553 real files.
+
+The data lie beside the project (`../shared/data/robots`, with a README that names sources, licences and classes).
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import tarfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outrider.limits import ROBOTS_BYTES_MAX
+from outrider.robots import Rules, verdict_of_status
+
+pytestmark = pytest.mark.conformance
+
+Case = dict[str, Any]
+
+# How many of the cases on which the reference parsers disagree are answered as their source wants; a change here is a
+# change of behaviour, to be explained in docs/decisions/robots.md.
+AS_THE_SOURCE_WANTS = {"source+google": 13, "source+protego": 78, "source-only": 8}
+
+KNOWN_DIFFERENCES = [
+    "SimpleRobotRulesParserTest.testSitemap",  # a bare URL on a line of its own is taken for a sitemap
+    # Rules and delays that no agent heads: for everybody there, for nobody here (RFC 9309 section 2.2.1).
+    "test_robots.py:test_no_leading_user_agent",
+    "test.rs:test_parser_line_elements",
+    "test.rs:test_repcpp_no_leading_user_agent",
+    "test.rs:test_repcpp_no_leading_user_agent",
+]
+
+
+@pytest.fixture(scope="module")
+def robots_data(shared: Path) -> Path:
+    return shared / "data" / "robots"
+
+
+def json_lines(file: Path) -> list[Case]:
+    lines = (gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()).splitlines()
+    return [json.loads(line) for line in lines if line]
+
+
+def body_of(case: Case) -> bytes:
+    if "robots" in case:
+        return str(case["robots"]).encode("utf-8", "surrogatepass")
+    return base64.b64decode(case["robots_b64"])
+
+
+def absolute(url: str) -> str:
+    if "://" in url:
+        return url
+    return "http://example.com" + (url if url.startswith("/") else "/" + url)
+
+
+def answered(case: Case) -> bool:
+    return Rules.parse(body_of(case)).allowed(case["agent"], absolute(case["url"]))
+
+
+def test_where_google_protego_and_the_source_agree_so_do_we(robots_data: Path) -> None:
+    cases = [case for case in json_lines(robots_data / "cases.jsonl") if case["class"] == "consensus"]
+    assert [] == [case for case in cases if answered(case) != case["allowed"]]
+
+
+def test_where_they_disagree_our_side_is_known(robots_data: Path) -> None:
+    cases = [case for case in json_lines(robots_data / "cases.jsonl") if case["class"] != "consensus"]
+    agree = Counter(case["class"] for case in cases if answered(case) == case["allowed"])
+    assert AS_THE_SOURCE_WANTS == dict(agree)
+
+
+def test_real_files_are_read_as_google_and_protego_read_them(robots_data: Path) -> None:
+    """No difference but in one file above the limit, whose rules behind it are not read (RFC 9309 section 2.5)."""
+    with tarfile.open(robots_data / "real-robots.tar.xz") as archive:
+        bodies = {
+            member.name.removeprefix("robots/"): content.read()
+            for member in archive
+            if (content := archive.extractfile(member)) is not None
+        }
+    judged, wrong = 0, []
+    for case in json_lines(robots_data / "real-consensus.jsonl.gz"):
+        body = bodies[case["file"]]
+        rules = Rules.parse(body)
+        for agent, path, allowed in case["tests"]:
+            judged += 1
+            if rules.allowed(agent, absolute(path)) != bool(allowed):
+                wrong.append((case["file"], len(body) > ROBOTS_BYTES_MAX))
+    assert len(wrong) <= judged // 1_000
+    assert [] == [name for name, is_too_long in wrong if not is_too_long]
+
+
+def test_crawl_delays_and_sitemaps(robots_data: Path) -> None:
+    wrong = []
+    for case in json_lines(robots_data / "directives.jsonl"):
+        rules = Rules.parse(body_of(case))
+        agent = case["args"][0] if case.get("args") else case.get("agent", "")
+        if case["query"] == "crawl_delay":
+            got: object = rules.crawl_delay(agent)
+        elif case["query"] == "crawl_delay_ms":
+            delay = rules.crawl_delay(agent)
+            got = None if delay is None else round(delay * 1000)
+        elif case["query"] == "sitemaps":
+            got = rules.sitemaps
+        elif case["query"] == "sitemap_count":
+            got = len(rules.sitemaps)
+        else:
+            continue
+        if got != case["expected"]:
+            wrong.append(case["src"])
+    assert KNOWN_DIFFERENCES == wrong
+
+
+def test_what_a_status_means(robots_data: Path) -> None:
+    meaning = {"parse": {"rules"}, "follow>=5-hops": {"redirect"}, "disallow-all": {"unreachable"}}
+    for case in json_lines(robots_data / "http_status.jsonl"):
+        # An empty body (204) is parsed, and then allows everything.
+        expected = meaning.get(case["expect"], {"allow", "rules"} if case["expect"] == "allow-all" else {"unreachable"})
+        assert verdict_of_status(case["status"]) in expected
