@@ -1,0 +1,260 @@
+"""The rules that keep the house livable, read off the imports and calls of every file of the package.
+
+A file imports its own room or what lies below it; rooms on one floor do not know each other. Deciders hold no world. No
+file is called by a word that says nothing. Nothing from the web is ever executed or unpickled.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+GROUND = {"clock", "errors", "limits"}
+SECOND = {"kernels"} | GROUND
+ARCHIVE = {"storage", "url", "journey"} | SECOND
+GETTING = {"url", "robots", "journey"} | SECOND
+FRONTIER = {"storage"} | GETTING
+ENGINE = {"frontier"} | FRONTIER
+BELOW_CRAWL = {"engine", "fetch", "page", "archive"} | ENGINE
+BELOW_SIM = {"crawl", "cluster", "integrations"} | BELOW_CRAWL
+EVERYTHING = {"service", "sim", "cli", "__init__"} | BELOW_SIM
+
+MAY_IMPORT = {
+    "clock": GROUND,
+    "errors": GROUND,
+    "limits": GROUND,
+    "kernels": GROUND | {"_native"},
+    "url": SECOND,
+    "storage": SECOND,
+    "robots": SECOND,
+    "journey": SECOND,
+    "frontier": FRONTIER,
+    "fetch": GETTING,
+    "page": GETTING,
+    "archive": ARCHIVE,
+    "engine": ENGINE,
+    "crawl": BELOW_CRAWL,
+    "cluster": BELOW_CRAWL,
+    "integrations": BELOW_CRAWL,
+    "service": {"crawl", "cluster"} | BELOW_CRAWL,
+    "sim": BELOW_SIM | {"__init__"},
+    "cli": EVERYTHING,
+    # The front: what users import, and `python -m outrider`.
+    "__init__": EVERYTHING,
+    "__main__": EVERYTHING,
+}
+"""For each room, the others it may import: the table of the architecture."""
+
+DECIDERS = {"frontier", "url", "robots", "journey", "kernels"}
+WORLD = {
+    *("asyncio", "concurrent", "datetime", "glob", "http", "mmap", "multiprocessing", "os", "pathlib", "random"),
+    *("sched", "secrets", "select", "selectors", "shutil", "signal", "socket", "ssl", "subprocess", "tempfile"),
+    *("threading", "time", "urllib.request", "uuid", "numpy.random"),
+}
+"""Modules that bring a clock, chance, a thread, a path or a connection."""
+WORLD_ALLOWED = {("kernels/__init__.py", "os")}
+"""The one look at the world: OUTRIDER_KERNELS chooses the kernels."""
+
+ACTS_ALLOWED = {("__init__.py", "imports what a value names")}
+"""The front looks its names up when they are first used, in a table of its own."""
+CLOCK_WORDS = {"Instant", "ClockFunction", "instant", "seconds", "rfc3339"}
+"""What a decider may take from the clock's room: names and arithmetic of time, nothing that tells it."""
+
+VAGUE = {"utils", "util", "common", "helpers", "helper", "core", "base", "manager", "managers", "misc"}
+VAGUE_ENDINGS = ("Manager", "Helper", "Helpers", "Utils")
+DANGEROUS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+
+
+def problems(package: Path) -> list[str]:
+    """Everything in a package that breaks a rule, as 'file:line: what'."""
+    return sorted(problem for file in sorted(package.rglob("*.py")) for problem in problems_of(file, package))
+
+
+def problems_of(file: Path, package: Path) -> Iterator[str]:
+    path = file.relative_to(package).as_posix()
+    room = path.split("/")[0].removesuffix(".py")
+    for part in Path(path).with_suffix("").parts:
+        if VAGUE & set(part.split("_")):
+            yield f"{path}:1: {part!r} says nothing of what is in it"
+    if room not in MAY_IMPORT:
+        yield f"{path}:1: the room {room!r} has no floor"
+        return
+    for node in ast.walk(ast.parse(file.read_text("utf-8"), path)):
+        for what in (*imports_of(node, path), *acts_of(node)):
+            kind, name = what
+            line = f"{path}:{getattr(node, 'lineno', 1)}"
+            top = name.split(".")[0]
+            if kind == "room":
+                if name != room and name not in MAY_IMPORT[room]:
+                    yield f"{line}: {room} may not import {name}"
+                if name == "clock" and room in DECIDERS and not takes_words_only(node):
+                    yield f"{line}: a decider holds no world, and imports the clock"
+            elif kind == "module":
+                if top in DANGEROUS:
+                    yield f"{line}: {top} executes what it reads"
+                if room in DECIDERS and {top, name} & WORLD and (path, top) not in WORLD_ALLOWED:
+                    yield f"{line}: a decider holds no world, and imports {name}"
+            elif kind == "world":
+                if room in DECIDERS:
+                    yield f"{line}: a decider holds no world, and calls {name}"
+            elif (path, name) not in ACTS_ALLOWED:
+                yield f"{line}: {name}"
+
+
+def takes_words_only(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.ImportFrom)
+        and (node.module or "").endswith("clock")
+        and {alias.name for alias in node.names} <= CLOCK_WORDS
+    )
+
+
+def imports_of(node: ast.AST, path: str) -> Iterator[tuple[str, str]]:
+    """('room', name) for Outrider's own, ('module', dotted name) for others."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield of_module(alias.name)
+    elif isinstance(node, ast.ImportFrom):
+        module = node.module or ""
+        if node.level:
+            # Dots climb from the file's own package.
+            package = ["outrider", *path.split("/")[:-1]]
+            climbed = package[: len(package) - node.level + 1]
+            module = ".".join([*climbed, *([module] if module else [])])
+        if module == "outrider":
+            for alias in node.names:
+                yield "room", alias.name if alias.name in MAY_IMPORT or alias.name == "_native" else "__init__"
+        elif module.split(".")[0] == "outrider":
+            yield of_module(module)
+        else:
+            yield "module", module
+            for alias in node.names:
+                yield "module", f"{module}.{alias.name}"
+    elif isinstance(node, ast.Call) and called(node) in ("importlib.import_module", "import_module", "__import__"):
+        name = node.args[0] if node.args else None
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            yield of_module(name.value)
+        else:
+            yield "act", "imports what a value names"
+
+
+def of_module(name: str) -> tuple[str, str]:
+    parts = name.split(".")
+    if parts[0] != "outrider":
+        return "module", name
+    return "room", parts[1] if len(parts) > 1 else "__init__"
+
+
+def acts_of(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """('act', text) for what nobody may do, ('world', name) for what a decider may not."""
+    if isinstance(node, ast.ClassDef) and node.name.endswith(VAGUE_ENDINGS):
+        yield "act", f"the class name {node.name} says nothing of what it does"
+    if isinstance(node, ast.Attribute) and node.attr == "random" and ast.unparse(node.value) in ("np", "numpy"):
+        yield "world", "numpy.random"
+    if isinstance(node, ast.Call):
+        name = called(node)
+        if name in ("eval", "exec", "builtins.eval", "builtins.exec"):
+            yield "act", f"{name} executes what it is given"
+        if name in ("yaml.load", "yaml.unsafe_load", "yaml.full_load", "yaml.load_all"):
+            yield "act", f"{name} builds objects that the text names"
+        if name in ("open", "input", "breakpoint"):
+            yield "world", name
+
+
+def called(node: ast.Call) -> str:
+    """The dotted name of what is called, or '' when it is no plain name."""
+    parts = []
+    target = node.func
+    while isinstance(target, ast.Attribute):
+        parts.append(target.attr)
+        target = target.value
+    if not isinstance(target, ast.Name):
+        return ""
+    return ".".join([target.id, *reversed(parts)])
+
+
+def test_the_house_keeps_its_rules(project):
+    assert [] == problems(project / "src" / "outrider")
+
+
+def test_every_room_of_the_house_was_looked_at(project):
+    """The rules would hold for an empty folder too."""
+    rooms = {path.relative_to(project / "src" / "outrider").parts[0] for path in (project / "src").rglob("*.py")}
+    assert {"kernels", "url", "storage", "frontier", "errors.py"} <= rooms
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "expected"),
+    [
+        ("url/spelling.py", "import outrider.frontier", "url/spelling.py:1: url may not import frontier"),
+        ("url/spelling.py", "from outrider.frontier.machine import Machine", "url may not import frontier"),
+        ("url/spelling.py", "from outrider import robots", "url may not import robots"),
+        ("url/spelling.py", "from .. import storage", "url may not import storage"),
+        ("url/spelling.py", "from ..storage.log import Log", "url may not import storage"),
+        ("url/spelling.py", "import outrider", "url may not import __init__"),
+        ("url/spelling.py", "from outrider import Frontier", "url may not import __init__"),
+        ("url/spelling.py", "import importlib\nimportlib.import_module('outrider.cli')", ":2: url may not import cli"),
+        ("url/spelling.py", "def f(name):\n    return __import__(name)", ":2: imports what a value names"),
+        ("url/spelling.py", "if False:\n    from outrider.page import read", ":2: url may not import page"),
+        ("fetch/client.py", "import outrider.page", "fetch may not import page"),
+        ("archive/warc.py", "import outrider.robots", "archive may not import robots"),
+        ("frontier/machine.py", "import outrider.fetch", "frontier may not import fetch"),
+        ("engine.py", "import outrider.fetch", "engine may not import fetch"),
+        ("crawl/loop.py", "import outrider.cli", "crawl may not import cli"),
+        ("crawl/loop.py", "import outrider.cluster", "crawl may not import cluster"),
+        ("sim/web.py", "import outrider.cli", "sim may not import cli"),
+        ("errors.py", "import outrider.kernels", "errors may not import kernels"),
+        ("frontier/machine.py", "import time", "a decider holds no world, and imports time"),
+        ("frontier/machine.py", "from time import monotonic", "a decider holds no world, and imports time"),
+        ("robots/rules.py", "import os.path", "a decider holds no world, and imports os.path"),
+        ("frontier/machine.py", "from outrider.clock import wall", "holds no world, and imports the clock"),
+        ("frontier/machine.py", "from outrider import clock", "holds no world, and imports the clock"),
+        ("frontier/machine.py", "import outrider.clock", "holds no world, and imports the clock"),
+        ("journey.py", "from pathlib import Path", "a decider holds no world, and imports pathlib"),
+        ("url/keys.py", "import random", "a decider holds no world, and imports random"),
+        ("url/keys.py", "from urllib import request", "a decider holds no world, and imports urllib.request"),
+        ("url/keys.py", "import numpy as np\nx = np.random", ":2: a decider holds no world, and calls numpy.random"),
+        ("kernels/framing.py", "import os", "a decider holds no world, and imports os"),
+        ("frontier/seen.py", "open('x')", "a decider holds no world, and calls open"),
+        ("frontier/utils.py", "", "'utils' says nothing"),
+        ("core/log.py", "", "'core' says nothing"),
+        ("crawl/host_manager.py", "", "'host_manager' says nothing"),
+        ("crawl/loop.py", "class HostManager: ...", "the class name HostManager says nothing"),
+        ("cli/main.py", "import pickle", "pickle executes what it reads"),
+        ("cli/main.py", "from pickle import loads", "pickle executes what it reads"),
+        ("cli/main.py", "eval('1')", "eval executes what it is given"),
+        ("cli/main.py", "exec('1')", "exec executes what it is given"),
+        ("cli/main.py", "import yaml\nyaml.load('1')", ":2: yaml.load builds objects"),
+        ("gadgets/main.py", "", "the room 'gadgets' has no floor"),
+    ],
+)
+def test_a_planted_violation_is_found(tmp_path, path, code, expected):
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(code, "utf-8")
+    found = problems(tmp_path)
+    assert found
+    assert any(expected in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("cli/main.py", "import outrider.crawl, outrider.frontier, time, os"),
+        ("frontier/machine.py", "from . import seen\nfrom ..url import keys\nimport outrider.journey"),
+        ("frontier/machine.py", "from outrider.clock import Instant, instant\nfrom ..clock import seconds"),
+        ("kernels/__init__.py", "import os\nimport outrider._native"),
+        ("storage/files.py", "import os\nopen('x')"),
+        ("page/links.py", "import re\nre.compile('a')\nfrom urllib.parse import urljoin"),
+        ("sim/demo.py", "import outrider\nfrom outrider import Frontier"),
+        ("crawl/loop.py", "from outrider.url import scope\nfrom outrider.page import read"),
+    ],
+)
+def test_what_is_allowed_is_left_in_peace(tmp_path, path, code):
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_text(code, "utf-8")
+    assert [] == problems(tmp_path)
