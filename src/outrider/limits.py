@@ -89,3 +89,16 @@ MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger fil
 
 # the engine
 DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many links: bounded memory, one sync
+
+# pages
+TEXT_CHARACTERS_MAX = 1_000_000  # half of the largest page that is fetched; more text tells no more about likeness
+WORDS_PER_PAGE_MAX = 100_000  # that enter a SimHash: a long book; its sums stay exact in 32-bit floats
+TITLE_CHARACTERS_MAX = 1_000  # what is longer is no title
+DESCRIPTION_CHARACTERS_MAX = 2_000  # what is longer is no description
+METAS_PER_PAGE_MAX = 1_000  # pages have some dozens; a million would only cost time
+DIRECTIVES_PER_PAGE_MAX = 64  # robots metas know a dozen
+DIRECTIVE_CHARACTERS_MAX = 100  # the longest known, unavailable_after with a date, has half of that
+
+# patterns and lines
+PATTERN_CHARACTERS_MAX = 10_000  # a scope pattern is typed by a person; a longer one is a list, which are seeds
+ROBOTS_LINE_CHARACTERS_MAX = 16_664  # where Google's parser cuts a line; no URL that is crawled is as long

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import turbohtml
 import turbohtml.detect  # registers the codecs named whatwg-*
 
-TEXT_CHARACTERS_MAX = 1_000_000
-"""Text kept of a page: half of the largest page that is fetched; what is beyond it tells no more about likeness."""
+from outrider.limits import TEXT_CHARACTERS_MAX
 
 _SELECTOR = (
     "a[href],area[href],frame[src],iframe[src],img[src],script[src],form[action],link[href],base[href],"
@@ -110,6 +109,6 @@ def decode(body: bytes, label: str | None) -> tuple[str, str]:
             return codecs.getincrementaldecoder("utf-8")().decode(body)[:TEXT_CHARACTERS_MAX], "utf-8"
         except UnicodeDecodeError:
             charset = "windows-1252"
-    text = body.decode(f"whatwg-{charset}", "replace").removeprefix("\ufeff")
-    name = turbohtml.parse(b"", encoding=charset).encoding or charset
-    return text[:TEXT_CHARACTERS_MAX], name.lower()
+    name = (turbohtml.parse(b"", encoding=charset).encoding or charset).lower()
+    text = body.decode(f"whatwg-{name}", "replace").removeprefix("\ufeff")
+    return text[:TEXT_CHARACTERS_MAX], name

@@ -12,19 +12,21 @@ from dataclasses import dataclass
 
 import msgspec
 
-from outrider.limits import LINKS_PER_PAGE_MAX, URL_BYTES_MAX
+from outrider.limits import (
+    DESCRIPTION_CHARACTERS_MAX,
+    DIRECTIVE_CHARACTERS_MAX,
+    DIRECTIVES_PER_PAGE_MAX,
+    LINKS_PER_PAGE_MAX,
+    METAS_PER_PAGE_MAX,
+    TITLE_CHARACTERS_MAX,
+    URL_BYTES_MAX,
+)
 from outrider.page import html
 from outrider.page.simhash import simhash_of_text
 from outrider.url import spell
 
 FOLLOWABLE = frozenset({"a", "area", "frame", "iframe", "meta"})
 """The elements whose links lead to pages; those of link, img, script and form are recorded only."""
-TITLE_CHARACTERS_MAX = 1_000
-DESCRIPTION_CHARACTERS_MAX = 2_000
-DIRECTIVES_MAX = 64  # a dozen are known; more are noise
-_DIRECTIVE_CHARACTERS_MAX = 100
-_META_MAX = 1_000  # metas of a page that are looked at
-
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _CHARSET = re.compile(r"""(?i);\s*charset\s*=\s*["']?([^\s"';,]{1,40})""")
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
@@ -109,9 +111,8 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
     description = ""
     language = markup.language
     canonical: str | None = None
-    refresh: tuple[int, str] | None = None
     refreshes: list[tuple[int, tuple[int, str]]] = []
-    for name, equivalent, content, before in markup.metas[:_META_MAX]:
+    for name, equivalent, content, before in markup.metas[:METAS_PER_PAGE_MAX]:
         if equivalent == "refresh":
             found = parse_refresh(content)
             if found is not None:
@@ -143,6 +144,7 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
             if others_left < 0:
                 continue
         links.append(PageLink(absolute, kind, rel))
+    refresh: tuple[int, str] | None = None
     if refreshes:
         seconds, address = refreshes[0][1]
         target = spelled[address] if address else spell([url])[0]
@@ -236,14 +238,14 @@ class _Directives:
     def take(self, name: str, content: str) -> None:
         if name.strip() not in self._names:
             return
-        for part in content[: DIRECTIVES_MAX * _DIRECTIVE_CHARACTERS_MAX].lower().split(","):
+        for part in content[: DIRECTIVES_PER_PAGE_MAX * DIRECTIVE_CHARACTERS_MAX].lower().split(","):
             words = part.split()
             # "noindex nofollow" without a comma is common; "max-snippet: 50" is one directive.
             self._found.update(words if ":" not in part else [" ".join(words)])
 
     def found(self) -> frozenset[str]:
-        fit = sorted(word for word in self._found if len(word) <= _DIRECTIVE_CHARACTERS_MAX)
-        return frozenset(fit[:DIRECTIVES_MAX])
+        fit = sorted(word for word in self._found if len(word) <= DIRECTIVE_CHARACTERS_MAX)
+        return frozenset(fit[:DIRECTIVES_PER_PAGE_MAX])
 
 
 def _label(content_type: str) -> str | None:

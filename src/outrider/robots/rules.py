@@ -13,14 +13,13 @@ from typing import Literal
 
 from protego import Protego
 
-from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX
+from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX, ROBOTS_LINE_CHARACTERS_MAX
 
 Answer = Literal["rules", "redirect", "allow", "unreachable"]
 
 ANYBODY = "*"
 """The token of the group for agents that have no group of their own."""
 
-_LINE_BYTES_MAX = 16_664  # where Google's parser cuts a line; no URL that is crawled is as long
 _AGENT_FIELDS = frozenset({"user-agent", "useragent", "user agent"})
 _DISALLOW_FIELDS = frozenset({"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"})
 _ALLOW_FIELDS = frozenset({"allow"})
@@ -158,7 +157,7 @@ def _lines(body: bytes) -> list[str]:
                 break
         text = body.decode("utf-8", "surrogateescape")
     text = text.replace("\0", "").replace("\r", "\n")
-    return [line[:_LINE_BYTES_MAX].partition("#")[0].strip(" \t\v\f") for line in text.split("\n")]
+    return [line[:ROBOTS_LINE_CHARACTERS_MAX].partition("#")[0].strip(" \t\v\f") for line in text.split("\n")]
 
 
 def _record(line: str) -> tuple[str, str]:

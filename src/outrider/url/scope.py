@@ -10,11 +10,11 @@ from typing import Literal, get_args
 import re2
 
 from outrider.errors import SettingsError
+from outrider.limits import PATTERN_CHARACTERS_MAX
 from outrider.url.keys import registrable_domain
 from outrider.url.spelling import host_of
 
 ScopeKind = Literal["host", "domain", "prefix", "any"]
-PATTERN_CHARACTERS_MAX = 10_000  # a pattern is typed by a person; longer ones are lists, which belong into seeds
 _PATTERN_MEMORY_BYTES = 8 << 20  # RE2's own default: its automaton never grows beyond it, however hostile the text
 
 
