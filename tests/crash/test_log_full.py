@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,22 @@ from outrider.storage.log import RESERVE_NAME, SPARE_NAME, Log
 STORE = b"full-disk--store"
 CAPACITY = 64 << 10
 FIRST = 4096
+
+
+MIRROR_BYTES = 4096 + 36
+
+
+class Quota(MemoryFiles):
+    """A disk with a limit that shows in no free space."""
+
+    def free_bytes(self) -> int:
+        return 1 << 40
+
+    def _write(self, name: str, node: Any, offset: int, data: bytes) -> None:
+        growth = max(0, offset + len(data) - len(node.live))
+        if self.capacity_bytes is not None and self.used_bytes() + growth > self.capacity_bytes + MIRROR_BYTES:
+            raise StoreFullError(f"{self.describe(name)}: quota")
+        super()._write(name, node, offset, data)
 
 
 def opened(files: Files) -> Log:
@@ -135,13 +152,7 @@ def test_a_little_space_does_not_make_the_state_flap() -> None:
 
 
 def test_a_quota_that_shows_in_no_free_space_is_tried_only_now_and_then() -> None:
-    class Quota(MemoryFiles):
-        def free_bytes(self) -> int:
-            return 1 << 40
-
     files = Quota(capacity_bytes=CAPACITY)
-    plain = MemoryFiles.free_bytes
-    files._write = quota_write(files, plain)  # type: ignore[method-assign]
     log = opened(files)
     fill(log)
     files.calls.clear()
@@ -155,15 +166,22 @@ def test_a_quota_that_shows_in_no_free_space_is_tried_only_now_and_then() -> Non
     assert healed_after <= 17
 
 
-def quota_write(files: MemoryFiles, free_bytes):
-    plain = files._write
+def test_where_a_larger_segment_finds_no_space_a_small_one_is_taken() -> None:
+    files = Quota(capacity_bytes=FIRST * 3)  # the first segment, the reserve, and not the two for the next one
+    log = opened(files)
+    while log.statistics()["segments"] == 1:
+        log.append(1, bytes(200))
+    assert (3 * FIRST, 2 * FIRST) == (files.used_bytes() - MIRROR_BYTES, log.statistics()["segment_bytes"])
 
-    def write(name, node, offset, data):
-        if max(0, offset + len(data) - len(node.live)) > free_bytes(files):
-            raise StoreFullError(f"{name}: quota")
-        plain(name, node, offset, data)
 
-    return write
+def test_a_report_larger_than_the_reserve_is_refused_and_the_reserve_kept() -> None:
+    files = MemoryFiles(capacity_bytes=CAPACITY)
+    log = opened(files)
+    fill(log)
+    lsn = log.appended_lsn
+    with pytest.raises(StoreFullError):
+        log.append(1, bytes(FIRST), reserve=True)
+    assert (True, lsn + 1) == (RESERVE_NAME in files.names(), log.append(1, b"small", reserve=True))
 
 
 def test_a_frame_that_finds_no_segment_of_its_size_is_refused_and_smaller_ones_go_on() -> None:
@@ -201,12 +219,13 @@ def test_overwriting_that_needs_space_after_all_is_refused_and_leaves_no_remains
     files.fail(1, errno.ENOSPC, verb="write", partial=True)
     with pytest.raises(StoreFullError):
         log.append(1, b"\xff" * 500)
+    name = next(name for name in files.names() if name.startswith("log-"))
+    assert b"\xff\xff" in files.contents()[name]
     log.append(1, b"after")
+    assert b"\xff\xff" not in files.contents()[name]
     log.sync()
     log.close()
     assert [b"before", b"after"] == payloads(opened(files))
-    name = next(name for name in files.names() if name.startswith("log-"))
-    assert b"\xff\xff" not in files.contents()[name]
 
 
 def test_what_the_reserve_took_survives_every_crash() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import signal
 import stat
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 import outrider.storage.files as files_room
 from outrider.errors import DamagedStoreError, StoreError, StoreFailedError, StoreFullError, StoreInUseError
+from outrider.sim.disk import CrashDisk
 from outrider.storage.files import Directory, read_whole, replace
 
 SOURCE = str(Path(files_room.__file__).parents[2])
@@ -213,6 +215,33 @@ def test_a_failed_replace_keeps_the_old_content_and_no_remains(tmp_path: Path, m
     assert (["a"], b"old") == (directory.names(), read_whole(directory, "a", bytes_max=10))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_replaced_file_is_the_old_or_the_new_one_after_any_crash(seed: int) -> None:
+    """The power goes at each call in turn, and once more after the last: then it must be the new one."""
+    rng = random.Random(seed)
+    for nth in range(1, 12):
+        disk = CrashDisk()
+        replace(disk, "a", b"old" * 2000)
+        disk.fail(nth, errno.EIO, forever=True)
+        try:
+            replace(disk, "a", b"new" * 3000)
+            finished = True
+        except StoreError:
+            finished = False
+        found = {read_whole(image, "a", bytes_max=10_000) for image in disk.crash_images(rng, 6)}
+        assert found <= ({b"new" * 3000} if finished else {b"old" * 2000, b"new" * 3000})
+        if finished:
+            return
+    pytest.fail("replace makes more calls than were tried")
+
+
+def test_the_name_of_a_new_directory_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    Directory(tmp_path / "store")
+    assert [tmp_path.stat().st_ino] == synced
+
+
 def test_a_file_larger_than_it_may_be_is_not_read(tmp_path: Path) -> None:
     directory = Directory(tmp_path / "store")
     replace(directory, "a", bytes(11))
@@ -243,15 +272,15 @@ directory = Directory(sys.argv[1])
 directory.lock()
 child = os.fork()
 if child == 0:
+    print("forked", flush=True)
     os.close(1)
     sys.stdin.read()
     os._exit(0)
-print(child, flush=True)
 time.sleep(60)
 """
     owner = start(script, tmp_path / "store")
     assert owner.stdout is not None
-    int(owner.stdout.readline())
+    assert "forked\n" == owner.stdout.readline()
     os.kill(owner.pid, signal.SIGKILL)
     owner.wait()
     Directory(tmp_path / "store").lock()  # the child still runs

@@ -15,7 +15,7 @@ import pytest
 
 import outrider.storage.log as log_room
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreError, StoreFailedError
-from outrider.kernels import FRAME_BYTES_MAX, FRAME_HEADER_BYTES, crc32c
+from outrider.kernels import FRAME_BYTES_MAX, FRAME_HEADER_BYTES, crc32c, pack_frames
 from outrider.sim.disk import CrashDisk, MemoryFiles
 from outrider.storage.files import Directory, Files
 from outrider.storage.log import MIRROR_NAME, SEGMENT_HEADER_BYTES, Frame, Log, segment_name
@@ -178,6 +178,29 @@ def test_a_large_first_frame_replaces_the_empty_first_segment() -> None:
     log.sync()
     log.close()
     assert ([b"L" * 20_000], 1) == (payloads(opened(files)), len(segments(files)))
+
+
+def test_the_current_segment_is_never_dropped_even_when_it_replaced_an_empty_one() -> None:
+    files = MemoryFiles()
+    log = opened(files)
+    log.append(1, b"L" * 20_000)
+    log.drop_through(1)
+    assert (1, 1) == (len(segments(files)), log.statistics()["segments"])
+
+
+def test_a_whole_frame_out_of_sequence_is_no_part_of_the_log() -> None:
+    """What an earlier life left behind would look like this."""
+    files = MemoryFiles()
+    log = opened(files)
+    log.append(1, b"first")
+    end = log._position
+    log.close()
+    for lsn in (1, 3, 2**63):
+        content = bytearray(files.contents()[segment_name(1)])
+        stale = pack_frames([(lsn, 0, 1, 1, 1, 0, b"stale")])
+        content[end : end + len(stale)] = stale
+        files.put(segment_name(1), bytes(content))
+        assert [b"first"] == payloads(opened(files))
 
 
 def test_a_frame_that_fills_its_segment_to_the_last_byte() -> None:
@@ -525,7 +548,7 @@ def test_a_spare_of_an_earlier_life_never_becomes_a_segment() -> None:
     files = MemoryFiles()
     log = filled(files, 3)
     log.close()
-    files.put("next.seg", b"\xff" * 2048)
+    files.put("next.seg", b"\xff" * 20_000)
     files.put("reserve.seg", b"\xff" * 1024)
     log = opened(files)
     for _ in range(40):
@@ -533,6 +556,7 @@ def test_a_spare_of_an_earlier_life_never_becomes_a_segment() -> None:
     log.sync()
     assert 43 == len(payloads(opened(files)))
     assert bytes(1024) == files.contents()["reserve.seg"]
+    assert {1024, 2048, 4096} == {len(files.contents()[name]) for name in segments(files)}
 
 
 def test_two_logs_on_one_directory_are_kept_apart_by_its_lock_even_after_kill_9(tmp_path: Path) -> None:
