@@ -1,0 +1,156 @@
+"""The manifest: written once, readable, checked; other directories are left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import random
+
+import pytest
+
+from outrider.errors import DamagedStoreError, ForeignStoreError, StoreError
+from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.storage.files import Files
+from outrider.storage.manifest import MANIFEST_NAME, Manifest
+
+
+def created(files: Files) -> Manifest:
+    return Manifest.create(
+        files,
+        store="00112233445566778899aabbccddeeff",
+        created="2026-01-02T03:04:05.000Z",
+        fingerprint_key="0f" * 16,
+        slot_key="f0" * 16,
+        spelling="whatwg-1",
+        rules={"public_suffix": "2026-01-01", "idna": "16.0"},
+    )
+
+
+def test_what_was_written_is_loaded() -> None:
+    files = MemoryFiles()
+    assert created(files) == Manifest.load(files)
+
+
+def test_keys_and_id_are_given_as_bytes_too() -> None:
+    manifest = created(MemoryFiles())
+    assert (bytes.fromhex("00112233445566778899aabbccddeeff"), b"\x0f" * 16, b"\xf0" * 16) == (
+        manifest.store_bytes,
+        manifest.fingerprint_key_bytes,
+        manifest.slot_key_bytes,
+    )
+
+
+def test_people_can_read_it() -> None:
+    files = MemoryFiles()
+    created(files)
+    written = json.loads(files.contents()[MANIFEST_NAME])
+    assert ("outrider store", 1, "whatwg-1") == (written["kind"], written["format"], written["spelling"])
+    assert files.contents()[MANIFEST_NAME].count(b"\n") > 8
+
+
+def test_an_empty_directory_has_none() -> None:
+    files = MemoryFiles()
+    files.lock()
+    assert Manifest.load(files) is None
+
+
+def test_what_a_failed_creation_leaves_counts_as_empty() -> None:
+    files = MemoryFiles()
+    files.put(MANIFEST_NAME + ".tmp", b"half")
+    assert Manifest.load(files) is None
+    assert created(files) == Manifest.load(files)
+    assert [MANIFEST_NAME] == files.names()
+
+
+def test_a_directory_with_other_things_is_foreign_and_left_alone() -> None:
+    files = MemoryFiles()
+    files.put("thesis.txt", b"mine")
+    for call in (lambda: Manifest.load(files), lambda: created(files)):
+        with pytest.raises(ForeignStoreError, match=r"holds 'thesis\.txt' but no manifest\.json; choose another"):
+            call()
+    assert {"thesis.txt": b"mine"} == files.contents()
+
+
+def test_a_store_is_never_made_over_another() -> None:
+    files = MemoryFiles()
+    first = created(files)
+    with pytest.raises(ForeignStoreError, match="has a manifest already"):
+        created(files)
+    assert first == Manifest.load(files)
+
+
+@pytest.mark.parametrize("content", [b'{"name": "an npm package"}', b"[]", b"3", b'"text"', b"null"])
+def test_another_programs_manifest_is_foreign(content: bytes) -> None:
+    files = MemoryFiles()
+    files.put(MANIFEST_NAME, content)
+    with pytest.raises(ForeignStoreError, match="not the manifest of an Outrider store"):
+        Manifest.load(files)
+
+
+def test_a_newer_format_is_refused_with_both_versions() -> None:
+    files = MemoryFiles()
+    created(files)
+    files.put(MANIFEST_NAME, files.contents()[MANIFEST_NAME].replace(b'"format": 1', b'"format": 12'))
+    with pytest.raises(ForeignStoreError, match="store format 12; this version opens up to 1"):
+        Manifest.load(files)
+
+
+def test_a_bit_flipped_anywhere_never_gives_another_manifest() -> None:
+    """Where the flip leaves the meaning alone (an escape's case, white space) the manifest is the same."""
+    files = MemoryFiles()
+    manifest = created(files)
+    content = files.contents()[MANIFEST_NAME]
+    refused = 0
+    for at in range(len(content)):
+        for bit in range(8):
+            spoiled = bytearray(content)
+            spoiled[at] ^= 1 << bit
+            files.put(MANIFEST_NAME, bytes(spoiled))
+            try:
+                assert manifest == Manifest.load(files)
+            except (DamagedStoreError, ForeignStoreError):
+                refused += 1
+    assert refused > 0.9 * 8 * len(content)
+
+
+def test_a_manifest_cut_at_any_byte_is_refused_by_name() -> None:
+    files = MemoryFiles()
+    created(files)
+    content = files.contents()[MANIFEST_NAME]
+    for at in range(len(content) - 1):  # the last byte is the line's end
+        files.put(MANIFEST_NAME, content[:at])
+        with pytest.raises(DamagedStoreError, match=MANIFEST_NAME):
+            Manifest.load(files)
+
+
+@pytest.mark.parametrize("content", [b"[" * 60_000, b" " * 70_000, b"\xff\xfe", b"{" + b'"a":' * 10_000])
+def test_hostile_content_is_refused_without_harm(content: bytes) -> None:
+    files = MemoryFiles()
+    files.put(MANIFEST_NAME, content)
+    with pytest.raises(DamagedStoreError, match=MANIFEST_NAME):
+        Manifest.load(files)
+
+
+@pytest.mark.parametrize("name", ["store", "fingerprint_key", "slot_key"])
+def test_a_key_that_is_none_is_refused(name: str) -> None:
+    good = {"store": "0" * 32, "fingerprint_key": "0" * 32, "slot_key": "0" * 32}
+    with pytest.raises(ValueError, match=f"{name} must be 32 hex digits"):
+        Manifest(created="", spelling="", **{**good, name: "0" * 31 + "G"})
+
+
+def test_a_crash_while_it_is_made_leaves_all_of_it_or_an_empty_directory() -> None:
+    rng = random.Random(1)
+    for nth in range(1, 12):
+        disk = CrashDisk()
+        disk.fail(nth, errno.EIO, forever=True)
+        manifest = None
+        with contextlib.suppress(StoreError):
+            manifest = created(disk)
+        for image in disk.crash_images(rng, 4):
+            found = Manifest.load(image)
+            assert found is None or found.spelling == "whatwg-1"
+            assert manifest is None or manifest == found
+        if manifest is not None:
+            return
+    pytest.fail("creating makes more calls than were tried")
