@@ -89,14 +89,16 @@ def checked(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     return int(ended.value.code or 0), capsys.readouterr().out
 
 
-CHUNKED = b"5\r\nhello\r\n6\r\n world\r\n0\r\nX-Trailer: t\r\n\r\n"
+CHUNKED = b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
 ZIPPED = gzip.compress(b"hello world" * 100)
 BODIES = {
     "plain": exchange(1),
     "empty": exchange(2, body=b"", head=b"HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n"),
     "chunked": exchange(3, body=CHUNKED, head=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    "extended": exchange(  # warcio keeps such a body, and does not undo it
-        9, body=b"2;x=y\r\nok\r\n0\r\n\r\n", head=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    "extended": exchange(  # chunk extensions and trailers: warcio keeps them, and does not undo them
+        9,
+        body=b"2;x=y\r\nok\r\n0\r\nX-Trailer: t\r\n\r\n",
+        head=b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
     ),
     "gzip": exchange(4, body=ZIPPED, head=b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"),
     "truncated": exchange(5, body=ZIPPED[:40], head=b"HTTP/1.1 200 OK\r\n\r\n", truncated="length"),
