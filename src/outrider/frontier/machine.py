@@ -1152,8 +1152,6 @@ class Machine:
         """Line its errand up at the host that will be asked."""
         if authority.wanted is not None or authority.token:
             return
-        if not authority.url:
-            authority.url = authority.name + "/robots.txt"
         host = self.tables.hosts.get(host_of(authority.url))
         if host is None:
             return

@@ -433,6 +433,7 @@ class Tables:
             return
         assert row == len(home.authorities), (slot, row)
         authority = Authority(slot, row, home.hosts[host], name)
+        authority.url = name + "/robots.txt"
         home.authorities.append(authority)
         authority.host.authorities.append(authority)
         self.authorities[name] = authority

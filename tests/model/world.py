@@ -1,0 +1,162 @@
+"""What the tests of the frontier share: a clock that they move, a frontier on a disk in memory, and a recount of its inside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from outrider.clock import instant
+from outrider.engine import Frontier
+from outrider.frontier.tables import LEASED, QUEUED, WAITING, Url
+from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
+from outrider.sim.disk import CrashDisk, MemoryFiles
+
+START = 1_700_000_000_000_000
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, at: int = START) -> None:
+        self.at = at
+
+    def __call__(self) -> int:
+        return self.at
+
+    def move(self, seconds: float) -> None:
+        self.at += instant(seconds) if seconds >= 0 else -instant(-seconds)
+
+
+class World:
+    """A frontier, its clock and its disk; `reopen` ends one process and begins the next."""
+
+    def __init__(
+        self, *, robots: str = "caller", disk: MemoryFiles | None = None, clock: Clock | None = None, seed: int = 0,
+        output: bool = False, **settings: object,
+    ) -> None:  # fmt: skip
+        self.clock = clock or Clock()
+        self.disk = disk if disk is not None else CrashDisk()
+        self.settings = settings
+        self.robots = robots
+        self.seed = seed
+        self.output = output
+        self.frontier = self._open()
+
+    def _open(self) -> Frontier:
+        return Frontier.open(
+            self.disk, clock=self.clock, settings=self.settings, robots=self.robots, seed=self.seed, output=self.output
+        )
+
+    def reopen(self, **settings: object) -> Frontier:
+        """A clean stop and a new process, with other settings where given."""
+        self.frontier.close()
+        self.settings = self.settings | settings
+        self.frontier = self._open()
+        return self.frontier
+
+    def kill(self, **settings: object) -> Frontier:
+        """kill -9: all that was written is there, nobody said goodbye."""
+        self.disk = self.disk.copy()
+        self.settings = self.settings | settings
+        self.frontier = self._open()
+        return self.frontier
+
+    # -- short words for what most tests do
+
+    def discover(self, *links: Any, **how: Any) -> list[str]:
+        return [str(code) for code in self.frontier.discover(links, **how)]
+
+    def lease(self, want: int = 100, **how: Any) -> LeaseBatch:
+        return self.frontier.lease(want, **how)
+
+    def urls(self, want: int = 100, **how: Any) -> list[str]:
+        return self.frontier.lease(want, **how).urls
+
+    def one(self, **how: Any) -> Lease:
+        """The one lease that can be had."""
+        (lease,) = self.frontier.lease(1, **how)
+        return lease
+
+    def report(self, *outcomes: Outcome, **how: Any) -> list[str]:
+        return [str(code) for code in self.frontier.report(outcomes, **how)]
+
+    def state(self, url: str) -> str:
+        return str(self.frontier.status(url).state)
+
+    def reason(self, url: str) -> str | None:
+        return self.frontier.status(url).reason
+
+    def states(self, urls: Iterable[str]) -> list[str]:
+        return [self.state(url) for url in urls]
+
+    def counts(self) -> dict[str, int]:
+        """The states that have somebody."""
+        urls: Any = self.frontier.statistics()["urls"]
+        return {state: count for state, count in urls.items() if count}
+
+    def ready_in(self) -> float | None:
+        return self.frontier.next_ready_seconds()
+
+    def settle_robots(self, status: int | None = 404, body: bytes = b"", *, seconds: float = 1.0) -> None:
+        """Answers every errand that can be had, and lets the hosts rest."""
+        while leases := self.frontier.lease(1_000, errands=True):
+            for lease in leases:
+                if lease.kind == "robots":
+                    self.frontier.report([lease.robots(status, body)])
+                else:
+                    self.frontier.release([lease.token])
+            self.clock.move(seconds)
+            if not any(lease.kind == "robots" for lease in leases):
+                return
+
+
+def outcome(lease: Lease, verdict: str = "done", **how: Any) -> Outcome:
+    """An outcome with any of its fields."""
+    return Outcome(lease.token, Verdict(verdict), **how)
+
+
+def recount(frontier: Frontier) -> list[str]:
+    """What is wrong inside: `verify`, and that every URL can be found by whoever has to move it next."""
+    problems = list(frontier.verify().problems)
+    machine = frontier._machine
+    tables = machine.tables
+    calendar = {(entry[3], entry[2]) for entry in machine._waiting}
+    deadlines = set(machine._deadlines)
+    turns: Counter[str] = Counter()
+    groups: Counter[int] = Counter()
+    for url in tables.urls():
+        if url.state == QUEUED:
+            filed = any(entry[4] is url and entry[3] == url.place for entry in url.queue.heap)
+            if not filed and url not in machine._authority(url).held:
+                problems.append(f"{url.url} is queued and in no queue")
+        elif url.state == WAITING and (url, url.place) not in calendar:
+            problems.append(f"{url.url} waits and is in no calendar")
+        elif url.state == LEASED:
+            turns[url.queue.host.name] += 1
+            if url.queue.group is not None:
+                groups[id(url.queue.group)] += 1
+            if (url.deadline, url.token) not in deadlines:
+                problems.append(f"{url.url} is leased and never expires")
+    for owner in tables.leases.values():
+        if not isinstance(owner, Url):
+            assert owner.busy is not None
+            turns[owner.busy.name] += 1
+            if (owner.deadline, owner.token) not in deadlines:
+                problems.append(f"the errand of {owner.name} never expires")
+    for host in tables.hosts.values():
+        if host.leases != turns[host.name]:
+            problems.append(f"{host.name} counts {host.leases} leases, there are {turns[host.name]}")
+    for queue in tables.queues.values():
+        if queue.group is not None and queue.group.busy != groups[id(queue.group)]:
+            problems.append(f"{queue.key} counts {queue.group.busy} turns, there are {groups[id(queue.group)]}")
+    return problems
+
+
+def everything(frontier: Frontier) -> list[object]:
+    """All rows as a checkpoint would copy them: equal lists are equal states."""
+    tables = frontier._machine.tables
+    facts: list[object] = []
+    for slot, section, rows in sorted(tables.sections()):
+        facts.append((slot, section, [(kind, list(block)) for kind, block in tables.copy(slot, section, 0, rows)]))
+    return facts
