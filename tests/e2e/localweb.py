@@ -59,8 +59,11 @@ class LocalWeb:
     def log(self) -> Path:
         return self.directory / "run" / "docs" / "access.log"
 
-    def must_fetch(self, read_bytes_max: int = READ_BYTES_MAX) -> frozenset[str]:
-        """The URLs that a complete polite crawl gets with 200 when it reads so many bytes of each page."""
+    def must_fetch(self, read_bytes_max: int = READ_BYTES_MAX, *, follow_nofollow: bool = False) -> frozenset[str]:
+        """The URLs that a complete polite crawl gets with 200 when it reads so many bytes of each page.
+
+        The manifest's own set (`must_fetch_urls`) follows rel=nofollow; that is this one with `follow_nofollow`.
+        """
         known = self._entries()
         waiting = [url for url, entry in known.items() if entry.get("polite_depth") == 0]
         reached = set(waiting)
@@ -70,7 +73,10 @@ class LocalWeb:
             if entry.get("closed"):
                 continue
             same = entry.get("same_as", url)  # a folder or ?query answered with that page
+            aside = () if follow_nofollow else known[same].get("nofollow") or ()
             for onward in self._onward(same, known[same] | entry, read_bytes_max):
+                if onward in aside:
+                    continue
                 # A page that names itself ("#top") means, read under another URL, that one.
                 if onward in known and onward not in reached and onward != same and not known[onward].get("closed"):
                     reached.add(onward)

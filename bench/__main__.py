@@ -1,0 +1,61 @@
+"""python -m bench [NAME…] [--json]: runs the benches named, or all, prints their tables and keeps them as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from datetime import UTC, datetime
+
+from bench.measuring import CACHE, ROOT, ChildFailedError, machine, sync_seconds
+from bench.tables import Table
+
+BENCHES = ("kernels", "urls", "log", "crawl")  # quick ones first
+RESULTS = ROOT / "bench" / "results" / "latest.json"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all when none is named")
+    parser.add_argument("--json", action="store_true", help="prints JSON instead of tables")
+    given = parser.parse_args(arguments)
+    unknown = set(given.names) - set(BENCHES)
+    if unknown:
+        parser.error(f"no bench is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    sync = sync_seconds(CACHE)
+    where = {**machine(), "sync_seconds_median": sync, "taken_at": datetime.now(UTC).isoformat(timespec="seconds")}
+    _say(
+        f"{where['system']}, {where['cores']} cores, load {where['load']}, Python {where['python']}; "
+        f"one sync of the disk takes {sync * 1e3:.2f} ms (median).",
+        "Compare the ratios: both sides of each were measured in this run, in turns.",
+        "",
+    )
+    found: list[Table] = []
+    failed = 0
+    for name in given.names or BENCHES:
+        _say(f"… {name}")
+        try:
+            tables = importlib.import_module(f"bench.{name}").tables()
+        except ChildFailedError as error:
+            failed += 1
+            _say(str(error), "")
+            continue
+        found.extend(tables)
+        if not given.json:
+            print("\n".join(line for table in tables for line in table.lines()), flush=True)
+    result = {"machine": where, "tables": [table.as_json() for table in found]}
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    RESULTS.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if given.json:
+        print(json.dumps(result))
+    _say(f"Kept in {RESULTS.relative_to(ROOT)}")
+    return 1 if failed else 0
+
+
+def _say(*lines: str) -> None:
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""A child process under measurement: its time on the wall, its CPU seconds and its largest resident size, by wait4."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
+CACHE = ROOT / "bench" / ".cache"
+SAID_BYTES_MAX = 4_000  # of what a failed child said
+
+
+class ChildFailedError(Exception):
+    """A program under measurement ended with an error; its last words follow."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run of a program took; CPU seconds are user and system, of the program and its children."""
+
+    wall_seconds: float
+    cpu_seconds: float
+    peak_bytes: int
+    code: int
+    said: str
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    good: tuple[int, ...] = (0,),
+    seconds_max: float = 600.0,
+    environment: Mapping[str, str] | None = None,
+) -> Measured:
+    """Runs a program to its end. Raises ChildFailedError when it ends otherwise than `good` or takes too long."""
+    words = [str(word) for word in command]
+    with tempfile.TemporaryFile() as said:
+        begun = time.monotonic()
+        child = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            cwd=ROOT,
+            env={**os.environ, **(environment or {})},
+        )
+        late = threading.Timer(seconds_max, child.kill)
+        late.start()
+        try:
+            _, status, usage = os.wait4(child.pid, 0)
+        finally:
+            late.cancel()
+        wall = time.monotonic() - begun
+        child.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(max(0, said.seek(0, os.SEEK_END) - SAID_BYTES_MAX))
+        text = said.read().decode("utf-8", "replace")
+    if child.returncode not in good:
+        raise ChildFailedError(f"{words[0]} ended with {child.returncode} after {wall:.1f} s:\n{text}")
+    scale = 1 if sys.platform == "darwin" else 1024
+    return Measured(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * scale, child.returncode, text)
+
+
+def cpu_seconds_of(work: Callable[[], object], *, rounds: int = 5) -> float:
+    """The least CPU time of this process that `work` took in so many rounds: neighbours only ever add to it."""
+    best = float("inf")
+    for _ in range(rounds):
+        begun = time.process_time()
+        work()
+        best = min(best, time.process_time() - begun)
+    return best
+
+
+def alternating(works: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> dict[str, float]:
+    """The same for several rivals that take turns, so that a slow minute of the machine meets all of them."""
+    best = dict.fromkeys(works, float("inf"))
+    for _ in range(rounds):
+        for name, work in works.items():
+            best[name] = min(best[name], cpu_seconds_of(work, rounds=1))
+    return best
+
+
+def sync_seconds(directory: Path, *, count: int = 200) -> float:
+    """The median time of one fdatasync after a write of 4 KiB into a file that was written before."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "sync-probe"
+    times = []
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        os.write(descriptor, bytes(4_096 * count))
+        os.fsync(descriptor)
+        for row in range(count):
+            os.pwrite(descriptor, b"x" * 4_096, row * 4_096)
+            begun = time.perf_counter()
+            getattr(os, "fdatasync", os.fsync)(descriptor)
+            times.append(time.perf_counter() - begun)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+    return statistics.median(times)
+
+
+def machine() -> dict[str, object]:
+    """What the figures were taken on."""
+    return {
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "open_files_max": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+    }

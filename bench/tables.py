@@ -1,0 +1,53 @@
+"""What a bench found, as rows under headings: printed for people, kept as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(frozen=True)
+class Table:
+    """One comparison. `notes` say under which conditions it holds; a cell is text or a number."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    notes: tuple[str, ...] = field(default=())
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The table as text, numbers to the right."""
+        texts = [self.columns, *(tuple(map(_shown, row)) for row in self.rows)]
+        widths = [max(len(row[place]) for row in texts) for place in range(len(self.columns))]
+        said = [self.title, ""]
+        for place, row in enumerate(texts):
+            cells = [
+                text.ljust(width) if not column else text.rjust(width)
+                for column, (text, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            said.append("  " + "  ".join(cells).rstrip())
+            if place == 0:
+                said.append("  " + "  ".join("-" * width for width in widths))
+        return [*said, *(f"  {note}" for note in self.notes), ""]
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
+
+
+def ratio(theirs: float | None, ours: float | None) -> str | None:
+    """How many times our cost the other's is: `4.1x`."""
+    return f"{theirs / ours:.2f}x" if theirs and ours else None
+
+
+def middle(values: Sequence[float]) -> float:
+    """The median."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

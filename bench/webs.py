@@ -1,0 +1,112 @@
+"""The web that whole crawls are measured on: real pages served by nginx where they can be had, else the bundled web."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tests.e2e import localweb
+
+from bench.measuring import ROOT
+from outrider.sim.web import DemoWeb
+
+PLAIN_HOSTS, PLAIN_PAGES = 40, 4_000
+LOG_FLUSH_SECONDS = 1.5  # nginx keeps its log so long
+
+
+class BenchWeb(Protocol):
+    """A web that is being served: what a crawler needs, what it must get, and what it asked for."""
+
+    title: str
+    seeds: Path
+    hosts: Path
+    must_fetch: frozenset[str]
+
+    def mark(self) -> int:
+        """The present end of the server's log."""
+
+    def got(self, mark: int) -> list[str]:
+        """The URLs answered with 200 since then, in order."""
+
+
+@dataclass(frozen=True)
+class RealPages:
+    """The reference web beside the project, without robots rules, which would set the rate."""
+
+    web: localweb.LocalWeb
+    title: str
+    must_fetch: frozenset[str]
+
+    @property
+    def seeds(self) -> Path:
+        return self.web.seeds
+
+    @property
+    def hosts(self) -> Path:
+        return self.web.hosts
+
+    def mark(self) -> int:
+        time.sleep(LOG_FLUSH_SECONDS)
+        return self.web.log.stat().st_size if self.web.log.exists() else 0
+
+    def got(self, mark: int) -> list[str]:
+        time.sleep(LOG_FLUSH_SECONDS)
+        return self.web.asked(mark, status=200)
+
+
+@dataclass(frozen=True)
+class MadePages:
+    """The bundled web with more pages and without misbehaviour; its server is Python and may be what sets the rate."""
+
+    title: str
+    seeds: Path
+    hosts: Path
+    log: Path
+    must_fetch: frozenset[str]
+
+    def mark(self) -> int:
+        return self.log.stat().st_size
+
+    def got(self, mark: int) -> list[str]:
+        with self.log.open(encoding="utf-8") as lines:
+            lines.seek(mark)
+            entries = [json.loads(line) for line in lines]
+        port = self.seeds.read_text(encoding="ascii").split("/")[2].rpartition(":")[2]
+        return [
+            f"http://{entry['host']}:{port}{entry['path']}"
+            for entry in entries
+            if entry["status"] == 200 and entry["path"] != "/robots.txt"
+        ]
+
+
+@contextmanager
+def serving(directory: Path) -> Iterator[BenchWeb]:
+    """Serves one of the two until the block ends."""
+    if localweb.available():
+        with localweb.serving("small", robots=False) as web:
+            must = web.must_fetch()
+            yield RealPages(web, f"real documentation pages on {_hosts(web.hosts)} hosts, nginx", must)
+        return
+    command = [sys.executable, "-m", "outrider.sim.web", "--directory", str(directory), "--plain"]
+    command += ["--hosts", str(PLAIN_HOSTS), "--pages", str(PLAIN_PAGES)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
+        assert child.stdout is not None
+        assert child.stdin is not None
+        ready = json.loads(child.stdout.readline())
+        must = DemoWeb(hosts=PLAIN_HOSTS, pages=PLAIN_PAGES, port=ready["port"], quirks=False).must_fetch()
+        title = f"the bundled web, {PLAIN_HOSTS} hosts"
+        try:
+            yield MadePages(title, Path(ready["seeds"]), Path(ready["hosts"]), Path(ready["log"]), must)
+        finally:
+            child.stdin.close()
+
+
+def _hosts(path: Path) -> int:
+    return len({line.split()[1] for line in path.read_text().splitlines() if line and not line.startswith("#")})
