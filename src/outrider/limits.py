@@ -91,6 +91,7 @@ MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger fil
 DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many links: bounded memory, one sync
 
 # pages
+BASE_CHARACTERS_MAX = 2_048  # of <base href>: it comes back in each of thousands of links, longer ones are attacks
 TEXT_CHARACTERS_MAX = 1_000_000  # half of the largest page that is fetched; more text tells no more about likeness
 WORDS_PER_PAGE_MAX = 100_000  # that enter a SimHash: a long book; its sums stay exact in 32-bit floats
 TITLE_CHARACTERS_MAX = 1_000  # what is longer is no title

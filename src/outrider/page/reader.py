@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import msgspec
 
 from outrider.limits import (
+    BASE_CHARACTERS_MAX,
     DESCRIPTION_CHARACTERS_MAX,
     DIRECTIVE_CHARACTERS_MAX,
     DIRECTIVES_PER_PAGE_MAX,
     LINKS_PER_PAGE_MAX,
     METAS_PER_PAGE_MAX,
     TITLE_CHARACTERS_MAX,
-    URL_BYTES_MAX,
 )
 from outrider.page import html
 from outrider.page.simhash import simhash_of_text
@@ -124,30 +124,21 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
         elif name:
             directives.take(name, content)
 
-    raw = _with_refreshes(markup.addresses, refreshes)
+    raw = _bounded(_with_refreshes(markup.addresses, refreshes))
     spelled = _spelled_by_address(raw, base)
     links: list[PageLink] = []
-    left, others_left = LINKS_PER_PAGE_MAX, LINKS_PER_PAGE_MAX
     for kind, address, relation in raw:
         absolute = spelled[address]
         if absolute is None:
             continue
         rel = " ".join(relation.lower().split()) if relation else ""
-        if kind in FOLLOWABLE:
-            left -= 1
-            if left < 0:
-                continue
-        else:
-            if kind == "link" and canonical is None and "canonical" in rel.split():
-                canonical = absolute
-            others_left -= 1
-            if others_left < 0:
-                continue
+        if kind == "link" and canonical is None and "canonical" in rel.split():
+            canonical = absolute
         links.append(PageLink(absolute, kind, rel))
     refresh: tuple[int, str] | None = None
     if refreshes:
         seconds, address = refreshes[0][1]
-        target = spelled[address] if address else spell([url])[0]
+        target = spell([address], base)[0] if address else spell([url])[0]
         refresh = (seconds, target) if target is not None else None
     matched = _LANGUAGE.fullmatch((language or "").strip())
     return Page(
@@ -168,11 +159,10 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
 
 def _base(written: str | None, url: str) -> str:
     """The document's base URL (WHATWG HTML 2.4.3): <base href> against the page's URL, if that is http or https."""
-    if written is None or len(written) > URL_BYTES_MAX:
-        # A base is parsed again for each link of a page; a megabyte of it would cost hours.
+    if written is None or len(written) > BASE_CHARACTERS_MAX:
         return url
     base = spell([written], url)[0]
-    return url if base is None or len(base) > URL_BYTES_MAX else base
+    return url if base is None else base
 
 
 def _with_refreshes(
@@ -189,6 +179,20 @@ def _with_refreshes(
         if address:
             merged.append(("meta", address, ""))
     return merged + addresses[taken:]
+
+
+def _bounded(addresses: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """The first `LINKS_PER_PAGE_MAX` addresses of pages and as many others, in order: pictures push out no links."""
+    if len(addresses) <= LINKS_PER_PAGE_MAX:
+        return addresses
+    left = {True: LINKS_PER_PAGE_MAX, False: LINKS_PER_PAGE_MAX}
+    kept = []
+    for row in addresses:
+        leads_on = row[0] in FOLLOWABLE
+        if left[leads_on]:
+            left[leads_on] -= 1
+            kept.append(row)
+    return kept
 
 
 def _spelled_by_address(raw: Iterable[tuple[str, str, str]], base: str) -> dict[str, str | None]:

@@ -1,0 +1,322 @@
+"""Reading a page: links, base, directives, refresh, charset, text, and bytes that are no page."""
+
+from __future__ import annotations
+
+import codecs
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.limits import LINKS_PER_PAGE_MAX, TEXT_CHARACTERS_MAX, TITLE_CHARACTERS_MAX
+from outrider.page import Page, PageLink, read
+from outrider.page.reader import parse_refresh
+
+URL = "http://example.org/dir/page.html"
+
+
+def page(markup: str | bytes, content_type: str = "text/html", agent: str | None = None) -> Page:
+    body = markup if isinstance(markup, bytes) else markup.encode()
+    return read(body, URL, content_type, agent=agent)
+
+
+def kinds_and_urls(markup: str) -> list[tuple[str, str]]:
+    return [(link.kind, link.url) for link in page(markup).links]
+
+
+def test_links_are_absolute_canonical_and_in_order() -> None:
+    markup = "<a href=/A/../b#c>1</a><a href='x?y=%7e'>2</a><a href='HTTP://Other.example'>3</a>"
+    expected = ["http://example.org/b", "http://example.org/dir/x?y=~", "http://other.example/"]
+    assert expected == [link.url for link in page(markup).links]
+
+
+def test_each_kind_of_link_is_named_by_its_element() -> None:
+    markup = (
+        "<link href=l><script src=s></script><a href=a></a><map><area href=ar></map><iframe src=i></iframe>"
+        "<img src=im><form action=f></form>"
+    )
+    expected = [
+        ("link", "l"),
+        ("script", "s"),
+        ("a", "a"),
+        ("area", "ar"),
+        ("iframe", "i"),
+        ("img", "im"),
+        ("form", "f"),
+    ]
+    assert [(kind, f"http://example.org/dir/{name}") for kind, name in expected] == kinds_and_urls(markup)
+
+
+def test_frames_of_a_frameset_are_links() -> None:
+    markup = "<html><frameset><frame src=one><frame src=two></frameset></html>"
+    assert [("frame", "http://example.org/dir/one"), ("frame", "http://example.org/dir/two")] == kinds_and_urls(markup)
+
+
+def test_a_meta_refresh_is_a_link_at_its_place() -> None:
+    markup = "<link href=l><meta http-equiv=Refresh content='5; url=next'><link href=m>"
+    assert ["link", "meta", "link"] == [link.kind for link in page(markup).links]
+    assert (5, "http://example.org/dir/next") == page(markup).refresh
+
+
+def test_a_refresh_of_the_page_itself_is_no_link() -> None:
+    read_page = page("<meta http-equiv=refresh content=30>")
+    assert ((), (30, URL)) == (read_page.links, read_page.refresh)
+
+
+def test_links_in_noscript_and_template_count() -> None:
+    markup = "<noscript><a href=n></a></noscript><template><a href=t></a></template>"
+    assert ["http://example.org/dir/n", "http://example.org/dir/t"] == [link.url for link in page(markup).links]
+
+
+def test_comments_and_scripts_hold_no_links() -> None:
+    markup = "<!-- <a href=c></a> --><script>'<a href=s></a>'</script><style>/*<a href=y></a>*/</style>"
+    assert () == page(markup + "<title><a href=t></title>").links
+
+
+@pytest.mark.parametrize(
+    "address", ["mailto:x@y.example", "javascript:void(0)", "data:text/html,x", "ftp://x.example/", "http://", "tel:1"]
+)
+def test_only_http_and_https_count(address: str) -> None:
+    assert () == page(f"<a href='{address}'></a><img src='{address}'>").links
+
+
+def test_a_base_element_moves_relative_links() -> None:
+    read_page = page("<a href=before></a><base href='/other/'><base href='/second/'><a href=after></a>")
+    assert ["http://example.org/other/before", "http://example.org/other/after"] == [
+        link.url for link in read_page.links
+    ]
+    assert "http://example.org/other/" == read_page.base
+
+
+@pytest.mark.parametrize("base", ["mailto:x@y.example", "http://[", "data:,x", "http://x.example/" + "y" * 10_000])
+def test_a_base_that_cannot_be_one_is_passed_over(base: str) -> None:
+    read_page = page(f"<base href='{base}'><a href=x></a>")
+    assert (URL, "http://example.org/dir/x") == (read_page.base, read_page.links[0].url)
+
+
+def test_followed_links_are_unique_and_lead_to_pages() -> None:
+    markup = (
+        "<a href=x></a><img src=i><iframe src=y></iframe><a href=x#z></a><link rel=next href=l><form action=f></form>"
+    )
+    assert ["http://example.org/dir/x", "http://example.org/dir/y"] == page(markup).followed()
+
+
+def test_nofollow_links_are_kept_and_not_followed() -> None:
+    read_page = page("<a rel='External NoFollow' href=x></a><a href=y></a>")
+    assert PageLink("http://example.org/dir/x", "a", "external nofollow") == read_page.links[0]
+    assert ["http://example.org/dir/y"] == read_page.followed()
+    assert ["http://example.org/dir/x", "http://example.org/dir/y"] == read_page.followed(nofollow_too=True)
+
+
+@pytest.mark.parametrize("content", ["nofollow", "NOINDEX, NOFOLLOW", "none", "noindex nofollow", " index ,nofollow,"])
+def test_a_robots_meta_stops_all_links(content: str) -> None:
+    read_page = page(f"<meta name=Robots content='{content}'><a href=x></a>")
+    assert (1, []) == (len(read_page.links), read_page.followed())
+    assert ["http://example.org/dir/x"] == read_page.followed(nofollow_too=True)
+
+
+@pytest.mark.parametrize(("agent", "followed"), [("FooBot", 0), ("OtherBot", 1), (None, 1)])
+def test_a_robots_meta_may_be_for_one_agent(agent: str | None, followed: int) -> None:
+    markup = "<meta name=foobot content=nofollow><a href=x></a>"
+    assert followed == len(page(markup, agent=agent).followed())
+
+
+def test_robots_directives_are_put_together() -> None:
+    markup = "<meta name=robots content='noindex, max-snippet: 50'><meta name=robots content=noarchive>"
+    assert frozenset({"noindex", "max-snippet: 50", "noarchive"}) == page(markup).robots
+
+
+def test_title_description_canonical_and_language() -> None:
+    read_page = page(
+        "<html lang=de-AT><title> One\n title </title><title>other</title>"
+        "<meta name=Description content=' What it is '><link rel='foo Canonical' href='/c#d'>"
+        "<link rel=canonical href=/e>"
+    )
+    expected = ("One title", "What it is", "http://example.org/c", "de-AT")
+    assert expected == (read_page.title, read_page.description, read_page.canonical, read_page.language)
+
+
+def test_the_title_of_a_picture_is_not_the_pages() -> None:
+    assert "page" == page("<body><svg><title>picture</title></svg><title>page</title>").title
+
+
+def test_the_language_may_come_by_meta() -> None:
+    assert "fr" == page("<meta http-equiv=Content-Language content=fr>").language
+
+
+@pytest.mark.parametrize("language", ["", "de\x1b[31m", "x" * 50, "de; drop"])
+def test_a_language_that_is_no_tag_is_none(language: str) -> None:
+    assert page(f"<html lang='{language}'>").language is None
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "charset", "text"),
+    [
+        (codecs.BOM_UTF8 + "<p>ü".encode(), "text/html; charset=koi8-r", "utf-8", "ü"),
+        (codecs.BOM_UTF16_LE + "<p>ü".encode("utf-16-le"), "text/html", "utf-16le", "ü"),
+        ("<p>ы".encode("koi8-r"), 'Text/HTML; Charset="KOI8-R"', "koi8-r", "ы"),
+        (b"<meta charset=sjis><p>" + "あ".encode("shift-jis"), "text/html", "shift_jis", "あ"),
+        (b"<meta charset=sjis><p>\xc3\xbc", "text/html;charset=utf8", "utf-8", "ü"),
+        (b"<meta charset=sjis><p>" + "あ".encode("shift-jis"), "text/html; charset=bogus", "shift_jis", "あ"),
+        ("<p>ü".encode(), "text/html", "utf-8", "ü"),
+        ("<p>ü".encode("latin-1"), "text/html", "windows-1252", "ü"),
+        (b"<p>\x80", "text/html; charset=iso-8859-1", "windows-1252", "€"),
+        ("ü".encode(), "text/plain", "utf-8", "ü"),
+        ("ü".encode()[:1], "text/plain", "utf-8", ""),
+        (b"\xfc", "text/plain", "windows-1252", "ü"),
+        (codecs.BOM_UTF16_BE + "ü".encode("utf-16-be"), "text/plain; charset=utf-8", "utf-16be", "ü"),
+        (b"<meta charset=sjis>", "text/plain; charset=iso_8859-1:1987", "windows-1252", "<meta charset=sjis>"),
+    ],
+)
+def test_the_encoding_is_the_marks_the_headers_the_metas_or_guessed(
+    body: bytes, content_type: str, charset: str, text: str
+) -> None:
+    read_page = page(body, content_type)
+    assert (charset, text) == (read_page.charset, read_page.text.strip())
+
+
+def test_xhtml_with_elements_closed_in_place_loses_nothing() -> None:
+    markup = '<html><head><script src="s"/><title/></head><body><a href="x"/></body></html>'
+    read_page = page('<?xml version="1.0" encoding="koi8-r"?>' + markup, "application/xhtml+xml")
+    assert ["s", "x"] == [link.url.rpartition("/")[2] for link in read_page.links]
+    assert "koi8-r" == read_page.charset
+
+
+@pytest.mark.parametrize("content_type", ["image/png", "application/pdf", "application/json", "nonsense", "text/css"])
+def test_other_types_have_no_links_and_no_text(content_type: str) -> None:
+    read_page = page("<a href=x>text</a>", content_type)
+    assert ((), "", 0) == (read_page.links, read_page.text, read_page.simhash)
+
+
+def test_plain_text_has_text_but_no_links() -> None:
+    read_page = page("see <a href=x>", "text/plain; charset=utf-8")
+    assert ((), "see <a href=x>") == (read_page.links, read_page.text)
+    assert 0 != read_page.simhash
+
+
+@pytest.mark.parametrize(("body", "links"), [("\n<a href=x>", 1), ("<a href=x>", 1), ("no tag <a href=x>", 0)])
+def test_without_a_type_a_tag_in_front_makes_a_page(body: str, links: int) -> None:
+    assert links == len(page(body, "").links)
+
+
+def test_text_is_what_a_reader_sees() -> None:
+    markup = "<title>t</title><p>one <b>t</b>wo</p><p>three<script>no</script><style>no</style><template>no</template>"
+    assert ["one", "two", "three"] == page(markup + "<!-- no -->").text.split()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("5", (5, "")),
+        ("5; url=x", (5, "x")),
+        ("5;URL = 'x y' z", (5, "x y")),
+        ("5,x", (5, "x")),
+        ("5 x", (5, "x")),
+        ("5.7;x", (5, "x")),
+        (".7;x", (0, "x")),
+        ('0;url="x', (0, "x")),
+        ("0; urlx", (0, "urlx")),
+        ("x", None),
+        ("", None),
+        ("-1;x", None),
+        ("5x;y", None),
+        ("9" * 5_000, (999_999_999, "")),
+    ],
+)
+def test_a_refresh_is_read_as_browsers_read_it(content: str, expected: tuple[int, str] | None) -> None:
+    assert expected == parse_refresh(content)
+
+
+@given(
+    st.binary(max_size=400),
+    st.text(max_size=20),
+    st.sampled_from(["text/html", "text/plain", "application/xhtml+xml", ""]),
+)
+def test_any_bytes_can_be_read(body: bytes, parameter: str, essence: str) -> None:
+    read_page = read(b"<a href=" + body, URL, f"{essence}; charset={parameter}")
+    assert len(read_page.text) <= TEXT_CHARACTERS_MAX
+
+
+TAGS = st.sampled_from(
+    [
+        "<a href=x>",
+        "<a href='//%zz?'>",
+        "</a>",
+        "<base href=y>",
+        "<b>",
+        "<i>",
+        "</b>",
+        "<p>",
+        "<table>",
+        "<td>",
+        "<svg>",
+    ]
+)
+ODD_TAGS = st.sampled_from(
+    ["<template>", "<title>", "</title>", "<script>", "</script>", "<!--", "-->", "<meta charset=utf-16>", "<select>"]
+)
+RARE_TAGS = st.sampled_from(
+    ["<meta http-equiv=refresh content=1;url=z>", "&#0;", "text", "<frameset>", "<noscript>", "<plaintext>", "\ud7ff"]
+)
+
+
+@given(st.lists(TAGS | ODD_TAGS | RARE_TAGS, max_size=40))
+def test_any_mess_of_tags_can_be_read(tags: list[str]) -> None:
+    read_page = page("".join(tags))
+    assert all(link.url.startswith(("http://", "https://")) for link in read_page.links)
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "ftp://example.org/", "http://["])
+def test_a_page_from_nowhere_has_only_absolute_links_if_any(url: str) -> None:
+    read_page = read(b"<a href=x></a>", url)
+    assert () == read_page.links
+
+
+def test_links_beyond_the_limit_are_dropped_by_kind() -> None:
+    """A thousand pictures must not push out the links that lead on."""
+    markup = "<img src=i>" * (LINKS_PER_PAGE_MAX + 5) + "<a href=a></a>" * (LINKS_PER_PAGE_MAX + 5)
+    kinds = [link.kind for link in page(markup).links]
+    assert [LINKS_PER_PAGE_MAX, LINKS_PER_PAGE_MAX] == [kinds.count("img"), kinds.count("a")]
+
+
+def test_a_refresh_behind_too_many_links_still_counts() -> None:
+    markup = "<a href=a></a>" * (LINKS_PER_PAGE_MAX + 1) + "<meta http-equiv=refresh content=0;url=r>"
+    assert (0, "http://example.org/dir/r") == page(markup).refresh
+
+
+def test_title_and_text_are_bounded() -> None:
+    read_page = page(f"<title>{'t' * 10_000}</title><p>{'word ' * 300_000}")
+    assert (TITLE_CHARACTERS_MAX, TEXT_CHARACTERS_MAX) == (len(read_page.title), len(read_page.text))
+
+
+HOSTILE = {
+    "nested": b"<div>" * 100_000 + b"<a href=x>",
+    "mis-nested": b"<b><i>x</b>y</i>" * 100_000,
+    "formatting": b"<a><b><i><u><s><p></b></i></a>" * 50_000,
+    "attributes": b"<p " + b" ".join(b"a%d=1" % n for n in range(200_000)) + b">",
+    "one-attribute": b"<p " + b"a=1 " * 500_000 + b">",
+    "ampersands": b'<a href="' + b"&" * 1_500_000 + b'">',
+    "lists": b"<ul><li>" * 200_000,
+    "cells": b"<table><tr>" + b"<td>x" * 300_000,
+    "tables": b"<table><tr><td>x" * 100_000,
+    "less-than": b"<" * 1_500_000,
+    "comment": b"<!--" * 400_000,
+    "script": b"<script>" + b"</script" * 200_000,
+    "base": b"<base href='http://x.example/" + b"y" * 700_000 + b"'>" + b"<a href=?%d>" * 60_000,
+    "long-base": b"<base href='/" + b"y" * 8_000 + b"/'>" + b"".join(b"<a href=%d>" % n for n in range(100_000)),
+    "long-href": b"<a href='" + b"../" * 500_000 + b"'>",
+    "metas": b"<meta name=robots content='"
+    + b"a," * 500_000
+    + b"'>"
+    + b"<meta http-equiv=refresh content=0;x>" * 20_000,
+    "self-closing": b"<script " * 200_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("content_type", ["text/html", "application/xhtml+xml"])
+def test_hostile_pages_take_time_by_their_size(name: str, content_type: str) -> None:
+    begun = time.process_time()
+    page(HOSTILE[name], content_type)
+    assert time.process_time() - begun < 5.0
