@@ -53,6 +53,11 @@ def test_frames_of_a_frameset_are_links() -> None:
     assert [("frame", "http://example.org/dir/one"), ("frame", "http://example.org/dir/two")] == kinds_and_urls(markup)
 
 
+def test_a_form_that_posts_is_no_link() -> None:
+    markup = "<form method=' Post' action=p></form><form method=get action=g></form>"
+    assert [("form", "http://example.org/dir/g")] == kinds_and_urls(markup)
+
+
 def test_a_meta_refresh_is_a_link_at_its_place() -> None:
     markup = "<link href=l><meta http-equiv=Refresh content='5; url=next'><link href=m>"
     assert ["link", "meta", "link"] == [link.kind for link in page(markup).links]

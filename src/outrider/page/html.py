@@ -42,7 +42,7 @@ class Markup:
     charset: str
     """A WHATWG label in lower case: the encoding the bytes were decoded by."""
     addresses: list[tuple[str, str, str]]
-    """(element name, address, rel) of every a, area, frame, iframe, img, script, form and link that has an address."""
+    """(element name, address, rel) of every a, area, frame, iframe, img, script, link and GET form that has one."""
     metas: list[tuple[str, str, str, int]]
     """(name, http-equiv, content, number of addresses before it) of metas with content; the first two in lower case."""
     base: str | None
@@ -74,6 +74,8 @@ def parse(body: bytes, label: str | None, xml: bool = False) -> Markup:
         tag = element.tag
         attribute = _ADDRESS.get(tag)
         if attribute is not None:
+            if tag == "form" and (element.attr("method") or "").strip().lower() == "post":
+                continue  # what it leads to is not to be had by asking for its address
             rel = (element.attr("rel") or "") if attribute == "href" else ""
             addresses.append((tag, element.attr(attribute) or "", rel))
         elif tag == "meta":
