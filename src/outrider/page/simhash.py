@@ -21,13 +21,9 @@ def simhash_of_text(text: str) -> int:
 
     A bit is set if the words that have it in their own hash outweigh those that have not.
     """
-    words = (
-        text.lower()
-        .encode("utf-8", "replace")
-        .translate(_PARTED)
-        .decode("utf-8")
-        .split(None, WORDS_PER_PAGE_MAX)[:WORDS_PER_PAGE_MAX]
-    )
+    words = text.lower().encode("utf-8", "replace").translate(_PARTED).decode("utf-8").split()
+    if len(words) > WORDS_PER_PAGE_MAX:
+        words = words[:WORDS_PER_PAGE_MAX]
     if not words:
         return 0
     counts = Counter(words)
