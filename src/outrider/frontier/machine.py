@@ -64,6 +64,7 @@ from outrider.limits import (
     LEASE_SECONDS_MAX,
     LEASES_LOST_MAX,
     METADATA_BYTES_MAX,
+    OLDEST_DRAW_EVERY,
     OWN_SLOT,
     REDIRECT_HOPS_MAX,
     RETRY_AFTER_SECONDS_MAX,
@@ -162,6 +163,8 @@ class Draft:
         self.cells: dict[Host, list[object]] = {}
         self.tallies: dict[str, int] = {}
         self.lines: list[Line] = []
+        self.drawn: list[Url] = []  # taken out of their queues: they go back if the log refuses the frame
+        self.judged: list[tuple[Authority, Url]] = []
 
     def add(self, kind: int, row: Row) -> None:
         rows = self.facts.get(kind)
@@ -211,6 +214,7 @@ class Machine:
         self._waiting: list[tuple[Instant, int, int, Url]] = []
         self._deadlines: list[tuple[Instant, int]] = []
         self._order = 0
+        self._turns = 0
         self._rules: dict[int, Rules] = {}
         self._scopes: dict[int, Scope] = {}
         self._open_pages = 0
@@ -223,12 +227,17 @@ class Machine:
     # -- opening ------------------------------------------------------------------------------------------------------
 
     def settle_all(self, now: Instant) -> None:
-        """Build the timetable, rings and heaps from the tables, after recovery."""
+        """Build the timetable, rings and heaps from the tables, after recovery.
+
+        What was parked by robots rules is judged again, little by little: how far that had come is not in the log.
+        """
         tables = self.tables
         tables.changed.clear()
         tables.placed.clear()
         for url in tables.urls():
             self._file(url)
+            if url.state == PARKED and url.reason == Reason.ROBOTS:
+                self._authority(url).recheck.append(url)
         for token, owner in tables.leases.items():
             heapq.heappush(self._deadlines, (owner.deadline, token))
         for host in tables.hosts.values():
@@ -236,8 +245,10 @@ class Machine:
                 if queue.group is not None:
                     queue.group.rest_until = max(queue.group.rest_until, host.rest_until)
         for authority in tables.authorities.values():
-            if authority.state == RobotsState.REFUSED:
+            if authority.state == RobotsState.REFUSED and self.errands_mode:
                 self._line_up(authority)
+            if authority.recheck and authority.state in (RobotsState.RULES, RobotsState.ALLOW):
+                self._recheck.append(authority)
         tables.changed.clear()
         for host in tables.hosts.values():
             self._touch(host, now)
@@ -352,27 +363,32 @@ class Machine:
             tried.append(host)
             if host.leases:
                 continue
-            if errands:
-                errand = next((a for a in host.errands if a.next_at <= now and not a.token), None)
-                if errand is not None:
-                    draft.add(Fact.ERRAND, (errand.slot, errand.row, token, deadline, holder))
-                    drawn.append((Kind.ROBOTS, errand))
-                    token += 1
-                    continue
-            queue = self._queue_of(host, wanted_row, key, now, groups)
+            errand = _errand_of(host, now) if errands else None
+            queue = self._queue_of(host, wanted_row, key, now, groups) if errand is None else None
+            urls: list[Url] = []
+            if queue is not None:
+                most = min(per_queue, want - len(drawn), pages_left)
+                urls, judged = self._take(draft, queue, most, refusals, now)
+                refusals -= judged
+                if errands and not urls:
+                    errand = _errand_of(host, now)  # what was just found to be asked for first
+            if errand is not None:
+                draft.add(Fact.ERRAND, (errand.slot, errand.row, token, deadline, holder))
+                drawn.append((Kind.ROBOTS, errand))
+                token += 1
+                continue
             if queue is None:
                 continue
-            most = min(per_queue, want - len(drawn), pages_left)
-            urls, refused = self._take(draft, queue, most, now)
-            refusals -= refused
-            gap = instant(max(host.gap, self.settings.delay))
+            gap = instant(max(host.gap, self.settings.delay, self._crawl_delay(host))) if len(urls) > 1 else 0
             for place, url in enumerate(urls):
                 draft.add(Fact.LEASE, (url.slot, url.row, token, deadline, holder, now + place * gap))
                 drawn.append((Kind.PAGE, url))
                 token += 1
                 pages_left -= 1
             if urls:
-                queue.served += 1
+                self._turns += 1
+                queue.served = self._turns
+                host.turns += 1
                 if queue.group is not None:
                     groups.add(queue.group)
         if drawn:
@@ -381,9 +397,12 @@ class Machine:
         try:
             self._commit(draft, reserve=True)
         except StoreFullError:
-            for _, owner in drawn:
-                if isinstance(owner, Url):
-                    self._file(owner)
+            for url in draft.drawn:
+                self._file(url)
+            for authority, url in draft.judged:
+                authority.recheck.append(url)
+                if authority not in self._recheck:
+                    self._recheck.append(authority)
             for host in tried:
                 self._touch(host, now)
             raise
@@ -547,10 +566,10 @@ class Machine:
         return [digest in contents for digest in digests]
 
     def finished(self) -> bool:
-        """No URL is queued, leased, waiting or in transit, and no errand is open or wanted."""
+        """No URL is queued, leased, waiting, in transit or to be judged again, and no errand is open or wanted."""
         counts = self.tables.counts
         waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.in_transit()
-        return not waiting
+        return not (waiting or self._recheck)
 
     def at_limit(self) -> bool:
         """No page may be leased any more (max_pages), or URLs are parked because a budget is used up."""
@@ -573,7 +592,7 @@ class Machine:
         nothing."""
         if self._pages_left() <= 0:
             return None
-        if self._ready.anybody() or (self._recheck and any(a.recheck for a in self._recheck)):
+        if self._ready.anybody() or self._recheck:
             return now
         times = [self._timetable.next()]
         while self._waiting:
@@ -781,7 +800,7 @@ class Machine:
         scope = self._scopes.get(crawl)
         if scope is None:
             s = self.settings
-            seeds = self.tables.scope.get(crawl, [])
+            seeds = self.tables.scope.get(crawl, {})
             scope = Scope.of_seeds(s.scope, seeds, s.include, s.exclude, s.max_depth)  # type: ignore[arg-type]
             self._scopes[crawl] = scope
         return scope
@@ -1035,7 +1054,9 @@ class Machine:
     def _queue_of(
         self, host: Host, crawl: int | None, key: str | None, now: Instant, taken: set[Group]
     ) -> Queue | None:
-        """The host's queue whose turn it is: the best class first, among equals the one served least."""
+        """The host's queue whose turn it is: the best class first, among equals the one that was served longest ago."""
+        # Every so many turns the class does not count, so that no crawl waits for ever behind a better one.
+        fair = host.turns % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
         best: tuple[int, int] | None = None
         chosen: Queue | None = None
         for queue in host.queues:
@@ -1044,37 +1065,45 @@ class Machine:
             if queue.group is not None and (queue.group in taken or queue.group.busy or queue.group.rest_until > now):
                 continue
             url = queue.best()
-            if url is not None and (best is None or (-url.klass, queue.served) < best):
-                best, chosen = (-url.klass, queue.served), queue
+            if url is None:
+                continue
+            rank = (0 if fair else -url.klass, queue.served)
+            if best is None or rank < best:
+                best, chosen = rank, queue
         return chosen
 
-    def _take(self, draft: Draft, queue: Queue, most: int, now: Instant) -> tuple[list[Url], int]:
-        """Up to `most` URLs of a queue that may be fetched now, and how many were refused on the way."""
+    def _take(self, draft: Draft, queue: Queue, most: int, budget: int, now: Instant) -> tuple[list[Url], int]:
+        """Up to `most` URLs of a queue that may be fetched now, and how many were judged away; at most `budget`."""
         urls: list[Url] = []
-        refused = 0
+        judged = 0
         limit = self.settings.max_pages_per_host
-        while len(urls) < most and refused < ROBOTS_REFUSALS_PER_CALL_MAX:
+        while len(urls) < most and judged < budget:
             url = queue.best()
-            if url is None:
+            if url is None or (limit is not None and queue.host.answered < limit <= queue.host.answered + len(urls)):
                 break
             heapq.heappop(queue.heap)
-            if limit is not None and queue.host.answered + len(urls) >= limit:
-                draft.add(Fact.URL_CELLS, _cells_of(url, PARKED, Reason.BUDGET, url.due))
-                refused += 1
-                continue
             authority = self._authority(url)
+            if limit is not None and queue.host.answered >= limit:
+                draft.add(Fact.URL_CELLS, _cells_of(url, PARKED, Reason.BUDGET, url.due))
+                draft.drawn.append(url)
+                judged += 1
+                continue
             verdict = self._judge(authority, url.url, now)
-            if verdict == "go":
-                urls.append(url)
-            elif verdict == "hold":
+            if verdict == "hold":
+                judged += 1
                 authority.held.append(url)
+                authority.klass = max(authority.klass, url.klass)
                 self._line_up(authority)
                 if urls:
                     break
+                continue
+            draft.drawn.append(url)
+            if verdict == "go":
+                urls.append(url)
             else:
-                refused += 1
+                judged += 1
                 self._refuse(draft, url, authority, verdict, now)
-        return urls, refused
+        return urls, judged
 
     def _authority(self, url: Url) -> Authority:
         if url.authority is None:
@@ -1167,7 +1196,7 @@ class Machine:
             authority.wanted = None
             host.errands.remove(authority)
         self._lined_up.pop(authority.name, None)
-        held, authority.held = authority.held, []
+        held, authority.held, authority.klass = authority.held, [], -1
         for url in held:
             if url.state == QUEUED:
                 self._file(url)
@@ -1181,15 +1210,17 @@ class Machine:
         while self._recheck and judged < most:
             authority = self._recheck[-1]
             while authority.recheck and judged < most:
-                url = authority.recheck.pop()
+                url = authority.recheck[-1]
+                if url.state == PARKED and url.reason == Reason.ROBOTS:
+                    verdict = self._judge(authority, url.url, draft.now)
+                    if verdict == "hold":
+                        break  # its rules are out of date: they go on when the new ones are here
+                    if verdict == "go":
+                        draft.add(Fact.URL_CELLS, _cells_of(url, *_place_of(url, draft.now), url.due))
+                    draft.judged.append((authority, url))
                 judged += 1
-                if (
-                    url.state == PARKED
-                    and url.reason == Reason.ROBOTS
-                    and self._judge(authority, url.url, draft.now) == "go"
-                ):
-                    draft.add(Fact.URL_CELLS, _cells_of(url, QUEUED, 0, url.due))
-            if not authority.recheck:
+                authority.recheck.pop()
+            if judged < most or not authority.recheck:
                 self._recheck.pop()
         return judged
 
@@ -1525,14 +1556,14 @@ class Machine:
     def _robots_changed(self, authority: Authority, draft: Draft) -> None:
         changed = any(row[0] == authority.slot and row[1] == authority.row for row in draft.facts.get(Fact.RULES, ()))
         self._line_down(authority)
-        if authority.state == RobotsState.REFUSED:
+        if authority.state == RobotsState.REFUSED and self.errands_mode:
             self._line_up(authority)  # tried again daily, while the crawl goes on
         if authority.state in (RobotsState.RULES, RobotsState.ALLOW) and self.tables.counts[PARKED]:
             everything = changed or authority.state == RobotsState.ALLOW
             authority.recheck = [
                 url for url in self._parked(authority) if everything or url.error == "robots_unreachable"
-            ]
-            if authority.recheck:
+            ] or authority.recheck
+            if authority.recheck and authority not in self._recheck:
                 self._recheck.append(authority)
 
     def _parked(self, authority: Authority) -> list[Url]:
@@ -1545,10 +1576,11 @@ class Machine:
     def _file(self, url: Url) -> None:
         """Put a URL where its state belongs: its queue's heap, the calendar, or nowhere."""
         url.place += 1
-        self._order += 1
         if url.state == QUEUED:
-            heapq.heappush(url.queue.heap, (-url.klass, url.due, self._order, url.place, url))
+            # Rows count up as URLs come: first come, first served, the same before and after a restart.
+            heapq.heappush(url.queue.heap, (-url.klass, url.due, url.row, url.place, url))
         elif url.state == WAITING:
+            self._order += 1
             heapq.heappush(self._waiting, (url.due, self._order, url.place, url))
 
     def _touch(self, host: Host, now: Instant) -> None:
@@ -1572,7 +1604,7 @@ class Machine:
             for authority in host.errands:
                 free = max(host.rest_until, authority.next_at)
                 at = free if at is None else min(at, free)
-                klass = max([klass, *(url.klass for url in authority.held)])
+                klass = max(klass, authority.klass)
         if at is None:
             self._ready.withdraw(host)
             host.stamp += 1
@@ -1590,6 +1622,15 @@ class Machine:
 def completed(text: bytes, new_links: int) -> bytes:
     """An output line with the number of new links, which only the frontier knows."""
     return text if new_links < 0 else b'%b,"new_links":%d}' % (text.rstrip().removesuffix(b"}"), new_links)
+
+
+def _errand_of(host: Host, now: Instant) -> Authority | None:
+    return next((authority for authority in host.errands if authority.next_at <= now and not authority.token), None)
+
+
+def _place_of(url: Url, now: Instant) -> tuple[int, int]:
+    """State and reason of a URL that nothing forbids any more."""
+    return (WAITING if url.due > now else QUEUED), int(Reason.NONE)
 
 
 def _cells_of(

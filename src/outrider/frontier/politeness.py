@@ -58,7 +58,8 @@ def rest_after(
         rules.append((min(factor * max(seconds, 0.0), DELAY_FACTOR_SECONDS_MAX), GapReason.FACTOR))
     if crawl_delay:
         rules.append((min(crawl_delay, CRAWL_DELAY_SECONDS_MAX), GapReason.CRAWL_DELAY))
-    quiet = ended - refused_at > instant(BACK_OFF_FORGET_SECONDS)
+    # Counted from the end of the last back-off: one of an hour would otherwise be forgotten before it is over.
+    quiet = ended - refused_at > instant(back_off + BACK_OFF_FORGET_SECONDS)
     if retry_after is not None:
         rules.append((min(max(retry_after, 0.0), RETRY_AFTER_SECONDS_MAX), GapReason.RETRY_AFTER))
     if refused:

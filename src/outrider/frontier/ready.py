@@ -34,8 +34,11 @@ class Timetable:
 
     def rest(self, host: Host, until: Instant) -> None:
         """Book the host at `until`; an earlier booking lapses."""
+        if host.booked_stamp == host.stamp and host.booked == until:
+            return  # links that come in while a host rests must not fill the heap
         host.stamp += 1
         host.ring = -1
+        host.booked, host.booked_stamp = until, host.stamp
         self._order += 1
         heapq.heappush(self._heap, (until, self._order, host.stamp, host))
 

@@ -130,6 +130,7 @@ class Authority:
         "holder",
         "hops",
         "host",
+        "klass",
         "name",
         "next_at",
         "recheck",
@@ -163,6 +164,7 @@ class Authority:
         self.busy: Host | None = None  # whose clock the open errand uses
         self.wanted: Host | None = None  # URLs wait for it; where its errand is lined up
         self.held: list[Url] = []  # drawn, but its rules are not known yet
+        self.klass = -1  # the best class among them
         self.recheck: list[Url] = []  # parked by older rules, to be judged again
 
     def __repr__(self) -> str:
@@ -170,7 +172,7 @@ class Authority:
 
 
 class Queue:
-    """The URLs of one (crawl, key, host), best first: a heap of (-class, due, order, place, Url)."""
+    """The URLs of one (crawl, key, host), best first: a heap of (-class, due, row, place, Url)."""
 
     __slots__ = ("crawl", "group", "heap", "host", "key", "row", "served", "slot")
 
@@ -182,7 +184,7 @@ class Queue:
         self.key = key
         self.heap: list[tuple[int, Instant, int, int, Url]] = []
         self.group: Group | None = None
-        self.served = 0
+        self.served = 0  # the turn in which it was served last
 
     def best(self) -> Url | None:
         """The URL that comes next; entries that were overtaken drop out."""
@@ -215,6 +217,8 @@ class Host:
         "answered",
         "authorities",
         "back_off",
+        "booked",
+        "booked_stamp",
         "ended",
         "errands",
         "gap",
@@ -229,6 +233,7 @@ class Host:
         "row",
         "slot",
         "stamp",
+        "turns",
     )
 
     def __init__(self, slot: int, row: int, name: str) -> None:
@@ -249,6 +254,9 @@ class Host:
         self.ring = -1  # class of the ring it stands in, -1: none
         self.stamp = 0  # entries of rings and heaps with another number are stale
         self.ready_at: Instant = 0
+        self.booked: Instant = 0  # where it stands in the timetable, while its stamp is `booked_stamp`
+        self.booked_stamp = -1
+        self.turns = 0  # how often it was drawn for a page
 
     def __repr__(self) -> str:
         return f"<Host {self.name}>"
@@ -290,7 +298,7 @@ class Tables:
         self.watermarks: dict[str, bytes] = {}
         self.projections: dict[str, tuple[int, int]] = dict.fromkeys(STREAMS, (0, 0))
         self.tallies: dict[str, int] = {}
-        self.scope: dict[int, list[str]] = {}
+        self.scope: dict[int, dict[str, None]] = {}  # crawl -> the seeds that widened it, in order
         self.token = 0
         self.opening: tuple[int, Instant, Instant, str, Instant] = (0, 0, 0, "", 0)
         self.closed = ""
@@ -389,9 +397,7 @@ class Tables:
         self.tallies[name] = value
 
     def _scope(self, slot: int, crawl: int, url: str) -> None:
-        urls = self.scope.setdefault(crawl, [])
-        if url not in urls:
-            urls.append(url)
+        self.scope.setdefault(crawl, {})[url] = None
 
     def _token(self, slot: int, token: int) -> None:
         self.token = max(self.token, token)
@@ -487,12 +493,22 @@ class Tables:
         home.queues.append(queue)
         queue.host.queues.append(queue)
         self.queues[crawl, key, queue.host.name] = queue
-        if key != queue.host.name:
-            group = self.groups.get((crawl, key))
-            if group is None:
-                group = self.groups[crawl, key] = Group()
-            group.queues.append(queue)
-            queue.group = group
+        group = self.groups.get((crawl, key))
+        if group is None and key != queue.host.name:
+            # From here on the key spans hosts: the host that bears the key's own name belongs to it, too.
+            group = self.groups[crawl, key] = Group()
+            namesake = self.queues.get((crawl, key, key))
+            if namesake is not None:
+                self._join(group, namesake)
+        if group is not None:
+            self._join(group, queue)
+
+    def _join(self, group: Group, queue: Queue) -> None:
+        group.queues.append(queue)
+        queue.group = group
+        group.rest_until = max(group.rest_until, queue.host.rest_until)
+        if queue.host.leases:
+            group.busy += sum(isinstance(owner, Url) and owner.queue is queue for owner in self.leases.values())
 
     def _outbox(self, slot: int, sequence: int, *link: object) -> None:
         home = self.slot(slot)
@@ -614,8 +630,10 @@ class Tables:
         authority.token = token
         authority.deadline = deadline
         authority.holder = holder
-        authority.busy = self.hosts[host_of(authority.url)]
-        authority.busy.leases += 1
+        # In a checkpoint the hop may be younger than the hosts; then the errand's own fact comes again with the log.
+        authority.busy = self.hosts.get(host_of(authority.url))
+        if authority.busy is not None:
+            authority.busy.leases += 1
         self.leases[token] = authority
         self.token = max(self.token, token)
 
@@ -631,6 +649,7 @@ class Tables:
             out += [
                 (slot, section, len(getattr(home, name))) for slot, home in self.slots.items() if getattr(home, name)
             ]
+        out += [(slot, TRANSIT, 1) for slot, home in self.slots.items() if home.sent or home.arrived]
         return out
 
     def copy(self, slot: int, section: int, first: int, last: int) -> list[Block]:
