@@ -19,7 +19,7 @@ from outrider.clock import ClockFunction, Instant
 from outrider.errors import ClosedError, SettingsError
 from outrider.fetch.addresses import is_web_port, parsed
 from outrider.fetch.codings import codings_of, decoded, unchunk
-from outrider.fetch.downloader import Decoding, Headers, Request, Response, Target, target_of
+from outrider.fetch.downloader import Decoding, Headers, Request, Response, Target
 from outrider.fetch.outcomes import FetchError, safe_text
 from outrider.limits import (
     AWKWARD_ORIGINS_MAX,
@@ -52,6 +52,7 @@ _CONNECT_ERRORS = {
     errno.ETIMEDOUT: FetchError.CONNECT_TIMEOUT,
     errno.ECONNRESET: FetchError.RESET,
 }
+_KEPT_DIED = "a kept connection was closed instead of an answer"
 _TOO_LARGE = 100  # CURLE_TOO_LARGE; pycurl has no name for it
 
 
@@ -87,6 +88,7 @@ class _Transfer:
         self.started = 0.0
         self.active = 0.0  # loop time of the last sign of life
         self.sent = False
+        self.kept_died = False
         self.stop: FetchError | None = None  # our own reason, which goes before libcurl's
         self.stop_text = ""
         self.cut = False
@@ -123,7 +125,8 @@ class _Transfer:
         if self.sent:
             # libcurl would ask again on a new connection when a kept one dies. That is a second request to the site,
             # without a gap and without a lease: the crawl's own retry does it, in its time.
-            return self._refuse_socket(FetchError.RESET, "a kept connection was closed instead of an answer")
+            self.kept_died = True
+            return self._refuse_socket(FetchError.RESET, _KEPT_DIED)
         self.close_opened()
         try:
             self.opened = socket.socket(family, kind, protocol)
@@ -144,7 +147,8 @@ class _Transfer:
     def _before_request(self, peer: str, local: str, peer_port: int, local_port: int) -> int:
         self.close_opened()
         if self.sent:
-            self.stop, self.stop_text = FetchError.RESET, "a kept connection was closed instead of an answer"
+            self.kept_died = True
+            self.stop, self.stop_text = FetchError.RESET, _KEPT_DIED
             return int(pycurl.PREREQFUNC_ABORT)
         if parsed(peer) != parsed(self.address):
             self.stop, self.stop_text = FetchError.BLOCKED_ADDRESS, f"the connection leads to {peer}"
@@ -262,7 +266,7 @@ class CurlDownloader:
         """Asks for one page; never raises for what the site does. Cancelling it closes its connection."""
         if self._closed:
             raise ClosedError("this downloader takes no more requests")
-        target = target_of(request.url)
+        target = request.target
         if not is_web_port(target.port):
             now = self._clock()
             return _unsent(request, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP", now)
@@ -413,7 +417,7 @@ class CurlDownloader:
         head = b"".join(transfer.head) if whole else b""
         body = b"".join(transfer.body)
         headers = Headers.parse(head)
-        if whole and _is_ambiguous(headers):
+        if transfer.kept_died or (whole and _is_ambiguous(headers)):
             self._remember_awkward(target)
         content = body
         codings = codings_of(headers.get_all("content-encoding"))
@@ -445,7 +449,7 @@ class CurlDownloader:
         )
 
     def _remember_awkward(self, target: Target) -> None:
-        """Connections to an origin whose answers have two readings are not used again."""
+        """No more kept connections with an origin whose answers have two readings, or that closes them unannounced."""
         self._awkward[target.origin] = None
         if len(self._awkward) > AWKWARD_ORIGINS_MAX:
             self._awkward.popitem(last=False)

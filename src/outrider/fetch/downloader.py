@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -78,9 +78,10 @@ class Request:
     connect_seconds: float = CONNECT_SECONDS_MAX
     idle_seconds: float = IDLE_SECONDS_MAX
     total_seconds: float = TOTAL_SECONDS_MAX
+    target: Target = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        target_of(self.url)
+        object.__setattr__(self, "target", target_of(self.url))
         if parsed(self.address) is None:
             raise SettingsError(f"address = {safe_text(self.address)!r}: a request goes to an IP address")
         if not _FIELD_VALUE.match(self.user_agent):
@@ -93,59 +94,55 @@ class Request:
             if not _FIELD_VALUE.match(value):
                 raise SettingsError(f"header {name}: {safe_text(value)!r} has characters that cannot be sent")
 
+    def fields(self) -> list[str]:
+        """The header lines in the order in which they are sent, without their ends."""
+        lines = [f"Host: {self.target.authority}", f"User-Agent: {self.user_agent}"]
+        own = {name.lower() for name, _ in self.headers}
+        if "accept" not in own:
+            lines.append(f"Accept: {ACCEPT}")
+        if "accept-encoding" not in own:
+            lines.append(f"Accept-Encoding: {ACCEPT_ENCODING}")
+        lines += [f"{name}: {value}" for name, value in self.headers]
+        return lines
+
     def head(self) -> bytes:
         """The request as it stands on the wire, with its empty line; a GET has no body."""
-        target = target_of(self.url)
-        return b"".join((f"GET {target.path} HTTP/1.1\r\n".encode("ascii"), *self._fields(target), b"\r\n"))
-
-    def fields(self) -> list[str]:
-        """The header lines in the order in which they are sent."""
-        return [line[:-2].decode("ascii") for line in self._fields(target_of(self.url))]
-
-    def _fields(self, target: Target) -> Iterator[bytes]:
-        own = {name.lower() for name, _ in self.headers}
-        yield f"Host: {target.authority}\r\n".encode("ascii")
-        yield f"User-Agent: {self.user_agent}\r\n".encode("ascii")
-        if "accept" not in own:
-            yield f"Accept: {ACCEPT}\r\n".encode("ascii")
-        if "accept-encoding" not in own:
-            yield f"Accept-Encoding: {ACCEPT_ENCODING}\r\n".encode("ascii")
-        for name, value in self.headers:
-            yield f"{name}: {value}\r\n".encode("ascii")
+        return "\r\n".join((f"GET {self.target.path} HTTP/1.1", *self.fields(), "", "")).encode("ascii")
 
 
 class Headers:
     """The fields of a response head, by name in any case; values are latin-1, folded lines joined by a space."""
 
-    __slots__ = ("_fields",)
+    __slots__ = ("_by_name", "_fields")
 
-    def __init__(self, fields: tuple[tuple[str, str], ...] = ()) -> None:
-        self._fields = fields
+    def __init__(self, fields: Sequence[tuple[str, str]] = ()) -> None:
+        self._fields = tuple(fields)
+        self._by_name: dict[str, list[str]] = {}
+        for name, value in self._fields:
+            self._by_name.setdefault(name.lower(), []).append(value)
 
     @classmethod
     def parse(cls, head: bytes) -> Headers:
         """Reads the bytes of a head, status line first; lines without a colon are passed over."""
         fields: list[tuple[str, str]] = []
         for line in head.decode("latin-1").split("\n")[1:]:
-            text = line.removesuffix("\r")
-            if text[:1] in (" ", "\t") and fields:  # obs-fold, RFC 9112 section 5.2
+            if line[:1] in (" ", "\t") and fields:  # obs-fold, RFC 9112 section 5.2
                 name, value = fields[-1]
-                fields[-1] = (name, " ".join((value, text.strip(" \t"))).strip(" "))
+                fields[-1] = (name, " ".join((value, line.strip(" \t\r"))).strip(" "))
                 continue
-            name, colon, value = text.partition(":")
+            name, colon, value = line.partition(":")
             if colon and name:
-                fields.append((name.rstrip(" \t"), value.strip(" \t")))
-        return cls(tuple(fields))
+                fields.append((name.rstrip(" \t"), value.strip(" \t\r")))
+        return cls(fields)
 
     def get(self, name: str) -> str | None:
         """The value of the first field of this name."""
-        wanted = name.lower()
-        return next((value for key, value in self._fields if key.lower() == wanted), None)
+        values = self._by_name.get(name.lower())
+        return values[0] if values else None
 
     def get_all(self, name: str) -> list[str]:
         """The values of all fields of this name, in order."""
-        wanted = name.lower()
-        return [value for key, value in self._fields if key.lower() == wanted]
+        return list(self._by_name.get(name.lower(), ()))
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._fields)
