@@ -169,6 +169,7 @@ def test_a_quota_that_shows_in_no_free_space_is_tried_only_now_and_then() -> Non
 def test_where_a_larger_segment_finds_no_space_a_small_one_is_taken() -> None:
     files = Quota(capacity_bytes=FIRST * 3)  # the first segment, the reserve, and not the two for the next one
     log = opened(files)
+    assert 0 == log.statistics()["full"]
     while log.statistics()["segments"] == 1:
         log.append(1, bytes(200))
     assert (3 * FIRST, 2 * FIRST) == (files.used_bytes() - MIRROR_BYTES, log.statistics()["segment_bytes"])

@@ -120,6 +120,31 @@ def test_replay_of_an_open_log_ends_where_it_began() -> None:
     assert [1, 2, 3, 4, 5] == [first.lsn] + [frame.lsn for frame in replaying]
 
 
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_replay_of_what_was_damaged_since_opening_is_refused(which: int) -> None:
+    files = MemoryFiles()
+    log = filled(files, 60)
+    name = segments(files)[which]
+    content = bytearray(files.contents()[name])
+    content[300] ^= 1
+    files.put(name, bytes(content))
+    replayed: list[int] = []
+    with pytest.raises(DamagedStoreError, match=rf"{name} at byte \d+: LSN \d+ cannot be read back"):
+        replayed.extend(frame.lsn for frame in log.replay(0))
+
+
+def test_replay_never_passes_a_frame_of_another_lsn() -> None:
+    files = MemoryFiles()
+    log = opened(files)
+    for payload in (b"one", b"two"):
+        log.append(1, payload)
+    content = bytearray(files.contents()[segment_name(1)])
+    content[64 : 64 + 2 * 34] = pack_frames([(1, 0, 1, 1, 1, 0, b"one")]) * 2
+    files.put(segment_name(1), bytes(content))
+    with pytest.raises(DamagedStoreError, match="at byte 98: LSN 2 cannot be read back"):
+        list(log.replay(0))
+
+
 def test_segments_double_up_to_their_largest_and_are_named_by_their_first_lsn() -> None:
     files = MemoryFiles()
     filled(files, 100)

@@ -419,8 +419,7 @@ class Log:
                     stopped = base + stop
                     for offset, length, lsn, synced, epoch, kind, version, codec in rows:
                         if lsn != next_lsn:
-                            stopped = base + offset - FRAME_HEADER_BYTES
-                            break
+                            self._unreadable(name, base + offset - FRAME_HEADER_BYTES, next_lsn)
                         next_lsn += 1
                         if lsn > after:
                             payload = bytes(buffer[offset : offset + length])
@@ -431,9 +430,10 @@ class Log:
                 return
             follower = next((first for first, _, _ in segments if first > first_lsn), last_lsn + 1)
             if next_lsn != follower:
-                raise DamagedStoreError(
-                    f"{self._files.describe(name)} at byte {stopped}: LSN {next_lsn} cannot be read back"
-                )
+                self._unreadable(name, stopped, next_lsn)
+
+    def _unreadable(self, name: str, at: int, lsn: int) -> NoReturn:
+        raise DamagedStoreError(f"{self._files.describe(name)} at byte {at}: LSN {lsn} cannot be read back")
 
     @property
     def appended_lsn(self) -> int:
