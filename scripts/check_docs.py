@@ -2,8 +2,8 @@
 the package.
 
 Checked in README.md, ARCHITECTURE.md, CONTRIBUTING.md, CHANGELOG.md and docs/**/*.md: relative links and their
-#anchors; `make x` in code; `outrider x` at the start of a line of code; `src/…` and other paths in code that begin with a folder
-of the project; `outrider.room.name` in code.
+#anchors; `make x` in code; `outrider x` at the start of a line of code; `src/…` and other paths in code that begin with
+a folder of the project; `outrider.room.name` in code.
 """
 
 from __future__ import annotations
