@@ -78,7 +78,7 @@ LOG_SEGMENT_BYTES_MAX = (
     64 << 20
 )  # segments double up to this: zeroed ahead within half a second, dropped in useful pieces
 LOG_SPACE_SHARE = 16  # a segment ahead of its use takes at most this share of the free space
-LOG_ZERO_BYTES_STEP = 1 << 20  # zeroed at once: some milliseconds of a slow disk
+LOG_ZERO_BYTES_STEP = 256 << 10  # zeroed and synced at once: a millisecond or two that some caller waits
 LOG_READ_BYTES = 1 << 20  # read at once in recovery; a larger frame is read whole
 LOG_MARK_BYTES = 64 << 10  # how closely bytes_after(lsn) knows: a thousand marks per 64 MB
 LOG_SPACE_CHECK_REFUSALS = (
@@ -102,4 +102,5 @@ DIRECTIVE_CHARACTERS_MAX = 100  # the longest known, unavailable_after with a da
 
 # patterns and lines
 PATTERN_CHARACTERS_MAX = 10_000  # a scope pattern is typed by a person; a longer one is a list, which are seeds
+ROBOTS_WILDCARD_RULES_MAX = 2_000  # of one agent; each costs microseconds per URL, and 40,000 fit into 500 KiB
 ROBOTS_LINE_CHARACTERS_MAX = 16_664  # where Google's parser cuts a line; no URL that is crawled is as long

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX
+from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX, ROBOTS_WILDCARD_RULES_MAX
 from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules, verdict_of_status
 
 SITE = "http://example.org"
@@ -269,6 +269,13 @@ def test_agents_and_rules_do_not_multiply() -> None:
     """Ten thousand agents that share twenty thousand rules would be 200 million entries if each had its own."""
     agents = b"".join(b"User-agent: b%d\n" % n for n in range(10_000))
     assert seconds_of(agents + b"Disallow: /x\n" * 24_000, SITE + "/x") < 5.0
+
+
+def test_too_many_wildcards_err_by_staying_away() -> None:
+    many = b"".join(b"Disallow: /many%d*x\n" % n for n in range(ROBOTS_WILDCARD_RULES_MAX))
+    rules = Rules.parse(b"User-agent: *\n" + many + b"Disallow: /a*b\nAllow: /a*c\nDisallow: /d\n")
+    paths = ["/many7", "/many7x", "/a", "/ac", "/d", "/e"]
+    assert [True, False, False, False, False, True] == [rules.allowed("FooBot", SITE + path) for path in paths]
 
 
 @pytest.mark.parametrize(

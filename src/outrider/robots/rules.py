@@ -13,7 +13,12 @@ from typing import Literal
 
 from protego import Protego
 
-from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX, ROBOTS_LINE_CHARACTERS_MAX
+from outrider.limits import (
+    CRAWL_DELAY_SECONDS_MAX,
+    ROBOTS_BYTES_MAX,
+    ROBOTS_LINE_CHARACTERS_MAX,
+    ROBOTS_WILDCARD_RULES_MAX,
+)
 
 Answer = Literal["rules", "redirect", "allow", "unreachable"]
 
@@ -129,7 +134,7 @@ class Rules:
         token = self._token(agent)
         matcher = self._matchers.get(token)
         if matcher is None:
-            rules = [rule for group in self._groups.get(token, []) for rule in group.rules]
+            rules = _bounded([rule for group in self._groups.get(token, []) for rule in group.rules])
             if not rules:
                 return None
             matcher = Protego.parse(f"User-agent: {ANYBODY}\n" + "\n".join(rules))
@@ -205,6 +210,26 @@ def _escaped(value: str) -> str:
         return value
     octets = value.encode("utf-8", "surrogateescape" if not value.isascii() else "strict")
     return "".join(chr(octet) if 0x21 <= octet <= 0x7E else f"%{octet:02X}" for octet in octets)
+
+
+def _bounded(rules: list[str]) -> list[str]:
+    """The rules, with at most `ROBOTS_WILDCARD_RULES_MAX` wildcards to search URLs for.
+
+    Of the rules beyond, "disallow" holds for all that begins like it, and "allow" is dropped: judging stays cheap, and
+    errs only by staying away.
+    """
+    bounded = []
+    left = ROBOTS_WILDCARD_RULES_MAX
+    for rule in rules:
+        if "*" in rule:
+            left -= 1
+            if left < 0:
+                if rule.startswith("Disallow"):
+                    prefix = rule.partition("*")[0]
+                    bounded.append(prefix if prefix != "Disallow: " else "Disallow: /")
+                continue
+        bounded.append(rule)
+    return bounded
 
 
 def _delay(value: str) -> float | None:
