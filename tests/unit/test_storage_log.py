@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,29 @@ def test_the_next_segment_is_there_before_the_current_one_is_full() -> None:
         before = files.contents()
         log.append(1, bytes(100))
     assert 2048 == len(before["next.seg"])
+
+
+def test_after_opening_the_next_segment_is_caught_up_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All at once it would hold up whoever comes first; until it is whole, what there is serves as a smaller one."""
+    monkeypatch.setattr(log_room, "LOG_ZERO_BYTES_STEP", 256)
+    files = MemoryFiles()
+    log = opened(files, first=1024, largest=16384)
+    while log._segments[-1].size < 16384 or log._position < 15_000:
+        log.append(1, bytes(100))
+    log.sync()
+    log.close()
+    log = opened(files, first=1024, largest=16384)
+    sizes = [len(files.contents()["next.seg"])]
+    segment_count = log.statistics()["segments"]
+    while log.statistics()["segments"] == segment_count:
+        log.append(1, bytes(100))
+        sizes.append(len(files.contents().get("next.seg", b"")))
+    steps = [after - before for before, after in pairwise(sizes[:-1])]
+    assert (256, True) == (sizes[0], max(steps) <= 3 * (100 + FRAME_HEADER_BYTES))
+    count = log.appended_lsn
+    log.sync()
+    log.close()
+    assert count == len(payloads(opened(files)))
 
 
 def test_appending_into_prepared_space_never_changes_a_files_size() -> None:

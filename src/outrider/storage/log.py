@@ -471,7 +471,7 @@ class Log:
                 "segments": len(self._segments),
                 "segment_bytes": sum(segment.size for segment in self._segments),
                 "frame_bytes": self._frame_bytes,
-                "spare_bytes": self._spare_zeroed,
+                "spare_bytes": self._spare_zeroed if self._spare is not None else 0,
                 "reserve_bytes": self._segment_bytes_first if self._has_reserve else 0,
                 "cut_bytes": self._cut_bytes,
                 "syncs": self._sync_count,
@@ -523,7 +523,7 @@ class Log:
             self._tip = (lsn, current)
             self._count(lsn, need)
             if not self._full:
-                self._prepare()
+                self._prepare(need)
             return lsn
 
     def sync(self) -> int:
@@ -562,8 +562,8 @@ class Log:
             if self._full and not reserve:
                 return 0
             places = [self._segments[-1].size - self._position]
-            if self._spare is not None and self._spare_zeroed == self._spare_size:
-                places.append(self._spare_size - SEGMENT_HEADER_BYTES)
+            if self._spare is not None and self._spare_zeroed >= self._segment_bytes_first:
+                places.append(self._spare_zeroed - SEGMENT_HEADER_BYTES)
             if reserve and self._has_reserve:
                 places.append(self._segment_bytes_first - SEGMENT_HEADER_BYTES)
             return max(0, max(places) - FRAME_HEADER_BYTES)
@@ -723,13 +723,17 @@ class Log:
         last = self._segments[-1].size if self._segments else 0
         return max(self._segment_bytes_first, min(2 * last, self._segment_bytes_max, free // LOG_SPACE_SHARE))
 
-    def _prepare(self) -> None:
-        """Zeroes the next segment in step with the filling of this one, so that it is there at three quarters."""
+    def _prepare(self, appended: int = 0) -> None:
+        """Zeroes the next segment in step with the filling of this one, so that it is there at three quarters.
+
+        After opening it may be behind; it then catches up by at most three times what is `appended`, or one step.
+        """
         if self._spare is None and not self._begin_spare(self._segment_size(self._files.free_bytes())):
             return
         if self._spare_zeroed < self._spare_size:
             size = self._segments[-1].size
             goal = min(self._spare_size, LOG_ZERO_BYTES_STEP + self._position * self._spare_size * 4 // (3 * size))
+            goal = min(goal, self._spare_zeroed + max(LOG_ZERO_BYTES_STEP, 3 * appended))
             if goal - self._spare_zeroed >= min(LOG_ZERO_BYTES_STEP, self._spare_size - self._spare_zeroed):
                 self._grow_spare(goal)
 
@@ -778,6 +782,9 @@ class Log:
         """Has the next segment ready, with at least so many bytes; False when the disk has no space for it."""
         if self._spare is None and not self._begin_spare(max(least, self._segment_size(self._files.free_bytes()))):
             return False
+        if self._spare_zeroed >= max(least, self._segment_bytes_first):
+            self._spare_size = self._spare_zeroed  # not all that was planned, but nobody waits for it
+            return True
         self._spare_size = max(self._spare_size, least)
         return self._grow_spare(self._spare_size) and self._spare_size >= least
 
