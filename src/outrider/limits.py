@@ -33,6 +33,9 @@ ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many UR
 
 # frontier
 CLASSES = 16  # priority classes of the front tier
+NAME_CHARACTERS_MAX = 1_024  # of crawls, keys, workers, clients: they are kept in memory and in every lease
+ERROR_CLASSES_MAX = 256  # error classes counted apart; a caller that makes them up per page must not fill the memory
+WAKES_PER_CALL_MAX = 10_000  # waiting URLs that one call queues again: some 20 ms, and the frame fits into the reserve
 OLDEST_DRAW_EVERY = 8  # every eighth draw takes the queue that is ready longest, so that none starves
 REQUEST_IDS_PER_CLIENT_MAX = 1_024  # the window in which a repeated call repeats its answer
 CLIENTS_MAX = 1_024  # request-id windows kept; the one unused longest goes first

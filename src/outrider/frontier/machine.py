@@ -17,6 +17,7 @@ import msgspec
 from outrider import kernels
 from outrider.clock import Instant, instant, rfc3339
 from outrider.errors import SettingsError, StoreFullError
+from outrider.frontier import arguments
 from outrider.frontier.facts import FRAME_KIND, STREAMS, Block, Fact, Row, encode
 from outrider.frontier.politeness import rest_after
 from outrider.frontier.priority import checked
@@ -61,7 +62,7 @@ from outrider.journey import (
 )
 from outrider.limits import (
     CALL_ROWS_MAX,
-    LEASE_SECONDS_MAX,
+    ERROR_CLASSES_MAX,
     LEASES_LOST_MAX,
     METADATA_BYTES_MAX,
     OLDEST_DRAW_EVERY,
@@ -72,11 +73,13 @@ from outrider.limits import (
     ROBOTS_BYTES_MAX,
     ROBOTS_REFUSALS_PER_CALL_MAX,
     URL_BYTES_MAX,
+    WAKES_PER_CALL_MAX,
 )
 from outrider.robots import Rules, verdict_of_status
 from outrider.url import Scope, authority_of, host_of, registrable_domain, spell
 
 _RULES_CACHED_MAX = 4_096
+FRAME_PAYLOAD_BYTES_MAX = kernels.FRAME_BYTES_MAX - kernels.FRAME_HEADER_BYTES
 _VERBS = {"discover": 1, "lease": 2, "report": 3}
 _CODES = tuple(Code)
 _CODE_NUMBERS = {code: number for number, code in enumerate(_CODES)}
@@ -217,6 +220,7 @@ class Machine:
         self._turns = 0
         self._rules: dict[int, Rules] = {}
         self._scopes: dict[int, Scope] = {}
+        self._spans: dict[int, set[Scope]] = {}
         self._open_pages = 0
         self._runs_errands = False
         self._lined_up: dict[str, Authority] = {}
@@ -288,7 +292,26 @@ class Machine:
                 ended += 1
                 self._lose(draft, owner, now)
         self._commit(draft, reserve=True)
+        self._revive(now)
         return ended
+
+    def _revive(self, now: Instant) -> None:
+        """URLs parked for a budget that has grown since go on."""
+        limit = self.settings.max_pages_per_host
+        if not self.tables.counts[PARKED]:
+            return
+        freed = [
+            url
+            for url in self.tables.urls()
+            if url.state == PARKED
+            and url.reason == Reason.BUDGET
+            and (limit is None or url.queue.host.answered < limit)
+        ]
+        for first in range(0, len(freed), WAKES_PER_CALL_MAX):
+            draft = Draft(now)
+            for url in freed[first : first + WAKES_PER_CALL_MAX]:
+                draft.add(Fact.URL_CELLS, _cells_of(url, *_place_of(url, now), url.due))
+            self._commit(draft, reserve=True)
 
     # -- the three verbs ----------------------------------------------------------------------------------------------
 
@@ -322,16 +345,11 @@ class Machine:
     ) -> LeaseBatch:
         """Up to `want` leases of queues whose clocks allow it now. Raises SettingsError for numbers that make no
         sense."""
-        if isinstance(want, bool) or not isinstance(want, int) or not 0 <= want <= CALL_ROWS_MAX:
-            raise SettingsError(f"want {want!r}: give a whole number from 0 to {CALL_ROWS_MAX}")
-        if isinstance(per_queue, bool) or not isinstance(per_queue, int) or per_queue < 1:
-            raise SettingsError(f"per_queue {per_queue!r}: give a whole number of at least 1")
-        if (
-            isinstance(ttl_seconds, bool)
-            or not isinstance(ttl_seconds, int | float)
-            or not 0 < ttl_seconds <= LEASE_SECONDS_MAX
-        ):
-            raise SettingsError(f"ttl_seconds {ttl_seconds!r}: give seconds above 0, at most {LEASE_SECONDS_MAX:.0f}")
+        arguments.whole("want", want, 0, CALL_ROWS_MAX)
+        arguments.whole("per_queue", per_queue, 1, CALL_ROWS_MAX)
+        arguments.ttl(ttl_seconds)
+        for what, name in (("crawl", crawl), ("key", key), ("worker", worker)):
+            arguments.name(what, name)
         now = self._advance(now)
         known = self._repeated(request_id, "lease")
         if known is not None:
@@ -428,8 +446,7 @@ class Machine:
         known = self._repeated(request_id, "report")
         if known is not None:
             return _report_of(known)
-        outcomes = list(outcomes)
-        _bounded(len(outcomes), "outcomes")
+        outcomes = arguments.outcomes(outcomes)
         extra: dict[int, list[str | Link]] = {}
         for row, link in links:
             if not 0 <= row < len(outcomes):
@@ -439,16 +456,16 @@ class Machine:
         draft = Draft(now)
         settled: list[Settled] = []
         wanted: list[_Wanted] = []
-        spans: list[tuple[int, int]] = []
+        spans: list[tuple[int, int, int]] = []  # of each outcome: a redirect's target, its links, their end
         ended: set[int] = set()
         for row, outcome in enumerate(outcomes):
-            start = len(wanted)
+            start = first = len(wanted)
             owner = self.tables.leases.get(outcome.token) if outcome.token not in ended else None
             if owner is None:
                 settled.append(Settled.STALE)
                 self._tally(draft, "stale", 1)
                 # Its links stay unread: whoever holds the URL now will report them.
-                spans.append((start, start))
+                spans.append((start, start, start))
                 continue
             ended.add(outcome.token)
             settled.append(Settled.OK)
@@ -456,9 +473,10 @@ class Machine:
                 self._errand_done(draft, owner, outcome, now)
             else:
                 self._page_done(draft, owner, outcome, now, wanted)
+                first = len(wanted)
                 mine = (*outcome.links, *extra.get(row, ()))
                 _bounded(len(mine), "links of one outcome")
-                depth = owner.depth + 1
+                depth = _below(owner.depth)
                 for link in mine:
                     if isinstance(link, str):
                         wanted.append(
@@ -466,11 +484,11 @@ class Machine:
                         )
                     else:
                         wanted.append(self._wanted(link, draft, found_in=owner))
-            spans.append((start, len(wanted)))
+            spans.append((start, first, len(wanted)))
         codes = self._accept(wanted, draft)
         for row, outcome in enumerate(outcomes):
             if settled[row] is Settled.OK:
-                start, end = spans[row]
+                start, _, end = spans[row]
                 owner = self.tables.leases[outcome.token]
                 self._lines(draft, owner, outcome, sum(1 for code in codes[start:end] if code is Code.NEW))
         if watermark is not None:
@@ -478,17 +496,18 @@ class Machine:
         answer = msgspec.msgpack.encode(
             [
                 bytes(code is Settled.OK for code in settled),
-                [bytes(_CODE_NUMBERS[code] for code in codes[a:b]) for a, b in spans],
+                [bytes(_CODE_NUMBERS[code] for code in codes[a:b]) for _, a, b in spans],
             ]
         )
         self._answered(draft, request_id, "report", answer)
         self._commit(draft, reserve=True)
-        return Report(tuple(settled), tuple(tuple(codes[a:b]) for a, b in spans), tuple(draft.lines), self.lsn)
+        return Report(tuple(settled), tuple(tuple(codes[a:b]) for _, a, b in spans), tuple(draft.lines), self.lsn)
 
     # -- around them --------------------------------------------------------------------------------------------------
 
     def extend(self, tokens: Sequence[int], ttl_seconds: float, now: Instant) -> list[Settled]:
         """Open leases live until now + ttl_seconds."""
+        arguments.ttl(ttl_seconds)
         now = self._advance(now)
         self._wake(now)
         draft = Draft(now)
@@ -525,6 +544,7 @@ class Machine:
     def set_robots(self, authority: str, status: int | None, body: bytes, now: Instant) -> None:
         """Rules for an authority (scheme://host[:port]) from the caller, as its robots.txt answered. Raises
         SettingsError."""
+        arguments.robots(RobotsAnswer(status, body))
         now = self._advance(now)
         found = spell([authority.rstrip("/") + "/robots.txt"])[0]
         if found is None:
@@ -591,7 +611,9 @@ class Machine:
         """When something can be leased at the earliest; `now` when it can already; None when waiting alone brings
         nothing."""
         if self._pages_left() <= 0:
-            return None
+            # A lease that ends without an answer gives its page back.
+            spent = self.tables.tallies.get("answered", 0) >= (self.settings.max_pages or 0)
+            return None if spent else self._next_deadline(now)
         if self._ready.anybody() or self._recheck:
             return now
         times = [self._timetable.next()]
@@ -601,15 +623,18 @@ class Machine:
                 times.append(due)
                 break
             heapq.heappop(self._waiting)
+        times.append(self._next_deadline(now))
+        known = [at for at in times if at is not None]
+        return max(now, min(known)) if known else None
+
+    def _next_deadline(self, now: Instant) -> Instant | None:
         while self._deadlines:
             deadline, token = self._deadlines[0]
             owner = self.tables.leases.get(token)
             if owner is not None and owner.deadline == deadline:
-                times.append(deadline)
-                break
+                return max(now, deadline)
             heapq.heappop(self._deadlines)
-        known = [at for at in times if at is not None]
-        return max(now, min(known)) if known else None
+        return None
 
     def status(self, url: str) -> UrlStatus:
         """What is known of one URL of the default crawl, by any spelling."""
@@ -695,7 +720,16 @@ class Machine:
         pages = sum(1 for owner in tables.leases.values() if isinstance(owner, Url))
         if pages != leases:
             problems.append(f"{pages} leases are open, {leases} URLs are leased")
-        problems.extend(f"{host!r} has {host.leases} leases" for host in tables.hosts.values() if host.leases < 0)
+        turns = dict.fromkeys(tables.hosts, 0)
+        for owner in tables.leases.values():
+            busy = owner.queue.host if isinstance(owner, Url) else owner.busy
+            if busy is not None:
+                turns[busy.name] += 1
+        problems.extend(
+            f"host {name}: {host.leases} turns are taken, {turns[name]} leases are open"
+            for name, host in tables.hosts.items()
+            if host.leases != turns[name]
+        )
         names = {STATES[state].value: counts[state] for state in range(1, 7)}
         return Verification(not problems, tuple(problems), {"accepted": sum(counts), **names})
 
@@ -725,7 +759,7 @@ class Machine:
             if owner is not None and owner.deadline == deadline:
                 self._lose(draft, owner, now)
         woken: list[tuple[Instant, int, int, Url]] = []
-        while self._waiting and self._waiting[0][0] <= now:
+        while self._waiting and self._waiting[0][0] <= now and len(woken) < WAKES_PER_CALL_MAX:
             entry = heapq.heappop(self._waiting)
             url = entry[3]
             if url.state == WAITING and url.place == entry[2]:
@@ -756,7 +790,7 @@ class Machine:
         losses = owner.losses + 1
         if losses >= LEASES_LOST_MAX:
             draft.add(Fact.URL_CELLS, _cells_of(owner, GONE, Reason.LOST, owner.due, losses=losses, error="lost"))
-            self._tally(draft, "error.lost", 1)
+            self._tally_error(draft, "lost")
             self._refusal_line(draft, owner, now, outcome="error", error="lost")
         else:
             draft.add(Fact.URL_CELLS, _cells_of(owner, QUEUED, 0, owner.due, losses=losses))
@@ -766,15 +800,14 @@ class Machine:
     def _wanted(self, link: str | Link, draft: Draft, found_in: Url | None = None) -> _Wanted:
         if not isinstance(link, Link):
             return _Wanted(link, seed=found_in is None)
+        arguments.link(link)
         crawl = found_in.queue.crawl if found_in is not None and link.crawl is None else self._crawl(draft, link.crawl)
         metadata = _metadata(link.metadata)
-        _depth(link.depth, "depth", 65_535)
-        _depth(link.hops, "hops", 255)
         return _Wanted(
             link.url,
             key=link.key,
             priority=checked(link.priority) if link.priority is not None else None,
-            depth=max(link.depth, found_in.depth + 1) if found_in is not None else link.depth,
+            depth=max(link.depth, _below(found_in.depth)) if found_in is not None else link.depth,
             hops=link.hops,
             referrer=link.referrer or (found_in.url if found_in is not None else ""),
             due=link.not_before,
@@ -844,15 +877,28 @@ class Machine:
     def _widen(self, draft: Draft, wanted: Sequence[_Wanted], texts: Sequence[str | None]) -> None:
         if self.settings.scope == "any":
             return
+        wider: dict[int, list[str]] = {}
         for link, text in zip(wanted, texts, strict=True):
             if link.seed and text is not None:
-                scope = self._scope(link.crawl)
-                wider = scope.widened(text)
-                if wider != scope:
-                    # The scope is kept before the frame is applied; if the log refuses the frame, `_commit` forgets it
-                    # again.
-                    self._scopes[link.crawl] = wider
+                known = self._spans_of(link.crawl)
+                span = self._span(text)
+                if span not in known:
+                    known.add(span)
                     draft.add(Fact.SCOPE, (OWN_SLOT, link.crawl, text))
+                    wider.setdefault(link.crawl, []).append(text)
+        for crawl, seeds in wider.items():
+            # Kept before the frame is applied; where it is not, `_commit` forgets it again.
+            self._scopes[crawl] = self._scope(crawl).widened(*seeds)
+
+    def _span(self, seed: str) -> Scope:
+        """What one seed spans: a host, a domain or a prefix."""
+        return Scope.of_seeds(self.settings.scope, (seed,))  # type: ignore[arg-type]
+
+    def _spans_of(self, crawl: int) -> set[Scope]:
+        spans = self._spans.get(crawl)
+        if spans is None:
+            spans = self._spans[crawl] = {self._span(seed) for seed in self.tables.scope.get(crawl, {})}
+        return spans
 
     def _accept_one(self, draft: Draft, link: _Wanted, text: str, fingerprint: int) -> Code:
         name = host_of(text)
@@ -1137,14 +1183,14 @@ class Machine:
     def _refuse(self, draft: Draft, url: Url, authority: Authority, verdict: str, now: Instant) -> None:
         if verdict == "dead":
             draft.add(Fact.URL_CELLS, _cells_of(url, GONE, Reason.ERROR, url.due, error=authority.error))
-            self._tally(draft, f"error.{authority.error}", 1)
+            self._tally_error(draft, authority.error)
             self._refusal_line(draft, url, now, outcome="error", error=authority.error)
             return
         error = "robots_unreachable" if authority.state == RobotsState.REFUSED else None
         first = url.error not in ("robots", "robots_unreachable")
         draft.add(Fact.URL_CELLS, _cells_of(url, PARKED, Reason.ROBOTS, url.due, error=error or "robots"))
         if first:
-            self._tally(draft, f"error.{error or 'robots'}", 1)
+            self._tally_error(draft, error or "robots")
             self._refusal_line(draft, url, now, outcome="robots", error=error)
 
     def _refusal_line(self, draft: Draft, url: Url, now: Instant, *, outcome: str, error: str | None) -> None:
@@ -1288,10 +1334,14 @@ class Machine:
         crawl_delay: float,
         redirect: bool,
         page: bool,
+        begun: Instant,
     ) -> None:
-        """The host rests after a request: the largest of floor, factor, crawl delay, Retry-After and back-off."""
+        """The host rests after a request: the largest of floor, factor, crawl delay, Retry-After and back-off.
+
+        begun: no request of this lease can have ended earlier, whatever the clock of whoever made it says.
+        """
         cells = self._cells(draft, host)
-        ended = now if outcome.ended_at is None else min(outcome.ended_at, now)
+        ended = now if outcome.ended_at is None else max(begun, min(outcome.ended_at, now))
         # On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3); otherwise it rests the whole host.
         retry_after = None if redirect else outcome.retry_after_seconds
         rest = rest_after(
@@ -1302,8 +1352,8 @@ class Machine:
             crawl_delay=crawl_delay,
             retry_after=retry_after,
             refused=outcome.refused,
-            back_off=host.back_off,
-            refused_at=host.refused_at,
+            back_off=float(cells[4]),  # type: ignore[arg-type]
+            refused_at=int(cells[5]),  # type: ignore[call-overload]
         )
         answered = int(cells[6]) + (1 if page and _answered(outcome) else 0)  # type: ignore[call-overload]
         until = max(rest.until, int(cells[1]))  # type: ignore[call-overload]
@@ -1328,7 +1378,16 @@ class Machine:
     def _page_done(self, draft: Draft, url: Url, outcome: Outcome, now: Instant, wanted: list[_Wanted]) -> None:
         host = url.queue.host
         redirect = outcome.location is not None
-        self._rested(draft, host, outcome, now, crawl_delay=self._crawl_delay(host), redirect=redirect, page=True)
+        self._rested(
+            draft,
+            host,
+            outcome,
+            now,
+            crawl_delay=self._crawl_delay(host),
+            redirect=redirect,
+            page=True,
+            begun=url.not_before,
+        )
         if _answered(outcome):
             self._tally(draft, "answered", 1)
         if outcome.bytes_read:
@@ -1336,7 +1395,7 @@ class Machine:
         if outcome.duplicate:
             self._tally(draft, "duplicates", 1)
         if outcome.error is not None:
-            self._tally(draft, f"error.{outcome.error}", 1)
+            self._tally_error(draft, outcome.error)
         status = outcome.status or 0
         ended = now if outcome.ended_at is None else min(outcome.ended_at, now)
         if outcome.verdict is Verdict.DONE and redirect:
@@ -1413,7 +1472,8 @@ class Machine:
         if rules is not None and host is authority.host:
             crawl_delay = max(crawl_delay, rules.crawl_delay(self.settings.user_agent) or 0.0)
         redirect = verdict_of_status(answer.status) == "redirect"
-        self._rested(draft, host, outcome, now, crawl_delay=crawl_delay, redirect=redirect, page=False)
+        begun = int(self._cells(draft, host)[0])  # type: ignore[call-overload]
+        self._rested(draft, host, outcome, now, crawl_delay=crawl_delay, redirect=redirect, page=False, begun=begun)
 
     def _robots_answer(
         self,
@@ -1431,7 +1491,7 @@ class Machine:
         own = a.name + "/robots.txt"
         day = now + instant(ROBOTS_AGE_SECONDS_MAX)
         verdict = verdict_of_status(answer.status)
-        if error in ("dns_unknown", "blocked_address"):
+        if error in ("dns_unknown", "blocked_address") and not a.hops:
             draft.add(Fact.ROBOTS, (a.slot, a.row, int(RobotsState.DEAD), day, 0, 0, 0, status, own, error))
             return
         if verdict == "redirect":
@@ -1461,6 +1521,13 @@ class Machine:
             else 0
         )
         draft.add(Fact.ROBOTS, (a.slot, a.row, int(state), day, 0, 0, 0, status, own, ""))
+        delay = Rules.parse(body).crawl_delay(self.settings.user_agent) if body else None
+        if delay:
+            # It counts from the last request to the host on, also where a redirect led to the rules of another one.
+            cells = self._cells(draft, a.host)
+            ended = int(cells[0])  # type: ignore[call-overload]
+            if ended:
+                cells[1] = max(int(cells[1]), ended + instant(delay))  # type: ignore[call-overload]
         if digest != a.digest or body != a.body:
             draft.add(Fact.RULES, (a.slot, a.row, digest, body))
 
@@ -1494,17 +1561,18 @@ class Machine:
     def _tally(self, draft: Draft, name: str, more: int) -> None:
         draft.tallies[name] = draft.tallies.get(name, self.tables.tallies.get(name, 0)) + more
 
+    def _tally_error(self, draft: Draft, error: str) -> None:
+        name = f"error.{error}"
+        known = self.tables.tallies
+        if name not in known and len(known) + len(draft.tallies) >= ERROR_CLASSES_MAX:
+            name = "error.other"
+        self._tally(draft, name, 1)
+
     def _repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:
         if request_id is None:
             return None
+        arguments.request(request_id)
         client, sequence = request_id
-        if (
-            not isinstance(client, str)
-            or isinstance(sequence, bool)
-            or not isinstance(sequence, int)
-            or not 0 <= sequence < 1 << 63
-        ):
-            raise SettingsError(f"request_id {request_id!r}: give (client, sequence), a text and a whole number")
         known = self.tables.requests.get(client, {}).get(sequence)
         if known is None:
             return None
@@ -1522,15 +1590,24 @@ class Machine:
         """Log, then apply; the same `apply` replays the frame after a crash."""
         blocks = draft.blocks()
         if blocks:
+            payload = encode(draft.now, blocks)
+            if len(payload) > FRAME_PAYLOAD_BYTES_MAX:
+                self._forget_scopes()
+                raise SettingsError(f"{len(payload)} bytes in one call; cut it into smaller ones")
             try:
-                self.lsn = self._log.append(FRAME_KIND, encode(draft.now, blocks), reserve=reserve)
+                self.lsn = self._log.append(FRAME_KIND, payload, reserve=reserve)
             except StoreFullError:
-                self._scopes.clear()
+                self._forget_scopes()
                 raise
             for kind, rows in blocks:
                 self.tables.apply(kind, rows)  # type: ignore[arg-type]
             self.tables.now = draft.now
         self._settle(draft)
+
+    def _forget_scopes(self) -> None:
+        """They are made anew from the tables."""
+        self._scopes.clear()
+        self._spans.clear()
 
     def _settle(self, draft: Draft) -> None:
         """Timetable, rings and heaps follow what was applied."""
@@ -1678,9 +1755,9 @@ def _metadata(metadata: object) -> bytes:
         raise SettingsError(f"metadata cannot be kept: {error}; give a mapping of JSON values") from error
 
 
-def _depth(value: object, name: str, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise SettingsError(f"{name} {value!r}: give a whole number from 0 to {most}")
+def _below(depth: int) -> int:
+    """The depth of what is found on a page of this depth; beyond 16 bits it counts no further."""
+    return min(depth + 1, 65_535)
 
 
 def _bounded(rows: int, what: str) -> None:

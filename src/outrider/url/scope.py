@@ -61,9 +61,9 @@ class Scope:
         empty = cls(kind, include=tuple(include), exclude=tuple(exclude), depth_max=depth_max)
         return empty._with(canonical_seeds)
 
-    def widened(self, canonical_url: str) -> Scope:
-        """This scope, with what one more seed (or what a seed redirects to) spans."""
-        return self._with((canonical_url,))
+    def widened(self, *canonical_urls: str) -> Scope:
+        """This scope, with what more seeds (or what a seed redirects to) span."""
+        return self._with(canonical_urls)
 
     def _with(self, seeds: Iterable[str]) -> Scope:
         if self.kind == "any":

@@ -1,0 +1,120 @@
+"""What callers give, checked before anything is decided: a wrong value is told by name and changes nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from outrider.errors import SettingsError
+from outrider.journey import Link, Outcome, RobotsAnswer, Verdict
+from outrider.limits import CALL_ROWS_MAX, ERROR_TEXT_MAX, LEASE_SECONDS_MAX, NAME_CHARACTERS_MAX
+
+INSTANT_MAX = 1 << 62  # 146,000 years from now, and two of them can be added in 64 bits
+_HTTP_STATUS_MAX = 999
+_DEPTH_MAX, _HOPS_MAX = 65_535, 255
+_SEQUENCE_MAX = (1 << 63) - 1
+
+
+def whole(name: str, value: object, least: int, most: int) -> int:
+    """A whole number between two bounds. Raises SettingsError naming it."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise SettingsError(f"{name} {value!r}: give a whole number from {least} to {most}")
+    return value
+
+
+def ttl(value: object) -> float:
+    """How long a lease lives, in seconds."""
+    if not _is_number(value) or not 0 < value <= LEASE_SECONDS_MAX:  # type: ignore[operator]
+        raise SettingsError(f"ttl_seconds {value!r}: give seconds above 0, at most {LEASE_SECONDS_MAX:.0f}")
+    return value  # type: ignore[return-value]
+
+
+def name(what: str, value: object) -> None:
+    """The name of a crawl, key, worker or client; None where nobody is named."""
+    if value is None:
+        return
+    if not isinstance(value, str) or not 0 < len(value) <= NAME_CHARACTERS_MAX:
+        raise SettingsError(f"{what} {value!r:.80}: give a text of 1 to {NAME_CHARACTERS_MAX} characters")
+
+
+def request(value: object) -> None:
+    """A request id: (client, sequence)."""
+    if value is None:
+        return
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise SettingsError(f"request_id {value!r:.80}: give (client, sequence), a text and a whole number")
+    name("the client of a request_id", value[0])
+    if value[0] is None:
+        raise SettingsError(f"request_id {value!r:.80}: its client has no name")
+    whole("the sequence of a request_id", value[1], 0, _SEQUENCE_MAX)
+
+
+def status(value: object) -> None:
+    """An HTTP status, or None."""
+    if value is not None:
+        whole("status", value, 0, _HTTP_STATUS_MAX)
+
+
+def link(given: Link) -> None:
+    """What stands beside a link's URL. A URL that is none is an answer (`invalid`), not an error."""
+    name("key", given.key)
+    name("crawl", given.crawl)
+    _text("referrer", given.referrer)
+    whole("depth", given.depth, 0, _DEPTH_MAX)
+    whole("hops", given.hops, 0, _HOPS_MAX)
+    if given.not_before is not None:
+        whole("not_before", given.not_before, 0, INSTANT_MAX)
+
+
+def outcomes(given: Iterable[Outcome]) -> list[Outcome]:
+    """Outcomes whose values can be kept."""
+    given = list(given)
+    if len(given) > CALL_ROWS_MAX:
+        raise SettingsError(f"{len(given)} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
+    for one in given:
+        _outcome(one)
+    return given
+
+
+def _outcome(one: Outcome) -> None:
+    if not isinstance(one, Outcome):
+        raise SettingsError(f"{one!r:.80} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
+    if not isinstance(one.verdict, Verdict):
+        raise SettingsError(f"verdict {one.verdict!r:.80}: give one of Verdict")
+    for what in ("seconds", "after_seconds", "retry_after_seconds"):
+        value = getattr(one, what)
+        if value is not None and not (_is_number(value) and math.isfinite(value)):
+            raise SettingsError(f"{what} {value!r:.80}: give finite seconds, or None")
+    for what in ("ended_at", "at"):
+        value = getattr(one, what)
+        if value is not None:
+            whole(what, value, 0, INSTANT_MAX)
+    status(one.status)
+    whole("bytes_read", one.bytes_read, 0, INSTANT_MAX)
+    _text("error", one.error, ERROR_TEXT_MAX)
+    for what in ("location", "etag", "last_modified"):
+        _text(what, getattr(one, what))
+    for what in ("digest", "line", "politeness"):
+        value = getattr(one, what)
+        if value is not None and not isinstance(value, bytes):
+            raise SettingsError(f"{what} {value!r:.80}: give bytes")
+    if one.robots is not None:
+        robots(one.robots)
+
+
+def robots(answer: RobotsAnswer) -> None:
+    """What a robots.txt answered."""
+    status(answer.status)
+    _text("location", answer.location)
+    if not isinstance(answer.body, bytes):
+        raise SettingsError(f"body {answer.body!r:.80}: give the bytes of the robots.txt")
+
+
+def _text(what: str, value: object, most: int | None = None) -> None:
+    if value is not None and (not isinstance(value, str) or (most is not None and len(value) > most)):
+        bound = "" if most is None else f" of at most {most} characters"
+        raise SettingsError(f"{what} {value!r:.80}: give a text{bound}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
