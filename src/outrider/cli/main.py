@@ -21,7 +21,7 @@ from outrider.errors import OutriderError
 EXIT_CODES = (
     (0, "finished"),
     (1, "a bug in Outrider"),
-    (2, "wrong usage or settings; no connection was made"),
+    (2, "wrong usage or settings (no connection was made)"),
     (3, "stopped at a limit, work is left"),
     (4, "stopped by you, work is left"),
     (5, "the store is damaged, or the directory holds something else"),
@@ -79,7 +79,7 @@ def outrider() -> None:
 
 
 @outrider.command(epilog="Settings may also stand in DIR/outrider.toml, or in the environment as OUTRIDER_MAX_PAGES …")
-@click.argument("seeds", nargs=-1, metavar="SEED...")
+@click.argument("seeds", nargs=-1, metavar="[SEED]...")
 @setting_options()
 def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
     """Crawl from SEEDs to the end.

@@ -49,7 +49,10 @@ from outrider.kernels import in_use
 from outrider.limits import CONNECTIONS_MAX
 from outrider.storage.files import Directory
 
-GATHER_SECONDS: Final = 0.02  # finished visits wait so long for others: one sync serves them all
+GATHER_SECONDS: Final = (
+    0.005  # finished visits wait for others, for one sync serves them all: while some come so closely,
+)
+GATHER_STEPS_MAX: Final = 4  # but not longer than so many times that,
 GATHER_VISITS_MAX: Final = 64  # and no longer once so many are there
 WAIT_SECONDS_MAX: Final = 30.0  # a turn at least so often: nothing is trusted to wake us for ever
 FULL_SECONDS_MAX: Final = 30.0  # how long a crawl waits for space when the disk is full
@@ -355,7 +358,11 @@ class Crawler:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds_max):
                     await self._wake.wait()
-        if self._finished and len(self._finished) < GATHER_VISITS_MAX and self._running:
+        there = 0
+        for _ in range(GATHER_STEPS_MAX):
+            if not self._running or not there < len(self._finished) < GATHER_VISITS_MAX:
+                return
+            there = len(self._finished)
             await asyncio.sleep(GATHER_SECONDS)
 
     async def _out_of_space(self, error: StoreFullError) -> bool:

@@ -43,6 +43,7 @@ class Output:
         self._noted = dict.fromkeys(FILES, 0)
         self._since_note = 0
         self._archive: WarcWriter | None = None
+        self._archive_files: Directory | None = None
 
     def open(self) -> int:
         """Cuts and replays; answers how many lines were written again. Raises StoreError."""
@@ -65,8 +66,9 @@ class Output:
             info = {"robots": "obey", "http-header-user-agent": self._options.user_agent_sent}
             if self._options.contact:
                 info["operator"] = self._options.contact
+            self._archive_files = Directory(os.path.join(self._options.output, ARCHIVE_NAME))
             self._archive = WarcWriter.open_at(
-                Directory(os.path.join(self._options.output, ARCHIVE_NAME)),
+                self._archive_files,
                 _watermark(known) if known is not None else None,
                 prefix=ARCHIVE_PREFIX,
                 software=f"Outrider/{version()}",
@@ -134,6 +136,9 @@ class Output:
         if self._archive is not None:
             self._archive.close()
             self._archive = None
+        if self._archive_files is not None:
+            self._archive_files.close()
+            self._archive_files = None
 
 
 def _watermark(value: bytes) -> Watermark:

@@ -1,0 +1,53 @@
+"""docs/cli.md, made from the commands themselves: `python -m outrider.cli.reference > docs/cli.md`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from outrider.cli.main import EXIT_CODES, outrider
+from outrider.crawl.options import SETTINGS, CrawlOptions
+
+WIDTH = 100
+
+
+def reference() -> str:
+    """The whole page, in Markdown."""
+    parts = ["# The command line", "", "Made from `outrider --help` by `python -m outrider.cli.reference`.", ""]
+    for name, command in [("", outrider), *outrider.commands.items()]:
+        shown = f"outrider {name}".strip()
+        names = ["-h", "--help"]
+        context = click.Context(
+            command, info_name=shown, max_content_width=WIDTH, terminal_width=WIDTH, help_option_names=names
+        )
+        parts += [f"## {shown}", "", "```text", command.get_help(context), "```", ""]
+    parts += ["## Exit codes", "", "| code | means |", "|---|---|"]
+    parts += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES]
+    parts += ["", "## Settings", "", "Flags come before `OUTRIDER_…` variables, those before `DIR/outrider.toml`.", ""]
+    parts += ["| flag | variable | in outrider.toml | takes | default | meaning |", "|---|---|---|---|---|---|"]
+    for name, setting in SETTINGS.items():
+        default = CrawlOptions.__dataclass_fields__[name].default
+        shown = (
+            "none"
+            if default is None
+            else "true"
+            if default is True
+            else str(default)
+            if default not in ("", ())
+            else ""
+        )
+        cells = [
+            f"`--{name.replace('_', '-')}`",
+            f"`OUTRIDER_{name.upper()}`",
+            f"`{name}`" if name != "output" else "",
+            setting.accepted.replace("|", "\\|"),
+            shown,
+            setting.meaning,
+        ]
+        parts.append("| " + " | ".join(cells) + " |")
+    return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines()) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
