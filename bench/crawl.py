@@ -119,7 +119,7 @@ def _table(web: BenchWeb, found: dict[str, list[Crawl]]) -> Table:
         )
     )
     notes = (
-        f"On {web.title}; medians of {len(found['outrider'])} crawls each, in turns; concurrency {CONCURRENCY}.",
+        f"On {web.title}; {len(found['outrider'])} of each in turns, medians; concurrency {CONCURRENCY}.",
         "Pages a second count from the start of the program to its end; CPU seconds are the crawler's alone.",
         "The ratio is ours over theirs for pages/s and theirs over ours for CPU and memory: more is better for us.",
         "Ours asks a host for one page at a time and has WARC and the kill-safe store on; Scrapy asks for eight.",

@@ -413,7 +413,7 @@ def _figures(data: ReportData) -> str:
     if tight:
         least = tight[0].room_seconds_min or 0.0
         kept = "kept" if not breaches else f'<span class="bad">{counted(breaches, "breach", "breaches")}</span>'
-        gap = (kept, f"least room above the required gap: {least:+.3f} s")
+        gap = (kept, f"least room above the required gap: {least:+.3f}\u00a0s")
     else:
         gap = ("–", "no host was asked twice")
     errors = sum(totals.errors.values())

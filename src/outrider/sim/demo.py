@@ -11,6 +11,7 @@ import json
 import os
 import select
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,6 +136,16 @@ def _command() -> list[str]:
     return [sys.executable, "-c", "import sys; from outrider.cli.main import main; sys.exit(main())"]
 
 
+def _spoken() -> str:
+    """How a person at this prompt calls the command."""
+    script = Path(_command()[0])
+    if shutil.which("outrider") == str(script) or script.name != "outrider":
+        return "outrider"
+    with contextlib.suppress(ValueError):
+        return shlex.quote(str(script.relative_to(Path.cwd())))
+    return shlex.quote(str(script))
+
+
 def _crawl(command: list[str]) -> int:
     """Runs it on this terminal. Ctrl-C is the crawl's to answer, so we only wait for what it says."""
     with subprocess.Popen(command) as child:  # noqa: S603 - our own command, no shell between
@@ -183,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         settings = [f"--{name}={value}" for name, value in options.items()]
         command = [*_command(), "crawl", f"@{ready['seeds']}", "-o", str(crawled), "--hosts", ready["hosts"], *settings]
-        _say(f"$ outrider {shlex.join(command[len(_command()) :])}", "")
+        _say(f"$ {_spoken()} {shlex.join(command[len(_command()) :])}", "")
         code = _crawl([*command, "--progress", "auto"])
     if not (crawled / "pages.jsonl").exists():
         _say("", f"The crawl ended with {code} and left no pages; what it said stands above.")
@@ -197,14 +208,14 @@ def main(arguments: list[str] | None = None) -> int:
         *(f"  {line}" for line in inspection_lines(seen)),
         "",
         f"Everything lies in {folder}",
-        f"  {report.relative_to(folder)}   open it in a browser",
-        "  crawl/pages.jsonl         one line per finished attempt",
-        "  crawl/politeness.jsonl    one line per request",
-        "  crawl/archive/            the answers, as WARC",
+        f"  {report.relative_to(folder)!s:<24}  open it in a browser",
+        f"  {'crawl/pages.jsonl':<24}  one line per finished attempt",
+        f"  {'crawl/politeness.jsonl':<24}  one line per request",
+        f"  {'crawl/archive/':<24}  the answers, as WARC",
         "",
         "Try next:",
-        f"  outrider status {shlex.quote(str(crawled))}",
-        "  outrider crawl https://example.org/ --contact you@example.org --max-pages 20",
+        f"  {_spoken()} status {shlex.quote(str(crawled))}",
+        f"  {_spoken()} crawl https://example.org/ --contact you@example.org --max-pages 20",
         "",
         f"Demo took {seconds_text(time.monotonic() - begun)}.",
     )

@@ -1,0 +1,83 @@
+"""The demo as a user runs it: the real command against the bundled web, judged from outside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from e2e import judge
+from outrider.sim.web import DemoWeb
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """One run of the demo: its folder, what it said, and its seconds."""
+    folder = tmp_path_factory.mktemp("demo") / "kept"
+    begun = time.monotonic()
+    command = [sys.executable, "-m", "outrider.sim.demo", "--keep", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    return folder, done.stdout + done.stderr, time.monotonic() - begun
+
+
+@pytest.fixture(scope="module")
+def web(demo) -> DemoWeb:
+    seed = (demo[0] / "web" / "seeds.txt").read_text().split()[0]
+    return DemoWeb(port=int(seed.rstrip("/").rpartition(":")[2]))
+
+
+@pytest.fixture(scope="module")
+def verdict(demo) -> judge.Verdict:
+    return judge.judge(demo[0] / "web" / "access.log", delay=0.2)
+
+
+def test_every_page_that_must_be_fetched_was_and_once(web, verdict):
+    fetched = {web.url(host, path) for host, path in verdict.asked(status=200)}
+    assert web.must_fetch() == {url for url in fetched if not web.endless(url)}
+    assert {} == verdict.asked_often()
+
+
+def test_nothing_was_asked_for_that_must_not_be(web, verdict):
+    asked = {web.url(host, path) for host, path in verdict.asked()}
+    assert set() == {url for url in asked - web.may_fetch() if not web.endless(url)}
+
+
+def test_an_independent_judge_finds_no_breach(verdict):
+    assert [] == verdict.breaches
+
+
+def test_the_calendar_was_cut_at_the_limit(web, verdict):
+    calendar = [path for host, path in verdict.asked(status=200) if host == "endless-calendar.demo.test"]
+    assert 60 == len(calendar)
+
+
+def test_it_takes_less_than_forty_seconds(demo):
+    assert demo[2] < 40
+
+
+def test_it_says_where_everything_lies_and_all_of_it_is_there(demo):
+    folder, said, _ = demo
+    assert f"Everything lies in {folder}" in said
+    for name in ("report.html", "pages.jsonl", "politeness.jsonl"):
+        assert (folder / "crawl" / name).stat().st_size > 10_000, name
+    assert list((folder / "crawl" / "archive").glob("*.warc.gz"))
+
+
+def test_a_page_line_was_written_for_every_answer_of_the_web(demo, web, verdict):
+    with (demo[0] / "crawl" / "pages.jsonl").open(encoding="utf-8") as lines:
+        answered = sorted(page["url"] for page in map(json.loads, lines) if page["status"])
+    asked = sorted(web.url(entry.host, entry.path) for entry in verdict.requests if entry.path != "/robots.txt")
+    assert asked == answered
+
+
+def test_a_folder_that_is_not_empty_is_refused(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    command = [sys.executable, "-m", "outrider.sim.demo", "--keep", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (2, True) == (done.returncode, "is not empty" in done.stderr)
