@@ -87,7 +87,7 @@ def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
     A SEED is a URL, @FILE with one URL a line, or - for standard input. On an existing directory the crawl goes on; new
     seeds are added to it.
     """
-    from outrider.crawl import start
+    from outrider.crawl.start import start
 
     return start(seeds, _given(flags), stdin=sys.stdin.buffer, talk=sys.stderr).exit_code
 
@@ -97,7 +97,7 @@ def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
 @setting_options("output")
 def resume(directory: str, **flags: Any) -> int:
     """Go on with the crawl in DIR, with the settings it was made with; flags override them."""
-    from outrider.crawl import start
+    from outrider.crawl.start import start
 
     return start((), {**_given(flags), "output": directory}, talk=sys.stderr, resume=True).exit_code
 

@@ -1,21 +1,24 @@
 """The crawl: the loop of lease, fetch, read and report, and what is said about it.
 
-`outrider.crawl` names this package and the function in it: `outrider.crawl(["https://example.org/"], output="example")`.
+`outrider.crawl` names this package and the function in it: `outrider.crawl(["https://example.org/"], output="here")`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from outrider.crawl.loop import CrawlResult as CrawlResult
     from outrider.crawl.start import crawl as crawl
-    from outrider.crawl.start import start as start
 
-__all__ = ["CrawlResult", "crawl", "start"]
+# On first use: the loop brings libcurl and a parser along, which `outrider --help` need not wait for.
+_PLACES = {"CrawlResult": "outrider.crawl.loop", "crawl": "outrider.crawl.start"}
+
+__all__ = ["CrawlResult", "crawl"]
 
 
 class _Callable(ModuleType):
@@ -30,9 +33,7 @@ sys.modules[__name__].__class__ = _Callable
 
 
 def __getattr__(name: str) -> Any:
-    # On first use: the loop brings libcurl and a parser along, which `outrider --help` need not wait for.
-    if name in __all__:
-        from outrider.crawl import loop, start
-
-        return loop.CrawlResult if name == "CrawlResult" else getattr(start, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(place), name)
