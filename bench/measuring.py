@@ -1,9 +1,10 @@
-"""A child process under measurement: its time on the wall, its CPU seconds and its largest resident size, by wait4."""
+"""A child process under measurement: its time on the wall, its CPU seconds by wait4, its largest resident size."""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import resource
 import statistics
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 CACHE = ROOT / "bench" / ".cache"
+SIZE_EVERY_SECONDS = 0.05
 SAID_BYTES_MAX = 4_000  # of what a failed child said
 
 
@@ -57,10 +59,14 @@ def run(
         )
         late = threading.Timer(seconds_max, child.kill)
         late.start()
+        size = _SizeWatch(child.pid)
+        size.start()
         try:
             _, status, usage = os.wait4(child.pid, 0)
         finally:
             late.cancel()
+            size.ended.set()
+            size.join()
         wall = time.monotonic() - begun
         child.returncode = os.waitstatus_to_exitcode(status)
         said.seek(max(0, said.seek(0, os.SEEK_END) - SAID_BYTES_MAX))
@@ -68,7 +74,30 @@ def run(
     if child.returncode not in good:
         raise ChildFailedError(f"{words[0]} ended with {child.returncode} after {wall:.1f} s:\n{text}")
     scale = 1 if sys.platform == "darwin" else 1024
-    return Measured(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * scale, child.returncode, text)
+    peak = size.peak_bytes or usage.ru_maxrss * scale
+    return Measured(wall, usage.ru_utime + usage.ru_stime, peak, child.returncode, text)
+
+
+class _SizeWatch(threading.Thread):
+    """Reads the largest resident size of a process while it runs.
+
+    The kernel's figure after its end (ru_maxrss) will not do: it begins with the size of the process that forked it.
+    """
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.path = Path(f"/proc/{pid}/status")
+        self.peak_bytes = 0
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(SIZE_EVERY_SECONDS):
+            try:
+                found = re.search(r"VmHWM:\s+(\d+) kB", self.path.read_text())
+            except OSError:  # not Linux, or just gone
+                return
+            if found:
+                self.peak_bytes = int(found[1]) * 1024
 
 
 def cpu_seconds_of(work: Callable[[], object], *, rounds: int = 5) -> float:
