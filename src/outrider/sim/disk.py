@@ -355,8 +355,15 @@ class CrashDisk(MemoryFiles):
         self._pending.append(change)
 
     def _note_synced(self, node: _Node) -> None:
-        node.durable = bytearray(node.live)
-        self._pending = [one for one in self._pending if isinstance(one, _Naming) or one.node is not node]
+        rest: list[_Change] = []
+        for one in self._pending:
+            if isinstance(one, _Naming) or one.node is not node:
+                rest.append(one)
+            elif isinstance(one, _Write):
+                _place(node.durable, one.offset, one.data)
+            else:
+                _resize(node.durable, one.length)
+        self._pending = rest
 
     def _note_directory_synced(self) -> None:
         self._durable_names = dict(self._nodes)

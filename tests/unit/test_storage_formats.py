@@ -1,0 +1,80 @@
+"""The page that draws the files says what the code writes: its examples are built and compared byte by byte."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+from outrider.kernels import crc32c, pack_frames
+from outrider.sim.disk import MemoryFiles
+from outrider.storage.checkpoint import CheckpointWriter, checkpoint_name
+from outrider.storage.log import MIRROR_NAME, Log, segment_name
+from outrider.storage.manifest import MANIFEST_NAME, Manifest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "frames.md").read_text()
+STORE = bytes(range(16))
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found.group(1)
+
+
+def crc(data: bytes) -> bytes:
+    return struct.pack("<I", crc32c(data))
+
+
+def test_the_frame_on_the_page_is_the_frame_that_is_written() -> None:
+    assert bytes.fromhex(block("frame")) == pack_frames([(1, 0, 1, 2, 1, 0, b"abc")])
+
+
+def test_the_manifest_on_the_page_is_the_manifest_that_is_written() -> None:
+    files = MemoryFiles()
+    Manifest.create(
+        files,
+        store="00112233445566778899aabbccddeeff",
+        created="2026-01-02T03:04:05.000Z",
+        fingerprint_key="0f" * 16,
+        slot_key="f0" * 16,
+        spelling="whatwg-1",
+        rules={"public_suffix": "2026-01-01", "idna": "16.0"},
+    )
+    assert block("json") == files.contents()[MANIFEST_NAME].decode()
+
+
+def test_a_segment_is_drawn_as_it_is_written() -> None:
+    files = MemoryFiles()
+    log = Log.open(files, store=STORE, epoch=7, segment_bytes_first=1024)
+    log.append(2, b"abc")
+    header = b"ORlog\r\n\x1a" + struct.pack("<II", 1, 7) + STORE + struct.pack("<Q", 1) + bytes(20)
+    frame = pack_frames([(1, 0, 7, 2, 1, 0, b"abc")])
+    expected = header + crc(header) + frame + bytes(1024 - 64 - len(frame))
+    assert expected == files.contents()[segment_name(1)]
+
+
+def test_the_mirror_is_drawn_as_it_is_written() -> None:
+    files = MemoryFiles()
+    log = Log.open(files, store=STORE, epoch=7, segment_bytes_first=1024)
+    log.append(2, b"abc")
+    log.sync()
+    written = files.contents()[MIRROR_NAME]
+    slots = {written[at : at + 36] for at in (0, 4096)}
+    expected = {b"ORsync\r\n" + STORE + struct.pack("<Q", lsn) for lsn in (0, 1)}
+    assert {slot + crc(slot) for slot in expected} == slots
+
+
+def test_a_checkpoint_is_drawn_as_it_is_written() -> None:
+    files = MemoryFiles()
+    writer = CheckpointWriter(files, store=STORE, number=3, start_lsn=9)
+    writer.add(4096, 2, 5, 11, b"rows")
+    writer.add(1, 3, 0, 10, b"")
+    writer.finish(11)
+    header = b"ORckp\r\n\x1a" + struct.pack("<II", 1, 0) + STORE + struct.pack("<QQ", 3, 9) + bytes(12)
+    one = b"rnge" + struct.pack("<IIIQQQ", 4, 4096, 2, 5, 11, 0)
+    two = b"rnge" + struct.pack("<IIIQQQ", 0, 1, 3, 0, 10, 1)
+    one_crc, two_crc = crc(one + b"rows"), crc(two)
+    footer = b"foot" + crc(one_crc + two_crc) + struct.pack("<QQQ", 2, 4, 11)
+    expected = header + crc(header) + one + one_crc + b"rows" + two + two_crc + footer + crc(footer)
+    assert expected == files.contents()[checkpoint_name(3)]
