@@ -88,7 +88,9 @@ class Frontier:
         self._lock = threading.RLock()
         self._failure: BaseException | None = None
         self._closed = False
-        self._last = 0
+        self._last = 0  # the frontier's instant when it was asked last
+        self._heard = 0  # what the clock said then
+        self._stepped_back = False  # since then, and hosts were not rested yet
         self._read_only = False
         self._covered = checkpoint.start_lsn if checkpoint is not None else 0
         self._checkpoint_bytes = checkpoint.bytes if checkpoint is not None else 0
@@ -159,7 +161,7 @@ class Frontier:
             ended = machine.open_facts((number, at, clocks.wall(), boot, clocks.elapsed()), at, passed)
             log.sync()
             machine.settle_all(at)
-            frontier._last = at
+            frontier._last, frontier._heard = at, source()
             frontier.opening = Opening(number, fresh, tuple(_notes(log, previous, ended, step)), step, ended, previous)
         except BaseException:
             if log is not None:
@@ -441,11 +443,10 @@ class Frontier:
 
     def _instant(self) -> Instant:
         now = self._clock()
-        if now < self._last:
-            # The caller's clock stepped back: time stands still until it has caught up.
-            return self._last
-        self._last = now
-        return now
+        self._stepped_back = self._stepped_back or now < self._heard
+        # Where the clock stepped back, time stands still until it has caught up.
+        self._heard, self._last = now, max(self._last, now)
+        return self._last
 
     def _check(self) -> None:
         if self._closed:
@@ -466,12 +467,11 @@ class Frontier:
             self._check()
             if self._read_only:
                 raise ForeignStoreError("it was opened for looking only")
-            before = self._last
-            now = self._clock()
+            now = self._instant()
             try:
-                if now < before:
-                    self._machine.rest_everybody(before)
-                self._last = now = max(now, before)
+                if self._stepped_back:
+                    self._machine.rest_everybody(now)
+                    self._stepped_back = False
                 answer = verb(self._machine, now)
                 self._checkpoint_step(now)
             except (SettingsError, StoreFullError):
@@ -546,8 +546,11 @@ class Frontier:
             round_.writer.finish(lsn)
             self._finished_round = (round_.writer.number, round_.start, size)
         except StoreFullError:
-            round_.writer.abandon()
-            self._finisher = None
+            try:
+                round_.writer.abandon()
+                self._finisher = None
+            except OutriderError as error:
+                self._failure = error
         except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
             self._failure = error
 
@@ -569,8 +572,10 @@ class Frontier:
     def _drop(self) -> None:
         """Drop what the checkpoint and the synced projections have passed."""
         through = self._covered
-        if self._machine.keeps_lines:
-            through = min([through, *(lsn for _, lsn in self._machine.tables.projections.values())])
+        projected = [lsn for _, lsn in self._machine.tables.projections.values()]
+        if self._machine.keeps_lines or any(projected):
+            # Also where this process keeps no lines: those of an earlier one are not lost.
+            through = min([through, *projected])
         self._log.drop_through(through)
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 from outrider.clock import Instant
 from outrider.errors import DamagedStoreError, ForeignStoreError
@@ -115,7 +116,7 @@ SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
 
 STREAMS = ("pages", "politeness")  # LINE.stream is the place in this list
 
-Row = tuple[object, ...]
+Row = tuple[Any, ...]
 Block = tuple[int, Sequence[Row]]  # (kind, rows as in the newest schema of that kind)
 
 
@@ -132,13 +133,13 @@ def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
                 parts.append(_packed(_CODES[column.type], values))
             else:
                 texts = [v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in values]
-                parts.append(_packed("I", [len(t) for t in texts]))  # type: ignore[arg-type]
-                parts.append(b"".join(texts))  # type: ignore[arg-type]
+                parts.append(_packed("I", [len(t) for t in texts]))
+                parts.append(b"".join(texts))
     return b"".join(parts)
 
 
-def _packed(code: str, values: Sequence[object]) -> bytes:
-    column = array(code, values)  # type: ignore[arg-type]
+def _packed(code: str, values: Sequence[Any]) -> bytes:
+    column: array[Any] = array(code, values)
     if _SWAP:  # pragma: no cover - the format is little-endian everywhere
         column.byteswap()
     return column.tobytes()

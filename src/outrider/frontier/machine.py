@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -163,7 +163,7 @@ class Draft:
         self.queues: dict[tuple[int, str, str], tuple[int, int]] = {}
         self.seen: dict[tuple[int, int, int], Code] = {}
         self.rows: dict[tuple[int, int], int] = {}
-        self.cells: dict[Host, list[object]] = {}
+        self.cells: dict[Host, list[Any]] = {}
         self.tallies: dict[str, int] = {}
         self.lines: list[Line] = []
         self.drawn: list[Url] = []  # taken out of their queues: they go back if the log refuses the frame
@@ -783,7 +783,7 @@ class Machine:
         host = owner.busy if isinstance(owner, Authority) else owner.queue.host
         if host is not None:
             cells = self._cells(draft, host)
-            cells[1] = max(int(cells[1]), now + instant(max(host.gap, self.settings.delay, self._crawl_delay(host))))  # type: ignore[call-overload]
+            cells[1] = max(int(cells[1]), now + instant(max(host.gap, self.settings.delay, self._crawl_delay(host))))
         if isinstance(owner, Authority):
             self._robots_row(draft, owner)
             return
@@ -823,7 +823,7 @@ class Machine:
         row = self.tables.crawl_rows.get(name)
         if row is None:
             made = draft.facts.get(Fact.CRAWL, [])
-            row = next((int(r[1]) for r in made if r[2] == name), None)  # type: ignore[call-overload]
+            row = next((int(r[1]) for r in made if r[2] == name), None)
             if row is None:
                 row = len(self.tables.crawls) + len(made)
                 draft.add(Fact.CRAWL, (OWN_SLOT, row, name, 1))
@@ -983,23 +983,23 @@ class Machine:
         marks: dict[tuple[int, int], int] = {}
         for number, parcel in enumerate(parcels):
             source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, metadata, url = parcel
-            home = self.tables.slots.get(int(target))  # type: ignore[call-overload]
-            place = (int(target), int(source))  # type: ignore[call-overload]
-            if int(sequence) <= max(marks.get(place, 0), home.arrived.get(place[1], 0) if home is not None else 0):  # type: ignore[call-overload]
+            home = self.tables.slots.get(int(target))
+            place = (int(target), int(source))
+            if int(sequence) <= max(marks.get(place, 0), home.arrived.get(place[1], 0) if home is not None else 0):
                 continue
-            marks[place] = int(sequence)  # type: ignore[call-overload]
+            marks[place] = int(sequence)
             taken.append(number)
             wanted.append(
                 _Wanted(
                     str(url),
                     key=str(key) or None,
-                    priority=float(priority),  # type: ignore[arg-type]
-                    depth=int(depth),  # type: ignore[call-overload]
-                    hops=int(hops),  # type: ignore[call-overload]
+                    priority=float(priority),
+                    depth=int(depth),
+                    hops=int(hops),
                     referrer=str(referrer),
-                    due=None if due == -1 else int(due),  # type: ignore[call-overload]
+                    due=None if due == -1 else int(due),
                     crawl=self._crawl(draft, str(crawl)),
-                    metadata=bytes(metadata),  # type: ignore[call-overload]
+                    metadata=bytes(metadata),
                     seed=bool(seed),
                 )
             )
@@ -1352,11 +1352,11 @@ class Machine:
             crawl_delay=crawl_delay,
             retry_after=retry_after,
             refused=outcome.refused,
-            back_off=float(cells[4]),  # type: ignore[arg-type]
-            refused_at=int(cells[5]),  # type: ignore[call-overload]
+            back_off=float(cells[4]),
+            refused_at=int(cells[5]),
         )
-        answered = int(cells[6]) + (1 if page and _answered(outcome) else 0)  # type: ignore[call-overload]
-        until = max(rest.until, int(cells[1]))  # type: ignore[call-overload]
+        answered = int(cells[6]) + (1 if page and _answered(outcome) else 0)
+        until = max(rest.until, int(cells[1]))
         cells[:] = [
             max(ended, int(cells[0])),
             until,
@@ -1365,7 +1365,7 @@ class Machine:
             rest.back_off,
             rest.refused_at,
             answered,
-        ]  # type: ignore[call-overload]
+        ]
 
     def _crawl_delay(self, host: Host) -> float:
         """The largest Crawl-delay among the host's authorities, 0 when there is none."""
@@ -1457,7 +1457,7 @@ class Machine:
             )
             return
         wait = outcome.after_seconds if outcome.after_seconds is not None else retry_seconds(attempt)
-        rest_until = int(self._cells(draft, url.queue.host)[1])  # type: ignore[call-overload]
+        rest_until = int(self._cells(draft, url.queue.host)[1])
         due = max(ended + instant(max(0.0, wait)), rest_until)
         draft.add(
             Fact.URL_CELLS, _cells_of(url, WAITING, 0, due, attempts=attempt, losses=0, status=status, error=error)
@@ -1472,7 +1472,7 @@ class Machine:
         if rules is not None and host is authority.host:
             crawl_delay = max(crawl_delay, rules.crawl_delay(self.settings.user_agent) or 0.0)
         redirect = verdict_of_status(answer.status) == "redirect"
-        begun = int(self._cells(draft, host)[0])  # type: ignore[call-overload]
+        begun = int(self._cells(draft, host)[0])
         self._rested(draft, host, outcome, now, crawl_delay=crawl_delay, redirect=redirect, page=False, begun=begun)
 
     def _robots_answer(
@@ -1525,9 +1525,9 @@ class Machine:
         if delay:
             # It counts from the last request to the host on, also where a redirect led to the rules of another one.
             cells = self._cells(draft, a.host)
-            ended = int(cells[0])  # type: ignore[call-overload]
+            ended = int(cells[0])
             if ended:
-                cells[1] = max(int(cells[1]), ended + instant(delay))  # type: ignore[call-overload]
+                cells[1] = max(int(cells[1]), ended + instant(delay))
         if digest != a.digest or body != a.body:
             draft.add(Fact.RULES, (a.slot, a.row, digest, body))
 
@@ -1552,7 +1552,7 @@ class Machine:
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
-    def _cells(self, draft: Draft, host: Host) -> list[object]:
+    def _cells(self, draft: Draft, host: Host) -> list[Any]:
         cells = draft.cells.get(host)
         if cells is None:
             cells = draft.cells[host] = list(host_cells(host)[2:])
@@ -1573,7 +1573,8 @@ class Machine:
             return None
         arguments.request(request_id)
         client, sequence = request_id
-        known = self.tables.requests.get(client, {}).get(sequence)
+        window = self.tables.requests.get(client)
+        known = window.get(sequence) if window is not None else None
         if known is None:
             return None
         if known[0] != _VERBS[verb]:
@@ -1621,9 +1622,9 @@ class Machine:
                 url.queue.group.rest_until = max(url.queue.group.rest_until, url.queue.host.rest_until)
                 changed.extend(queue.host for queue in url.queue.group.queues)
         for row in draft.facts.get(Fact.ROBOTS, ()):
-            self._robots_changed(tables.slots[int(row[0])].authorities[int(row[1])], draft)  # type: ignore[call-overload]
+            self._robots_changed(tables.slots[int(row[0])].authorities[int(row[1])], draft)
         for row in draft.facts.get(Fact.ERRAND, ()):
-            authority = tables.slots[int(row[0])].authorities[int(row[1])]  # type: ignore[call-overload]
+            authority = tables.slots[int(row[0])].authorities[int(row[1])]
             if authority.wanted is not None:
                 authority.wanted.errands.remove(authority)
                 authority.wanted = None

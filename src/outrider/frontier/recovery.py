@@ -25,6 +25,12 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
     for frame in log.replay(checkpoint.start_lsn if checkpoint is not None else 0):
         _check(frame)
         _apply(tables, frame.payload)
+    if checkpoint is not None and log.appended_lsn < checkpoint.lsn:
+        # The log is synced before a checkpoint ends: what is missing here was promised.
+        raise DamagedStoreError(
+            f"the log ends at LSN {log.appended_lsn}, checkpoint {checkpoint.number} reaches to {checkpoint.lsn}; "
+            "bring the missing log-….seg files back"
+        )
     tables.contents.clear()
     for url in tables.urls():
         if url.digest:
@@ -59,4 +65,4 @@ def lines(log: Log, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
             if kind == Fact.LINE:
                 for _, _, _, place, new_links, text in rows:
                     if place == number:
-                        yield frame.lsn, completed(text, new_links)  # type: ignore[arg-type]
+                        yield frame.lsn, completed(text, new_links)
