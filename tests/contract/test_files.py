@@ -10,14 +10,16 @@ import pytest
 
 from outrider.errors import StoreInUseError
 from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.storage import memory
 from outrider.storage.files import Directory, Files, read_whole, replace
 
 
-@pytest.fixture(params=["directory", "memory", "crash disk"])
+@pytest.fixture(params=["directory", "memory", "test memory", "crash disk"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Files]:
     makers: dict[str, Callable[[], Files]] = {
         "directory": lambda: Directory(tmp_path / "store"),
-        "memory": MemoryFiles,
+        "memory": memory.MemoryFiles,
+        "test memory": MemoryFiles,
         "crash disk": CrashDisk,
     }
     made = makers[request.param]()

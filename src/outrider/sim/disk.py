@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from outrider.errors import OutriderError, StoreFailedError, StoreFullError, StoreInUseError
-from outrider.storage.files import LOCK_NAME, File
+from outrider.storage.files import LOCK_NAME, File, flat_name
 
 SECTOR_BYTES, PAGE_BYTES = 512, 4_096
 """What a device and a page cache write whole: the sizes at which writes tear."""
@@ -86,7 +86,7 @@ class MemoryFiles:
     # ---------------------------------------------------------------------------------------- the Files Protocol
 
     def open(self, name: str, *, create: bool = False) -> File:
-        _check_flat(name)
+        flat_name(name)
         with self._guard:
             node = self._nodes.get(name)
             if node is None:
@@ -103,7 +103,7 @@ class MemoryFiles:
             return sorted(self._nodes)
 
     def rename(self, old: str, new: str) -> None:
-        _check_flat(new)
+        flat_name(new)
         with self._guard:
             node = self._existing(old)
             self._call("rename", f"{old} {new}")
@@ -428,8 +428,3 @@ def _place_torn(content: bytearray, offset: int, data: bytes, rng: random.Random
         if number < first if how == 2 else rng.random() < 0.5:
             _place(content, begin, data[begin - offset : stop - offset])
         begin, number = stop, number + 1
-
-
-def _check_flat(name: str) -> None:
-    if not name or name in {".", ".."} or "/" in name or "\0" in name:
-        raise ValueError(f"{name!r} is no name of a file in a store: names are flat")

@@ -243,7 +243,7 @@ class Directory:
         else:
             flags |= os.O_RDWR | (os.O_CREAT if create else 0)
         try:
-            descriptor = os.open(_flat(name), flags, 0o600, dir_fd=self._descriptor)
+            descriptor = os.open(flat_name(name), flags, 0o600, dir_fd=self._descriptor)
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(name)) from None
         except OSError as error:
@@ -258,7 +258,7 @@ class Directory:
 
     def rename(self, old: str, new: str) -> None:
         try:
-            os.rename(_flat(old), _flat(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+            os.rename(flat_name(old), flat_name(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(old)) from None
         except OSError as error:
@@ -266,7 +266,7 @@ class Directory:
 
     def remove(self, name: str) -> None:
         try:
-            os.unlink(_flat(name), dir_fd=self._descriptor)
+            os.unlink(flat_name(name), dir_fd=self._descriptor)
         except FileNotFoundError:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(name)) from None
         except OSError as error:
@@ -411,7 +411,8 @@ class _DirectoryFile:
             os.close(descriptor)
 
 
-def _flat(name: str) -> str:
+def flat_name(name: str) -> str:
+    """The name itself. Raises ValueError when it could lead out of its directory."""
     if not name or name in {".", ".."} or "/" in name or "\0" in name:
         raise ValueError(f"{name!r} is no name of a file in a store: names are flat")
     return name

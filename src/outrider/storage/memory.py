@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 from outrider.errors import StoreInUseError
+from outrider.storage.files import flat_name
 
 
 class _MemoryFile:
@@ -43,9 +47,9 @@ class MemoryFiles:
 
     def open(self, name: str, *, create: bool = False) -> _MemoryFile:
         """Raises FileNotFoundError unless `create`."""
-        if name not in self._files:
+        if flat_name(name) not in self._files:
             if not create:
-                raise FileNotFoundError(name)
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(name))
             self._files[name] = bytearray()
         return _MemoryFile(self._files[name])
 
@@ -53,11 +57,13 @@ class MemoryFiles:
         return sorted(self._files)
 
     def rename(self, old: str, new: str) -> None:
-        self._files[new] = self._files.pop(old)
+        if old not in self._files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(old))
+        self._files[flat_name(new)] = self._files.pop(old)
 
     def remove(self, name: str) -> None:
         if self._files.pop(name, None) is None:
-            raise FileNotFoundError(name)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(name))
 
     def sync_directory(self) -> None:
         """Nothing outlives the process."""
@@ -67,7 +73,7 @@ class MemoryFiles:
 
     def lock(self) -> None:
         if self._locked:
-            raise StoreInUseError("this store in memory is open already")
+            raise StoreInUseError(f"{self.describe()} is open in this process already (pid {os.getpid()})")
         self._locked = True
 
     def unlock(self) -> None:
