@@ -565,6 +565,15 @@ def test_a_segment_older_than_the_checkpoint_is_refused() -> None:
     refused(files, "the frames end at LSN 3, but LSN 5 was synced", after=5)
 
 
+def test_a_log_that_ends_below_what_the_caller_knows_to_be_synced_is_refused() -> None:
+    files = MemoryFiles()
+    filled(files, 3).close()
+    files.drop(MIRROR_NAME)
+    with pytest.raises(DamagedStoreError, match="the frames end at LSN 3, but LSN 4 was synced"):
+        Log.open(files, store=STORE, epoch=1, synced=4)
+    assert 3 == Log.open(files, store=STORE, epoch=1, synced=3).appended_lsn
+
+
 def test_swapped_segments_are_refused() -> None:
     files = MemoryFiles()
     filled(files, 60).close()

@@ -165,6 +165,7 @@ class Log:
         store: bytes,
         epoch: int,
         after: int = 0,
+        synced: int = 0,
         segment_bytes_max: int = LOG_SEGMENT_BYTES_MAX,
         segment_bytes_first: int = LOG_SEGMENT_BYTES_FIRST,
         read_only: bool = False,
@@ -172,7 +173,8 @@ class Log:
         """Opens the log in `files`, making it when there is none and `after` is 0.
 
         `store` is the store's id, 16 bytes: a segment of another store is refused. `after` is the last LSN that a
-        checkpoint covers; segments wholly below it are not read. A torn tail is cut (with `read_only`: left and not
+        checkpoint covers; segments wholly below it are not read. `synced` is an LSN that the caller knows to have been
+        synced, such as the highest one in the checkpoint: a log that ends below it is damaged. A torn tail is cut (with `read_only`: left and not
         shown). What was found is synced before this returns.
 
         Raises DamagedStoreError naming file and byte, and ForeignStoreError for a newer format, with nothing modified;
@@ -189,20 +191,19 @@ class Log:
         )
         log._read_only = read_only
         try:
-            log._recover(after)
+            log._recover(after, synced)
         except BaseException:
             log._close_files()
             raise
         return log
 
-    def _recover(self, after: int) -> None:
+    def _recover(self, after: int, synced: int) -> None:
         """Reads first and judges; writes only when everything is known to be whole."""
         # The mirror before the segments: an owner at work could otherwise sync what is not yet seen here.
-        mirrored = self._read_mirror()
+        known = max(self._read_mirror(), after, synced)
         names = self._files.names()
         self._segments = self._list_segments(names)
         if not self._segments:
-            known = max(mirrored, after)
             if known:
                 raise DamagedStoreError(
                     f"{self._files.describe()} has no log segment, but frames up to LSN {known} were synced; "
@@ -220,7 +221,7 @@ class Log:
                 f"{self._files.describe(first.name)} begins at LSN {first.first_lsn}, but the checkpoint reaches "
                 f"only to LSN {after}: a log segment or a newer checkpoint is missing"
             )
-        scan = self._scan_all(start, max(mirrored, after))
+        scan = self._scan_all(start, known)
         tail = self._segments[-1]
         last_lsn = scan.next_lsn - 1
         self._last_epoch = scan.epoch
@@ -230,7 +231,7 @@ class Log:
             self._synced = last_lsn
             return
         self._current = self._files.open(tail.name)
-        self._adopt_tail(self._current, tail, scan, max(mirrored, scan.synced))
+        self._adopt_tail(self._current, tail, scan, max(known, scan.synced))
         self._tip = (last_lsn, self._current)
         self._synced = last_lsn
         self._open_mirror(last_lsn)
@@ -276,7 +277,7 @@ class Log:
             )
 
     def _scan_all(self, start: int, synced: int) -> _Scan:
-        """Reads the segments from `start` on. `synced` is what mirror and checkpoint know to be synced."""
+        """Reads the segments from `start` on. `synced` is what mirror, checkpoint and caller know to be synced."""
         scan = None
         best = synced
         for number in range(start, len(self._segments)):
