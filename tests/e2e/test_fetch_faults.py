@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
 import socket
 import subprocess
 import sys
@@ -275,7 +276,7 @@ async def _endless(connection: Connection, first: bytes, again: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\nX-Long: ", b"y" * 65_536),
         (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100),
         (b"", b"HTTP/1.1 103 Early Hints\r\nLink: " + b"y" * 4_000 + b"\r\n\r\n"),
-        (b"HTTP/1.1 200 " + b"y" * 1_000_000 + b"\r\n", b"\r\n"),
+        (b"HTTP/1.1 200 " + b"y" * 1_000_000 + b"\r\n", b"X: y\r\n" * 10_000),
     ],
     ids=["lines", "one line", "100-continue", "early hints", "status line"],
 )
@@ -372,7 +373,89 @@ def test_an_ipv6_address_is_asked_in_brackets() -> None:
     assert 200 == asyncio.run(main())
 
 
-# Memory
+# Descriptors and memory
+
+
+def test_every_descriptor_is_given_back() -> None:
+    """Ended, cut, timed out, refused and cancelled fetches alike."""
+
+    async def script(connection: Connection) -> None:
+        if b"/hang" in await connection.request():
+            await connection.reader.read()  # until the client closes
+            return
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5_000)
+
+    async def main() -> tuple[int, int]:
+        async with hostile(script) as site:
+
+            async def use() -> None:
+                downloader = CurlDownloader(clock=wall)
+                tasks = [
+                    asyncio.create_task(
+                        downloader.fetch(
+                            Request(
+                                f"http://h{number}.test:{site.port}/{path}",
+                                "127.0.0.1",
+                                AGENT,
+                                bytes_max=bytes_max,
+                                idle_seconds=idle,
+                            )
+                        )
+                    )
+                    for number, (path, bytes_max, idle) in enumerate(
+                        [("", 9_000, 5.0), ("", 900, 5.0), ("hang", 9_000, 0.1), ("hang", 9_000, 5.0)] * 5
+                    )
+                ]
+                await asyncio.sleep(0.3)
+                for task in tasks[3::4]:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+                await downloader.close()
+
+            await use()
+            await asyncio.sleep(0.05)
+            before = len(os.listdir("/dev/fd"))
+            await use()
+            await asyncio.sleep(0.05)
+            return before, len(os.listdir("/dev/fd"))
+
+    before, after = asyncio.run(main())
+    assert before == after
+
+
+def test_a_shortage_of_descriptors_is_a_passing_error(project: Path) -> None:
+    code = textwrap.dedent(
+        """
+        import asyncio, resource, socket
+        from collections import Counter
+        from outrider.clock import wall
+        from outrider.fetch.curl import CurlDownloader
+        from outrider.fetch.downloader import Request
+        async def main():
+            downloader = CurlDownloader(clock=wall)
+            listener = socket.create_server(("127.0.0.1", 0), backlog=100)  # the kernel accepts, nobody answers
+            port = listener.getsockname()[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (15, 4096))
+            def ask(n):
+                return downloader.fetch(Request(f"http://h{n}.test:{port}/", "127.0.0.1", "A", idle_seconds=0.2))
+            first = await asyncio.gather(*(ask(n) for n in range(30)))
+            assert {r.error.retryable for r in first} == {True}, Counter(r.error for r in first)
+            assert {"internal", "first_byte_timeout"} == {r.error for r in first}, Counter(r.error for r in first)
+            await downloader.close()
+            print("survived")
+        asyncio.run(main())
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env={"PYTHONPATH": str(project / "src")},
+        timeout=60,
+        check=False,
+    )
+    assert ("survived\n", "") == (done.stdout, done.stderr)
 
 
 def test_a_hundred_hostile_answers_at_once_stay_small(project: Path) -> None:

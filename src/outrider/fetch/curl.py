@@ -302,8 +302,8 @@ class CurlDownloader:
             self._stop(transfer, FetchError.INTERNAL, "the downloader was closed")
         # Those who wait for these ends get their turn before the handles go.
         await asyncio.sleep(0)
-        self._cancel_timer()
         self._multi.close()
+        self._cancel_timer()  # closing connections may have asked for one
         loop = asyncio.get_running_loop()
         for descriptor, what in self._watched.items():
             _unwatch(loop, descriptor, what)
