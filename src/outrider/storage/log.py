@@ -170,12 +170,12 @@ class Log:
         segment_bytes_first: int = LOG_SEGMENT_BYTES_FIRST,
         read_only: bool = False,
     ) -> Log:
-        """Opens the log in `files`, making it when there is none and `after` is 0.
+        """Opens the log in `files`, making it when there is none and nothing says that there was one.
 
         `store` is the store's id, 16 bytes: a segment of another store is refused. `after` is the last LSN that a
         checkpoint covers; segments wholly below it are not read. `synced` is an LSN that the caller knows to have been
-        synced, such as the highest one in the checkpoint: a log that ends below it is damaged. A torn tail is cut (with `read_only`: left and not
-        shown). What was found is synced before this returns.
+        synced, such as the highest one in the checkpoint: a log that ends below it is damaged. A torn tail is cut (with
+        `read_only`: left and not shown). What was found is synced before this returns.
 
         Raises DamagedStoreError naming file and byte, and ForeignStoreError for a newer format, with nothing modified;
         StoreFullError when a new log finds no space; StoreFailedError.
