@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from e2e.hostile import Connection, Script, closes_after, hostile
+from e2e.hostile import Connection, Script, answers, closes_after, hostile
 from outrider.clock import wall
 from outrider.fetch.curl import CurlDownloader
 from outrider.fetch.downloader import Request, Response
 from outrider.fetch.outcomes import FetchError
 
 AGENT = "Outrider/0.1 (+https://example.org/bot)"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
 
 
@@ -322,11 +323,12 @@ def test_controls_in_a_header_are_kept_in_the_bytes() -> None:
 # Addresses
 
 
-def test_a_peer_other_than_the_chosen_address_is_refused() -> None:
-    """Whatever libcurl would connect to, only the request's address gets a socket."""
+@pytest.mark.parametrize("script", [closes_after(OK), answers(OK)], ids=["new connection", "kept connection"])
+def test_a_peer_other_than_the_chosen_address_is_refused(script: Script) -> None:
+    """Whatever libcurl would connect to or has a connection to, only the request's address is asked."""
 
     async def main() -> tuple[FetchError | None, int]:
-        async with hostile(closes_after(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as site:
+        async with hostile(script) as site:
             downloader = CurlDownloader(clock=wall)
             request = Request(f"http://127.0.0.1:{site.port}/", "127.0.0.1", AGENT)
             assert 200 == (await downloader.fetch(request)).status
