@@ -28,6 +28,7 @@ from outrider.errors import (
     StoreError,
     StoreFailedError,
     StoreFullError,
+    StoreInUseError,
 )
 from outrider.frontier import recovery
 from outrider.frontier.facts import STREAMS, encode
@@ -128,7 +129,11 @@ class Frontier:
             raise SettingsError(f"robots {robots!r}: give caller or errands")
         options = FrontierSettings.of(settings)
         files: Files = Directory(path) if isinstance(path, str | os.PathLike) else path
-        files.lock()
+        try:
+            files.lock()
+        except BaseException:
+            _give_back(files)
+            raise
         log: Log | None = None
         try:
             manifest = Manifest.load(files)
@@ -138,7 +143,7 @@ class Frontier:
             _check_pins(files, manifest)
             store = manifest.store_bytes
             checkpoint = newest_checkpoint(files, store=store)
-            log = Log.open(files, store=store, epoch=1, after=checkpoint.start_lsn if checkpoint is not None else 0)
+            log = _open_log(files, store, checkpoint)
             tables = Tables()
             recovery.load(tables, checkpoint, log)
             machine = Machine(
@@ -166,7 +171,7 @@ class Frontier:
         except BaseException:
             if log is not None:
                 log.close()
-            files.unlock()
+            _give_back(files)
             raise
         return frontier
 
@@ -185,8 +190,14 @@ class Frontier:
     @classmethod
     def look(cls, path: str | os.PathLike[str] | Files) -> Frontier:
         """Open a store that nobody owns for looking only: nothing in the directory changes, the verbs are refused."""
-        files: Files = Directory(path, create=False) if isinstance(path, str | os.PathLike) else path
-        files.lock()
+        files: Files = Directory(path, create=False, read_only=True) if isinstance(path, str | os.PathLike) else path
+        try:
+            files.lock()
+        except StoreInUseError:
+            _give_back(files)
+            raise
+        except StoreError:
+            pass  # it belongs to somebody else or lies on a read-only mount: nobody can own it from here
         log: Log | None = None
         try:
             manifest = Manifest.load(files)
@@ -194,9 +205,7 @@ class Frontier:
                 raise ForeignStoreError(f"{files.describe()} holds no store")
             store = manifest.store_bytes
             checkpoint = newest_checkpoint(files, store=store)
-            log = Log.open(
-                files, store=store, epoch=0, after=checkpoint.start_lsn if checkpoint is not None else 0, read_only=True
-            )
+            log = _open_log(files, store, checkpoint, read_only=True)
             tables = Tables()
             recovery.load(tables, checkpoint, log)
             machine = Machine(
@@ -215,7 +224,7 @@ class Frontier:
         except BaseException:
             if log is not None:
                 log.close()
-            files.unlock()
+            _give_back(files)
             raise
         return frontier
 
@@ -235,7 +244,7 @@ class Frontier:
                     self._log.sync()
             finally:
                 self._log.close()
-                self._files.unlock()
+                _give_back(self._files)
 
     def __enter__(self) -> Self:
         return self
@@ -748,6 +757,18 @@ class AsyncFrontier:
     ) -> None:
         await asyncio.to_thread(self.sync.__exit__, kind, error, trace)
         self._pool.shutdown(wait=False)
+
+
+def _open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read_only: bool = False) -> Log:
+    """The log behind a checkpoint; its epoch is set when the number of the opening is known."""
+    after, synced = (checkpoint.start_lsn, checkpoint.lsn) if checkpoint is not None else (0, 0)
+    return Log.open(files, store=store, epoch=0, after=after, synced=synced, read_only=read_only)
+
+
+def _give_back(files: Files) -> None:
+    files.unlock()
+    if isinstance(files, Directory):
+        files.close()
 
 
 def _new_manifest(files: Files, clock: ClockFunction | None, keys: tuple[bytes, bytes] | None) -> Manifest:
