@@ -1,4 +1,4 @@
-"""What the tests of the frontier share: a clock that they move, a frontier on a disk in memory, and a recount of its inside."""
+"""What the tests of the frontier share: a clock that they move, a frontier on a disk in memory, a recount inside."""
 
 from __future__ import annotations
 

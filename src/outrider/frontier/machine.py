@@ -167,7 +167,6 @@ class Draft:
         self.tallies: dict[str, int] = {}
         self.lines: list[Line] = []
         self.drawn: list[Url] = []  # taken out of their queues: they go back if the log refuses the frame
-        self.judged: list[tuple[Authority, Url]] = []
 
     def add(self, kind: int, row: Row) -> None:
         rows = self.facts.get(kind)
@@ -360,6 +359,9 @@ class Machine:
             for authority in self._lined_up.values():
                 if authority.wanted is not None:
                     self._touch(authority.wanted, now)
+        refusals = ROBOTS_REFUSALS_PER_CALL_MAX
+        if self._recheck:
+            refusals -= self._judge_again(now, refusals)
         draft = Draft(now)
         holder = self._holder(draft, worker)
         drawn: list[tuple[Kind, Url | Authority]] = []
@@ -367,8 +369,6 @@ class Machine:
         token = self._next_token()
         first = token
         deadline = now + instant(ttl_seconds)
-        refusals = ROBOTS_REFUSALS_PER_CALL_MAX
-        refusals -= self._judge_again(draft, refusals)
         wanted_row = self.tables.crawl_rows.get(crawl) if crawl is not None else None
         pages_left = self._pages_left()
         filtered = self._matching(wanted_row, crawl, key)
@@ -417,10 +417,6 @@ class Machine:
         except StoreFullError:
             for url in draft.drawn:
                 self._file(url)
-            for authority, url in draft.judged:
-                authority.recheck.append(url)
-                if authority not in self._recheck:
-                    self._recheck.append(authority)
             for host in tried:
                 self._touch(host, now)
             raise
@@ -1250,24 +1246,34 @@ class Machine:
         if host is not None:
             self._touch(host, self.now)
 
-    def _judge_again(self, draft: Draft, most: int) -> int:
+    def _judge_again(self, now: Instant, most: int) -> int:
         """Parked URLs of authorities whose rules changed, a bounded number per call."""
+        draft = Draft(now)
+        taken: list[tuple[Authority, Url]] = []
         judged = 0
         while self._recheck and judged < most:
             authority = self._recheck[-1]
             while authority.recheck and judged < most:
                 url = authority.recheck[-1]
                 if url.state == PARKED and url.reason == Reason.ROBOTS:
-                    verdict = self._judge(authority, url.url, draft.now)
+                    verdict = self._judge(authority, url.url, now)
                     if verdict == "hold":
                         break  # its rules are out of date: they go on when the new ones are here
                     if verdict == "go":
-                        draft.add(Fact.URL_CELLS, _cells_of(url, *_place_of(url, draft.now), url.due))
-                    draft.judged.append((authority, url))
+                        draft.add(Fact.URL_CELLS, _cells_of(url, *_place_of(url, now), url.due))
+                    taken.append((authority, url))
                 judged += 1
                 authority.recheck.pop()
             if judged < most or not authority.recheck:
                 self._recheck.pop()
+        try:
+            self._commit(draft, reserve=True)
+        except StoreFullError:
+            for authority, url in reversed(taken):
+                authority.recheck.append(url)
+                if authority not in self._recheck:
+                    self._recheck.append(authority)
+            raise
         return judged
 
     def _lease_of(self, kind: Kind, owner: Url | Authority) -> Lease:
@@ -1563,9 +1569,11 @@ class Machine:
 
     def _tally_error(self, draft: Draft, error: str) -> None:
         name = f"error.{error}"
-        known = self.tables.tallies
-        if name not in known and len(known) + len(draft.tallies) >= ERROR_CLASSES_MAX:
-            name = "error.other"
+        known, new = self.tables.tallies, draft.tallies
+        if name not in known and name not in new:
+            classes = sum(other.startswith("error.") for other in known.keys() | new.keys())
+            if classes >= ERROR_CLASSES_MAX:
+                name = "error.other"
         self._tally(draft, name, 1)
 
     def _repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:

@@ -1,0 +1,611 @@
+"""The second verb: order, tokens, trains, workers, limits, keys; and that nothing comes early or twice."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from model.world import START, World, outcome, recount
+from outrider import Link
+from outrider.clock import instant, seconds
+from outrider.errors import SettingsError
+from outrider.frontier.priority import checked, class_of
+from outrider.journey import Kind
+from outrider.limits import ERROR_CLASSES_MAX, MICROSECONDS
+
+A = "http://a.com/"
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def drain(world: World) -> list[str]:
+    """Every URL in the order in which it is handed out."""
+    urls = []
+    while not world.frontier.finished():
+        for lease in world.lease(1):
+            urls.append(lease.url)
+            world.report(lease.done(seconds=0))
+        world.clock.move(world.ready_in() or 0)
+    return urls
+
+
+# -- order
+
+
+def test_a_better_class_comes_first(world):
+    world.discover(
+        Link("http://a.com/low", priority=0.1), Link("http://a.com/high", priority=0.9), "http://a.com/middle"
+    )
+    assert ["http://a.com/high", "http://a.com/middle", "http://a.com/low"] == drain(world)
+
+
+def test_within_a_class_the_earlier_due_comes_first(world):
+    world.discover(Link("http://a.com/later", not_before=START - 5), Link("http://a.com/sooner", not_before=START - 10))
+    assert ["http://a.com/sooner", "http://a.com/later"] == drain(world)
+
+
+def test_within_a_due_date_the_first_come_is_first_served(world):
+    urls = [f"http://a.com/{n}" for n in (3, 1, 4, 15, 9, 2, 6)]
+    world.discover(*urls)
+    assert urls == drain(world)
+
+
+def test_first_come_first_served_holds_through_a_kill(world):
+    urls = [f"http://a.com/{n}" for n in (3, 1, 4, 15, 9, 2, 6)]
+    world.discover(*urls)
+    lease = world.one()
+    world.frontier.release([lease.token])
+    world.kill()
+    assert urls == drain(world)
+
+
+def test_a_returned_url_comes_next_again(world):
+    """It keeps its place among those of the same due date."""
+    world.discover(A, "http://a.com/2")
+    world.frontier.release([world.one().token])
+    assert A == world.one().url
+
+
+def test_high_classes_are_drawn_more_often_than_low_ones():
+    world = World(delay=0)
+    for n in range(100):
+        world.discover(*[Link(f"http://h{n}.com/{p}", priority=p) for p in (0.96,)])
+        world.discover(Link(f"http://l{n}.com/", priority=0.6))
+    first = [lease.priority for lease in world.lease(50)]
+    assert first.count(0.96) > 35
+
+
+def test_the_same_seed_draws_the_same(world):
+    links = [Link(f"http://h{n}.com/", priority=n / 40) for n in range(40)]
+
+    def order(seed: int) -> list[str]:
+        other = World(seed=seed)
+        other.discover(*links)
+        return other.urls()
+
+    assert order(7) == order(7)
+    assert order(7) != order(8)
+
+
+@pytest.mark.parametrize(("priority", "klass"), [(0.0, 0), (0.0624, 0), (0.0625, 1), (0.5, 8), (0.9999, 15), (1.0, 15)])
+def test_a_priority_has_a_class(priority, klass):
+    assert klass == class_of(priority)
+
+
+def test_no_priority_is_one_half():
+    assert 0.5 == checked(None)
+
+
+# -- tokens and deadlines
+
+
+def test_the_tokens_of_one_call_are_consecutive_and_name_it(world):
+    world.discover(*[f"http://h{n}.com/" for n in range(5)])
+    batch = world.lease()
+    assert list(range(batch.tokens[0], batch.tokens[0] + 5)) == batch.tokens
+    assert batch.tokens[0] == batch.lease_id
+
+
+def test_tokens_grow_across_openings(world):
+    world.discover(*[f"http://h{n}.com/" for n in range(4)])
+    tokens = []
+    for step in (world.reopen, world.kill, world.reopen):
+        tokens += world.lease(1).tokens
+        step()
+    tokens += world.lease(1).tokens
+    assert sorted(set(tokens)) == tokens
+
+
+def test_a_lease_says_what_a_fetch_needs(world):
+    world.discover(Link("http://a.com:8080/x", priority=0.7, depth=2, referrer="http://r.com/"))
+    lease = world.one(ttl_seconds=30)
+    assert ("http://a.com:8080/x", "a.com", Kind.PAGE, "http://a.com:8080", "a.com", 0.7, 2, 1, "http://r.com/") == (
+        lease.url, lease.key, lease.kind, lease.authority, lease.host, lease.priority, lease.depth, lease.attempt,
+        lease.referrer,
+    )  # fmt: skip
+    assert (START + instant(30), START) == (lease.deadline, lease.not_before)
+
+
+def test_an_empty_batch_is_falsy(world):
+    assert not world.lease()
+
+
+def test_nothing_is_ready_when_there_is_nothing(world):
+    assert None is world.ready_in()
+
+
+def test_a_wish_for_nothing_gives_nothing(world):
+    world.discover(A)
+    assert ([], 0.0) == (world.urls(0), world.ready_in())
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"want": -1}, {"want": True}, {"want": 1.5}, {"want": "3"}, {"want": 1_000_001}, {"per_queue": 0},
+        {"per_queue": True}, {"ttl_seconds": 0}, {"ttl_seconds": float("nan")}, {"ttl_seconds": 86_401},
+        {"ttl_seconds": "60"}, {"worker": ""}, {"worker": 7}, {"key": 7}, {"crawl": ""}, {"request_id": 7},
+        {"request_id": ("a", -1)}, {"request_id": (None, 1)}, {"request_id": ("", 1)}, {"request_id": ("a", True)},
+        {"request_id": ("a", 1, 2)}, {"worker": "w" * 1_025},
+    ],
+)  # fmt: skip
+def test_a_wish_that_makes_no_sense_is_told_and_changes_nothing(world, how):
+    world.discover(A)
+    with pytest.raises(SettingsError):
+        world.lease(**how)
+    assert [A] == world.urls()
+
+
+# -- not early, not twice
+
+
+def test_a_url_is_leased_to_one_at_a_time(world):
+    world.discover(A)
+    assert (1, 0) == (len(world.lease()), len(world.lease()))
+
+
+def test_a_host_is_leased_to_one_at_a_time(world):
+    world.discover(A, "http://a.com/2")
+    assert (1, 0) == (len(world.lease()), len(world.lease()))
+
+
+def test_a_host_rests_after_a_fetch(world):
+    world.discover(A, "http://a.com/2")
+    world.report(world.one().done(seconds=0))
+    assert ([], 1.0) == (world.urls(), world.ready_in())
+    world.clock.move(0.999999)
+    assert [] == world.urls()
+    world.clock.move(0.000001)
+    assert ["http://a.com/2"] == world.urls()
+
+
+def test_other_hosts_do_not_wait_for_one_that_rests(world):
+    world.discover(A, "http://a.com/2", "http://b.com/")
+    world.report(*[lease.done(seconds=0) for lease in world.lease(1)])
+    assert 1 == len(world.lease())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_is_handed_out_before_its_time(seed):
+    """Random traffic on few hosts: between a request's end and the next lease of its host lies the gap that is due."""
+    rng = random.Random(seed)
+    delay, factor = rng.choice([(1.0, 10.0), (0.5, 0.0), (0.0, 3.0)])
+    world = World(delay=delay, delay_factor=factor, seed=seed)
+    rest_until: dict[str, int] = {}
+    open_leases = []
+    for turn in range(400):
+        world.discover(*[Link(f"http://h{rng.randrange(6)}.com/{turn}-{n}", priority=rng.random()) for n in range(3)])
+        for lease in world.lease(rng.randrange(4), ttl_seconds=20):
+            assert lease.not_before >= rest_until.get(lease.host, 0), lease
+            assert all(lease.host != other.host for other in open_leases), lease
+            open_leases.append(lease)
+        rng.shuffle(open_leases)
+        for lease in [open_leases.pop() for _ in range(rng.randrange(len(open_leases) + 1))]:
+            took = rng.choice([0.0, 0.1, 2.0, 30.0])
+            retry_after = rng.choice([None, None, None, 5.0, 50.0])
+            report = outcome(
+                lease, rng.choice(["done", "retry"]), seconds=took, status=200, retry_after_seconds=retry_after
+            )
+            ended = world.clock()
+            if world.report(report) == ["ok"]:
+                gap = max(delay, min(factor * took, 60.0), retry_after or 0.0)
+                rest_until[lease.host] = max(rest_until.get(lease.host, 0), ended + instant(gap))
+            else:
+                # It expired at some instant before: its host rests one delay from when that was noticed at the latest.
+                rest_until.pop(lease.host, None)
+        world.clock.move(rng.choice([0, 0.01, 0.3, 1, 5]))
+        now = world.clock()
+        open_leases = [lease for lease in open_leases if lease.deadline > now]
+    assert [] == recount(world.frontier)
+
+
+def test_the_next_instant_is_when_something_can_be_had(world):
+    """Whoever sleeps exactly as long as told gets something, and asks never in vain."""
+    rng = random.Random(3)
+    world.discover(*[f"http://h{rng.randrange(5)}.com/{n}" for n in range(60)])
+    fetched = 0
+    while not world.frontier.finished():
+        leases = world.lease()
+        assert leases, "asked in vain"
+        fetched += len(leases)
+        world.report(*[lease.done(seconds=rng.choice([0, 0.1, 0.5])) for lease in leases])
+        world.clock.move(world.ready_in() or 0)
+    assert 60 == fetched
+
+
+# -- trains
+
+
+def test_a_train_has_at_most_per_queue_leases_of_one_queue(world):
+    world.discover(*[f"http://a.com/{n}" for n in range(5)], "http://b.com/")
+    hosts = [lease.host for lease in world.lease(per_queue=3)]
+    assert {"a.com": 3, "b.com": 1} == {host: hosts.count(host) for host in hosts}
+
+
+def test_the_waggons_of_a_train_are_a_gap_apart():
+    world = World(delay=2)
+    world.discover(*[f"http://a.com/{n}" for n in range(3)])
+    assert [0.0, 2.0, 4.0] == [seconds(lease.not_before - START) for lease in world.lease(per_queue=3)]
+
+
+def test_the_waggons_of_a_train_are_a_crawl_delay_apart(world):
+    world.discover(*[f"http://a.com/{n}" for n in range(3)])
+    world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nCrawl-delay: 7")
+    assert [0.0, 7.0, 14.0] == [seconds(lease.not_before - START) for lease in world.lease(per_queue=3)]
+
+
+def test_a_host_is_not_ready_until_its_whole_train_has_come_back(world):
+    world.discover(*[f"http://a.com/{n}" for n in range(4)])
+    first, second = world.lease(per_queue=2)
+    world.report(first.done(seconds=0))
+    world.clock.move(10)
+    assert [] == world.urls()
+    world.report(second.done(seconds=0))
+    world.clock.move(1)
+    assert ["http://a.com/2"] == world.urls()
+
+
+def test_a_train_is_no_longer_than_what_is_wanted(world):
+    world.discover(*[f"http://a.com/{n}" for n in range(5)])
+    assert 2 == len(world.lease(2, per_queue=4))
+
+
+def test_a_refusal_within_a_train_is_not_forgotten_over_the_next_outcome(world):
+    world.discover(*[f"http://a.com/{n}" for n in range(3)])
+    first, second = world.lease(per_queue=2)
+    world.report(first.retry(status=503, refused=True, seconds=0.1), second.done(seconds=0.1))
+    assert 30.0 == world.frontier._machine.tables.hosts["a.com"].back_off
+
+
+# -- workers
+
+
+def test_a_named_workers_lease_survives_a_kill(world):
+    world.discover(A)
+    lease = world.one(worker="w1", ttl_seconds=100)
+    world.kill()
+    assert ("leased", ["ok"]) == (world.state(A), world.report(lease.done()))
+
+
+def test_a_named_workers_lease_survives_a_clean_stop(world):
+    world.discover(A)
+    lease = world.one(worker="w1", ttl_seconds=100)
+    world.reopen()
+    assert ["ok"] == world.report(lease.done())
+
+
+def test_a_named_workers_lease_ends_at_its_deadline_after_a_kill_too(world):
+    world.discover(A)
+    world.one(worker="w1", ttl_seconds=100)
+    world.kill()
+    assert 100.0 == world.ready_in()
+    world.clock.move(100)
+    world.lease(0)
+    assert ("queued", 1.0) == (world.state(A), world.ready_in())
+
+
+def test_a_dead_processes_own_leases_end(world):
+    world.discover(A)
+    world.one()
+    world.kill()
+    assert ("queued", 1) == (world.state(A), world.frontier.opening.leases_ended)
+
+
+def test_a_dead_processes_hosts_rest_one_whole_delay():
+    world = World(delay=4)
+    world.discover(A, "http://b.com/")
+    world.one()
+    world.clock.move(3)
+    world.kill()
+    assert 1 == len(world.lease())
+    assert 4.0 == world.ready_in()
+
+
+def test_a_clean_stop_ends_own_leases_and_their_hosts_rest(world):
+    world.discover(A)
+    world.one()
+    world.reopen()
+    assert ("queued", 1.0) == (world.state(A), world.ready_in())
+
+
+def test_a_host_that_rested_at_a_kill_goes_on_resting(world):
+    world.discover(A, "http://a.com/2")
+    world.report(world.one().done(seconds=3))
+    world.clock.move(10)
+    world.kill()
+    assert 20.0 == world.ready_in()
+
+
+# -- stale tokens
+
+
+def test_a_token_that_was_reported_is_stale(world):
+    world.discover(A)
+    lease = world.one()
+    world.report(lease.done())
+    assert ["stale"] == world.report(lease.gone(status=404))
+    assert "done" == world.state(A)
+
+
+def test_a_token_twice_in_one_call_is_stale_the_second_time(world):
+    world.discover(A)
+    lease = world.one()
+    assert ["ok", "stale"] == world.report(lease.done(), lease.gone(status=404))
+    assert "done" == world.state(A)
+
+
+def test_a_token_that_never_was_is_stale(world):
+    world.discover(A)
+    lease = world.one()
+    assert ["stale"] == world.report(outcome(lease, "done").__class__(lease.token + 1, outcome(lease).verdict))
+
+
+def test_an_own_token_of_an_earlier_opening_is_stale(world):
+    world.discover(A)
+    lease = world.one()
+    world.kill()
+    before = world.frontier.statistics()["urls"]
+    assert ["stale"] == world.report(lease.done())
+    assert before == world.frontier.statistics()["urls"]
+
+
+def test_a_token_whose_lease_expired_is_stale_and_the_url_can_be_had_again(world):
+    world.discover(A)
+    old = world.one(ttl_seconds=10)
+    world.clock.move(10)
+    assert ["stale"] == world.report(old.done())
+    world.clock.move(1)
+    new = world.one()
+    assert (["stale"], ["ok"]) == (world.report(old.done()), world.report(new.done()))
+
+
+def test_stale_outcomes_are_counted(world):
+    world.discover(A)
+    lease = world.one()
+    world.report(lease.done(), lease.done())
+    assert 1 == world.frontier.statistics()["stale"]
+
+
+def test_extending_and_returning_a_stale_token_is_told(world):
+    world.discover(A)
+    lease = world.one()
+    world.report(lease.done())
+    assert (["stale"], ["stale"]) == (
+        world.frontier.extend([lease.token], 60), world.frontier.release([lease.token]),
+    )  # fmt: skip
+
+
+def test_lost_leases_are_counted(world):
+    world.discover(A)
+    world.one()
+    world.kill()
+    assert 1 == world.frontier.statistics()["lost"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"seconds": float("nan")}, {"seconds": float("inf")}, {"seconds": "1"}, {"retry_after_seconds": float("inf")},
+        {"after_seconds": float("nan")}, {"status": 70_000}, {"status": -1}, {"status": "200"}, {"ended_at": 1.5},
+        {"at": 1 << 70}, {"bytes_read": -1}, {"bytes_read": None}, {"error": 7}, {"error": "x" * 201}, {"digest": "x"},
+        {"line": "x"}, {"location": b"x"}, {"etag": 7}, {"metadata": {"x": object()}},
+    ],
+)  # fmt: skip
+def test_an_outcome_that_cannot_be_kept_is_told_and_changes_nothing(world, wrong):
+    world.discover(A)
+    lease = world.one()
+    with pytest.raises(SettingsError):
+        world.report(outcome(lease, **wrong))
+    assert ["ok"] == world.report(lease.done())
+
+
+def test_what_is_no_outcome_is_told(world):
+    with pytest.raises(SettingsError, match="no outcome"):
+        world.frontier.report([7])
+
+
+def test_error_classes_beyond_the_limit_are_counted_together(world):
+    world.discover(*[f"http://h{n}.com/" for n in range(300)])
+    leases = world.lease(300)
+    world.report(*[lease.gone(error=f"e{n}") for n, lease in enumerate(leases)])
+    errors: dict[str, int] = world.frontier.statistics()["errors"]
+    assert (300, ERROR_CLASSES_MAX + 1, 300 - ERROR_CLASSES_MAX) == (
+        sum(errors.values()), len(errors), errors["other"],
+    )  # fmt: skip
+
+
+# -- budgets
+
+
+def test_max_pages_is_never_exceeded_by_open_leases():
+    world = World(max_pages=3)
+    world.discover(*[f"http://h{n}.com/" for n in range(10)])
+    first = world.lease(2)
+    assert (1, 0) == (len(world.lease()), len(world.lease()))
+    world.report(*[lease.done() for lease in first])
+    assert 0 == len(world.lease())
+
+
+def test_a_page_that_was_not_answered_does_not_count_against_max_pages():
+    world = World(max_pages=1)
+    world.discover(A, "http://b.com/")
+    world.report(world.one().retry(error="connect"))
+    assert 1 == len(world.lease())
+
+
+def test_a_redirect_counts_against_max_pages():
+    world = World(max_pages=1)
+    world.discover(A)
+    world.report(world.one().done(status=301, location="http://b.com/"))
+    assert ([], True) == (world.urls(), world.frontier.at_limit())
+
+
+def test_at_the_limit_with_work_left_a_crawl_is_at_its_limit():
+    world = World(max_pages=1)
+    world.discover(A, "http://b.com/")
+    world.report(world.one().done())
+    assert (True, False) == (world.frontier.at_limit(), world.frontier.finished())
+
+
+def test_at_the_limit_with_no_work_left_a_crawl_is_finished():
+    world = World(max_pages=1)
+    world.discover(A)
+    world.report(world.one().done())
+    assert (False, True) == (world.frontier.at_limit(), world.frontier.finished())
+
+
+def test_max_pages_counts_across_openings():
+    world = World(max_pages=2)
+    world.discover(*[f"http://h{n}.com/" for n in range(5)])
+    world.report(world.one().done())
+    world.kill()
+    assert 1 == len(world.lease())
+
+
+def test_when_open_leases_fill_the_budget_the_next_one_is_ready_when_one_ends():
+    world = World(max_pages=1)
+    world.discover(A, "http://b.com/")
+    world.one(ttl_seconds=40)
+    assert 40.0 == world.ready_in()
+
+
+def test_when_the_budget_is_spent_waiting_brings_nothing():
+    world = World(max_pages=1)
+    world.discover(A, "http://b.com/")
+    world.report(world.one().done())
+    assert None is world.ready_in()
+
+
+def test_max_pages_per_host_parks_the_rest():
+    world = World(max_pages_per_host=2, delay=0)
+    world.discover(*[f"http://a.com/{n}" for n in range(5)], "http://b.com/")
+    while leases := world.lease():
+        world.report(*[lease.done(seconds=0) for lease in leases])
+    assert ({"done": 3, "parked": 3}, True) == (world.counts(), world.frontier.at_limit())
+
+
+def test_a_train_does_not_exceed_max_pages_per_host_and_parks_nothing_too_early():
+    """What the open leases may use up is not parked: they may end without an answer."""
+    world = World(max_pages_per_host=2, delay=0)
+    world.discover(*[f"http://a.com/{n}" for n in range(4)])
+    train = world.lease(per_queue=4)
+    world.report(*[lease.gone(error="connect") for lease in train])
+    assert (2, 2) == (len(train), len(world.lease(per_queue=4)))
+
+
+# -- keys
+
+
+def test_a_key_that_spans_hosts_has_one_turn_at_a_time(world):
+    world.discover(Link(A, key="k"), Link("http://b.com/", key="k"), "http://c.com/")
+    urls = world.urls()
+    assert ({"http://c.com/"}, 2) == (set(urls) - {A, "http://b.com/"}, len(urls))
+    assert [] == world.urls()
+
+
+def test_a_key_that_spans_hosts_has_one_clock():
+    world = World(delay=5)
+    world.discover(Link(A, key="k"), Link("http://b.com/", key="k"))
+    world.report(world.one().done(seconds=0))
+    assert 5.0 == world.ready_in()
+
+
+def test_a_host_that_bears_the_keys_name_shares_its_turns(world):
+    """Keys by domain: example.org is both a key and a host."""
+    world.discover(Link("http://example.org/", key="example.org"), Link("http://www.example.org/", key="example.org"))
+    assert (1, 0) == (len(world.lease()), len(world.lease()))
+
+
+def test_a_key_begins_to_span_hosts_while_its_namesake_is_leased(world):
+    world.discover(Link("http://example.org/", key="example.org"))
+    world.one()
+    world.discover(Link("http://www.example.org/", key="example.org"))
+    assert ([], []) == (world.urls(), recount(world.frontier))
+
+
+def test_a_keys_clock_survives_a_kill():
+    world = World(delay=5)
+    world.discover(Link(A, key="k"), Link("http://b.com/", key="k"))
+    world.report(world.one().done(seconds=0))
+    world.kill()
+    assert ([], 5.0) == (world.urls(), world.ready_in())
+
+
+def test_two_keys_of_one_host_share_its_clock(world):
+    world.discover(Link(A, key="k"), Link("http://a.com/2", key="l"))
+    assert 1 == len(world.lease())
+
+
+# -- the clock
+
+
+def test_a_clock_that_steps_back_stands_still(world):
+    world.discover(A)
+    world.clock.move(-100)
+    assert START == world.frontier.now()
+
+
+def test_a_clock_that_steps_back_rests_visited_hosts_one_whole_delay():
+    world = World(delay=3)
+    world.discover(A, "http://a.com/2")
+    world.report(world.one().done(seconds=0))
+    world.clock.move(10)
+    assert 0.0 == world.ready_in()
+    world.clock.move(-5)
+    assert ([], 3.0) == (world.urls(), world.ready_in())
+
+
+def test_a_clock_that_stepped_back_rests_hosts_once_and_not_with_every_call(world):
+    world.discover(A, "http://a.com/2")
+    world.report(world.one().done(seconds=0))
+    world.clock.move(-86_400)
+    world.lease(0)
+    before = world.frontier.statistics()["log"]
+    for _ in range(10):
+        world.clock.move(1)
+        world.lease(0)
+    assert before == world.frontier.statistics()["log"]
+
+
+def test_a_store_opened_with_a_clock_set_back_goes_on_where_it_was(world):
+    world.discover(A, "http://a.com/2")
+    world.clock.move(50)
+    world.report(world.one().done(seconds=0))
+    world.clock.move(-86_400)
+    world.kill()
+    assert (START + instant(50), []) == (world.frontier.now(), world.urls())
+    assert world.frontier.opening.clock_step_seconds < -86_000
+
+
+def test_many_waiting_urls_wake_in_bounded_steps(world):
+    world.discover(*[Link(f"http://a.com/{n}", not_before=START + MICROSECONDS) for n in range(10_500)])
+    world.clock.move(1)
+    world.lease(0)
+    assert {"queued": 10_000, "waiting": 500} == world.counts()
+    assert 0.0 == world.ready_in()
+    world.lease(0)
+    assert {"queued": 10_500} == world.counts()
