@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from outrider.crawl.loop import CrawlResult as CrawlResult
     from outrider.crawl.start import crawl as crawl
-
-# On first use: the loop brings libcurl and a parser along, which `outrider --help` need not wait for.
-_PLACES = {"CrawlResult": "outrider.crawl.loop", "crawl": "outrider.crawl.start"}
 
 __all__ = ["CrawlResult", "crawl"]
 
@@ -33,7 +29,13 @@ sys.modules[__name__].__class__ = _Callable
 
 
 def __getattr__(name: str) -> Any:
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(place), name)
+    # On first use: the loop brings libcurl and a parser along, which `outrider --help` need not wait for.
+    if name == "crawl":
+        from outrider.crawl.start import crawl as blocking
+
+        return blocking
+    if name == "CrawlResult":
+        from outrider.crawl.loop import CrawlResult as Result
+
+        return Result
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

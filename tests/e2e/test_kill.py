@@ -1,0 +1,86 @@
+"""kill -9 at random moments, then resume: nothing is lost, told twice, or asked for too early."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e import crawling
+from e2e.judge import judge
+from outrider.engine import Frontier
+
+
+def killed_again_and_again(directory: Path, rounds: int, seed: int, *, hosts: int, pages: int, delay: float) -> None:
+    """Kills a crawl `rounds` times, lets it end, and checks everything that was promised."""
+    chance = random.Random(seed)
+    output = directory / "out"
+    open_leases = 0
+    with crawling.web(directory / "web", hosts=hosts, pages=pages, seed=seed) as served:
+        crawl = crawling.started(*crawling.on(served, output, "--delay", str(delay)))
+        for _ in range(rounds):
+            kill_after(crawl, chance.uniform(0.05, 1.2))
+            open_leases += leases_open(output)
+            crawl = crawling.started("resume", output)
+        assert 0 == crawl.wait(180)
+        verdict = judge(served.log_file, delay=delay)
+        refetched = sum(count - 1 for count in verdict.asked_often().values())
+        assert [] == verdict.breaches
+        assert served.web.must_fetch() == crawling.fetched(output)
+        assert ([], []) == (crawling.doubled(output), crawling.final_twice(output))
+        assert [] == crawling.not_kept_once(output)
+        assert refetched <= open_leases, f"seed {seed}: {refetched} refetched, {open_leases} leases were open"
+        assert verified(output) == ()
+
+
+def kill_after(crawl: subprocess.Popen, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and crawl.poll() is None:
+        time.sleep(0.01)
+    crawl.send_signal(signal.SIGKILL)
+    crawl.wait(10)
+
+
+def leases_open(output: Path) -> int:
+    """What the store of a dead process says was under way: pages and errands."""
+    if not (output / "frontier" / "manifest.json").exists():
+        return 0
+    frontier = Frontier.look(output / "frontier")
+    try:
+        statistics = frontier.statistics()
+        return int(statistics["urls"]["leased"]) + int(statistics["errands"])
+    finally:
+        frontier.close()
+
+
+def verified(output: Path) -> tuple[str, ...]:
+    frontier = Frontier.look(output / "frontier")
+    try:
+        return tuple(frontier.verify().problems)
+    finally:
+        frontier.close()
+
+
+def test_a_crawl_survives_being_killed(tmp_path):
+    killed_again_and_again(tmp_path, rounds=3, seed=11, hosts=8, pages=120, delay=0.08)
+
+
+def test_a_crawl_that_was_killed_says_crashed_and_looking_does_not_change_that(tmp_path):
+    output = tmp_path / "out"
+    with crawling.web(tmp_path / "web", hosts=3, pages=60) as served:
+        crawl = crawling.started(*crawling.on(served, output, "--delay", "0.2"))
+        crawling.wait_for(lambda: (output / "pages.jsonl").exists() and (output / "pages.jsonl").stat().st_size > 0)
+        kill_after(crawl, 0)
+    told = [crawling.outrider("status", output).stdout.splitlines()[0] for _ in range(2)]
+    assert ["state       crashed"] * 2 == told
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [21, 22, 23])
+def test_a_crawl_survives_being_killed_twelve_times(tmp_path, seed):
+    killed_again_and_again(tmp_path, rounds=12, seed=seed, hosts=10, pages=300, delay=0.15)
