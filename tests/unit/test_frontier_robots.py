@@ -1,16 +1,578 @@
-"""robots.txt as an errand, and verdicts that are lazy."""
+"""robots.txt: as an errand of the frontier or as the caller's answer; verdicts are lazy, bounded and judged again."""
 
 from __future__ import annotations
 
-from model.world import World, recount
+import json
+
+import pytest
+
+from model.world import START, World, outcome, recount
+from outrider import Link
+from outrider.clock import instant
+from outrider.errors import SettingsError
+from outrider.journey import Kind, Lease, Verdict
+
+A = "http://a.com/"
+NO = b"User-agent: *\nDisallow: /"
+YES = b"User-agent: *\nDisallow:"
+DAY = 86_400
 
 
-def test_an_errand_that_is_open_at_a_kill_does_not_keep_the_store_from_opening():
+@pytest.fixture
+def world():
+    return World(robots="errands")
+
+
+def errand(world: World) -> Lease:
+    """The one errand that can be had."""
+    (lease,) = world.lease(errands=True)
+    assert lease.kind is Kind.ROBOTS
+    return lease
+
+
+def answer(world: World, status: int | None = 200, body: bytes = YES, **how) -> Lease:
+    lease = errand(world)
+    world.report(outcome(lease, seconds=how.pop("seconds", 0.0), robots=lease.robots(status, body).robots, **how))
+    return lease
+
+
+# -- the caller judges
+
+
+def test_without_rules_the_caller_gets_everything():
+    world = World()
+    world.discover(A)
+    assert [A] == world.urls()
+
+
+def test_the_callers_rules_are_judged_when_a_url_is_drawn():
+    world = World()
+    world.discover("http://a.com/no", "http://a.com/yes")
+    world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /no")
+    assert (["http://a.com/yes"], {"leased": 1, "parked": 1}) == (world.urls(), world.counts())
+
+
+@pytest.mark.parametrize("status", [404, 401, 403, 410])
+def test_an_authority_without_rules_allows_everything(status):
+    world = World()
+    world.discover(A)
+    world.frontier.set_robots("http://a.com", status)
+    assert [A] == world.urls()
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, None])
+def test_an_authority_that_cannot_answer_forbids_everything(status):
+    world = World()
+    world.discover(A)
+    world.frontier.set_robots("http://a.com", status)
+    assert ([], "robots_unreachable") == (world.urls(), world.reason(A))
+
+
+def test_rules_are_those_of_scheme_host_and_port():
+    world = World(delay=0)
+    urls = ["http://a.com/", "https://a.com/", "http://a.com:8080/"]
+    world.discover(*urls)
+    world.frontier.set_robots("https://a.com", 200, NO)
+    for _ in range(3):
+        world.report(*[lease.done(seconds=0) for lease in world.lease()])
+    assert ["done", "parked", "done"] == world.states(urls)
+
+
+def test_rules_can_be_given_before_any_url():
+    world = World()
+    world.frontier.set_robots("http://a.com", 200, NO)
+    world.discover(A)
+    assert ([], "parked") == (world.urls(), world.state(A))
+
+
+def test_rules_are_read_for_the_agent_of_the_settings():
+    world = World(user_agent="OtherBot")
+    world.discover(A)
+    world.frontier.set_robots(
+        "http://a.com", 200, b"User-agent: outrider\nDisallow: /\n\nUser-agent: otherbot\nAllow: /"
+    )
+    assert [A] == world.urls()
+
+
+def test_the_callers_rules_survive_a_kill():
+    world = World()
+    world.discover(A)
+    world.frontier.set_robots("http://a.com", 200, NO)
+    world.kill()
+    assert ([], "parked") == (world.urls(), world.state(A))
+
+
+def test_the_caller_is_given_no_errands():
+    world = World()
+    world.discover(A)
+    world.frontier.set_robots("http://a.com", 503)
+    world.lease(errands=True)
+    world.clock.move(DAY)
+    assert [] == world.lease(errands=True)
+
+
+@pytest.mark.parametrize(
+    "wrong", [("a.com", 200, b""), ("", 200, b""), ("http://a.com", 7_000, b""), ("http://a.com", 200, "x")]
+)
+def test_an_answer_that_makes_no_sense_is_told(wrong):
+    world = World()
+    with pytest.raises(SettingsError):
+        world.frontier.set_robots(*wrong)
+    assert ["new"] == world.discover(A)
+
+
+# -- errands
+
+
+def test_the_first_lease_of_an_authority_is_its_robots_txt(world):
+    world.discover(A)
+    lease = errand(world)
+    assert ("http://a.com/robots.txt", "http://a.com", "a.com", 1, 0) == (
+        lease.url, lease.authority, lease.host, lease.attempt, lease.hops,
+    )  # fmt: skip
+
+
+def test_whoever_does_not_run_errands_gets_no_page_without_rules(world):
+    world.discover(A)
+    assert ([], None) == (world.urls(), world.ready_in())
+
+
+def test_one_errand_is_open_per_authority(world):
+    world.discover(A, "http://a.com/2")
+    errand(world)
+    assert [] == world.lease(errands=True)
+
+
+def test_authorities_of_one_host_ask_one_after_another(world):
+    world.discover(A, "https://a.com/")
+    first = answer(world, 404)
+    assert [] == world.lease(errands=True)
+    world.clock.move(1)
+    assert {"http://a.com", "https://a.com"} == {first.authority, errand(world).authority}
+
+
+def test_errands_are_counted_outside_accepted(world):
+    world.discover(A)
+    errand(world)
+    statistics = world.frontier.statistics()
+    assert (1, 1, {"queued": 1}) == (statistics["accepted"], statistics["errands"], world.counts())
+
+
+def test_an_open_errand_keeps_the_crawl_going(world):
+    world.discover(A)
+    errand(world)
+    assert not world.frontier.finished()
+
+
+def test_pages_follow_their_robots_txt_one_delay_later(world):
+    world.discover(A)
+    answer(world)
+    assert ([], 1.0) == (world.urls(), world.ready_in())
+    world.clock.move(1)
+    assert [A] == world.urls()
+
+
+def test_crawl_delay_lies_between_robots_txt_and_the_first_page(world):
+    world.discover(A)
+    answer(world, 200, b"User-agent: *\nCrawl-delay: 9")
+    assert 9.0 == world.ready_in()
+
+
+def test_crawl_delay_counts_from_the_hosts_own_last_request_when_the_rules_came_from_elsewhere(world):
+    world.discover(A)
+    lease = errand(world)
+    world.report(lease.robots(301, location="http://b.com/robots.txt", seconds=0))
+    answer(world, 200, b"User-agent: *\nCrawl-delay: 9")
+    assert ([], 9.0) == (world.urls(), world.ready_in())
+
+
+def test_crawl_delay_lies_between_pages(world):
+    world.discover(A, "http://a.com/2")
+    answer(world, 200, b"User-agent: *\nCrawl-delay: 9")
+    world.clock.move(9)
+    world.report(world.one().done(seconds=0))
+    assert 9.0 == world.ready_in()
+
+
+def test_crawl_delay_still_lies_between_pages_after_a_kill(world):
+    world.discover(A, "http://a.com/2")
+    answer(world, 200, b"User-agent: *\nCrawl-delay: 9")
+    world.kill()
+    assert 9.0 == world.ready_in()
+    world.clock.move(9)
+    world.report(world.one().done(seconds=0))
+    assert 9.0 == world.ready_in()
+
+
+def test_a_forbidden_url_is_parked_and_the_crawl_finished(world):
+    world.discover(A)
+    answer(world, 200, NO)
+    world.clock.move(1)
+    assert ([], {"parked": 1}, True) == (world.urls(), world.counts(), world.frontier.finished())
+
+
+def test_a_lost_errand_is_run_again(world):
+    world.discover(A)
+    world.lease(errands=True, ttl_seconds=10)
+    world.clock.move(10)
+    world.lease(errands=True)
+    world.clock.move(1)
+    assert "http://a.com/robots.txt" == errand(world).url
+
+
+def test_a_returned_errand_is_run_again(world):
+    world.discover(A)
+    world.frontier.release([errand(world).token])
+    assert "http://a.com/robots.txt" == errand(world).url
+
+
+def test_an_errand_that_is_open_at_a_kill_ends_and_its_host_rests(world):
     """The errand's fact names no URL: replay must know where robots.txt is asked for."""
-    world = World(robots="errands")
-    world.discover("http://a.com/")
-    world.lease(errands=True)
-    world.lease(errands=True)
+    world.discover(A)
+    errand(world)
     world.kill()
     assert [] == recount(world.frontier)
+    assert ([], 1.0) == (list(world.lease(errands=True)), world.ready_in())
+
+
+def test_a_named_workers_errand_survives_a_kill(world):
+    world.discover(A)
+    (lease,) = world.lease(errands=True, worker="w")
+    world.kill()
+    world.report(lease.robots(404))
+    world.clock.move(1)
+    assert [A] == world.urls(errands=True)
+
+
+def test_an_extended_errand_lives_longer(world):
+    world.discover(A)
+    lease = errand(world)
+    world.frontier.extend([lease.token], 500)
+    world.clock.move(400)
+    assert (["ok"], []) == (world.report(lease.robots(404)), recount(world.frontier))
+
+
+def test_a_stale_errand_changes_nothing(world):
+    world.discover(A)
+    lease = errand(world)
+    world.report(lease.robots(200, NO))
+    assert ["stale"] == world.report(lease.robots(200, YES))
+    world.clock.move(1)
+    assert [] == world.urls()
+
+
+def test_robots_takes_the_class_of_the_best_url_that_waits_for_it(world):
+    world.discover(Link(A, priority=0.2), Link("http://a.com/2", priority=0.9))
+    world.lease()
+    authority = world.frontier._machine.tables.authorities["http://a.com"]
+    assert 14 == authority.klass
+
+
+def test_links_of_a_held_authority_are_held_in_bounded_steps(world):
+    world.discover(*[f"http://a.com/{n}" for n in range(2_500)])
+    world.lease()
+    assert 1_000 == len(world.frontier._machine.tables.authorities["http://a.com"].held)
+
+
+# -- hops
+
+
+def test_a_redirect_of_robots_txt_is_a_hop_on_the_targets_clock(world):
+    world.discover(A)
+    lease = errand(world)
+    world.report(lease.robots(301, location="http://b.com/r.txt"))
+    hop = errand(world)
+    assert ("http://b.com/r.txt", "http://a.com", "b.com", 1) == (hop.url, hop.authority, hop.host, hop.hops)
+
+
+def test_a_hop_to_the_same_host_waits_for_its_clock(world):
+    world.discover(A)
+    lease = errand(world)
+    world.report(lease.robots(302, location="/r.txt", seconds=0))
+    assert [] == world.lease(errands=True)
+    world.clock.move(1)
+    assert "http://a.com/r.txt" == errand(world).url
+
+
+def test_rules_at_the_end_of_hops_count_for_the_first_authority(world):
+    world.discover(A)
+    world.report(errand(world).robots(301, location="http://b.com/r.txt"))
+    world.report(errand(world).robots(200, NO))
+    world.clock.move(1)
+    assert ([], "parked") == (world.urls(), world.state(A))
+
+
+def test_after_five_hops_there_are_no_rules(world):
+    world.discover(A)
+    for hop in range(6):
+        world.report(errand(world).robots(301, location=f"http://h{hop}.com/r.txt"))
+    world.clock.move(1)
+    assert [A] == world.urls()
+
+
+def test_a_hop_survives_a_kill(world):
+    world.discover(A)
+    world.report(errand(world).robots(301, location="http://b.com/r.txt"))
+    world.kill()
+    world.clock.move(1)
+    assert ([], 0.0) == (list(world.lease(errands=True)), world.ready_in())
+    assert "http://b.com/r.txt" == errand(world).url
+
+
+def test_a_hop_to_a_name_that_does_not_exist_is_no_death_of_the_first_authority(world):
+    world.discover(A)
+    world.report(errand(world).robots(301, location="http://b.com/r.txt"))
+    world.report(outcome(errand(world), "gone", error="dns_unknown"))
     assert {"queued": 1} == world.counts()
+    world.clock.move(5)
+    assert "http://a.com/robots.txt" == errand(world).url
+
+
+# -- unreachable, dead, expired
+
+
+def unreachable(world: World) -> list[float]:
+    """Lets robots.txt fail until the frontier gives up and its URLs are refused; the waits between the attempts."""
+    waits = []
+    for _ in range(3):
+        world.report(outcome(errand(world), "retry", error="timeout", seconds=0.0))
+        waits.append(world.ready_in() or 0.0)
+        world.clock.move(waits[-1])
+    world.report(outcome(errand(world), "retry", error="timeout", seconds=0.0))
+    world.clock.move(1)
+    assert [] == world.lease(errands=True)
+    return waits
+
+
+def test_an_unreachable_robots_txt_is_tried_again_after_5_30_and_300_seconds_and_then_daily(world):
+    world.discover(A)
+    assert [5.0, 30.0, 300.0] == unreachable(world)
+    assert float(DAY - 1) == world.ready_in()
+
+
+def test_the_attempts_of_an_errand_are_counted(world):
+    world.discover(A)
+    world.report(outcome(errand(world), "retry", error="timeout"))
+    world.clock.move(100)
+    assert 2 == errand(world).attempt
+
+
+def test_attempts_of_an_errand_survive_a_kill(world):
+    world.discover(A)
+    world.report(outcome(errand(world), "retry", error="timeout", seconds=0.0))
+    world.kill()
+    world.clock.move(1)
+    assert ([], 4.0) == (list(world.lease(errands=True)), world.ready_in())
+    world.clock.move(4)
+    assert 2 == errand(world).attempt
+
+
+def test_while_robots_txt_is_tried_again_no_page_is_handed_out(world):
+    world.discover(A)
+    world.report(outcome(errand(world), "retry", error="timeout", seconds=0.0))
+    world.clock.move(4)
+    assert ([], {"queued": 1}) == (world.urls(), world.counts())
+
+
+def test_after_that_its_urls_are_refused_and_the_crawl_is_finished(world):
+    world.discover(A)
+    unreachable(world)
+    assert ("parked", "robots_unreachable", True) == (world.state(A), world.reason(A), world.frontier.finished())
+
+
+def test_when_it_answers_a_day_later_its_urls_go_on(world):
+    world.discover(A)
+    unreachable(world)
+    world.clock.move(DAY)
+    answer(world, 200, YES)
+    world.clock.move(1)
+    assert [A] == world.urls(errands=True)
+
+
+def test_the_daily_attempt_survives_a_kill(world):
+    world.discover(A)
+    unreachable(world)
+    world.kill()
+    assert [] == world.lease(errands=True)
+    world.clock.move(DAY)
+    assert "http://a.com/robots.txt" == errand(world).url
+
+
+def test_retry_after_of_a_robots_txt_rests_its_host(world):
+    world.discover(A)
+    lease = errand(world)
+    world.report(outcome(lease, "retry", status=503, retry_after_seconds=77.0, robots=lease.robots(503).robots))
+    world.lease(errands=True)
+    assert 77.0 == world.ready_in()
+
+
+@pytest.mark.parametrize("error", ["dns_unknown", "blocked_address"])
+def test_urls_of_an_authority_that_is_not_there_are_gone(world, error):
+    world.discover(A)
+    world.report(outcome(errand(world), "gone", error=error))
+    world.clock.move(1)
+    assert ([], "gone", error) == (world.urls(errands=True), world.state(A), world.reason(A))
+
+
+def test_rules_are_asked_for_again_after_a_day(world):
+    world.discover(A)
+    answer(world)
+    world.clock.move(DAY)
+    assert "http://a.com/robots.txt" == errand(world).url
+
+
+def test_rules_hold_for_a_day(world):
+    world.discover(A)
+    answer(world)
+    world.clock.move(DAY - 1)
+    assert [A] == world.urls(errands=True)
+
+
+def test_when_rules_expired_no_new_page_is_handed_out(world):
+    world.discover(A)
+    answer(world)
+    world.clock.move(DAY)
+    assert [] == world.urls()
+
+
+# -- lazy, bounded, judged again
+
+
+def test_one_call_refuses_at_most_a_thousand(world):
+    world.discover(*[f"http://a.com/{n}" for n in range(1_500)], *[f"http://b.com/{n}" for n in range(1_500)])
+    world.settle_robots(200, NO)
+    before = world.counts().get("parked", 0)
+    steps = []
+    while world.counts().get("queued"):
+        world.lease()
+        steps.append(world.counts()["parked"] - before)
+        before += steps[-1]
+    assert (True, 3_000) == (max(steps) <= 1_000, before)
+
+
+def test_after_refusals_something_is_ready_at_once(world):
+    """A call that only refused says that more can be had now."""
+    world.discover(*[f"http://a.com/{n}" for n in range(1_500)])
+    world.discover(Link("http://a.com/robots.txt", priority=0.0))
+    answer(world, 200, NO)
+    world.clock.move(1)
+    assert ([], 0.0) == (world.urls(), world.ready_in())
+
+
+def test_changed_rules_judge_parked_urls_again_in_bounded_steps():
+    world = World(delay=0)
+    world.discover(*[f"http://a.com/{n}" for n in range(1_200)])
+    world.frontier.set_robots("http://a.com", 200, NO)
+    world.lease(), world.lease()
+    assert {"parked": 1_200} == world.counts()
+    world.frontier.set_robots("http://a.com", 200, YES)
+    world.lease()
+    assert {"queued": 1_000, "parked": 200} == world.counts()
+    world.lease()
+    assert {"queued": 1_199, "leased": 1} == world.counts()
+
+
+def test_parked_urls_are_judged_again_though_a_kill_came_between():
+    """How far judging again had come is not in the log."""
+    world = World(delay=0)
+    world.discover(*[f"http://a.com/{n}" for n in range(1_200)])
+    world.frontier.set_robots("http://a.com", 200, NO)
+    world.lease(), world.lease()
+    world.frontier.set_robots("http://a.com", 200, YES)
+    world.lease()
+    world.kill()
+    assert not world.frontier.finished()
+    world.lease()
+    assert {"queued": 1_199, "leased": 1} == world.counts()
+
+
+def test_parked_urls_are_judged_again_though_a_kill_came_between_and_the_rules_expired(world):
+    world.discover(A)
+    answer(world, 200, NO)
+    world.clock.move(1)
+    world.lease()
+    world.frontier.set_robots("http://a.com", 200, YES)
+    world.kill()
+    world.clock.move(DAY)
+    world.lease(errands=True)
+    world.discover("http://a.com/2")
+    answer(world, 200, YES)
+    world.clock.move(1)
+    assert [A] == world.urls(errands=True)
+
+
+def test_the_same_rules_again_judge_nothing_again():
+    world = World()
+    world.discover(A)
+    world.frontier.set_robots("http://a.com", 200, NO)
+    world.lease()
+    world.frontier.set_robots("http://a.com", 200, NO)
+    assert (True, None) == (world.frontier.finished(), world.ready_in())
+
+
+def test_a_parked_crawl_that_is_opened_again_is_finished_after_one_call():
+    world = World()
+    world.discover(A)
+    world.frontier.set_robots("http://a.com", 200, NO)
+    world.lease()
+    world.reopen()
+    world.lease()
+    assert (True, None) == (world.frontier.finished(), world.ready_in())
+
+
+# -- lines
+
+
+def test_a_refused_url_has_one_line_at_its_first_refusal():
+    world = World(output=True)
+    world.discover(A)
+    world.frontier.set_robots("http://a.com", 200, NO)
+    batch = world.lease()
+    ((stream, text),) = batch.lines
+    line = json.loads(text)
+    assert ("pages", A, "robots", 0, None) == (stream, line["url"], line["outcome"], line["attempt"], line["status"])
+    world.frontier.set_robots("http://a.com", 200, YES)
+    world.lease()
+    world.frontier.set_robots("http://a.com", 200, NO)
+    world.kill()
+    lines = [line for batch in (world.lease(), world.lease()) for line in batch.lines]
+    assert [] == lines
+
+
+def test_an_outcomes_line_is_kept_with_it_and_knows_its_new_links():
+    world = World(output=True)
+    world.discover(A)
+    lease = world.one()
+    done = outcome(lease, line=b'{"url":"http://a.com/"}', politeness=b'{"host":"a.com"}', links=[A, "http://b.com/"])
+    report = world.frontier.report([done])
+    assert [("pages", {"url": A, "new_links": 1}), ("politeness", {"host": "a.com"})] == [
+        (stream, json.loads(text)) for stream, text in report.lines
+    ]
+
+
+def test_a_stale_outcome_leaves_no_line():
+    world = World(output=True)
+    world.discover(A)
+    lease = world.one()
+    world.report(outcome(lease, line=b'{"n":1}'))
+    world.report(outcome(lease, line=b'{"n":2}'))
+    assert [{"n": 1, "new_links": 0}] == [json.loads(line) for _, line in world.frontier.lines("pages", 0)]
+
+
+def test_lines_come_back_from_the_log_after_a_kill():
+    world = World(output=True)
+    world.discover(A)
+    lsn = world.frontier.report([outcome(world.one(), line=b'{"n":1}')]).lsn
+    world.kill()
+    assert [(lsn, b'{"n":1,"new_links":0}')] == list(world.frontier.lines("pages", 0))
+    assert [] == list(world.frontier.lines("pages", lsn))
+
+
+def test_verdicts_are_of_the_enum():
+    world = World()
+    world.discover(A)
+    lease = world.one()
+    with pytest.raises(SettingsError, match="Verdict"):
+        world.report(outcome(lease).__class__(lease.token, "done"))
+    assert START + instant(60) == lease.deadline
+    assert Verdict.DONE == outcome(lease).verdict

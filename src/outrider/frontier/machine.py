@@ -1156,7 +1156,7 @@ class Machine:
         """go, hold (its robots.txt must be asked for first), refuse (robots) or dead (nobody is there)."""
         state = authority.state
         if self.errands_mode:
-            if state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.token or authority.expires <= now:
+            if authority.token or _unanswered(authority, now):
                 return "hold"
         elif state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
             return "go"
@@ -1232,18 +1232,20 @@ class Machine:
         self.tables.changed.append(host)
 
     def _line_down(self, authority: Authority) -> None:
-        """Its errand is answered, open or moved: whoever waits for it is looked at again."""
-        host = authority.wanted
-        if host is not None:
-            authority.wanted = None
-            host.errands.remove(authority)
-        self._lined_up.pop(authority.name, None)
+        """Its errand is answered: whoever waits for it is looked at again."""
+        self._leave_line(authority)
         held, authority.held, authority.klass = authority.held, [], -1
         for url in held:
             if url.state == QUEUED:
                 self._file(url)
         self._touch(authority.host, self.now)
+
+    def _leave_line(self, authority: Authority) -> None:
+        host = authority.wanted
+        self._lined_up.pop(authority.name, None)
         if host is not None:
+            authority.wanted = None
+            host.errands.remove(authority)
             self._touch(host, self.now)
 
     def _judge_again(self, now: Instant, most: int) -> int:
@@ -1641,6 +1643,13 @@ class Machine:
 
     def _robots_changed(self, authority: Authority, draft: Draft) -> None:
         changed = any(row[0] == authority.slot and row[1] == authority.row for row in draft.facts.get(Fact.RULES, ()))
+        if self.errands_mode and authority.held and _unanswered(authority, draft.now):
+            # Another hop or attempt, or the errand was lost: who waits goes on waiting, in the line of the next host.
+            self._leave_line(authority)
+            self._line_up(authority)
+            if authority.wanted is not None:
+                self._touch(authority.wanted, draft.now)
+            return
         self._line_down(authority)
         if authority.state == RobotsState.REFUSED and self.errands_mode:
             self._line_up(authority)  # tried again daily, while the crawl goes on
@@ -1708,6 +1717,11 @@ class Machine:
 def completed(text: bytes, new_links: int) -> bytes:
     """An output line with the number of new links, which only the frontier knows."""
     return text if new_links < 0 else b'%b,"new_links":%d}' % (text.rstrip().removesuffix(b"}"), new_links)
+
+
+def _unanswered(authority: Authority, now: Instant) -> bool:
+    """Whether its robots.txt must be asked for, or asked for once more, before any of its pages."""
+    return authority.state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.expires <= now
 
 
 def _errand_of(host: Host, now: Instant) -> Authority | None:

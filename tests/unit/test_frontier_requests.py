@@ -1,0 +1,105 @@
+"""Request ids: repeating a call has the effect of one, also after the process died."""
+
+from __future__ import annotations
+
+import pytest
+
+from model.world import World, recount
+from outrider.errors import SettingsError
+from outrider.limits import REQUEST_IDS_PER_CLIENT_MAX
+
+A = "http://a.com/"
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_a_repeated_discover_repeats_its_codes(world):
+    codes = world.discover(A, "x:", request_id=("me", 1))
+    assert codes == ["new", "invalid"] == world.discover(A, "x:", request_id=("me", 1))
+
+
+def test_a_repeated_lease_gives_the_same_leases(world):
+    world.discover(A, "http://b.com/")
+    first = world.lease(request_id=("me", 1))
+    assert list(first) == list(world.lease(request_id=("me", 1)))
+
+
+def test_a_repeated_lease_leaves_out_what_was_reported_meanwhile(world):
+    world.discover(A, "http://b.com/")
+    first, second = world.lease(request_id=("me", 1))
+    world.report(first.done())
+    assert [second.url] == world.urls(request_id=("me", 1))
+
+
+def test_a_repeated_report_repeats_its_codes_and_counts_once(world):
+    world.discover(A)
+    lease = world.one()
+    first = world.frontier.report([lease.done(links=["http://b.com/", A])], request_id=("me", 1))
+    again = world.frontier.report([lease.done(links=["http://b.com/", A])], request_id=("me", 1))
+    assert (("ok",), (("new", "known"),)) == (first.outcomes, first.links) == (again.outcomes, again.links)
+    assert 1 == world.frontier.statistics()["answered"]
+
+
+def test_answers_are_repeated_after_a_kill(world):
+    codes = world.discover(A, request_id=("me", 1))
+    lease = world.lease(worker="w", request_id=("me", 2))[0]
+    report = world.frontier.report([lease.done(links=["http://b.com/"])], request_id=("me", 3))
+    world.kill()
+    again = world.frontier.report([lease.done(links=["http://b.com/"])], request_id=("me", 3))
+    assert codes == world.discover(A, request_id=("me", 1))
+    assert [] == world.lease(worker="w", request_id=("me", 2)), "it was reported"
+    assert (report.outcomes, report.links) == (again.outcomes, again.links)
+
+
+def test_a_lease_of_a_named_worker_is_repeated_after_a_kill(world):
+    world.discover(A)
+    batch = world.lease(worker="w", request_id=("me", 1))
+    world.kill()
+    assert list(batch) == list(world.lease(worker="w", request_id=("me", 1)))
+
+
+def test_answers_are_repeated_after_a_checkpoint(world):
+    codes = world.discover(A, request_id=("me", 1))
+    world.frontier.checkpoint()
+    world.kill()
+    assert codes == world.discover(A, request_id=("me", 1))
+
+
+def test_sequences_of_two_clients_do_not_meet(world):
+    world.discover(A, request_id=("me", 1))
+    assert ["known"] == world.discover(A, request_id=("you", 1))
+
+
+def test_a_sequence_used_for_another_verb_is_told(world):
+    world.discover(A, request_id=("me", 1))
+    with pytest.raises(SettingsError, match="another verb"):
+        world.lease(request_id=("me", 1))
+    assert [A] == world.urls()
+
+
+def test_the_last_1024_answers_of_a_client_are_kept(world):
+    for sequence in range(REQUEST_IDS_PER_CLIENT_MAX + 1):
+        world.discover(f"http://a.com/{sequence}", request_id=("me", sequence))
+    assert (["known"], ["new"]) == (
+        world.discover("http://a.com/0", request_id=("me", 0)),
+        world.discover("http://a.com/2", request_id=("me", 2)),
+    )
+
+
+def test_an_empty_lease_is_no_answer_to_keep(world):
+    """Asking again under the same id is asking anew: nothing happened the first time."""
+    assert [] == world.lease(request_id=("me", 1))
+    world.discover(A)
+    assert [A] == world.urls(request_id=("me", 1))
+
+
+def test_a_repeated_call_leaves_the_inside_whole(world):
+    world.discover(A, "http://b.com/", request_id=("me", 1))
+    batch = world.lease(request_id=("me", 2))
+    world.lease(request_id=("me", 2))
+    world.frontier.report([lease.done() for lease in batch], request_id=("me", 3))
+    world.frontier.report([lease.done() for lease in batch], request_id=("me", 3))
+    assert ([], {"done": 2}) == (recount(world.frontier), world.counts())

@@ -1,0 +1,92 @@
+"""How long a host rests: each rule by itself, the largest wins; back-off doubles and is forgotten."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.clock import instant, seconds
+from outrider.frontier.politeness import GapReason, Rest, rest_after
+
+ENDED = 1_700_000_000_000_000
+
+
+def rest(**how) -> Rest:
+    given = {
+        "seconds": None, "floor": 1.0, "factor": 10.0, "crawl_delay": None, "retry_after": None, "refused": False,
+        "back_off": 0.0, "refused_at": 0,
+    }  # fmt: skip
+    return rest_after(how.pop("ended", ENDED), **(given | how))
+
+
+@pytest.mark.parametrize(
+    ("how", "gap", "reason"),
+    [
+        ({}, 1.0, GapReason.FLOOR),
+        ({"floor": 0.0}, 0.0, GapReason.FLOOR),
+        ({"seconds": 0.05}, 1.0, GapReason.FLOOR),
+        ({"seconds": 2.0}, 20.0, GapReason.FACTOR),
+        ({"seconds": 7.0}, 60.0, GapReason.FACTOR),
+        ({"seconds": 2.0, "factor": 0.0}, 1.0, GapReason.FLOOR),
+        ({"seconds": 2.0, "crawl_delay": 30.0}, 30.0, GapReason.CRAWL_DELAY),
+        ({"crawl_delay": 1e9}, 86_400.0, GapReason.CRAWL_DELAY),
+        ({"retry_after": 120.0}, 120.0, GapReason.RETRY_AFTER),
+        ({"retry_after": 0.0}, 1.0, GapReason.FLOOR),
+        ({"retry_after": 1e12}, 31_536_000.0, GapReason.RETRY_AFTER),
+        ({"retry_after": 2.0, "seconds": 3.0}, 30.0, GapReason.FACTOR),
+        ({"refused": True}, 30.0, GapReason.BACK_OFF),
+        ({"refused": True, "retry_after": 5.0}, 5.0, GapReason.RETRY_AFTER),
+    ],
+)
+def test_the_largest_of_the_rules_wins(how, gap, reason):
+    found = rest(**how)
+    assert (gap, reason, ENDED + instant(gap)) == (found.gap, found.reason, found.until)
+
+
+def test_back_off_doubles_up_to_a_day():
+    gaps, now, found = [], ENDED, rest(refused=True)
+    for _ in range(14):
+        gaps.append(found.gap)
+        now = found.until
+        found = rest(ended=now, refused=True, back_off=found.back_off, refused_at=found.refused_at)
+    assert [30.0 * 2**n for n in range(12)] + [86_400.0, 86_400.0] == gaps
+
+
+def test_half_an_hour_of_quiet_after_a_back_off_makes_the_next_one_start_again():
+    first = rest(refused=True, back_off=120.0, refused_at=ENDED - instant(300))
+    later = rest(ended=first.until + instant(1_801), refused=True, back_off=first.back_off, refused_at=first.refused_at)
+    assert (240.0, 30.0) == (first.gap, later.gap)
+
+
+def test_a_success_soon_after_a_refusal_keeps_the_back_off_in_mind():
+    assert 120.0 == rest(back_off=120.0, refused_at=ENDED - instant(200)).back_off
+
+
+def test_a_success_long_after_a_refusal_forgets_it():
+    assert 0.0 == rest(back_off=120.0, refused_at=ENDED - instant(2_000)).back_off
+
+
+def test_retry_after_does_not_double_anything():
+    assert 60.0 == rest(refused=True, retry_after=5.0, back_off=60.0, refused_at=ENDED - instant(10)).back_off
+
+
+@given(
+    seconds_taken=st.none() | st.floats(0, 1e6),
+    floor=st.floats(0, 86_400),
+    factor=st.floats(0, 1_000),
+    crawl_delay=st.none() | st.floats(0, 1e9),
+    retry_after=st.none() | st.floats(-10, 1e12),
+    refused=st.booleans(),
+)
+def test_no_rest_is_shorter_than_any_rule_asks(seconds_taken, floor, factor, crawl_delay, retry_after, refused):
+    found = rest(
+        seconds=seconds_taken, floor=floor, factor=factor, crawl_delay=crawl_delay, retry_after=retry_after,
+        refused=refused,
+    )  # fmt: skip
+    gap = seconds(found.until - ENDED)
+    least = max(
+        floor, min(factor * (seconds_taken or 0), 60), min(crawl_delay or 0, 86_400), min(retry_after or 0, 31_536_000)
+    )
+    assert gap >= least - 1e-6
+    assert not refused or retry_after is not None or gap >= 30
