@@ -21,11 +21,14 @@ def killed_again_and_again(directory: Path, rounds: int, seed: int, *, hosts: in
     output = directory / "out"
     open_leases = 0
     with crawling.web(directory / "web", hosts=hosts, pages=pages, seed=seed) as served:
-        crawl = crawling.started(*crawling.on(served, output, "--delay", str(delay)))
+        first = crawling.on(served, output, "--delay", str(delay))
+        crawl = crawling.started(*first)
         for _ in range(rounds):
             kill_after(crawl, chance.uniform(0.05, 1.2))
             open_leases += leases_open(output)
-            crawl = crawling.started("resume", output)
+            # Before it has written its settings there is no crawl to go on with.
+            begun = (output / "outrider.toml").exists()
+            crawl = crawling.started(*(["resume", output] if begun else first))
         assert 0 == crawl.wait(180)
         verdict = judge(served.log_file, delay=delay)
         refetched = sum(count - 1 for count in verdict.asked_often().values())

@@ -90,6 +90,7 @@ class Crawler:
         *,
         hosts: Mapping[str, tuple[str, ...]],
         progress: Progress,
+        seeds_again: Callable[[], Sequence[str]] | None = None,
         make_downloader: Callable[[CrawlOptions, Callable[[], int]], Downloader] | None = None,
         make_names: Callable[[], NameService] | None = None,
         full_seconds_max: float = FULL_SECONDS_MAX,
@@ -98,6 +99,7 @@ class Crawler:
         self._options = options
         self._seeds = seeds
         self._sources = sources
+        self._seeds_again = seeds_again
         self._hosts = hosts
         self._progress = progress
         self._make_downloader = make_downloader or _curl
@@ -203,6 +205,9 @@ class Crawler:
 
     def _take_seeds(self) -> None:
         seeds = list(dict.fromkeys([*take_pending(self._files), *self._seeds]))
+        if not seeds and self._seeds_again is not None and not self._frontier.statistics()["accepted"]:
+            # A run that died before it took its seeds; outrider.toml says where they came from.
+            seeds = list(self._seeds_again())
         if not seeds:
             return
         put_pending(self._files, seeds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Final, TextIO
 
 import msgspec
@@ -70,7 +70,14 @@ def start(
     require_contact(canonical, options.contact, hosts)
     progress = progress_of(options.progress, talk, os.path.basename(output))
     try:
-        result = asyncio.run(_run(options, canonical, tuple(dict.fromkeys((*kept.seeds, *sources))), hosts, progress))
+        sources = tuple(dict.fromkeys((*kept.seeds, *sources)))
+
+        def again() -> list[str]:
+            found = read_seeds(kept.seeds, None)
+            require_contact(found, options.contact, hosts)
+            return found
+
+        result = asyncio.run(_run(options, canonical, sources, hosts, progress, again))
     finally:
         progress.close()
     lines = _conclude(options, result)
@@ -86,8 +93,9 @@ async def _run(
     sources: tuple[str, ...],
     hosts: Mapping[str, tuple[str, ...]],
     progress: Progress,
+    again: Callable[[], list[str]],
 ) -> CrawlResult:
-    return await Crawler(options, seeds, sources, hosts=hosts, progress=progress).run()
+    return await Crawler(options, seeds, sources, hosts=hosts, progress=progress, seeds_again=again).run()
 
 
 def _output(flags: Mapping[str, object], from_environment: object, seeds: list[str]) -> str:
