@@ -27,6 +27,15 @@ class InvalidUrlError(OutriderError, ValueError):
 
     exit_code = 2
 
+    def __init__(self, facts: str = "", *, url: str = "", reason: str = "", position: int | None = None) -> None:
+        super().__init__(facts)
+        self.url = url
+        """The text as it was given."""
+        self.reason = reason
+        """What is wrong with it, in words; "" where nobody can tell."""
+        self.position = position
+        """The character of `url` (from 0) at which it goes wrong, where that is one character."""
+
 
 class StoreError(OutriderError):
     """The store cannot be used."""
