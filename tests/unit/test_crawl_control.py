@@ -1,0 +1,72 @@
+"""DIR/control.sock: questions and answers, private, and never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import pytest
+
+from outrider.crawl.control import Control, ask
+from outrider.errors import UnreachableError
+
+
+async def answer():
+    return {"pages": 3}
+
+
+def asked(directory, question, before=None):
+    async def both():
+        control = Control(str(directory), {"status": answer})
+        await control.open()
+        try:
+            mode = os.stat(directory / "control.sock").st_mode & 0o777
+            if before is not None:
+                before(directory)
+            return mode, await asyncio.to_thread(ask, str(directory), question, seconds_max=2)
+        finally:
+            await control.close()
+
+    return asyncio.run(both())
+
+
+def test_a_question_is_answered_over_a_private_socket(tmp_path):
+    assert (0o600, {"pages": 3}) == asked(tmp_path, "status")
+
+
+def test_a_directory_as_deep_as_it_may_be_has_a_socket_too(tmp_path):
+    deep = tmp_path.joinpath(*["d" * 100] * 5)
+    deep.mkdir(parents=True)
+    assert {"pages": 3} == asked(deep, "status")[1]
+
+
+def test_the_socket_of_a_dead_process_is_replaced(tmp_path):
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(str(tmp_path / "control.sock"))
+    dead.close()
+    assert {"pages": 3} == asked(tmp_path, "status")[1]
+
+
+def test_the_socket_is_taken_away_at_the_end(tmp_path):
+    asked(tmp_path, "status")
+    assert [] == os.listdir(tmp_path)
+
+
+def test_an_unknown_question_is_answered_with_those_that_are_known(tmp_path):
+    with pytest.raises(UnreachableError, match="this can be asked: status"):
+        asked(tmp_path, "secrets")
+
+
+def test_noise_does_not_stop_the_next_one_who_asks(tmp_path):
+    def noise(directory):
+        with socket.socket(socket.AF_UNIX) as rude:
+            rude.connect(str(directory / "control.sock"))
+            rude.sendall(b"\xff" * 100_000)
+
+    assert {"pages": 3} == asked(tmp_path, "status", noise)[1]
+
+
+def test_where_nothing_runs_nobody_answers(tmp_path):
+    with pytest.raises(UnreachableError):
+        ask(str(tmp_path), "status")

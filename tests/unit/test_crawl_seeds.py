@@ -1,0 +1,95 @@
+"""Where a crawl begins: seeds, the contact that is required, and the directory."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from outrider.crawl.directory import Found, drop_pending, inspect, opened, put_pending, take_pending
+from outrider.crawl.seeds import placed, read_seeds, require_contact
+from outrider.errors import ForeignStoreError, InvalidUrlError, SettingsError
+
+
+def test_seeds_are_spelled_once_and_kept_once():
+    assert ["http://a.test/"] == read_seeds(["HTTP://A.test:80", "http://a.test/#x"])
+
+
+def test_a_file_of_seeds_may_hold_remarks_empty_lines_and_a_byte_order_mark(tmp_path):
+    (tmp_path / "seeds").write_bytes("\ufeffhttp://a.test/\r\n\r\n# no\n  http://b.test/  \n".encode())
+    assert ["http://a.test/", "http://b.test/"] == read_seeds([f"@{tmp_path}/seeds"])
+
+
+@pytest.mark.parametrize("line", [b"ftp://a.test/", b"http://", b"\xff\xfe", b"http://a.test/" + b"x" * 20_000, b"a b"])
+def test_a_line_that_is_no_seed_is_named(tmp_path, line):
+    (tmp_path / "seeds").write_bytes(b"http://a.test/\n" + line + b"\n")
+    with pytest.raises(InvalidUrlError, match="seeds, line 2"):
+        read_seeds([f"@{tmp_path}/seeds"])
+
+
+def test_standard_input_is_read_where_it_is_named():
+    assert ["http://a.test/"] == read_seeds(["-"], io.BytesIO(b"http://a.test/\n"))
+
+
+def test_a_file_that_is_not_there_is_named():
+    with pytest.raises(SettingsError, match="/nowhere/seeds"):
+        read_seeds(["@/nowhere/seeds"])
+
+
+def test_sources_mean_the_same_from_every_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert (f"@{tmp_path}/seeds", "-", "http://a.test/") == placed(["@seeds", "-", "http://a.test/"])
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1/", "http://[::1]/", "http://localhost/", "http://x.localhost/", "http://mine.test/"]
+)
+def test_this_machine_needs_no_contact(url):
+    require_contact([url], None, {"mine.test": ("127.0.0.9",)})
+
+
+@pytest.mark.parametrize("url", ["http://example.org/", "http://10.0.0.1/", "http://both.test/", "http://[fd00::1]/"])
+def test_any_other_host_needs_one(url):
+    with pytest.raises(SettingsError, match="contact is missing"):
+        require_contact([url], None, {"both.test": ("127.0.0.9", "192.0.2.1")})
+
+
+def test_many_hosts_are_counted_and_not_listed():
+    with pytest.raises(SettingsError, match="and 7 more"):
+        require_contact([f"http://h{n}.test/" for n in range(10)], None, {})
+
+
+def test_with_a_contact_every_host_will_do():
+    require_contact(["http://example.org/"], "me@example.org", {})
+
+
+def test_what_lies_in_a_directory_is_told_apart(tmp_path):
+    found = [inspect(str(tmp_path / "none")), inspect(str(tmp_path))]
+    (tmp_path / "outrider.toml").touch()
+    found.append(inspect(str(tmp_path)))
+    (tmp_path / "frontier").mkdir()
+    found.append(inspect(str(tmp_path)))
+    assert [Found.NOTHING, Found.NOTHING, Found.PREPARED, Found.CRAWL] == found
+
+
+def test_a_foreign_directory_is_refused_by_what_it_holds(tmp_path):
+    (tmp_path / "photo.jpg").touch()
+    with pytest.raises(ForeignStoreError, match=r"photo\.jpg"):
+        inspect(str(tmp_path))
+
+
+def test_a_file_is_no_directory(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(SettingsError, match="no directory"):
+        inspect(str(tmp_path / "file"))
+
+
+def test_seeds_that_were_written_down_are_there_until_they_are_dropped(tmp_path):
+    files = opened(str(tmp_path / "out"))
+    try:
+        put_pending(files, ["http://a.test/", "http://b.test/"])
+        there = take_pending(files)
+        drop_pending(files)
+        assert (["http://a.test/", "http://b.test/"], []) == (there, take_pending(files))
+    finally:
+        files.close()

@@ -1,0 +1,167 @@
+"""What a crawl says: log, progress, pace, status; and that nothing from the web acts on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from outrider.crawl.journal import Journal
+from outrider.crawl.pace import Pace, Rates, eta_seconds, status_fields
+from outrider.crawl.progress import BarProgress, LogProgress, NoProgress, progress_line, progress_of
+from outrider.crawl.status import status_lines
+from outrider.crawl.terminal import drawable, safe, say
+
+AT = 1_767_225_600_000_000
+EVIL = "\x1b]52;c;eA==\x07\x1b[2J\u202egpj\u2028\x9b"
+STATISTICS = {
+    "accepted": 12,
+    "urls": {"queued": 3, "leased": 1, "waiting": 2, "parked": 1, "done": 4, "gone": 1},
+    "held": 0,
+    "in_transit": 0,
+    "errands": 0,
+    "hosts": {"known": 3, "ready": 1, "resting": 1, "blocked": 0, "empty": 1},
+    "answered": 5,
+    "bytes": 12_345,
+    "duplicates": 1,
+    "errors": {"http_503": 2},
+}
+
+
+def status(**more):
+    return status_fields(STATISTICS, Rates(1.5, 1.0, 2.0), "running", 4.0) | more
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_log_line_holds_no_control_character(tmp_path, form):
+    with Journal(tmp_path / "log", form=form, clock=lambda: AT) as journal:
+        journal.note("robots", url=f"http://a.test/{EVIL}", text=EVIL + "\n\r", status=200)
+    text = (tmp_path / "log").read_text()
+    assert (1, []) == (text.count("\n"), [c for c in text.rstrip("\n") if not c.isprintable()])
+
+
+def test_a_log_line_as_text():
+    assert '2026-01-01T00:00:00.000Z retry url=http://a.test/ seconds=0.250 text="it said \\"no\\""\n' == logged("text")
+
+
+def test_a_log_line_as_json():
+    expected = {"at": "2026-01-01T00:00:00.000Z", "event": "retry", "url": "http://a.test/", "seconds": 0.25}
+    assert expected | {"text": 'it said "no"'} == json.loads(logged("json"))
+
+
+def logged(form: str) -> str:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("r") as file:
+        with Journal(file.name, form=form, clock=lambda: AT) as journal:
+            journal.note("retry", url="http://a.test/", seconds=0.25, status=None, text='it said "no"')
+        return file.read()
+
+
+def test_a_log_that_cannot_be_written_stops_nobody(tmp_path):
+    with Journal(tmp_path / "no" / "log", form="text", clock=lambda: AT) as journal:
+        journal.note("open")
+
+
+def test_safe_text_cannot_act():
+    assert safe(EVIL).isprintable()
+
+
+def test_safe_text_is_bounded():
+    assert (10, "…") == (len(safe("x" * 100, 10)), safe("x" * 100, 10)[-1])
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"TERM": "xterm", "NO_COLOR": "1"}, False)],
+)
+def test_a_bar_is_drawn_only_where_it_is_wanted(environment, expected):
+    assert expected == drawable(Terminal(), environment)
+
+
+def test_a_pipe_gets_lines():
+    assert isinstance(progress_of("auto", io.StringIO(), "x"), LogProgress)
+
+
+def test_a_reader_that_went_away_stops_nobody():
+    gone = io.StringIO()
+    gone.close()
+    say("hello", gone)
+
+
+def test_the_progress_line_tells_rate_hosts_bytes_errors_and_the_rest():
+    line = progress_line(status(), 3, 61.0)
+    assert (
+        "61.0 s: 5 pages (1.5/s), 5 waiting, hosts 1 ready, 1 resting, 3 in flight, 12.3 kB, 2 errors, about 4 s left"
+        == line
+    )
+
+
+def test_lines_come_more_slowly_the_longer_it_takes():
+    talk = io.StringIO()
+    progress = LogProgress(talk)
+    for second in range(1, 601):
+        progress.show(status(), 0, float(second))
+    assert 40 <= talk.getvalue().count("\n") <= 80
+
+
+def test_a_bar_shows_names_from_outside_safely():
+    talk = Terminal()
+    bar = BarProgress(talk, f"[red]{EVIL}")
+    bar.show(status(), 1, 2.0)
+    bar.say(f"[bold]{EVIL}")
+    bar.close()
+    assert ("]52;c;" in talk.getvalue(), "\x1b]52" in talk.getvalue(), "[bold]" in talk.getvalue()) == (
+        True,
+        False,
+        True,
+    )
+
+
+def test_no_progress_still_says_what_must_be_said():
+    talk = io.StringIO()
+    progress = NoProgress(talk)
+    progress.show(status(), 1, 2.0)
+    progress.say("the disk is full")
+    assert "the disk is full\n" == talk.getvalue()
+
+
+def test_the_rate_now_is_that_of_the_last_ten_seconds():
+    pace = Pace(0.0)
+    for second in range(1, 101):
+        pace.add(float(second), 10 * min(second, 50))
+    assert Rates(now=0.0, average=5.0, peak=10.0) == pace.rates(100.0)
+
+
+def test_a_resumed_crawl_does_not_count_the_pages_of_earlier_runs():
+    pace = Pace(0.0, pages=1_000)
+    pace.add(10.0, 1_010)
+    assert 1.0 == pace.rates(10.0).average
+
+
+def test_the_rest_is_what_is_known_divided_by_the_rate():
+    assert 3.0 == eta_seconds(STATISTICS, Rates(2.0, 1.0, 2.0), None)
+
+
+def test_the_rest_ends_at_the_limit():
+    assert 0.5 == eta_seconds(STATISTICS, Rates(2.0, 1.0, 2.0), 6)
+
+
+def test_without_a_rate_nothing_is_promised():
+    assert None is eta_seconds(STATISTICS, Rates(), None)
+
+
+def test_status_for_people_names_every_state():
+    text = "\n".join(status_lines(status()))
+    assert all(
+        name in text for name in ("running", "queued", "leased", "waiting", "parked", "done", "gone", "http_503 2")
+    )

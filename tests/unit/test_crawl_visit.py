@@ -1,0 +1,215 @@
+"""What an answer means: outcome, verdict, lines; as a table, without a socket."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from outrider.crawl.visit import (
+    Judgement,
+    Visit,
+    content_digest,
+    judged,
+    location_of,
+    page_outcome,
+    politeness_line,
+    precise,
+    robots_outcome,
+    stopped_outcome,
+)
+from outrider.fetch.downloader import Decoding, Headers, Response
+from outrider.fetch.outcomes import FetchError
+from outrider.journey import Kind, Lease, Verdict
+
+AT = 1_767_225_600_000_000  # 2026-01-01
+
+
+def lease(attempt: int = 1, kind: Kind = Kind.PAGE, **more) -> Lease:
+    fields = {"ended_before": AT - 2_000_000, "gap_seconds": 1.5, "referrer": "http://a.test/", "depth": 1} | more
+    return Lease(
+        url="http://a.test/page",
+        key="a.test",
+        kind=kind,
+        authority="http://a.test",
+        host="a.test",
+        token=7,
+        deadline=AT + 90_000_000,
+        priority=0.5,
+        attempt=attempt,
+        not_before=AT,
+        **fields,
+    )
+
+
+def response(
+    status: int | None = 200, *, error=None, body=b"hello", truncated=None, content=None, **headers
+) -> Response:
+    fields = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+    return Response(
+        url="http://a.test/page",
+        address="127.0.0.1",
+        status=status,
+        error=error,
+        error_text="",
+        request_head=b"GET /page HTTP/1.1\r\n\r\n",
+        head=b"HTTP/1.1 200 OK\r\n\r\n" if status is not None else b"",
+        body=body,
+        content=body if content is None else content,
+        truncated=truncated,
+        decoding=Decoding.WHOLE,
+        headers=Headers(fields),
+        started_at=AT,
+        ended_at=AT + 250_000,
+        seconds=0.25,
+        new_connection=True,
+    )
+
+
+def visit(answer: Response | None = None, attempt: int = 1, **more) -> Visit:
+    return Visit(lease(attempt), AT, AT + 300_000, answer, **more)
+
+
+@pytest.mark.parametrize(
+    ("status", "word", "verdict"),
+    [
+        (200, "done", Verdict.DONE),
+        (204, "done", Verdict.DONE),
+        (206, "done", Verdict.DONE),
+        (300, "gone", Verdict.GONE),
+        (304, "gone", Verdict.GONE),
+        (101, "gone", Verdict.GONE),
+        (404, "gone", Verdict.GONE),
+        (410, "gone", Verdict.GONE),
+        (401, "gone", Verdict.GONE),
+        (451, "gone", Verdict.GONE),
+        (408, "retry", Verdict.RETRY),
+        (425, "retry", Verdict.RETRY),
+        (429, "retry", Verdict.RETRY),
+        (500, "retry", Verdict.RETRY),
+        (503, "retry", Verdict.RETRY),
+        (599, "retry", Verdict.RETRY),
+        (999, "gone", Verdict.GONE),
+    ],
+)
+def test_a_status_decides(status, word, verdict):
+    found = judged(visit(response(status)))
+    assert (word, verdict) == (found.word, found.verdict)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_leads_to_the_canonical_target(status):
+    found = judged(visit(response(status, location="../b?x=%7e#top")))
+    assert Judgement("redirect", Verdict.DONE, None, "http://a.test/b?x=~") == found
+
+
+@pytest.mark.parametrize("location", ["mailto:a@b", "http://[", "javascript:1"])
+def test_a_redirect_to_nowhere_is_gone(location):
+    found = judged(visit(response(302, location=location)))
+    assert ("gone", Verdict.GONE, "bad_location") == (found.word, found.verdict, found.error)
+
+
+def test_a_location_in_raw_utf_8_is_read_as_such():
+    raw = "/é".encode().decode("latin-1")
+    assert "http://a.test/%C3%A9" == location_of(response(301, location=raw))
+
+
+@pytest.mark.parametrize(("status", "refused"), [(429, True), (503, True), (500, False), (408, False)])
+def test_a_site_that_has_too_much_to_do_refuses(status, refused):
+    assert refused == judged(visit(response(status))).refused
+
+
+def test_retry_after_is_read_from_refusals_and_redirects_only():
+    found = [judged(visit(response(s, retry_after="120", location="/x"))).retry_after for s in (200, 301, 404, 503)]
+    assert [None, 120.0, 120.0, 120.0] == found
+
+
+def test_the_last_failing_attempt_is_an_error():
+    assert ["retry", "retry", "retry", "error"] == [judged(visit(response(500), n)).word for n in (1, 2, 3, 4)]
+
+
+@pytest.mark.parametrize("error", list(FetchError))
+def test_an_error_is_retried_where_it_may_pass(error):
+    found = judged(visit(None, error=error))
+    expected = ("retry", Verdict.RETRY) if error.retryable else ("error", Verdict.GONE)
+    assert (*expected, str(error)) == (found.word, found.verdict, found.error)
+
+
+def test_a_page_that_was_cut_is_kept_as_truncated():
+    assert "truncated" == judged(visit(response(truncated="length"))).word
+
+
+def test_a_copy_of_a_whole_page_is_a_duplicate_and_of_a_cut_one_not():
+    words = [Judgement(word, Verdict.DONE).as_duplicate().word for word in ("done", "truncated")]
+    assert ["duplicate", "truncated"] == words
+
+
+def outcome_of(seen: Visit, **more):
+    given = {"page": None, "links": ["http://a.test/x"], "digest": b"d", "digest_shown": "sha1:D", "warc": None} | more
+    return page_outcome(seen, judged(seen), **given)
+
+
+def test_the_frontier_is_told_what_it_needs():
+    outcome = outcome_of(visit(response(etag='"e"', last_modified="Thu, 01 Jan 2026 00:00:00 GMT")))
+    told = (outcome.token, outcome.seconds, outcome.ended_at, outcome.answered, outcome.bytes_read, outcome.etag)
+    assert (7, 0.25, AT + 250_000, True, 5, '"e"') == told
+
+
+def test_a_visit_without_a_request_rests_no_host_and_counts_as_no_answer():
+    outcome = outcome_of(visit(None, error=FetchError.DNS_UNKNOWN))
+    assert (None, False, None) == (outcome.seconds, outcome.answered, outcome.politeness)
+
+
+def test_a_connection_that_failed_was_a_request_to_the_site():
+    seen = visit(response(None, error=FetchError.CONNECT_REFUSED, body=b""))
+    assert "connect_refused" == json.loads(politeness_line(seen) or b"")["error"]
+
+
+def test_the_politeness_line_tells_the_gap_that_was_kept_and_the_one_required():
+    line = json.loads(politeness_line(visit(response())) or b"")
+    assert (2.0, 1.5, "2026-01-01T00:00:00.000000Z") == (line["gap"], line["gap_required"], line["started_at"])
+
+
+def test_the_first_request_to_a_host_has_no_gap():
+    first = Visit(lease(ended_before=None), AT, AT, response())
+    line = json.loads(politeness_line(first) or b"")
+    assert (None, None) == (line["gap"], line["gap_required"])
+
+
+def test_the_page_line_says_an_error_only_when_there_is_one():
+    lines = [json.loads(outcome_of(visit(answer)).line) for answer in (response(), response(503))]
+    assert [False, True] == ["error" in line for line in lines]
+
+
+def test_a_stuffed_header_is_cut_in_the_line():
+    assert 1_000 == len(json.loads(outcome_of(visit(response(etag="x" * 9_000))).line)["etag"])
+
+
+def test_digests_of_content_and_of_bytes_differ_where_a_body_was_packed():
+    plain, packed = (
+        content_digest(response()),
+        content_digest(response(body=b"5\r\nhello\r\n0\r\n\r\n", content=b"hello")),
+    )
+    assert plain[0] == packed[0]
+    assert plain[1] != packed[1]
+
+
+def test_a_robots_answer_goes_hop_by_hop():
+    seen = Visit(lease(kind=Kind.ROBOTS), AT, AT, response(302, location="http://b.test/robots.txt"))
+    answer = robots_outcome(seen).robots
+    assert (302, "http://b.test/robots.txt") == (answer.status, answer.location)
+
+
+def test_robots_that_broke_off_count_as_unreachable():
+    seen = Visit(lease(kind=Kind.ROBOTS), AT, AT, response(200, error=FetchError.IDLE_TIMEOUT))
+    assert None is robots_outcome(seen).robots.status
+
+
+def test_a_request_that_we_broke_off_is_asked_again_and_recorded():
+    outcome = stopped_outcome(visit(None, stopped=True, began=AT + 100_000))
+    line = json.loads(outcome.politeness)
+    assert (Verdict.AGAIN, 0.2, "stopped", None) == (outcome.verdict, outcome.seconds, line["error"], outcome.line)
+
+
+def test_instants_keep_their_microseconds():
+    assert "2026-01-01T00:00:01.000042Z" == precise(AT + 1_000_042)
