@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from ada_url import join_url, normalize_url
 
-from outrider.errors import InvalidUrlError
+from outrider.url.refusal import refusal
 
 SPELLING_VERSION = "1"
 """Pinned in every store: a change of the rules below that changes any canonical text raises it."""
@@ -45,12 +45,6 @@ _PORT = r"(?::(?!80/|443/)[1-9][0-9]{0,3})?"
 _is_plain_url = re.compile(rf"https?://[a-z0-9-][a-z0-9.-]*\.[a-z][a-z0-9-]*{_PORT}/{_PATH}{_QUERY}").fullmatch
 _is_plain_path = re.compile(rf"/(?!/){_PATH}{_QUERY}").fullmatch
 _is_plain_name = re.compile(rf"[A-Za-z0-9_~-][A-Za-z0-9_~/.-]*{_QUERY}").fullmatch
-
-_SHOWN_CHARACTERS = 96
-_REASON_CHARACTERS_MAX = 200
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_AUTHORITY = re.compile(r"[A-Za-z]+:[/\\]*([^/\\?#]*)")
-_FORBIDDEN_IN_HOST = re.compile(r"[\x00-\x20\x7f#/<>?@\\^|%\[\]]")
 
 
 def _triplet(match: re.Match[str]) -> str:
@@ -102,10 +96,9 @@ def normalize(url: str) -> str:
 
     Raises InvalidUrlError with the reason, where one can be told, for anything else.
     """
-    _require_text(url)
     spelled = spell((url,))[0]
     if spelled is None:
-        raise InvalidUrlError(_why_invalid(url))
+        raise refusal(url)
     return spelled
 
 
@@ -114,13 +107,11 @@ def join(base: str, reference: str) -> str:
 
     Raises InvalidUrlError when the base is no absolute URL, or the result is not http or https.
     """
-    _require_text(base)
-    _require_text(reference)
+    if not isinstance(base, str):
+        raise refusal(base)
     spelled = spell((reference,), base)[0]
     if spelled is None:
-        if _SCHEME.match(reference):
-            raise InvalidUrlError(_why_invalid(reference))
-        raise InvalidUrlError(f"{_shown(reference)} on a page at {_shown(base)}"[:_REASON_CHARACTERS_MAX])
+        raise refusal(reference, base) if spell((base,))[0] is not None else refusal(base)
     return spelled
 
 
@@ -187,61 +178,3 @@ def host_of(canonical: str) -> str:
 def authority_of(canonical: str) -> str:
     """Scheme, host and port of a canonical URL, `http://example.org:8080`: what one robots.txt is for."""
     return canonical[: canonical.find("/", 8)]
-
-
-def _require_text(url: object) -> None:
-    if not isinstance(url, str):
-        raise InvalidUrlError(f"text is needed, not a {type(url).__name__}")
-
-
-def _shown(text: str) -> str:
-    """Text from the web as it may be shown to people: nothing that does not print, and not too much of it."""
-    head = text[:_SHOWN_CHARACTERS]
-    safe = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode("ascii") for c in head)
-    safe = safe[:_SHOWN_CHARACTERS]
-    return f"'{safe}…'" if len(text) > _SHOWN_CHARACTERS or len(safe) < len(head) else f"'{safe}'"
-
-
-def _why_invalid(url: str) -> str:
-    return f"{_shown(url)}: {_reason(url)}"[:_REASON_CHARACTERS_MAX]
-
-
-def _reason(url: str) -> str:
-    """The likeliest reason why a URL was refused: the parser tells none, so the usual ones are looked for in turn."""
-    text = url.strip("".join(map(chr, range(0x21)))).replace("\t", "").replace("\n", "").replace("\r", "")
-    if not text:
-        return "it is empty"
-    scheme = _SCHEME.match(text)
-    if scheme is None:
-        return "it has no scheme; write http:// or https:// before it"
-    name = scheme[1].lower()
-    if name not in {"http", "https"}:
-        if re.match(r"[^/:]*:[0-9]+(?:/|$)", text):
-            return "it has no scheme; write http:// or https:// before it"
-        return f"its scheme is {_shown(name)}, only http and https are crawled"
-    authority = _AUTHORITY.match(text)
-    assert authority is not None, "an http scheme was just matched"
-    host_and_port = authority[1]
-    offset = authority.start(1) + host_and_port.rfind("@") + 1
-    host_and_port = host_and_port.rpartition("@")[2]
-    if host_and_port.startswith("["):
-        host, bracket, port = host_and_port.partition("]")
-        if not bracket:
-            return f"the bracket at position {offset} is never closed"
-        if port and not port.startswith(":"):
-            return f"something stands between the host and the port, at position {offset + len(host) + 1}"
-        port = port[1:]
-        if port.isascii() and (not port or (port.isdigit() and int(port[:6]) <= 65_535)):
-            return f"the IPv6 address at position {offset} is malformed"
-    else:
-        host, _, port = host_and_port.partition(":")
-    if not host:
-        return "it has no host"
-    if port and not (port.isascii() and port.isdigit()):
-        return f"the port at position {offset + len(host) + 1} is not a number"
-    if port and int(port.lstrip("0")[:6] or "0") > 65_535:
-        return f"the port at position {offset + len(host) + 1} is above 65535"
-    forbidden = _FORBIDDEN_IN_HOST.search(host)
-    if forbidden is not None:
-        return f"the character at position {offset + forbidden.start()} may not stand in a host name"
-    return "its host is neither a valid name nor a valid address"
