@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urldefrag, urljoin, urlsplit
 
 import scrapy
 from scrapy.crawler import CrawlerProcess
@@ -21,6 +21,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--seeds", type=Path, required=True)
 parser.add_argument("--hosts", type=Path, required=True)
 parser.add_argument("--concurrency", type=int, default=64)
+parser.add_argument("--lean", action="store_true", help="links by one XPath and a set for each page, no LinkExtractor")
 given = parser.parse_args()
 
 SEEDS = given.seeds.read_text(encoding="ascii").split()
@@ -30,6 +31,10 @@ ADDRESSES = {
     if line.strip() and not line.startswith("#")
     for name in line.split()[1:]
 }
+
+
+SITES = {urlsplit(url).netloc for url in SEEDS}  # with their port, as Scrapy compares them
+FOLLOWED = "//a[not(contains(@rel, 'nofollow'))]/@href | //area/@href | //frame/@src | //iframe/@src"
 
 
 class HostsFileResolver(CachingThreadedResolver):
@@ -47,7 +52,7 @@ class Peer(scrapy.Spider):
         tags=("a", "area", "frame", "iframe"),
         attrs=("href", "src"),
         deny_extensions=[],
-        allow_domains=sorted({urlsplit(url).netloc for url in SEEDS}),  # with their port, as Scrapy compares them
+        allow_domains=sorted(SITES),
     )
 
     async def start(self):
@@ -55,7 +60,13 @@ class Peer(scrapy.Spider):
             yield scrapy.Request(url, dont_filter=True)
 
     def parse(self, response):
-        if isinstance(response, HtmlResponse):
+        if not isinstance(response, HtmlResponse):
+            return
+        if given.lean:
+            found = (urldefrag(urljoin(response.url, link.strip()))[0] for link in response.xpath(FOLLOWED).getall())
+            for url in {url for url in found if url.startswith("http") and urlsplit(url).netloc in SITES}:
+                yield scrapy.Request(url)
+        else:
             for link in self.links.extract_links(response):
                 if not link.nofollow:
                     yield scrapy.Request(link.url)
