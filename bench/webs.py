@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import unquote
 
 from tests.e2e import localweb
 
@@ -80,7 +81,7 @@ class MadePages:
             entries = [json.loads(line) for line in lines]
         port = self.seeds.read_text(encoding="ascii").split("/")[2].rpartition(":")[2]
         return [
-            f"http://{entry['host']}:{port}{entry['path']}"
+            f"http://{entry['host']}:{port}{unquote(entry['path'])}"  # some links of this web spell %6e for n
             for entry in entries
             if entry["status"] == 200 and entry["path"] != "/robots.txt"
         ]
