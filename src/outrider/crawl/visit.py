@@ -31,7 +31,8 @@ from outrider.url import join
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 RETRIED: Final = frozenset({408, 425, 429})  # RFC 9110 and 8470: the same request may do later; so may any 5xx
 REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
-TEXT_CHARACTERS_MAX = 1_000  # title, description and header values in a line; longer ones are stuffed
+TEXT_CHARACTERS_MAX = 1_000  # of a title or header in a line; longer ones are stuffed
+DESCRIPTION_CHARACTERS_MAX = 2_000  # as many as the reader keeps
 STOPPED: Final = "stopped"
 
 
@@ -202,9 +203,9 @@ def page_outcome(
         "attempt": lease.attempt,
         "location": _location_shown(judgement, response),
         "title": _cut(page.title) or None if page is not None else None,
-        "description": _cut(page.description) or None if page is not None else None,
+        "description": _cut(page.description, DESCRIPTION_CHARACTERS_MAX) or None if page is not None else None,
         "canonical": page.canonical if page is not None else None,
-        "charset": page.charset if page is not None else None,
+        "charset": page.charset if page is not None and (page.text or page.title or links) else None,
         "language": _cut(page.language) if page is not None else None,
         "http_date": _cut(headers.get("date")) if headers is not None else None,
         "last_modified": modified,
@@ -333,9 +334,9 @@ def _location_shown(judgement: Judgement, response: Response | None) -> str | No
     return _cut(written_location(response)) if response is not None else None
 
 
-def _cut(text: str | None) -> str | None:
+def _cut(text: str | None, characters_max: int = TEXT_CHARACTERS_MAX) -> str | None:
     if text is None:
         return None
-    whole = text[:TEXT_CHARACTERS_MAX]
+    whole = text[:characters_max]
     # Half a character (a lone surrogate) cannot be written as UTF-8.
     return whole if whole.isascii() else whole.encode("utf-8", "replace").decode()

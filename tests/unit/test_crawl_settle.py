@@ -1,0 +1,225 @@
+"""From visits to durable outcomes, on a real frontier in a directory: order, duplicates, a full disk, stale leases."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from outrider.clock import wall
+from outrider.crawl.directory import opened
+from outrider.crawl.journal import Journal
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.output import Output
+from outrider.crawl.settle import Settler
+from outrider.crawl.visit import Visit
+from outrider.engine import Frontier
+from outrider.errors import StoreFullError
+from outrider.fetch.downloader import Decoding, Headers, Response
+from outrider.fetch.outcomes import FetchError
+from outrider.journey import Kind, State
+
+SEEDS = [f"http://h{number}.test/" for number in range(4)]
+
+
+class FullNow(Output):
+    """An output whose disk is full at chosen calls."""
+
+    keeps = 0
+    keep_fails_at: int | None = None
+    sync_fails = 0
+    kept: list[str]
+
+    def keep(self, response, at, token, digest):
+        self.keeps += 1
+        if self.keep_fails_at is not None and self.keeps == self.keep_fails_at:
+            raise StoreFullError("no room for a record")
+        self.kept.append(response.url)
+        return super().keep(response, at, token, digest)
+
+    def sync_archive(self):
+        if self.sync_fails:
+            self.sync_fails -= 1
+            raise StoreFullError("no room to mend")
+        return super().sync_archive()
+
+
+class House:
+    """A frontier with four seeds, an output, and a settler before them."""
+
+    def __init__(self, directory) -> None:
+        self.directory = directory
+        self.options = CrawlOptions(output=str(directory), delay=0, delay_factor=0)
+        self.files = opened(str(directory))
+        self.frontier = Frontier.open(
+            directory / "frontier", settings=self.options.frontier_settings(), robots="errands", output=True
+        )
+        self.output = FullNow(self.files, self.frontier, self.options)
+        self.output.kept = []
+        self.output.open()
+        self.journal = Journal(directory / "crawl.log", form="text", clock=wall)
+        self.settler = Settler(self.frontier, self.output, self.options, self.journal)
+        self.frontier.discover(SEEDS)
+
+    def pages(self):
+        """The pages' leases, robots.txt answered with 404 before."""
+        errands = self.settler.turn([], 10).leases
+        assert {Kind.ROBOTS} == {lease.kind for lease in errands}
+        return list(self.settler.turn([self.visit(lease, 404) for lease in errands], 10).leases)
+
+    def visit(self, lease, status=200, body=b"<title>x</title>", **more) -> Visit:
+        now = self.frontier.now()
+        response = Response(
+            url=lease.url,
+            address="127.0.0.1",
+            status=status,
+            error=None,
+            error_text="",
+            request_head=b"GET / HTTP/1.1\r\n\r\n",
+            head=b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n",
+            body=body,
+            content=body,
+            truncated=None,
+            decoding=Decoding.WHOLE,
+            headers=Headers((("Content-Type", "text/html"),)),
+            started_at=now,
+            ended_at=now,
+            seconds=0.01,
+            new_connection=True,
+        )
+        return Visit(lease, wall(), now, replace(response, **more))
+
+    def lines(self, name="pages.jsonl"):
+        return [json.loads(line) for line in (self.directory / name).read_text().splitlines()]
+
+    def close(self) -> None:
+        self.output.close()
+        self.journal.close()
+        self.frontier.close()
+        self.files.close()
+
+
+@pytest.fixture
+def house(tmp_path):
+    made = House(tmp_path / "out")
+    yield made
+    made.close()
+
+
+def test_copies_in_one_turn_are_told_as_such(house):
+    house.settler.settle([house.visit(lease) for lease in house.pages()])
+    assert ["done", "duplicate", "duplicate", "duplicate"] == [line["outcome"] for line in house.lines()]
+
+
+def test_copies_of_an_earlier_page_are_told_as_such(house):
+    for lease in house.pages():
+        house.settler.settle([house.visit(lease)])
+    assert ["done", "duplicate", "duplicate", "duplicate"] == [line["outcome"] for line in house.lines()]
+
+
+def test_empty_pages_are_no_copies_of_one_another(house):
+    house.settler.settle([house.visit(lease, body=b"") for lease in house.pages()])
+    assert ["done"] * 4 == [line["outcome"] for line in house.lines()]
+
+
+def test_the_links_of_a_copy_are_followed_too(house):
+    leases = house.pages()
+    bodies = [b"<a href='/a'>same words</a>", b"<a href='/a'>same words</a>", b"", b""]
+    house.settler.settle([house.visit(lease, body=body) for lease, body in zip(leases, bodies, strict=True)])
+    known = [house.frontier.status(lease.url + "a").state for lease in leases[:2]]
+    assert [State.QUEUED, State.QUEUED] == known
+
+
+def test_what_was_archived_before_the_disk_was_full_is_not_archived_again(house):
+    leases = house.pages()
+    house.output.kept.clear()
+    house.output.keep_fails_at = house.output.keeps + 3
+    visits = [house.visit(lease) for lease in leases]
+    with pytest.raises(StoreFullError):
+        house.settler.settle(visits)
+    assert 4 == house.settler.waiting
+    house.settler.settle([])
+    assert ([lease.url for lease in leases], 4) == (house.output.kept, len(house.lines()))
+
+
+def test_a_sync_that_found_no_room_is_tried_again_with_nothing_lost(house):
+    leases = house.pages()
+    house.output.sync_fails = 2
+    for visits in ([house.visit(lease) for lease in leases[:2]], [house.visit(lease) for lease in leases[2:]]):
+        with pytest.raises(StoreFullError):
+            house.settler.settle(visits)
+    assert 4 == house.settler.settle([])
+    assert [lease.url for lease in leases] == [line["url"] for line in house.lines()]
+
+
+def test_a_stale_outcome_leaves_no_line(house):
+    leases = house.pages()
+    house.frontier.release([leases[0].token])
+    house.settler.settle([house.visit(lease) for lease in leases])
+    assert [lease.url for lease in leases[1:]] == [line["url"] for line in house.lines()]
+
+
+def test_a_lease_that_was_stopped_before_its_request_is_given_back(house):
+    first, *others = house.pages()
+    stopped = Visit(first, wall(), house.frontier.now(), stopped=True)
+    house.settler.settle([stopped, *(house.visit(lease) for lease in others)])
+    assert (State.QUEUED, 3) == (house.frontier.status(first.url).state, len(house.lines()))
+
+
+def test_a_request_that_was_broken_off_is_recorded_and_asked_again(house):
+    first = house.pages()[0]
+    now = house.frontier.now()
+    house.settler.settle([Visit(first, wall(), now, stopped=True, began=now - 100_000)])
+    last = house.lines("politeness.jsonl")[-1]
+    assert (first.url, "stopped") == (last["url"], last["error"])
+    assert house.frontier.status(first.url).state in (State.WAITING, State.QUEUED)
+
+
+def test_leases_that_end_soon_are_extended_before_their_outcome_is_written(house):
+    lease = house.pages()[0]
+    late = replace(lease, deadline=house.frontier.now() + 1_000_000)
+    asked = []
+    house.settler._frontier = Watched(house.frontier, asked)
+    house.settler.settle([house.visit(late)])
+    assert [("extend", [lease.token]), ("report", 1)] == asked
+
+
+class Watched:
+    """A frontier that notes two of its verbs in order."""
+
+    def __init__(self, frontier, asked) -> None:
+        self._frontier, self._asked = frontier, asked
+
+    def extend(self, tokens, ttl_seconds):
+        self._asked.append(("extend", tokens))
+        return self._frontier.extend(tokens, ttl_seconds)
+
+    def report(self, outcomes, **more):
+        self._asked.append(("report", len(outcomes)))
+        return self._frontier.report(outcomes, **more)
+
+    def __getattr__(self, name):
+        return getattr(self._frontier, name)
+
+
+def test_an_error_without_an_answer_has_a_line_and_no_record(house):
+    lease = house.pages()[0]
+    house.output.kept.clear()
+    house.settler.settle([Visit(lease, wall(), house.frontier.now(), None, FetchError.BLOCKED_ADDRESS, "10.0.0.1")])
+    line = house.lines()[-1]
+    assert ("error", "blocked_address", None, []) == (line["outcome"], line["error"], line["warc"], house.output.kept)
+
+
+def test_lines_that_were_not_noted_are_written_again_on_opening_and_once(tmp_path):
+    house = House(tmp_path / "out")
+    house.settler.settle([house.visit(lease) for lease in house.pages()])
+    before = [(tmp_path / "out" / name).read_bytes() for name in ("pages.jsonl", "politeness.jsonl")]
+    house.close()
+    (tmp_path / "out" / "pages.jsonl").write_bytes(before[0][:50])  # what a crash may have left of it
+    house = House(tmp_path / "out")
+    house.output.note()
+    house.close()
+    house = House(tmp_path / "out")
+    house.close()
+    assert before == [(tmp_path / "out" / name).read_bytes() for name in ("pages.jsonl", "politeness.jsonl")]
