@@ -87,6 +87,8 @@ class Frontier:
         self._clock = clock
         self._store = store
         self._lock = threading.RLock()
+        self._sync_turn = threading.Condition()
+        self._syncing = False
         self._failure: BaseException | None = None
         self._closed = False
         self._last = 0  # the frontier's instant when it was asked last
@@ -492,13 +494,25 @@ class Frontier:
             return answer, self._log.appended_lsn
 
     def _durable(self, lsn: int) -> None:
+        """Return when the frame of this LSN is synced: one caller syncs for all who came before it, the others wait."""
         if self._log.synced_lsn >= lsn:
             return
+        with self._sync_turn:
+            # Not a queue at the log's own lock: whoever comes out of it would be the first to get in again, alone.
+            while self._syncing:
+                self._sync_turn.wait()
+                if self._log.synced_lsn >= lsn:
+                    return
+            self._syncing = True
         try:
             self._log.sync()
         except OutriderError as error:
             self._failure = error
             raise
+        finally:
+            with self._sync_turn:
+                self._syncing = False
+                self._sync_turn.notify_all()
 
     def _wait_durable(self) -> None:
         self._durable(self._log.appended_lsn)

@@ -10,6 +10,7 @@ from outrider.clock import instant
 from outrider.engine import Frontier
 from outrider.frontier.tables import LEASED, QUEUED, WAITING, Url
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
+from outrider.limits import OWN_SLOT
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 START = 1_700_000_000_000_000
@@ -160,3 +161,8 @@ def everything(frontier: Frontier) -> list[object]:
     for slot, section, rows in sorted(tables.sections()):
         facts.append((slot, section, [(kind, list(block)) for kind, block in tables.copy(slot, section, 0, rows)]))
     return facts
+
+
+def rows(frontier: Frontier) -> list[object]:
+    """The rows of all slots, without what belongs to the process: its opening, its holders, the log's counters."""
+    return [part for part in everything(frontier) if part[0] != OWN_SLOT]  # type: ignore[index]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 
 from outrider.errors import SettingsError
 from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
+from outrider.url import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,10 @@ class FrontierSettings:
         agent = given.get("user_agent", "Outrider")
         if not isinstance(agent, str) or not agent:
             raise SettingsError(f"user_agent {agent!r}: give the product token, a text")
-        return cls(**given)  # type: ignore[arg-type]
+        options = cls(**given)  # type: ignore[arg-type]
+        # A pattern that is no expression is told now, not with the first link.
+        Scope.of_seeds(options.scope, (), options.include, options.exclude, options.max_depth)  # type: ignore[arg-type]
+        return options
 
 
 def _number(name: str, value: object) -> float:
