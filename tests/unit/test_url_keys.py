@@ -1,15 +1,18 @@
-"""Keys: host, registrable domain, origin."""
+"""Keys: host, registrable domain, origin, address, a function; fingerprints."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outrider import kernels
 from outrider.errors import InvalidUrlError
-from outrider.url import PUBLIC_SUFFIX_VERSION, key, registrable_domain
+from outrider.url import PUBLIC_SUFFIX_DATE, PUBLIC_SUFFIX_VERSION, fingerprints, key, registrable_domain
 
 
 @pytest.mark.parametrize(
@@ -58,8 +61,8 @@ def test_the_key_by_domain_of_a_host_without_one_is_the_host(url: str) -> None:
 
 
 def test_a_key_of_another_kind_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="not by 'address'"):
-        key("http://example.org/", cast(Any, "address"))
+    with pytest.raises(ValueError, match="host, domain, origin, address or a function, not by 'mood'"):
+        key("http://example.org/", cast(Any, "mood"))
 
 
 def test_a_key_needs_a_url_that_can_be_crawled() -> None:
@@ -67,5 +70,94 @@ def test_a_key_needs_a_url_that_can_be_crawled() -> None:
         key("mailto:someone@example.org")
 
 
+@pytest.mark.parametrize(
+    ("url", "address", "expected"),
+    [
+        ("http://example.org/", "192.0.2.7", "192.0.2.7"),
+        ("http://example.org/", "2001:DB8:0:0::1", "2001:db8::1"),
+        ("http://example.org/", "::ffff:192.0.2.7", "192.0.2.7"),
+        ("http://0x7f.1/", None, "127.0.0.1"),
+        ("http://127.0.0.1/", "192.0.2.7", "127.0.0.1"),
+        ("http://[::1]:8080/", None, "::1"),
+        ("http://[::ffff:127.0.0.1]/", None, "127.0.0.1"),
+        ("http://www.example.org/", None, "www.example.org"),
+    ],
+)
+def test_the_key_by_address_is_the_servers_or_the_host_until_it_is_known(
+    url: str, address: str | None, expected: str
+) -> None:
+    assert expected == key(url, "address", address=address)
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'example\.org'"):
+        key("http://www.example.org/", "address", address="example.org")
+
+
+def test_a_function_makes_the_key_of_the_canonical_url() -> None:
+    assert "http://example.org/b" == key("HTTP://Example.org/a/../b#c", by=lambda url: url)
+
+
+def test_a_function_that_gives_no_text_is_refused() -> None:
+    with pytest.raises(TypeError, match="the function gave a int"):
+        key("http://example.org/", by=cast(Any, len))
+
+
+@pytest.mark.parametrize(
+    ("host", "with_private", "without"),
+    [
+        ("a.someone.github.io", "someone.github.io", "github.io"),
+        ("github.io", None, "github.io"),
+        ("www.example.co.uk", "example.co.uk", "example.co.uk"),
+    ],
+)
+def test_the_private_section_can_be_switched_off(host: str, with_private: str | None, without: str) -> None:
+    assert (with_private, without) == (registrable_domain(host), registrable_domain(host, private=False))
+
+
+def test_the_key_by_domain_goes_with_or_without_the_private_section() -> None:
+    url = "http://someone.github.io/"
+    assert ("someone.github.io", "github.io") == (key(url, "domain"), key(url, "domain", private=False))
+
+
 def test_the_list_is_named_by_its_date() -> None:
-    assert PUBLIC_SUFFIX_VERSION.rpartition(".")[2].isdigit()
+    assert PUBLIC_SUFFIX_VERSION.startswith(PUBLIC_SUFFIX_DATE)
+    assert re.fullmatch(r"20[0-9]{2}-[01][0-9]-[0-3][0-9]", PUBLIC_SUFFIX_DATE)
+
+
+FINGERPRINT_KEY = bytes(range(16))
+
+
+def test_fingerprints_are_those_of_the_canonical_spelling() -> None:
+    prints = fingerprints(["HTTP://Example.org:80/a/../b", "http://example.org/b"], key=FINGERPRINT_KEY)
+    text = kernels.fingerprints(["http://example.org/b"], FINGERPRINT_KEY)
+    assert [int.from_bytes(text, "little")] * 2 == prints.tolist()
+
+
+def test_fingerprints_are_an_array_of_64_bit_numbers() -> None:
+    prints = fingerprints(["http://example.org/a", "http://example.org/b"], key=FINGERPRINT_KEY)
+    assert (np.dtype(np.uint64), (2,)) == (prints.dtype, prints.shape)
+
+
+def test_another_key_gives_other_fingerprints() -> None:
+    urls = ["http://example.org/"]
+    assert fingerprints(urls, key=bytes(16)).tolist() != fingerprints(urls, key=FINGERPRINT_KEY).tolist()
+
+
+def test_no_urls_have_no_fingerprints() -> None:
+    assert [] == fingerprints([], key=FINGERPRINT_KEY).tolist()
+
+
+def test_a_url_that_cannot_be_crawled_has_no_fingerprint() -> None:
+    with pytest.raises(InvalidUrlError, match="'nowhere'"):
+        fingerprints(["http://example.org/", "nowhere"], key=FINGERPRINT_KEY)
+
+
+def test_a_key_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="16 bytes"):
+        fingerprints(["http://example.org/"], key=b"short")
+
+
+def test_one_string_is_no_batch() -> None:
+    with pytest.raises(TypeError, match="not of one string"):
+        fingerprints("http://example.org/", key=FINGERPRINT_KEY)

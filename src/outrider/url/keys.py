@@ -1,35 +1,59 @@
-"""Who a URL belongs to: host, registrable domain (by the packaged public suffix list, never fetched) or origin."""
+"""Who a URL belongs to: its host, registrable domain, origin or server address; and its keyed fingerprint.
+
+The public suffix list lies in the package, with its date, and is never fetched when Outrider runs: one release gives
+one answer. `scripts/update_psl.py` brings a newer one into the next release.
+"""
 
 from __future__ import annotations
 
+import pkgutil
+import re
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
+from ipaddress import IPv6Address, ip_address
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import publicsuffixlist
 from ada_url import idna
 
-from outrider.url.spelling import authority_of, host_of, normalize
+from outrider import kernels
+from outrider.url.refusal import refusal
+from outrider.url.spelling import authority_of, host_of, normalize, spell
 
-PUBLIC_SUFFIX_VERSION: str = publicsuffixlist.__version__
-"""Names the packaged list by its date; pinned in every store. The private section (github.io …) is in force."""
+_LIST = (pkgutil.get_data("outrider.url", "data/public_suffix_list.dat") or b"").decode("utf-8")
+_VERSION_LINE = re.search(r"^// VERSION: (\S+)$", _LIST, re.MULTILINE)
+assert _VERSION_LINE is not None, "the packaged public suffix list names its version"
 
-By = Literal["host", "domain", "origin"]
+PUBLIC_SUFFIX_VERSION: str = _VERSION_LINE[1]
+"""Names the packaged list by date and time, as its makers do; pinned in every store."""
+PUBLIC_SUFFIX_DATE: str = PUBLIC_SUFFIX_VERSION[:10]
+"""The day the packaged list is of, `2026-10-22`."""
+
+By = Literal["host", "domain", "origin", "address"]
+BY: tuple[By, ...] = ("host", "domain", "origin", "address")
 _IDNA_DOTS = dict.fromkeys(map(ord, "\u3002\uff0e\uff61"), ".")  # UTS #46 maps these to the full stop
 _HOSTS_CACHED = 65_536  # 10 MB at most; a crawl's hot hosts are fewer
 
 
 @cache
-def _list() -> publicsuffixlist.PublicSuffixList:
-    # On first use: reading the list takes 50 ms, which `outrider --help` need not pay.
-    return publicsuffixlist.PublicSuffixList(accept_unknown=True, accept_encoded_idn=True, only_icann=False)
+def _list(private: bool) -> publicsuffixlist.PublicSuffixList:
+    # On first use: reading the rules takes 30 ms, which `outrider --help` need not pay.
+    return publicsuffixlist.PublicSuffixList(
+        _LIST, accept_unknown=True, accept_encoded_idn=True, only_icann=not private
+    )
 
 
 @lru_cache(maxsize=_HOSTS_CACHED)
-def registrable_domain(host: str) -> str | None:
+def registrable_domain(host: str, private: bool = True) -> str | None:
     """The public suffix of a host name and one label more: `example.co.uk` for `www.example.co.uk`.
 
+    private  whether the list's private section is in force: with it `a.github.io` and `b.github.io` are different
+             people, without it both are `github.io`
+
     None for a public suffix itself, a single label, an IP address, a leading dot or an empty label. One trailing dot is
-    taken off. Unicode in, Unicode out; `xn--` in, `xn--` out. Source: publicsuffix.org, its private section included.
+    taken off. Unicode in, Unicode out; `xn--` in, `xn--` out. Source: publicsuffix.org.
     """
     name = host.lower()
     if not name.isascii():
@@ -39,14 +63,14 @@ def registrable_domain(host: str) -> str | None:
         return None
     if name[name.rfind(".") + 1 :].isdigit():
         return None  # WHATWG: a name whose last label is a number is an IPv4 address, or nothing
-    domain = _list().privatesuffix(name)
+    domain = _list(private).privatesuffix(name)
     if domain is None or name.isascii():
         return domain
     # The list knows U-labels and A-labels, but not the letters that IDNA maps to others.
     ascii_name = idna.encode(name).decode("ascii")
     if not ascii_name:
         return None
-    ascii_domain = _list().privatesuffix(ascii_name)
+    ascii_domain = _list(private).privatesuffix(ascii_name)
     if ascii_domain is None:
         return None
     labels = ascii_domain.count(".") + 1
@@ -54,17 +78,60 @@ def registrable_domain(host: str) -> str | None:
     return ".".join(parts[-labels:]) if len(parts) == ascii_name.count(".") + 1 else idna.decode(ascii_domain)
 
 
-def key(url: str, by: By = "host") -> str:
-    """The politeness key of a URL: its host, its registrable domain (the host where there is none), or its origin.
+def key(url: str, by: By | Callable[[str], str] = "host", *, private: bool = True, address: str | None = None) -> str:
+    """The key of a URL: what its politeness, its queue or its slot goes by.
 
-    Raises InvalidUrlError for what is no http or https URL, ValueError for another `by`.
+    by       "host": the host name, IPv6 in its brackets
+             "domain": the registrable domain; the host where there is none
+             "origin": scheme, host and port, `http://example.org:8080`
+             "address": the server's IP address; the host where it is not known
+             a function: what it gives for the canonical URL
+    private  for "domain": whether the private section of the public suffix list is in force
+    address  for "address": what the host's name was resolved to; a host that is an address needs none
+
+    Raises InvalidUrlError for what is no http or https URL, ValueError for another `by` or a malformed `address`,
+    TypeError when a function gives no text.
     """
     canonical = normalize(url)
+    if callable(by):
+        made = by(canonical)
+        if not isinstance(made, str):
+            raise TypeError(f"a key is text; the function gave a {type(made).__name__}")
+        return made
     if by == "host":
         return host_of(canonical)
     if by == "domain":
         host = host_of(canonical)
-        return registrable_domain(host) or host
+        return registrable_domain(host, private) or host
     if by == "origin":
         return authority_of(canonical)
-    raise ValueError(f"a key is made by host, domain or origin, not by {by!r}")
+    if by == "address":
+        return _address_of(host_of(canonical), address)
+    raise ValueError(f"a key is made by {', '.join(BY)} or a function, not by {by!r}")
+
+
+def _address_of(host: str, resolved: str | None) -> str:
+    literal = host[1:-1] if host[0] == "[" else host if host[host.rfind(".") + 1 :].isdigit() else None
+    text = literal if literal is not None else resolved
+    if text is None:
+        return host
+    found = ip_address(text)
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped  # RFC 4291 section 2.5.5.2: the same server, in the other family's clothes
+    return str(found)
+
+
+def fingerprints(urls: Sequence[str], *, key: bytes) -> npt.NDArray[np.uint64]:
+    """The keyed 64-bit fingerprint (SipHash-1-3) of each URL's canonical spelling, as an array of its length.
+
+    `key` is 16 secret bytes; a store's own is in its manifest. Who does not know it cannot make URLs that collide.
+    Raises InvalidUrlError for the first URL that cannot be crawled, ValueError for a key of another length.
+    """
+    if isinstance(urls, str):
+        raise TypeError("fingerprints are made of a sequence of URLs, not of one string")
+    spelled: list[str] = []
+    for url, canonical in zip(urls, spell(urls), strict=True):
+        if canonical is None:
+            raise refusal(url)
+        spelled.append(canonical)
+    return np.frombuffer(kernels.fingerprints(spelled, key), dtype="<u8").astype(np.uint64)
