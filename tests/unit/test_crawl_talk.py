@@ -101,7 +101,7 @@ def test_a_reader_that_went_away_stops_nobody():
 def test_the_progress_line_tells_rate_hosts_bytes_errors_and_the_rest():
     line = progress_line(status(), 3, 61.0)
     assert (
-        "61.0 s: 5 pages (1.5/s), 5 waiting, hosts 1 ready, 1 resting, 3 in flight, 12.3 kB, 2 errors, about 4 s left"
+        "61 s: 5 pages (1.5/s), 5 waiting, hosts 1 ready, 1 resting, 3 in flight, 12.3 kB, 2 errors, about 4 s left"
         == line
     )
 

@@ -37,8 +37,9 @@ def progress_line(status: Mapping[str, Any], in_flight: int, elapsed: float) -> 
     hosts, urls = status["hosts"], status["urls"]
     rates = Rates(**status["pages_per_second"])
     errors = sum(status["errors"].values())
+    since = f"{elapsed:.0f} s" if elapsed < 120 else seconds_text(elapsed)
     parts = [
-        f"{seconds_text(float(round(elapsed, 1)))}: {counted(status['answered'], 'page')} ({rates.now:.1f}/s)",
+        f"{since}: {counted(status['answered'], 'page')} ({rates.now:.1f}/s)",
         f"{urls['queued'] + urls['waiting']:,} waiting",
         f"hosts {hosts['ready']:,} ready, {hosts['resting']:,} resting, {in_flight:,} in flight",
         bytes_text(status["bytes"]),
