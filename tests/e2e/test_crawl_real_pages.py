@@ -1,0 +1,58 @@
+"""Crawls of thousands of real pages, where the web of them lies beside the project; its own judge has the last word."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from e2e import crawling, localweb
+from e2e.test_kill import kill_after, leases_open, verified
+
+DELAY = 0.1
+
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.long,
+    pytest.mark.timeout(1_800),
+    pytest.mark.skipif(not localweb.available(), reason="the reference material is not beside the project"),
+]
+
+
+def crawled(output: Path, kills: int, seed: int) -> None:
+    """Crawls the small web, killed so often at random moments, and checks what was promised."""
+    chance = random.Random(seed)
+    with localweb.serving("small") as web:
+        since = time.time()
+        offset = web.log.stat().st_size if web.log.exists() else 0
+        settings = ["--hosts", str(web.hosts), "--ca", str(web.directory / "ca" / "ca.pem"), "--delay", str(DELAY)]
+        more = ["-o", str(output), "--delay-factor", "0", "--progress", "none"]
+        first = ["crawl", f"@{web.seeds}", *settings, *more]
+        crawl = crawling.started(*first)
+        leases = 0
+        for _ in range(kills):
+            kill_after(crawl, chance.uniform(0.3, 5.0))
+            leases += leases_open(output)
+            crawl = crawling.started(*(["resume", output] if (output / "outrider.toml").exists() else first))
+        assert 0 == crawl.wait(1_500)
+        must = web.must_fetch()
+        assert must == crawling.fetched(output)
+        answered = web.asked(offset, 200)
+        assert must == set(answered)
+        refetched = len(answered) - len(must)
+        assert refetched <= leases, f"seed {seed}: {refetched} refetched, {leases} leases were open"
+        code, words = web.check(DELAY, since=since)
+        assert 0 == code, words
+    assert ([], []) == (crawling.doubled(output), crawling.final_twice(output))
+    assert [] == crawling.not_kept_once(output)
+    assert () == verified(output)
+
+
+def test_a_crawl_fetches_exactly_what_the_manifest_says(tmp_path):
+    crawled(tmp_path / "out", 0, 0)
+
+
+def test_a_crawl_that_is_killed_ten_times_fetches_exactly_that_too(tmp_path):
+    crawled(tmp_path / "out", 10, 5)
