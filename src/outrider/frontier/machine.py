@@ -741,7 +741,7 @@ class Machine:
         """The clock stepped back: in doubt every host that was visited rests one whole delay from now on."""
         draft = Draft(self._advance(now))
         for host in self.tables.hosts.values():
-            if host.ended:
+            if host.ended or host.rest_until:  # a lost lease rests its host, too: somebody may have been there
                 cells = self._cells(draft, host)
                 cells[1] = max(host.rest_until, self.now + instant(max(host.gap, self.settings.delay)))
         self._commit(draft, reserve=True)
