@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import http.server
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -182,16 +186,33 @@ def test_the_version_goes_to_standard_output():
 
 def test_a_title_cannot_steer_the_terminal_or_break_a_line(tmp_path):
     """Nothing below a space reaches standard error or a line file, whatever a site writes."""
-    import http.server
-    import threading
+    evil = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\u202eevil\u2028".encode()
+    with page(b"<title>" + evil + b"</title><a href='/%1b%5b2J'>x</a>", ETag='"\x1b[31m"') as url:
+        arguments = ["crawl", url, "-o", tmp_path / "out", "--delay", "0.01", "--progress", "log"]
+        ended = crawling.outrider(*arguments, "--allow-address", "127.0.0.1/32")
+    assert 0 == said(ended)[0]
+    for text in (ended.stderr, *((tmp_path / "out" / name).read_text() for name in ("pages.jsonl", "crawl.log"))):
+        assert [] == [c for c in text if (ord(c) < 0x20 and c != "\n") or c in "\u202e\u2028\x7f\x9b"]
+
+
+def test_without_a_contact_no_link_leads_beyond_this_machine(tmp_path):
+    with page(b"<a href='http://192.88.98.1/'>by address</a><a href='http://8.8.8.8/'>public</a>") as url:
+        arguments = ["crawl", url, "-o", tmp_path / "out", "--scope", "any", "--allow-address", "0.0.0.0/0"]
+        ended = crawling.outrider(*arguments)
+    assert 0 == said(ended)[0]
+    told = {page["url"]: page.get("error") for page in crawling.pages(tmp_path / "out")}
+    assert {url: None, "http://192.88.98.1/": "blocked_address", "http://8.8.8.8/": "blocked_address"} == told
+
+
+@contextmanager
+def page(body: bytes, **headers: str) -> Iterator[str]:
+    """The URL of a site on loopback that answers everything but robots.txt with this page."""
 
     class Site(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            evil = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\u202eevil\u2028".encode()
-            body = b"<title>" + evil + b"</title><a href='/%1b%5b2J'>x</a>"
             self.send_response(200 if self.path != "/robots.txt" else 404)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.send_header("ETag", '"\x1b[31m"')
+            for name, value in {"Content-Type": "text/html; charset=utf-8", **headers}.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -202,14 +223,10 @@ def test_a_title_cannot_steer_the_terminal_or_break_a_line(tmp_path):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        arguments = ["crawl", f"http://127.0.0.1:{server.server_port}/", "-o", tmp_path / "out", "--delay", "0.01"]
-        ended = crawling.outrider(*arguments, "--allow-address", "127.0.0.1/32", "--progress", "log")
+        yield f"http://127.0.0.1:{server.server_port}/"
     finally:
         server.shutdown()
         server.server_close()
-    assert 0 == said(ended)[0]
-    for text in (ended.stderr, *((tmp_path / "out" / name).read_text() for name in ("pages.jsonl", "crawl.log"))):
-        assert [] == [c for c in text if (ord(c) < 0x20 and c != "\n") or c in "\u202e\u2028\x7f\x9b"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only the root user may mount a small disk")

@@ -132,6 +132,7 @@ def test_a_limit_of_pages_is_never_exceeded_and_the_rest_is_fetched_later(tmp_pa
         assert 17 == len([page for page in crawling.pages(tmp_path / "out") if page["status"] is not None])
         second = crawling.outrider("resume", tmp_path / "out", "--max-pages", "none")
         assert 0 == second.returncode, second.stderr
+        assert "finished" == json.loads(crawling.outrider("status", tmp_path / "out", "--json").stdout)["state"]
         assert served.web.must_fetch() == crawling.fetched(tmp_path / "out")
         assert [] == crawling.final_twice(tmp_path / "out")
         assert [] == judge(served.log_file, delay=0.05).breaches

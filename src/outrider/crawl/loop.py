@@ -63,7 +63,7 @@ NOTE_SECONDS: Final = 30.0  # the line files' lengths and the run's rates are no
 STATISTICS_SHARE: Final = 20  # counting hosts may take 1/20 of the time at most
 DESCRIPTORS_SPARE: Final = 256
 
-FINISHED, LIMIT, STOPPED, FULL = 0, 3, 4, 7
+FINISHED, BUG, LIMIT, STOPPED, FULL = 0, 1, 3, 4, 7
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -220,12 +220,15 @@ class Crawler:
 
     def _close(self) -> None:
         code, words = self._ending
+        if self._failure is not None:
+            code = self._failure.exit_code if isinstance(self._failure, StoreError) else BUG
+            words = "failed"
         with contextlib.suppress(StoreError):
             self._output.settle_debts()
             self._output.note()
         self._note_run()
         self._journal.note("close", exit_code=code, ending=words or "finished")
-        self._shut("finished" if code == FINISHED and self._failure is None else "stopped")
+        self._shut("finished" if code == FINISHED else "stopped")
 
     def _shut(self, state: str) -> None:
         """Gives everything back; a disk that refuses even that leaves a store that the next opening replays."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Final, TextIO
@@ -17,7 +18,7 @@ from outrider.crawl.output import FILES, PAGES, POLITENESS
 from outrider.crawl.progress import Progress, progress_of
 from outrider.crawl.report import collect, render
 from outrider.crawl.seeds import placed, read_seeds, require_contact
-from outrider.crawl.summary import summary_lines
+from outrider.crawl.summary import counted, summary_lines
 from outrider.crawl.terminal import say
 from outrider.crawl.version import version
 from outrider.errors import SettingsError
@@ -68,6 +69,9 @@ def start(
         canonical = read_seeds(sources, stdin)
     hosts = _hosts(options.hosts)
     require_contact(canonical, options.contact, hosts)
+    if options.progress != "none":
+        begun = f"crawling from {counted(len(canonical), 'seed')}" if canonical else "going on"
+        say(f"{begun} in {output}; Ctrl-C stops, `outrider resume {shlex.quote(output)}` goes on", talk)
     progress = progress_of(options.progress, talk, os.path.basename(output))
     try:
         sources = tuple(dict.fromkeys((*kept.seeds, *sources)))

@@ -1,0 +1,235 @@
+"""The loop with a downloader that touches no network: limits, stops, bugs, a full disk that stays full."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+
+import pytest
+
+from outrider.crawl.loop import Crawler
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.output import Output
+from outrider.crawl.progress import NoProgress
+from outrider.engine import Frontier
+from outrider.errors import SettingsError, StoreFullError
+from outrider.fetch.downloader import Decoding, Headers, Request, Response
+
+HOSTS = {f"h{number}.test": (f"127.0.0.{number + 1}",) for number in range(8)}
+SEEDS = [f"http://{host}/" for host in HOSTS]
+
+
+class Site:
+    """Answers every request after a moment; each page links to the next, `depth` times."""
+
+    def __init__(self, clock, *, seconds: float = 0.0, depth: int = 3, hangs: bool = False, bug: str = "") -> None:
+        self.clock = clock
+        self.seconds = seconds
+        self.depth = depth
+        self.hangs = hangs
+        self.bug = bug
+        self.asked: list[str] = []
+        self.running = self.most = 0
+        self.hosts: set[str] = set()
+
+    async def fetch(self, request: Request) -> Response:
+        started = self.clock()
+        host, _, path = request.url.removeprefix("http://").partition("/")
+        assert host not in self.hosts, "two requests to one host"
+        self.hosts.add(host)
+        self.asked.append(request.url)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            if self.bug and self.bug in request.url:
+                raise ZeroDivisionError("a bug")
+            if self.hangs and path != "robots.txt":
+                await asyncio.sleep(60)
+            await asyncio.sleep(self.seconds)
+        finally:
+            self.running -= 1
+            self.hosts.remove(host)
+        number = int(path or 0) if path != "robots.txt" else 0
+        status = 404 if path == "robots.txt" else 200
+        link = f"<a href=/{number + 1}>on</a> {request.url}" if number < self.depth else request.url
+        body = link.encode()
+        return Response(
+            url=request.url,
+            address=request.address,
+            status=status,
+            error=None,
+            error_text="",
+            request_head=request.head(),
+            head=b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n",
+            body=body,
+            content=body,
+            truncated=None,
+            decoding=Decoding.WHOLE,
+            headers=Headers((("Content-Type", "text/html"),)),
+            started_at=started,
+            ended_at=self.clock(),
+            seconds=self.seconds,
+            new_connection=True,
+        )
+
+    async def close(self) -> None:
+        pass
+
+
+class Names:
+    async def resolve(self, host: str, port: int):
+        return HOSTS[host]
+
+    async def close(self) -> None:
+        pass
+
+
+class House:
+    """A crawl of a `Site` in a directory."""
+
+    def __init__(self, directory, options=None, site=None, **more) -> None:
+        self.output = directory / "out"
+        self.talk = io.StringIO()
+        self.site: Site | None = None
+        self.site_options = site or {}
+        self.options = CrawlOptions(
+            **{"output": str(self.output), "delay": 0, "delay_factor": 0, "user_agent": "Test"} | (options or {})
+        )
+        self.crawler = None
+        self.more = more
+
+    def make_site(self, _options, clock):
+        self.site = Site(clock, **self.site_options)
+        return self.site
+
+    async def run(self, beside=None, seeds=SEEDS):
+        self.crawler = Crawler(
+            self.options,
+            seeds,
+            (),
+            hosts=HOSTS,
+            progress=NoProgress(self.talk),
+            make_downloader=self.make_site,
+            make_names=Names,
+            **self.more,
+        )
+        if beside is None:
+            return await self.crawler.run()
+        helper = asyncio.create_task(beside(self))
+        try:
+            return await self.crawler.run()
+        finally:
+            await helper
+
+    def pages(self):
+        return [json.loads(line) for line in (self.output / "pages.jsonl").read_text().splitlines()]
+
+
+async def until(condition):
+    for _ in range(2_000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not happen")
+
+
+def test_everything_that_is_linked_is_fetched_once(tmp_path):
+    house = House(tmp_path)
+    result = asyncio.run(house.run())
+    assert (0, 32, 32) == (result.exit_code, result.statistics["answered"], len(house.pages()))
+    assert sorted(house.site.asked) == sorted({*house.site.asked})
+
+
+def test_never_more_than_so_many_requests_are_in_flight(tmp_path):
+    house = House(tmp_path, {"concurrency": 3}, {"seconds": 0.01})
+    asyncio.run(house.run())
+    assert 3 == house.site.most
+
+
+def test_a_limit_of_pages_is_kept_whatever_is_in_flight(tmp_path):
+    house = House(tmp_path, {"max_pages": 11}, {"seconds": 0.005})
+    result = asyncio.run(house.run())
+    assert (3, 11) == (result.exit_code, result.statistics["answered"])
+
+
+def test_a_crawl_without_seeds_says_what_is_missing(tmp_path):
+    with pytest.raises(SettingsError, match="seeds are missing"):
+        asyncio.run(House(tmp_path).run(seeds=[]))
+
+
+def test_the_first_stop_lets_requests_end(tmp_path):
+    async def beside(house):
+        await until(lambda: house.site is not None and house.site.running >= 4)
+        house.crawler.stop()
+
+    house = House(tmp_path, {}, {"seconds": 0.2})
+    result = asyncio.run(house.run(beside))
+    assert (4, len(house.site.asked) - len(SEEDS)) == (result.exit_code, len(house.pages()) if house.pages() else 0)
+
+
+def test_requests_that_do_not_end_are_broken_off_after_a_stated_time(tmp_path):
+    async def beside(house):
+        await until(lambda: house.site is not None and house.site.running == len(SEEDS))
+        await until(lambda: any("robots" not in url for url in house.site.asked))
+        house.crawler.stop()
+
+    house = House(tmp_path, {}, {"hangs": True}, stop_seconds_max=0.2)
+    result = asyncio.run(house.run(beside))
+    assert (4, 0, 8) == (result.exit_code, result.statistics["urls"]["leased"], result.statistics["accepted"])
+
+
+def test_a_second_stop_is_at_once(tmp_path):
+    async def beside(house):
+        await until(lambda: house.site is not None and any("robots" not in url for url in house.site.asked))
+        house.crawler.stop()
+        house.crawler.stop()
+
+    house = House(tmp_path, {}, {"hangs": True})
+    result = asyncio.run(asyncio.wait_for(house.run(beside), 10))
+    assert (4, []) == (result.exit_code, house.pages())
+
+
+def test_a_bug_ends_the_crawl_in_good_order_and_is_written_down(tmp_path):
+    house = House(tmp_path, {}, {"bug": "h3.test/2"})
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(house.run())
+    log = (house.output / "crawl.log").read_text()
+    assert ("ZeroDivisionError: a bug" in log, True) == (True, "bug text=" in log)
+    frontier = Frontier.look(house.output / "frontier")
+    try:
+        assert ("stopped", True) == (frontier.opening.previous_state, frontier.verify().ok)
+    finally:
+        frontier.close()
+
+
+def test_a_disk_that_stays_full_ends_the_crawl_with_words(tmp_path, monkeypatch):
+    def full(*_args):
+        raise StoreFullError("no room")
+
+    house = House(tmp_path, {}, {}, full_seconds_max=0.1)
+    monkeypatch.setattr(Output, "sync_archive", full)
+    result = asyncio.run(house.run())
+    assert (7, True) == (result.exit_code, "waiting 0.1 s for space" in house.talk.getvalue())
+
+
+def test_a_disk_that_has_room_again_goes_on_as_if_nothing_had_been(tmp_path, monkeypatch):
+    kept = Output.sync_archive
+    refusals = iter(range(3))
+
+    def full_for_a_while(self):
+        if next(refusals, None) is not None:
+            raise StoreFullError("no room")
+        return kept(self)
+
+    house = House(tmp_path)
+    monkeypatch.setattr("outrider.crawl.loop.FULL_STEP_SECONDS", 0.01)
+    monkeypatch.setattr(Output, "sync_archive", full_for_a_while)
+    result = asyncio.run(house.run())
+    assert (0, 32, 32) == (result.exit_code, len(house.pages()), len({page["url"] for page in house.pages()}))
+
+
+def test_seeds_that_were_not_taken_are_asked_for_again(tmp_path):
+    house = House(tmp_path, seeds_again=lambda: SEEDS[:2])
+    result = asyncio.run(house.run(seeds=[]))
+    assert 8 == result.statistics["answered"]
