@@ -158,6 +158,13 @@ def test_resume_without_a_crawl_says_how_to_begin_one(tmp_path):
     assert (2, True) == (code, "outrider crawl" in words)
 
 
+def test_crawl_without_seeds_goes_on_in_a_directory_that_has_some(finished):
+    _, output = finished
+    before = (output / "pages.jsonl").read_bytes()
+    code, words = said(crawling.outrider("crawl", "-o", output, "--progress", "log"))
+    assert (0, True, before) == (code, "going on" in words, (output / "pages.jsonl").read_bytes())
+
+
 def test_status_without_a_crawl_says_so(tmp_path):
     assert 2 == said(crawling.outrider("status", tmp_path))[0]
 
