@@ -36,7 +36,7 @@ from outrider.frontier.machine import Machine
 from outrider.frontier.settings import FrontierSettings
 from outrider.frontier.tables import COPY_ROWS, Tables
 from outrider.journey import Code, LeaseBatch, Link, Outcome, Report, RequestId, Settled, UrlStatus, Verification
-from outrider.limits import DISCOVER_ROWS_PER_FRAME, LOG_BYTES_BEFORE_CHECKPOINT
+from outrider.limits import CHECKPOINT_STEP_BYTES, DISCOVER_ROWS_PER_FRAME, LOG_BYTES_BEFORE_CHECKPOINT
 from outrider.storage.checkpoint import Checkpoint, CheckpointWriter, newest_checkpoint
 from outrider.storage.files import Directory, Files
 from outrider.storage.log import Log
@@ -520,7 +520,7 @@ class Frontier:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def _checkpoint_step(self, now: Instant) -> None:
-        """Copy one range, or begin or end a round; a call never waits for more than one range."""
+        """Copy some ranges, or begin or end a round; a call never waits for more than one step."""
         if self._finished_round is not None:
             number, start, size = self._finished_round
             self._finished_round = None
@@ -537,12 +537,15 @@ class Frontier:
             return
         round_ = self._round
         try:
-            place = round_.next()
-            if place is not None:
+            copied = 0
+            while (place := round_.next()) is not None:
                 slot, section, first, last = place
-                facts = self._machine.tables.copy(slot, section, first, last)
-                round_.writer.add(slot, section, first, self._log.appended_lsn, encode(now, facts))
-                return
+                payload = encode(now, self._machine.tables.copy(slot, section, first, last))
+                round_.writer.add(slot, section, first, self._log.appended_lsn, payload)
+                # A slot of a few hosts makes small ranges; one per call, a round over all slots would never end.
+                copied += len(payload)
+                if copied >= CHECKPOINT_STEP_BYTES:
+                    return
         except StoreFullError:
             # No room for a checkpoint now: the log keeps everything, and a later round tries again.
             round_.writer.abandon()

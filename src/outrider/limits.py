@@ -42,6 +42,7 @@ CLIENTS_MAX = 1_024  # request-id windows kept; the one unused longest goes firs
 SLOTS = 4_096  # fixed ranges of hash(registrable domain)
 OWN_SLOT = 4_096  # what belongs to no slot: tokens, crawls, holders, watermarks
 LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
+CHECKPOINT_STEP_BYTES = 64 << 10  # ranges are copied up to this between two calls: one to two milliseconds
 CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that none waits long
 
 # fetching

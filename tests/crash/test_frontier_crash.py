@@ -1,0 +1,465 @@
+"""The frontier on disks that crash, fail and run full: what was answered is there, nothing else is believed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+from collections.abc import Callable
+
+import pytest
+
+from model.world import START, Clock, World, everything, outcome, recount, rows
+from outrider import Frontier, Link
+from outrider.clock import instant
+from outrider.errors import OutriderError, StoreError, StoreFailedError, StoreFullError
+from outrider.kernels import FRAME_HEADER_BYTES, scan_frames
+from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.storage.log import SEGMENT_HEADER_BYTES, Log
+
+NO = b"User-agent: *\nDisallow: /no"
+
+
+def short_history(world: World) -> None:
+    """Every verb and every kind of fact, in a few frames."""
+    world.discover(
+        "http://a.com/", Link("http://a.com/no", priority=0.9), Link("http://b.com/", crawl="other", key="k"),
+        Link("http://c.com/", not_before=START + instant(4), metadata={"x": "y"}), request_id=("me", 1),
+    )  # fmt: skip
+    world.frontier.set_robots("http://a.com", 200, NO)
+    leases = world.lease(worker="w", request_id=("me", 2))
+    own = [lease for lease in leases if lease.host == "b.com"]
+    rest = [lease for lease in leases if lease.host != "b.com"]
+    world.frontier.report(
+        [outcome(lease, seconds=0.1, status=200, digest=b"1" * 20, links=["http://d.com/", "http://a.com/2"],
+                 line=b'{"n":1}', bytes_read=7) for lease in rest],
+        watermark=("w", b"x"), request_id=("me", 3),
+    )  # fmt: skip
+    world.frontier.extend([lease.token for lease in own], 100)
+    world.clock.move(5)
+    more = world.lease(1)
+    world.frontier.release(more.tokens)
+    world.frontier.note_projection("pages", 10, 4)
+    world.report(*[lease.retry(error="timeout", retry_after_seconds=9) for lease in own])
+    world.clock.move(1)
+    world.report(*[outcome(lease, location="http://e.com/", status=301) for lease in world.lease(1)])
+
+
+def frames_of(disk: MemoryFiles) -> tuple[str, bytes, list[int]]:
+    """The one segment of a short log: its name, its bytes, and where each frame ends."""
+    (name,) = [name for name in disk.names() if name.startswith("log-")]
+    data = disk.contents()[name]
+    ends = []
+    found, _, _ = scan_frames(data[SEGMENT_HEADER_BYTES:])
+    for offset, length, *_ in found:
+        # A frame that ends with zeros is whole before its last byte: what follows is zero anyway.
+        ends.append(len(data[: SEGMENT_HEADER_BYTES + offset + length].rstrip(b"\0")))
+    assert ends
+    assert ends[0] > SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES
+    return name, data, ends
+
+
+def opened(disk: MemoryFiles, clock: Clock, **how) -> Frontier:
+    return Frontier.open(disk, clock=clock, **how)
+
+
+# -- the log cut at every byte
+
+
+@pytest.fixture
+def small_segments(monkeypatch):
+    """Segments of 16 KiB: a thousand disks are made quickly."""
+    for name in ("segment_bytes_first", "segment_bytes_max"):
+        monkeypatch.setitem(Log.open.__func__.__kwdefaults__, name, 16_384)
+
+
+def test_a_log_cut_at_any_byte_is_the_state_after_its_last_whole_frame(small_segments):
+    """Zeros behind the cut, as after a power cut in the middle of a write; the mirror knows nothing."""
+    world = World(output=True)
+    short_history(world)
+    disk = world.disk.copy()
+    with contextlib.suppress(KeyError):
+        disk.drop("log.synced")
+    name, data, ends = frames_of(disk)
+    states: dict[int, list[object]] = {}
+    seen = 0
+    for cut in range(SEGMENT_HEADER_BYTES, ends[-1] + 1):
+        whole = sum(end <= cut for end in ends)
+        image = disk.copy()
+        image.put(name, data[:cut] + bytes(len(data) - cut))
+        looker = Frontier.look(image)
+        state = everything(looker)
+        assert [] == recount(looker)
+        looker.close()
+        assert states.setdefault(whole, state) == state, f"cut at byte {cut}"
+        seen = max(seen, whole)
+    assert (len(ends), len(ends) + 1) == (seen, len(states))
+    assert everything(world.frontier) == states[len(ends)]
+
+
+def test_a_log_cut_at_any_byte_goes_on_from_there(small_segments):
+    """Opened for work at some cuts of every frame: the URLs that were whole are known, the others are new."""
+    world = World()
+    for n in range(6):
+        world.discover(f"http://h{n}.com/")
+    disk = world.disk.copy()
+    disk.drop("log.synced")
+    name, data, ends = frames_of(disk)
+    for cut in sorted({e + d for e in [SEGMENT_HEADER_BYTES, *ends] for d in (-9, -1, 0, 1, 7, 20)}):
+        if not SEGMENT_HEADER_BYTES <= cut <= ends[-1]:
+            continue
+        image = disk.copy()
+        image.put(name, data[:cut] + bytes(len(data) - cut))
+        frontier = opened(image, world.clock)
+        urls = max(0, sum(end <= cut for end in ends) - 1)  # the first frame is the opening
+        expected = ["known"] * urls + ["new"] * (6 - urls)
+        assert expected == [str(code) for code in frontier.discover([f"http://h{n}.com/" for n in range(6)])]
+        assert 6 == len(frontier.lease(10))
+        frontier.close()
+
+
+def test_a_flipped_bit_in_what_was_synced_is_refused_and_nothing_is_touched():
+    world = World()
+    short_history(world)
+    name, data, ends = frames_of(world.disk)
+    rng = random.Random(5)
+    for _ in range(60):
+        image = world.disk.copy()
+        at = rng.randrange(SEGMENT_HEADER_BYTES, ends[-1])
+        broken = bytearray(data)
+        broken[at] ^= 1 << rng.randrange(8)
+        image.put(name, bytes(broken))
+        before = image.contents()
+        with pytest.raises(StoreError, match=name):
+            opened(image, world.clock)
+        assert before == {key: value for key, value in image.contents().items() if key in before}
+
+
+# -- power cuts
+
+
+class Ledger:
+    """What a caller was told, so that it can be asked for after a crash."""
+
+    def __init__(self) -> None:
+        self.urls: set[str] = set()
+        self.done: dict[str, int] = {}
+        self.tokens: list[int] = [0]
+        self.rest: dict[str, int] = {}
+
+    def holds(self, frontier: Frontier, clock: Clock) -> None:
+        assert [] == recount(frontier)
+        missing = [url for url in self.urls if frontier.status(url).state == "unknown"]
+        assert [] == missing, "P1: it was answered"
+        for url, status in self.done.items():
+            found = frontier.status(url)
+            assert ("done", status) == (found.state, found.status), url
+        tables = frontier._machine.tables
+        for host, until in self.rest.items():
+            if until > clock():
+                assert tables.hosts[host].rest_until >= until, f"P4: {host} would be visited too early"
+
+
+def traffic(world: World, ledger: Ledger, rng: random.Random, turn: int) -> None:
+    urls = [f"http://h{rng.randrange(8)}.com/{turn}-{n}" for n in range(rng.randrange(1, 6))]
+    world.discover(*urls)
+    ledger.urls.update(urls)
+    rest = dict(ledger.rest)  # within a train the holder keeps the gap after the end of the one before
+    for lease in world.lease(rng.randrange(1, 6), per_queue=rng.choice([1, 1, 2])):
+        assert lease.token > ledger.tokens[-1], "P3: tokens grow"
+        ledger.tokens.append(lease.token)
+        assert lease.not_before >= rest.get(lease.host, 0), "P4"
+        if rng.random() < 0.7:
+            links = [f"http://h{rng.randrange(8)}.com/{turn}-x{n}" for n in range(2)]
+            if world.report(lease.done(seconds=rng.choice([0.0, 0.4]), links=links)) == ["ok"]:
+                ledger.done[lease.url] = 200
+                ledger.urls.update(links)
+                ledger.rest[lease.host] = world.frontier._machine.tables.hosts[lease.host].rest_until
+    world.clock.move(rng.choice([0, 0.3, 1.0, 2.0]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_after_any_power_cut_what_was_answered_is_there(seed):
+    """Two images and more of the disk after every few calls; each opens, and holds all that was answered."""
+    rng = random.Random(seed)
+    world, ledger = World(), Ledger()
+    opened_images = 0
+    for turn in range(25):
+        traffic(world, ledger, rng, turn)
+        for image in world.disk.crash_images(rng, 1):
+            frontier = opened(image, world.clock)
+            ledger.holds(frontier, world.clock)
+            frontier.close()
+            opened_images += 1
+    assert opened_images > 25
+
+
+def test_a_power_cut_in_the_middle_of_a_call_leaves_it_whole_or_out():
+    """The disk as it may be at each of its calls while a report with links is under way."""
+    rng = random.Random(1)
+    base = World()
+    base.discover("http://a.com/", "http://b.com/")
+    links = [f"http://l{n}.com/" for n in range(5)]
+    token = base.one(worker="w").token
+    cut = 0
+    while True:
+        cut += 1
+        disk = CrashDisk()
+        for name, data in base.disk.contents().items():
+            disk.put(name, data)
+        world = World(disk=disk, clock=Clock(base.clock.at))
+        lease = next(lease for lease in world.frontier._machine.tables.leases.values())
+        assert token == lease.token
+        disk.fail(cut, errno.EIO, forever=True)
+        failed = False
+        try:
+            world.report(outcome(world.frontier._machine._lease_of("page", lease), links=links))
+        except StoreFailedError:
+            failed = True
+        for image in disk.crash_images(rng, 3):
+            frontier = opened(image, world.clock)
+            states = {frontier.status(url).state for url in links}
+            assert len(states) == 1, "the links are one with their outcome"
+            done = {frontier.status(url).state for url in ("http://a.com/", "http://b.com/")}
+            assert ("done" in done) == (states == {"queued"})
+            if not failed:
+                assert {"queued"} == states, "it was answered"
+            frontier.close()
+        if not failed:
+            break
+    assert cut > 1
+
+
+# -- calls that fail
+
+
+def verbs(world: World) -> dict[str, Callable[[], object]]:
+    lease = world.lease(1)[0]
+    return {
+        "discover": lambda: world.discover("http://x.com/", "http://y.com/"),
+        "lease": lambda: world.lease(2),
+        "report": lambda: world.report(lease.done(links=["http://z.com/"])),
+        "extend": lambda: world.frontier.extend([lease.token], 90),
+        "release": lambda: world.frontier.release([lease.token]),
+        "set_robots": lambda: world.frontier.set_robots("http://a.com", 200, NO),
+        "note_watermark": lambda: world.frontier.note_watermark("w", b"x"),
+        "checkpoint": world.frontier.checkpoint,
+        "close": world.frontier.close,
+    }
+
+
+def base_world() -> World:
+    world = World()
+    world.discover("http://a.com/", "http://a.com/no", "http://b.com/", "http://c.com/")
+    return world
+
+
+@pytest.mark.parametrize("verb", list(verbs(base_world())))
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("partial", [False, True])
+def test_the_nth_call_of_the_disk_fails_and_nothing_is_answered_wrongly(verb, error, partial):
+    """For every n until the verb gets through: an error or a durable answer, and the store opens with all promised."""
+    for nth in range(1, 40):
+        world = base_world()
+        call = verbs(world)[verb]
+        urls = ["http://a.com/", "http://a.com/no", "http://b.com/", "http://c.com/"]
+        calls = len(world.disk.calls)
+        world.disk.fail(nth, error, partial=partial)
+        answered = None
+        try:
+            answered = call()
+            refused = False
+        except OutriderError as caught:
+            refused = True
+            assert error == errno.ENOSPC or not isinstance(caught, StoreFullError)  # noqa: PT017
+        used = len(world.disk.calls) - calls
+        world.disk.mend()
+        before = None
+        if world.frontier._failure is None and verb != "close":
+            assert [] == recount(world.frontier), "it goes on"
+            before = rows(world.frontier)
+        for image in world.disk.crash_images(random.Random(nth), 1):
+            frontier = opened(image, world.clock)
+            assert [] == recount(frontier)
+            assert "unknown" not in [frontier.status(url).state for url in urls]
+            if verb == "discover" and not refused:
+                assert ["new", "new"] == answered
+                assert "queued" == frontier.status("http://x.com/").state == frontier.status("http://y.com/").state
+            if verb == "report" and not refused:
+                assert ("done", "queued") == (
+                    next(frontier.status(url).state for url in urls if frontier.status(url).state == "done"),
+                    frontier.status("http://z.com/").state,
+                )
+            frontier.close()
+        if before is not None and not refused:
+            image = world.disk.copy()
+            frontier = opened(image, world.clock)
+            assert len(before) == len(rows(frontier))
+            frontier.close()
+        if used < nth:
+            return
+    raise AssertionError("the verb never got through")
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+def test_opening_survives_a_failure_of_any_call(error):
+    """An opening that fails can be repeated, and the store is what it was."""
+    base = base_world()
+    state = rows(base.frontier)
+    for nth in range(1, 60):
+        disk = base.disk.copy()
+        disk.fail(nth, error)
+        try:
+            frontier = opened(disk, base.clock)
+            frontier.close()
+        except StoreError:
+            pass
+        disk.mend()
+        reached = not disk._failures and len(disk.calls) >= nth
+        frontier = opened(disk, base.clock)
+        assert [] == recount(frontier)
+        assert len(state) == len(rows(frontier))
+        assert 4 == frontier.statistics()["accepted"]
+        frontier.close()
+        if not reached:
+            return
+    raise AssertionError("opening never got through")
+
+
+def test_making_a_store_survives_a_power_cut_at_any_call():
+    rng = random.Random(2)
+    for nth in range(1, 60):
+        disk = CrashDisk()
+        disk.fail(nth, errno.EIO, forever=True)
+        failed = False
+        try:
+            World(disk=disk)
+        except StoreError:
+            failed = True
+        for image in disk.crash_images(rng, 1):
+            frontier = opened(image, Clock())
+            assert ["new"] == [str(code) for code in frontier.discover(["http://a.com/"])]
+            frontier.close()
+        if not failed:
+            return
+    raise AssertionError("making the store never got through")
+
+
+# -- checkpoints under traffic
+
+
+@pytest.fixture
+def small_threshold(monkeypatch):
+    """Rounds all the time, of a few rows per range, in a log of small segments."""
+    monkeypatch.setattr("outrider.engine.LOG_BYTES_BEFORE_CHECKPOINT", 20_000)
+    monkeypatch.setattr("outrider.engine.COPY_ROWS", {0: 1, 1: 3, 2: 2, 3: 3, 4: 20, 5: 1})
+    monkeypatch.setattr("outrider.engine.CHECKPOINT_STEP_BYTES", 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_checkpoints_under_traffic_and_power_cuts_keep_what_was_answered(small_threshold, seed):
+    rng = random.Random(seed)
+    world, ledger = World(delay=0.2), Ledger()
+    rounds, best = 0, 0
+    for turn in range(250):
+        traffic(world, ledger, rng, turn)
+        number = world.frontier.statistics()["checkpoint"]["number"]
+        rounds, best = rounds + (number > best), max(number, best)
+        if rng.random() < 0.03:
+            image = rng.choice(list(world.disk.crash_images(rng, 2)))
+            world.disk = image
+            world.frontier = world._open()
+            ledger.holds(world.frontier, world.clock)
+    assert rounds >= 3, "rounds were finished on the way"
+
+
+def test_a_checkpoint_equals_the_log_it_stands_for(small_threshold):
+    rng = random.Random(11)
+    world, ledger = World(delay=0.2), Ledger()
+    for turn in range(200):
+        traffic(world, ledger, rng, turn)
+    assert world.frontier.statistics()["checkpoint"]["number"] >= 1
+    world.frontier.close()
+    looker = Frontier.look(world.disk)
+    state = rows(looker)
+    looker.close()
+    whole = world._open()
+    whole.checkpoint()
+    whole.close()
+    looker = Frontier.look(world.disk)
+    assert {repr(part)[:9] for part in state} == {repr(part)[:9] for part in rows(looker)}
+    assert state == rows(looker)
+    looker.close()
+
+
+def test_ranges_copied_at_different_instants_are_brought_together_by_the_log(small_threshold):
+    """A fuzzy round is cut off by a kill at each of its steps, and after it: always the same rows come back."""
+    rng = random.Random(4)
+    world, ledger = World(delay=0.2), Ledger()
+    kinds = set()
+    for turn in range(160):
+        traffic(world, ledger, rng, turn)
+        live = rows(world.frontier)
+        looker = Frontier.look(world.disk.copy())
+        assert live == rows(looker), f"turn {turn}"
+        kinds.add((world.frontier._round is not None, world.frontier.statistics()["checkpoint"]["number"] > 0))
+        looker.close()
+    assert {(True, False), (False, True), (True, True)} <= kinds, "before, during and after a round"
+
+
+def test_the_log_shrinks_behind_a_checkpoint():
+    world = World(delay=0, delay_factor=0)
+    for turn in range(40):
+        world.discover(*[f"http://h{n}.com/{turn:0200d}" for n in range(200)])
+    before = world.frontier.statistics()["log"]
+    world.frontier.checkpoint()
+    after = world.frontier.statistics()["log"]
+    assert (True, 1) == (after["segments"] < before["segments"], world.frontier.statistics()["checkpoint"]["number"])
+    state = rows(world.frontier)
+    world.kill()
+    assert ([], state) == (recount(world.frontier), rows(world.frontier))
+
+
+def test_the_log_of_lines_that_no_projection_has_written_is_kept_through_a_checkpoint():
+    world = World(output=True, delay=0, delay_factor=0)
+    world.discover(*[f"http://h{n}.com/" for n in range(300)])
+    lines = 0
+    while leases := world.lease():
+        world.report(*[outcome(lease, seconds=0.0, line=b'{"x":"%0900d"}' % lines) for lease in leases])
+        lines += len(leases)
+    first = world.frontier.lines("pages", 0)
+    lsn = next(lsn for lsn, _ in first)
+    world.frontier.note_projection("pages", 1, lsn)
+    world.frontier.note_projection("politeness", 1, lsn)
+    world.frontier.checkpoint()
+    world.kill()
+    kept = sum(1 for _ in world.frontier.lines("pages", 0))
+    assert 300 == lines == kept
+
+
+def test_a_process_that_keeps_no_lines_does_not_lose_those_of_an_earlier_one():
+    world = World(output=True, delay=0, delay_factor=0)
+    world.discover(*[f"http://h{n}.com/" for n in range(1_500)])
+    world.frontier.note_projection("pages", 0, 1)
+    world.report(*[outcome(lease, seconds=0.0, line=b'{"x":"%0900d"}' % 1) for lease in world.lease(1_500)])
+    world.output = False
+    world.reopen()
+    world.frontier.checkpoint()
+    world.output = True
+    world.reopen()
+    assert 1_500 == sum(1 for _ in world.frontier.lines("pages", 1))
+
+
+def test_a_checkpoint_that_finds_no_space_is_given_up_and_the_store_goes_on():
+    world = World(disk=CrashDisk(capacity_bytes=12 << 20), delay=0, delay_factor=0)
+    world.discover(*[f"http://h{n}.com/{'x' * 300}" for n in range(5_000)])
+    world.disk.fill((12 << 20) - (world.disk.used_bytes() - world.disk._other_bytes) - 50_000)
+    world.frontier.checkpoint()
+    assert (0, 0) == (
+        world.frontier.statistics()["checkpoint"]["number"],
+        sum(name.endswith((".ckpt", ".tmp")) for name in world.disk.names()),
+    )
+    assert 100 == world.report(*[lease.done(seconds=0) for lease in world.lease()]).count("ok")
+    world.disk.fill(0)
+    world.frontier.checkpoint()
+    assert (1, []) == (world.frontier.statistics()["checkpoint"]["number"], recount(world.frontier))
