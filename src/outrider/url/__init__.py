@@ -1,15 +1,23 @@
-"""One spelling for every URL, its key, its site, and the scope of a crawl: batches in, batches out."""
+"""One spelling for every URL, its parts, keys and lossy rules, and the scope of a crawl: batches in, batches out."""
 
 from outrider.url.keys import PUBLIC_SUFFIX_DATE, PUBLIC_SUFFIX_VERSION, fingerprints, key, registrable_domain
+from outrider.url.parts import Url
+from outrider.url.rules import RULES_VERSION, HostRules, Rules, canonical_target
 from outrider.url.scope import Scope
 from outrider.url.spelling import SPELLING_VERSION, authority_of, host_of, join, normalize, spell
+from outrider.url.surt import surt, surt_as_written
 
 __all__ = [
     "PUBLIC_SUFFIX_DATE",
     "PUBLIC_SUFFIX_VERSION",
+    "RULES_VERSION",
     "SPELLING_VERSION",
+    "HostRules",
+    "Rules",
     "Scope",
+    "Url",
     "authority_of",
+    "canonical_target",
     "fingerprints",
     "host_of",
     "join",
@@ -17,4 +25,6 @@ __all__ = [
     "normalize",
     "registrable_domain",
     "spell",
+    "surt",
+    "surt_as_written",
 ]

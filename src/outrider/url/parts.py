@@ -1,0 +1,143 @@
+"""One URL for people: an immutable `Url` with its parts, made from whatever somebody typed or a page said."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from ada_url import URL
+
+from outrider.errors import InvalidUrlError
+from outrider.url.keys import registrable_domain
+from outrider.url.refusal import refusal, shown
+from outrider.url.spelling import authority_of, host_of, join, normalize
+from outrider.url.surt import surt
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
+_HOST_AND_PORT = re.compile(r"[^/?#:@]+:[0-9]+(?:[/?#]|$)").match
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def with_scheme(text: str, scheme: str = "http") -> str:
+    """What somebody typed, with a scheme before it if it has none: `example.org/a`, `localhost:8080`, `//example.org`.
+
+    A path, a query or a fragment alone stays what it is: no host is guessed.
+    """
+    typed = text.strip()
+    if typed.startswith("//"):
+        return f"{scheme}:{typed}"
+    if not typed or typed[0] in "/?#.\\":
+        return text
+    if _SCHEME(typed) and not _HOST_AND_PORT(typed):
+        return text
+    return f"{scheme}://{typed}"
+
+
+@dataclass(frozen=True, slots=True, order=True, repr=False)
+class Url:
+    """A URL in its canonical spelling. Made by `Url.parse`; equal, ordered and hashed by its text.
+
+    text     the canonical spelling; `str(url)` gives it too
+    given    what it was made from, as it was written
+    dropped  what `given` had that a crawler does not send: "user", "password", "fragment"
+    """
+
+    text: str
+    given: str = field(default="", compare=False)
+    dropped: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        canonical = normalize(self.text)
+        if canonical != self.text:
+            raise InvalidUrlError(
+                f"{shown(self.text)} is not canonical, {shown(canonical)} is; Url.parse takes either",
+                url=self.text,
+                reason="it is not canonical",
+            )
+        if not self.given:
+            object.__setattr__(self, "given", self.text)
+
+    @classmethod
+    def parse(cls, text: str, base: str | Url | None = None, *, default_scheme: str | None = None) -> Url:
+        """The URL that a text means, on a page at `base` if given.
+
+        default_scheme  "http" or "https": what a text without scheme is taken to begin with, as a browser's address
+                        bar does (`example.org/a`)
+
+        Raises InvalidUrlError with `.reason`, and `.position` where one character is to blame, for what cannot be
+        crawled.
+        """
+        if not isinstance(text, str):
+            raise refusal(text)
+        meant = text if default_scheme is None or base is not None else with_scheme(text, default_scheme)
+        page = None if base is None else str(base)
+        canonical = normalize(meant) if page is None else join(page, meant)
+        return cls(canonical, text, _dropped(meant, page))
+
+    @property
+    def scheme(self) -> str:
+        """`http` or `https`."""
+        return self.text[: self.text.index(":")]
+
+    @property
+    def host(self) -> str:
+        """The host in ASCII, lower case; IPv6 in its brackets."""
+        return host_of(self.text)
+
+    @property
+    def port(self) -> int:
+        """The port, also where it is the scheme's default and the text does not name it."""
+        port = self.origin[len(self.scheme) + 3 + len(self.host) + 1 :]
+        return int(port) if port else _DEFAULT_PORTS[self.scheme]
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port, `http://example.org:8080`: what one robots.txt is for."""
+        return authority_of(self.text)
+
+    @property
+    def path(self) -> str:
+        """The path, percent-encoded; at least `/`."""
+        return self.text[len(self.origin) :].partition("?")[0]
+
+    @property
+    def query(self) -> str | None:
+        """The query without its `?`; None where there is none (a canonical URL has no empty one)."""
+        return self.text.partition("?")[2] or None
+
+    @property
+    def registrable_domain(self) -> str | None:
+        """The public suffix and one label more, private section in force; None for addresses and suffixes."""
+        return registrable_domain(self.host)
+
+    @property
+    def surt(self) -> str:
+        """The sort-friendly form, `http://(org,example,)/a`."""
+        return surt(self.text)
+
+    def join(self, reference: str) -> Url:
+        """What a reference on the page at this URL means. Raises InvalidUrlError."""
+        return Url.parse(reference, self)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        notes = ""
+        if self.given != self.text and not {"user", "password"} & set(self.dropped):  # secrets end in logs that way
+            notes += f" given as {shown(self.given)}"
+        if self.dropped:
+            notes += f" without {', '.join(self.dropped)}"
+        return f"<Url {shown(self.text)[1:-1]}{notes}>"
+
+
+def _dropped(text: str, base: str | None) -> tuple[str, ...]:
+    """What the canonical spelling leaves out on purpose."""
+    if "@" not in text and "#" not in text and (base is None or "@" not in base):
+        return ()
+    try:
+        parsed = URL(text) if base is None else URL(text, base)
+    except ValueError:  # lone surrogates: spelling.py mends them, and who wrote them meant no user
+        return ()
+    named = (("user", parsed.username), ("password", parsed.password), ("fragment", parsed.hash))
+    return tuple(name for name, value in named if value)
