@@ -14,7 +14,8 @@ from outrider.url.spelling import authority_of, host_of, join, normalize
 from outrider.url.surt import surt
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
-_HOST_AND_PORT = re.compile(r"[^/?#:@]+:[0-9]+(?:[/?#]|$)").match
+# `tel:5551234` and `javascript:0` look the same as a host and a port, save for the dot.
+_HOST_AND_PORT = re.compile(r"(?:localhost|[^/?#:@]+\.[^/?#:@]*):[0-9]+(?:[/?#]|$)", re.IGNORECASE).match
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
