@@ -145,9 +145,12 @@ class Frontier:
             _check_pins(files, manifest)
             store = manifest.store_bytes
             checkpoint = newest_checkpoint(files, store=store)
-            log = _open_log(files, store, checkpoint)
+            # Read before anything is written: a store that this version cannot read is left as it is.
+            log = _open_log(files, store, checkpoint, read_only=True)
             tables = Tables()
             recovery.load(tables, checkpoint, log)
+            log.close()
+            log = _open_log(files, store, checkpoint)
             machine = Machine(
                 tables,
                 log,
