@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
+from outrider.cli.url import url
 from outrider.crawl.options import SETTINGS, CrawlOptions
 from outrider.crawl.terminal import safe, say
 from outrider.errors import OutriderError
@@ -132,6 +133,9 @@ def version() -> int:
     click.echo(f"kernels  {in_use()}")
     click.echo(f"libcurl  {libcurl[1]} ({libcurl[5]})")
     return 0
+
+
+outrider.add_command(url)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import click
 
@@ -15,7 +16,7 @@ WIDTH = 100
 def reference() -> str:
     """The whole page, in Markdown."""
     parts = ["# The command line", "", "Made from `outrider --help` by `python -m outrider.cli.reference`.", ""]
-    for name, command in [("", outrider), *outrider.commands.items()]:
+    for name, command in _commands("", outrider):
         shown = f"outrider {name}".strip()
         names = ["-h", "--help"]
         context = click.Context(
@@ -47,6 +48,14 @@ def reference() -> str:
         ]
         parts.append("| " + " | ".join(cells) + " |")
     return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines()) + "\n"
+
+
+def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """A command and those below it, each with the words that call it."""
+    yield name, command
+    if isinstance(command, click.Group):
+        for below, subcommand in command.commands.items():
+            yield from _commands(f"{name} {below}".strip(), subcommand)
 
 
 if __name__ == "__main__":

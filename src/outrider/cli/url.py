@@ -1,0 +1,242 @@
+"""The commands `url normalize`, `url key` and `url explain`: what Outrider makes of a URL, and why.
+
+Results go to standard output, one line or one JSON object per URL; a URL that cannot be crawled is named with its
+reason on standard error, the others go on, and the exit code is 2.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import click
+
+from outrider.crawl.terminal import safe, say
+from outrider.errors import InvalidUrlError, SettingsError
+from outrider.limits import URL_BYTES_MAX
+from outrider.url import PUBLIC_SUFFIX_DATE, Rules, Url, fingerprints, key
+from outrider.url.keys import BY
+from outrider.url.rules import PRESETS, RULES
+
+FINISHED, REFUSED = 0, 2
+_STEP = "spelling"
+"""What the standards alone do to a URL; the rules' own names follow it."""
+
+_urls = click.argument("urls", nargs=-1, required=True, metavar="URL...")
+_rules = click.option(
+    "--rules",
+    "rules",
+    default="",
+    metavar="NAME,…",
+    help=f"Lossy rules: {', '.join(RULES)}; for several {', '.join(PRESETS)}; -NAME leaves one out.  [default: none]",
+)
+_default_scheme = click.option(
+    "--default-scheme",
+    type=click.Choice(["http", "https"]),
+    help="What a URL without scheme begins with, as in a browser's address bar.",
+)
+_base = click.option("--base", metavar="URL", help="The page on which relative URLs are read.")
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object per URL, for programs.")
+
+
+@click.group()
+def url() -> None:
+    """One spelling for every URL: normalize it, see its keys, and why.
+
+    URLs are arguments, or lines of standard input where - stands.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    text: str
+    where: str = ""  # in standard input
+    fault: str = ""  # why there is no text to speak of
+
+
+@url.command()
+@_urls
+@_base
+@_default_scheme
+@_rules
+@click.option("--explain", "explained", is_flag=True, help="Show what each rule did.")
+@_json
+def normalize(
+    urls: tuple[str, ...], base: str | None, default_scheme: str | None, rules: str, explained: bool, as_json: bool
+) -> int:
+    """Print the canonical spelling of each URL."""
+    lossy = Rules.parse(rules)
+    page = None if base is None else Url.parse(base, default_scheme=default_scheme)
+
+    def answer(text: str) -> Iterator[str]:
+        found = Url.parse(text, page, default_scheme=default_scheme)
+        steps = lossy.explain(found.text)
+        last = steps[-1][2] if steps else found.text
+        if as_json:
+            shape: dict[str, Any] = {"given": text, "url": last}
+            if explained:
+                shape |= {"dropped": found.dropped, "steps": _shapes(found, steps)}
+            yield json.dumps(shape)
+        elif explained:
+            yield safe(text)
+            yield from _table([(name, after) for name, _, after in [(_STEP, "", found.text), *steps]])
+        else:
+            yield last
+
+    return _answered(urls, answer, as_json)
+
+
+@url.command(name="key")
+@_urls
+@click.option("--by", type=click.Choice(BY), default="host", show_default=True, help="What the key is made of.")
+@click.option(
+    "--private/--no-private",
+    default=True,
+    help="Whether the public suffix list's private section (github.io …) is in force.  [default: private]",
+)
+@_default_scheme
+@_json
+def print_key(urls: tuple[str, ...], by: str, private: bool, default_scheme: str | None, as_json: bool) -> int:
+    """Print the politeness key of each URL.
+
+    By address, a host that is a name is its own key: nothing is looked up.
+    """
+    kind = next(name for name in BY if name == by)
+
+    def answer(text: str) -> Iterator[str]:
+        found = Url.parse(text, default_scheme=default_scheme)
+        made = key(found.text, kind, private=private)
+        yield json.dumps({"given": text, "url": found.text, "by": by, "key": made}) if as_json else made
+
+    return _answered(urls, answer, as_json)
+
+
+@url.command()
+@_urls
+@_base
+@_default_scheme
+@_rules
+@click.option(
+    "--fingerprint-key",
+    metavar="HEX",
+    help="32 hex digits: shows the fingerprint too (a store's manifest has its own).",
+)
+@_json
+def explain(
+    urls: tuple[str, ...],
+    base: str | None,
+    default_scheme: str | None,
+    rules: str,
+    fingerprint_key: str | None,
+    as_json: bool,
+) -> int:
+    """Show everything about each URL: parts, keys, SURT, fingerprint, and what was done to it."""
+    lossy = Rules.parse(rules)
+    secret = _secret(fingerprint_key)
+    page = None if base is None else Url.parse(base, default_scheme=default_scheme)
+
+    def answer(text: str) -> Iterator[str]:
+        found = Url.parse(text, page, default_scheme=default_scheme)
+        steps = lossy.explain(found.text)
+        last = Url(steps[-1][2]) if steps else found
+        facts: dict[str, Any] = {
+            "given": text,
+            "url": last.text,
+            "scheme": last.scheme,
+            "host": last.host,
+            "port": last.port,
+            "path": last.path,
+            "query": last.query,
+            "dropped": found.dropped,
+            "origin": last.origin,
+            "registrable_domain": last.registrable_domain,
+            "public_suffix_list": PUBLIC_SUFFIX_DATE,
+            "surt": last.surt,
+        }
+        if secret is not None:
+            facts["fingerprint"] = f"{int(fingerprints([last.text], key=secret)[0]):016x}"
+        if as_json:
+            yield json.dumps(facts | {"steps": _shapes(found, steps)})
+            return
+        del facts["url"]
+        facts["dropped"] = ", ".join(found.dropped) or "nothing"
+        yield last.text
+        yield from _table(
+            [(name.replace("_", " "), "none" if value is None else str(value)) for name, value in facts.items()]
+            + [("steps", "")]
+            + [(f"  {name}", after) for name, _, after in [(_STEP, "", found.text), *steps]]
+        )
+
+    return _answered(urls, answer, as_json)
+
+
+def _shapes(found: Url, steps: list[tuple[str, str, str]]) -> list[dict[str, str]]:
+    whole = [(_STEP, found.given, found.text), *steps]
+    return [{"rule": name, "before": before, "after": after} for name, before, after in whole if before != after]
+
+
+def _table(rows: list[tuple[str, str]]) -> Iterator[str]:
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        yield f"  {safe(name):<{width}}  {safe(value)}".rstrip()
+
+
+def _secret(text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        secret = bytes.fromhex(text)
+    except ValueError:
+        secret = b""
+    if len(secret) != 16:
+        raise SettingsError("fingerprint-key is no key; it takes 32 hex digits")  # it is a secret: not repeated here
+    return secret
+
+
+def _answered(urls: tuple[str, ...], answer: Callable[[str], Iterator[str]], as_json: bool) -> int:
+    """Prints what `answer` makes of each URL, goes on after one that cannot be crawled; the exit code."""
+    code = FINISHED
+    for line in _lines(urls, sys.stdin.buffer):
+        try:
+            if line.fault:
+                raise InvalidUrlError(line.fault, url=line.text, reason=line.fault)
+            for shown in answer(line.text):
+                click.echo(shown)
+        except InvalidUrlError as error:
+            code = REFUSED
+            where = f"{line.where}: " if line.where else ""
+            say(f"outrider: {where}{error}", sys.stderr)
+            if as_json:
+                click.echo(json.dumps({"given": line.text, "error": error.reason, "position": error.position}))
+    return code
+
+
+def _lines(urls: tuple[str, ...], stdin: BinaryIO) -> Iterator[_Line]:
+    for text in urls:
+        if text == "-":
+            yield from _of_stream(stdin)
+        else:
+            yield _Line(text)
+
+
+def _of_stream(stream: BinaryIO) -> Iterator[_Line]:
+    number = 0
+    limit = 2 * URL_BYTES_MAX
+    while octets := stream.readline(limit):
+        number += 1
+        where = f"standard input, line {number}"
+        if len(octets) == limit and not octets.endswith(b"\n"):
+            while (rest := stream.readline(limit)) and not rest.endswith(b"\n"):
+                pass
+            yield _Line("", where, f"it is longer than {limit} bytes")
+            continue
+        try:
+            text = octets.decode().strip()
+        except UnicodeDecodeError:
+            yield _Line("", where, "it is not UTF-8")
+            continue
+        if text:
+            yield _Line(text, where)
