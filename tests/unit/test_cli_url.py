@@ -1,4 +1,4 @@
-"""`outrider url`: results and talk each to its stream, 2 for what cannot be crawled, nothing that acts on a terminal."""
+"""`outrider url`: results and talk each to its stream, 2 for what cannot be crawled, nothing that acts on terminals."""
 
 from __future__ import annotations
 
