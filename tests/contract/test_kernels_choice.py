@@ -14,6 +14,7 @@ from outrider.kernels import framing, siphash
 
 SAY = "from outrider import kernels; print(kernels.in_use(), kernels.crc32c.__module__)"
 HIDE = "import sys; sys.modules['outrider._native'] = None; "
+OUTDATED = "import sys, types; sys.modules['outrider._native'] = types.ModuleType('outrider._native'); "
 
 
 def run(code, wish):
@@ -46,6 +47,13 @@ def test_the_twins_serve_where_nothing_was_built(wish):
 def test_native_without_a_build_is_refused_with_a_way_out():
     last = run(HIDE + SAY, "native").stderr.strip().splitlines()[-1]
     assert "KernelsError" in last
+    assert "make install" in last
+
+
+@pytest.mark.parametrize("wish", [None, "native"])
+def test_a_build_older_than_its_sources_is_refused_with_a_way_out(wish):
+    last = run(OUTDATED + SAY, wish).stderr.strip().splitlines()[-1]
+    assert "KernelsError: The kernels that OUTRIDER_KERNELS asks for cannot be used: the native build is older" in last
     assert "make install" in last
 
 

@@ -1,11 +1,11 @@
 //! `outrider._native`: the kernels behind Python's names. Each function takes a batch and gives a batch; the contract,
 //! errors included, is that of the twins in `src/outrider/kernels`. A panic becomes a Python exception at this border.
 
-use outrider_kernels::{framing, siphash};
+use outrider_kernels::{framing, siphash, urls};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 /// Below so many bytes, letting go of the GIL and taking it again costs more than the work itself.
 const LET_GO_BYTES_MIN: usize = 64 * 1024;
@@ -167,6 +167,15 @@ fn checked_start(start: i64, size: usize) -> PyResult<usize> {
     })
 }
 
+fn fingerprinter(key: &Bound<'_, PyAny>) -> PyResult<siphash::Fingerprinter> {
+    let octets = Octets::of(key)?;
+    let key: &[u8; siphash::KEY_BYTES] = octets.as_slice().try_into().map_err(|_| {
+        let (expected, actual) = (siphash::KEY_BYTES, octets.as_slice().len());
+        PyValueError::new_err(format!("a fingerprint key has {expected} bytes, not {actual}"))
+    })?;
+    Ok(siphash::Fingerprinter::new(key))
+}
+
 #[pyfunction]
 fn fingerprints<'py>(
     texts: &Bound<'py, PyAny>,
@@ -177,12 +186,7 @@ fn fingerprints<'py>(
         let message = "texts must be a sequence of strings, not one string";
         return Err(PyTypeError::new_err(message));
     }
-    let octets = Octets::of(key)?;
-    let key: &[u8; siphash::KEY_BYTES] = octets.as_slice().try_into().map_err(|_| {
-        let (expected, actual) = (siphash::KEY_BYTES, octets.as_slice().len());
-        PyValueError::new_err(format!("a fingerprint key has {expected} bytes, not {actual}"))
-    })?;
-    let print = siphash::Fingerprinter::new(key);
+    let print = fingerprinter(key)?;
     // The UTF-8 form is Python's own and is kept by the string, which is held here: no text is copied.
     let mut held = Vec::with_capacity(texts.len().unwrap_or(0));
     for text in texts.try_iter()? {
@@ -215,9 +219,267 @@ fn fingerprints<'py>(
     Ok(PyBytes::new(py, &out))
 }
 
+/// The columns of a batch of URLs, as `outrider.kernels.urls.Columns` has them.
+type ColumnBytes<'py> = (
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+);
+
+fn column_bytes(py: Python<'_>, columns: urls::Columns) -> ColumnBytes<'_> {
+    (
+        PyBytes::new(py, &columns.arena),
+        PyBytes::new(py, &columns.offsets),
+        PyBytes::new(py, &columns.states),
+        PyBytes::new(py, &columns.flags),
+        PyBytes::new(py, &columns.host_lengths),
+        PyBytes::new(py, &columns.path_starts),
+        PyBytes::new(py, &columns.fingerprints),
+        PyBytes::new(py, &columns.host_fingerprints),
+    )
+}
+
+fn page_of(page: Option<&str>) -> PyResult<Option<urls::Page<'_>>> {
+    let Some(text) = page else { return Ok(None) };
+    match urls::Page::of(text.as_bytes()) {
+        Some(page) => Ok(Some(page)),
+        None => Err(PyValueError::new_err("a page is a canonical http or https URL, or None")),
+    }
+}
+
+/// Each object of a sequence; TypeError for one string.
+fn objects_of<'py>(rows: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    if rows.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("urls must be a sequence of strings, not one string"));
+    }
+    if let Ok(list) = rows.cast::<PyList>() {
+        return Ok(list.iter().collect());
+    }
+    rows.try_iter()?.collect()
+}
+
+/// The same with half characters, which have no UTF-8 form, as bytes of their own.
+fn with_half_characters_encoded<'py>(
+    mut objects: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    for object in &mut objects {
+        let Ok(string) = object.cast::<PyString>() else { continue };
+        if string.to_str().is_err() {
+            *object = string.call_method1("encode", ("utf-8", "surrogatepass"))?;
+        }
+    }
+    Ok(objects)
+}
+
+#[pyfunction]
+#[pyo3(signature = (rows, page = None, key = None))]
+fn spell_urls<'py>(
+    rows: &Bound<'py, PyAny>,
+    page: Option<&str>,
+    key: Option<&Bound<'py, PyAny>>,
+) -> PyResult<ColumnBytes<'py>> {
+    let py = rows.py();
+    let page = page_of(page)?;
+    let print = key.map(fingerprinter).transpose()?;
+    let given = objects_of(rows)?;
+    // What is bytes among the rows given is no text; half characters become bytes only afterwards.
+    let is_text: Vec<bool> = given.iter().map(|row| row.is_instance_of::<PyString>()).collect();
+    let held = with_half_characters_encoded(given)?;
+    let mut texts: Vec<Option<&[u8]>> = Vec::with_capacity(held.len());
+    for (object, &is_text) in held.iter().zip(&is_text) {
+        texts.push(match object.cast::<PyString>() {
+            Ok(string) => Some(string.to_str()?.as_bytes()),
+            Err(_) if is_text => Some(object.cast::<PyBytes>()?.as_bytes()),
+            Err(_) => None,
+        });
+    }
+    let spell = || urls::spell_rows(texts.iter().copied(), page.as_ref(), print.as_ref());
+    let columns = if texts.len() >= LET_GO_TEXTS_MIN { py.detach(spell) } else { spell() };
+    Ok(column_bytes(py, columns))
+}
+
+#[pyfunction]
+#[pyo3(signature = (arena, offsets, page = None, key = None))]
+fn spell_arena<'py>(
+    arena: &Bound<'py, PyAny>,
+    offsets: &Bound<'py, PyAny>,
+    page: Option<&str>,
+    key: Option<&Bound<'py, PyAny>>,
+) -> PyResult<ColumnBytes<'py>> {
+    let page = page_of(page)?;
+    let print = key.map(fingerprinter).transpose()?;
+    let octets = Octets::of(arena)?;
+    let offsets = int64s(offsets)?;
+    if offsets.is_empty() {
+        return Err(PyValueError::new_err("offsets name where each row begins and the last ends"));
+    }
+    let spans = spans_of(&offsets[..offsets.len() - 1], &offsets[1..], octets.as_slice().len())?;
+    let columns = octets.run(arena.py(), |octets| {
+        let rows = spans.iter().map(|&(start, end)| Some(&octets[start..end]));
+        urls::spell_rows(rows, page.as_ref(), print.as_ref())
+    });
+    Ok(column_bytes(arena.py(), columns))
+}
+
+#[pyfunction]
+#[pyo3(signature = (rows, page = None))]
+fn spell_texts<'py>(
+    rows: &Bound<'py, PyAny>,
+    page: Option<&str>,
+) -> PyResult<(Bound<'py, PyList>, Vec<usize>)> {
+    let py = rows.py();
+    let page = page_of(page)?;
+    let objects = objects_of(rows)?;
+    let texts = PyList::empty(py);
+    let mut odd = Vec::new();
+    let mut out = Vec::new();
+    for (row, object) in objects.iter().enumerate() {
+        let Ok(string) = object.cast::<PyString>() else {
+            texts.append(py.None())?;
+            continue;
+        };
+        out.clear();
+        let state = match string.to_str() {
+            Ok(text) => {
+                let (state, _) = urls::spell(text.as_bytes(), page.as_ref(), &mut out);
+                if state == urls::State::Spelled && out == text.as_bytes() {
+                    texts.append(object)?;
+                    continue;
+                }
+                state
+            }
+            Err(_) => {
+                let encoded = string.call_method1("encode", ("utf-8", "surrogatepass"))?;
+                let octets = encoded.cast::<PyBytes>()?.as_bytes();
+                urls::spell(octets, page.as_ref(), &mut out).0
+            }
+        };
+        match state {
+            urls::State::Spelled => texts.append(text_of(py, &out)?)?,
+            urls::State::Odd => {
+                odd.push(row);
+                texts.append(py.None())?;
+            }
+            urls::State::Invalid => texts.append(py.None())?,
+        }
+    }
+    Ok((texts, odd))
+}
+
+fn text_of<'py>(py: Python<'py>, octets: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    let text = std::str::from_utf8(octets)
+        .map_err(|_| PyValueError::new_err("a span holds no whole text in UTF-8"))?;
+    Ok(PyString::new(py, text))
+}
+
+/// The numbers of a contiguous buffer of i64, as numpy has them.
+fn int64s(object: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
+    let buffer = PyBuffer::<i64>::get(object)?;
+    buffer.to_vec(object.py())
+}
+
+fn spans_of(starts: &[i64], ends: &[i64], size: usize) -> PyResult<Vec<(usize, usize)>> {
+    if starts.len() != ends.len() {
+        let (starts, ends) = (starts.len(), ends.len());
+        let message = format!("{starts} starts and {ends} ends make no spans");
+        return Err(PyValueError::new_err(message));
+    }
+    let mut spans = Vec::with_capacity(starts.len());
+    for (row, (&start, &end)) in starts.iter().zip(ends).enumerate() {
+        if start < 0 || end < start || end as u64 > size as u64 {
+            let message =
+                format!("row {row}: a span from {start} to {end} lies outside {size} bytes");
+            return Err(PyValueError::new_err(message));
+        }
+        spans.push((start as usize, end as usize));
+    }
+    Ok(spans)
+}
+
+/// Runs `work` on the texts of spans of an arena.
+fn on_spans<T: Send>(
+    arena: &Bound<'_, PyAny>,
+    starts: &Bound<'_, PyAny>,
+    ends: &Bound<'_, PyAny>,
+    work: impl FnOnce(&[u8], &[(usize, usize)]) -> T + Send,
+) -> PyResult<T> {
+    let octets = Octets::of(arena)?;
+    let spans = spans_of(&int64s(starts)?, &int64s(ends)?, octets.as_slice().len())?;
+    Ok(octets.run(arena.py(), |octets| work(octets, &spans)))
+}
+
+#[pyfunction]
+fn hash_spans<'py>(
+    arena: &Bound<'py, PyAny>,
+    starts: &Bound<'py, PyAny>,
+    ends: &Bound<'py, PyAny>,
+    key: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let print = fingerprinter(key)?;
+    let out = on_spans(arena, starts, ends, |octets, spans| {
+        let mut out = Vec::with_capacity(8 * spans.len());
+        print.fingerprints(spans.iter().map(|&(start, end)| &octets[start..end]), &mut out);
+        out
+    })?;
+    Ok(PyBytes::new(arena.py(), &out))
+}
+
+#[pyfunction]
+fn distinct_spans<'py>(
+    arena: &Bound<'py, PyAny>,
+    starts: &Bound<'py, PyAny>,
+    ends: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let py = arena.py();
+    let (codes, firsts) = on_spans(arena, starts, ends, |octets, spans| {
+        urls::distinct(spans.iter().map(|&(start, end)| &octets[start..end]))
+    })?;
+    Ok((PyBytes::new(py, &codes), PyBytes::new(py, &firsts)))
+}
+
+#[pyfunction]
+fn gather_spans<'py>(
+    arena: &Bound<'py, PyAny>,
+    starts: &Bound<'py, PyAny>,
+    ends: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let gathered = on_spans(arena, starts, ends, |octets, spans| {
+        let mut gathered = Vec::with_capacity(spans.iter().map(|(start, end)| end - start).sum());
+        for &(start, end) in spans {
+            gathered.extend_from_slice(&octets[start..end]);
+        }
+        gathered
+    })?;
+    Ok(PyBytes::new(arena.py(), &gathered))
+}
+
+#[pyfunction]
+fn texts_of_spans<'py>(
+    arena: &Bound<'py, PyAny>,
+    starts: &Bound<'py, PyAny>,
+    ends: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyList>> {
+    let py = arena.py();
+    let octets = Octets::of(arena)?;
+    let spans = spans_of(&int64s(starts)?, &int64s(ends)?, octets.as_slice().len())?;
+    let texts = PyList::empty(py);
+    for (start, end) in spans {
+        texts.append(text_of(py, &octets.as_slice()[start..end])?)?;
+    }
+    Ok(texts)
+}
+
 /// The module that Python imports.
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::{crc32c, find_frame, fingerprints, pack_frames, scan_frames};
+    use super::{
+        crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,
+        scan_frames, spell_arena, spell_texts, spell_urls, texts_of_spans,
+    };
 }

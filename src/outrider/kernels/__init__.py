@@ -24,7 +24,7 @@ def _choose(wish: str) -> Literal["native", "python"]:
     if wish == "python":
         return "python"
     try:
-        import outrider._native  # noqa: F401
+        from outrider import _native
     except ImportError as error:
         if wish == "native":
             raise KernelsError(
@@ -32,16 +32,49 @@ def _choose(wish: str) -> Literal["native", "python"]:
                 "run `make install` with a Rust toolchain at hand, or unset the variable"
             ) from error
         return "python"
+    missing = [name for name in _FUNCTIONS if not hasattr(_native, name)]
+    if missing:
+        raise KernelsError(
+            f"the native build is older than its sources (it has no {missing[0]}); "
+            "run `make install` again, or set OUTRIDER_KERNELS=python"
+        )
     return "native"
 
 
+_FUNCTIONS = (
+    *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints"),
+    *("spell_urls", "spell_arena", "spell_texts"),
+    *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
+)
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
     from outrider.kernels.siphash import fingerprints
+    from outrider.kernels.urls import (
+        distinct_spans,
+        gather_spans,
+        hash_spans,
+        spell_arena,
+        spell_texts,
+        spell_urls,
+        texts_of_spans,
+    )
 else:
-    from outrider._native import crc32c, find_frame, fingerprints, pack_frames, scan_frames
+    from outrider._native import (
+        crc32c,
+        distinct_spans,
+        find_frame,
+        fingerprints,
+        gather_spans,
+        hash_spans,
+        pack_frames,
+        scan_frames,
+        spell_arena,
+        spell_texts,
+        spell_urls,
+        texts_of_spans,
+    )
 
 FRAME_HEADER_BYTES = 31
 """Bytes of a frame before its payload."""
@@ -69,9 +102,16 @@ __all__ = [
     "ZEROS",
     "KernelsError",
     "crc32c",
+    "distinct_spans",
     "find_frame",
     "fingerprints",
+    "gather_spans",
+    "hash_spans",
     "in_use",
     "pack_frames",
     "scan_frames",
+    "spell_arena",
+    "spell_texts",
+    "spell_urls",
+    "texts_of_spans",
 ]

@@ -70,7 +70,7 @@ def _advance(register: int, octets: memoryview) -> int:
     return register
 
 
-def _octets(buffer: Bytes) -> memoryview:
+def as_octets(buffer: Bytes) -> memoryview:
     """Its bytes; TypeError or BufferError when it is not a contiguous buffer."""
     view = memoryview(buffer)
     if not view.c_contiguous:
@@ -85,7 +85,7 @@ def crc32c(data: Bytes, seed: int = 0) -> int:
     """
     if not 0 <= seed <= _ALL_ONES:
         raise ValueError(f"a crc32c seed is a u32, not {seed}")
-    return _advance(seed ^ _ALL_ONES, _octets(data)) ^ _ALL_ONES
+    return _advance(seed ^ _ALL_ONES, as_octets(data)) ^ _ALL_ONES
 
 
 def pack_frames(rows: Sequence[Row]) -> bytes:
@@ -99,7 +99,7 @@ def pack_frames(rows: Sequence[Row]) -> bytes:
             fields = _FIELDS.pack(lsn, synced, epoch, kind, version, codec)
         except struct.error:
             raise ValueError(f"row {number}: a number does not fit its field of the frame") from None
-        octets = _octets(payload)
+        octets = as_octets(payload)
         if FRAME_HEADER_BYTES + len(octets) > FRAME_BYTES_MAX:
             raise ValueError(f"row {number}: a payload of {len(octets)} bytes exceeds the largest frame")
         crc = crc32c(octets, crc32c(fields))
@@ -115,7 +115,7 @@ def scan_frames(buffer: Bytes, start: int = 0, limit: int | None = None) -> tupl
     were found and bytes are left). Offsets count from the buffer's first byte. Raises ValueError when `start` lies
     outside the buffer or `limit` is negative.
     """
-    octets = _octets(buffer)
+    octets = as_octets(buffer)
     _check_start(start, len(octets))
     if limit is not None and limit < 0:
         raise ValueError(f"a limit of frames is not negative, as {limit} is")
@@ -148,7 +148,7 @@ def find_frame(buffer: Bytes, start: int = 0) -> int:
     Work stays linear in the buffer but for what looks like a length: each costs a bounded number of steps, because its
     crc is derived from those of two prefixes. Raises ValueError when `start` lies outside the buffer.
     """
-    octets = _octets(buffer)
+    octets = as_octets(buffer)
     _check_start(start, len(octets))
     prefixes = _Prefixes(octets, start)
     for at in _candidates(octets, start):

@@ -7,7 +7,7 @@ finalisation rounds. The key belongs to a store: without it nobody can prepare U
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 KEY_BYTES = 16
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
@@ -36,16 +36,24 @@ def fingerprints(texts: Sequence[str], key: bytes) -> bytes:
     """
     if isinstance(texts, str):
         raise TypeError("texts must be a sequence of strings, not one string")
+    return hash_messages((_octets(text) for text in texts), key)
+
+
+def _octets(text: object) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError(f"a text to fingerprint must be a str, not {type(text).__name__}")
+    return text.encode("utf-8", "surrogatepass")
+
+
+def hash_messages(messages: Iterable[bytes], key: bytes | bytearray | memoryview) -> bytes:
+    """The same of messages that are bytes already."""
     key = bytes(key)
     if len(key) != KEY_BYTES:
         raise ValueError(f"a fingerprint key has {KEY_BYTES} bytes, not {len(key)}")
     k0, k1 = struct.unpack("<QQ", key)
     start = (k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573)
     hashes: list[int] = []
-    for text in texts:
-        if not isinstance(text, str):
-            raise TypeError(f"a text to fingerprint must be a str, not {type(text).__name__}")
-        message = text.encode("utf-8", "surrogatepass")
+    for message in messages:
         # The last word holds what is left over and, in its highest byte, the length modulo 256.
         padded = message + bytes(7 - len(message) % 8) + bytes((len(message) & 0xFF,))
         v0, v1, v2, v3 = start
