@@ -11,45 +11,17 @@ What the standards call equal is made equal, and nothing else: no parameter is s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ada_url import join_url, normalize_url
 
+from outrider import kernels
+from outrider.kernels.urls import unreserved_decoded
 from outrider.url.refusal import refusal
 
 SPELLING_VERSION = "1"
 """Pinned in every store: a change of the rules below that changes any canonical text raises it."""
-
-_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_HEX = "0123456789ABCDEFabcdef"
-_TRIPLETS = {
-    f"%{high}{low}": chr(int(high + low, 16)) if int(high + low, 16) in _UNRESERVED else f"%{high}{low}".upper()
-    for high in _HEX
-    for low in _HEX
-}
-"""Every percent triplet, in every case, and how it is spelled."""
-
-# The first alternative leaves a triplet alone whose decoding would complete another one: "%%361" stands for the octets
-# "%61"; with %36 decoded it would read "%61" and stand for "a". One pass therefore reaches the fixed point.
-_PERCENT = re.compile(
-    r"%(?![0-9A-Fa-f]{2})[0-9A-Fa-f]?%(?:3[0-9]|[46][1-6])"
-    r"|%[0-9A-Fa-f]{2}"
-)
-# What 99 of 100 links look like: spelled canonically already, or relative in the plainest way. The character classes
-# hold only what both standards leave as it is, and the host's last label begins with a letter, so it is no address. Dot
-# segments and IDNA labels ("xn--") are looked for apart. All else takes the parser's road, at four times the cost.
-_PATH = r"[A-Za-z0-9_~!$&'()*+,;=:@/.-]*"
-_QUERY = r"(?:\?[A-Za-z0-9_~!$&()*+,;=:@/.?-]+)?"
-_PORT = r"(?::(?!80/|443/)[1-9][0-9]{0,3})?"
-_is_plain_url = re.compile(rf"https?://[a-z0-9-][a-z0-9.-]*\.[a-z][a-z0-9-]*{_PORT}/{_PATH}{_QUERY}").fullmatch
-_is_plain_path = re.compile(rf"/(?!/){_PATH}{_QUERY}").fullmatch
-_is_plain_name = re.compile(rf"[A-Za-z0-9_~-][A-Za-z0-9_~/.-]*{_QUERY}").fullmatch
-
-
-def _triplet(match: re.Match[str]) -> str:
-    text = match[0]
-    return _TRIPLETS.get(text, text)
 
 
 def _mended(text: str) -> str:
@@ -74,7 +46,7 @@ def _spelled(href: str) -> str | None:
         href = href[:-1]
     if "%" in href:
         # An http host holds no percent sign (it is a forbidden domain code point), so the whole text may be searched.
-        href = _PERCENT.sub(_triplet, href)
+        href = unreserved_decoded(href.encode("ascii")).decode("ascii")
     return href
 
 
@@ -117,42 +89,49 @@ def join(base: str, reference: str) -> str:
 
 def spell(urls: Sequence[str], base: str | None = None) -> list[str | None]:
     """The canonical spelling of each URL, against `base` if given; None for what `normalize` or `join` refuses."""
-    spelled: list[str | None] = []
-    append = spelled.append
-    page: str | None = None
-    origin = directory = ""
-    if base is not None:
-        base_href = _second_try(base, None)
-        if not base_href:
-            return [None] * len(urls)
-        page = _spelled(base_href)
-    if page is not None:
-        origin = authority_of(page)
-        directory = page[: page.rindex("/", 0, page.find("?") if "?" in page else None) + 1]
-    for url in urls:
-        try:
-            cut = url.find("#")
-            plain = url if cut < 0 else url[:cut]
-            if "/." not in plain and ".." not in plain:
-                if _is_plain_url(plain):
-                    if "xn--" not in plain:
-                        append(plain)
-                        continue
-                elif page is not None:
-                    if _is_plain_path(plain):
-                        append(origin + plain)
-                        continue
-                    if _is_plain_name(plain):
-                        append(directory + plain)
-                        continue
-                    if not plain:
-                        append(page)
-                        continue
-            href = normalize_url(url) if base is None else join_url(base, url)
-        except (ValueError, AttributeError, TypeError):
-            href = _second_try(url, base)
-        append(_spelled(href))
-    return spelled
+    page = opened(base)
+    if page is None:
+        return [None] * len(urls)
+    # The kernel spells what is ordinary, 999 of 1,000 real URLs and more; the rest takes the parser's road.
+    texts, odd = kernels.spell_texts(urls, page.canonical)
+    for row in odd:
+        texts[row] = _spelled(_second_try(urls[row], page.base))
+    return texts
+
+
+class Page(NamedTuple):
+    """What references are relative to, for the kernel and for the parser."""
+
+    canonical: str | None = None
+    """Its canonical URL; None where there is no page, or one that is not http or https."""
+    base: str | None = None
+
+
+_NO_PAGE = Page()
+
+
+def opened(base: str | None) -> Page | None:
+    """The page at `base`, which may be None; None when `base` is no absolute URL at all."""
+    if base is None:
+        return _NO_PAGE
+    canonical = spell((base,))[0]
+    if canonical is not None:
+        return Page(canonical, canonical)
+    return Page(None, base) if _second_try(base, None) else None
+
+
+class Parsed(NamedTuple):
+    """What the parser makes of a URL that is odd to the kernel."""
+
+    canonical: str
+    has_userinfo: bool
+
+
+def parsed(url: str, page: Page) -> Parsed | None:
+    """The canonical spelling of one URL by the full parser, without the kernel; None where there is none."""
+    href = _second_try(url, page.base)
+    canonical = _spelled(href)
+    return None if canonical is None else Parsed(canonical, "@" in href[: href.index("/", 8)])
 
 
 def _second_try(url: object, base: str | None) -> str:
