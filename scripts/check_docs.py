@@ -1,9 +1,9 @@
-"""Checks that what the documents point at is there: files, headings, make targets, commands of `outrider` and names of
-the package.
+"""Checks that what the documents point at is there: files, headings, make targets, commands of `outrider`, names of the
+package, and tests.
 
 Checked in README.md, ARCHITECTURE.md, CONTRIBUTING.md, CHANGELOG.md and docs/**/*.md: relative links and their
 #anchors; `make x` in code; `outrider x` at the start of a line of code; `src/…` and other paths in code that begin with
-a folder of the project; `outrider.room.name` in code.
+a folder of the project; `outrider.room.name` and `test_name` in code.
 """
 
 from __future__ import annotations
@@ -81,6 +81,8 @@ def problems_of_code(piece: str, root: Path) -> Iterator[str]:
         name = piece.split(maxsplit=1)[0].split(":", maxsplit=1)[0].rstrip(".,;")
         if not (root / name).exists():
             yield f"there is no {name}"
+    if re.fullmatch(r"test_\w+", piece) and piece not in tests(root):
+        yield f"there is no test {piece}"
     for name in re.findall(r"(?<![\w./])outrider(?:\.[A-Za-z_]\w*)+", piece):
         if not name.endswith((".toml", ".main")) and not importable(name):
             yield f"there is no {name}"
@@ -89,6 +91,13 @@ def problems_of_code(piece: str, root: Path) -> Iterator[str]:
 @cache
 def make_targets(root: Path) -> frozenset[str]:
     return frozenset(re.findall(r"^([a-z][a-z-]*):", (root / "Makefile").read_text("utf-8"), re.MULTILINE))
+
+
+@cache
+def tests(root: Path) -> frozenset[str]:
+    """The names of all tests."""
+    files = (root / "tests").rglob("test_*.py")
+    return frozenset(name for file in files for name in re.findall(r"^def (test_\w+)", file.read_text("utf-8"), re.M))
 
 
 @cache

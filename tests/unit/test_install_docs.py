@@ -20,6 +20,8 @@ def site(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "formats.md").write_text("# The log\n\n## A frame, drawn\n")
     (tmp_path / "Makefile").write_text("demo: install\n\ttrue\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_log.py").write_text("def test_a_log_is_one():\n    assert True\n")
     return tmp_path
 
 
@@ -42,12 +44,20 @@ def site(tmp_path):
         ("`outrider.kernels.crc32c`", []),
         ("`outrider.kernels.md5`", ["there is no outrider.kernels.md5"]),
         ("`outrider.nowhere`", ["there is no outrider.nowhere"]),
+        ("`test_a_log_is_one`", []),
+        ("`test_a_log_is_two`", ["there is no test test_a_log_is_two"]),
     ],
 )
 def test_a_document_points_only_at_what_is_there(checker, site, text, expected):
     document = site / "README.md"
     document.write_text(text)
     assert expected == list(checker.problems_of(document, site))
+
+
+def test_our_own_documents_point_only_at_what_is_there(checker, project):
+    found = {page: list(checker.problems_of(page, project)) for page in checker.documents(project)}
+    assert {} == {str(page): problems for page, problems in found.items() if problems}
+    assert len(found) > 10
 
 
 def test_a_command_that_does_not_exist_is_found(checker, site, monkeypatch):
