@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import Self, TypeVar
@@ -273,14 +274,9 @@ class Frontier:
 
         With `request_id` all links are one frame; without, a long input goes in as several and is synced once.
         """
-        if isinstance(links, str):
-            raise SettingsError(f"discover takes a list of links, not one text: discover([{links!r}])")
-        if request_id is not None:
-            return self._call(lambda m, now: m.discover(links, now, request_id=request_id))
         codes: list[Code] = []
-        rest = iter(links)
-        while piece := list(islice(rest, DISCOVER_ROWS_PER_FRAME)):
-            codes += self._call(lambda m, now, piece=piece: m.discover(piece, now), wait=False)  # type: ignore[misc]
+        for discovery in _discoveries(links, request_id):
+            codes += self._call(discovery, wait=False)
         self._wait_durable()
         return codes
 
@@ -666,14 +662,9 @@ class AsyncFrontier:
 
     async def discover(self, links: Iterable[str | Link], *, request_id: RequestId | None = None) -> list[Code]:
         """As `Frontier.discover`; a long input gives way to others between its pieces."""
-        if isinstance(links, str):
-            raise SettingsError(f"discover takes a list of links, not one text: discover([{links!r}])")
-        if request_id is not None:
-            return await self._call(lambda m, now: m.discover(links, now, request_id=request_id))
         codes: list[Code] = []
-        rest = iter(links)
-        while piece := list(islice(rest, DISCOVER_ROWS_PER_FRAME)):
-            codes += await self._call(lambda m, now, piece=piece: m.discover(piece, now))  # type: ignore[misc]
+        for discovery in _discoveries(links, request_id):
+            codes += await self._call(discovery)
         return codes
 
     async def lease(
@@ -777,6 +768,24 @@ class AsyncFrontier:
     ) -> None:
         await asyncio.to_thread(self.sync.__exit__, kind, error, trace)
         self._pool.shutdown(wait=False)
+
+
+def _discoveries(
+    links: Iterable[str | Link], request_id: RequestId | None
+) -> Iterator[Callable[[Machine, Instant], list[Code]]]:
+    """The calls that take these links in: one frame each, and one alone where the answer may have to be repeated."""
+    if isinstance(links, str):
+        raise SettingsError(f"discover takes a list of links, not one text: discover([{links!r}])")
+    if request_id is not None:
+        yield lambda machine, now: machine.discover(links, now, request_id=request_id)
+        return
+    rest = iter(links)
+    while piece := list(islice(rest, DISCOVER_ROWS_PER_FRAME)):
+        yield partial(_discover, piece)
+
+
+def _discover(links: list[str | Link], machine: Machine, now: Instant) -> list[Code]:
+    return machine.discover(links, now)
 
 
 def _open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read_only: bool = False) -> Log:

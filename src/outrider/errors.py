@@ -75,10 +75,6 @@ class ClosedError(OutriderError):
     """This frontier is closed."""
 
 
-class UnknownTokenError(OutriderError, KeyError):
-    """No open lease has this token."""
-
-
 class UnreachableError(OutriderError):
     """The server or service is out of reach."""
 

@@ -7,7 +7,7 @@ seconds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, overload
 
@@ -69,8 +69,7 @@ class Link:
     """A URL somebody found.
 
     `priority` lies in [0, 1] (None: 0.5), `not_before` is an instant, `metadata` is a mapping of text to text or JSON
-    values
-    that comes back with the lease.
+    values that comes back with the lease.
     """
 
     url: str
@@ -392,8 +391,3 @@ class ReportIn(Protocol):
     ) -> Report:
         """One code per outcome; links may come as (row of the outcome, link) beside those an outcome carries."""
         ...
-
-
-def with_links(outcome: Outcome, links: Sequence[str | Link]) -> Outcome:
-    """The outcome with these links in place of its own."""
-    return replace(outcome, links=links)

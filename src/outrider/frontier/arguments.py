@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from outrider.errors import SettingsError
 from outrider.journey import Link, Outcome, RobotsAnswer, Verdict
@@ -24,9 +25,9 @@ def whole(name: str, value: object, least: int, most: int) -> int:
 
 def ttl(value: object) -> float:
     """How long a lease lives, in seconds."""
-    if not _is_number(value) or not 0 < value <= LEASE_SECONDS_MAX:  # type: ignore[operator]
+    if not _is_number(value) or not 0 < value <= LEASE_SECONDS_MAX:
         raise SettingsError(f"ttl_seconds {value!r}: give seconds above 0, at most {LEASE_SECONDS_MAX:.0f}")
-    return value  # type: ignore[return-value]
+    return value
 
 
 def name(what: str, value: object) -> None:
@@ -116,5 +117,5 @@ def _text(what: str, value: object, most: int | None = None) -> None:
         raise SettingsError(f"{what} {value!r:.80}: give a text{bound}")
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
