@@ -1,5 +1,6 @@
 """One spelling for every URL, its parts, keys and lossy rules, and the scope of a crawl: batches in, batches out."""
 
+from outrider.url.batch import UrlBatch
 from outrider.url.keys import PUBLIC_SUFFIX_DATE, PUBLIC_SUFFIX_VERSION, fingerprints, key, registrable_domain
 from outrider.url.parts import Url
 from outrider.url.rules import RULES_VERSION, HostRules, Rules, canonical_target
@@ -16,6 +17,7 @@ __all__ = [
     "Rules",
     "Scope",
     "Url",
+    "UrlBatch",
     "authority_of",
     "canonical_target",
     "fingerprints",

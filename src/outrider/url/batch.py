@@ -1,0 +1,444 @@
+"""Many URLs in columns: canonical texts in one arena of bytes, their parts and hashes beside it; strings on request.
+
+    arena     http://a.org/xhttps://b.org:81/      ASCII, one text after the other
+    offsets   0             14                 33  row i lies from offsets[i] to offsets[i + 1]
+
+Every row that was given keeps its place. One that is no http or https URL is there with an empty text, `valid` is False
+for it, and it has no key: so answers can be given row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.kernels.urls import HTTPS, ODD, SPELLED, USERINFO, Columns
+from outrider.url import arrow
+from outrider.url.keys import BY, By, registrable_domain
+from outrider.url.keys import key as key_of
+from outrider.url.spelling import Page, Parsed, host_of, opened, parsed
+
+NO_KEY = 2**32 - 1
+"""The code of a row without a key, which is one that is not valid."""
+UNKEYED = bytes(kernels.FINGERPRINT_KEY_BYTES)
+"""The key of fingerprints where none is named: good within one program, no guard against collisions on purpose."""
+
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+Uint8s = npt.NDArray[np.uint8]
+Uint32s = npt.NDArray[np.uint32]
+Uint64s = npt.NDArray[np.uint64]
+
+_ODD_BYTE = bytes((ODD,))
+_SHOWN = 3
+
+
+class Keys(NamedTuple):
+    """The keys of a batch: `names[codes[row]]` for a valid row; the code of any other row is NO_KEY."""
+
+    codes: Uint32s
+    names: list[str]
+    """Each key once, in order of appearance."""
+
+
+class Spans(NamedTuple):
+    """Pieces of an arena, one per row: from `starts[row]` to `ends[row]`; empty for a row that is not valid."""
+
+    starts: Int64s
+    ends: Int64s
+
+
+class UrlBatch:
+    """URLs in columns; it never changes. Made by `of`, `from_arrow` or `concatenate`.
+
+    Iterating gives the canonical strings of the valid rows; `len` counts all rows. `batch[i]` is the string of a row,
+    "" if it is not valid; `batch[a:b]` is a batch.
+    """
+
+    __slots__ = ("_arena", "_columns", "_flags", "_hashes", "_host_lengths", "_offsets", "_path_starts", "_valid")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        arena: bytes,
+        offsets: Int64s,
+        valid: Bools,
+        flags: Uint8s,
+        host_lengths: Uint32s,
+        path_starts: Uint32s,
+        columns: Mapping[str, npt.NDArray[Any]] = MappingProxyType({}),
+    ) -> None:
+        """Takes canonical columns as they are; `of` makes them."""
+        self._arena = arena
+        self._offsets = _frozen(offsets)
+        self._valid = _frozen(valid)
+        self._flags = flags
+        self._host_lengths = host_lengths
+        self._path_starts = path_starts
+        self._columns = columns
+        self._hashes: dict[tuple[str, bytes], Uint64s] = {}
+
+    # -- making -------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, urls: Iterable[object], base: str | None = None, *, key: bytes | None = None) -> UrlBatch:
+        """The batch of these URLs, spelled canonically, against `base` if given; a batch is given back as it is.
+
+        What is no `str`, or no URL that can be crawled, becomes a row that is not valid; so do all when `base` is no
+        absolute URL. With a `key` of 16 bytes the fingerprints are made in the same pass.
+        """
+        if isinstance(urls, UrlBatch):
+            return urls
+        if isinstance(urls, str):
+            raise TypeError("a batch is made of a sequence of URLs, not of one string")
+        rows: Sequence[object] = urls if isinstance(urls, list | tuple) else list(urls)
+        page = opened(base)
+        if page is None:
+            rows, page = [None] * len(rows), Page()
+        columns = kernels.spell_urls(rows, page.canonical, key)
+        return cls._drained(columns, lambda row: cast(str, rows[row]), page, key)
+
+    @classmethod
+    def from_arrow(cls, array: object, base: str | None = None, *, key: bytes | None = None) -> UrlBatch:
+        """The same of an Arrow array of texts: of anything that has `__arrow_c_array__`, the Arrow PyCapsule interface.
+
+        Texts are read where they lie. A null is a row that is not valid; bytes that are no UTF-8 become U+FFFD, as in
+        a browser. Raises TypeError for what is no such array.
+        """
+        texts = arrow.texts_of(array)
+        page = opened(base)
+        if page is None or texts.nulls is not None:
+            # Nulls are rare, and none may be taken for an empty reference: strings will do.
+            nulls = [page is None] * len(texts) if texts.nulls is None else texts.nulls.tolist()
+            return cls.of([None if null else texts.text(row) for row, null in enumerate(nulls)], base, key=key)
+        columns = kernels.spell_arena(texts.octets, texts.offsets, page.canonical, key)
+        return cls._drained(columns, texts.text, page, key)
+
+    @classmethod
+    def concatenate(cls, batches: Iterable[UrlBatch]) -> UrlBatch:
+        """The rows of several batches, one after the other. Raises ValueError when their further columns differ."""
+        parts = list(batches)
+        if not parts:
+            return cls.of(())
+        first = parts[0]
+        for part in parts:
+            if part._columns.keys() != first._columns.keys():
+                told = [", ".join(sorted(one._columns)) or "none" for one in (first, part)]
+                raise ValueError(f"batches with different columns cannot be put together: {' | '.join(told)}")
+        sizes = np.array([0, *(len(part._arena) for part in parts)], dtype=np.int64).cumsum()
+        offsets = [part._offsets[:-1] + size for part, size in zip(parts, sizes[:-1], strict=True)]
+        return cls(
+            b"".join(part._arena for part in parts),
+            np.concatenate([*offsets, sizes[-1:]]),
+            np.concatenate([part._valid for part in parts]),
+            np.concatenate([part._flags for part in parts]),
+            np.concatenate([part._host_lengths for part in parts]),
+            np.concatenate([part._path_starts for part in parts]),
+            {name: _frozen(np.concatenate([part._columns[name] for part in parts])) for name in first._columns},
+        )
+
+    @classmethod
+    def _drained(cls, columns: Columns, text_of: Callable[[int], str], page: Page, key: bytes | None) -> UrlBatch:
+        """The batch of what a kernel spelled; the rows that are odd to it go through the parser."""
+        arena, offset_bytes, state_bytes, *others = columns
+        offsets, states = np.frombuffer(offset_bytes, np.int64), np.frombuffer(state_bytes, np.uint8)
+        flags = np.frombuffer(others[0], np.uint8)
+        host_lengths, path_starts = np.frombuffer(others[1], np.uint32), np.frombuffer(others[2], np.uint32)
+        valid = states == SPELLED
+        found: dict[int, Parsed] = {}
+        if _ODD_BYTE in state_bytes:
+            for row in np.flatnonzero(states == ODD).tolist():
+                parts = parsed(text_of(row), page)
+                if parts is not None:
+                    found[row] = parts
+        texts = [parts.canonical for parts in found.values()]
+        hosts = [host_of(text) for text in texts]
+        if found:
+            rows = list(found)
+            arena, offsets = _spliced(arena, offsets, rows, texts)
+            valid[rows] = True
+            flags, host_lengths, path_starts = flags.copy(), host_lengths.copy(), path_starts.copy()
+            flags[rows] = [
+                (HTTPS if text[4] == "s" else 0) | (USERINFO if parts.has_userinfo else 0)
+                for text, parts in zip(texts, found.values(), strict=True)
+            ]
+            host_lengths[rows] = [len(host) for host in hosts]
+            path_starts[rows] = [text.index("/", 8) for text in texts]
+        batch = cls(arena, offsets, valid, flags, host_lengths, path_starts)
+        if key is not None:
+            for what, hashes, ours in (("url", others[3], texts), ("host", others[4], hosts)):
+                numbers = np.frombuffer(hashes, np.uint64)
+                if found:
+                    numbers = numbers.copy()
+                    numbers[list(found)] = np.frombuffer(kernels.fingerprints(ours, key), np.uint64)
+                batch._hashes[what, bytes(key)] = _frozen(numbers)
+        return batch
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    @property
+    def arena(self) -> bytes:
+        """The canonical texts, one after the other; ASCII."""
+        return self._arena
+
+    @property
+    def offsets(self) -> Int64s:
+        """Where each row begins in the arena, and where the last ends: as Arrow's large_utf8 has them."""
+        return self._offsets
+
+    @property
+    def valid(self) -> Bools:
+        """Whether each row is a URL that can be crawled."""
+        return self._valid
+
+    @property
+    def lengths(self) -> Int64s:
+        """Bytes of each row."""
+        return np.diff(self._offsets)
+
+    @property
+    def has_userinfo(self) -> Bools:
+        """Whether a user or password stood in each row; they were dropped."""
+        found: Bools = (self._flags & USERINFO) != 0
+        return found
+
+    @property
+    def secure(self) -> Bools:
+        """Whether the scheme of each row is https."""
+        found: Bools = (self._flags & HTTPS) != 0
+        return found
+
+    @property
+    def columns(self) -> Mapping[str, npt.NDArray[Any]]:
+        """The further columns by name, as `with_columns` took them."""
+        return MappingProxyType(dict(self._columns))
+
+    def texts(self) -> Spans:
+        """Where the text of each row lies in the arena."""
+        return Spans(self._offsets[:-1], self._offsets[1:])
+
+    def hosts(self) -> Spans:
+        """Where the host of each row lies in the arena, IPv6 in its brackets."""
+        # "http://" has seven bytes, "https://" eight; a row that is not valid has none, and no host.
+        starts = self._offsets[:-1] + np.where(self._valid, 7 + (self._flags & HTTPS), 0).astype(np.int64)
+        return Spans(starts, starts + self._host_lengths.astype(np.int64))
+
+    def origins(self) -> Spans:
+        """Where scheme, host and port of each row lie in the arena: what one robots.txt is for."""
+        starts = self._offsets[:-1]
+        return Spans(starts, starts + self._path_starts.astype(np.int64))
+
+    def paths(self) -> Spans:
+        """Where path and query of each row lie in the arena, from the first slash on."""
+        return Spans(self._offsets[:-1] + self._path_starts.astype(np.int64), self._offsets[1:])
+
+    def fingerprints(self, key: bytes = UNKEYED) -> Uint64s:
+        """The 64-bit fingerprint of each text (SipHash-1-3) under a key of 16 bytes; rows that are not valid have that
+        of the empty text. Kept per key. Raises ValueError for a key of another size."""
+        return self._hashed("url", self.texts, key)
+
+    def host_fingerprints(self, key: bytes = UNKEYED) -> Uint64s:
+        """The same of each host."""
+        return self._hashed("host", self.hosts, key)
+
+    def _hashed(self, what: str, spans: Callable[[], Spans], key: bytes) -> Uint64s:
+        place = (what, bytes(key))
+        known = self._hashes.get(place)
+        if known is None:
+            known = np.frombuffer(kernels.hash_spans(self._arena, *spans(), key), np.uint64)
+            self._hashes[place] = known
+        return known
+
+    # -- keys ---------------------------------------------------------------------------------------------------------
+
+    def keys(
+        self,
+        by: By | Callable[[str], str] = "host",
+        *,
+        private: bool = True,
+        addresses: Mapping[str, str] = MappingProxyType({}),
+    ) -> Keys:
+        """The key of each row, by number, and the keys.
+
+        by         "host", "domain", "origin", "address", or a function from canonical URL to key: as `outrider.url.key`
+        private    for "domain": whether the private section of the public suffix list is in force
+        addresses  for "address": the addresses of the hosts that are known
+
+        A host is looked at once, however many rows it has. Raises ValueError for another `by`, TypeError when a
+        function gives no text.
+        """
+        if callable(by):
+            return self._coded(self.strings(), lambda url: key_of(url, by))
+        if by not in BY:
+            raise ValueError(f"a key is made by {', '.join(BY)} or a function, not by {by!r}")
+        codes, names = self._distinct(self.origins() if by == "origin" else self.hosts())
+        if by == "domain":
+            return _renamed(codes, [registrable_domain(host, private) or host for host in names])
+        if by == "address":
+            found = [key_of(f"http://{host}/", "address", address=addresses.get(host)) for host in names]
+            return _renamed(codes, found)
+        return Keys(codes, names)
+
+    def group(self, by: By | Callable[[str], str] = "host") -> dict[str, npt.NDArray[np.intp]]:
+        """The numbers of the valid rows of each key, in order; for `take`."""
+        codes, names = self.keys(by)
+        rows = np.argsort(codes, kind="stable")
+        bounds = np.searchsorted(codes[rows], np.arange(len(names) + 1)).tolist()
+        return {name: rows[start:end] for name, start, end in zip(names, bounds[:-1], bounds[1:], strict=True)}
+
+    def _distinct(self, spans: Spans) -> Keys:
+        rows = np.flatnonzero(~self._valid)
+        starts, ends = spans
+        if len(rows):
+            starts, ends = starts[self._valid], ends[self._valid]
+        code_bytes, first_bytes = kernels.distinct_spans(self._arena, starts, ends)
+        codes, firsts = np.frombuffer(code_bytes, np.uint32), np.frombuffer(first_bytes, np.uint32)
+        names = kernels.texts_of_spans(self._arena, starts[firsts], ends[firsts])
+        if len(rows):
+            all_codes = np.full(len(self), NO_KEY, dtype=np.uint32)
+            all_codes[self._valid] = codes
+            codes = all_codes
+        return Keys(codes, names)
+
+    def _coded(self, urls: Sequence[str], name_of: Callable[[str], str]) -> Keys:
+        numbers: dict[str, int] = {}
+        codes = [numbers.setdefault(name_of(url), len(numbers)) if url else NO_KEY for url in urls]
+        return Keys(np.array(codes, dtype=np.uint32), list(numbers))
+
+    # -- strings ------------------------------------------------------------------------------------------------------
+
+    def strings(self, rows: npt.ArrayLike | None = None) -> list[str]:
+        """The canonical strings of these rows, all by default; "" for one that is not valid."""
+        starts, ends = self.texts()
+        if rows is not None:
+            chosen = _row_numbers(rows)
+            starts, ends = starts[chosen], ends[chosen]
+        return kernels.texts_of_spans(self._arena, starts, ends)
+
+    def __len__(self) -> int:
+        return len(self._valid)
+
+    def __iter__(self) -> Iterator[str]:
+        return (url for url in self.strings() if url)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> UrlBatch: ...
+    def __getitem__(self, row: int | slice) -> str | UrlBatch:
+        if isinstance(row, slice):
+            return self.take(np.arange(*row.indices(len(self))))
+        return self.strings([row])[0]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(self.strings(np.flatnonzero(self._valid)[:_SHOWN]))
+        wrong = len(self) - int(self._valid.sum())
+        parts = [f"{len(self)} URLs", *([f"{wrong} not valid"] if wrong else []), *self._columns]
+        more = ", …" if len(self) - wrong > _SHOWN else ""
+        return f"<UrlBatch: {', '.join(parts)}{': ' if shown else ''}{shown}{more}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, UrlBatch):
+            return NotImplemented
+        return (
+            self._arena == other._arena
+            and np.array_equal(self._offsets, other._offsets)
+            and np.array_equal(self._valid, other._valid)
+            and np.array_equal(self._flags, other._flags)
+            and self._columns.keys() == other._columns.keys()
+            and all(np.array_equal(column, other._columns[name]) for name, column in self._columns.items())
+        )
+
+    # -- other batches ------------------------------------------------------------------------------------------------
+
+    def take(self, rows: npt.ArrayLike) -> UrlBatch:
+        """The batch of these rows, in this order. Raises IndexError for a row that is not there."""
+        chosen = _row_numbers(rows)
+        starts, ends = self._offsets[:-1][chosen], self._offsets[1:][chosen]
+        offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
+        np.cumsum(ends - starts, out=offsets[1:])
+        taken = UrlBatch(
+            kernels.gather_spans(self._arena, starts, ends),
+            offsets,
+            self._valid[chosen],
+            self._flags[chosen],
+            self._host_lengths[chosen],
+            self._path_starts[chosen],
+            {name: _frozen(column[chosen]) for name, column in self._columns.items()},
+        )
+        taken._hashes = {what: _frozen(hashes[chosen]) for what, hashes in self._hashes.items()}
+        return taken
+
+    def filter(self, mask: npt.ArrayLike) -> UrlBatch:
+        """The batch of the rows for which `mask` is true. Raises ValueError for a mask of another length or type."""
+        wanted = np.asarray(mask)
+        if wanted.dtype != np.bool_ or wanted.shape != (len(self),):
+            raise ValueError(f"a mask of {len(self)} bools is needed, not {wanted.shape} of {wanted.dtype}")
+        return self if wanted.all() else self.take(np.flatnonzero(wanted))
+
+    def unique(self) -> UrlBatch:
+        """The valid rows, each URL where it appears first."""
+        rows = np.flatnonzero(self._valid)
+        starts, ends = self.texts()
+        _, firsts = kernels.distinct_spans(self._arena, starts[rows], ends[rows])
+        return self.take(rows[np.frombuffer(firsts, np.uint32)])
+
+    def with_columns(self, **columns: npt.ArrayLike) -> UrlBatch:
+        """The same URLs with further columns: one value per row, or one for all rows. They follow `take`, `filter` and
+        `concatenate`; one of a known name takes its place. Texts are kept as objects. Raises ValueError for another
+        number of values."""
+        made = dict(self._columns)
+        for name, values in columns.items():
+            array = np.array(values)
+            if array.dtype.kind in "US":
+                array = np.array(values, dtype=object)  # numpy's own texts are all as wide as the widest
+            if array.shape not in ((), (len(self),)):
+                raise ValueError(f"column {name}: {len(self)} values are needed, not {array.shape}")
+            made[name] = _frozen(np.broadcast_to(array, (len(self),)).copy())
+        batch = UrlBatch(
+            self._arena, self._offsets, self._valid, self._flags, self._host_lengths, self._path_starts, made
+        )
+        batch._hashes = self._hashes
+        return batch
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
+def _row_numbers(rows: npt.ArrayLike) -> npt.NDArray[np.intp]:
+    numbers = np.asarray(rows)
+    if numbers.size == 0:
+        return np.zeros(0, dtype=np.intp)
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        raise TypeError(f"rows are chosen by their numbers, not by {numbers.dtype}; for a mask there is filter")
+    return numbers.astype(np.intp, copy=False)
+
+
+def _spliced(arena: bytes, offsets: Int64s, rows: Sequence[int], texts: Sequence[str]) -> tuple[bytes, Int64s]:
+    """An arena with texts in rows that had none."""
+    lengths = np.diff(offsets)
+    lengths[rows] = [len(text) for text in texts]
+    pieces: list[bytes] = []
+    done = 0
+    for row, text in zip(rows, texts, strict=True):
+        place = int(offsets[row])
+        pieces += (arena[done:place], text.encode("ascii"))
+        done = place
+    pieces.append(arena[done:])
+    spliced = np.zeros(len(offsets), dtype=np.int64)
+    np.cumsum(lengths, out=spliced[1:])
+    return b"".join(pieces), spliced
+
+
+def _renamed(codes: Uint32s, names: Sequence[str]) -> Keys:
+    """Keys under other names, of which several may be equal."""
+    numbers: dict[str, int] = {}
+    new = np.array([*(numbers.setdefault(name, len(numbers)) for name in names), NO_KEY], dtype=np.uint32)
+    return Keys(new[np.minimum(codes, len(names))], list(numbers))
