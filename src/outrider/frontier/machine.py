@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import struct
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -18,7 +18,10 @@ from outrider import kernels
 from outrider.clock import Instant, instant, rfc3339
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import arguments
-from outrider.frontier.facts import FRAME_KIND, STREAMS, Block, Fact, Row, encode
+from outrider.frontier.draft import Draft
+from outrider.frontier.errands import Judgement, Rulebook, after_answer, errand_of, judged, unanswered
+from outrider.frontier.facts import FRAME_KIND, Fact, Row, encode
+from outrider.frontier.lines import refusal
 from outrider.frontier.politeness import rest_after
 from outrider.frontier.priority import checked
 from outrider.frontier.ready import Ready, Timetable
@@ -41,15 +44,13 @@ from outrider.frontier.tables import (
     RobotsState,
     Tables,
     Url,
-    host_cells,
-    url_cells,
+    robots_cells,
 )
 from outrider.journey import (
     Code,
     Kind,
     Lease,
     LeaseBatch,
-    Line,
     Link,
     Outcome,
     Report,
@@ -62,15 +63,12 @@ from outrider.journey import (
 )
 from outrider.limits import (
     CALL_ROWS_MAX,
-    ERROR_CLASSES_MAX,
     LEASES_LOST_MAX,
     METADATA_BYTES_MAX,
     OLDEST_DRAW_EVERY,
     OWN_SLOT,
     REDIRECT_HOPS_MAX,
     RETRY_AFTER_SECONDS_MAX,
-    ROBOTS_AGE_SECONDS_MAX,
-    ROBOTS_BYTES_MAX,
     ROBOTS_REFUSALS_PER_CALL_MAX,
     URL_BYTES_MAX,
     WAKES_PER_CALL_MAX,
@@ -78,38 +76,10 @@ from outrider.limits import (
 from outrider.robots import Rules, verdict_of_status
 from outrider.url import Scope, authority_of, host_of, registrable_domain, spell
 
-_RULES_CACHED_MAX = 4_096
 FRAME_PAYLOAD_BYTES_MAX = kernels.FRAME_BYTES_MAX - kernels.FRAME_HEADER_BYTES
 _VERBS = {"discover": 1, "lease": 2, "report": 3}
 _CODES = tuple(Code)
 _CODE_NUMBERS = {code: number for number, code in enumerate(_CODES)}
-_ORDER = (
-    Fact.OPENING,
-    Fact.CRAWL,
-    Fact.HOLDER,
-    Fact.SCOPE,
-    Fact.HOST,
-    Fact.AUTHORITY,
-    Fact.QUEUE,
-    Fact.OUTBOX,
-    Fact.ARRIVED,
-    Fact.DELIVERED,
-    Fact.URL,
-    Fact.HOST_CELLS,
-    Fact.ROBOTS,
-    Fact.RULES,
-    Fact.URL_CELLS,
-    Fact.VISIT,
-    Fact.LEASE,
-    Fact.ERRAND,
-    Fact.TOKEN,
-    Fact.TALLY,
-    Fact.LINE,
-    Fact.WATERMARK,
-    Fact.PROJECTION,
-    Fact.REQUEST,
-    Fact.CLOSING,
-)
 
 
 class LogOut(Protocol):
@@ -151,42 +121,6 @@ class _Wanted:
         self.seed = seed
 
 
-class Draft:
-    """What a call has decided so far: facts by kind, and the rows they will make."""
-
-    def __init__(self, now: Instant) -> None:
-        self.now = now
-        self.facts: dict[int, list[Row]] = {}
-        self.sent: dict[int, int] = {}
-        self.hosts: dict[str, tuple[int, int]] = {}
-        self.authorities: set[str] = set()
-        self.queues: dict[tuple[int, str, str], tuple[int, int]] = {}
-        self.seen: dict[tuple[int, int, int], Code] = {}
-        self.rows: dict[tuple[int, int], int] = {}
-        self.cells: dict[Host, list[Any]] = {}
-        self.tallies: dict[str, int] = {}
-        self.lines: list[Line] = []
-        self.drawn: list[Url] = []  # taken out of their queues: they go back if the log refuses the frame
-
-    def add(self, kind: int, row: Row) -> None:
-        rows = self.facts.get(kind)
-        if rows is None:
-            self.facts[kind] = [row]
-        else:
-            rows.append(row)
-
-    def blocks(self) -> list[Block]:
-        if self.cells:
-            self.facts.setdefault(Fact.HOST_CELLS, []).extend(
-                (h.slot, h.row, *cells) for h, cells in self.cells.items()
-            )
-        if self.tallies:
-            self.facts.setdefault(Fact.TALLY, []).extend(
-                (OWN_SLOT, name, value) for name, value in self.tallies.items()
-            )
-        return [(kind, self.facts[kind]) for kind in _ORDER if kind in self.facts]
-
-
 class Machine:
     """One frontier. Not thread-safe: one caller at a time, which is `engine.py`'s business."""
 
@@ -217,7 +151,7 @@ class Machine:
         self._deadlines: list[tuple[Instant, int]] = []
         self._order = 0
         self._turns = 0
-        self._rules: dict[int, Rules] = {}
+        self._rules = Rulebook(settings.user_agent)
         self._scopes: dict[int, Scope] = {}
         self._spans: dict[int, set[Scope]] = {}
         self._open_pages = 0
@@ -267,7 +201,7 @@ class Machine:
         clock), else None.
         Returns how many leases ended.
         """
-        draft = Draft(now)
+        draft = self._draft(now)
         tables = self.tables
         draft.add(Fact.OPENING, (OWN_SLOT, *opening))
         if not tables.crawls:
@@ -279,12 +213,12 @@ class Machine:
                 continue
             left = host.rest_until - last
             if passed is not None:
-                self._cells(draft, host)[1] = now + max(0, left - passed)
+                draft.clock(host).rest_until = now + max(0, left - passed)
             else:
                 # Another boot: the wall clock may have jumped, so in doubt one whole delay, never more than what was
                 # left.
                 left = min(left, instant(max(host.gap, self.settings.delay)))
-                self._cells(draft, host)[1] = max(host.rest_until, now + left)
+                draft.clock(host).rest_at_least(now + left)
         ended = 0
         for owner in list(tables.leases.values()):
             if owner.holder == 0:
@@ -307,9 +241,9 @@ class Machine:
             and (limit is None or url.queue.host.answered < limit)
         ]
         for first in range(0, len(freed), WAKES_PER_CALL_MAX):
-            draft = Draft(now)
+            draft = self._draft(now)
             for url in freed[first : first + WAKES_PER_CALL_MAX]:
-                draft.add(Fact.URL_CELLS, _cells_of(url, *_place_of(url, now), url.due))
+                draft.move(url, *_place_of(url, now), url.due)
             self._commit(draft, reserve=True)
 
     # -- the three verbs ----------------------------------------------------------------------------------------------
@@ -323,7 +257,7 @@ class Machine:
             return [_CODES[number] for number in known]
         links = list(links)
         _bounded(len(links), "links")
-        draft = Draft(now)
+        draft = self._draft(now)
         codes = self._accept([self._wanted(link, draft) for link in links], draft)
         self._answered(draft, request_id, "discover", bytes(_CODE_NUMBERS[code] for code in codes))
         self._commit(draft)
@@ -362,8 +296,8 @@ class Machine:
         refusals = ROBOTS_REFUSALS_PER_CALL_MAX
         if self._recheck:
             refusals -= self._judge_again(now, refusals)
-        draft = Draft(now)
-        holder = self._holder(draft, worker)
+        draft = self._draft(now)
+        holder = draft.holder(worker)
         drawn: list[tuple[Kind, Url | Authority]] = []
         tried: list[Host] = []
         token = self._next_token()
@@ -381,7 +315,7 @@ class Machine:
             tried.append(host)
             if host.leases:
                 continue
-            errand = _errand_of(host, now) if errands else None
+            errand = errand_of(host, now) if errands else None
             queue = self._queue_of(host, wanted_row, key, now, groups) if errand is None else None
             urls: list[Url] = []
             if queue is not None:
@@ -389,7 +323,7 @@ class Machine:
                 urls, judged = self._take(draft, queue, most, refusals, now)
                 refusals -= judged
                 if errands and not urls:
-                    errand = _errand_of(host, now)  # what was just found to be asked for first
+                    errand = errand_of(host, now)  # what was just found to be asked for first
             if errand is not None:
                 draft.add(Fact.ERRAND, (errand.slot, errand.row, token, deadline, holder))
                 drawn.append((Kind.ROBOTS, errand))
@@ -397,7 +331,7 @@ class Machine:
                 continue
             if queue is None:
                 continue
-            gap = instant(max(host.gap, self.settings.delay, self._crawl_delay(host))) if len(urls) > 1 else 0
+            gap = instant(max(host.gap, self.settings.delay, self._rules.crawl_delay(host))) if len(urls) > 1 else 0
             for place, url in enumerate(urls):
                 draft.add(Fact.LEASE, (url.slot, url.row, token, deadline, holder, now + place * gap))
                 drawn.append((Kind.PAGE, url))
@@ -449,7 +383,7 @@ class Machine:
                 raise SettingsError(f"link {link!r} names outcome {row}; there are {len(outcomes)}")
             extra.setdefault(row, []).append(link)
         self._wake(now)
-        draft = Draft(now)
+        draft = self._draft(now)
         settled: list[Settled] = []
         wanted: list[_Wanted] = []
         spans: list[tuple[int, int, int]] = []  # of each outcome: a redirect's target, its links, their end
@@ -459,7 +393,7 @@ class Machine:
             owner = self.tables.leases.get(outcome.token) if outcome.token not in ended else None
             if owner is None:
                 settled.append(Settled.STALE)
-                self._tally(draft, "stale", 1)
+                draft.tally("stale", 1)
                 # Its links stay unread: whoever holds the URL now will report them.
                 spans.append((start, start, start))
                 continue
@@ -506,7 +440,7 @@ class Machine:
         arguments.ttl(ttl_seconds)
         now = self._advance(now)
         self._wake(now)
-        draft = Draft(now)
+        draft = self._draft(now)
         deadline = now + instant(ttl_seconds)
         answer = []
         for token in tokens:
@@ -525,15 +459,15 @@ class Machine:
         """Give leases back unfetched: the URLs are queued again, their hosts keep the clocks they have."""
         now = self._advance(now)
         self._wake(now)
-        draft = Draft(now)
+        draft = self._draft(now)
         answer = []
         for token in dict.fromkeys(tokens):
             owner = self.tables.leases.get(token)
             answer.append(Settled.STALE if owner is None else Settled.OK)
             if isinstance(owner, Authority):
-                self._robots_row(draft, owner)
+                draft.add(Fact.ROBOTS, robots_cells(owner))  # as they are, which ends the errand
             elif owner is not None:
-                draft.add(Fact.URL_CELLS, _cells_of(owner, QUEUED, 0, owner.due))
+                draft.move(owner, QUEUED, 0, owner.due)
         self._commit(draft, reserve=True)
         return answer
 
@@ -545,31 +479,31 @@ class Machine:
         found = spell([authority.rstrip("/") + "/robots.txt"])[0]
         if found is None:
             raise SettingsError(f"authority {authority!r}: give it as https://example.org or http://example.org:8080")
-        draft = Draft(now)
-        self._need_authority(draft, found)
+        draft = self._draft(now)
+        draft.authority(found)
         self._commit(draft)
         owner = self.tables.authorities[authority_of(found)]
-        draft = Draft(now)
+        draft = self._draft(now)
         self._robots_answer(draft, owner, RobotsAnswer(status, body), None, None, now)
         self._commit(draft)
         self._line_down(owner)
 
     def note_projection(self, stream: str, length: int, lsn: int, now: Instant) -> None:
         """A projection is synced to this length and holds the lines up to this LSN."""
-        draft = Draft(self._advance(now))
+        draft = self._draft(self._advance(now))
         draft.add(Fact.PROJECTION, (OWN_SLOT, stream, length, lsn))
         self._commit(draft, reserve=True)
 
     def note_watermark(self, writer: str, value: bytes, now: Instant) -> None:
         """An archive writer is synced up to this opaque place."""
-        draft = Draft(self._advance(now))
+        draft = self._draft(self._advance(now))
         draft.add(Fact.WATERMARK, (OWN_SLOT, writer, value))
         self._commit(draft, reserve=True)
 
     def note_closing(self, state: str, now: Instant) -> None:
         """A clean stop; leases of this process end."""
         now = self._advance(now)
-        draft = Draft(now)
+        draft = self._draft(now)
         for owner in list(self.tables.leases.values()):
             if owner.holder == 0:
                 self._lose(draft, owner, now)
@@ -739,16 +673,15 @@ class Machine:
 
     def rest_everybody(self, now: Instant) -> None:
         """The clock stepped back: in doubt every host that was visited rests one whole delay from now on."""
-        draft = Draft(self._advance(now))
+        draft = self._draft(self._advance(now))
         for host in self.tables.hosts.values():
             if host.ended or host.rest_until:  # a lost lease rests its host, too: somebody may have been there
-                cells = self._cells(draft, host)
-                cells[1] = max(host.rest_until, self.now + instant(max(host.gap, self.settings.delay)))
+                draft.clock(host).rest_at_least(self.now + instant(max(host.gap, self.settings.delay)))
         self._commit(draft, reserve=True)
 
     def _wake(self, now: Instant) -> None:
         """What time alone changes: waiting URLs become queued, leases expire, resting hosts become ready."""
-        draft = Draft(now)
+        draft = self._draft(now)
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, token = heapq.heappop(self._deadlines)
             owner = self.tables.leases.get(token)
@@ -760,7 +693,7 @@ class Machine:
             url = entry[3]
             if url.state == WAITING and url.place == entry[2]:
                 woken.append(entry)
-                draft.add(Fact.URL_CELLS, _cells_of(url, QUEUED, 0, url.due))
+                draft.move(url, QUEUED, 0, url.due)
         try:
             self._commit(draft, reserve=True)
         except StoreFullError:
@@ -775,21 +708,21 @@ class Machine:
     def _lose(self, draft: Draft, owner: Url | Authority, now: Instant) -> None:
         """A lease ends without a report; its host rests one whole delay, for somebody may have fetched from it just
         now."""
-        self._tally(draft, "lost", 1)
+        draft.tally("lost", 1)
         host = owner.busy if isinstance(owner, Authority) else owner.queue.host
         if host is not None:
-            cells = self._cells(draft, host)
-            cells[1] = max(int(cells[1]), now + instant(max(host.gap, self.settings.delay, self._crawl_delay(host))))
+            whole = instant(max(host.gap, self.settings.delay, self._rules.crawl_delay(host)))
+            draft.clock(host).rest_at_least(now + whole)
         if isinstance(owner, Authority):
-            self._robots_row(draft, owner)
+            draft.add(Fact.ROBOTS, robots_cells(owner))  # as they are, which ends the errand
             return
         losses = owner.losses + 1
         if losses >= LEASES_LOST_MAX:
-            draft.add(Fact.URL_CELLS, _cells_of(owner, GONE, Reason.LOST, owner.due, losses=losses, error="lost"))
-            self._tally_error(draft, "lost")
+            draft.move(owner, GONE, Reason.LOST, owner.due, losses=losses, error="lost")
+            draft.error("lost")
             self._refusal_line(draft, owner, now, outcome="error", error="lost")
         else:
-            draft.add(Fact.URL_CELLS, _cells_of(owner, QUEUED, 0, owner.due, losses=losses))
+            draft.move(owner, QUEUED, 0, owner.due, losses=losses)
 
     # -- discover -----------------------------------------------------------------------------------------------------
 
@@ -797,7 +730,7 @@ class Machine:
         if not isinstance(link, Link):
             return _Wanted(link, seed=found_in is None)
         arguments.link(link)
-        crawl = found_in.queue.crawl if found_in is not None and link.crawl is None else self._crawl(draft, link.crawl)
+        crawl = found_in.queue.crawl if found_in is not None and link.crawl is None else draft.crawl(link.crawl)
         metadata = _metadata(link.metadata)
         return _Wanted(
             link.url,
@@ -813,24 +746,12 @@ class Machine:
             source=found_in.slot if found_in is not None else None,
         )
 
-    def _crawl(self, draft: Draft, name: str | None) -> int:
-        if name is None:
-            return 0
-        row = self.tables.crawl_rows.get(name)
-        if row is None:
-            made = draft.facts.get(Fact.CRAWL, [])
-            row = next((int(r[1]) for r in made if r[2] == name), None)
-            if row is None:
-                row = len(self.tables.crawls) + len(made)
-                draft.add(Fact.CRAWL, (OWN_SLOT, row, name, 1))
-        return row
-
     def _scope(self, crawl: int) -> Scope:
         scope = self._scopes.get(crawl)
         if scope is None:
             s = self.settings
             seeds = self.tables.scope.get(crawl, {})
-            scope = Scope.of_seeds(s.scope, seeds, s.include, s.exclude, s.max_depth)  # type: ignore[arg-type]
+            scope = Scope.of_seeds(s.scope, seeds, s.include, s.exclude, s.max_depth)
             self._scopes[crawl] = scope
         return scope
 
@@ -888,7 +809,7 @@ class Machine:
 
     def _span(self, seed: str) -> Scope:
         """What one seed spans: a host, a domain or a prefix."""
-        return Scope.of_seeds(self.settings.scope, (seed,))  # type: ignore[arg-type]
+        return Scope.of_seeds(self.settings.scope, (seed,))
 
     def _spans_of(self, crawl: int) -> set[Scope]:
         spans = self._spans.get(crawl)
@@ -905,16 +826,16 @@ class Machine:
             if target not in self._owned:
                 self._send(draft, link, text, target)
                 return Code.HELD
-        slot, host_row = (host.slot, host.row) if host is not None else self._need_host(draft, name)
+        slot, _ = draft.host(name)
         if host is not None:
             seen = self.tables.slots[slot].seen.get(link.crawl)
             if seen is not None and low in seen:
                 return Code.KNOWN
         if (slot, link.crawl, low) in draft.seen:
             return Code.KNOWN
-        self._need_authority(draft, text)
-        queue = self._need_queue(draft, link.crawl, link.key or name, name, slot, host_row)
-        row = self._next_row(draft, slot, 3, lambda: len(self.tables.slots[slot].urls))
+        draft.authority(text)
+        queue = draft.queue(link.crawl, link.key or name, name)
+        row = draft.url_row(slot)
         state, reason, code = QUEUED, 0, Code.NEW
         due = link.due if link.due is not None else draft.now
         limit = self.settings.max_pages_per_host
@@ -947,18 +868,11 @@ class Machine:
     def _send(self, draft: Draft, link: _Wanted, text: str, target: int) -> None:
         """Put a link for a slot of another log into the outbox of the slot it was found in."""
         source = link.source if link.source is not None else min(self._owned or (0,))
-        home = self.tables.slots.get(source)
-        sequence = draft.sent.get(source, home.sent if home is not None else 0) + 1
-        draft.sent[source] = sequence
+        sequence = draft.sequence(source)
         due = -1 if link.due is None else link.due
-        crawl = self._crawl_name(draft, link.crawl)
+        crawl = draft.crawl_name(link.crawl)
         place = (source, sequence, target, crawl, link.key or "", due, checked(link.priority), link.depth, link.hops)
         draft.add(Fact.OUTBOX, (*place, int(link.seed), link.referrer, link.metadata, text))
-
-    def _crawl_name(self, draft: Draft, row: int) -> str:
-        if row < len(self.tables.crawls):
-            return self.tables.crawls[row][0]
-        return next(str(made[2]) for made in draft.facts[Fact.CRAWL] if made[1] == row)
 
     def outbox(self, most: int) -> list[Row]:
         """Up to `most` links on their way to other logs, as OUTBOX rows, per source slot in order."""
@@ -972,7 +886,7 @@ class Machine:
     def receive(self, parcels: Sequence[Row], now: Instant) -> list[Code]:
         """Take in OUTBOX rows of other logs: each (source slot, sequence) once, however often it is brought."""
         now = self._advance(now)
-        draft = Draft(now)
+        draft = self._draft(now)
         wanted: list[_Wanted] = []
         taken: list[int] = []
         codes = [Code.KNOWN] * len(parcels)
@@ -994,7 +908,7 @@ class Machine:
                     hops=int(hops),
                     referrer=str(referrer),
                     due=None if due == -1 else int(due),
-                    crawl=self._crawl(draft, str(crawl)),
+                    crawl=draft.crawl(str(crawl)),
                     metadata=bytes(metadata),
                     seed=bool(seed),
                 )
@@ -1008,55 +922,15 @@ class Machine:
 
     def delivered(self, source: int, sequence: int, now: Instant) -> None:
         """The other log has everything from this slot up to this sequence."""
-        draft = Draft(self._advance(now))
+        draft = self._draft(self._advance(now))
         draft.add(Fact.DELIVERED, (source, sequence))
         self._commit(draft, reserve=True)
-
-    def _next_row(self, draft: Draft, slot: int, section: int, there: object) -> int:
-        place = (slot, section)
-        row = draft.rows.get(place)
-        if row is None:
-            row = there() if slot in self.tables.slots else 0  # type: ignore[operator]
-        draft.rows[place] = row + 1
-        return row
 
     def slot_of(self, name: str) -> int:
         """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of itself if it has
         none."""
         number = int.from_bytes(kernels.fingerprints([registrable_domain(name) or name], self._slot_key), "little")
         return number >> 52
-
-    def _need_host(self, draft: Draft, name: str) -> tuple[int, int]:
-        host = self.tables.hosts.get(name)
-        if host is not None:
-            return host.slot, host.row
-        found = draft.hosts.get(name)
-        if found is None:
-            slot = self.slot_of(name)
-            found = slot, self._next_row(draft, slot, 0, lambda: len(self.tables.slots[slot].hosts))
-            draft.hosts[name] = found
-            draft.add(Fact.HOST, (*found, name))
-        return found
-
-    def _need_authority(self, draft: Draft, text: str) -> None:
-        name = authority_of(text)
-        if name in self.tables.authorities or name in draft.authorities:
-            return
-        slot, host_row = self._need_host(draft, host_of(text))
-        row = self._next_row(draft, slot, 1, lambda: len(self.tables.slots[slot].authorities))
-        draft.authorities.add(name)
-        draft.add(Fact.AUTHORITY, (slot, row, host_row, name))
-
-    def _need_queue(self, draft: Draft, crawl: int, key: str, host: str, slot: int, host_row: int) -> int:
-        queue = self.tables.queues.get((crawl, key, host))
-        if queue is not None:
-            return queue.row
-        found = draft.queues.get((crawl, key, host))
-        if found is None:
-            found = slot, self._next_row(draft, slot, 2, lambda: len(self.tables.slots[slot].queues))
-            draft.queues[crawl, key, host] = found
-            draft.add(Fact.QUEUE, (*found, crawl, host_row, key))
-        return found[1]
 
     # -- lease --------------------------------------------------------------------------------------------------------
 
@@ -1069,15 +943,6 @@ class Machine:
     def _next_token(self) -> int:
         """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
         return max(self.tables.token + 1, self.tables.opening[0] << 40)
-
-    def _holder(self, draft: Draft, worker: str | None) -> int:
-        if worker is None:
-            return 0
-        row = self.tables.holder_rows.get(worker)
-        if row is None or row == 0:
-            row = max(1, len(self.tables.holders))
-            draft.add(Fact.HOLDER, (OWN_SLOT, row, worker, self.tables.opening[0]))
-        return row
 
     def _matching(self, crawl_row: int | None, crawl: str | None, key: str | None) -> list[Host] | None:
         """The ready hosts that have a queue of this crawl and key, longest ready first; None when there is no such
@@ -1126,12 +991,12 @@ class Machine:
             heapq.heappop(queue.heap)
             authority = self._authority(url)
             if limit is not None and queue.host.answered >= limit:
-                draft.add(Fact.URL_CELLS, _cells_of(url, PARKED, Reason.BUDGET, url.due))
+                draft.move(url, PARKED, Reason.BUDGET, url.due)
                 draft.drawn.append(url)
                 judged += 1
                 continue
-            verdict = self._judge(authority, url.url, now)
-            if verdict == "hold":
+            verdict = self._judge(authority, url, now)
+            if verdict is Judgement.HOLD:
                 judged += 1
                 authority.held.append(url)
                 authority.klass = max(authority.klass, url.klass)
@@ -1140,7 +1005,7 @@ class Machine:
                     break
                 continue
             draft.drawn.append(url)
-            if verdict == "go":
+            if verdict is Judgement.GO:
                 urls.append(url)
             else:
                 judged += 1
@@ -1152,72 +1017,33 @@ class Machine:
             url.authority = self.tables.authorities[authority_of(url.url)]
         return url.authority
 
-    def _judge(self, authority: Authority, url: str, now: Instant) -> str:
-        """go, hold (its robots.txt must be asked for first), refuse (robots) or dead (nobody is there)."""
-        state = authority.state
-        if self.errands_mode:
-            if authority.token or _unanswered(authority, now):
-                return "hold"
-        elif state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
-            return "go"
-        if state == RobotsState.REFUSED:
-            return "refuse"
-        if state == RobotsState.DEAD:
-            return "dead"
-        if state == RobotsState.ALLOW or self._rules_of(authority).allowed(self.settings.user_agent, url):
-            return "go"
-        return "refuse"
+    def _judge(self, authority: Authority, url: Url, now: Instant) -> Judgement:
+        return judged(authority, url.url, now, errands=self.errands_mode, rules=self._rules)
 
-    def _rules_of(self, authority: Authority) -> Rules:
-        rules = self._rules.get(authority.digest)
-        if rules is None:
-            if len(self._rules) >= _RULES_CACHED_MAX:
-                self._rules.clear()
-            rules = self._rules[authority.digest] = Rules.parse(authority.body)
-        return rules
-
-    def _refuse(self, draft: Draft, url: Url, authority: Authority, verdict: str, now: Instant) -> None:
-        if verdict == "dead":
-            draft.add(Fact.URL_CELLS, _cells_of(url, GONE, Reason.ERROR, url.due, error=authority.error))
-            self._tally_error(draft, authority.error)
+    def _refuse(self, draft: Draft, url: Url, authority: Authority, verdict: Judgement, now: Instant) -> None:
+        if verdict is Judgement.DEAD:
+            draft.move(url, GONE, Reason.ERROR, url.due, error=authority.error)
+            draft.error(authority.error)
             self._refusal_line(draft, url, now, outcome="error", error=authority.error)
             return
         error = "robots_unreachable" if authority.state == RobotsState.REFUSED else None
         first = url.error not in ("robots", "robots_unreachable")
-        draft.add(Fact.URL_CELLS, _cells_of(url, PARKED, Reason.ROBOTS, url.due, error=error or "robots"))
+        draft.move(url, PARKED, Reason.ROBOTS, url.due, error=error or "robots")
         if first:
-            self._tally_error(draft, error or "robots")
+            draft.error(error or "robots")
             self._refusal_line(draft, url, now, outcome="robots", error=error)
 
     def _refusal_line(self, draft: Draft, url: Url, now: Instant, *, outcome: str, error: str | None) -> None:
-        """A line of `pages.jsonl` for a URL that was decided without a request (attempt 0)."""
-        line: dict[str, object] = {"url": url.url, "outcome": outcome, "status": None}
-        if error:
-            line["error"] = error
-        line |= {
-            "fetched_at": rfc3339(now),
-            "seconds": None,
-            "bytes": 0,
-            "content_type": None,
-            "digest": None,
-            "simhash": None,
-        }
-        line |= {"depth": url.depth, "referrer": url.referrer or None, "priority": url.priority, "attempt": 0}
-        line |= dict.fromkeys(
-            (
-                "location",
-                "title",
-                "description",
-                "canonical",
-                "charset",
-                "language",
-                "http_date",
-                "last_modified",
-                "etag",
-            )
+        line = refusal(
+            url.url,
+            now,
+            outcome=outcome,
+            error=error,
+            depth=url.depth,
+            referrer=url.referrer,
+            priority=url.priority,
         )
-        line |= {"links": 0, "token": None, "warc": None}
-        self._line(draft, url, 0, "pages", msgspec.json.encode(line), 0)
+        draft.line(url, 0, "pages", line, 0)
 
     def _line_up(self, authority: Authority) -> None:
         """Line its errand up at the host that will be asked."""
@@ -1250,7 +1076,7 @@ class Machine:
 
     def _judge_again(self, now: Instant, most: int) -> int:
         """Parked URLs of authorities whose rules changed, a bounded number per call."""
-        draft = Draft(now)
+        draft = self._draft(now)
         taken: list[tuple[Authority, Url]] = []
         judged = 0
         while self._recheck and judged < most:
@@ -1258,11 +1084,11 @@ class Machine:
             while authority.recheck and judged < most:
                 url = authority.recheck[-1]
                 if url.state == PARKED and url.reason == Reason.ROBOTS:
-                    verdict = self._judge(authority, url.url, now)
-                    if verdict == "hold":
+                    verdict = self._judge(authority, url, now)
+                    if verdict is Judgement.HOLD:
                         break  # its rules are out of date: they go on when the new ones are here
-                    if verdict == "go":
-                        draft.add(Fact.URL_CELLS, _cells_of(url, *_place_of(url, now), url.due))
+                    if verdict is Judgement.GO:
+                        draft.move(url, *_place_of(url, now), url.due)
                     taken.append((authority, url))
                 judged += 1
                 authority.recheck.pop()
@@ -1348,7 +1174,7 @@ class Machine:
 
         begun: no request of this lease can have ended earlier, whatever the clock of whoever made it says.
         """
-        cells = self._cells(draft, host)
+        clock = draft.clock(host)
         ended = now if outcome.ended_at is None else max(begun, min(outcome.ended_at, now))
         # On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3); otherwise it rests the whole host.
         retry_after = None if redirect else outcome.retry_after_seconds
@@ -1360,28 +1186,15 @@ class Machine:
             crawl_delay=crawl_delay,
             retry_after=retry_after,
             refused=outcome.refused,
-            back_off=float(cells[4]),
-            refused_at=int(cells[5]),
+            back_off=clock.back_off,
+            refused_at=clock.refused_at,
         )
-        answered = int(cells[6]) + (1 if page and _answered(outcome) else 0)
-        until = max(rest.until, int(cells[1]))
-        cells[:] = [
-            max(ended, int(cells[0])),
-            until,
-            rest.gap,
-            int(rest.reason),
-            rest.back_off,
-            rest.refused_at,
-            answered,
-        ]
-
-    def _crawl_delay(self, host: Host) -> float:
-        """The largest Crawl-delay among the host's authorities, 0 when there is none."""
-        longest = 0.0
-        for authority in host.authorities:
-            if authority.state == RobotsState.RULES:
-                longest = max(longest, self._rules_of(authority).crawl_delay(self.settings.user_agent) or 0.0)
-        return longest
+        clock.ended = max(ended, clock.ended)
+        clock.rest_at_least(rest.until)
+        clock.gap, clock.reason = rest.gap, int(rest.reason)
+        clock.back_off, clock.refused_at = rest.back_off, rest.refused_at
+        if page and _answered(outcome):
+            clock.answered += 1
 
     def _page_done(self, draft: Draft, url: Url, outcome: Outcome, now: Instant, wanted: list[_Wanted]) -> None:
         host = url.queue.host
@@ -1391,28 +1204,25 @@ class Machine:
             host,
             outcome,
             now,
-            crawl_delay=self._crawl_delay(host),
+            crawl_delay=self._rules.crawl_delay(host),
             redirect=redirect,
             page=True,
             begun=url.not_before,
         )
         if _answered(outcome):
-            self._tally(draft, "answered", 1)
+            draft.tally("answered", 1)
         if outcome.bytes_read:
-            self._tally(draft, "bytes", outcome.bytes_read)
+            draft.tally("bytes", outcome.bytes_read)
         if outcome.duplicate:
-            self._tally(draft, "duplicates", 1)
+            draft.tally("duplicates", 1)
         if outcome.error is not None:
-            self._tally_error(draft, outcome.error)
+            draft.error(outcome.error)
         status = outcome.status or 0
         ended = now if outcome.ended_at is None else min(outcome.ended_at, now)
         if outcome.verdict is Verdict.DONE and redirect:
             target = spell([outcome.location or ""], url.url)[0]
             if target == url.url:
-                draft.add(
-                    Fact.URL_CELLS,
-                    _cells_of(url, GONE, Reason.REDIRECT_SELF, url.due, status=status, error="redirect_self", losses=0),
-                )
+                draft.move(url, GONE, Reason.REDIRECT_SELF, url.due, status=status, error="redirect_self", losses=0)
                 return
             due = url.due
             if outcome.retry_after_seconds:
@@ -1431,19 +1241,13 @@ class Machine:
                 )
             )
         if outcome.verdict is Verdict.DONE:
-            draft.add(
-                Fact.URL_CELLS,
-                _cells_of(url, DONE, 0, url.due, attempts=0, losses=0, status=status, error=outcome.error or ""),
-            )
+            draft.move(url, DONE, 0, url.due, attempts=0, losses=0, status=status, error=outcome.error or "")
         elif outcome.verdict is Verdict.AGAIN:
             due = outcome.at if outcome.at is not None else now
-            draft.add(Fact.URL_CELLS, _cells_of(url, WAITING, 0, due, attempts=0, losses=0, status=status, error=""))
+            draft.move(url, WAITING, 0, due, attempts=0, losses=0, status=status, error="")
         elif outcome.verdict is Verdict.GONE:
             reason = Reason.STATUS if outcome.status is not None else Reason.ERROR
-            draft.add(
-                Fact.URL_CELLS,
-                _cells_of(url, GONE, reason, url.due, losses=0, status=status, error=outcome.error or ""),
-            )
+            draft.move(url, GONE, reason, url.due, losses=0, status=status, error=outcome.error or "")
         else:
             self._retry(draft, url, outcome, ended)
             return
@@ -1457,30 +1261,23 @@ class Machine:
         status, error = outcome.status or 0, outcome.error or ""
         if not retries_left(attempt):
             reason = Reason.ERROR
-            draft.add(
-                Fact.URL_CELLS,
-                _cells_of(
-                    url, GONE, reason, url.due, attempts=attempt, losses=0, status=status, error=error or "retries"
-                ),
-            )
+            draft.move(url, GONE, reason, url.due, attempts=attempt, losses=0, status=status, error=error or "retries")
             return
         wait = outcome.after_seconds if outcome.after_seconds is not None else retry_seconds(attempt)
-        rest_until = int(self._cells(draft, url.queue.host)[1])
+        rest_until = draft.clock(url.queue.host).rest_until
         due = max(ended + instant(max(0.0, wait)), rest_until)
-        draft.add(
-            Fact.URL_CELLS, _cells_of(url, WAITING, 0, due, attempts=attempt, losses=0, status=status, error=error)
-        )
+        draft.move(url, WAITING, 0, due, attempts=attempt, losses=0, status=status, error=error)
 
     def _errand_done(self, draft: Draft, authority: Authority, outcome: Outcome, now: Instant) -> None:
         host = authority.busy or authority.host
         answer = outcome.robots or RobotsAnswer(outcome.status)
         self._robots_answer(draft, authority, answer, outcome.error, outcome.retry_after_seconds, now)
         rules = Rules.parse(answer.body) if verdict_of_status(answer.status) == "rules" else None
-        crawl_delay = self._crawl_delay(host)
+        crawl_delay = self._rules.crawl_delay(host)
         if rules is not None and host is authority.host:
             crawl_delay = max(crawl_delay, rules.crawl_delay(self.settings.user_agent) or 0.0)
         redirect = verdict_of_status(answer.status) == "redirect"
-        begun = int(self._cells(draft, host)[0])
+        begun = draft.clock(host).ended
         self._rested(draft, host, outcome, now, crawl_delay=crawl_delay, redirect=redirect, page=False, begun=begun)
 
     def _robots_answer(
@@ -1492,91 +1289,35 @@ class Machine:
         retry_after: float | None,
         now: Instant,
     ) -> None:
-        """What a robots.txt's answer means: RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by
-        hop."""
-        a = authority
-        status = answer.status or 0
-        own = a.name + "/robots.txt"
-        day = now + instant(ROBOTS_AGE_SECONDS_MAX)
-        verdict = verdict_of_status(answer.status)
-        if error in ("dns_unknown", "blocked_address") and not a.hops:
-            draft.add(Fact.ROBOTS, (a.slot, a.row, int(RobotsState.DEAD), day, 0, 0, 0, status, own, error))
+        found = after_answer(authority, answer, error, retry_after, now, retries=self.errands_mode)
+        draft.add(Fact.ROBOTS, found.row(authority))
+        if found.asks_next is not None:
+            draft.host(found.asks_next)
+        body = found.body
+        if body is None:
             return
-        if verdict == "redirect":
-            target = spell([answer.location or ""], a.url or own)[0] if answer.location else None
-            if target is not None and len(target) <= URL_BYTES_MAX and a.hops < REDIRECT_HOPS_MAX:
-                self._need_host(draft, host_of(target))
-                self._robots_row(draft, a, hops=a.hops + 1, url=target, status=status)
-                return
-            verdict = "allow"  # beyond five hops a robots.txt may be treated as unavailable, RFC 9309 §2.3.1.2
-        if verdict == "unreachable":
-            attempt = a.attempts + 1
-            if retries_left(attempt) and self.errands_mode:
-                at = now + instant(max(retry_seconds(attempt), min(retry_after or 0.0, ROBOTS_AGE_SECONDS_MAX)))
-                draft.add(
-                    Fact.ROBOTS, (a.slot, a.row, int(RobotsState.RETRYING), 0, at, attempt, 0, status, own, error or "")
-                )
-            else:
-                draft.add(
-                    Fact.ROBOTS, (a.slot, a.row, int(RobotsState.REFUSED), day, day, 0, 0, status, own, error or "")
-                )
-            return
-        body = answer.body[:ROBOTS_BYTES_MAX] if verdict == "rules" else b""
-        state = RobotsState.RULES if verdict == "rules" else RobotsState.ALLOW
-        digest = (
-            int.from_bytes(kernels.fingerprints([body.decode("latin-1")], self._fingerprint_key), "little")
-            if body
-            else 0
-        )
-        draft.add(Fact.ROBOTS, (a.slot, a.row, int(state), day, 0, 0, 0, status, own, ""))
         delay = Rules.parse(body).crawl_delay(self.settings.user_agent) if body else None
         if delay:
             # It counts from the last request to the host on, also where a redirect led to the rules of another one.
-            cells = self._cells(draft, a.host)
-            ended = int(cells[0])
-            if ended:
-                cells[1] = max(int(cells[1]), ended + instant(delay))
-        if digest != a.digest or body != a.body:
-            draft.add(Fact.RULES, (a.slot, a.row, digest, body))
-
-    def _robots_row(
-        self, draft: Draft, a: Authority, *, hops: int | None = None, url: str | None = None, status: int | None = None
-    ) -> None:
-        """The authority's cells as they are, which ends its errand."""
-        row = (a.slot, a.row, int(a.state), a.expires, a.next_at, a.attempts, a.hops if hops is None else hops)
-        draft.add(Fact.ROBOTS, (*row, a.status if status is None else status, url or a.url, a.error))
+            clock = draft.clock(authority.host)
+            if clock.ended:
+                clock.rest_at_least(clock.ended + instant(delay))
+        digest = 0
+        if body:
+            digest = int.from_bytes(kernels.fingerprints([body.decode("latin-1")], self._fingerprint_key), "little")
+        if digest != authority.digest or body != authority.body:
+            draft.add(Fact.RULES, (authority.slot, authority.row, digest, body))
 
     def _lines(self, draft: Draft, owner: Url | Authority, outcome: Outcome, new_links: int) -> None:
         if outcome.line is not None:
-            self._line(draft, owner, outcome.token, "pages", outcome.line, new_links)
+            draft.line(owner, outcome.token, "pages", outcome.line, new_links)
         if outcome.politeness is not None:
-            self._line(draft, owner, outcome.token, "politeness", outcome.politeness, -1)
-
-    def _line(self, draft: Draft, owner: Url | Authority, token: int, stream: str, text: bytes, new_links: int) -> None:
-        if not self.keeps_lines:
-            return
-        draft.add(Fact.LINE, (owner.slot, owner.row, token, STREAMS.index(stream), new_links, text))
-        draft.lines.append((stream, completed(text, new_links)))
+            draft.line(owner, outcome.token, "politeness", outcome.politeness, -1)
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
-    def _cells(self, draft: Draft, host: Host) -> list[Any]:
-        cells = draft.cells.get(host)
-        if cells is None:
-            cells = draft.cells[host] = list(host_cells(host)[2:])
-        return cells
-
-    def _tally(self, draft: Draft, name: str, more: int) -> None:
-        draft.tallies[name] = draft.tallies.get(name, self.tables.tallies.get(name, 0)) + more
-
-    def _tally_error(self, draft: Draft, error: str) -> None:
-        name = f"error.{error}"
-        known, new = self.tables.tallies, draft.tallies
-        if name not in known and name not in new:
-            classes = sum(other.startswith("error.") for other in known.keys() | new.keys())
-            if classes >= ERROR_CLASSES_MAX:
-                name = "error.other"
-        self._tally(draft, name, 1)
+    def _draft(self, now: Instant) -> Draft:
+        return Draft(self.tables, now, slot_of=self.slot_of, keeps_lines=self.keeps_lines)
 
     def _repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:
         if request_id is None:
@@ -1611,7 +1352,7 @@ class Machine:
                 self._forget_scopes()
                 raise
             for kind, rows in blocks:
-                self.tables.apply(kind, rows)  # type: ignore[arg-type]
+                self.tables.apply(kind, rows)
             self.tables.now = draft.now
         self._settle(draft)
 
@@ -1643,7 +1384,7 @@ class Machine:
 
     def _robots_changed(self, authority: Authority, draft: Draft) -> None:
         changed = any(row[0] == authority.slot and row[1] == authority.row for row in draft.facts.get(Fact.RULES, ()))
-        if self.errands_mode and authority.held and _unanswered(authority, draft.now):
+        if self.errands_mode and authority.held and unanswered(authority, draft.now):
             # Another hop or attempt, or the errand was lost: who waits goes on waiting, in the line of the next host.
             self._leave_line(authority)
             self._line_up(authority)
@@ -1714,49 +1455,9 @@ class Machine:
         return f"<Machine {counts[QUEUED]} queued, {counts[LEASED]} leased, {counts[DONE]} done at {rfc3339(self.now)}>"
 
 
-def completed(text: bytes, new_links: int) -> bytes:
-    """An output line with the number of new links, which only the frontier knows."""
-    return text if new_links < 0 else b'%b,"new_links":%d}' % (text.rstrip().removesuffix(b"}"), new_links)
-
-
-def _unanswered(authority: Authority, now: Instant) -> bool:
-    """Whether its robots.txt must be asked for, or asked for once more, before any of its pages."""
-    return authority.state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.expires <= now
-
-
-def _errand_of(host: Host, now: Instant) -> Authority | None:
-    return next((authority for authority in host.errands if authority.next_at <= now and not authority.token), None)
-
-
 def _place_of(url: Url, now: Instant) -> tuple[int, int]:
     """State and reason of a URL that nothing forbids any more."""
     return (WAITING if url.due > now else QUEUED), int(Reason.NONE)
-
-
-def _cells_of(
-    url: Url,
-    state: int,
-    reason: int,
-    due: Instant,
-    *,
-    attempts: int | None = None,
-    losses: int | None = None,
-    status: int | None = None,
-    error: str | None = None,
-) -> Row:
-    old = url_cells(url)
-    return (
-        url.slot,
-        url.row,
-        state,
-        int(reason),
-        due,
-        old[5] if attempts is None else attempts,
-        old[6] if losses is None else losses,
-        old[7] if status is None else status,
-        url.token,
-        old[9] if error is None else error,
-    )
 
 
 def _answered(outcome: Outcome) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, decode, instant_of
-from outrider.frontier.machine import completed
+from outrider.frontier.lines import completed
 from outrider.frontier.tables import Tables
 from outrider.storage.checkpoint import Checkpoint
 from outrider.storage.log import Frame, Log

@@ -5,23 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from outrider.errors import SettingsError
 from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
 from outrider.url import Scope
+from outrider.url.scope import ScopeKind
 
 
 @dataclass(frozen=True, slots=True)
 class FrontierSettings:
     """delay: floor of the gap per host in seconds. delay_factor: gap = factor x duration of the last fetch, that term
-    at most 60 s.
-    scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: answered pages, None
-    for no limit.
-    user_agent: the product token that robots rules are read for."""
+    at most 60 s. scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: answered
+    pages, None for no limit. user_agent: the product token that robots rules are read for."""
 
     delay: float = DELAY_SECONDS_FLOOR
     delay_factor: float = DELAY_FACTOR
-    scope: str = "any"
+    scope: ScopeKind = "any"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     max_depth: int | None = None
@@ -33,7 +33,7 @@ class FrontierSettings:
     def of(cls, settings: Mapping[str, object] | None) -> FrontierSettings:
         """From a mapping of names. Raises SettingsError naming the key, the value and what is accepted."""
         names = {field.name for field in fields(cls)}
-        given = dict(settings or {})
+        given: dict[str, Any] = dict(settings or {})
         for name in given:
             if name not in names:
                 raise SettingsError(f"{name!r} is not a setting of the frontier; there are {', '.join(sorted(names))}")
@@ -51,9 +51,9 @@ class FrontierSettings:
         agent = given.get("user_agent", "Outrider")
         if not isinstance(agent, str) or not agent:
             raise SettingsError(f"user_agent {agent!r}: give the product token, a text")
-        options = cls(**given)  # type: ignore[arg-type]
+        options = cls(**given)
         # A pattern that is no expression is told now, not with the first link.
-        Scope.of_seeds(options.scope, (), options.include, options.exclude, options.max_depth)  # type: ignore[arg-type]
+        Scope.of_seeds(options.scope, (), options.include, options.exclude, options.max_depth)
         return options
 
 

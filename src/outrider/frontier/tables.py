@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 
 from outrider.clock import Instant
@@ -201,13 +201,12 @@ class Queue:
 class Group:
     """A key that spans hosts: one turn at a time for all its queues, and one clock."""
 
-    __slots__ = ("busy", "queues", "rest_until", "waiters")
+    __slots__ = ("busy", "queues", "rest_until")
 
     def __init__(self) -> None:
         self.busy = 0
         self.rest_until: Instant = 0
         self.queues: list[Queue] = []
-        self.waiters: list[Host] = []
 
 
 class Host:
@@ -277,6 +276,10 @@ class Slot:
         self.urls: list[Url] = []
         self.seen: dict[int, dict[int, Url]] = {}  # crawl -> low 56 bits of the fingerprint -> URL
 
+    def rows(self, section: int) -> int:
+        """How many rows a section (HOSTS, AUTHORITIES, QUEUES, URLS) has."""
+        return len((self.hosts, self.authorities, self.queues, self.urls)[section - HOSTS])
+
 
 SEEN_BITS = (1 << 56) - 1
 
@@ -308,7 +311,7 @@ class Tables:
         self.contents: dict[bytes, int] = {}
         self.changed: list[Host] = []  # hosts whose turn must be looked at again
         self.placed: list[Url] = []  # URLs whose state changed
-        self._apply = {
+        self._apply: dict[Fact, Callable[..., None]] = {
             Fact.OPENING: self._opening,
             Fact.CLOSING: self._closing,
             Fact.CRAWL: self._crawl,
@@ -338,12 +341,12 @@ class Tables:
 
     # -- applying facts -----------------------------------------------------------------------------------------------
 
-    def apply(self, kind: int, rows: list[Row]) -> None:
+    def apply(self, kind: int, rows: Sequence[Row]) -> None:
         """Apply the facts of one block. Raises DamagedStoreError when they name rows that do not exist."""
         try:
             each = self._apply[Fact(kind)]
             for row in rows:
-                each(*row)  # type: ignore[operator]
+                each(*row)
         except (IndexError, KeyError) as error:
             raise DamagedStoreError(
                 f"a fact of kind {Fact(kind).name.lower()} names a row that does not exist ({error})"
@@ -645,10 +648,8 @@ class Tables:
     def sections(self) -> list[tuple[int, int, int]]:
         """(slot, section, rows) of everything there is now, in the order in which it must be loaded."""
         out = [(OWN_SLOT, OWN, 1)]
-        for section, name in enumerate(("hosts", "authorities", "queues", "urls"), start=HOSTS):
-            out += [
-                (slot, section, len(getattr(home, name))) for slot, home in self.slots.items() if getattr(home, name)
-            ]
+        for section in (HOSTS, AUTHORITIES, QUEUES, URLS):
+            out += [(slot, section, home.rows(section)) for slot, home in self.slots.items() if home.rows(section)]
         out += [(slot, TRANSIT, 1) for slot, home in self.slots.items() if home.sent or home.arrived]
         return out
 

@@ -1,0 +1,155 @@
+"""What an authority's robots.txt means for its pages and for its next errand: pure, from its cells and an answer
+(RFC 9309)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from outrider.clock import Instant, instant
+from outrider.frontier.facts import Row
+from outrider.frontier.revisit import retries_left, retry_seconds
+from outrider.frontier.tables import Authority, Host, RobotsState
+from outrider.journey import RobotsAnswer
+from outrider.limits import (
+    REDIRECT_HOPS_MAX,
+    ROBOTS_AGE_SECONDS_MAX,
+    ROBOTS_BYTES_MAX,
+    RULES_PARSED_MAX,
+    URL_BYTES_MAX,
+)
+from outrider.robots import Rules, verdict_of_status
+from outrider.url import host_of, spell
+
+_NOBODY_THERE = frozenset({"dns_unknown", "blocked_address"})  # errors that no later attempt mends
+
+
+class Judgement(Enum):
+    """What becomes of a page that was drawn."""
+
+    GO = "go"
+    HOLD = "hold"  # its robots.txt must be asked for first
+    REFUSE = "refuse"
+    DEAD = "dead"  # nobody is there to be asked
+
+
+class Rulebook:
+    """Parsed rules by their digest, for one user agent; a bounded number of them."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        self._parsed: dict[int, Rules] = {}
+
+    def of(self, authority: Authority) -> Rules:
+        rules = self._parsed.get(authority.digest)
+        if rules is None:
+            if len(self._parsed) >= RULES_PARSED_MAX:
+                self._parsed.clear()
+            rules = self._parsed[authority.digest] = Rules.parse(authority.body)
+        return rules
+
+    def allowed(self, authority: Authority, url: str) -> bool:
+        return self.of(authority).allowed(self._agent, url)
+
+    def crawl_delay(self, host: Host) -> float:
+        """Seconds: the largest Crawl-delay among the host's authorities, 0 when there is none."""
+        longest = 0.0
+        for authority in host.authorities:
+            if authority.state == RobotsState.RULES:
+                longest = max(longest, self.of(authority).crawl_delay(self._agent) or 0.0)
+        return longest
+
+
+def unanswered(authority: Authority, now: Instant) -> bool:
+    """Whether its robots.txt must be asked for, or asked for once more, before any of its pages."""
+    return authority.state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.expires <= now
+
+
+def errand_of(host: Host, now: Instant) -> Authority | None:
+    """Whose robots.txt is to be asked for at this host now."""
+    return next((authority for authority in host.errands if authority.next_at <= now and not authority.token), None)
+
+
+def judged(authority: Authority, url: str, now: Instant, *, errands: bool, rules: Rulebook) -> Judgement:
+    """Whether a page may be fetched. errands: rules are asked for; without, only what the caller gave counts."""
+    state = authority.state
+    if errands:
+        if authority.token or unanswered(authority, now):
+            return Judgement.HOLD
+    elif state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
+        return Judgement.GO
+    if state == RobotsState.REFUSED:
+        return Judgement.REFUSE
+    if state == RobotsState.DEAD:
+        return Judgement.DEAD
+    if state == RobotsState.ALLOW or rules.allowed(authority, url):
+        return Judgement.GO
+    return Judgement.REFUSE
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An authority's cells after an answer, which ends its errand. body: its rules (b"" for none), None where they
+    stay as they are. asks_next: the host of the next hop."""
+
+    state: RobotsState
+    expires: Instant
+    next_at: Instant
+    attempts: int
+    hops: int
+    status: int
+    url: str
+    error: str
+    body: bytes | None = None
+    asks_next: str | None = None
+
+    def row(self, authority: Authority) -> Row:
+        """As the columns of a ROBOTS fact."""
+        place = (authority.slot, authority.row, int(self.state), self.expires, self.next_at)
+        return (*place, self.attempts, self.hops, self.status, self.url, self.error)
+
+
+def after_answer(
+    authority: Authority,
+    answer: RobotsAnswer,
+    error: str | None,
+    retry_after: float | None,
+    now: Instant,
+    *,
+    retries: bool,
+) -> Found:
+    """What a robots.txt's answer means: RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by hop.
+
+    error: the class of what went wrong, if anything did. retry_after: seconds. retries: whether an unreachable one is
+    asked again at once (5, 30, 300 s) or counts as refused for a day.
+    """
+    status = answer.status or 0
+    own = authority.name + "/robots.txt"
+    day = now + instant(ROBOTS_AGE_SECONDS_MAX)
+    if error in _NOBODY_THERE and not authority.hops:
+        return Found(RobotsState.DEAD, day, 0, 0, 0, status, own, error or "")
+    verdict = verdict_of_status(answer.status)
+    if verdict == "redirect":
+        target = spell([answer.location or ""], authority.url or own)[0] if answer.location else None
+        if target is not None and len(target) <= URL_BYTES_MAX and authority.hops < REDIRECT_HOPS_MAX:
+            return Found(
+                authority.state,
+                authority.expires,
+                authority.next_at,
+                authority.attempts,
+                authority.hops + 1,
+                status,
+                target,
+                authority.error,
+                asks_next=host_of(target),
+            )
+        verdict = "allow"  # beyond five hops a robots.txt may be treated as unavailable, RFC 9309 §2.3.1.2
+    if verdict == "unreachable":
+        attempt = authority.attempts + 1
+        if retries and retries_left(attempt):
+            at = now + instant(max(retry_seconds(attempt), min(retry_after or 0.0, ROBOTS_AGE_SECONDS_MAX)))
+            return Found(RobotsState.RETRYING, 0, at, attempt, 0, status, own, error or "")
+        return Found(RobotsState.REFUSED, day, day, 0, 0, status, own, error or "")
+    if verdict == "rules":
+        return Found(RobotsState.RULES, day, 0, 0, 0, status, own, "", answer.body[:ROBOTS_BYTES_MAX])
+    return Found(RobotsState.ALLOW, day, 0, 0, 0, status, own, "", b"")

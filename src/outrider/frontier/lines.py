@@ -1,0 +1,52 @@
+"""The lines of output that the frontier has a part in: the count it adds to a page's line, and the refusals it decides
+itself."""
+
+from __future__ import annotations
+
+import msgspec
+
+from outrider.clock import Instant, rfc3339
+
+_ABSENT = (
+    "location",
+    "title",
+    "description",
+    "canonical",
+    "charset",
+    "language",
+    "http_date",
+    "last_modified",
+    "etag",
+)
+
+
+def completed(text: bytes, new_links: int) -> bytes:
+    """A line with the number of new links, which only the frontier knows; below 0: the line as it is."""
+    return text if new_links < 0 else b'%b,"new_links":%d}' % (text.rstrip().removesuffix(b"}"), new_links)
+
+
+def refusal(
+    url: str, now: Instant, *, outcome: str, error: str | None, depth: int, referrer: str, priority: float
+) -> bytes:
+    """A line of `pages.jsonl` for a URL that was decided without a request: attempt 0, and nothing that an answer
+    would have told."""
+    line: dict[str, object] = {"url": url, "outcome": outcome, "status": None}
+    if error:
+        line["error"] = error
+    line |= {
+        "fetched_at": rfc3339(now),
+        "seconds": None,
+        "bytes": 0,
+        "content_type": None,
+        "digest": None,
+        "simhash": None,
+        "depth": depth,
+        "referrer": referrer or None,
+        "priority": priority,
+        "attempt": 0,
+        **dict.fromkeys(_ABSENT),
+        "links": 0,
+        "token": None,
+        "warc": None,
+    }
+    return msgspec.json.encode(line)
