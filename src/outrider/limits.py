@@ -29,7 +29,6 @@ REDIRECT_HOPS_MAX = 5  # RFC 9309 asks for five for robots.txt; browsers allow 2
 # robots
 ROBOTS_BYTES_MAX = 512_000  # RFC 9309 section 2.5: at least 500 KiB must be parsed
 ROBOTS_AGE_SECONDS_MAX = 86_400.0  # RFC 9309 section 2.4: not longer than a day
-RULES_PARSED_MAX = 4_096  # rules kept parsed, by digest: most sites share a few files; some 100 MB of the largest
 ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many URLs away
 
 # frontier
@@ -38,6 +37,8 @@ NAME_CHARACTERS_MAX = 1_024  # of crawls, keys, workers, clients: they are kept 
 ERROR_CLASSES_MAX = 256  # error classes counted apart; a caller that makes them up per page must not fill the memory
 WAKES_PER_CALL_MAX = 10_000  # waiting URLs that one call queues again: some 20 ms, and the frame fits into the reserve
 OLDEST_DRAW_EVERY = 8  # every eighth draw takes the queue that is ready longest, so that none starves
+DEADLINES_KEPT_MAX = 10_000  # of leases that ended already, beside twice the open ones: then they are sorted out
+REQUEST_BYTES_MAX = 32 << 20  # all kept answers together; the oldest of the client unused longest go first
 REQUEST_IDS_PER_CLIENT_MAX = 1_024  # the window in which a repeated call repeats its answer
 CLIENTS_MAX = 1_024  # request-id windows kept; the one unused longest goes first
 SLOTS = 4_096  # fixed ranges of hash(registrable domain)

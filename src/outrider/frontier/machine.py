@@ -51,6 +51,7 @@ from outrider.journey import (
     Kind,
     Lease,
     LeaseBatch,
+    Line,
     Link,
     Outcome,
     Report,
@@ -63,6 +64,7 @@ from outrider.journey import (
 )
 from outrider.limits import (
     CALL_ROWS_MAX,
+    DEADLINES_KEPT_MAX,
     LEASES_LOST_MAX,
     METADATA_BYTES_MAX,
     OLDEST_DRAW_EVERY,
@@ -158,6 +160,7 @@ class Machine:
         self._runs_errands = False
         self._lined_up: dict[str, Authority] = {}
         self._recheck: list[Authority] = []
+        self._lines_of_wakes: list[Line] = []
         self.lsn = 0
         self.now: Instant = tables.now
 
@@ -173,8 +176,6 @@ class Machine:
         tables.placed.clear()
         for url in tables.urls():
             self._file(url)
-            if url.state == PARKED and url.reason == Reason.ROBOTS:
-                self._authority(url).recheck.append(url)
         for token, owner in tables.leases.items():
             heapq.heappush(self._deadlines, (owner.deadline, token))
         for host in tables.hosts.values():
@@ -184,8 +185,10 @@ class Machine:
         for authority in tables.authorities.values():
             if authority.state == RobotsState.REFUSED and self.errands_mode:
                 self._line_up(authority)
-            if authority.recheck and authority.state in (RobotsState.RULES, RobotsState.ALLOW):
-                self._recheck.append(authority)
+            if authority.parked:
+                authority.recheck, authority.parked = authority.parked, []
+                if authority.state in (RobotsState.RULES, RobotsState.ALLOW):
+                    self._recheck.append(authority)
         tables.changed.clear()
         for host in tables.hosts.values():
             self._touch(host, now)
@@ -284,10 +287,10 @@ class Machine:
         for what, name in (("crawl", crawl), ("key", key), ("worker", worker)):
             arguments.name(what, name)
         now = self._advance(now)
+        self._wake(now)
         known = self._repeated(request_id, "lease")
         if known is not None:
             return self._same_leases(known)
-        self._wake(now)
         if errands and not self._runs_errands:
             self._runs_errands = True
             for authority in self._lined_up.values():
@@ -318,8 +321,13 @@ class Machine:
             errand = errand_of(host, now) if errands else None
             queue = self._queue_of(host, wanted_row, key, now, groups) if errand is None else None
             urls: list[Url] = []
+            gap = 0
             if queue is not None:
                 most = min(per_queue, want - len(drawn), pages_left)
+                if most > 1:
+                    gap = instant(max(host.gap, self.settings.delay, self._rules.crawl_delay(host)))
+                    # What may only be fetched when its lease is over would be lost, and after three times gone.
+                    most = min(most, 1 + (deadline - now - 1) // gap) if gap else most
                 urls, judged = self._take(draft, queue, most, refusals, now)
                 refusals -= judged
                 if errands and not urls:
@@ -331,7 +339,6 @@ class Machine:
                 continue
             if queue is None:
                 continue
-            gap = instant(max(host.gap, self.settings.delay, self._rules.crawl_delay(host))) if len(urls) > 1 else 0
             for place, url in enumerate(urls):
                 draft.add(Fact.LEASE, (url.slot, url.row, token, deadline, holder, now + place * gap))
                 drawn.append((Kind.PAGE, url))
@@ -359,7 +366,8 @@ class Machine:
         leases = [self._lease_of(kind, owner) for kind, owner in drawn]
         for lease in leases:
             heapq.heappush(self._deadlines, (lease.deadline, lease.token))
-        return LeaseBatch(leases, lines=draft.lines, lsn=self.lsn)
+        self._forget_deadlines()
+        return LeaseBatch(leases, lines=self._take_lines(draft), lsn=self.lsn)
 
     def report(
         self,
@@ -431,7 +439,7 @@ class Machine:
         )
         self._answered(draft, request_id, "report", answer)
         self._commit(draft, reserve=True)
-        return Report(tuple(settled), tuple(tuple(codes[a:b]) for _, a, b in spans), tuple(draft.lines), self.lsn)
+        return Report(tuple(settled), tuple(tuple(codes[a:b]) for _, a, b in spans), self._take_lines(draft), self.lsn)
 
     # -- around them --------------------------------------------------------------------------------------------------
 
@@ -518,7 +526,7 @@ class Machine:
     def finished(self) -> bool:
         """No URL is queued, leased, waiting, in transit or to be judged again, and no errand is open or wanted."""
         counts = self.tables.counts
-        waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.in_transit()
+        waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.in_transit
         return not (waiting or self._recheck)
 
     def at_limit(self) -> bool:
@@ -601,12 +609,13 @@ class Machine:
         tables = self.tables
         hosts = {"known": len(tables.hosts), "ready": 0, "resting": 0, "blocked": 0, "empty": 0}
         for host in tables.hosts.values():
-            pending = host.leases or host.errands or any(queue.best() for queue in host.queues)
+            queued = any(queue.best() for queue in host.queues)
+            pending = host.leases or host.errands or queued
             if host.rest_until > now and host.back_off and pending:
                 hosts["blocked"] += 1
             elif not pending:
                 hosts["empty"] += 1
-            elif host.leases or host.rest_until > now:
+            elif host.leases or host.rest_until > now or not (queued or any(a.next_at <= now for a in host.errands)):
                 hosts["resting"] += 1
             else:
                 hosts["ready"] += 1
@@ -615,7 +624,7 @@ class Machine:
             "accepted": tables.accepted(),
             "urls": {STATES[state].value: tables.counts[state] for state in range(1, 7)},
             "held": 0,
-            "in_transit": tables.in_transit(),
+            "in_transit": tables.in_transit,
             "errands": self.errands(),
             "hosts": hosts,
             "answered": tables.tallies.get("answered", 0),
@@ -702,8 +711,14 @@ class Machine:
             for owner in self.tables.leases.values():
                 heapq.heappush(self._deadlines, (owner.deadline, owner.token))
             raise
+        self._lines_of_wakes += draft.lines
         for host in self._timetable.take_due(now):
             self._touch(host, now)
+
+    def _take_lines(self, draft: Draft) -> tuple[Line, ...]:
+        """The lines of this call, behind those that waking left for the next call that answers with lines."""
+        lines, self._lines_of_wakes = (*self._lines_of_wakes, *draft.lines), []
+        return lines
 
     def _lose(self, draft: Draft, owner: Url | Authority, now: Instant) -> None:
         """A lease ends without a report; its host rests one whole delay, for somebody may have fetched from it just
@@ -1089,6 +1104,8 @@ class Machine:
                         break  # its rules are out of date: they go on when the new ones are here
                     if verdict is Judgement.GO:
                         draft.move(url, *_place_of(url, now), url.due)
+                    else:
+                        authority.parked.append(url)
                     taken.append((authority, url))
                 judged += 1
                 authority.recheck.pop()
@@ -1198,7 +1215,7 @@ class Machine:
 
     def _page_done(self, draft: Draft, url: Url, outcome: Outcome, now: Instant, wanted: list[_Wanted]) -> None:
         host = url.queue.host
-        redirect = outcome.location is not None
+        redirect = outcome.location is not None and outcome.verdict is Verdict.DONE
         self._rested(
             draft,
             host,
@@ -1219,7 +1236,7 @@ class Machine:
             draft.error(outcome.error)
         status = outcome.status or 0
         ended = now if outcome.ended_at is None else min(outcome.ended_at, now)
-        if outcome.verdict is Verdict.DONE and redirect:
+        if redirect:
             target = spell([outcome.location or ""], url.url)[0]
             if target == url.url:
                 draft.move(url, GONE, Reason.REDIRECT_SELF, url.due, status=status, error="redirect_self", losses=0)
@@ -1316,6 +1333,13 @@ class Machine:
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
+    def _forget_deadlines(self) -> None:
+        """Leases that ended leave their deadlines behind; with long leases they would pile up for a day."""
+        leases = self.tables.leases
+        if len(self._deadlines) > 2 * len(leases) + DEADLINES_KEPT_MAX:
+            self._deadlines = [(owner.deadline, token) for token, owner in leases.items()]
+            heapq.heapify(self._deadlines)
+
     def _draft(self, now: Instant) -> Draft:
         return Draft(self.tables, now, slot_of=self.slot_of, keeps_lines=self.keeps_lines)
 
@@ -1366,12 +1390,16 @@ class Machine:
         tables = self.tables
         placed, tables.placed = tables.placed, []
         changed, tables.changed = tables.changed, []
+        groups: dict[Group, None] = {}
         for url in placed:
             self._file(url)
-            changed.append(url.queue.host)
-            if url.queue.group is not None:
-                url.queue.group.rest_until = max(url.queue.group.rest_until, url.queue.host.rest_until)
-                changed.extend(queue.host for queue in url.queue.group.queues)
+            queue = url.queue
+            changed.append(queue.host)
+            if queue.group is not None:
+                queue.group.rest_until = max(queue.group.rest_until, queue.host.rest_until)
+                groups[queue.group] = None
+        for group in groups:
+            changed.extend(queue.host for queue in group.queues)
         for row in draft.facts.get(Fact.ROBOTS, ()):
             self._robots_changed(tables.slots[int(row[0])].authorities[int(row[1])], draft)
         for row in draft.facts.get(Fact.ERRAND, ()):
@@ -1395,26 +1423,24 @@ class Machine:
         if authority.state == RobotsState.REFUSED and self.errands_mode:
             self._line_up(authority)  # tried again daily, while the crawl goes on
         if authority.state in (RobotsState.RULES, RobotsState.ALLOW) and self.tables.counts[PARKED]:
-            everything = changed or authority.state == RobotsState.ALLOW
-            authority.recheck = [
-                url for url in self._parked(authority) if everything or url.error == "robots_unreachable"
-            ] or authority.recheck
+            if changed or authority.state == RobotsState.ALLOW:
+                again, authority.parked = authority.parked, []
+            else:
+                again = [url for url in authority.parked if url.error == "robots_unreachable"]
+                authority.parked = [url for url in authority.parked if url.error != "robots_unreachable"]
+            authority.recheck += again
             if authority.recheck and authority not in self._recheck:
                 self._recheck.append(authority)
 
-    def _parked(self, authority: Authority) -> list[Url]:
-        return [
-            url
-            for url in self.tables.slots[authority.slot].urls
-            if url.state == PARKED and url.reason == Reason.ROBOTS and self._authority(url) is authority
-        ]
-
     def _file(self, url: Url) -> None:
-        """Put a URL where its state belongs: its queue's heap, the calendar, or nowhere."""
+        """Put a URL where its state belongs: its queue's heap, the calendar, who waits for other rules, or nowhere."""
         url.place += 1
         if url.state == QUEUED:
             # Rows count up as URLs come: first come, first served, the same before and after a restart.
             heapq.heappush(url.queue.heap, (-url.klass, url.due, url.row, url.place, url))
+        elif url.state == PARKED:
+            if url.reason == Reason.ROBOTS:
+                self._authority(url).parked.append(url)
         elif url.state == WAITING:
             self._order += 1
             heapq.heappush(self._waiting, (url.due, self._order, url.place, url))
