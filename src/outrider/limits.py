@@ -29,6 +29,7 @@ REDIRECT_HOPS_MAX = 5  # RFC 9309 asks for five for robots.txt; browsers allow 2
 # robots
 ROBOTS_BYTES_MAX = 512_000  # RFC 9309 section 2.5: at least 500 KiB must be parsed
 ROBOTS_AGE_SECONDS_MAX = 86_400.0  # RFC 9309 section 2.4: not longer than a day
+RULES_PARSED_MAX = 4_096  # rules kept parsed, by digest: most sites share a few files; some 100 MB of the largest
 ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many URLs away
 
 # frontier

@@ -21,7 +21,7 @@ from outrider.limits import (
 from outrider.robots import Rules, verdict_of_status
 from outrider.url import host_of, spell
 
-_NOBODY_THERE = frozenset({"dns_unknown", "blocked_address"})  # errors that no later attempt mends
+_NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
 
 
 class Judgement(Enum):
