@@ -17,7 +17,7 @@ from outrider.errors import DamagedStoreError
 from outrider.frontier.facts import STREAMS, Block, Fact, Row
 from outrider.frontier.priority import class_of
 from outrider.journey import State
-from outrider.limits import CLIENTS_MAX, OWN_SLOT, REQUEST_IDS_PER_CLIENT_MAX
+from outrider.limits import CLIENTS_MAX, OWN_SLOT, REQUEST_BYTES_MAX, REQUEST_IDS_PER_CLIENT_MAX
 from outrider.url import host_of
 
 STATES = (State.UNKNOWN, State.QUEUED, State.LEASED, State.WAITING, State.PARKED, State.DONE, State.GONE)
@@ -133,6 +133,7 @@ class Authority:
         "klass",
         "name",
         "next_at",
+        "parked",
         "recheck",
         "row",
         "slot",
@@ -165,7 +166,8 @@ class Authority:
         self.wanted: Host | None = None  # URLs wait for it; where its errand is lined up
         self.held: list[Url] = []  # drawn, but its rules are not known yet
         self.klass = -1  # the best class among them
-        self.recheck: list[Url] = []  # parked by older rules, to be judged again
+        self.parked: list[Url] = []  # refused by the rules in force
+        self.recheck: list[Url] = []  # refused by older rules, to be judged again
 
     def __repr__(self) -> str:
         return f"<Authority {self.name} {RobotsState(self.state).name.lower()}>"
@@ -298,6 +300,7 @@ class Tables:
         self.holders: list[tuple[str, int]] = []
         self.holder_rows: dict[str, int] = {}
         self.requests: OrderedDict[str, OrderedDict[int, tuple[int, bytes]]] = OrderedDict()
+        self.request_bytes = 0
         self.watermarks: dict[str, bytes] = {}
         self.projections: dict[str, tuple[int, int]] = dict.fromkeys(STREAMS, (0, 0))
         self.tallies: dict[str, int] = {}
@@ -307,6 +310,7 @@ class Tables:
         self.closed = ""
         self.leases: dict[int, Url | Authority] = {}
         self.counts = [0] * 7
+        self.in_transit = 0  # links on their way to other logs
         self.now: Instant = 0
         self.contents: dict[bytes, int] = {}
         self.changed: list[Host] = []  # hosts whose turn must be looked at again
@@ -384,11 +388,21 @@ class Tables:
         if window is None:
             window = self.requests[client] = OrderedDict()
         self.requests.move_to_end(client)
+        if sequence in window:
+            self.request_bytes -= len(window[sequence][1])
         window[sequence] = (verb, answer)
+        self.request_bytes += len(answer)
         while len(window) > REQUEST_IDS_PER_CLIENT_MAX:
-            window.popitem(last=False)
-        while len(self.requests) > CLIENTS_MAX:
-            self.requests.popitem(last=False)
+            self._forget_request(window)
+        while len(self.requests) > CLIENTS_MAX or self.request_bytes > REQUEST_BYTES_MAX:
+            oldest = next(iter(self.requests))
+            self._forget_request(self.requests[oldest])
+            if not self.requests[oldest]:
+                del self.requests[oldest]
+
+    def _forget_request(self, window: OrderedDict[int, tuple[int, bytes]]) -> None:
+        _, (_, answer) = window.popitem(last=False)
+        self.request_bytes -= len(answer)
 
     def _watermark(self, slot: int, writer: str, value: bytes) -> None:
         self.watermarks[writer] = value
@@ -516,6 +530,7 @@ class Tables:
     def _outbox(self, slot: int, sequence: int, *link: object) -> None:
         home = self.slot(slot)
         home.sent = max(home.sent, sequence)
+        self.in_transit += sequence not in home.outbox
         home.outbox[sequence] = (slot, sequence, *link)
 
     def _arrived(self, slot: int, source: int, sequence: int) -> None:
@@ -527,10 +542,7 @@ class Tables:
         home.sent = max(home.sent, sequence)
         for number in [number for number in home.outbox if number <= sequence]:
             del home.outbox[number]
-
-    def in_transit(self) -> int:
-        """Links on their way to other logs."""
-        return sum(len(home.outbox) for home in self.slots.values())
+            self.in_transit -= 1
 
     def _url(
         self,
