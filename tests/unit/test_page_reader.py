@@ -114,6 +114,23 @@ def test_nofollow_links_are_kept_and_not_followed() -> None:
     assert ["http://example.org/dir/x", "http://example.org/dir/y"] == read_page.followed(nofollow_too=True)
 
 
+def test_the_links_to_follow_are_a_batch_before_they_are_strings() -> None:
+    read_page = page(
+        "<a href=x></a><a href='mailto:x'></a><img src=i><a href=/y#z></a><a href='/%79'></a><a href=é></a>"
+    )
+    batch = read_page.link_batch()
+    expected = ["http://example.org/dir/x", "http://example.org/y", "http://example.org/dir/%C3%A9"]
+    assert (expected, expected) == (batch.strings(), read_page.followed())
+    assert 0 == len(page("no link at all").link_batch())
+
+
+def test_pages_with_the_same_links_are_equal() -> None:
+    assert page("<a href=x></a>") == page("<a href='./x'></a>")
+    assert page("<a href=x></a>") != page("<a href=y></a>")
+    assert page("<a href=x></a>") != page("<area href=x>")
+    assert hash(page("<a href=x></a>")) == hash(page("<a href=x></a>"))
+
+
 @pytest.mark.parametrize("content", ["nofollow", "NOINDEX, NOFOLLOW", "none", "noindex nofollow", " index ,nofollow,"])
 def test_a_robots_meta_stops_all_links(content: str) -> None:
     read_page = page(f"<meta name=Robots content='{content}'><a href=x></a>")

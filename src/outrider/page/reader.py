@@ -1,16 +1,17 @@
 """What is in a page: links, base, title, directives, text and its SimHash. Any bytes are read; nothing raises.
 
-Links are resolved and spelled canonically in one batch per page. Only http and https count. Comments and scripts hold
-no links; noscript does, since no script is run here, and so does template, whose content scripts put into pages.
+Links are resolved and spelled canonically in one batch per page, and stay columns until somebody asks for strings. Only
+http and https count. Comments and scripts hold no links; noscript does, since no script is run here, and so does
+template, whose content scripts put into pages.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
 from outrider.limits import (
     BASE_CHARACTERS_MAX,
@@ -23,7 +24,7 @@ from outrider.limits import (
 )
 from outrider.page import html
 from outrider.page.simhash import simhash_of_text
-from outrider.url import spell
+from outrider.url import UrlBatch, spell
 
 FOLLOWABLE = frozenset({"a", "area", "frame", "iframe", "meta"})
 """The elements whose links lead to pages; those of link, img, script and form are recorded only."""
@@ -44,14 +45,45 @@ class PageLink(msgspec.Struct, frozen=True, gc=False):
     rel: str = ""
 
 
+class FoundLinks:
+    """The links of a page in columns, in order of appearance; as objects once they are asked for."""
+
+    __slots__ = ("_made", "kinds", "rels", "urls")
+
+    def __init__(self, urls: UrlBatch, kinds: list[str], rels: list[str]) -> None:
+        self.urls = urls
+        """Canonical and absolute, doubles included; all rows are valid."""
+        self.kinds = kinds
+        self.rels = rels
+        self._made: tuple[PageLink, ...] | None = None
+
+    def links(self) -> tuple[PageLink, ...]:
+        if self._made is None:
+            self._made = tuple(map(PageLink, self.urls.strings(), self.kinds, self.rels))
+        return self._made
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FoundLinks):
+            return NotImplemented
+        return (self.urls, self.kinds, self.rels) == (other.urls, other.kinds, other.rels)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<FoundLinks: {len(self.kinds)}>"
+
+
+_NO_LINKS = FoundLinks(UrlBatch.of(()), [], [])
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """What a page holds."""
 
     url: str
     """Where it was fetched from."""
-    links: tuple[PageLink, ...] = ()
-    """In order of appearance, doubles included; at most `LINKS_PER_PAGE_MAX` to pages and as many others."""
+    found: FoundLinks = field(default_factory=lambda: _NO_LINKS, hash=False)
+    """Its links in columns; at most `LINKS_PER_PAGE_MAX` to pages and as many others."""
     base: str = ""
     """What relative links were resolved against."""
     canonical: str | None = None
@@ -70,22 +102,28 @@ class Page:
     simhash: int = 0
     """64 bits over the words of `text`; 0 when there are none."""
 
-    def followed(self, *, nofollow_too: bool = False) -> list[str]:
+    @property
+    def links(self) -> tuple[PageLink, ...]:
+        """In order of appearance, doubles included."""
+        return self.found.links()
+
+    def link_batch(self, *, nofollow_too: bool = False) -> UrlBatch:
         """The URLs a crawler goes on to: unique, in order, of a, area, frame, iframe and meta refresh.
 
         Not those with rel=nofollow, and none at all if a robots meta says nofollow or none, unless `nofollow_too`.
         """
-        if nofollow_too:
-            return list(dict.fromkeys(link.url for link in self.links if link.kind in FOLLOWABLE))
-        if "nofollow" in self.robots or "none" in self.robots:
-            return []
-        return list(
-            dict.fromkeys(
-                link.url
-                for link in self.links
-                if link.kind in FOLLOWABLE and not (link.rel and "nofollow" in link.rel.split())
-            )
-        )
+        found = self.found
+        if not found.kinds or (not nofollow_too and ("nofollow" in self.robots or "none" in self.robots)):
+            return _NO_LINKS.urls
+        wanted = [
+            kind in FOLLOWABLE and (nofollow_too or not rel or "nofollow" not in rel.split())
+            for kind, rel in zip(found.kinds, found.rels, strict=True)
+        ]
+        return found.urls.filter(wanted).unique()
+
+    def followed(self, *, nofollow_too: bool = False) -> list[str]:
+        """The same as strings."""
+        return self.link_batch(nofollow_too=nofollow_too).strings()
 
 
 def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str | None = None) -> Page:
@@ -110,7 +148,6 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
     directives = _Directives(agent)
     description = ""
     language = markup.language
-    canonical: str | None = None
     refreshes: list[tuple[int, tuple[int, str]]] = []
     for name, equivalent, content, before in markup.metas[:METAS_PER_PAGE_MAX]:
         if equivalent == "refresh":
@@ -125,16 +162,16 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
             directives.take(name, content)
 
     raw = _bounded(_with_refreshes(markup.addresses, refreshes))
-    spelled = _spelled_by_address(raw, base)
-    links: list[PageLink] = []
-    for kind, address, relation in raw:
-        absolute = spelled[address]
-        if absolute is None:
-            continue
-        rel = " ".join(relation.lower().split()) if relation else ""
-        if kind == "link" and canonical is None and "canonical" in rel.split():
-            canonical = absolute
-        links.append(PageLink(absolute, kind, rel))
+    urls = UrlBatch.of([address for _, address, _ in raw], base)
+    if not urls.valid.all():
+        raw = [raw[row] for row in np.flatnonzero(urls.valid).tolist()]
+        urls = urls.filter(urls.valid)
+    rels = [" ".join(relation.lower().split()) if relation else "" for _, _, relation in raw]
+    canonical: str | None = None
+    for row, (kind, _, _) in enumerate(raw):
+        if kind == "link" and "canonical" in rels[row].split():
+            canonical = urls[row]
+            break
     refresh: tuple[int, str] | None = None
     if refreshes:
         seconds, address = refreshes[0][1]
@@ -143,7 +180,7 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
     matched = _LANGUAGE.fullmatch((language or "").strip())
     return Page(
         url=url,
-        links=tuple(links),
+        found=FoundLinks(urls, [kind for kind, _, _ in raw], rels),
         base=base,
         canonical=canonical,
         title=_one_line(markup.title or "", TITLE_CHARACTERS_MAX),
@@ -193,15 +230,6 @@ def _bounded(addresses: list[tuple[str, str, str]]) -> list[tuple[str, str, str]
             left[leads_on] -= 1
             kept.append(row)
     return kept
-
-
-def _spelled_by_address(raw: Iterable[tuple[str, str, str]], base: str) -> dict[str, str | None]:
-    """What each address of a page means, spelled canonically; None for what is not fetched by http or https."""
-    meanings: dict[str, str | None] = dict.fromkeys(address for _, address, _ in raw)
-    # Pictures inside the page are long, many, and never fetched: they are not worth a parser's time.
-    wanted = [address for address in meanings if address[:5] != "data:"]
-    meanings.update(zip(wanted, spell(wanted, base), strict=True))
-    return meanings
 
 
 def parse_refresh(content: str) -> tuple[int, str] | None:
