@@ -145,12 +145,9 @@ class Frontier:
                 manifest = _new_manifest(files, clock, keys)
             _check_pins(files, manifest)
             store = manifest.store_bytes
-            checkpoint = newest_checkpoint(files, store=store)
             # Read before anything is written: a store that this version cannot read is left as it is.
-            log = _open_log(files, store, checkpoint, read_only=True)
-            tables = Tables()
-            recovery.load(tables, checkpoint, log)
-            log.close()
+            checkpoint, tables, looked = _read(files, store)
+            looked.close()
             log = _open_log(files, store, checkpoint)
             machine = Machine(
                 tables,
@@ -210,10 +207,7 @@ class Frontier:
             if manifest is None:
                 raise ForeignStoreError(f"{files.describe()} holds no store")
             store = manifest.store_bytes
-            checkpoint = newest_checkpoint(files, store=store)
-            log = _open_log(files, store, checkpoint, read_only=True)
-            tables = Tables()
-            recovery.load(tables, checkpoint, log)
+            checkpoint, tables, log = _read(files, store)
             machine = Machine(
                 tables,
                 log,
@@ -792,6 +786,19 @@ def _open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read
     """The log behind a checkpoint; its epoch is set when the number of the opening is known."""
     after, synced = (checkpoint.start_lsn, checkpoint.lsn) if checkpoint is not None else (0, 0)
     return Log.open(files, store=store, epoch=0, after=after, synced=synced, read_only=read_only)
+
+
+def _read(files: Files, store: bytes) -> tuple[Checkpoint | None, Tables, Log]:
+    """The newest checkpoint, the tables as the log's end leaves them, and the log, open for reading only."""
+    checkpoint = newest_checkpoint(files, store=store)
+    log = _open_log(files, store, checkpoint, read_only=True)
+    tables = Tables()
+    try:
+        recovery.load(tables, checkpoint, log)
+    except BaseException:
+        log.close()
+        raise
+    return checkpoint, tables, log
 
 
 def _give_back(files: Files) -> None:
