@@ -463,3 +463,28 @@ def test_a_checkpoint_that_finds_no_space_is_given_up_and_the_store_goes_on():
     world.disk.fill(0)
     world.frontier.checkpoint()
     assert (1, []) == (world.frontier.statistics()["checkpoint"]["number"], recount(world.frontier))
+
+
+def test_links_on_their_way_to_other_logs_survive_a_checkpoint():
+    """Outbox and arrivals are rows like others: the log before the checkpoint is gone."""
+    clock, keys = Clock(), (b"f" * 16, b"s" * 16)
+    half = frozenset(range(2_048))
+    disk, other_disk = CrashDisk(), CrashDisk()
+    first = Frontier.open(disk, clock=clock, slots=half, keys=keys)
+    second = Frontier.open(other_disk, clock=clock, slots=frozenset(range(2_048, 4_096)), keys=keys)
+    codes = first.discover([f"http://h{n}.com/" for n in range(40)])
+    sent = first.outbox(100)
+    assert 0 < codes.count("held") == len(sent)
+    second.receive(sent[:5])
+    for frontier in (first, second):
+        frontier.checkpoint()
+        frontier.discover(["http://later.com/"])
+        frontier.checkpoint()
+        frontier.close()
+    first = Frontier.open(disk, clock=clock, slots=half)
+    second = Frontier.open(other_disk, clock=clock, slots=frozenset(range(2_048, 4_096)))
+    again = [parcel for parcel in first.outbox(100) if parcel[12] != "http://later.com/"]
+    assert sent == again
+    second.receive(again)
+    late = second.statistics()["accepted"] - len(sent)
+    assert (True, []) == (0 <= late <= 1, recount(second)), "five of them had arrived before"

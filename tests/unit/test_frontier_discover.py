@@ -312,6 +312,14 @@ def test_retry_after_on_a_redirect_does_not_rest_the_host(world):
     assert ["http://a.com/2"] == world.urls()
 
 
+def test_a_location_beside_a_failure_is_no_redirect(world):
+    """Retry-After of a 503 rests the host, whatever else the answer says."""
+    world.discover(A)
+    lease = world.one()
+    world.report(outcome(lease, "retry", status=503, location="http://b.com/", retry_after_seconds=100.0))
+    assert ("unknown", 100.0) == (world.state("http://b.com/"), world.ready_in())
+
+
 # -- crawls
 
 

@@ -274,6 +274,13 @@ def test_a_train_is_no_longer_than_what_is_wanted(world):
     assert 2 == len(world.lease(2, per_queue=4))
 
 
+def test_a_train_ends_before_its_leases_do(world):
+    """A waggon that may only be fetched after its deadline would be lost, and after three times gone."""
+    world.discover(*[f"http://a.com/{n}" for n in range(9)])
+    world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nCrawl-delay: 30")
+    assert [0.0, 30.0] == [seconds(lease.not_before - START) for lease in world.lease(per_queue=9, ttl_seconds=60)]
+
+
 def test_a_refusal_within_a_train_is_not_forgotten_over_the_next_outcome(world):
     world.discover(*[f"http://a.com/{n}" for n in range(3)])
     first, second = world.lease(per_queue=2)
@@ -338,6 +345,18 @@ def test_a_host_that_rested_at_a_kill_goes_on_resting(world):
     world.clock.move(10)
     world.kill()
     assert 20.0 == world.ready_in()
+
+
+def test_deadlines_of_leases_that_ended_do_not_pile_up(world, monkeypatch):
+    monkeypatch.setattr("outrider.frontier.machine.DEADLINES_KEPT_MAX", 20)
+    world.discover(*[f"http://h{n}.com/" for n in range(200)])
+    open_lease = world.one(ttl_seconds=5_000)
+    while leases := world.lease(5, ttl_seconds=86_400):
+        world.report(*[lease.done(seconds=0) for lease in leases])
+    assert len(world.frontier._machine._deadlines) < 40
+    assert [] == recount(world.frontier)
+    world.clock.move(5_000)
+    assert ["stale"] == world.report(open_lease.done())
 
 
 # -- stale tokens

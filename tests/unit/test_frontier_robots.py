@@ -406,7 +406,7 @@ def test_retry_after_of_a_robots_txt_rests_its_host(world):
     assert 77.0 == world.ready_in()
 
 
-@pytest.mark.parametrize("error", ["dns_unknown", "blocked_address"])
+@pytest.mark.parametrize("error", ["dns_unknown", "blocked_address", "blocked_port"])
 def test_urls_of_an_authority_that_is_not_there_are_gone(world, error):
     world.discover(A)
     world.report(outcome(errand(world), "gone", error=error))
@@ -576,3 +576,11 @@ def test_verdicts_are_of_the_enum():
         world.report(outcome(lease).__class__(lease.token, "done"))
     assert START + instant(60) == lease.deadline
     assert Verdict.DONE == outcome(lease).verdict
+
+
+def test_a_host_whose_errand_waits_for_its_retry_rests():
+    world = World(robots="errands", delay=0)
+    world.discover("http://a.com/")
+    world.report(world.one(errands=True).robots(503))
+    world.lease(10, errands=True)
+    assert (0, 1) == (world.frontier.statistics()["hosts"]["ready"], world.frontier.statistics()["hosts"]["resting"])

@@ -192,6 +192,17 @@ def test_the_third_loss_in_a_row_makes_a_url_gone(world):
     assert ("gone", "lost") == (world.state(A), world.reason(A))
 
 
+def test_the_line_of_a_lost_url_comes_with_the_next_answer_that_has_lines():
+    world = World(output=True)
+    world.discover(A)
+    for _ in range(3):
+        world.one(ttl_seconds=10)
+        world.clock.move(100)
+        world.frontier.extend([7], 60)
+        world.clock.move(100)
+    assert [("pages", True)] == [(stream, b'"error":"lost"' in line) for stream, line in world.lease(1).lines]
+
+
 def test_losses_count_only_in_a_row(world):
     world.discover(A)
     for _ in range(2):
