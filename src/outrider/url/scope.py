@@ -1,16 +1,23 @@
-"""Which URLs a crawl wants: hosts, domains or prefixes of its seeds, patterns, a depth. Batches in, verdicts out."""
+"""Which URLs a crawl wants: hosts, domains or prefixes of its seeds, patterns, depth, shape. Batches in, verdicts out.
+
+A host is judged once per batch; prefixes, patterns and paths are looked at as bytes: no string is made.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal, get_args, overload
 
+import numpy as np
+import numpy.typing as npt
 import re2
 
 from outrider.errors import SettingsError
 from outrider.limits import PATTERN_CHARACTERS_MAX
+from outrider.url.batch import UrlBatch
 from outrider.url.keys import registrable_domain
 from outrider.url.spelling import host_of
 
@@ -22,7 +29,7 @@ _PATTERN_MEMORY_BYTES = 8 << 20  # RE2's own default: its automaton never grows 
 class Scope:
     """What a crawl wants.
 
-    A URL is wanted if its place and its depth are, no exclude pattern is found in it, and, where there are include
+    A URL is wanted if its place, depth and shape are, no exclude pattern is found in it, and, where there are include
     patterns, at least one of them is.
 
     hosts     host names as `host_of` gives them; any port; for kind "host"
@@ -30,6 +37,14 @@ class Scope:
     prefixes  canonical URLs up to a "/"; for kind "prefix"
     include, exclude  RE2 expressions (linear time), searched anywhere in the canonical URL
     depth_max  links between a seed and a URL at most; None: any
+
+    Rules of shape, all off unless asked for:
+
+    schemes             "http" or "https"; empty: both
+    extensions_refused  endings of file names, in lower case without the dot: `zip`, `iso`
+    bytes_max           bytes of a URL at most
+    path_depth_max      names in a path at most: `/a/b.html` has two
+    path_repeats_max    how often one name may stand in a path: more is a loop that a site built by mistake
     """
 
     kind: ScopeKind
@@ -39,12 +54,26 @@ class Scope:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     depth_max: int | None = None
+    schemes: frozenset[str] = frozenset()
+    extensions_refused: frozenset[str] = frozenset()
+    bytes_max: int | None = None
+    path_depth_max: int | None = None
+    path_repeats_max: int | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ScopeKind):
             raise SettingsError(f"scope is {self.kind!r}; it can be {', '.join(get_args(ScopeKind))}")
         if self.depth_max is not None and self.depth_max < 0:
             raise SettingsError(f"max-depth is {self.depth_max}; it can be 0 or more")
+        for name, least in (("bytes_max", 1), ("path_depth_max", 0), ("path_repeats_max", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise SettingsError(f"{name} is {value}; it can be {least} or more")
+        for scheme in self.schemes - {"http", "https"}:
+            raise SettingsError(f"scheme {scheme!r} is never crawled; http and https are")
+        for extension in self.extensions_refused:
+            if not extension or extension != extension.lower().lstrip("."):
+                raise SettingsError(f"extension {extension!r}: write it in lower case and without the dot, as 'zip'")
         _searches("include", self.include)
         _searches("exclude", self.exclude)
 
@@ -56,9 +85,25 @@ class Scope:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         depth_max: int | None = None,
+        *,
+        schemes: Iterable[str] = (),
+        extensions_refused: Iterable[str] = (),
+        bytes_max: int | None = None,
+        path_depth_max: int | None = None,
+        path_repeats_max: int | None = None,
     ) -> Scope:
-        """The scope that these seeds span. Raises SettingsError naming what is wrong: kind, pattern or depth."""
-        empty = cls(kind, include=tuple(include), exclude=tuple(exclude), depth_max=depth_max)
+        """The scope that these seeds span. Raises SettingsError naming what is wrong: kind, pattern, depth, shape."""
+        empty = cls(
+            kind,
+            include=tuple(include),
+            exclude=tuple(exclude),
+            depth_max=depth_max,
+            schemes=frozenset(schemes),
+            extensions_refused=frozenset(extensions_refused),
+            bytes_max=bytes_max,
+            path_depth_max=path_depth_max,
+            path_repeats_max=path_repeats_max,
+        )
         return empty._with(canonical_seeds)
 
     def widened(self, *canonical_urls: str) -> Scope:
@@ -77,35 +122,70 @@ class Scope:
             return replace(self, hosts=self.hosts | hosts)
         return replace(self, domains=self.domains | {_domain_of(host) for host in hosts})
 
-    def verdicts(self, urls: Sequence[str], depths: Sequence[int]) -> list[bool]:
-        """Whether each canonical URL, so many links from its seed, is wanted."""
-        assert len(urls) == len(depths), "one depth per URL"
-        kind, depth_max = self.kind, self.depth_max
-        include, exclude = _searches("include", self.include), _searches("exclude", self.exclude)
-        wanted_hosts: dict[str, bool] = {}
-        verdicts: list[bool] = []
-        for url, depth in zip(urls, depths, strict=True):
-            if depth_max is not None and depth > depth_max:
-                verdicts.append(False)
-                continue
-            if kind == "any":
-                wanted = True
-            elif kind == "prefix":
-                wanted = url.startswith(self.prefixes)
-            else:
-                host = host_of(url)
-                known = wanted_hosts.get(host)
-                if known is None:
-                    known = host in self.hosts if kind == "host" else _domain_of(host) in self.domains
-                    wanted_hosts[host] = known
-                wanted = known
-            if wanted and (include or exclude):
-                text = url.encode("utf-8", "replace")
-                wanted = not any(search(text) for search in exclude)
-                if wanted and include:
-                    wanted = any(search(text) for search in include)
-            verdicts.append(wanted)
-        return verdicts
+    @overload
+    def verdicts(self, urls: UrlBatch, depths: npt.ArrayLike) -> npt.NDArray[np.bool_]: ...
+    @overload
+    def verdicts(self, urls: Sequence[str], depths: npt.ArrayLike) -> list[bool]: ...
+    def verdicts(self, urls: UrlBatch | Sequence[str], depths: npt.ArrayLike) -> npt.NDArray[np.bool_] | list[bool]:
+        """Whether each URL, so many links from its seed, is wanted: an array for a batch, a list for strings.
+
+        What is no URL is not wanted.
+        """
+        if not isinstance(urls, UrlBatch):
+            return list(map(bool, self._wanted(UrlBatch.of(urls), np.asarray(depths))))
+        return self._wanted(urls, np.asarray(depths))
+
+    def _wanted(self, batch: UrlBatch, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        assert depths.shape == (len(batch),), "one depth per URL"
+        wanted = batch.valid.copy()
+        if self.depth_max is not None:
+            wanted &= depths <= self.depth_max
+        if self.schemes:
+            wanted &= np.where(batch.secure, "https" in self.schemes, "http" in self.schemes)
+        if self.bytes_max is not None:
+            wanted &= batch.lengths <= self.bytes_max
+        if self.kind in ("host", "domain"):
+            codes, names = batch.keys("host")
+            inside = [self._wants_host(name) for name in names]
+            wanted &= np.array([*inside, False])[np.minimum(codes, len(names))]
+        searches = _searches("exclude", self.exclude), _searches("include", self.include)
+        prefixes = tuple(prefix.encode("ascii") for prefix in self.prefixes)
+        shaped = self.extensions_refused or self.path_depth_max is not None or self.path_repeats_max is not None
+        if self.kind == "prefix" or shaped or any(searches):
+            arena, rows = batch.arena, np.flatnonzero(wanted)
+            starts, ends = batch.texts()
+            paths, _ = batch.paths()
+            for row, start, path, end in zip(
+                *(each.tolist() for each in (rows, starts[rows], paths[rows], ends[rows])), strict=True
+            ):
+                wanted[row] = (
+                    (self.kind != "prefix" or arena.startswith(prefixes, start, end))
+                    and (not shaped or self._wants_path(arena[path:end].partition(b"?")[0]))
+                    and _passes(searches, arena[start:end])
+                )
+        return wanted
+
+    def _wants_host(self, host: str) -> bool:
+        return host in self.hosts if self.kind == "host" else _domain_of(host) in self.domains
+
+    def _wants_path(self, path: bytes) -> bool:
+        names = [name for name in path.split(b"/") if name]
+        if self.path_depth_max is not None and len(names) > self.path_depth_max:
+            return False
+        if self.path_repeats_max is not None and names and max(Counter(names).values()) > self.path_repeats_max:
+            return False
+        stem, _, extension = path.rpartition(b"/")[2].rpartition(b".")
+        return not stem or extension.decode("ascii").lower() not in self.extensions_refused
+
+
+_Searches = tuple[Callable[[bytes], object], ...]
+
+
+def _passes(searches: tuple[_Searches, _Searches], text: bytes) -> bool:
+    exclude, include = searches
+    if any(search(text) for search in exclude):
+        return False
+    return not include or any(search(text) for search in include)
 
 
 def _domain_of(host: str) -> str:
@@ -119,7 +199,7 @@ def _prefix_of(canonical: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _searches(name: str, patterns: tuple[str, ...]) -> tuple[Callable[[bytes], object], ...]:
+def _searches(name: str, patterns: tuple[str, ...]) -> _Searches:
     """A search function for each pattern of a list. Raises SettingsError naming the pattern and the reason."""
     options = re2.Options()
     options.max_mem = _PATTERN_MEMORY_BYTES
