@@ -383,6 +383,12 @@ def test_verify_finds_a_counter_that_lies():
     assert (False, 1) == (found.ok, len(found.problems))
 
 
+def test_verify_finds_links_in_transit_that_nobody_holds():
+    world = World()
+    world.frontier._machine.tables.in_transit += 1
+    assert ("in_transit: the counter says 1, the outboxes hold 0",) == world.frontier.verify().problems
+
+
 def test_verify_finds_a_turn_that_was_not_given_back():
     world = World()
     world.discover(A)

@@ -18,6 +18,7 @@ from outrider import kernels
 from outrider.clock import Instant, instant, rfc3339
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import arguments
+from outrider.frontier.accounts import recount, statistics, status_of
 from outrider.frontier.draft import Draft
 from outrider.frontier.errands import Judgement, Rulebook, after_answer, errand_of, judged, unanswered
 from outrider.frontier.facts import FRAME_KIND, Fact, Row, encode
@@ -580,22 +581,7 @@ class Machine:
         found = self._find(text) if text is not None else None
         if found is None:
             return UrlStatus(text or url, STATES[0])
-        u = found
-        return UrlStatus(
-            u.url,
-            STATES[u.state],
-            reason=_reason_text(u),
-            crawl=self.tables.crawls[u.queue.crawl][0],
-            key=u.queue.key,
-            priority=u.priority,
-            depth=u.depth,
-            attempts=u.attempts,
-            referrer=u.referrer or None,
-            status=u.status or None,
-            error=u.error or None,
-            due=u.due if u.state == WAITING else None,
-            token=u.token if u.state == LEASED else None,
-        )
+        return status_of(found, self.tables)
 
     def _find(self, text: str, crawl: int = 0) -> Url | None:
         host = self.tables.hosts.get(host_of(text))
@@ -606,71 +592,11 @@ class Machine:
 
     def statistics(self, now: Instant) -> dict[str, object]:
         """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
-        tables = self.tables
-        hosts = {"known": len(tables.hosts), "ready": 0, "resting": 0, "blocked": 0, "empty": 0}
-        for host in tables.hosts.values():
-            queued = any(queue.best() for queue in host.queues)
-            pending = host.leases or host.errands or queued
-            if host.rest_until > now and host.back_off and pending:
-                hosts["blocked"] += 1
-            elif not pending:
-                hosts["empty"] += 1
-            elif host.leases or host.rest_until > now or not (queued or any(a.next_at <= now for a in host.errands)):
-                hosts["resting"] += 1
-            else:
-                hosts["ready"] += 1
-        errors = {name[6:]: value for name, value in tables.tallies.items() if name.startswith("error.")}
-        return {
-            "accepted": tables.accepted(),
-            "urls": {STATES[state].value: tables.counts[state] for state in range(1, 7)},
-            "held": 0,
-            "in_transit": tables.in_transit,
-            "errands": self.errands(),
-            "hosts": hosts,
-            "answered": tables.tallies.get("answered", 0),
-            "bytes": tables.tallies.get("bytes", 0),
-            "duplicates": tables.tallies.get("duplicates", 0),
-            "stale": tables.tallies.get("stale", 0),
-            "lost": tables.tallies.get("lost", 0),
-            "errors": errors,
-        }
+        return statistics(self.tables, now, errands=self.errands())
 
     def verify(self) -> Verification:
         """Recount everything from the rows and hold it against the counters."""
-        tables = self.tables
-        counts = [0] * 7
-        problems = []
-        leases = 0
-        for slot, home in tables.slots.items():
-            seen = sum(len(urls) for urls in home.seen.values())
-            if seen != len(home.urls):
-                problems.append(f"slot {slot}: {len(home.urls)} URLs but {seen} keys in the seen-set")
-            for url in home.urls:
-                counts[url.state] += 1
-                if url.state == LEASED:
-                    leases += 1
-                    if tables.leases.get(url.token) is not url:
-                        problems.append(f"{url.url} is leased, but token {url.token} is not its")
-        problems.extend(
-            f"{STATES[state].value}: the counter says {tables.counts[state]}, the rows say {counts[state]}"
-            for state in range(7)
-            if counts[state] != tables.counts[state]
-        )
-        pages = sum(1 for owner in tables.leases.values() if isinstance(owner, Url))
-        if pages != leases:
-            problems.append(f"{pages} leases are open, {leases} URLs are leased")
-        turns = dict.fromkeys(tables.hosts, 0)
-        for owner in tables.leases.values():
-            busy = owner.queue.host if isinstance(owner, Url) else owner.busy
-            if busy is not None:
-                turns[busy.name] += 1
-        problems.extend(
-            f"host {name}: {host.leases} turns are taken, {turns[name]} leases are open"
-            for name, host in tables.hosts.items()
-            if host.leases != turns[name]
-        )
-        names = {STATES[state].value: counts[state] for state in range(1, 7)}
-        return Verification(not problems, tuple(problems), {"accepted": sum(counts), **names})
+        return recount(self.tables)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -1146,7 +1072,7 @@ class Machine:
             url.url,
             key=url.queue.key,
             kind=kind,
-            authority=authority_of(url.url),
+            authority=self._authority(url).name,
             host=host.name,
             token=url.token,
             deadline=url.deadline,
@@ -1488,12 +1414,6 @@ def _place_of(url: Url, now: Instant) -> tuple[int, int]:
 
 def _answered(outcome: Outcome) -> bool:
     return outcome.status is not None if outcome.answered is None else outcome.answered
-
-
-def _reason_text(url: Url) -> str | None:
-    if url.state not in (PARKED, GONE):
-        return None
-    return url.error if url.error and url.reason != Reason.BUDGET else Reason(url.reason).name.lower()
 
 
 def _metadata(metadata: object) -> bytes:
