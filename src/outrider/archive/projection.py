@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Sequence
 
-from outrider.errors import DamagedStoreError, StoreError
-from outrider.storage.files import File, Files
+from outrider.archive.tail import Tail
+from outrider.errors import DamagedStoreError
+from outrider.storage.files import Files
 
 _PLAIN = bytes(range(0x20, 0x7F))
 # Controls (C0, DEL, C1), line and paragraph separators, and the marks that turn the direction of text, as UTF-8.
@@ -27,19 +27,16 @@ class Projection:
     def __init__(self, files: Files, name: str) -> None:
         self._files = files
         self._name = name
-        self._file: File | None = None
-        self._length = 0
-        self._torn = False  # bytes of a failed write may lie behind `_length`
+        self._tail: Tail | None = None
         self._new_name = False
-        self._unsynced = False
 
     def __repr__(self) -> str:
-        return f"<Projection {self._name} {self._length} bytes>"
+        return f"<Projection {self._name} {self.length} bytes>"
 
     @property
     def length(self) -> int:
         """Bytes of whole lines; durable after `sync`."""
-        return self._length
+        return self._tail.length if self._tail is not None else 0
 
     def open_at(self, length: int) -> None:
         """Opens the file, makes it where `length` is 0, and cuts what lies behind `length`.
@@ -63,45 +60,25 @@ class Projection:
         except BaseException:
             file.close()
             raise
-        self._file, self._length = file, length
-        self._torn, self._unsynced, self._new_name = False, size != length, length == 0
+        self._tail = Tail(file, length, unsynced=size != length)
+        self._new_name = length == 0
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Writes the lines (without their ends) in order, all or none. Raises StoreFullError, StoreFailedError."""
-        assert self._file is not None, "open_at comes first"
-        if not lines:
-            return
-        data = b"".join([tame(line) + b"\n" for line in lines])
-        self._mend()
-        self._torn = True
-        try:
-            self._file.write_at(self._length, data)
-        except StoreError:
-            with contextlib.suppress(StoreError):
-                self._mend()
-            raise
-        self._torn = False
-        self._unsynced = True
-        self._length += len(data)
+        assert self._tail is not None, "open_at comes first"
+        if lines:
+            self._tail.append(b"".join([tame(line) + b"\n" for line in lines]))
 
     def sync(self) -> None:
-        """Returns when all appended lines are on the device. Raises StoreFailedError."""
-        assert self._file is not None, "open_at comes first"
-        self._mend()
-        if self._unsynced:
-            self._file.sync()
-            self._unsynced = False
+        """Returns when all appended lines are on the device. Raises StoreFullError (nothing was lost), StoreFailedError."""
+        assert self._tail is not None, "open_at comes first"
+        self._tail.sync()
         if self._new_name:
             self._files.sync_directory()
             self._new_name = False
 
     def close(self) -> None:
         """Gives the descriptor back; syncs nothing."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _mend(self) -> None:
-        if self._torn and self._file is not None:
-            self._file.truncate(self._length)
-            self._torn = False
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None

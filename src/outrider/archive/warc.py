@@ -8,7 +8,6 @@ Source: ISO 28500:2017, https://iipc.github.io/warc-specifications/specification
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import re
 import zlib
@@ -19,10 +18,11 @@ from ipaddress import ip_address
 
 from isal import igzip_lib
 
+from outrider.archive.tail import Tail
 from outrider.clock import Instant
-from outrider.errors import DamagedStoreError, InvalidUrlError, SettingsError, StoreError
+from outrider.errors import DamagedStoreError, InvalidUrlError, SettingsError
 from outrider.limits import MICROSECONDS, WARC_GZIP_LEVEL, WARC_RECORD_BYTES_MAX, WARC_ROLL_BYTES
-from outrider.storage.files import File, Files
+from outrider.storage.files import Files
 
 Watermark = tuple[str, int]  # (file, offset): everything before it is synced and was reported
 RandomBytes = Callable[[int], bytes]  # os.urandom, or a seeded one in tests
@@ -141,13 +141,10 @@ class WarcWriter:
         self._info = "".join(
             f"{_CONTROLS.sub('?', name)}: {_CONTROLS.sub('?', value)}\r\n" for name, value in lines.items()
         ).encode()
-        self._file: File | None = None
+        self._tail: Tail | None = None
         self._name = ""
         self._serial = -1
-        self._length = 0
-        self._torn = False  # bytes of a failed write may lie behind `_length`
-        self._finished: list[File] = []  # full files that are not yet synced
-        self._unsynced = False
+        self._finished: list[Tail] = []  # full files that are not yet synced
         self._new_names = False
         self._records = 0
         self._bytes = 0
@@ -175,12 +172,12 @@ class WarcWriter:
         return writer
 
     def __repr__(self) -> str:
-        return f"<WarcWriter {self._name or 'no file yet'} at byte {self._length}>"
+        return f"<WarcWriter {self._name or 'no file yet'} at byte {self._length()}>"
 
     @property
     def watermark(self) -> Watermark | None:
         """Where the last record ends, None before the first; durable after `sync`."""
-        return (self._name, self._length) if self._name else None
+        return (self._name, self._length()) if self._name else None
 
     def statistics(self) -> dict[str, int]:
         """Response records written and compressed bytes written since opening, number of the current file."""
@@ -198,32 +195,32 @@ class WarcWriter:
         if exchange.truncated not in _TRUNCATED:
             raise ValueError(f"truncated = {exchange.truncated!r} is no value of WARC-Truncated")
         # A file without a byte is one whose first write failed.
-        begin = self._file is None or self._length == 0 or self._length >= self._roll_bytes
+        begin = self._tail is None or self._tail.length == 0 or self._tail.length >= self._roll_bytes
         prelude = self._begin_file(exchange.at) if begin else b""
         response, request = self._members(exchange)
-        self._append(prelude + response + request)
+        assert self._tail is not None
+        data = prelude + response + request
+        self._tail.append(data)
+        self._bytes += len(data)
         self._records += 1
-        return WarcPlace(self._name, self._length - len(response) - len(request), len(response))
+        return WarcPlace(self._name, self._tail.length - len(response) - len(request), len(response))
 
     def sync(self) -> None:
         """Returns when everything added is on the device. Raises StoreFailedError, and StoreFullError before that."""
-        self._mend()
         while self._finished:
             self._finished[0].sync()
             self._finished.pop(0).close()
-        if self._unsynced and self._file is not None:
-            self._file.sync()
-            self._unsynced = False
+        if self._tail is not None:
+            self._tail.sync()
         if self._new_names:
             self._files.sync_directory()
             self._new_names = False
 
     def close(self) -> None:
         """Gives the descriptors back; syncs nothing."""
-        for file in (*self._finished, *([self._file] if self._file is not None else [])):
-            file.close()
+        for tail in (*self._finished, *([self._tail] if self._tail is not None else [])):
+            tail.close()
         self._finished.clear()
-        self._file = None
 
     # Files
 
@@ -256,20 +253,20 @@ class WarcWriter:
             raise DamagedStoreError(f"{self._files.describe(name)} ends at byte {size}; the log says {offset}")
         if size > offset:
             file.truncate(offset)
-        self._file, self._name, self._serial, self._length = file, name, serial, offset
+        self._tail, self._name, self._serial = Tail(file, offset), name, serial
 
     def _begin_file(self, at: Instant) -> bytes:
         """Opens the next file and gives its first record; a file that is still empty is begun again."""
-        if self._file is None or self._length > 0:
+        if self._tail is None or self._tail.length > 0:
             serial = self._serial + 1
             name = file_name(self._prefix, serial)
-            self._mend()
+            if self._tail is not None:
+                self._tail.mend()
             file = self._files.open(name, create=True)
-            if self._file is not None:
-                self._finished.append(self._file)
-            self._file, self._name, self._serial, self._length = file, name, serial, 0
-            self._new_names = self._unsynced = True
-            self._torn = file.size() > 0
+            if self._tail is not None:
+                self._finished.append(self._tail)
+            self._tail, self._name, self._serial = Tail(file, 0, torn=file.size() > 0, unsynced=True), name, serial
+            self._new_names = True
         header = (
             "WARC/1.1\r\nWARC-Type: warcinfo\r\n"
             f"WARC-Record-ID: {self._record_id()}\r\nWARC-Date: {_date(at)}\r\nWARC-Filename: {self._name}\r\n"
@@ -278,25 +275,8 @@ class WarcWriter:
         )
         return _member(header.encode() + self._info + _END)
 
-    def _append(self, data: bytes) -> None:
-        assert self._file is not None
-        self._mend()
-        self._torn = True
-        try:
-            self._file.write_at(self._length, data)
-        except StoreError:
-            with contextlib.suppress(StoreError):
-                self._mend()
-            raise
-        self._torn = False
-        self._unsynced = True
-        self._length += len(data)
-        self._bytes += len(data)
-
-    def _mend(self) -> None:
-        if self._torn and self._file is not None:
-            self._file.truncate(self._length)
-            self._torn = False
+    def _length(self) -> int:
+        return self._tail.length if self._tail is not None else 0
 
     # Records
 
