@@ -70,7 +70,7 @@ class Projection:
             self._tail.append(b"".join([tame(line) + b"\n" for line in lines]))
 
     def sync(self) -> None:
-        """Returns when all appended lines are on the device. Raises StoreFullError (nothing was lost), StoreFailedError."""
+        """Returns when all appended lines are on the device. Raises StoreFullError, StoreFailedError."""
         assert self._tail is not None, "open_at comes first"
         self._tail.sync()
         if self._new_name:
