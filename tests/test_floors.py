@@ -180,6 +180,40 @@ def test_the_house_keeps_its_rules(project):
     assert [] == problems(project / "src" / "outrider")
 
 
+FRONTIER_PARTS: dict[str, set[str]] = {
+    "accounts": {"tables"},
+    "arguments": set(),
+    "draft": {"facts", "lines", "tables"},
+    "errands": {"facts", "revisit", "tables"},
+    "facts": set(),
+    "lines": set(),
+    "politeness": set(),
+    "priority": set(),
+    "ready": {"tables"},
+    "recovery": {"facts", "lines", "tables"},
+    "revisit": set(),
+    "settings": set(),
+    "tables": {"facts", "priority"},
+}
+"""What each part of the frontier may know of the others. The machine knows them all, and none of them knows it."""
+
+
+def test_the_parts_of_the_frontier_do_not_know_the_machine_or_one_another(project):
+    folder = project / "src" / "outrider" / "frontier"
+    known = {
+        file.stem: {
+            part
+            for node in ast.walk(ast.parse(file.read_text("utf-8")))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("outrider.frontier")
+            for part in [*(node.module or "").split(".")[2:], *(alias.name for alias in node.names)]
+            if (folder / f"{part}.py").exists()
+        }
+        for file in folder.glob("*.py")
+        if file.stem not in ("__init__", "machine")
+    }
+    assert FRONTIER_PARTS == known
+
+
 def test_every_room_of_the_house_was_looked_at(project):
     """The rules would hold for an empty folder too."""
     rooms = {path.relative_to(project / "src" / "outrider").parts[0] for path in (project / "src").rglob("*.py")}

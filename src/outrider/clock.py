@@ -58,3 +58,9 @@ def rfc3339(at: Instant) -> str:
     """An instant as RFC 3339 text in UTC with milliseconds: `2026-01-02T03:04:05.678Z`."""
     text = datetime.fromtimestamp(at // 1_000 / 1_000, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+def rfc3339_exact(at: Instant) -> str:
+    """The same with microseconds, for what gaps are judged by: `2026-01-02T03:04:05.678901Z`."""
+    whole, micro = divmod(at, MICROSECONDS)
+    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{micro:06d}Z"

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from outrider.clock import rfc3339_exact
 from outrider.crawl.visit import (
     Judgement,
     Visit,
@@ -14,7 +15,6 @@ from outrider.crawl.visit import (
     location_of,
     page_outcome,
     politeness_line,
-    precise,
     robots_outcome,
     stopped_outcome,
 )
@@ -212,4 +212,4 @@ def test_a_request_that_we_broke_off_is_asked_again_and_recorded():
 
 
 def test_instants_keep_their_microseconds():
-    assert "2026-01-01T00:00:01.000042Z" == precise(AT + 1_000_042)
+    assert "2026-01-01T00:00:01.000042Z" == rfc3339_exact(AT + 1_000_042)

@@ -13,15 +13,14 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from ipaddress import ip_address
 
 from isal import igzip_lib
 
 from outrider.archive.tail import Tail
-from outrider.clock import Instant
+from outrider.clock import Instant, rfc3339_exact
 from outrider.errors import DamagedStoreError, InvalidUrlError, SettingsError
-from outrider.limits import MICROSECONDS, WARC_GZIP_LEVEL, WARC_RECORD_BYTES_MAX, WARC_ROLL_BYTES
+from outrider.limits import WARC_GZIP_LEVEL, WARC_RECORD_BYTES_MAX, WARC_ROLL_BYTES
 from outrider.storage.files import Files
 
 Watermark = tuple[str, int]  # (file, offset): everything before it is synced and was reported
@@ -87,11 +86,6 @@ def _block_digest(head: bytes, body: bytes) -> str:
     digest = hashlib.sha1(head, usedforsecurity=False)
     digest.update(body)
     return "sha1:" + base64.b32encode(digest.digest()).decode("ascii")
-
-
-def _date(at: Instant) -> str:
-    whole, micro = divmod(at, MICROSECONDS)
-    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{micro:06d}Z"
 
 
 def file_name(prefix: str, serial: int) -> str:
@@ -269,7 +263,7 @@ class WarcWriter:
             self._new_names = True
         header = (
             "WARC/1.1\r\nWARC-Type: warcinfo\r\n"
-            f"WARC-Record-ID: {self._record_id()}\r\nWARC-Date: {_date(at)}\r\nWARC-Filename: {self._name}\r\n"
+            f"WARC-Record-ID: {self._record_id()}\r\nWARC-Date: {rfc3339_exact(at)}\r\nWARC-Filename: {self._name}\r\n"
             f"WARC-Block-Digest: {_block_digest(self._info, b'')}\r\n"
             f"Content-Type: application/warc-fields\r\nContent-Length: {len(self._info)}\r\n\r\n"
         )
@@ -283,7 +277,7 @@ class WarcWriter:
     def _members(self, exchange: Exchange) -> tuple[bytes, bytes]:
         record_id = self._record_id()
         common = (
-            f"WARC-Date: {_date(exchange.at)}\r\nWARC-Target-URI: {exchange.url}\r\n"
+            f"WARC-Date: {rfc3339_exact(exchange.at)}\r\nWARC-Target-URI: {exchange.url}\r\n"
             f"WARC-IP-Address: {ip_address(exchange.address)}\r\n"
         )
         if exchange.token is not None:

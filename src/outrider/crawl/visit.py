@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from outrider.archive import payload_digest
-from outrider.clock import Instant, rfc3339, seconds
+from outrider.clock import Instant, rfc3339, rfc3339_exact, seconds
 from outrider.errors import InvalidUrlError
 from outrider.fetch.downloader import Response
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
@@ -306,8 +306,8 @@ def _politeness(
         "authority": lease.authority,
         "url": lease.url,
         "kind": str(lease.kind),
-        "started_at": precise(started),
-        "ended_at": precise(ended),
+        "started_at": rfc3339_exact(started),
+        "ended_at": rfc3339_exact(ended),
         "seconds": round(took, 6),
         "gap_required": round(lease.gap_seconds, 6) if before is not None and lease.gap_seconds is not None else None,
         "gap": round(seconds(started - before), 6) if before is not None else None,
@@ -316,11 +316,6 @@ def _politeness(
         "token": lease.token,
     }
     return msgspec.json.encode(line)
-
-
-def precise(at: Instant) -> str:
-    """An instant as RFC 3339 text in UTC with microseconds, as gaps are judged by them."""
-    return f"{rfc3339(at)[:-5]}.{at % MICROSECONDS:06d}Z"
 
 
 def bounded(links: Sequence[str]) -> list[str]:
