@@ -13,10 +13,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from outrider.errors import DamagedStoreError, ForeignStoreError
+from outrider.errors import DamagedStoreError
 from outrider.kernels import crc32c
 from outrider.limits import CHECKPOINT_RANGE_BYTES_MAX, CHECKPOINT_SYNC_BYTES, LOG_READ_BYTES
 from outrider.storage.files import TEMPORARY_SUFFIX, File, Files
+from outrider.storage.sealed import CRC, check_store, is_whole, sealed, sealed_bytes, unsealed_head
 
 CHECKPOINT_FORMAT = 1
 RANGE_BYTES_LIMIT = 64 << 20
@@ -27,9 +28,8 @@ _HEADER = struct.Struct("<8sI4x16sQQ12x")  # magic, format, store, number, start
 _RANGE_MARK, _FOOTER_MARK = b"rnge", b"foot"
 _RANGE = struct.Struct("<4sIIIQQQ")  # mark, payload length, slot, section, first row, LSN, place in the file
 _FOOTER = struct.Struct("<4sIQQQ")  # mark, crc over the ranges' crcs, ranges, payload bytes, LSN; the crc follows
-_CRC = struct.Struct("<I")
-_HEADER_BYTES = _HEADER.size + _CRC.size
-_FOOTER_BYTES = _FOOTER.size + _CRC.size
+_HEADER_BYTES = sealed_bytes(_HEADER)
+_FOOTER_BYTES = sealed_bytes(_FOOTER)
 _NAME = re.compile(r"checkpoint-([0-9a-f]{16})\.ckpt")
 _UNFINISHED = re.compile(r"checkpoint-[0-9a-f]{16}\.tmp")
 
@@ -60,7 +60,7 @@ class CheckpointWriter:
             if _UNFINISHED.fullmatch(name):
                 files.remove(name)
         header = _HEADER.pack(_HEADER_MAGIC, CHECKPOINT_FORMAT, store, number, start_lsn)
-        self._buffer = bytearray(header + _CRC.pack(crc32c(header)))
+        self._buffer = bytearray(sealed(header))
         self._file: File | None = files.open(self._temporary, create=True)
         self._file.truncate(0)
         self._position = 0
@@ -90,7 +90,7 @@ class CheckpointWriter:
             raise ValueError(f"a range of {len(payload)} bytes; cut it at {CHECKPOINT_RANGE_BYTES_MAX}")
         file = self._open_file()
         head = _RANGE.pack(_RANGE_MARK, len(payload), slot, section, first_row, lsn, self._ranges)
-        crc = _CRC.pack(crc32c(payload, crc32c(head)))
+        crc = CRC.pack(crc32c(payload, crc32c(head)))
         self._buffer += head + crc
         self._buffer += payload
         self._chain = crc32c(crc, self._chain)
@@ -113,7 +113,7 @@ class CheckpointWriter:
             raise ValueError(f"a range holds LSN {self._lsn}, above the {lsn} given")
         file = self._open_file()
         footer = _FOOTER.pack(_FOOTER_MARK, self._chain, self._ranges, self._payload_bytes, lsn)
-        self._buffer += footer + _CRC.pack(crc32c(footer))
+        self._buffer += sealed(footer)
         self._flush(file)
         file.sync()
         file.close()
@@ -171,7 +171,7 @@ class Checkpoint:
         name = checkpoint_name(self.number)
         where = self.files.describe(name)
         end = self.bytes - _FOOTER_BYTES
-        head_bytes = _RANGE.size + _CRC.size
+        head_bytes = _RANGE.size + CRC.size
         position, count, chain = _HEADER_BYTES, 0, 0
         buffer, base = b"", position
         file = self.files.open(name)
@@ -194,7 +194,7 @@ class Checkpoint:
                     want = max(min(LOG_READ_BYTES, end - position), stop - position)
                     buffer, base, at = file.read_at(position, want), position, 0
                 payload = buffer[at + head_bytes : at + head_bytes + length]
-                if len(payload) != length or _CRC.pack(crc32c(payload, crc32c(head))) != stored:
+                if len(payload) != length or CRC.pack(crc32c(payload, crc32c(head))) != stored:
                     raise DamagedStoreError(f"{where} at byte {position}: a range fails its checksum")
                 chain = crc32c(stored, chain)
                 count += 1
@@ -227,23 +227,20 @@ def newest_checkpoint(files: Files, *, store: bytes) -> Checkpoint | None:
         file.close()
     if size < _HEADER_BYTES + _FOOTER_BYTES:
         raise DamagedStoreError(f"{where} at byte {size}: the checkpoint is cut")
-    magic, version, found, named, start_lsn = _HEADER.unpack_from(header)
-    if magic == _HEADER_MAGIC and version > CHECKPOINT_FORMAT:
-        raise ForeignStoreError(
-            f"{where} has checkpoint format {version}; this version reads up to {CHECKPOINT_FORMAT}, use a newer one"
-        )
-    (crc,) = _CRC.unpack_from(header, _HEADER.size)
-    if magic != _HEADER_MAGIC or version != CHECKPOINT_FORMAT or crc != crc32c(header[: _HEADER.size]):
-        raise DamagedStoreError(f"{where} at byte 0: the checkpoint's header fails its checksum")
-    if found != store:
-        raise DamagedStoreError(
-            f"{where} at byte 16 belongs to another store ({found.hex()}, not {store.hex()}); bring the right file back"
-        )
+    found, named, start_lsn = unsealed_head(
+        header,
+        _HEADER,
+        magic=_HEADER_MAGIC,
+        newest=CHECKPOINT_FORMAT,
+        where=where,
+        file_format="checkpoint",
+        what="checkpoint",
+    )
+    check_store(found, store, where)
     if named != number:
         raise DamagedStoreError(f"{where} at byte 32 is checkpoint {named}, its name says {number}; it was renamed")
     mark, chain, count, _, lsn = _FOOTER.unpack_from(footer)
-    (crc,) = _CRC.unpack_from(footer, _FOOTER.size)
-    if mark != _FOOTER_MARK or crc != crc32c(footer[: _FOOTER.size]):
+    if mark != _FOOTER_MARK or not is_whole(footer, _FOOTER):
         raise DamagedStoreError(f"{where} at byte {size - _FOOTER_BYTES}: the checkpoint's footer fails its checksum")
     return Checkpoint(files, number, start_lsn, lsn, count, size, chain)
 

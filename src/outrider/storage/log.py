@@ -20,7 +20,6 @@ from typing import NoReturn
 from outrider.errors import (
     ClosedError,
     DamagedStoreError,
-    ForeignStoreError,
     StoreError,
     StoreFailedError,
     StoreFullError,
@@ -31,7 +30,6 @@ from outrider.kernels import (
     FRAME_HEADER_BYTES,
     SHORT,
     ZEROS,
-    crc32c,
     find_frame,
     pack_frames,
     scan_frames,
@@ -46,6 +44,7 @@ from outrider.limits import (
     LOG_ZERO_BYTES_STEP,
 )
 from outrider.storage.files import File, Files
+from outrider.storage.sealed import check_store, is_whole, sealed, sealed_bytes, unsealed_head
 
 SEGMENT_HEADER_BYTES = 64
 SEGMENT_FORMAT = 1
@@ -61,7 +60,6 @@ _SEGMENT_NAME = re.compile(r"log-([0-9a-f]{16})\.seg")
 _MIRROR_MAGIC = b"ORsync\r\n"
 _MIRROR_SLOT = struct.Struct("<8s16sQ")  # magic, store, synced LSN; the crc follows
 _MIRROR_STEP_BYTES = 4_096  # each slot in a block of its own: a torn write spoils one of them
-_CRC = struct.Struct("<I")
 _LENGTH = struct.Struct("<I")
 _Row = tuple[int, int, int, int, int, int, int, int]
 _COVERED_FROM = 8  # a frame's length counts what follows length and crc
@@ -257,19 +255,16 @@ class Log:
             file.close()
         if len(header) < SEGMENT_HEADER_BYTES:
             raise DamagedStoreError(f"{where} at byte {len(header)}: the file ends inside its header")
-        magic, version, _, store, first_lsn = _SEGMENT_HEADER.unpack_from(header)
-        if magic == _SEGMENT_MAGIC and version > SEGMENT_FORMAT:
-            raise ForeignStoreError(
-                f"{where} has log format {version}; this version reads up to {SEGMENT_FORMAT}, use a newer one"
-            )
-        (crc,) = _CRC.unpack_from(header, _SEGMENT_HEADER.size)
-        if magic != _SEGMENT_MAGIC or version != SEGMENT_FORMAT or crc != crc32c(header[: _SEGMENT_HEADER.size]):
-            raise DamagedStoreError(f"{where} at byte 0: the segment's header fails its checksum")
-        if store != self._store:
-            raise DamagedStoreError(
-                f"{where} at byte 16 belongs to another store ({store.hex()}, not {self._store.hex()}); "
-                "bring the right file back"
-            )
+        _, store, first_lsn = unsealed_head(
+            header,
+            _SEGMENT_HEADER,
+            magic=_SEGMENT_MAGIC,
+            newest=SEGMENT_FORMAT,
+            where=where,
+            file_format="log",
+            what="segment",
+        )
+        check_store(store, self._store, where)
         if first_lsn != segment.first_lsn:
             raise DamagedStoreError(
                 f"{where} at byte 32: the segment begins at LSN {first_lsn}, its name says {segment.first_lsn}; "
@@ -641,16 +636,15 @@ class Log:
         except FileNotFoundError:
             return 0
         try:
-            slots = [file.read_at(turn * _MIRROR_STEP_BYTES, _MIRROR_SLOT.size + _CRC.size) for turn in (0, 1)]
+            slots = [file.read_at(turn * _MIRROR_STEP_BYTES, sealed_bytes(_MIRROR_SLOT)) for turn in (0, 1)]
         finally:
             file.close()
         best = 0
         for slot in slots:
-            if len(slot) < _MIRROR_SLOT.size + _CRC.size:
+            if not is_whole(slot, _MIRROR_SLOT):
                 continue
             magic, store, lsn = _MIRROR_SLOT.unpack_from(slot)
-            (crc,) = _CRC.unpack_from(slot, _MIRROR_SLOT.size)
-            if magic == _MIRROR_MAGIC and store == self._store and crc == crc32c(slot[: _MIRROR_SLOT.size]):
+            if magic == _MIRROR_MAGIC and store == self._store:
                 best = max(best, lsn)
         return best
 
@@ -669,7 +663,7 @@ class Log:
             return
         slot = _MIRROR_SLOT.pack(_MIRROR_MAGIC, self._store, lsn)
         try:
-            self._mirror.write_at(self._mirror_turn * _MIRROR_STEP_BYTES, slot + _CRC.pack(crc32c(slot)))
+            self._mirror.write_at(self._mirror_turn * _MIRROR_STEP_BYTES, sealed(slot))
         except StoreFullError:
             return  # the older slot stands, which claims less
         except StoreError as error:
@@ -704,7 +698,7 @@ class Log:
 
     def _install(self, file: File, name: str, size: int, first_lsn: int) -> None:
         header = _SEGMENT_HEADER.pack(_SEGMENT_MAGIC, SEGMENT_FORMAT, self._epoch, self._store, first_lsn)
-        file.write_at(0, header + _CRC.pack(crc32c(header)))
+        file.write_at(0, sealed(header))
         file.sync()
         segment = _Segment(first_lsn, segment_name(first_lsn), size)
         self._files.rename(name, segment.name)
