@@ -97,6 +97,19 @@ MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger fil
 # the engine
 DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many links: bounded memory, one sync
 
+# the crawl and what it says
+SEEDS_MAX = 10_000_000  # 1 GB of text in memory; more are fed through Frontier.discover
+SEEDS_PENDING_BYTES_MAX = 64 << 30  # of seeds.pending: as many seeds as there may be, each as long as a URL may be
+RUN_FILE_BYTES_MAX = 1 << 20  # run.json has some dozens of bytes; a larger file is something else
+REPORT_BYTES_MAX = 512 << 20  # of line files that are read for the report: some seconds; larger crawls have none
+JOURNAL_BUFFER_BYTES_MAX = 64 << 10  # lines of crawl.log that wait for the next flush
+TALK_CHARACTERS_MAX = 4_000  # one line on a terminal or in crawl.log; a URL of 8 KiB is cut, other files keep it whole
+CONTROL_QUESTION_BYTES_MAX = 64 << 10  # a question is one short line
+CONTROL_ANSWER_BYTES_MAX = 1 << 20  # an answer is a page of counts
+CONTROL_ANSWER_SECONDS_MAX = 10.0  # between two calls of the frontier there is always time for a question
+CONTROL_QUESTIONS_MAX = 16  # at once; people and their monitors ask one at a time
+SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
+
 # pages
 BASE_CHARACTERS_MAX = 2_048  # of <base href>: it comes back in each of thousands of links, longer ones are attacks
 TEXT_CHARACTERS_MAX = 1_000_000  # half of the largest page that is fetched; more text tells no more about likeness

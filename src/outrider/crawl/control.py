@@ -18,13 +18,15 @@ from typing import Any, Final
 import msgspec
 
 from outrider.errors import UnreachableError
+from outrider.limits import (
+    CONTROL_ANSWER_BYTES_MAX,
+    CONTROL_ANSWER_SECONDS_MAX,
+    CONTROL_QUESTION_BYTES_MAX,
+    CONTROL_QUESTIONS_MAX,
+    SOCKET_PATH_BYTES_MAX,
+)
 
 SOCKET_NAME: Final = "control.sock"
-LINE_BYTES_MAX = 1 << 20  # an answer is a page of counts
-QUESTION_BYTES_MAX = 64 << 10
-ANSWER_SECONDS_MAX = 10.0  # between two calls of the frontier there is always time for a question
-QUESTIONS_AT_ONCE_MAX = 16
-_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
 
 Answers = Mapping[str, Callable[[], Awaitable[Any]]]
 
@@ -35,7 +37,7 @@ def _address(directory_descriptor: int, path: str) -> str:
     if os.path.isdir(through):
         return f"{through}/{SOCKET_NAME}"
     whole = os.path.join(path, SOCKET_NAME)
-    if len(os.fsencode(whole)) > _PATH_BYTES_MAX:
+    if len(os.fsencode(whole)) > SOCKET_PATH_BYTES_MAX:
         raise UnreachableError(f"{whole} is too long for a socket's address on this system")
     return whole
 
@@ -66,15 +68,15 @@ class Control:
             raise UnreachableError(f"{self._directory}/{SOCKET_NAME} cannot be made ({error.strerror})") from None
         finally:
             os.close(descriptor)
-        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=QUESTION_BYTES_MAX)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=CONTROL_QUESTION_BYTES_MAX)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if self._asking >= QUESTIONS_AT_ONCE_MAX:
+            if self._asking >= CONTROL_QUESTIONS_MAX:
                 return
             self._asking += 1
             try:
-                async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                async with asyncio.timeout(CONTROL_ANSWER_SECONDS_MAX):
                     answer = await self._answered(await reader.readline())
                     writer.write(msgspec.json.encode(answer, enc_hook=str) + b"\n")
                     await writer.drain()
@@ -105,7 +107,7 @@ class Control:
             os.unlink(os.path.join(self._directory, SOCKET_NAME))
 
 
-def ask(directory: str, question: str, *, seconds_max: float = ANSWER_SECONDS_MAX) -> Any:
+def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SECONDS_MAX) -> Any:
     """What the crawl that runs in `directory` answers. Raises UnreachableError when none runs or none answers."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -117,7 +119,7 @@ def ask(directory: str, question: str, *, seconds_max: float = ANSWER_SECONDS_MA
             asking.connect(_address(descriptor, directory))
             asking.sendall(msgspec.json.encode({"ask": question}) + b"\n")
             line = b""
-            while not line.endswith(b"\n") and len(line) < LINE_BYTES_MAX:
+            while not line.endswith(b"\n") and len(line) < CONTROL_ANSWER_BYTES_MAX:
                 part = asking.recv(65_536)
                 if not part:
                     break

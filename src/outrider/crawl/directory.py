@@ -11,15 +11,14 @@ import msgspec
 
 from outrider.crawl.options import SETTINGS_FILE, SETTINGS_FILE_BYTES_MAX, Kept, from_file
 from outrider.errors import ForeignStoreError, SettingsError, StoreError, StoreFailedError, StoreFullError
+from outrider.limits import RUN_FILE_BYTES_MAX, SEEDS_PENDING_BYTES_MAX
 from outrider.storage.files import Directory, read_whole, replace
 
 FRONTIER_NAME: Final = "frontier"
 ARCHIVE_NAME: Final = "archive"
 REPORT_FILE: Final = "report.html"
 PENDING_FILE: Final = "seeds.pending"
-PENDING_BYTES_MAX = 64 << 30
 RUN_FILE: Final = "run.json"
-RUN_FILE_BYTES_MAX = 1 << 20
 
 
 class Found(StrEnum):
@@ -97,7 +96,7 @@ def put_pending(files: Directory, seeds: list[str]) -> None:
 def take_pending(files: Directory) -> list[str]:
     """The seeds that an earlier run wrote down and did not finish to hand over."""
     try:
-        return read_whole(files, PENDING_FILE, bytes_max=PENDING_BYTES_MAX).decode().split()
+        return read_whole(files, PENDING_FILE, bytes_max=SEEDS_PENDING_BYTES_MAX).decode().split()
     except FileNotFoundError:
         return []
 

@@ -11,9 +11,9 @@ import msgspec
 
 from outrider.clock import Instant, rfc3339
 from outrider.crawl.terminal import safe
+from outrider.limits import JOURNAL_BUFFER_BYTES_MAX
 
 JOURNAL_FILE: Final = "crawl.log"
-BUFFER_BYTES_MAX = 64 << 10  # lines wait for the next flush, at most so many bytes of them
 
 
 class Journal:
@@ -47,7 +47,7 @@ class Journal:
             line = " ".join([at, event, *(f"{name}={_quoted(fact)}" for name, fact in known.items())])
         self._parts.append(line + "\n")
         self._waiting += len(line)
-        if self._waiting > BUFFER_BYTES_MAX:
+        if self._waiting > JOURNAL_BUFFER_BYTES_MAX:
             self.flush()
 
     def flush(self) -> None:

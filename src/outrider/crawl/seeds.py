@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO
 
 from outrider.errors import InvalidUrlError, SettingsError
-from outrider.limits import URL_BYTES_MAX
+from outrider.limits import SEEDS_MAX, URL_BYTES_MAX
 from outrider.url import host_of, normalize
 
-SEEDS_MAX = 10_000_000  # 1 GB of text in memory; more are fed through Frontier.discover
 SEED_HOSTS_NAMED_MAX = 3  # how many hosts an error names before it counts the others
 _REMARK = b"#"
 

@@ -7,13 +7,13 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, BinaryIO, Final, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
 from outrider.crawl.directory import REPORT_FILE, Found, inspect, kept_settings
 from outrider.crawl.loop import FINISHED, Crawler, CrawlResult
-from outrider.crawl.options import CrawlOptions, Kept, from_environment, resolved
+from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, Kept, from_environment, resolved
 from outrider.crawl.output import FILES, PAGES, POLITENESS
 from outrider.crawl.progress import Progress, progress_of
 from outrider.crawl.report import collect, render
@@ -23,10 +23,8 @@ from outrider.crawl.terminal import say
 from outrider.crawl.version import version
 from outrider.errors import SettingsError
 from outrider.fetch.names import parse_hosts
-from outrider.limits import HOSTS_FILE_BYTES_MAX
+from outrider.limits import HOSTS_FILE_BYTES_MAX, REPORT_BYTES_MAX
 from outrider.url import host_of
-
-REPORT_BYTES_MAX: Final = 512 << 20  # of line files that are read for the report: some seconds; larger crawls have none
 
 
 def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Any) -> CrawlResult:
@@ -54,13 +52,21 @@ def start(
 ) -> CrawlResult:
     """One run of a crawl: everything that can be wrong with what was typed is said before any connection is made."""
     given = from_environment(os.environ if environment is None else environment)
-    sources = placed(seeds)
+    try:
+        sources = placed(seeds)
+    except FileNotFoundError:
+        raise _nowhere() from None
     canonical = read_seeds(sources, stdin)
     output = _output(flags, given.get("output", ("", ""))[0], canonical)
     found = inspect(output)
     if resume and found is not Found.CRAWL:
         raise SettingsError(f"{output} holds no crawl to go on with; `outrider crawl URL -o {output}` begins one")
     kept = kept_settings(output) if found is not Found.NOTHING else Kept({})
+    if resume and not os.path.lexists(os.path.join(output, SETTINGS_FILE)):
+        raise SettingsError(
+            f"{output} has no {SETTINGS_FILE}, so the settings it was made with are not known; bring the file back, or "
+            f"say them again: `outrider crawl -o {shlex.quote(output)}` with every option it needs"
+        )
     options = resolved(flags, given, kept.options, output)
     if found is not Found.CRAWL and not canonical:
         if not kept.seeds:
@@ -108,10 +114,21 @@ def _output(flags: Mapping[str, object], from_environment: object, seeds: list[s
     if wanted:
         if not isinstance(wanted, str) or "\0" in wanted:
             raise SettingsError(f"output is {wanted!r}: it is no path")
-        return os.path.abspath(os.path.expanduser(wanted))
+        return _absolute(wanted)
     if not seeds:
         raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
-    return os.path.abspath(host_of(seeds[0]).strip("[]").replace(":", "-"))
+    return _absolute(host_of(seeds[0]).strip("[]").replace(":", "-"))
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(os.path.expanduser(path))
+    except FileNotFoundError:
+        raise _nowhere() from None
+
+
+def _nowhere() -> SettingsError:
+    return SettingsError("the directory you are in was removed; change to one that is there, or give whole paths")
 
 
 def _hosts(path: str | None) -> Mapping[str, tuple[str, ...]]:

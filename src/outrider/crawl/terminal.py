@@ -6,11 +6,10 @@ import os
 from typing import TextIO
 
 from outrider.crawl.summary import visible
+from outrider.limits import TALK_CHARACTERS_MAX
 
-LINE_CHARACTERS_MAX = 4_000  # one line of talk; a URL of 8 KiB is cut, the files keep it whole
 
-
-def safe(text: object, characters_max: int = LINE_CHARACTERS_MAX) -> str:
+def safe(text: object, characters_max: int = TALK_CHARACTERS_MAX) -> str:
     """`text` with control, format and direction characters written out (`\\x1b`), cut to a bounded length."""
     shown = visible(str(text)[: characters_max + 1])
     return shown if len(shown) <= characters_max else shown[: characters_max - 1] + "…"
