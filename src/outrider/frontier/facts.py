@@ -2,10 +2,8 @@
 | columns |.
 
 A block holds facts of one kind, column by column: fixed-width columns are packed little-endian arrays, `text` and
-`blob` columns are
-their lengths (u32 each) and then their bytes. Every fact names the slot it changes and says absolute values, never
-differences, so that
-replaying a fact twice, or an older one before a newer one, ends in the same state.
+`blob` columns are their lengths (u32 each) and then their bytes. Every fact names the slot it changes and says absolute
+values, never differences, so that replaying a fact twice, or an older one before a newer one, ends in the same state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Whose turn it is: a timetable of resting hosts, and one ring of ready hosts per class.
 
 Plain Python: a heap for the timetable, deques for the rings; entries carry the host's stamp, and an entry with an
-older stamp is
-skipped. Costs depend on what becomes due and what is drawn, never on how many hosts there are.
+older stamp is skipped. Costs depend on what becomes due and what is drawn, never on how many hosts there are.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ class Timetable:
 
 class Ready:
     """Rings of ready hosts. P(class i) is proportional to 2^i over the classes that have somebody; every eighth draw
-    takes whoever
-    is ready longest, so with n ready hosts none waits more than 8 n draws."""
+    takes whoever is ready longest, so with n ready hosts none waits more than 8 n draws."""
 
     def __init__(self, seed: int) -> None:
         self._rings: list[deque[tuple[int, Host]]] = [deque() for _ in range(CLASSES)]
@@ -106,7 +104,8 @@ class Ready:
             if host is not None:
                 return self._taken(host)
         while self._filled:
-            ticket = 1 + mixed(self._seed, self._draws) % _filled_weight(self._filled)
+            # The weights 2^i of the filled rings add up to the set of their bits, read as a number.
+            ticket = 1 + mixed(self._seed, self._draws) % self._filled
             klass = _class_at(self._filled, ticket)
             host = self._first(self._rings[klass], klass)
             if host is not None:
@@ -142,10 +141,6 @@ class Ready:
 
     def __repr__(self) -> str:
         return f"<Ready {len(self.hosts())} hosts>"
-
-
-def _filled_weight(filled: int) -> int:
-    return filled  # 2^i summed over the set bits is the number itself
 
 
 def _class_at(filled: int, ticket: int) -> int:

@@ -16,8 +16,7 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
     """Fill empty tables. Raises DamagedStoreError or ForeignStoreError, naming the place.
 
     A checkpoint is fuzzy: its ranges were copied at different LSNs. Facts say absolute values, so replaying all of
-    them from the
-    checkpoint's start on, older ones included, ends in the state of the last one.
+    them from the checkpoint's start on, older ones included, ends in the state of the last one.
     """
     if checkpoint is not None:
         for _, _, _, _, payload in checkpoint.ranges():

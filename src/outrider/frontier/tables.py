@@ -1,8 +1,8 @@
 """The tables of state: rows of hosts, authorities, queues and URLs per slot, changed only by applying facts.
 
 A row keeps its number for ever (rows are only appended), so a range of rows is what a checkpoint copies and what a
-fact names.
-`apply` is the only way in, for a live call and for replay alike; it calls no policy, clock or random source.
+fact names. `apply` is the only way in, for a live call and for replay alike; it calls no policy, clock or random
+source.
 """
 
 from __future__ import annotations
