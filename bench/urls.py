@@ -1,11 +1,13 @@
-"""`urls`: what one spelling of a URL costs, beside the libraries that others use for it.
+"""`urls`: what one spelling of a URL costs, with its key and fingerprint, beside the libraries that others use for it.
 
-The rivals do not all do the same: what each does is in its name. Run by the Python of `.venv-bench`, where they are.
+Real URLs where the lists of reference material lie beside the project, else made ones. The rivals do not all do the
+same: what each does is in its name. Run by the Python of `.venv-bench`, where they are.
 """
 
 from __future__ import annotations
 
 import json
+import lzma
 import sys
 from collections.abc import Callable
 from random import Random
@@ -14,7 +16,33 @@ from bench.measuring import PEERS_PYTHON, ROOT, alternating, run
 from bench.tables import Table, ratio
 
 COUNT = 20_000
+BATCH = 1_000
+LINKS = 80  # on a page, as many as real ones have
 BASE = "https://docs.example.org/guide/chapter/index.html"
+KEY = bytes(range(16))
+LISTS = ROOT.parent / "shared" / "data" / "urls"
+LIST_NAMES = ("kasztp.txt.xz", "debdocs.txt.xz")
+
+
+def real(count: int, seed: int = 3) -> list[str]:
+    """Real URLs in random order, without those that some rival refuses; none where the lists are not there."""
+    files = [LISTS / name for name in LIST_NAMES]
+    if not all(file.exists() for file in files):
+        return []
+    urls = [url for file in files for url in lzma.decompress(file.read_bytes()).decode("utf-8").splitlines()]
+    Random(seed).shuffle(urls)
+    taken = [url for url in urls[: 2 * count] if url.startswith("http") and _all_take(url)][:count]
+    # Made anew one after the other, as a page's links are: none pays for where another string happens to lie.
+    return "\n".join(taken).split("\n")
+
+
+def _all_take(url: str) -> bool:
+    try:
+        for rival in _spelling_of_one().values():
+            rival(url)
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def sample(count: int, seed: int = 1) -> list[str]:
@@ -55,41 +83,69 @@ def relative(count: int, seed: int = 2) -> list[str]:
 
 
 def tables() -> list[Table]:
-    """Both comparisons, measured in the environment of the peers."""
+    """The comparisons, measured in the environment of the peers."""
     if not PEERS_PYTHON.exists():
         return [Table("urls", "URLs", ("spelling",), (), ("No .venv-bench here: make bench makes it.",))]
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     said = run([PEERS_PYTHON, "-m", "bench.urls"], environment=environment).said
     found = json.loads(said.strip().splitlines()[-1])
     result = []
-    for name, title, best in (
-        ("urls.spell", "URLs: one spelling for absolute URLs", found["spell"]),
-        ("urls.join", "URLs: references resolved against their page and spelled", found["join"]),
+    for name, title in (
+        ("batch", f"URLs: absolute ones, our batches of {BATCH:,}; canonical text, host key and fingerprint"),
+        ("one", "URLs: one a call, canonical text"),
+        ("join", "URLs: references resolved against their page and spelled"),
     ):
-        ours = best["outrider"]
+        best = found[name]
+        ours = next(iter(best.values()))
         rows = tuple((rival, took / COUNT * 1e6, ratio(took, ours)) for rival, took in best.items())
+        which = "made" if name == "join" else found["urls"]
         note = (
-            f"CPU time per URL, {COUNT:,} URLs, best of 5 rounds in turns. What a rival leaves undone is in its name."
+            f"CPU time per URL, {COUNT:,} {which} URLs, best of 5 rounds in turns. A rival's name says what it leaves."
         )
-        result.append(Table(name, title, ("spelling by", "µs", "theirs / ours"), rows, (note,)))
+        result.append(Table(f"urls.{name}", title, ("by", "µs", "theirs / ours"), rows, (note,)))
     return result
 
 
-def _spell_rivals(urls: list[str]) -> dict[str, Callable[[], object]]:
+def _spelling_of_one() -> dict[str, Callable[[str], object]]:
     from urllib.parse import urlsplit, urlunsplit
 
+    import ada_url
     import can_ada
     import w3lib.url
     import yarl
 
-    from outrider.url import spell
-
     return {
-        "outrider": lambda: spell(urls),
-        "w3lib canonicalize_url (sorts the query)": lambda: [w3lib.url.canonicalize_url(url) for url in urls],
-        "yarl URL": lambda: [str(yarl.URL(url)) for url in urls],
-        "urllib urlsplit and urlunsplit (no normalising)": lambda: [urlunsplit(urlsplit(url)) for url in urls],
-        "can_ada parse (WHATWG, no unreserved decoding)": lambda: [can_ada.parse(url).href for url in urls],
+        "w3lib canonicalize_url (sorts the query)": w3lib.url.canonicalize_url,
+        "yarl URL": lambda url: str(yarl.URL(url)),
+        "urllib urlsplit and urlunsplit (no normalising)": lambda url: urlunsplit(urlsplit(url)),
+        "ada-url normalize_url (WHATWG, no unreserved decoding)": ada_url.normalize_url,
+        "can_ada parse (WHATWG, no unreserved decoding)": lambda url: can_ada.parse(url).href,
+    }
+
+
+def _over(urls: list[str], rival: Callable[[str], object]) -> Callable[[], object]:
+    return lambda: [rival(url) for url in urls]
+
+
+def _batch_rivals(urls: list[str]) -> dict[str, Callable[[], object]]:
+    from outrider.url import UrlBatch, spell
+
+    def in_batches(work: Callable[[list[str]], object]) -> Callable[[], object]:
+        return lambda: [work(urls[first : first + BATCH]) for first in range(0, len(urls), BATCH)]
+
+    ours: dict[str, Callable[[], object]] = {
+        "Outrider UrlBatch, hashes of text and host": in_batches(lambda some: UrlBatch.of(some, key=KEY)),
+        "the same and each host's name": in_batches(lambda some: UrlBatch.of(some, key=KEY).keys("host")),
+        "Outrider spell, to strings (text only)": in_batches(spell),
+    }
+    return ours | {f"{name}: text only": _over(urls, rival) for name, rival in _spelling_of_one().items()}
+
+
+def _one_rivals(urls: list[str]) -> dict[str, Callable[[], object]]:
+    from outrider.url import normalize
+
+    return {"Outrider normalize": _over(urls, normalize)} | {
+        name: _over(urls, rival) for name, rival in _spelling_of_one().items()
     }
 
 
@@ -101,11 +157,15 @@ def _join_rivals(references: list[str]) -> dict[str, Callable[[], object]]:
     import w3lib.url
     import yarl
 
-    from outrider.url import spell
+    from outrider.url import UrlBatch, spell
 
     base = yarl.URL(BASE)
+    pages = [references[first : first + LINKS] for first in range(0, len(references), LINKS)]
     return {
-        "outrider": lambda: spell(references, base=BASE),
+        f"Outrider UrlBatch, {LINKS} links a page, hashes too": lambda: [
+            UrlBatch.of(some, BASE, key=KEY) for some in pages
+        ],
+        f"Outrider spell, {LINKS} links a page, to strings": lambda: [spell(some, base=BASE) for some in pages],
         "urljoin + w3lib canonicalize_url": lambda: [
             w3lib.url.canonicalize_url(urljoin(BASE, reference)) for reference in references
         ],
@@ -118,9 +178,12 @@ def _join_rivals(references: list[str]) -> dict[str, Callable[[], object]]:
     }
 
 
-def _measure() -> dict[str, dict[str, float]]:
+def _measure() -> dict[str, object]:
+    urls = real(COUNT)
     return {
-        "spell": alternating(_spell_rivals(sample(COUNT))),
+        "urls": "real" if urls else "made",
+        "batch": alternating(_batch_rivals(urls or sample(COUNT))),
+        "one": alternating(_one_rivals(urls or sample(COUNT))),
         "join": alternating(_join_rivals(relative(COUNT))),
     }
 

@@ -97,6 +97,7 @@ const QUERY: u8 = 4;
 const FRAGMENT: u8 = 5;
 const ODD: u8 = 6;
 const HIGH: u8 = 7;
+const BACKSLASH: u8 = 8;
 
 /// The path percent-encode set of the WHATWG URL Standard 1.3.
 const IN_PATH: [u8; 256] = actions(b" \"<>^`{}\x7f", true);
@@ -135,7 +136,7 @@ const fn actions(encoded: &[u8], in_path: bool) -> [u8; 256] {
     if in_path {
         table[b'.' as usize] = DOT;
         table[b'?' as usize] = QUERY;
-        table[b'\\' as usize] = ODD;
+        table[b'\\' as usize] = BACKSLASH;
     }
     table
 }
@@ -145,10 +146,17 @@ const fn host_bytes() -> [u8; 256] {
     let mut byte = 0;
     while byte < 128 {
         let letter = byte as u8;
-        if letter.is_ascii_alphanumeric() || letter == b'-' || letter == b'_' || letter == b'.' {
+        if letter.is_ascii_alphanumeric() {
             table[byte] = letter.to_ascii_lowercase();
         }
         byte += 1;
+    }
+    // What is left of printable ASCII without the forbidden domain code points of the WHATWG URL Standard 3.3.
+    let others = b"-_.!\"$&'()*+,;=`{}~";
+    let mut place = 0;
+    while place < others.len() {
+        table[others[place] as usize] = others[place];
+        place += 1;
     }
     table
 }
@@ -269,6 +277,7 @@ impl Row<'_> {
                 self.query(0)
             }
             [b'/', b'/', ..] => return self.absolute(parts.flags & HTTPS != 0, 2),
+            [b'\\', ..] | [b'/', b'\\', ..] => false,
             [b'/', ..] => {
                 self.out.extend_from_slice(&page.text[..=parts.path_start as usize]);
                 self.path(1, parts.path_start as usize)
@@ -307,9 +316,9 @@ impl Row<'_> {
         let mut host_start = at;
         while end < text.len() {
             match text[end] {
-                b'/' | b'?' | b'#' => break,
+                b'/' | b'\\' | b'?' | b'#' => break,
                 b'@' => host_start = end + 1,
-                b'\\' | b'\t' | b'\n' | b'\r' => return TAKES_A_PARSER,
+                b'\t' | b'\n' | b'\r' => return TAKES_A_PARSER,
                 _ => {}
             }
             end += 1;
@@ -334,7 +343,7 @@ impl Row<'_> {
     /// The rest of a row whose authority ends at `end`; `out` ends with the path's first slash.
     fn behind_authority(&mut self, end: usize, parts: Parts) -> Answer {
         let whole = match self.text.get(end) {
-            Some(b'/') => self.path(end + 1, parts.path_start as usize),
+            Some(b'/' | b'\\') => self.path(end + 1, parts.path_start as usize),
             Some(b'?') => self.query(end),
             _ => true,
         };
@@ -413,14 +422,15 @@ impl Row<'_> {
                 return true;
             };
             let action = IN_PATH[byte as usize];
-            if matches!(action, DOT | PERCENT) && (at == 0 || text[at - 1] == b'/') {
+            if matches!(action, DOT | PERCENT) && (at == 0 || matches!(text[at - 1], b'/' | b'\\'))
+            {
                 if let Some((size, up)) = dots(&text[at..]) {
                     self.out.extend_from_slice(&text[kept..at]);
                     if up {
                         self.leave_directory(self.start + path_start);
                     }
                     at += size;
-                    at += usize::from(text.get(at) == Some(&b'/'));
+                    at += usize::from(matches!(text.get(at), Some(b'/' | b'\\')));
                     kept = at;
                     continue;
                 }
@@ -435,6 +445,10 @@ impl Row<'_> {
                 FRAGMENT => return true,
                 PERCENT => at = self.triplet(at),
                 ENCODE => at = self.encoded(at),
+                BACKSLASH => {
+                    self.out.push(b'/');
+                    at += 1;
+                }
                 HIGH if self.is_utf8() => at = self.encoded(at),
                 _ => return false,
             }
@@ -544,7 +558,8 @@ fn dots(text: &[u8]) -> Option<(usize, bool)> {
         return None;
     }
     let size = first + one(&text[first..]);
-    matches!(text.get(size), None | Some(b'/' | b'?' | b'#')).then_some((size, size > first))
+    matches!(text.get(size), None | Some(b'/' | b'\\' | b'?' | b'#'))
+        .then_some((size, size > first))
 }
 
 /// Where a host ends that is spelled already, when nothing but a path, query or fragment follows; None otherwise.
@@ -711,6 +726,7 @@ mod tests {
             ("https://u:p@a_b.c.:0443?", "https://a_b.c./"),
             (" http://1.2.3.4/a b\u{e9}?'\\\n", "http://1.2.3.4/a%20b%C3%A9?%27\\"),
             ("http://a//b/./%2E%2e/c/..", "http://a//"),
+            ("http://\"a$\\b\\..\\c", "http://\"a$/c"),
             ("http://a/%%36%31%e9", "http://a/%%361%E9"),
         ] {
             assert_eq!(Ok(expected.to_owned()), spelled(row, None), "{row}");
@@ -736,14 +752,9 @@ mod tests {
 
     #[test]
     fn odd_rows_are_marked() {
-        for row in [
-            "http://xn--a/",
-            "http:/a",
-            "http://1.2.3",
-            "http://[::1]/",
-            "http://a\\b",
-            "\u{e9}\tb",
-        ] {
+        for row in
+            ["http://xn--a/", "http:/a", "http://1.2.3", "http://[::1]/", "http:\\\\a", "\u{e9}\tb"]
+        {
             assert_eq!(Err(State::Odd), spelled(row, None), "{row}");
         }
         for row in ["", "a/b", "mailto:a", "//a/"] {

@@ -6,10 +6,11 @@ equal), if it is ordinary:
     ends        C0 controls and blanks are cut off; so are the fragment and its "#"
     scheme      http or https in any case, then "//"; or none at all, and a page to be relative to
     userinfo    dropped
-    host        letters, digits, "-", "_" and "." with no empty label but a last one, none that begins with "xn--", and
-                the last that is not empty does not begin with a digit; or an IPv4 address of four plain numbers
+    host        printable ASCII without " #%/:<>?@[\\]^|", with no empty label but a last one, none that begins with
+                "xn--", and the last that is not empty does not begin with a digit; or an IPv4 address of four plain
+                numbers
     port        up to five digits, at most 65535; none is as good as the scheme's own
-    path        any bytes but "\\"; dot segments are removed, percent-encoded ones too
+    path        any bytes; "\\" is read as "/"; dot segments are removed, percent-encoded ones too
     query       any bytes; dropped when it is empty
     no tab, line feed or carriage return before the fragment; UTF-8 if path or query hold bytes beyond ASCII
 
@@ -54,7 +55,7 @@ _BLANKS = bytes(range(0x21))
 _SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*):")
 _LINE_OR_TAB = re.compile(rb"[\t\n\r]")
 _AUTHORITY = re.compile(rb"[^/?\\]*")
-_HOST_AND_PORT = re.compile(rb"([A-Za-z0-9._-]+)(?::([0-9]{0,5}))?")
+_HOST_AND_PORT = re.compile(rb"([A-Za-z0-9._!\"$&'()*+,;=`{}~-]+)(?::([0-9]{0,5}))?")
 _BYTE = rb"(?:[0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])"
 _QUAD = re.compile(rb"(?:" + _BYTE + rb"\.){3}" + _BYTE)
 _ENCODED_IN_PATH = re.compile(rb'[\x00-\x20"<>^`{}\x7f-\xff]')
@@ -132,6 +133,8 @@ def spell_row(row: bytes, page: Page | None) -> Row:
         return _absolute(row, scheme[1].lower(), text[scheme.end() :])
     if page is None:
         return _IS_INVALID
+    if text.startswith((b"\\", b"/\\")):
+        return _IS_ODD
     if text.startswith(b"//"):
         return _absolute(row, page.origin.partition(b":")[0], text)
     flags = HTTPS if page.origin.startswith(b"https") else 0
@@ -169,9 +172,10 @@ def _absolute(row: bytes, scheme: bytes, rest: bytes) -> Row:
 
 
 def _put_together(row: bytes, head: Row, directory: bytes, path: bytes, query: bytes) -> Row:
-    if b"\\" in path or not ((path + query).isascii() or _is_utf8(row)):
+    if not ((path + query).isascii() or _is_utf8(row)):
         return _IS_ODD
-    path = _ENCODED_IN_PATH.sub(_encoded, _without_dots(directory + path.removeprefix(b"/")))
+    path = path.replace(b"\\", b"/").removeprefix(b"/")
+    path = _ENCODED_IN_PATH.sub(_encoded, _without_dots(directory + path))
     query = _ENCODED_IN_QUERY.sub(_encoded, query) if query != b"?" else b""
     return head._replace(text=head.text + unreserved_decoded(path) + unreserved_decoded(query))
 
