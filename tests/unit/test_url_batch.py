@@ -235,7 +235,21 @@ def test_a_batch_is_made_of_any_iterable_but_one_string():
         UrlBatch.of("http://a.org/")
 
 
-# ----------------------------------------------------------------------------------------------------------- Arrow
+# ---------------------------------------------------------------------------------------------------- bytes, Arrow
+
+
+@given(URLS, BASES)
+def test_one_buffer_gives_the_batch_of_its_texts(urls, base):
+    octets = [url.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode() for url in urls]
+    offsets = np.cumsum([0, *map(len, octets)], dtype=np.int64)
+    expected = UrlBatch.of([one.decode() for one in octets], base, key=KEY)
+    for wrap in (bytes, bytearray, memoryview):
+        assert expected == UrlBatch.from_buffers(wrap(b"".join(octets)), offsets, base, key=KEY)
+
+
+def test_offsets_beside_their_buffer_are_refused():
+    with pytest.raises(ValueError, match="row 0: a span from 0 to 9 lies outside 3 bytes"):
+        UrlBatch.from_buffers(b"abc", np.array([0, 9], dtype=np.int64))
 
 
 class FakeArrow:

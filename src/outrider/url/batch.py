@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
+from outrider.kernels.framing import Bytes
 from outrider.kernels.urls import HTTPS, ODD, SPELLED, USERINFO, Columns
 from outrider.url import arrow
 from outrider.url.keys import BY, By, registrable_domain
@@ -54,7 +55,7 @@ class Spans(NamedTuple):
 
 
 class UrlBatch:
-    """URLs in columns; it never changes. Made by `of`, `from_arrow` or `concatenate`.
+    """URLs in columns; it never changes. Made by `of`, `from_buffers`, `from_arrow` or `concatenate`.
 
     Iterating gives the canonical strings of the valid rows; `len` counts all rows. `batch[i]` is the string of a row,
     "" if it is not valid; `batch[a:b]` is a batch.
@@ -111,13 +112,28 @@ class UrlBatch:
         a browser. Raises TypeError for what is no such array.
         """
         texts = arrow.texts_of(array)
+        if texts.nulls is None:
+            return cls.from_buffers(texts.octets, texts.offsets, base, key=key)
+        # Nulls are rare, and none may be taken for an empty reference: strings will do.
+        rows = [None if null else texts.text(row) for row, null in enumerate(texts.nulls.tolist())]
+        return cls.of(rows, base, key=key)
+
+    @classmethod
+    def from_buffers(
+        cls, octets: Bytes, offsets: Int64s, base: str | None = None, *, key: bytes | None = None
+    ) -> UrlBatch:
+        """The same of texts in UTF-8 in one buffer: row i lies from `offsets[i]` to `offsets[i + 1]`.
+
+        Raises ValueError when a row lies outside the buffer, BufferError for offsets that are no int64.
+        """
         page = opened(base)
-        if page is None or texts.nulls is not None:
-            # Nulls are rare, and none may be taken for an empty reference: strings will do.
-            nulls = [page is None] * len(texts) if texts.nulls is None else texts.nulls.tolist()
-            return cls.of([None if null else texts.text(row) for row, null in enumerate(nulls)], base, key=key)
-        columns = kernels.spell_arena(texts.octets, texts.offsets, page.canonical, key)
-        return cls._drained(columns, texts.text, page, key)
+        if page is None:
+            return cls.of([None] * (len(offsets) - 1), key=key)
+        columns = kernels.spell_arena(octets, offsets, page.canonical, key)
+        view = memoryview(octets)
+        return cls._drained(
+            columns, lambda row: bytes(view[offsets[row] : offsets[row + 1]]).decode("utf-8", "replace"), page, key
+        )
 
     @classmethod
     def concatenate(cls, batches: Iterable[UrlBatch]) -> UrlBatch:
