@@ -14,7 +14,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -44,7 +44,7 @@ from outrider.storage.files import Directory, Files
 from outrider.storage.log import Log
 from outrider.storage.manifest import Manifest
 from outrider.storage.memory import MemoryFiles
-from outrider.url import PUBLIC_SUFFIX_VERSION, SPELLING_VERSION
+from outrider.url import PUBLIC_SUFFIX_VERSION, SPELLING_VERSION, Rules, UrlBatch
 
 Answer = TypeVar("Answer")
 
@@ -143,8 +143,8 @@ class Frontier:
             manifest = Manifest.load(files)
             fresh = manifest is None
             if manifest is None:
-                manifest = _new_manifest(files, clock, keys)
-            _check_pins(files, manifest)
+                manifest = _new_manifest(files, clock, keys, options)
+            options = _pinned(files, manifest, options)
             store = manifest.store_bytes
             # Read before anything is written: a store that this version cannot read is left as it is.
             checkpoint, tables, looked = _read(files, store)
@@ -266,7 +266,7 @@ class Frontier:
 
     # -- the three verbs ----------------------------------------------------------------------------------------------
 
-    def discover(self, links: Iterable[str | Link], *, request_id: RequestId | None = None) -> list[Code]:
+    def discover(self, links: Iterable[str | Link] | UrlBatch, *, request_id: RequestId | None = None) -> list[Code]:
         """Tell the frontier of URLs: one code per link, in order; what is answered is durable.
 
         With `request_id` all links are one frame; without, a long input goes in as several and is synced once.
@@ -313,15 +313,15 @@ class Frontier:
     def report(
         self,
         outcomes: Sequence[Outcome],
-        links: Sequence[tuple[int, str | Link]] = (),
+        links: Sequence[tuple[int, str | Link]] | UrlBatch = (),
         *,
         request_id: RequestId | None = None,
         watermark: tuple[str, bytes] | None = None,
     ) -> Report:
         """Tell what came of leases, and the links found: durable together, one code per outcome.
 
-        links: (row of the outcome, link) beside those an outcome carries. watermark: (archive writer, opaque place)
-        synced before.
+        links: (row of the outcome, link), or a UrlBatch with a column `outcome`, beside those an outcome carries.
+        watermark: (archive writer, opaque place) synced before.
         """
         return self._call(lambda m, now: m.report(outcomes, links, now, request_id=request_id, watermark=watermark))
 
@@ -657,7 +657,9 @@ class AsyncFrontier:
             await asyncio.get_running_loop().run_in_executor(self._pool, self.sync._durable, lsn)
         return answer
 
-    async def discover(self, links: Iterable[str | Link], *, request_id: RequestId | None = None) -> list[Code]:
+    async def discover(
+        self, links: Iterable[str | Link] | UrlBatch, *, request_id: RequestId | None = None
+    ) -> list[Code]:
         """As `Frontier.discover`; a long input gives way to others between its pieces."""
         codes: list[Code] = []
         for discovery in _discoveries(links, request_id):
@@ -694,7 +696,7 @@ class AsyncFrontier:
     async def report(
         self,
         outcomes: Sequence[Outcome],
-        links: Sequence[tuple[int, str | Link]] = (),
+        links: Sequence[tuple[int, str | Link]] | UrlBatch = (),
         *,
         request_id: RequestId | None = None,
         watermark: tuple[str, bytes] | None = None,
@@ -768,7 +770,7 @@ class AsyncFrontier:
 
 
 def _discoveries(
-    links: Iterable[str | Link], request_id: RequestId | None
+    links: Iterable[str | Link] | UrlBatch, request_id: RequestId | None
 ) -> Iterator[Callable[[Machine, Instant], list[Code]]]:
     """The calls that take these links in: one frame each, and one alone where the answer may have to be repeated."""
     if isinstance(links, str):
@@ -776,12 +778,16 @@ def _discoveries(
     if request_id is not None:
         yield lambda machine, now: machine.discover(links, now, request_id=request_id)
         return
+    if isinstance(links, UrlBatch):
+        for start in range(0, len(links), DISCOVER_ROWS_PER_FRAME):
+            yield partial(_discover, links[start : start + DISCOVER_ROWS_PER_FRAME])
+        return
     rest = iter(links)
     while piece := list(islice(rest, DISCOVER_ROWS_PER_FRAME)):
         yield partial(_discover, piece)
 
 
-def _discover(links: list[str | Link], machine: Machine, now: Instant) -> list[Code]:
+def _discover(links: list[str | Link] | UrlBatch, machine: Machine, now: Instant) -> list[Code]:
     return machine.discover(links, now)
 
 
@@ -823,7 +829,9 @@ def _give_back(files: Files) -> None:
         files.close()
 
 
-def _new_manifest(files: Files, clock: ClockFunction | None, keys: tuple[bytes, bytes] | None) -> Manifest:
+def _new_manifest(
+    files: Files, clock: ClockFunction | None, keys: tuple[bytes, bytes] | None, options: FrontierSettings
+) -> Manifest:
     fingerprint_key, slot_key = keys or (secrets.token_bytes(16), secrets.token_bytes(16))
     return Manifest.create(
         files,
@@ -832,17 +840,24 @@ def _new_manifest(files: Files, clock: ClockFunction | None, keys: tuple[bytes, 
         fingerprint_key=fingerprint_key.hex(),
         slot_key=slot_key.hex(),
         spelling=SPELLING_VERSION,
-        rules={"public_suffix_list": PUBLIC_SUFFIX_VERSION},
+        rules={"public_suffix_list": PUBLIC_SUFFIX_VERSION, "url_rules": (options.url_rules or Rules()).text},
     )
 
 
-def _check_pins(files: Files, manifest: Manifest) -> None:
+def _pinned(files: Files, manifest: Manifest, options: FrontierSettings) -> FrontierSettings:
     """What a store was made with stays in force; changing it would give old URLs new names."""
     if manifest.spelling != SPELLING_VERSION:
         raise ForeignStoreError(
             f"{files.describe()} was made with URL spelling {manifest.spelling}, this is {SPELLING_VERSION}: "
             "open it with the version it was made with"
         )
+    rules = Rules.parse(manifest.rules.get("url_rules", ""))
+    if options.url_rules is not None and options.url_rules != rules:
+        raise SettingsError(
+            f"url_rules {options.url_rules.text!r}: {files.describe()} was made with {rules.text!r}, "
+            "and other rules would give old URLs new names; leave them out, or choose a new directory"
+        )
+    return replace(options, url_rules=rules)
 
 
 def _clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction, Instant, Instant | None, float]:

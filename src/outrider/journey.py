@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, overload
+from typing import Protocol, overload, runtime_checkable
 
 from outrider.clock import Instant
 
@@ -107,6 +107,17 @@ class Link:
         put(self, "metadata", metadata)
 
 
+@runtime_checkable
+class UrlColumns(Protocol):
+    """URLs in columns instead of one text each: `outrider.url.UrlBatch`."""
+
+    def __len__(self) -> int: ...
+
+    def strings(self) -> list[str]:
+        """Their canonical texts, "" for what is no URL."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RobotsAnswer:
     """What came of asking for a robots.txt: an HTTP status (None: no answer), the body, and the next hop of a
@@ -144,7 +155,7 @@ class Outcome:
     retry_after_seconds: float | None = None
     refused: bool = False
     location: str | None = None
-    links: Sequence[str | Link] = ()
+    links: Sequence[str | Link] | UrlColumns = ()
     robots: RobotsAnswer | None = None
     answered: bool | None = None
     line: bytes | None = None
@@ -192,7 +203,7 @@ class Lease:
         *,
         seconds: float | None = None,
         status: int | None = 200,
-        links: Sequence[str | Link] = (),
+        links: Sequence[str | Link] | UrlColumns = (),
         location: str | None = None,
         digest: bytes | None = None,
         etag: str | None = None,
@@ -215,7 +226,9 @@ class Lease:
             ended_at=ended_at,
         )
 
-    def again(self, *, at: Instant, seconds: float | None = None, links: Sequence[str | Link] = ()) -> Outcome:
+    def again(
+        self, *, at: Instant, seconds: float | None = None, links: Sequence[str | Link] | UrlColumns = ()
+    ) -> Outcome:
         """It was fetched and is due again at the instant `at`."""
         return Outcome(self.token, Verdict.AGAIN, seconds=seconds, status=200, at=at, links=links)
 
@@ -355,7 +368,7 @@ class Verification:
 class Discover(Protocol):
     """The first verb."""
 
-    def discover(self, links: Iterable[str | Link], *, request_id: RequestId | None = None) -> list[Code]:
+    def discover(self, links: Iterable[str | Link] | UrlColumns, *, request_id: RequestId | None = None) -> list[Code]:
         """One code per link, in order; what is answered is durable."""
         ...
 
@@ -385,9 +398,10 @@ class ReportIn(Protocol):
     def report(
         self,
         outcomes: Sequence[Outcome],
-        links: Sequence[tuple[int, str | Link]] = (),
+        links: Sequence[tuple[int, str | Link]] | UrlColumns = (),
         *,
         request_id: RequestId | None = None,
     ) -> Report:
-        """One code per outcome; links may come as (row of the outcome, link) beside those an outcome carries."""
+        """One code per outcome; links may come as (row of the outcome, link), or as columns of which one is `outcome`,
+        beside those an outcome carries."""
         ...

@@ -19,7 +19,7 @@ from typing import Any
 
 from outrider.errors import SettingsError
 from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
-from outrider.url import Scope
+from outrider.url import Rules, Scope
 
 ENVIRONMENT_PREFIX = "OUTRIDER_"
 SETTINGS_FILE = "outrider.toml"
@@ -111,12 +111,24 @@ def _text(value: object) -> str:
     return value.strip()
 
 
+def _rules(value: object) -> str:
+    if not isinstance(value, str):
+        raise RefusedError("it is no text")
+    try:
+        return Rules.parse(value).text
+    except SettingsError as error:
+        raise RefusedError(str(error.facts)) from None
+
+
 def _path(value: object) -> str:
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value or "\0" in value:
         raise RefusedError("it is no path")
-    return os.path.abspath(os.path.expanduser(value))
+    try:
+        return os.path.abspath(os.path.expanduser(value))
+    except FileNotFoundError:
+        raise RefusedError("the directory you are in was removed") from None
 
 
 def _readable(value: object) -> str:
@@ -247,6 +259,22 @@ class CrawlOptions:
         "PATTERN",
         many=True,
     )
+    url_rules: str | None = _setting(
+        None,
+        "Lossy rules of spelling, which make several URLs one: names with commas between; kept for good.",
+        "names of rules (docs/urls.md), or none",
+        _rules,
+        "NAME,…",
+        optional=True,
+    )
+    honour_canonical: bool = _setting(
+        False,
+        "Where a page names another URL as its canonical one, go there, and count the page as a duplicate.",
+        "true or false",
+        _truth,
+        "",
+        switch=True,
+    )
     max_pages: int | None = _limit("Stop after so many answered pages; never exceeded.")
     max_depth: int | None = _limit("Follow links at most so far from a seed.", least=0)
     max_pages_per_host: int | None = _limit("At most so many pages of each host.")
@@ -356,6 +384,7 @@ FRONTIER_SETTINGS = (
     "scope",
     "include",
     "exclude",
+    "url_rules",
     "max_pages",
     "max_depth",
     "max_pages_per_host",

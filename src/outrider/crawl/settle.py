@@ -6,7 +6,7 @@ When the disk is full, what was begun is kept and taken up again by the next cal
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from outrider.clock import instant
@@ -16,7 +16,6 @@ from outrider.crawl.output import Output
 from outrider.crawl.visit import (
     Judgement,
     Visit,
-    bounded,
     content_digest,
     judged,
     page_outcome,
@@ -25,11 +24,16 @@ from outrider.crawl.visit import (
 )
 from outrider.engine import Frontier
 from outrider.journey import Kind, LeaseBatch, Outcome, Settled, Verdict
+from outrider.limits import LINKS_PER_PAGE_MAX
 from outrider.page import Page, read
+from outrider.url import UrlBatch, canonical_target
 
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
 EXTEND_SECONDS: Final = 10.0  # leases that end within so long are extended before their outcome is written down
 QUIET: Final = frozenset({"done", "truncated", "duplicate", "redirect", "gone"})  # pages.jsonl says enough of these
+
+
+NO_LINKS: Final = UrlBatch.of(())
 
 
 @dataclass(slots=True)
@@ -39,7 +43,7 @@ class _Settling:
     visit: Visit
     judgement: Judgement | None = None
     page: Page | None = None
-    links: Sequence[str] = ()
+    links: UrlBatch = field(default_factory=lambda: NO_LINKS)
     digest: bytes | None = None
     shown: str | None = None
     outcome: Outcome | None = None
@@ -130,7 +134,8 @@ class Settler:
             if one.judgement.verdict is Verdict.DONE and one.judgement.location is None and response is not None:
                 content_type = response.headers.get("content-type") or ""
                 one.page = read(response.content, response.url, content_type, agent=self._options.user_agent)
-                one.links = bounded(one.page.followed())
+                one.links = one.page.link_batch()[:LINKS_PER_PAGE_MAX]
+                self._go_to_canonical(one, one.page)
                 if response.content:
                     accepted.append(one)
         if not accepted:
@@ -143,6 +148,15 @@ class Settler:
             if seen or one.digest in here:
                 one.judgement = one.judgement.as_duplicate()
             here.add(one.digest)
+
+    def _go_to_canonical(self, one: _Settling, page: Page) -> None:
+        """Where it is asked for: a page that names another URL as its own is a copy of it; that URL is its one link."""
+        if not self._options.honour_canonical or one.judgement is None or not page.canonical:
+            return
+        target = canonical_target(one.visit.lease.url, page.canonical)
+        if target is not None and target != one.visit.lease.url:
+            one.links = UrlBatch.of([target])
+            one.judgement = one.judgement.as_duplicate()
 
     def _archived(self, one: _Settling) -> Outcome:
         visit = one.visit

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -21,12 +20,13 @@ import msgspec
 from outrider.archive import payload_digest
 from outrider.clock import Instant, rfc3339, rfc3339_exact, seconds
 from outrider.errors import InvalidUrlError
-from outrider.fetch.downloader import Response
+from outrider.fetch.codings import unchunk
+from outrider.fetch.downloader import Decoding, Response
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.frontier.revisit import retries_left
 from outrider.journey import Kind, Lease, Outcome, RobotsAnswer, Verdict
-from outrider.limits import LINKS_PER_PAGE_MAX, MICROSECONDS, ROBOTS_BYTES_MAX
-from outrider.url import join
+from outrider.limits import MICROSECONDS, ROBOTS_BYTES_MAX
+from outrider.url import UrlBatch, join
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 RETRIED: Final = frozenset({408, 425, 429})  # RFC 9110 and 8470: the same request may do later; so may any 5xx
@@ -119,6 +119,10 @@ def judged(visit: Visit) -> Judgement:
     assert visit.response is not None
     assert status is not None
     if 200 <= status < 300:
+        if not visit.response.truncated and _undecodable(visit.response):
+            if not visit.response.content:
+                return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
+            return Judgement("truncated", Verdict.DONE, str(FetchError.DECODE))
         return Judgement("truncated" if visit.response.truncated else "done", Verdict.DONE)
     if status in REDIRECTS:
         target = location_of(visit.response)
@@ -129,6 +133,13 @@ def judged(visit: Visit) -> Judgement:
         word = "retry" if retries_left(lease.attempt) else "error"
         return Judgement(word, Verdict.RETRY, f"http_{status}", None, asked, status in REFUSALS)
     return Judgement("gone", Verdict.GONE, None, None, asked)
+
+
+def _undecodable(response: Response) -> bool:
+    """Whether the content coding breaks off or is corrupt; a page that only claims to be coded is whole."""
+    if response.decoding is not Decoding.BROKEN:
+        return False
+    return not response.content or response.content not in (response.body, unchunk(response.body).content)
 
 
 def _retry_after(visit: Visit) -> float | None:
@@ -175,7 +186,7 @@ def page_outcome(
     judgement: Judgement,
     *,
     page: Reading | None,
-    links: Sequence[str],
+    links: UrlBatch,
     digest: bytes | None,
     digest_shown: str | None,
     warc: dict[str, Any] | None,
@@ -205,7 +216,7 @@ def page_outcome(
         "title": _cut(page.title) or None if page is not None else None,
         "description": _cut(page.description, DESCRIPTION_CHARACTERS_MAX) or None if page is not None else None,
         "canonical": page.canonical if page is not None else None,
-        "charset": page.charset if page is not None and (page.text or page.title or links) else None,
+        "charset": page.charset if page is not None and (page.text or page.title or len(links)) else None,
         "language": _cut(page.language) if page is not None else None,
         "http_date": _cut(headers.get("date")) if headers is not None else None,
         "last_modified": modified,
@@ -316,11 +327,6 @@ def _politeness(
         "token": lease.token,
     }
     return msgspec.json.encode(line)
-
-
-def bounded(links: Sequence[str]) -> list[str]:
-    """The links of a page that are told to the frontier: each once, in order, as many as a page may have."""
-    return list(dict.fromkeys(links))[:LINKS_PER_PAGE_MAX]
 
 
 def _location_shown(judgement: Judgement, response: Response | None) -> str | None:

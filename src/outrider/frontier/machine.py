@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import heapq
 import struct
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant, instant, rfc3339
@@ -59,6 +61,7 @@ from outrider.journey import (
     RequestId,
     RobotsAnswer,
     Settled,
+    UrlColumns,
     UrlStatus,
     Verdict,
     Verification,
@@ -77,12 +80,14 @@ from outrider.limits import (
     WAKES_PER_CALL_MAX,
 )
 from outrider.robots import Rules, verdict_of_status
-from outrider.url import Scope, authority_of, host_of, registrable_domain, spell
+from outrider.url import Scope, UrlBatch, authority_of, host_of, registrable_domain, spell
+from outrider.url.rules import Rules as UrlRules
 
 FRAME_PAYLOAD_BYTES_MAX = kernels.FRAME_BYTES_MAX - kernels.FRAME_HEADER_BYTES
 _VERBS = {"discover": 1, "lease": 2, "report": 3}
 _CODES = tuple(Code)
 _CODE_NUMBERS = {code: number for number, code in enumerate(_CODES)}
+_NEW, _KNOWN = _CODE_NUMBERS[Code.NEW], _CODE_NUMBERS[Code.KNOWN]
 
 
 class LogOut(Protocol):
@@ -124,6 +129,24 @@ class _Wanted:
         self.seed = seed
 
 
+class _Origin(NamedTuple):
+    """Where links in columns were found."""
+
+    referrer: str
+    depth: int
+    crawl: int
+    source: int | None
+    seed: bool
+
+    @classmethod
+    def of(cls, owner: Url | Authority | None) -> _Origin:
+        assert isinstance(owner, Url)
+        return cls(owner.url, _below(owner.depth), owner.queue.crawl, owner.slot, False)
+
+
+_NOWHERE = _Origin("", 0, 0, None, True)  # told by a caller, not found in a page
+
+
 class Machine:
     """One frontier. Not thread-safe: one caller at a time, which is `engine.py`'s business."""
 
@@ -142,6 +165,7 @@ class Machine:
     ) -> None:
         self.tables = tables
         self._owned = owned
+        self.rules = settings.url_rules or UrlRules()
         self.settings = settings
         self.errands_mode = errands
         self.keeps_lines = keeps_lines
@@ -252,20 +276,30 @@ class Machine:
 
     # -- the three verbs ----------------------------------------------------------------------------------------------
 
-    def discover(self, links: Iterable[str | Link], now: Instant, *, request_id: RequestId | None = None) -> list[Code]:
+    def discover(
+        self, links: Iterable[str | Link] | UrlBatch, now: Instant, *, request_id: RequestId | None = None
+    ) -> list[Code]:
         """One code per link. Raises SettingsError for a priority that is no number in [0, 1], StoreFullError before
         any change."""
         now = self._advance(now)
         known = self._repeated(request_id, "discover")
         if known is not None:
             return [_CODES[number] for number in known]
-        links = list(links)
-        _bounded(len(links), "links")
+        urls = links if isinstance(links, UrlBatch) else None
+        links = [] if urls is not None else list(links)
+        if urls is None and all(type(link) is str for link in links):
+            urls = UrlBatch.of(links, key=self._fingerprint_key)
+        _bounded(len(links) if urls is None else len(urls), "links")
         draft = self._draft(now)
-        codes = self._accept([self._wanted(link, draft) for link in links], draft)
-        self._answered(draft, request_id, "discover", bytes(_CODE_NUMBERS[code] for code in codes))
+        if urls is None:
+            answer = bytes(
+                _CODE_NUMBERS[code] for code in self._accept([self._wanted(link, draft) for link in links], draft)
+            )
+        else:
+            answer = self._accept_columns(urls, np.zeros(len(urls), np.intp), (_NOWHERE,), draft)
+        self._answered(draft, request_id, "discover", answer)
         self._commit(draft)
-        return codes
+        return [_CODES[number] for number in answer]
 
     def lease(
         self,
@@ -373,7 +407,7 @@ class Machine:
     def report(
         self,
         outcomes: Sequence[Outcome],
-        links: Sequence[tuple[int, str | Link]],
+        links: Sequence[tuple[int, str | Link]] | UrlBatch,
         now: Instant,
         *,
         request_id: RequestId | None = None,
@@ -386,16 +420,13 @@ class Machine:
         if known is not None:
             return _report_of(known)
         outcomes = arguments.outcomes(outcomes)
-        extra: dict[int, list[str | Link]] = {}
-        for row, link in links:
-            if not 0 <= row < len(outcomes):
-                raise SettingsError(f"link {link!r} names outcome {row}; there are {len(outcomes)}")
-            extra.setdefault(row, []).append(link)
+        extra = _by_outcome(links, len(outcomes))
         self._wake(now)
         draft = self._draft(now)
         settled: list[Settled] = []
         wanted: list[_Wanted] = []
         spans: list[tuple[int, int, int]] = []  # of each outcome: a redirect's target, its links, their end
+        found: list[tuple[int, UrlBatch]] = []  # of each outcome: its links in columns
         ended: set[int] = set()
         for row, outcome in enumerate(outcomes):
             start = first = len(wanted)
@@ -413,34 +444,41 @@ class Machine:
             else:
                 self._page_done(draft, owner, outcome, now, wanted)
                 first = len(wanted)
-                mine = (*outcome.links, *extra.get(row, ()))
-                _bounded(len(mine), "links of one outcome")
-                depth = _below(owner.depth)
-                for link in mine:
-                    if isinstance(link, str):
-                        wanted.append(
-                            _Wanted(link, depth=depth, referrer=owner.url, crawl=owner.queue.crawl, source=owner.slot)
-                        )
-                    else:
-                        wanted.append(self._wanted(link, draft, found_in=owner))
+                for some in (outcome.links, extra.get(row, ())):
+                    _bounded(len(some), "links of one outcome")
+                    if isinstance(some, UrlBatch):
+                        found.append((row, some))
+                        continue
+                    depth = _below(owner.depth)
+                    for link in some if not isinstance(some, UrlColumns) else some.strings():
+                        if isinstance(link, str):
+                            wanted.append(
+                                _Wanted(
+                                    link, depth=depth, referrer=owner.url, crawl=owner.queue.crawl, source=owner.slot
+                                )
+                            )
+                        else:
+                            wanted.append(self._wanted(link, draft, found_in=owner))
             spans.append((start, first, len(wanted)))
-        codes = self._accept(wanted, draft)
+        numbers = bytes(_CODE_NUMBERS[code] for code in self._accept(wanted, draft))
+        in_columns = self._accept_found(found, [self.tables.leases.get(one.token) for one in outcomes], draft)
+        codes = [numbers[first:end] + in_columns.get(row, b"") for row, (_, first, end) in enumerate(spans)]
         for row, outcome in enumerate(outcomes):
             if settled[row] is Settled.OK:
-                start, _, end = spans[row]
-                owner = self.tables.leases[outcome.token]
-                self._lines(draft, owner, outcome, sum(1 for code in codes[start:end] if code is Code.NEW))
+                start, first, _ = spans[row]
+                new = numbers[start:first].count(_NEW) + codes[row].count(_NEW)
+                self._lines(draft, self.tables.leases[outcome.token], outcome, new)
         if watermark is not None:
             draft.add(Fact.WATERMARK, (OWN_SLOT, *watermark))
         answer = msgspec.msgpack.encode(
             [
                 bytes(code is Settled.OK for code in settled),
-                [bytes(_CODE_NUMBERS[code] for code in codes[a:b]) for _, a, b in spans],
+                codes,
             ]
         )
         self._answered(draft, request_id, "report", answer)
         self._commit(draft, reserve=True)
-        return Report(tuple(settled), tuple(tuple(codes[a:b]) for _, a, b in spans), self._take_lines(draft), self.lsn)
+        return Report(tuple(settled), tuple(map(_codes_of, codes)), self._take_lines(draft), self.lsn)
 
     # -- around them --------------------------------------------------------------------------------------------------
 
@@ -577,7 +615,7 @@ class Machine:
 
     def status(self, url: str) -> UrlStatus:
         """What is known of one URL of the default crawl, by any spelling."""
-        text = spell([url])[0]
+        text = self._spelled([url])[0]
         found = self._find(text) if text is not None else None
         if found is None:
             return UrlStatus(text or url, STATES[0])
@@ -699,12 +737,14 @@ class Machine:
     def _accept(self, wanted: Sequence[_Wanted], draft: Draft) -> list[Code]:
         """Spell, scope and test links against the seen-set; new ones become facts of the draft."""
         codes = [Code.INVALID] * len(wanted)
-        texts = spell([link.url for link in wanted])
-        self._widen(draft, wanted, texts)
+        texts = self._spelled([link.url for link in wanted])
         rows: dict[int, list[int]] = {}
+        seeds: dict[int, list[str]] = {}
         for row, text in enumerate(texts):
             if text is None:
                 continue
+            if wanted[row].seed:
+                seeds.setdefault(wanted[row].crawl, []).append(text)
             if (
                 len(text) > URL_BYTES_MAX
                 or len(wanted[row].metadata) > METADATA_BYTES_MAX
@@ -713,40 +753,120 @@ class Machine:
                 codes[row] = Code.OVER_LIMIT
             else:
                 rows.setdefault(wanted[row].crawl, []).append(row)
+        for crawl, some in seeds.items():
+            self._widen(draft, crawl, some)
         inside: list[int] = []
-        for crawl, some in rows.items():
+        for crawl, chosen in rows.items():
             verdicts = self._scope(crawl).verdicts(
-                [texts[row] or "" for row in some], [wanted[row].depth for row in some]
+                [texts[row] or "" for row in chosen], [wanted[row].depth for row in chosen]
             )
-            for row, wants in zip(some, verdicts, strict=True):
+            for row, wants in zip(chosen, verdicts, strict=True):
                 if wants or wanted[row].seed:
                     inside.append(row)
                 else:
                     codes[row] = Code.OUT_OF_SCOPE
-        prints = (
-            memoryview(kernels.fingerprints([texts[row] or "" for row in inside], self._fingerprint_key))
-            .cast("Q")
-            .tolist()
-        )
+        prints = memoryview(kernels.fingerprints([texts[row] or "" for row in inside], self._fingerprint_key)).cast("Q")
         for row, fingerprint in sorted(zip(inside, prints, strict=True)):
             codes[row] = self._accept_one(draft, wanted[row], texts[row] or "", fingerprint)
         return codes
 
-    def _widen(self, draft: Draft, wanted: Sequence[_Wanted], texts: Sequence[str | None]) -> None:
+    def _accept_found(
+        self, found: Sequence[tuple[int, UrlBatch]], owners: Sequence[Url | Authority | None], draft: Draft
+    ) -> dict[int, bytes]:
+        """The links in columns of many outcomes, as (row of the outcome, links); the numbers of their codes by row."""
+        origins = [_Origin.of(owners[row]) for row, _ in found]
+        lengths = [len(urls) for _, urls in found]
+        urls = UrlBatch.concatenate([urls for _, urls in found])
+        codes = self._accept_columns(urls, np.repeat(np.arange(len(found)), lengths), origins, draft)
+        answer: dict[int, bytes] = {}
+        start = 0
+        for (row, _), length in zip(found, lengths, strict=True):
+            answer[row] = answer.get(row, b"") + codes[start : start + length]
+            start += length
+        return answer
+
+    def _accept_columns(
+        self, urls: UrlBatch, origin: npt.NDArray[np.intp], origins: Sequence[_Origin], draft: Draft
+    ) -> bytes:
+        """As `_accept` for columns: only what is new becomes a string. `origins[origin[row]]` is where a row was found.
+
+        The columns `depth` and `priority` of the batch count where it has them.
+        """
+        if not len(urls):
+            return b""
+        if self.rules:
+            urls = self._ruled(urls)
+        codes = np.full(len(urls), _CODE_NUMBERS[Code.INVALID], np.uint8)
+        too_long = urls.lengths > URL_BYTES_MAX
+        codes[urls.valid & too_long] = _CODE_NUMBERS[Code.OVER_LIMIT]
+        fit = urls.valid & ~too_long
+        columns = urls.columns
+        depths = columns["depth"] if "depth" in columns else np.array([one.depth for one in origins])[origin]
+        seeds = np.array([one.seed for one in origins])[origin] & (depths == 0)
+        for crawl in {one.crawl for one in origins}:
+            here = fit & (np.array([one.crawl == crawl for one in origins])[origin])
+            if self.settings.scope != "any" and (here & seeds).any():
+                self._widen(draft, crawl, urls.strings(np.flatnonzero(here & seeds)))
+            outside = here & ~(self._scope(crawl).verdicts(urls, depths) | seeds)
+            codes[outside] = _CODE_NUMBERS[Code.OUT_OF_SCOPE]
+            fit &= ~outside
+        inside = np.flatnonzero(fit)
+        prints = urls.fingerprints(self._fingerprint_key)[inside].tolist()
+        places, names = urls.keys("host")
+        homes = [self.tables.hosts.get(name) for name in names]
+        fresh: list[tuple[int, int]] = []
+        for row, fingerprint, place, home in zip(
+            inside.tolist(), prints, places[inside].tolist(), origin[inside].tolist(), strict=True
+        ):
+            host = homes[place]
+            seen = self.tables.slots[host.slot].seen.get(origins[home].crawl) if host is not None else None
+            if seen is not None and fingerprint & SEEN_BITS in seen:
+                codes[row] = _KNOWN
+            else:
+                fresh.append((row, fingerprint))
+        priorities = columns.get("priority")
+        for (row, fingerprint), text in zip(fresh, urls.strings([row for row, _ in fresh]), strict=True):
+            from_ = origins[origin[row]]
+            link = _Wanted(
+                text,
+                priority=None if priorities is None else checked(float(priorities[row])),
+                depth=int(depths[row]),
+                referrer=from_.referrer,
+                crawl=from_.crawl,
+                source=from_.source,
+                seed=bool(seeds[row]),
+            )
+            codes[row] = _CODE_NUMBERS[self._accept_one(draft, link, text, fingerprint)]
+        return codes.tobytes()
+
+    def _spelled(self, urls: Sequence[str], base: str | None = None) -> list[str | None]:
+        """Canonical texts under the rules of this store, None for what is no URL."""
+        texts = spell(urls, base)
+        return [None if text is None else self.rules.apply(text) for text in texts] if self.rules else texts
+
+    def _ruled(self, urls: UrlBatch) -> UrlBatch:
+        texts = urls.strings()
+        changed = UrlBatch.of(self.rules.apply_batch(texts) if urls.valid.all() else map(self._ruled_text, texts))
+        return changed.with_columns(**urls.columns)
+
+    def _ruled_text(self, text: str) -> str:
+        return self.rules.apply(text) if text else text
+
+    def _widen(self, draft: Draft, crawl: int, seeds: Iterable[str]) -> None:
+        """The scope spans these seeds from here on."""
         if self.settings.scope == "any":
             return
-        wider: dict[int, list[str]] = {}
-        for link, text in zip(wanted, texts, strict=True):
-            if link.seed and text is not None:
-                known = self._spans_of(link.crawl)
-                span = self._span(text)
-                if span not in known:
-                    known.add(span)
-                    draft.add(Fact.SCOPE, (OWN_SLOT, link.crawl, text))
-                    wider.setdefault(link.crawl, []).append(text)
-        for crawl, seeds in wider.items():
+        known = self._spans_of(crawl)
+        wider: list[str] = []
+        for text in seeds:
+            span = self._span(text)
+            if span not in known:
+                known.add(span)
+                draft.add(Fact.SCOPE, (OWN_SLOT, crawl, text))
+                wider.append(text)
+        if wider:
             # Kept before the frame is applied; where it is not, `_commit` forgets it again.
-            self._scopes[crawl] = self._scope(crawl).widened(*seeds)
+            self._scopes[crawl] = self._scope(crawl).widened(*wider)
 
     def _span(self, seed: str) -> Scope:
         """What one seed spans: a host, a domain or a prefix."""
@@ -1163,7 +1283,7 @@ class Machine:
         status = outcome.status or 0
         ended = now if outcome.ended_at is None else min(outcome.ended_at, now)
         if redirect:
-            target = spell([outcome.location or ""], url.url)[0]
+            target = self._spelled([outcome.location or ""], url.url)[0]
             if target == url.url:
                 draft.move(url, GONE, Reason.REDIRECT_SELF, url.due, status=status, error="redirect_self", losses=0)
                 return
@@ -1435,9 +1555,29 @@ def _bounded(rows: int, what: str) -> None:
         raise SettingsError(f"{rows} {what} in one call; cut it into calls of at most {CALL_ROWS_MAX}")
 
 
+def _codes_of(numbers: bytes) -> tuple[Code, ...]:
+    return tuple(map(_CODES.__getitem__, numbers))
+
+
+def _by_outcome(
+    links: Sequence[tuple[int, str | Link]] | UrlBatch, outcomes: int
+) -> Mapping[int, list[str | Link] | UrlBatch]:
+    """Links that name their outcome, by outcome. Raises SettingsError for one that is not there."""
+    if isinstance(links, UrlBatch):
+        rows = links.columns.get("outcome")
+        if rows is None:
+            raise SettingsError("links in columns need a column `outcome`: links.with_columns(outcome=rows)")
+        if len(rows) and not 0 <= rows.min() <= rows.max() < outcomes:
+            raise SettingsError(f"the column `outcome` of links names outcomes from 0 to {outcomes - 1}")
+        return {int(row): links.filter(rows == row) for row in np.unique(rows)}
+    extra: dict[int, list[str | Link]] = {}
+    for row, link in links:
+        if not 0 <= row < outcomes:
+            raise SettingsError(f"link {link!r} names outcome {row}; there are {outcomes}")
+        extra.setdefault(row, []).append(link)
+    return extra
+
+
 def _report_of(answer: bytes) -> Report:
     settled, links = msgspec.msgpack.decode(answer)
-    return Report(
-        tuple(Settled.OK if ok else Settled.STALE for ok in settled),
-        tuple(tuple(_CODES[number] for number in row) for row in links),
-    )
+    return Report(tuple(Settled.OK if ok else Settled.STALE for ok in settled), tuple(map(_codes_of, links)))

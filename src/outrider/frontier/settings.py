@@ -9,7 +9,7 @@ from typing import Any
 
 from outrider.errors import SettingsError
 from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
-from outrider.url import Scope
+from outrider.url import Rules, Scope
 from outrider.url.scope import ScopeKind
 
 
@@ -17,7 +17,8 @@ from outrider.url.scope import ScopeKind
 class FrontierSettings:
     """delay: floor of the gap per host in seconds. delay_factor: gap = factor x duration of the last fetch, that term
     at most 60 s. scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: answered
-    pages, None for no limit. user_agent: the product token that robots rules are read for."""
+    pages, None for no limit. user_agent: the product token that robots rules are read for.
+    url_rules: lossy rules of spelling (docs/urls.md); None: those the store was made with, none for a new one."""
 
     delay: float = DELAY_SECONDS_FLOOR
     delay_factor: float = DELAY_FACTOR
@@ -28,6 +29,7 @@ class FrontierSettings:
     max_pages: int | None = None
     max_pages_per_host: int | None = None
     user_agent: str = "Outrider"
+    url_rules: Rules | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, object] | None) -> FrontierSettings:
@@ -48,6 +50,10 @@ class FrontierSettings:
                 given[name] = _patterns(name, given[name])
         if given.get("scope", "any") not in ("host", "domain", "prefix", "any"):
             raise SettingsError(f"scope {given['scope']!r}: give host, domain, prefix or any")
+        if isinstance(given.get("url_rules"), str):
+            given["url_rules"] = Rules.parse(given["url_rules"])
+        if not isinstance(given.get("url_rules"), Rules | None):
+            raise SettingsError(f"url_rules {given['url_rules']!r}: give names of rules in one text, or Rules")
         agent = given.get("user_agent", "Outrider")
         if not isinstance(agent, str) or not agent:
             raise SettingsError(f"user_agent {agent!r}: give the product token, a text")
