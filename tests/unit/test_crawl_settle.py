@@ -48,9 +48,9 @@ class FullNow(Output):
 class House:
     """A frontier with four seeds, an output, and a settler before them."""
 
-    def __init__(self, directory) -> None:
+    def __init__(self, directory, **options) -> None:
         self.directory = directory
-        self.options = CrawlOptions(output=str(directory), delay=0, delay_factor=0)
+        self.options = CrawlOptions(output=str(directory), delay=0, delay_factor=0, **options)
         self.files = opened(str(directory))
         self.frontier = Frontier.open(
             directory / "frontier", settings=self.options.frontier_settings(), robots="errands", output=True
@@ -223,3 +223,30 @@ def test_lines_that_were_not_noted_are_written_again_on_opening_and_once(tmp_pat
     house = House(tmp_path / "out")
     house.close()
     assert before == [(tmp_path / "out" / name).read_bytes() for name in ("pages.jsonl", "politeness.jsonl")]
+
+
+CANONICAL = b"<link rel=canonical href=/real><a href=/other>x</a>"
+
+
+def test_a_canonical_url_is_only_noted_by_default(tmp_path):
+    house = House(tmp_path)
+    lease = house.pages()[0]
+    house.settler.settle([house.visit(lease, body=CANONICAL)])
+    found = [str(house.frontier.status(lease.url + path).state) for path in ("real", "other")]
+    assert ["unknown", "queued"] == found
+
+
+def test_a_canonical_url_that_is_honoured_is_gone_to_instead(tmp_path):
+    house = House(tmp_path, scope="any", honour_canonical=True)
+    lease = house.pages()[0]
+    deep = replace(lease, url=lease.url + "copy")
+    house.settler.settle([house.visit(deep, body=CANONICAL)])
+    found = [str(house.frontier.status(lease.url + path).state) for path in ("real", "other")]
+    assert (["queued", "unknown"], 1) == (found, house.frontier.statistics()["duplicates"])
+
+
+def test_url_rules_of_a_crawl_make_two_spellings_one(tmp_path):
+    house = House(tmp_path, url_rules="tracking")
+    lease = house.pages()[0]
+    house.settler.settle([house.visit(lease, body=b"<a href=/a?utm_source=x>x</a><a href=/a>y</a>")])
+    assert len(SEEDS) + 1 == house.frontier.statistics()["accepted"]
