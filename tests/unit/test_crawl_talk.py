@@ -7,7 +7,10 @@ import json
 
 import pytest
 
+from outrider.crawl import start
 from outrider.crawl.journal import Journal
+from outrider.crawl.loop import CrawlResult
+from outrider.crawl.options import CrawlOptions
 from outrider.crawl.pace import Pace, Rates, eta_seconds, status_fields
 from outrider.crawl.progress import BarProgress, LogProgress, NoProgress, progress_line, progress_of
 from outrider.crawl.status import status_lines
@@ -165,3 +168,12 @@ def test_status_for_people_names_every_state():
     assert all(
         name in text for name in ("running", "queued", "leased", "waiting", "parked", "done", "gone", "http_503 2")
     )
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, ["left        0 URLs not visited"]), (3, [])])
+def test_a_crawl_that_ends_at_a_limit_does_not_say_that_nothing_is_left(tmp_path, code, expected):
+    statistics = {"urls": {"queued": 0, "leased": 0, "waiting": 0, "parked": 7}, "answered": 1}
+    lines = start._conclude(
+        CrawlOptions(output=str(tmp_path)), CrawlResult(code, "it ended", str(tmp_path), statistics)
+    )
+    assert expected == [line for line in lines if line.startswith("left ")]

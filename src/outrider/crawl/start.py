@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TextIO
 import msgspec
 
 from outrider.crawl.directory import REPORT_FILE, Found, inspect, kept_settings
-from outrider.crawl.loop import FINISHED, Crawler, CrawlResult
+from outrider.crawl.loop import FINISHED, LIMIT, Crawler, CrawlResult
 from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, Kept, from_environment, resolved
 from outrider.crawl.output import FILES, PAGES, POLITENESS
 from outrider.crawl.progress import Progress, progress_of
@@ -151,7 +151,9 @@ def _conclude(options: CrawlOptions, result: CrawlResult) -> list[str]:
     """Writes report.html from the line files and gives the summary's lines; a report that cannot be written is said."""
     files = {stream: os.path.join(options.output, name) for stream, name in FILES.items()}
     urls = result.statistics["urls"]
-    left = urls["queued"] + urls["leased"] + urls["waiting"]
+    left: int | None = urls["queued"] + urls["leased"] + urls["waiting"]
+    if not left and result.exit_code == LIMIT:
+        left = None  # what is left is parked beyond a limit, with what robots rules forbid: 0 would be wrong
     ending = result.ending or ("finished" if result.exit_code == FINISHED else "")
     large = sum(os.path.getsize(path) for path in files.values() if os.path.exists(path)) > REPORT_BYTES_MAX
     data = collect(
@@ -165,7 +167,8 @@ def _conclude(options: CrawlOptions, result: CrawlResult) -> list[str]:
         version=version(),
     )
     if large:
-        return [f"pages       {result.statistics['answered']:,}", f"left        {left:,} URLs", f"ended       {ending}"]
+        said = [f"pages       {result.statistics['answered']:,}", f"ended       {ending}"]
+        return said if left is None else [*said, f"left        {left:,} URLs"]
     lines = summary_lines(data.totals, data.politeness)
     report = os.path.join(options.output, REPORT_FILE)
     try:
