@@ -41,6 +41,7 @@ def site(tmp_path):
         ("`docs/formats.md`", []),
         ("`docs/gone.md`", ["there is no docs/gone.md"]),
         ("`docs/*.md`", []),
+        ("`bench/results/latest.json`", []),
         ("`outrider.kernels.crc32c`", []),
         ("`outrider.kernels.md5`", ["there is no outrider.kernels.md5"]),
         ("`outrider.nowhere`", ["there is no outrider.nowhere"]),
