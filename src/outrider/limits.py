@@ -37,6 +37,7 @@ CLASSES = 16  # priority classes of the front tier
 NAME_CHARACTERS_MAX = 1_024  # of crawls, keys, workers, clients: they are kept in memory and in every lease
 ERROR_CLASSES_MAX = 256  # error classes counted apart; a caller that makes them up per page must not fill the memory
 WAKES_PER_CALL_MAX = 10_000  # waiting URLs that one call queues again: some 20 ms, and the frame fits into the reserve
+RESTS_PER_FRAME_MAX = 10_000  # hosts that a step of the clock rests in one frame: half a megabyte fits into the reserve
 OLDEST_DRAW_EVERY = 8  # every eighth draw takes the queue that is ready longest, so that none starves
 DEADLINES_KEPT_MAX = 10_000  # of leases that ended already, beside twice the open ones: then they are sorted out
 REQUEST_BYTES_MAX = 32 << 20  # all kept answers together; the oldest of the client unused longest go first

@@ -610,6 +610,18 @@ def test_a_clock_that_stepped_back_rests_hosts_once_and_not_with_every_call(worl
     assert before == world.frontier.statistics()["log"]
 
 
+def test_a_clock_that_steps_back_rests_hosts_in_frames_of_bounded_size(world, monkeypatch):
+    monkeypatch.setattr("outrider.frontier.machine.RESTS_PER_FRAME_MAX", 2)
+    world.discover(*[f"http://h{n}.com/{page}" for n in range(5) for page in range(2)])
+    world.report(*[lease.done(seconds=0) for lease in world.lease()])
+    world.clock.move(100)
+    before = world.frontier.statistics()["log"]["appended_lsn"]
+    world.clock.move(-50)
+    assert ([], 3) == (world.urls(), world.frontier.statistics()["log"]["appended_lsn"] - before)
+    world.clock.move(50 + 1)
+    assert 5 == len(world.lease())
+
+
 def test_a_store_opened_with_a_clock_set_back_goes_on_where_it_was(world):
     world.discover(A, "http://a.com/2")
     world.clock.move(50)

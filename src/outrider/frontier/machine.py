@@ -74,6 +74,7 @@ from outrider.limits import (
     OLDEST_DRAW_EVERY,
     OWN_SLOT,
     REDIRECT_HOPS_MAX,
+    RESTS_PER_FRAME_MAX,
     RETRY_AFTER_SECONDS_MAX,
     ROBOTS_REFUSALS_PER_CALL_MAX,
     URL_BYTES_MAX,
@@ -646,11 +647,14 @@ class Machine:
 
     def rest_everybody(self, now: Instant) -> None:
         """The clock stepped back: in doubt every host that was visited rests one whole delay from now on."""
-        draft = self._draft(self._advance(now))
-        for host in self.tables.hosts.values():
-            if host.ended or host.rest_until:  # a lost lease rests its host, too: somebody may have been there
-                draft.clock(host).rest_at_least(self.now + instant(max(host.gap, self.settings.delay)))
-        self._commit(draft, reserve=True)
+        now = self._advance(now)
+        # A lost lease rests its host, too: somebody may have been there.
+        visited = [host for host in self.tables.hosts.values() if host.ended or host.rest_until]
+        for first in range(0, len(visited), RESTS_PER_FRAME_MAX):
+            draft = self._draft(now)
+            for host in visited[first : first + RESTS_PER_FRAME_MAX]:
+                draft.clock(host).rest_at_least(now + instant(max(host.gap, self.settings.delay)))
+            self._commit(draft, reserve=True)
 
     def _wake(self, now: Instant) -> None:
         """What time alone changes: waiting URLs become queued, leases expire, resting hosts become ready."""
