@@ -19,7 +19,7 @@ A = "http://a.com/"
 KEYS = (bytes(16), bytes(range(16)))
 
 urls = st.sampled_from(
-    [A, "http://a.com/2", "HTTP://A.com:80/2", "http://b.com/", "ftp://c.com/", "no", "http://d.com/" + "x" * 9_000, ""]
+    [
         A,
         "http://a.com/2",
         "HTTP://A.com:80/2",
