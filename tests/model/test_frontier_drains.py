@@ -171,14 +171,22 @@ def gaps(web: Web) -> None:
             assert begin - end >= instant(DELAY), f"{host}: {(begin - end) / 1e6} s"
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_crawl_comes_to_its_end(seed):
+@pytest.fixture(params=["log alone", "checkpoints all the time"])
+def checkpoints(request, monkeypatch):
+    if request.param != "log alone":
+        monkeypatch.setattr("outrider.engine.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
+        monkeypatch.setattr("outrider.engine.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1})
+        monkeypatch.setattr("outrider.engine.CHECKPOINT_STEP_BYTES", 1)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_crawl_comes_to_its_end(seed, checkpoints):
     live(seed, 60)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
-def test_many_crawls_come_to_their_end():
+def test_many_crawls_come_to_their_end(checkpoints):
     first = random.SystemRandom().randrange(1 << 40)
     for seed in range(first, first + int(os.environ.get("OUTRIDER_MODEL_EXAMPLES", "2000"))):
         try:
