@@ -8,6 +8,7 @@ from bench.measuring import alternating
 from bench.tables import Table, ratio
 from bench.urls import sample
 from outrider.kernels import framing, siphash
+from outrider.kernels import urls as spelling
 
 URLS = 2_000
 KEY = bytes(range(16))
@@ -26,6 +27,10 @@ def tables() -> list[Table]:
     packed = framing.pack_frames(rows)
     contests = {
         "fingerprints": (lambda: _native.fingerprints(urls, KEY), lambda: siphash.fingerprints(urls, KEY)),
+        "spell and hash URLs": (
+            lambda: _native.spell_urls(urls, None, KEY),
+            lambda: spelling.spell_urls(urls, None, KEY),
+        ),
         "pack frames of 120 B": (lambda: _native.pack_frames(rows), lambda: framing.pack_frames(rows)),
         "scan frames of 120 B": (lambda: _native.scan_frames(packed), lambda: framing.scan_frames(packed)),
         "crc32c of 302 kB": (lambda: _native.crc32c(packed), lambda: framing.crc32c(packed)),
