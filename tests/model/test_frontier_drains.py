@@ -179,7 +179,7 @@ def checkpoints(request, monkeypatch):
         monkeypatch.setattr("outrider.engine.CHECKPOINT_STEP_BYTES", 1)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_crawl_comes_to_its_end(seed, checkpoints):
     live(seed, 60)
 
