@@ -43,7 +43,14 @@ def lease(attempt: int = 1, kind: Kind = Kind.PAGE, **more) -> Lease:
 
 
 def response(
-    status: int | None = 200, *, error=None, body=b"hello", truncated=None, content=None, **headers
+    status: int | None = 200,
+    *,
+    error=None,
+    body=b"hello",
+    truncated=None,
+    content=None,
+    decoding=Decoding.WHOLE,
+    **headers,
 ) -> Response:
     fields = tuple((name.replace("_", "-"), value) for name, value in headers.items())
     return Response(
@@ -57,7 +64,7 @@ def response(
         body=body,
         content=body if content is None else content,
         truncated=truncated,
-        decoding=Decoding.WHOLE,
+        decoding=decoding,
         headers=Headers(fields),
         started_at=AT,
         ended_at=AT + 250_000,
@@ -213,3 +220,16 @@ def test_a_request_that_we_broke_off_is_asked_again_and_recorded():
 
 def test_instants_keep_their_microseconds():
     assert "2026-01-01T00:00:01.000042Z" == rfc3339_exact(AT + 1_000_042)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"<p>the first ha", Judgement("truncated", Verdict.DONE, "decode")),
+        (b"", Judgement("error", Verdict.GONE, "decode")),
+        (b"<p>plain, though it says gzip", Judgement("done", Verdict.DONE)),
+    ],
+)
+def test_a_broken_content_coding_is_told_by_what_is_left_of_the_page(content, expected):
+    body = content if expected.word == "done" else b"\x1f\x8bcut"
+    assert expected == judged(visit(response(body=body, content=content, decoding=Decoding.BROKEN)))

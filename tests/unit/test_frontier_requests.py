@@ -120,3 +120,20 @@ def test_a_repeated_call_leaves_the_inside_whole(world):
     world.frontier.report([lease.done() for lease in batch], request_id=("me", 3))
     world.frontier.report([lease.done() for lease in batch], request_id=("me", 3))
     assert ([], {"done": 2}) == (recount(world.frontier), world.counts())
+
+
+@pytest.mark.parametrize("outcomes", [None, 5, (1 / 0 for _ in "x")])
+def test_outcomes_that_cannot_be_read_are_refused_and_the_frontier_goes_on(world, outcomes):
+    world.discover(A)
+    with pytest.raises(SettingsError, match="outcomes cannot be read"):
+        world.frontier.report(outcomes)
+    assert 1 == len(world.lease())
+
+
+@pytest.mark.parametrize("links", [None, "http://b.com/", (1 / 0 for _ in "x")])
+def test_links_that_are_no_list_are_refused_and_the_lease_stays_open(world, links):
+    world.discover(A)
+    (lease,) = world.lease()
+    with pytest.raises(SettingsError, match="give a list of links"):
+        world.frontier.report([lease.done(links=links)])
+    assert ["ok"] == list(world.frontier.report([lease.done()]))

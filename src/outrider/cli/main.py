@@ -14,10 +14,15 @@ from typing import Any, TypeVar
 
 import click
 
-from outrider.cli.url import url
-from outrider.crawl.options import SETTINGS, CrawlOptions
-from outrider.crawl.terminal import safe, say
 from outrider.errors import OutriderError
+
+try:
+    from outrider.cli.url import url
+    from outrider.crawl.options import SETTINGS, CrawlOptions
+    from outrider.crawl.terminal import safe, say
+except OutriderError as error:  # OUTRIDER_KERNELS asks for kernels that are not there
+    sys.stderr.write(f"outrider: {error}\n")
+    sys.exit(error.exit_code)
 
 EXIT_CODES = (
     (0, "finished"),
@@ -90,7 +95,9 @@ def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
     """
     from outrider.crawl.start import start
 
-    return start(seeds, _given(flags), stdin=sys.stdin.buffer, talk=sys.stderr).exit_code
+    # A stream that was closed before we began is None.
+    stdin = sys.stdin.buffer if sys.stdin is not None else None
+    return start(seeds, _given(flags), stdin=stdin, talk=sys.stderr).exit_code
 
 
 @outrider.command()
@@ -183,6 +190,8 @@ def bug_sentence(error: BaseException) -> str:
 
 def main() -> None:
     """The command `outrider`."""
+    if sys.stderr is None:  # closed before we began: what nobody hears is said to nobody
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the end of the process
     # A reader that goes away is met as BrokenPipeError, where the crawl can still end in good order.
     with contextlib.suppress(AttributeError, ValueError):
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)

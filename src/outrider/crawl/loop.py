@@ -62,6 +62,7 @@ SEEDS_AT_ONCE: Final = 100_000
 NOTE_SECONDS: Final = 30.0  # the line files' lengths and the run's rates are noted so often
 STATISTICS_SHARE: Final = 20  # counting hosts may take 1/20 of the time at most
 DESCRIPTORS_SPARE: Final = 256
+DESCRIPTORS_KEPT: Final = 24  # of the few there are, for names, segments and who asks for the status
 
 FINISHED, BUG, LIMIT, STOPPED, FULL = 0, 1, 3, 4, 7
 
@@ -104,6 +105,7 @@ class Crawler:
         self._progress = progress
         self._make_downloader = make_downloader or _curl
         self._make_names = make_names or (lambda: Resolver(hosts))
+        self._concurrency = options.concurrency
         self._full_seconds_max = full_seconds_max
         self._stop_seconds_max = stop_seconds_max
         self._books = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outrider-books")
@@ -251,6 +253,10 @@ class Crawler:
         now = time.monotonic()
         self._pace = Pace(now, pages=self._answered)
         self._noted = now
+        self._concurrency = min(options.concurrency, _connections_max(options.concurrency))
+        if self._concurrency < options.concurrency:
+            text = f"{self._concurrency} requests at once, for few files may be open (`ulimit -n` says how many)"
+            self._journal.note("note", text=text)
         control = Control(options.output, {"status": self.status})
         try:
             await control.open()
@@ -326,7 +332,7 @@ class Crawler:
             self._stop_by = time.monotonic() + self._stop_seconds_max
             self._stopping = 1
             return 0
-        return self._options.concurrency - len(self._running)
+        return self._concurrency - len(self._running)
 
     async def _at_end(self, turn: Turn) -> bool:
         """Whether the crawl is over, now that nothing is in flight; sets how it ended."""
@@ -350,7 +356,7 @@ class Crawler:
         if self._finished and not self._running:
             return
         seconds_max = WAIT_SECONDS_MAX
-        if turn.next_ready_seconds is not None and len(self._running) < self._options.concurrency:
+        if turn.next_ready_seconds is not None and len(self._running) < self._concurrency:
             seconds_max = min(seconds_max, turn.next_ready_seconds + 0.000_5)
         if not self._stopping and self._options.max_seconds is not None:
             left = self._began + self._options.max_seconds - time.monotonic()
@@ -455,17 +461,35 @@ class Crawler:
 
 
 def _curl(options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
-    connections = max(options.concurrency, CONNECTIONS_MAX)
-    _allow_descriptors(connections + DESCRIPTORS_SPARE)
-    return CurlDownloader(clock=clock, ca_file=options.ca, connections_max=connections)
+    return CurlDownloader(clock=clock, ca_file=options.ca, connections_max=_connections_max(options.concurrency))
 
 
-def _allow_descriptors(wanted: int) -> None:
-    """Raises this process's own limit of open files where it may; where it may not, fetches wait for their turn."""
+def _connections_max(concurrency: int) -> int:
+    """How many sockets may be open: a socket that cannot be had here must not be held against a host."""
+    connections = max(concurrency, CONNECTIONS_MAX)
+    files = _allow_descriptors(connections + DESCRIPTORS_SPARE)
+    return connections if files is None else max(1, min(connections, files - _open_files() - DESCRIPTORS_KEPT))
+
+
+def _open_files() -> int:
+    try:
+        return len(os.listdir("/dev/fd"))
+    except OSError:
+        return DESCRIPTORS_SPARE
+
+
+def _allow_descriptors(wanted: int) -> int | None:
+    """Raises this process's own limit of open files where it may, and tells it; None where nobody knows it."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft == resource.RLIM_INFINITY:
+            return None
         if soft < wanted:
-            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+            most = max(soft, wanted if hard == resource.RLIM_INFINITY else min(wanted, hard))
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+                soft = most
+        return soft
+    return None

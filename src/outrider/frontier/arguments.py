@@ -69,7 +69,10 @@ def link(given: Link) -> None:
 
 def outcomes(given: Iterable[Outcome]) -> list[Outcome]:
     """Outcomes whose values can be kept."""
-    given = list(given)
+    try:
+        given = list(given)
+    except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
+        raise SettingsError(f"the outcomes cannot be read ({type(error).__name__}: {error}); give a list") from error
     if len(given) > CALL_ROWS_MAX:
         raise SettingsError(f"{len(given)} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
     for one in given:
@@ -82,6 +85,8 @@ def _outcome(one: Outcome) -> None:
         raise SettingsError(f"{one!r:.80} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
     if not isinstance(one.verdict, Verdict):
         raise SettingsError(f"verdict {one.verdict!r:.80}: give one of Verdict")
+    if isinstance(one.links, str | bytes) or not hasattr(one.links, "__len__"):
+        raise SettingsError(f"links {one.links!r:.80}: give a list of links")
     for what in ("seconds", "after_seconds", "retry_after_seconds"):
         value = getattr(one, what)
         if value is not None and not (_is_number(value) and math.isfinite(value)):
