@@ -302,3 +302,30 @@ def test_validators_of_the_last_visit_come_back_with_the_next_lease(world):
     world.clock.move(10)
     again = world.one()
     assert ('"x"', "yesterday") == (again.etag, again.last_modified)
+
+
+def test_clean_stops_count_against_no_url(world):
+    world.discover(A)
+    for _ in range(4):
+        world.one()
+        world.reopen()
+        world.clock.move(100)
+    assert "queued" == world.state(A)
+
+
+@pytest.mark.parametrize("passed", [0, 0.5])
+def test_an_opening_with_many_leases_to_end_goes_in_pieces_and_rests_them_all(monkeypatch, passed):
+    monkeypatch.setattr("outrider.frontier.machine.RESTS_PER_FRAME_MAX", 3)
+    world = World()
+    urls = [f"http://h{number}.com/" for number in range(20)]
+    world.discover(*urls)
+    world.report(*[lease.done() for lease in world.lease(8)])
+    world.lease(12)
+    world.clock.move(passed)
+    world.kill()
+    assert [] == world.urls()
+    world.clock.move(0.999 - passed)
+    assert [] == world.urls()
+    world.clock.move(0.001 + passed)
+    assert 12 == len(world.urls())
+    assert world.frontier.verify().ok

@@ -230,17 +230,37 @@ class Machine:
         clock), else None.
         Returns how many leases ended.
         """
-        draft = self._draft(now)
         tables = self.tables
+        last = tables.now
+        resting = [host for host in tables.hosts.values() if host.rest_until > last]
+        dead = [owner for owner in tables.leases.values() if owner.holder == 0]
+        ended = len(dead)
+        while len(resting) + len(dead) > RESTS_PER_FRAME_MAX:
+            # Before the opening itself and at the last logged instant: a crash in between finds hosts that rest longer.
+            draft = self._draft(last)
+            self._rest_on(draft, resting[:RESTS_PER_FRAME_MAX], now, passed)
+            if not resting:
+                for owner in dead[:RESTS_PER_FRAME_MAX]:
+                    self._lose(draft, owner, now)
+                del dead[:RESTS_PER_FRAME_MAX]
+            del resting[:RESTS_PER_FRAME_MAX]
+            self._commit(draft, reserve=True)
+        draft = self._draft(now)
         draft.add(Fact.OPENING, (OWN_SLOT, *opening))
         if not tables.crawls:
             draft.add(Fact.CRAWL, (OWN_SLOT, 0, "default", 1))
         draft.add(Fact.HOLDER, (OWN_SLOT, 0, "", opening[0]))
-        last = tables.now
-        for host in tables.hosts.values():
-            if host.rest_until <= last:
-                continue
-            left = host.rest_until - last
+        self._rest_on(draft, resting, now, passed)
+        for owner in dead:
+            self._lose(draft, owner, now)
+        self._commit(draft, reserve=True)
+        self._revive(now)
+        return ended
+
+    def _rest_on(self, draft: Draft, hosts: Iterable[Host], now: Instant, passed: Instant | None) -> None:
+        """What was left of these hosts' rests at the last logged instant is rested from the opening on."""
+        for host in hosts:
+            left = host.rest_until - self.tables.now
             if passed is not None:
                 draft.clock(host).rest_until = now + max(0, left - passed)
             else:
@@ -248,14 +268,6 @@ class Machine:
                 # left.
                 left = min(left, instant(max(host.gap, self.settings.delay)))
                 draft.clock(host).rest_at_least(now + left)
-        ended = 0
-        for owner in list(tables.leases.values()):
-            if owner.holder == 0:
-                ended += 1
-                self._lose(draft, owner, now)
-        self._commit(draft, reserve=True)
-        self._revive(now)
-        return ended
 
     def _revive(self, now: Instant) -> None:
         """URLs parked for a budget that has grown since go on."""
@@ -549,12 +561,14 @@ class Machine:
         self._commit(draft, reserve=True)
 
     def note_closing(self, state: str, now: Instant) -> None:
-        """A clean stop; leases of this process end."""
+        """A clean stop; leases of this process end, which counts against no URL."""
         now = self._advance(now)
         draft = self._draft(now)
         for owner in list(self.tables.leases.values()):
             if owner.holder == 0:
-                self._lose(draft, owner, now)
+                self._end(draft, owner, now)
+                if isinstance(owner, Url):
+                    draft.move(owner, QUEUED, 0, owner.due)
         draft.add(Fact.CLOSING, (OWN_SLOT, self.tables.opening[0], state))
         self._commit(draft, reserve=True)
 
@@ -688,16 +702,21 @@ class Machine:
         lines, self._lines_of_wakes = (*self._lines_of_wakes, *draft.lines), []
         return lines
 
-    def _lose(self, draft: Draft, owner: Url | Authority, now: Instant) -> None:
+    def _end(self, draft: Draft, owner: Url | Authority, now: Instant) -> None:
         """A lease ends without a report; its host rests one whole delay, for somebody may have fetched from it just
         now."""
-        draft.tally("lost", 1)
         host = owner.busy if isinstance(owner, Authority) else owner.queue.host
         if host is not None:
             whole = instant(max(host.gap, self.settings.delay, self._rules.crawl_delay(host)))
             draft.clock(host).rest_at_least(now + whole)
         if isinstance(owner, Authority):
             draft.add(Fact.ROBOTS, robots_cells(owner))  # as they are, which ends the errand
+
+    def _lose(self, draft: Draft, owner: Url | Authority, now: Instant) -> None:
+        """Its holder died or let it expire. The third time in a row a URL is gone: it may be what kills its holders."""
+        draft.tally("lost", 1)
+        self._end(draft, owner, now)
+        if isinstance(owner, Authority):
             return
         losses = owner.losses + 1
         if losses >= LEASES_LOST_MAX:
