@@ -93,6 +93,7 @@ class Frontier:
         self._syncing = False
         self._failure: BaseException | None = None
         self._closed = False
+        self._process = os.getpid()
         self._last = 0  # the frontier's instant when it was asked last
         self._heard = 0  # what the clock said then
         self._stepped_back = False  # since then, and hosts were not rested yet
@@ -132,7 +133,7 @@ class Frontier:
         if robots not in ("caller", "errands"):
             raise SettingsError(f"robots {robots!r}: give caller or errands")
         options = FrontierSettings.of(settings)
-        files: Files = Directory(path) if isinstance(path, str | os.PathLike) else path
+        files = _files_of(path)
         try:
             files.lock()
         except BaseException:
@@ -237,6 +238,8 @@ class Frontier:
             if self._closed:
                 return
             self._closed = True
+            if self._process != os.getpid():
+                return  # in a forked child: the store is the parent's
             try:
                 if self._finisher is not None:
                     self._finisher.join()
@@ -458,6 +461,11 @@ class Frontier:
     def _check(self) -> None:
         if self._closed:
             raise ClosedError("open it again to go on")
+        if self._process != os.getpid():
+            # Its tables are a copy that goes stale, and its frames would lie on those of the owner.
+            raise StoreInUseError(
+                f"process {self._process} opened it, and this is a child of it; open it after the fork"
+            )
         if self._failure is not None:
             raise StoreFailedError(f"an earlier call failed ({self._failure}); open the store again") from self._failure
 
@@ -821,6 +829,21 @@ def _all_stays() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
+
+
+def _files_of(path: str | os.PathLike[str] | Files) -> Files:
+    """The directory at a path, made where it is missing; files that somebody brings are taken as they are."""
+    if not isinstance(path, str | os.PathLike):
+        if path is None or isinstance(path, int | bytes):
+            raise SettingsError(f"path {path!r}: give a directory's path as text or a Path")
+        return path
+    where = os.fspath(path)
+    if not where or "\0" in where:
+        raise SettingsError(f"path {where!r}: it names no directory")
+    try:
+        return Directory(path)
+    except FileNotFoundError as error:
+        raise StoreError(f"{where} cannot be made ({error.strerror}); choose another directory") from None
 
 
 def _give_back(files: Files) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import subprocess
 
 import pytest
 
+import outrider
 from e2e import crawling
+from outrider.errors import SettingsError
 
 
 def in_a_shell(line: str, *arguments: object, **more: str) -> subprocess.CompletedProcess:
@@ -74,3 +77,17 @@ def test_few_open_files_slow_a_crawl_and_fail_no_host(tmp_path):
     assert (0, "") == (ended.returncode, ended.stderr)
     assert [] == [page for page in crawling.pages(tmp_path / "out") if page.get("error") in ("internal", "unreachable")]
     assert " error=" not in (tmp_path / "out" / "crawl.log").read_text()
+
+
+def test_a_crawl_inside_an_event_loop_is_refused_with_the_way_out(tmp_path):
+    async def caller() -> None:
+        outrider.crawl(["http://localhost/"], output=tmp_path / "out")
+
+    with pytest.raises(SettingsError, match=r"asyncio\.to_thread"):
+        asyncio.run(caller())
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_text_is_no_list_of_seeds(tmp_path):
+    with pytest.raises(SettingsError, match="give a list of them"):
+        outrider.crawl("http://localhost/", output=tmp_path / "out")

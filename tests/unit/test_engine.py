@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import threading
 import time
 from collections import Counter
@@ -652,3 +653,63 @@ def test_a_seed_that_the_disk_refused_widens_no_scope(monkeypatch):
         with pytest.raises(StoreFullError):
             world.discover("http://b.com/")
     assert (("out_of_scope",),) == world.frontier.report([world.one().done(links=["http://b.com/"])]).links
+
+
+# -- what strangers do
+
+
+def in_a_child(work) -> str:
+    """What `work` says in a forked child."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writing, work().encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        told = said.read()
+    os.waitpid(child, 0)
+    return told
+
+
+def test_a_forked_child_is_refused_and_its_close_leaves_the_store_to_the_parent(tmp_path):
+    def child() -> str:
+        told = []
+        for verb in (lambda: frontier.discover([A + "child"]), lambda: frontier.lease(1)):
+            try:
+                verb()
+            except StoreInUseError as error:
+                told.append(str(os.getppid()) in str(error))
+        frontier.close()
+        return str(told)
+
+    with Frontier.open(tmp_path / "store") as frontier:
+        assert "[True, True]" == in_a_child(child)
+        assert ["new"] == frontier.discover([A])
+        with pytest.raises(StoreInUseError):
+            Frontier.open(tmp_path / "store")
+    with Frontier.open(tmp_path / "store") as frontier:
+        assert (1, True) == (frontier.statistics()["accepted"], frontier.verify().ok)
+
+
+@pytest.mark.parametrize("path", [None, 5, b"/tmp/x", "", "a\0b"])
+def test_a_path_that_names_no_directory_is_told(path):
+    with pytest.raises(SettingsError, match="path"):
+        Frontier.open(path)
+
+
+def test_a_directory_that_cannot_be_made_is_told():
+    with pytest.raises(StoreError, match="/proc/no-store/here cannot be made"):
+        Frontier.open("/proc/no-store/here")
+
+
+@pytest.mark.parametrize("seconds", [1e30, float("nan"), -1e30])
+def test_a_retry_beyond_all_time_is_refused_and_the_frontier_goes_on(seconds):
+    world = World()
+    world.discover(A)
+    (lease,) = world.lease()
+    with pytest.raises(SettingsError, match="after_seconds"):
+        world.frontier.report([lease.retry(after_seconds=seconds)])
+    assert ["ok"] == list(world.frontier.report([lease.done()]))

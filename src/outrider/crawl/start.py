@@ -34,6 +34,14 @@ def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = 
     directory, and from the defaults. Nothing is printed unless `progress` says so. Raises SettingsError,
     InvalidUrlError and StoreError; a crawl that stopped early has an exit code (3, 4, 7) in its result.
     """
+    if isinstance(seeds, str):
+        raise SettingsError(f"seeds is one text; give a list of them: crawl([{seeds!r}])")
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise SettingsError("crawl blocks, and an event loop runs here: await asyncio.to_thread(outrider.crawl, …)")
     flags = {"progress": "none", **options}
     if output is not None:
         flags["output"] = os.fspath(output)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import TypeGuard
 
@@ -11,6 +10,7 @@ from outrider.journey import Link, Outcome, RobotsAnswer, Verdict
 from outrider.limits import CALL_ROWS_MAX, ERROR_TEXT_MAX, LEASE_SECONDS_MAX, NAME_CHARACTERS_MAX
 
 INSTANT_MAX = 1 << 62  # 146,000 years from now, and two of them can be added in 64 bits
+_SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # so that an instant and they can be added
 _HTTP_STATUS_MAX = 999
 _DEPTH_MAX, _HOPS_MAX = 65_535, 255
 _SEQUENCE_MAX = (1 << 63) - 1
@@ -89,7 +89,7 @@ def _outcome(one: Outcome) -> None:
         raise SettingsError(f"links {one.links!r:.80}: give a list of links")
     for what in ("seconds", "after_seconds", "retry_after_seconds"):
         value = getattr(one, what)
-        if value is not None and not (_is_number(value) and math.isfinite(value)):
+        if value is not None and not (_is_number(value) and abs(value) <= _SECONDS_MAX):
             raise SettingsError(f"{what} {value!r:.80}: give finite seconds, or None")
     for what in ("ended_at", "at"):
         value = getattr(one, what)
