@@ -137,3 +137,12 @@ def test_links_that_are_no_list_are_refused_and_the_lease_stays_open(world, link
     with pytest.raises(SettingsError, match="give a list of links"):
         world.frontier.report([lease.done(links=links)])
     assert ["ok"] == list(world.frontier.report([lease.done()]))
+
+
+@pytest.mark.parametrize("links", [None, 5, [5], [(0,)], [("a", "http://b.com/")], [(7, "http://b.com/")]])
+def test_links_that_name_no_outcome_are_refused_and_the_lease_stays_open(world, links):
+    world.discover(A)
+    (lease,) = world.lease()
+    with pytest.raises(SettingsError):
+        world.frontier.report([lease.done()], links)
+    assert ["ok"] == list(world.frontier.report([lease.done()], [(0, "http://b.com/")]))

@@ -80,6 +80,21 @@ def outcomes(given: Iterable[Outcome]) -> list[Outcome]:
     return given
 
 
+def pairs(given: Iterable[tuple[int, str | Link]]) -> list[tuple[int, str | Link]]:
+    """Links that name the row of their outcome."""
+    try:
+        found = [
+            (whole("the row of a link's outcome", row, -CALL_ROWS_MAX, CALL_ROWS_MAX), link) for row, link in given
+        ]
+    except SettingsError:
+        raise
+    except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
+        raise SettingsError(
+            f"the links cannot be read ({type(error).__name__}: {error}); give a list of (row of the outcome, link)"
+        ) from error
+    return found
+
+
 def _outcome(one: Outcome) -> None:
     if not isinstance(one, Outcome):
         raise SettingsError(f"{one!r:.80} is no outcome: make one from its lease, as lease.done(seconds=0.2)")

@@ -1594,7 +1594,7 @@ def _by_outcome(
             raise SettingsError(f"the column `outcome` of links names outcomes from 0 to {outcomes - 1}")
         return {int(row): links.filter(rows == row) for row in np.unique(rows)}
     extra: dict[int, list[str | Link]] = {}
-    for row, link in links:
+    for row, link in arguments.pairs(links):
         if not 0 <= row < outcomes:
             raise SettingsError(f"link {link!r} names outcome {row}; there are {outcomes}")
         extra.setdefault(row, []).append(link)
