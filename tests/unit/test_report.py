@@ -174,6 +174,11 @@ def test_the_summary_names_the_hosts_with_the_least_room_and_counts_the_others()
     assert any("and 4 more hosts" in line for line in lines)
 
 
+def test_the_summary_says_what_can_be_done_about_a_blocked_address():
+    lines = summary_lines(Totals(errors={"blocked_address": 1, "reset": 2}), [])
+    assert [True] == ["--allow-address" in line for line in lines if line.startswith("hint")]
+
+
 def test_the_summary_holds_no_control_character():
     totals = Totals(errors={"x\x1b[31m\r\n": 1}, outcomes={"\x07": 2}, output="/tmp/\x9b2J", ending="\u202e")
     text = "".join(summary_lines(totals, [HostGaps("a\x00.test", 2, 1.0, 0.2, 0.8, 0)]))

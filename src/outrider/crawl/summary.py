@@ -29,6 +29,15 @@ class Totals:
     ending: str = ""  # one clause: why the crawl ended
 
 
+HINTS = {
+    "blocked_address": "an address that is not public is refused; --allow-address CIDR or --hosts FILE allows it",
+    "dns_unknown": "no such host name; is it spelled right?",
+    "robots_unreachable": "a site whose robots.txt does not answer is left alone for a day; resume then",
+    "tls": "a certificate could not be verified; --ca FILE trusts an authority of your own",
+}
+"""What a newcomer can do about some classes of errors."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostGaps:
     """How one host was treated: its smallest gap, and what was required before that same request (seconds)."""
@@ -121,6 +130,7 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
         lines.append(f"errors      {shown}" + (f", other {rest:,}" if rest else ""))
     else:
         lines.append("errors      none")
+    lines.extend(f"hint        {name}: {HINTS[name]}" for name, _ in errors if name in HINTS)
     lines.extend(_politeness_lines(list(politeness)))
     if totals.left is not None:
         lines.append(f"left        {counted(totals.left, 'URL')} not visited")
