@@ -53,6 +53,7 @@ def fetch_from(url: str, address: str = "127.0.0.1", **limits: Any) -> Response:
 
 @contextmanager
 def at_most(seconds: float) -> Iterator[None]:
+    """Below the default limits (30 s idle, 60 s in all) and far above the test's own, for the machine may be busy."""
     begin = time.monotonic()
     yield
     assert seconds > time.monotonic() - begin
@@ -66,7 +67,7 @@ def outcome(response: Response) -> tuple[FetchError | None, int | None, str | No
 
 
 def test_a_server_that_accepts_and_says_nothing() -> None:
-    with at_most(2):
+    with at_most(10):
         response = fetch(Connection.hang, idle_seconds=0.2)
     assert (FetchError.FIRST_BYTE_TIMEOUT, None, None, b"") == outcome(response)
 
@@ -76,7 +77,7 @@ def test_a_head_that_comes_too_slowly_runs_into_the_total_limit() -> None:
         await connection.request()
         await connection.drip(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1_000, 0.01)
 
-    with at_most(2):
+    with at_most(10):
         response = fetch(script, idle_seconds=0.3, total_seconds=0.6)
     assert (FetchError.TOTAL_TIMEOUT, None, None, b"") == outcome(response)
 
@@ -86,7 +87,7 @@ def test_one_endless_header_line_that_drips_is_no_answer() -> None:
         await connection.request()
         await connection.drip(b"HTTP/1.1 200 OKKKKKKKK" * 100, 0.01)
 
-    with at_most(2):
+    with at_most(10):
         response = fetch(script, idle_seconds=0.3, total_seconds=0.6)
     assert FetchError.FIRST_BYTE_TIMEOUT == response.error
 
@@ -97,7 +98,7 @@ def test_a_body_that_drips_beyond_the_total_limit_is_a_cut_page() -> None:
         await connection.send(HEAD)
         await connection.drip(b"x" * 100, 0.02)
 
-    with at_most(2):
+    with at_most(10):
         response = fetch(script, idle_seconds=0.3, total_seconds=0.5)
     assert (None, 200, "time") == outcome(response)[:3]
     assert 5 < len(response.body) < 50
@@ -109,7 +110,7 @@ def test_a_body_that_stands_still() -> None:
         await connection.send(HEAD + b"abc")
         await connection.hang()
 
-    with at_most(2):
+    with at_most(10):
         response = fetch(script, idle_seconds=0.2)
     assert (FetchError.IDLE_TIMEOUT, 200, "time", b"abc") == outcome(response)
 
@@ -134,7 +135,7 @@ def test_an_address_that_never_answers() -> None:
         for filler in fillers:
             filler.setblocking(False)
             filler.connect_ex(("127.0.0.1", port))
-        with at_most(2):
+        with at_most(10):
             response = fetch_from(f"http://site.test:{port}/", connect_seconds=0.3)
         for filler in fillers:
             filler.close()
@@ -282,7 +283,7 @@ async def _endless(connection: Connection, first: bytes, again: bytes) -> None:
     ids=["lines", "one line", "100-continue", "early hints", "status line"],
 )
 def test_a_flood_of_head_is_cut_off(first: bytes, again: bytes) -> None:
-    with at_most(5):
+    with at_most(20):
         response = fetch(lambda connection: _endless(connection, first, again))
     assert (FetchError.TOO_MANY_HEADERS, None, b"") == (response.error, response.status, response.head)
 
@@ -300,7 +301,7 @@ def test_many_ordinary_headers_are_let_pass() -> None:
 
 def test_a_flood_of_trailers_is_cut_off() -> None:
     first = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n"
-    with at_most(5):
+    with at_most(20):
         response = fetch(lambda connection: _endless(connection, first, b"X-Trailer: y\r\n" * 100))
     assert (200, b"ok") == (response.status, response.content)
     assert len(response.body) <= 2_000_000
@@ -308,7 +309,7 @@ def test_a_flood_of_trailers_is_cut_off() -> None:
 
 def test_chunk_extensions_without_end_are_cut_off() -> None:
     first = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x="
-    with at_most(5):
+    with at_most(20):
         response = fetch(lambda connection: _endless(connection, first, b"y" * 65_536))
     assert 2_000_000 >= len(response.head) + len(response.body)
     assert b"" == response.content
