@@ -12,8 +12,11 @@ class OutriderError(Exception):
 
     def __init__(self, facts: str = "") -> None:
         self.facts = facts
+        super().__init__(facts)
+
+    def __str__(self) -> str:
         first = (type(self).__doc__ or "").strip().splitlines()[0]
-        super().__init__(f"{first.rstrip('.')}: {facts}" if facts else first)
+        return f"{first.rstrip('.')}: {self.facts}" if self.facts else first
 
 
 class SettingsError(OutriderError, ValueError):
