@@ -13,13 +13,13 @@ from random import Random
 
 import numpy as np
 import pytest
-from ada_url import join_url, normalize_url
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.url_parser import parsed
 from outrider.kernels import siphash
 from outrider.kernels import urls as twin
-from outrider.kernels.urls import HTTPS, INVALID, ODD, SPELLED, USERINFO, unreserved_decoded
+from outrider.kernels.urls import HTTPS, INVALID, ODD, SPELLED, USERINFO
 
 try:
     NATIVE = importlib.import_module("outrider._native")
@@ -45,23 +45,6 @@ URLS = st.one_of(
     st.builds(str.__add__, STARTS, st.lists(PIECES, max_size=12).map("".join)),
     st.text(st.characters(codec=None), max_size=60),  # half characters too
 )
-
-
-def parsed(url, page=None):
-    """The canonical text by the full parser, without any short road; None where there is none."""
-    url = url.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    try:
-        href = normalize_url(url) if page is None else join_url(page, url)
-    except ValueError:
-        return None
-    if not href.startswith(("http://", "https://")):
-        return None
-    head, _, rest = href.partition("#")[0].partition("//")
-    authority, _, path = rest.partition("/")
-    if path.endswith("?") and path.count("?") == 1:
-        path = path[:-1]
-    text = f"{head}//{authority.rpartition('@')[2]}/{path}"
-    return unreserved_decoded(text.encode("ascii")).decode("ascii")
 
 
 def unpacked(columns):

@@ -146,6 +146,13 @@ def test_key_speaks_json(command: Command) -> None:
     )
 
 
+def test_people_see_no_secret_and_programs_see_what_they_gave(command: Command) -> None:
+    url = "http://u:secret@example.org/"
+    said = [command(*words, url).out for words in (("normalize", "--explain"), ("explain",))]
+    assert [False, False] == ["secret" in out for out in said]
+    assert url == json.loads(command("normalize", "--json", url).out)["given"]
+
+
 def test_explain_shows_everything_about_a_url(command: Command) -> None:
     key = bytes(range(16))
     fingerprint = int(fingerprints(["http://www.example.org:81/a"], key=key)[0])
@@ -156,7 +163,7 @@ def test_explain_shows_everything_about_a_url(command: Command) -> None:
     assert (
         f"""\
 http://www.example.org:81/a
-  given               http://u@WWW.example.org:81/a?gclid=1#x
+  given               http://…@WWW.example.org:81/a?gclid=1#x
   scheme              http
   host                www.example.org
   port                81

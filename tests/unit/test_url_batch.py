@@ -231,7 +231,7 @@ def test_a_batch_is_made_of_any_iterable_but_one_string():
     expected = UrlBatch.of(SOME)
     assert expected == UrlBatch.of(iter(SOME)) == UrlBatch.of(tuple(SOME)) == UrlBatch.of(dict.fromkeys(SOME))
     assert expected is UrlBatch.of(expected)
-    with pytest.raises(TypeError, match="not of one string"):
+    with pytest.raises(TypeError, match="not one str"):
         UrlBatch.of("http://a.org/")
 
 

@@ -93,11 +93,17 @@ def test_only_a_canonical_text_makes_a_url_directly() -> None:
         ("http://u:p@example.org/#", ("user", "password")),
         ("http://u:p@example.org/#f", ("user", "password", "fragment")),
         ("http://:p@example.org/", ("password",)),
-        ("http://example.org/\ud800#a", ()),
+        ("http://:p@example.org/\ud800#a", ("password", "fragment")),
     ],
 )
 def test_what_is_not_sent_is_named(text: str, dropped: tuple[str, ...]) -> None:
     assert dropped == Url.parse(text).dropped
+
+
+def test_a_secret_is_not_shown_by_a_url_made_directly() -> None:
+    assert "<Url http://a/ given as 'http://…@a/'>" == repr(Url("http://a/", given="http://u:secret@a/"))
+    with pytest.raises(InvalidUrlError, match=r"'http://…@a/' is not canonical"):
+        Url("http://u:secret@a/")
 
 
 @pytest.mark.parametrize(
@@ -200,3 +206,10 @@ def parsed(text: str) -> tuple[Url | None, InvalidUrlError | None]:
         return Url.parse(text), None
     except InvalidUrlError as error:
         return None, error
+
+
+def test_an_error_that_comes_from_another_process_says_its_sentence_once() -> None:
+    with pytest.raises(InvalidUrlError) as caught:
+        normalize("http://a:x/")
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert (str(caught.value), 9) == (str(copied), copied.position)

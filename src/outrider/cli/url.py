@@ -19,6 +19,7 @@ from outrider.errors import InvalidUrlError, SettingsError
 from outrider.limits import URL_BYTES_MAX
 from outrider.url import PUBLIC_SUFFIX_DATE, Rules, Url, fingerprints, key
 from outrider.url.keys import BY
+from outrider.url.refusal import without_userinfo
 from outrider.url.rules import PRESETS, RULES
 
 FINISHED, REFUSED = 0, 2
@@ -46,7 +47,8 @@ _json = click.option("--json", "as_json", is_flag=True, help="One JSON object pe
 def url() -> None:
     """One spelling for every URL: normalize it, see its keys, and why.
 
-    URLs are arguments, or lines of standard input where - stands.
+    URLs are arguments, or lines of standard input where - stands. A user or password in a URL is shown as …, save in
+    JSON.
     """
 
 
@@ -81,7 +83,7 @@ def normalize(
                 shape |= {"dropped": found.dropped, "steps": _shapes(found, steps)}
             yield json.dumps(shape)
         elif explained:
-            yield safe(text)
+            yield safe(without_userinfo(text))
             yield from _table([(name, after) for name, _, after in [(_STEP, "", found.text), *steps]])
         else:
             yield last
@@ -162,6 +164,7 @@ def explain(
             yield json.dumps(facts | {"steps": _shapes(found, steps)})
             return
         del facts["url"]
+        facts["given"] = without_userinfo(text)
         facts["dropped"] = ", ".join(found.dropped) or "nothing"
         yield last.text
         yield from _table(

@@ -22,7 +22,7 @@ from outrider.kernels.urls import HTTPS, ODD, SPELLED, USERINFO, Columns
 from outrider.url import arrow
 from outrider.url.keys import BY, By, registrable_domain
 from outrider.url.keys import key as key_of
-from outrider.url.spelling import Page, Parsed, host_of, opened, parsed
+from outrider.url.spelling import Page, Parsed, as_rows, host_of, opened, parsed
 
 NO_KEY = 2**32 - 1
 """The code of a row without a key, which is one that is not valid."""
@@ -95,9 +95,7 @@ class UrlBatch:
         """
         if isinstance(urls, UrlBatch):
             return urls
-        if isinstance(urls, str):
-            raise TypeError("a batch is made of a sequence of URLs, not of one string")
-        rows: Sequence[object] = urls if isinstance(urls, list | tuple) else list(urls)
+        rows = as_rows(urls)
         page = opened(base)
         if page is None:
             rows, page = [None] * len(rows), Page()

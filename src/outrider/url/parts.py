@@ -9,8 +9,8 @@ from ada_url import URL
 
 from outrider.errors import InvalidUrlError
 from outrider.url.keys import registrable_domain
-from outrider.url.refusal import refusal, shown
-from outrider.url.spelling import authority_of, host_of, join, normalize
+from outrider.url.refusal import refusal, shown, without_userinfo
+from outrider.url.spelling import authority_of, host_of, join, mended, normalize
 from outrider.url.surt import surt
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
@@ -51,7 +51,7 @@ class Url:
         canonical = normalize(self.text)
         if canonical != self.text:
             raise InvalidUrlError(
-                f"{shown(self.text)} is not canonical, {shown(canonical)} is; Url.parse takes either",
+                f"{shown(without_userinfo(self.text))} is not canonical, {shown(canonical)} is; Url.parse takes either",
                 url=self.text,
                 reason="it is not canonical",
             )
@@ -126,7 +126,7 @@ class Url:
     def __repr__(self) -> str:
         notes = ""
         if self.given != self.text and not {"user", "password"} & set(self.dropped):  # secrets end in logs that way
-            notes += f" given as {shown(self.given)}"
+            notes += f" given as {shown(without_userinfo(self.given))}"
         if self.dropped:
             notes += f" without {', '.join(self.dropped)}"
         return f"<Url {shown(self.text)[1:-1]}{notes}>"
@@ -136,9 +136,6 @@ def _dropped(text: str, base: str | None) -> tuple[str, ...]:
     """What the canonical spelling leaves out on purpose."""
     if "@" not in text and "#" not in text and (base is None or "@" not in base):
         return ()
-    try:
-        parsed = URL(text) if base is None else URL(text, base)
-    except ValueError:  # lone surrogates: spelling.py mends them, and who wrote them meant no user
-        return ()
+    parsed = URL(mended(text)) if base is None else URL(mended(text), mended(base))
     named = (("user", parsed.username), ("password", parsed.password), ("fragment", parsed.hash))
     return tuple(name for name, value in named if value)

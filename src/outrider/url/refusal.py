@@ -8,16 +8,23 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+import numpy as np
+
 from outrider.errors import InvalidUrlError
+from outrider.limits import URL_BYTES_MAX
 
 _SHOWN_CHARACTERS = 96
 _FACTS_CHARACTERS_MAX = 200
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_LOOKED_AT_CHARACTERS = 2 * URL_BYTES_MAX
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*+):")
 _AUTHORITY = re.compile(r"[A-Za-z]+:[/\\]*([^/\\?#]*)")
 _FORBIDDEN_IN_HOST = re.compile(r"[\x00-\x20\x7f#/<>?@\\^|%\[\]]")
 _PORT_ALONE = re.compile(r"[^/:]*:[0-9]+(?:/|$)")
-_STRIPPED = "".join(map(chr, range(0x21)))  # WHATWG URL 4.4: C0 controls and spaces at both ends
+_BLANK = re.compile("[\x00-\x20]*")  # WHATWG URL 4.4: C0 controls and spaces go from both ends
 _SKIPPED = "\t\n\r"  # and these anywhere
+_SKIPPED_CODES = [ord(character) for character in _SKIPPED]
+
+_USERINFO = re.compile(r"[\x00-\x20]*+(?:[A-Za-z][A-Za-z0-9+.\t\n\r-]*+:)?+[/\\\t\n\r]*+([^/\\?#]*)@")
 
 
 class _Fault(NamedTuple):
@@ -33,6 +40,12 @@ def shown(text: str) -> str:
     return f"'{safe}…'" if len(text) > _SHOWN_CHARACTERS or len(safe) < len(head) else f"'{safe}'"
 
 
+def without_userinfo(text: str) -> str:
+    """A text that may be a URL, with `…` where a user and a password stand in it: errors end up in logs."""
+    found = _USERINFO.match(text) if "@" in text else None
+    return text if found is None else f"{text[: found.start(1)]}…{text[found.end(1) :]}"
+
+
 def refusal(url: object, base: str | None = None) -> InvalidUrlError:
     """The error to raise for a URL (a reference on a page at `base`) that has no canonical spelling."""
     if not isinstance(url, str):
@@ -40,30 +53,41 @@ def refusal(url: object, base: str | None = None) -> InvalidUrlError:
         return InvalidUrlError(reason, reason=reason)
     if base is not None and _SCHEME.match(url) is None:
         # Whatever is wrong with a reference that has no scheme may as well be wrong with the page's own address.
-        facts = f"{shown(url)} on a page at {shown(base)}"
+        facts = f"{shown(without_userinfo(url))} on a page at {shown(without_userinfo(base))}"
         return InvalidUrlError(facts[:_FACTS_CHARACTERS_MAX], url=url, reason="it leads nowhere on that page")
-    reason, at = _fault(_skimmed(url))
+    reason, at = _fault(skimmed(url)[: _LOOKED_AT_CHARACTERS + 1])
     position = None if at is None else _position(url, at)
     if position is not None:
         reason = reason.replace("{at}", str(position))
-    facts = f"{shown(url)}: {reason}"[:_FACTS_CHARACTERS_MAX]
+    facts = f"{shown(without_userinfo(url))}: {reason}"[:_FACTS_CHARACTERS_MAX]
     return InvalidUrlError(facts, url=url, reason=reason, position=position)
 
 
-def _skimmed(url: str) -> str:
-    return url.strip(_STRIPPED).translate(dict.fromkeys(map(ord, _SKIPPED)))
+def skimmed(url: str) -> str:
+    """What is left of a text where a parser begins: nothing that it strips from both ends, or skips anywhere."""
+    start, end = _bounds(url)
+    text = url[start:end]
+    if not any(character in text for character in _SKIPPED):
+        return text
+    # As bytes: a text drops its characters one by one.
+    octets = text.encode("utf-8", "surrogatepass").translate(None, _SKIPPED.encode())
+    return octets.decode("utf-8", "surrogatepass")
+
+
+def _bounds(url: str) -> tuple[int, int]:
+    start = _BLANK.match(url)
+    assert start is not None, "it may be empty"
+    end = _BLANK.match(url[::-1])
+    assert end is not None, "it may be empty"
+    return start.end(), len(url) - end.end()
 
 
 def _position(url: str, at: int) -> int:
     """Where the character `at` of the skimmed text stands in the text as it was given."""
-    start = len(url) - len(url.lstrip(_STRIPPED))
-    for position in range(start, len(url)):
-        if url[position] in _SKIPPED:
-            continue
-        if not at:
-            return position
-        at -= 1
-    return len(url)
+    start, _ = _bounds(url)
+    kept = np.frombuffer(url[start:].encode("utf-32-le", "surrogatepass"), np.uint32)
+    places = np.flatnonzero(~np.isin(kept, _SKIPPED_CODES))
+    return start + int(places[at]) if at < len(places) else len(url)
 
 
 def _fault(text: str) -> _Fault:
@@ -79,6 +103,8 @@ def _fault(text: str) -> _Fault:
         return _Fault(f"its scheme is {shown(name)}, only http and https are crawled", 0)
     authority = _AUTHORITY.match(text)
     assert authority is not None, "an http scheme was just matched"
+    if authority.end() > _LOOKED_AT_CHARACTERS:
+        return _Fault(f"what stands before its path is longer than {_LOOKED_AT_CHARACTERS} characters")
     userinfo, _, host_and_port = authority[1].rpartition("@")
     offset = authority.start(1) + (len(userinfo) + 1 if len(host_and_port) < len(authority[1]) else 0)
     if host_and_port.startswith("["):

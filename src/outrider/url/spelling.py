@@ -12,49 +12,49 @@ What the standards call equal is made equal, and nothing else: no parameter is s
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ada_url import join_url, normalize_url
+import numpy as np
+from ada_url import normalize_url
 
 from outrider import kernels
-from outrider.url.refusal import refusal
+from outrider.limits import URL_BYTES_MAX
+from outrider.url.refusal import refusal, skimmed
 
 SPELLING_VERSION = "1"
 """Pinned in every store: a change of the rules below that changes any canonical text raises it."""
 
-_LONE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*+):")
+_SLASHES = "/\\"
+_BEHIND_AUTHORITY = "/\\?#"
 
 
-def _mended(text: str) -> str:
+def mended(text: str) -> str:
     """Text as Unicode scalar values: surrogate pairs joined, lone surrogates U+FFFD, as Web IDL's USVString."""
-    return _LONE.sub("\ufffd", text).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-
-
-def _spelled(href: str) -> str | None:
-    """A WHATWG serialisation brought to canonical form; None for schemes other than http and https."""
-    if not href.startswith(("http://", "https://")):
-        return None
-    scheme, _, rest = href.partition("//")
-    authority, _, ending = rest.partition("/")
-    origin = f"{scheme}//{authority.rpartition('@')[2]}"
-    # Path and query are ordinary now, whatever the host is, so the kernel does the rest: in time linear in any ending.
-    # A "." stands before the slash so that two slashes do not read as a host.
-    texts, _ = kernels.spell_texts((f"/./{ending}",), origin + "/")
-    return texts[0]
-
-
-def _href(url: str, base: str | None) -> str:
-    """The WHATWG serialisation; ValueError when there is none."""
     try:
-        return normalize_url(url) if base is None else join_url(base, url)
-    except ValueError:
-        if url.isascii() and (base is None or base.isascii()):
-            raise
-        mended, mended_base = _mended(url), None if base is None else _mended(base)
-        if (mended, mended_base) == (url, base):
-            raise
-        return normalize_url(mended) if mended_base is None else join_url(mended_base, mended)
+        text.encode()
+    except UnicodeEncodeError:
+        return _without_halves(text)
+    return text
+
+
+def _without_halves(text: str) -> str:
+    octets = np.frombuffer(bytearray(text.encode("utf-8", "surrogatepass")), np.uint8)
+    # Half a character is ED A0…AF xx (the first) or ED B0…BF xx (the second); no whole one begins so.
+    halves = np.flatnonzero(octets == 0xED)
+    halves = halves[octets[halves + 1] >= 0xA0]
+    first = octets[halves + 1] < 0xB0
+    joined = np.flatnonzero(first[:-1] & ~first[1:] & (np.diff(halves) == 3))
+    pairs = halves[joined]
+    lone = np.delete(halves, np.concatenate((joined, joined + 1)))
+    for place, octet in enumerate("\ufffd".encode()):
+        octets[lone + place] = octet
+    high, low = ((octets[at + 1] & 0x0F).astype(np.uint32) << 6 | octets[at + 2] & 0x3F for at in (pairs, pairs + 3))
+    points = 0x10000 + (high << 10 | low)
+    for place, (lead, shift) in enumerate(((0xF0, 18), (0x80, 12), (0x80, 6), (0x80, 0))):
+        octets[pairs + place] = lead | (points >> shift & 0x3F)
+    return np.delete(octets, np.concatenate((pairs + 4, pairs + 5))).tobytes().decode()
 
 
 def normalize(url: str) -> str:
@@ -81,61 +81,121 @@ def join(base: str, reference: str) -> str:
     return spelled
 
 
-def spell(urls: Sequence[str], base: str | None = None) -> list[str | None]:
-    """The canonical spelling of each URL, against `base` if given; None for what `normalize` or `join` refuses."""
+def spell(urls: Iterable[str], base: str | None = None) -> list[str | None]:
+    """The canonical spelling of each URL, against `base` if given; None for what `normalize` or `join` refuses.
+
+    Raises TypeError when `urls` is one string or bytes, or the base is no string.
+    """
+    rows = as_rows(urls)
     page = opened(base)
     if page is None:
-        return [None] * len(urls)
+        return [None] * len(rows)
     # The kernel spells what is ordinary, 999 of 1,000 real URLs and more; the rest takes the parser's road.
-    texts, odd = kernels.spell_texts(urls, page.canonical)
+    texts, odd = kernels.spell_texts(rows, page.canonical)
     for row in odd:
-        texts[row] = _spelled(_second_try(urls[row], page.base))
+        found = parsed(rows[row], page)
+        texts[row] = None if found is None else found.canonical
     return texts
 
 
+def as_rows(urls: Iterable[object]) -> Sequence[object]:
+    """URLs to be looked at more than once. Raises TypeError for one string, and for bytes."""
+    if isinstance(urls, list | tuple):
+        return urls
+    if isinstance(urls, str | bytes | bytearray | memoryview):
+        raise TypeError(f"several URLs are needed, not one {type(urls).__name__}: put it into a list")
+    return list(urls)
+
+
 class Page(NamedTuple):
-    """What references are relative to, for the kernel and for the parser."""
+    """What references are relative to."""
 
     canonical: str | None = None
-    """Its canonical URL; None where there is no page, or one that is not http or https."""
-    base: str | None = None
+    """Its canonical URL; None where there is no page, or one that is not http or https: nothing that can be crawled
+    is relative to such a one."""
 
 
 _NO_PAGE = Page()
 
 
 def opened(base: str | None) -> Page | None:
-    """The page at `base`, which may be None; None when `base` is no absolute URL at all."""
+    """The page at `base`, which may be None; None when `base` is no absolute URL at all.
+
+    Raises TypeError for a base that is no string.
+    """
     if base is None:
         return _NO_PAGE
+    if not isinstance(base, str):
+        raise TypeError(f"a base is the text of a URL, not a {type(base).__name__}")
     canonical = spell((base,))[0]
     if canonical is not None:
-        return Page(canonical, canonical)
-    return Page(None, base) if _second_try(base, None) else None
+        return Page(canonical)
+    return _NO_PAGE if _is_absolute(base) else None
+
+
+def _is_absolute(url: str) -> bool:
+    try:
+        normalize_url(mended(url))
+    except ValueError:
+        return False
+    return True
 
 
 class Parsed(NamedTuple):
-    """What the parser makes of a URL that is odd to the kernel."""
+    """What becomes of a URL that is odd to the kernel."""
 
     canonical: str
     has_userinfo: bool
 
 
-def parsed(url: str, page: Page) -> Parsed | None:
-    """The canonical spelling of one URL by the full parser, without the kernel; None where there is none."""
-    href = _second_try(url, page.base)
-    canonical = _spelled(href)
-    return None if canonical is None else Parsed(canonical, "@" in href[: href.index("/", 8)])
+def parsed(url: object, page: Page) -> Parsed | None:
+    """The canonical spelling of one URL that the kernel marked; None where there is none.
 
-
-def _second_try(url: object, base: str | None) -> str:
-    """The serialisation of anything; "" when there is none."""
+    The text is brought into a form that the kernel knows (WHATWG URL 4.4: what is stripped, slashes of either kind, a
+    scheme before a reference); only a host that is left odd goes through the full parser, so that no ending is slow.
+    """
     if not isinstance(url, str):
-        return ""
+        return None
+    text = skimmed(mended(url))
+    own = None if page.canonical is None else page.canonical[: page.canonical.index(":")]
+    scheme = _SCHEME.match(text)
+    if scheme is not None:
+        name = scheme[1].lower()
+        if name not in {"http", "https"}:
+            return None
+        text = text[scheme.end() :]
+        if name != own or text.startswith("//"):
+            return _absolute(name, text.lstrip(_SLASHES))
+    if own is None:
+        return None
+    if len(text) > 1 and text[0] in _SLASHES and text[1] in _SLASHES:
+        return _absolute(own, text.lstrip(_SLASHES))
+    canonical = _on_page(text, page.canonical)
+    return None if canonical is None else Parsed(canonical, has_userinfo=False)
+
+
+def _absolute(scheme: str, rest: str) -> Parsed | None:
+    """A URL whose authority begins `rest`."""
+    end = min((place for sign in _BEHIND_AUTHORITY if (place := rest.find(sign)) >= 0), default=len(rest))
+    userinfo, _, host_and_port = rest[:end].rpartition("@")
+    # An odd host longer than any URL that is crawled is refused unseen: IDNA takes a microsecond for 40 characters.
+    if not host_and_port or len(host_and_port) > URL_BYTES_MAX:
+        return None
     try:
-        return _href(url, base)
+        origin = normalize_url(f"{scheme}://{host_and_port}/")
     except ValueError:
-        return ""
+        return None
+    canonical = _on_page(rest[end:], origin)
+    return None if canonical is None else Parsed(canonical, userinfo not in {"", ":"})
+
+
+def _on_page(reference: str, page: str | None) -> str | None:
+    """A reference without scheme and host, on the page at this canonical URL."""
+    if reference[:1] in _SLASHES and reference:
+        reference = "/./" + reference[1:]  # the dot keeps two slashes from reading as a host
+    elif reference[:1] not in {"", "?", "#"}:
+        reference = "./" + reference  # and this one a colon as the end of a scheme
+    return kernels.spell_texts((reference,), page)[0][0]
 
 
 def host_of(canonical: str) -> str:
