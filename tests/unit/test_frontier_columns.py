@@ -58,6 +58,49 @@ def test_columns_may_carry_depth_and_priority():
     assert [(3, 0.1), (0, 0.9)] == found
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"depth": "x"},
+        {"depth": 1.5},
+        {"depth": -1},
+        {"depth": 70_000},
+        {"depth": None},
+        {"priority": "x"},
+        {"priority": 7},
+        {"priority": float("nan")},
+        {"priority": True},
+    ],
+)
+def test_a_column_that_cannot_be_kept_is_refused_by_name_and_changes_nothing(columns: dict[str, object]):
+    world = World(scope="host")
+    with pytest.raises(SettingsError, match=f"column `{next(iter(columns))}`"):
+        world.frontier.discover(UrlBatch.of([A]).with_columns(**columns))
+    assert (["new"], ["out_of_scope"]) == (world.discover(A), world.discover(Link("http://b.com/", depth=1)))
+
+
+def test_a_row_that_is_no_url_may_have_any_depth_and_priority():
+    batch = UrlBatch.of(["no url"]).with_columns(depth=[-1], priority=[float("nan")])
+    assert [Code.INVALID] == World().frontier.discover(batch)
+
+
+def test_links_of_several_outcomes_may_have_different_columns():
+    world = World()
+    world.discover(A, "http://b.com/")
+    leases = world.lease()
+    plain, deep = UrlBatch.of(["http://c.com/"]), UrlBatch.of(["http://d.com/"]).with_columns(depth=9, mine="x")
+    world.frontier.report([leases[0].done(links=plain), leases[1].done(links=deep)], deep.with_columns(outcome=0))
+    found = [world.frontier.status(url).depth for url in ("http://c.com/", "http://d.com/")]
+    assert [1, 9] == found
+
+
+def test_a_link_in_columns_is_at_least_one_deeper_than_its_page():
+    world = World()
+    world.discover(A)
+    world.frontier.report([world.one().done(links=UrlBatch.of(["http://c.com/"]).with_columns(depth=0))])
+    assert 1 == world.frontier.status("http://c.com/").depth
+
+
 def test_links_in_columns_beside_the_outcomes_name_their_outcome():
     world = World()
     world.discover(A, "http://b.com/")
@@ -68,8 +111,8 @@ def test_links_in_columns_beside_the_outcomes_name_their_outcome():
     assert [leases[1].url, leases[0].url] == referrers
 
 
-@pytest.mark.parametrize("rows", [[0, 2], [-1, 0]])
-def test_columns_that_name_an_outcome_that_is_not_there_are_refused(rows: list[int]):
+@pytest.mark.parametrize("rows", [[0, 2], [-1, 0], ["x", "y"], [0.0, 0.0]])
+def test_columns_that_name_an_outcome_that_is_not_there_are_refused(rows: list[object]):
     world = World()
     world.discover(A)
     lease = world.one()

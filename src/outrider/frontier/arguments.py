@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeGuard
 
+import numpy as np
+import numpy.typing as npt
+
 from outrider.errors import SettingsError
 from outrider.journey import Link, Outcome, RobotsAnswer, Verdict
 from outrider.limits import CALL_ROWS_MAX, ERROR_TEXT_MAX, LEASE_SECONDS_MAX, NAME_CHARACTERS_MAX
+from outrider.url import UrlBatch
 
 INSTANT_MAX = 1 << 62  # 146,000 years from now, and two of them can be added in 64 bits
 _SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # so that an instant and they can be added
@@ -78,6 +82,38 @@ def outcomes(given: Iterable[Outcome]) -> list[Outcome]:
     for one in given:
         _outcome(one)
     return given
+
+
+def depths(links: UrlBatch, least: int) -> npt.NDArray[np.int64]:
+    """The depth of each link in columns: `least`, or what its column `depth` says where that is more."""
+    given = links.columns.get("depth")
+    if given is None:
+        return np.full(len(links), least, np.int64)
+    some = given[links.valid]
+    if given.dtype.kind not in "iu" or not ((some >= 0) & (some <= _DEPTH_MAX)).all():
+        raise SettingsError(f"the column `depth` of links: give whole numbers from 0 to {_DEPTH_MAX}")
+    return np.maximum(given.astype(np.int64), least)
+
+
+def priorities(links: UrlBatch) -> npt.NDArray[np.float64]:
+    """The priority of each link in columns; NaN where it has none, as without a column `priority`."""
+    given = links.columns.get("priority")
+    if given is None:
+        return np.full(len(links), np.nan)
+    some = given[links.valid]
+    if given.dtype.kind not in "iuf" or not ((some >= 0) & (some <= 1)).all():
+        raise SettingsError("the column `priority` of links: give numbers from 0 to 1")
+    return given.astype(np.float64)
+
+
+def outcome_rows(links: UrlBatch, outcomes: int) -> npt.NDArray[np.int64]:
+    """The row of its outcome that each link in columns names."""
+    rows = links.columns.get("outcome")
+    if rows is None:
+        raise SettingsError("links in columns need a column `outcome`: links.with_columns(outcome=rows)")
+    if rows.dtype.kind not in "iu" or not ((rows >= 0) & (rows < outcomes)).all():
+        raise SettingsError(f"the column `outcome` of links: give rows of outcomes, from 0 to {outcomes - 1}")
+    return rows.astype(np.int64)
 
 
 def pairs(given: Iterable[tuple[int, str | Link]]) -> list[tuple[int, str | Link]]:

@@ -309,7 +309,9 @@ class Machine:
                 _CODE_NUMBERS[code] for code in self._accept([self._wanted(link, draft) for link in links], draft)
             )
         else:
-            answer = self._accept_columns(urls, np.zeros(len(urls), np.intp), (_NOWHERE,), draft)
+            depths, priorities = arguments.depths(urls, _NOWHERE.depth), arguments.priorities(urls)
+            origin = np.zeros(len(urls), np.intp)
+            answer = self._accept_columns(urls, depths, priorities, origin, (_NOWHERE,), draft)
         self._answered(draft, request_id, "discover", answer)
         self._commit(draft)
         return [_CODES[number] for number in answer]
@@ -799,8 +801,15 @@ class Machine:
         """The links in columns of many outcomes, as (row of the outcome, links); the numbers of their codes by row."""
         origins = [_Origin.of(owners[row]) for row, _ in found]
         lengths = [len(urls) for _, urls in found]
-        urls = UrlBatch.concatenate([urls for _, urls in found])
-        codes = self._accept_columns(urls, np.repeat(np.arange(len(found)), lengths), origins, draft)
+        depths = [arguments.depths(urls, one.depth) for (_, urls), one in zip(found, origins, strict=True)]
+        codes = self._accept_columns(
+            UrlBatch.concatenate([urls.without_columns() for _, urls in found]),
+            np.concatenate([np.zeros(0, np.int64), *depths]),
+            np.concatenate([np.zeros(0), *(arguments.priorities(urls) for _, urls in found)]),
+            np.repeat(np.arange(len(found)), lengths),
+            origins,
+            draft,
+        )
         answer: dict[int, bytes] = {}
         start = 0
         for (row, _), length in zip(found, lengths, strict=True):
@@ -809,12 +818,16 @@ class Machine:
         return answer
 
     def _accept_columns(
-        self, urls: UrlBatch, origin: npt.NDArray[np.intp], origins: Sequence[_Origin], draft: Draft
+        self,
+        urls: UrlBatch,
+        depths: npt.NDArray[np.int64],
+        priorities: npt.NDArray[np.float64],
+        origin: npt.NDArray[np.intp],
+        origins: Sequence[_Origin],
+        draft: Draft,
     ) -> bytes:
-        """As `_accept` for columns: only what is new becomes a string. `origins[origin[row]]` is where a row was found.
-
-        The columns `depth` and `priority` of the batch count where it has them.
-        """
+        """As `_accept` for columns: only what is new becomes a string. `origins[origin[row]]` is where a row was found;
+        a priority that is NaN is none."""
         if not len(urls):
             return b""
         if self.rules:
@@ -823,8 +836,6 @@ class Machine:
         too_long = urls.lengths > URL_BYTES_MAX
         codes[urls.valid & too_long] = _CODE_NUMBERS[Code.OVER_LIMIT]
         fit = urls.valid & ~too_long
-        columns = urls.columns
-        depths = columns["depth"] if "depth" in columns else np.array([one.depth for one in origins])[origin]
         seeds = np.array([one.seed for one in origins])[origin] & (depths == 0)
         for crawl in {one.crawl for one in origins}:
             here = fit & (np.array([one.crawl == crawl for one in origins])[origin])
@@ -847,12 +858,11 @@ class Machine:
                 codes[row] = _KNOWN
             else:
                 fresh.append((row, fingerprint))
-        priorities = columns.get("priority")
         for (row, fingerprint), text in zip(fresh, urls.strings([row for row, _ in fresh]), strict=True):
             from_ = origins[origin[row]]
             link = _Wanted(
                 text,
-                priority=None if priorities is None else checked(float(priorities[row])),
+                priority=None if np.isnan(priorities[row]) else float(priorities[row]),
                 depth=int(depths[row]),
                 referrer=from_.referrer,
                 crawl=from_.crawl,
@@ -869,8 +879,7 @@ class Machine:
 
     def _ruled(self, urls: UrlBatch) -> UrlBatch:
         texts = urls.strings()
-        changed = UrlBatch.of(self.rules.apply_batch(texts) if urls.valid.all() else map(self._ruled_text, texts))
-        return changed.with_columns(**urls.columns)
+        return UrlBatch.of(self.rules.apply_batch(texts) if urls.valid.all() else map(self._ruled_text, texts))
 
     def _ruled_text(self, text: str) -> str:
         return self.rules.apply(text) if text else text
@@ -1587,11 +1596,7 @@ def _by_outcome(
 ) -> Mapping[int, list[str | Link] | UrlBatch]:
     """Links that name their outcome, by outcome. Raises SettingsError for one that is not there."""
     if isinstance(links, UrlBatch):
-        rows = links.columns.get("outcome")
-        if rows is None:
-            raise SettingsError("links in columns need a column `outcome`: links.with_columns(outcome=rows)")
-        if len(rows) and not 0 <= rows.min() <= rows.max() < outcomes:
-            raise SettingsError(f"the column `outcome` of links names outcomes from 0 to {outcomes - 1}")
+        rows = arguments.outcome_rows(links, outcomes)
         return {int(row): links.filter(rows == row) for row in np.unique(rows)}
     extra: dict[int, list[str | Link]] = {}
     for row, link in arguments.pairs(links):

@@ -420,6 +420,14 @@ class UrlBatch:
         batch._hashes = self._hashes
         return batch
 
+    def without_columns(self) -> UrlBatch:
+        """The same URLs without further columns."""
+        if not self._columns:
+            return self
+        batch = UrlBatch(self._arena, self._offsets, self._valid, self._flags, self._host_lengths, self._path_starts)
+        batch._hashes = self._hashes
+        return batch
+
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     array.flags.writeable = False
