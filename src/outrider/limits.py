@@ -33,6 +33,7 @@ RULES_PARSED_MAX = 4_096  # rules kept parsed, by digest: most sites share a few
 ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many URLs away
 
 # frontier
+COLUMNS_ROWS_MIN = 32  # fewer links in a call go as strings: a call on columns has a fixed price
 CLASSES = 16  # priority classes of the front tier
 NAME_CHARACTERS_MAX = 1_024  # of crawls, keys, workers, clients: they are kept in memory and in every lease
 ERROR_CLASSES_MAX = 256  # error classes counted apart; a caller that makes them up per page must not fill the memory

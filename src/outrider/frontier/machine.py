@@ -68,6 +68,7 @@ from outrider.journey import (
 )
 from outrider.limits import (
     CALL_ROWS_MAX,
+    COLUMNS_ROWS_MIN,
     DEADLINES_KEPT_MAX,
     LEASES_LOST_MAX,
     METADATA_BYTES_MAX,
@@ -300,7 +301,7 @@ class Machine:
             return [_CODES[number] for number in known]
         urls = links if isinstance(links, UrlBatch) else None
         links = [] if urls is not None else list(links)
-        if urls is None and all(type(link) is str for link in links):
+        if urls is None and len(links) >= COLUMNS_ROWS_MIN and all(type(link) is str for link in links):
             urls = UrlBatch.of(links, key=self._fingerprint_key)
         _bounded(len(links) if urls is None else len(urls), "links")
         draft = self._draft(now)
