@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, overload, runtime_checkable
+from typing import Protocol, overload
 
 from outrider.clock import Instant
 
@@ -107,7 +107,6 @@ class Link:
         put(self, "metadata", metadata)
 
 
-@runtime_checkable
 class UrlColumns(Protocol):
     """URLs in columns instead of one text each: `outrider.url.UrlBatch`."""
 

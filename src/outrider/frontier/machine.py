@@ -61,7 +61,6 @@ from outrider.journey import (
     RequestId,
     RobotsAnswer,
     Settled,
-    UrlColumns,
     UrlStatus,
     Verdict,
     Verification,
@@ -466,7 +465,7 @@ class Machine:
                         found.append((row, some))
                         continue
                     depth = _below(owner.depth)
-                    for link in some if not isinstance(some, UrlColumns) else some.strings():
+                    for link in some if isinstance(some, Sequence) else some.strings():
                         if isinstance(link, str):
                             wanted.append(
                                 _Wanted(
