@@ -245,6 +245,44 @@ def test_a_canonical_url_that_is_honoured_is_gone_to_instead(tmp_path):
     assert (["queued", "unknown"], 1) == (found, house.frontier.statistics()["duplicates"])
 
 
+def naming(url, body=b"<a href=/other>x</a>"):
+    return b"<link rel=canonical href='%s'>%s" % (url.encode(), body)
+
+
+def settled(house, lease, canonical, path="copy"):
+    """What became of a page below the lease's URL that names a canonical URL: was it a duplicate, was its link taken?"""
+    house.settler.settle([house.visit(replace(lease, url=lease.url + path), body=naming(canonical))])
+    return house.frontier.statistics()["duplicates"], str(house.frontier.status(lease.url + "other").state)
+
+
+@pytest.mark.parametrize(
+    ("canonical", "options"),
+    [
+        ("/copy/", {"url_rules": "trailing_slash"}),  # its own URL, as this crawl spells it
+        ("http://www.h0.test/real", {"scope": "host"}),  # one that this crawl does not visit
+        ("/real.zip", {"exclude": [r"\.zip$"]}),
+    ],
+)
+def test_a_canonical_url_that_is_never_fetched_takes_nobodys_place(tmp_path, canonical, options):
+    house = House(tmp_path, honour_canonical=True, **options)
+    assert (0, "queued") == settled(house, house.pages()[0], canonical)
+
+
+def test_a_canonical_url_that_is_gone_takes_nobodys_place(tmp_path):
+    house = House(tmp_path, honour_canonical=True)
+    first, second, *_ = house.pages()
+    house.frontier.discover([first.url + "real"])
+    real = house.settler.turn([house.visit(first)], 1).leases[0]
+    house.settler.settle([house.visit(real, 410)])
+    assert (0, "queued") == settled(house, replace(second, url=first.url), "/real")
+
+
+def test_of_two_pages_that_name_each_other_one_is_no_copy(tmp_path):
+    house = House(tmp_path, honour_canonical=True)
+    lease = house.pages()[0]
+    assert (0, "queued") == settled(house, replace(lease, referrer=lease.url + "one"), "/one")
+
+
 def test_url_rules_of_a_crawl_make_two_spellings_one(tmp_path):
     house = House(tmp_path, url_rules="tracking")
     lease = house.pages()[0]

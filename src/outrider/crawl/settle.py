@@ -23,7 +23,7 @@ from outrider.crawl.visit import (
     stopped_outcome,
 )
 from outrider.engine import Frontier
-from outrider.journey import Kind, LeaseBatch, Outcome, Settled, Verdict
+from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Settled, State, Verdict
 from outrider.limits import LINKS_PER_PAGE_MAX
 from outrider.page import Page, read
 from outrider.url import UrlBatch, canonical_target
@@ -135,7 +135,6 @@ class Settler:
                 content_type = response.headers.get("content-type") or ""
                 one.page = read(response.content, response.url, content_type, agent=self._options.user_agent)
                 one.links = one.page.link_batch()[:LINKS_PER_PAGE_MAX]
-                self._go_to_canonical(one, one.page)
                 if response.content:
                     accepted.append(one)
         if not accepted:
@@ -148,15 +147,34 @@ class Settler:
             if seen or one.digest in here:
                 one.judgement = one.judgement.as_duplicate()
             here.add(one.digest)
+        self._go_to_canonical(accepted)
 
-    def _go_to_canonical(self, one: _Settling, page: Page) -> None:
-        """Where it is asked for: a page that names another URL as its own is a copy of it; that URL is its one link."""
-        if not self._options.honour_canonical or one.judgement is None or not page.canonical:
+    def _go_to_canonical(self, accepted: Sequence[_Settling]) -> None:
+        """Where it is asked for: a page that names another URL as its own is a copy of it; that URL is its one link.
+
+        Not where that URL is none that this crawl fetches: the page is all there will be of it. Nor back to where the
+        page was found: of two pages that name each other, both would be copies.
+        """
+        if not self._options.honour_canonical:
             return
-        target = canonical_target(one.visit.lease.url, page.canonical)
-        if target is not None and target != one.visit.lease.url:
-            one.links = UrlBatch.of([target])
-            one.judgement = one.judgement.as_duplicate()
+        named: list[tuple[_Settling, str]] = []
+        for one in accepted:
+            lease = one.visit.lease
+            target = canonical_target(lease.url, one.page.canonical) if one.page and one.page.canonical else None
+            if target is None:
+                continue
+            known = self._frontier.status(target)  # its URL is spelled by the lossy rules of this crawl
+            if known.url not in {lease.url, lease.referrer} and known.state not in {State.GONE, State.PARKED}:
+                named.append((one, known.url))
+        links = [
+            Link(target, depth=one.visit.lease.depth + 1, referrer=one.visit.lease.url, crawl=one.visit.lease.crawl)
+            for one, target in named
+        ]
+        codes = self._frontier.discover(links) if links else []
+        for (one, target), code in zip(named, codes, strict=True):
+            if code in {Code.NEW, Code.KNOWN} and one.judgement is not None:
+                one.links = UrlBatch.of([target])
+                one.judgement = one.judgement.as_duplicate()
 
     def _archived(self, one: _Settling) -> Outcome:
         visit = one.visit
