@@ -250,7 +250,7 @@ def naming(url, body=b"<a href=/other>x</a>"):
 
 
 def settled(house, lease, canonical, path="copy"):
-    """What became of a page below the lease's URL that names a canonical URL: was it a duplicate, was its link taken?"""
+    """What became of a page that names a canonical URL: was it a duplicate, was its link taken?"""
     house.settler.settle([house.visit(replace(lease, url=lease.url + path), body=naming(canonical))])
     return house.frontier.statistics()["duplicates"], str(house.frontier.status(lease.url + "other").state)
 
