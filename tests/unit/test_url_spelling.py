@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.url_parser import parsed
+from outrider import kernels
 from outrider.errors import InvalidUrlError
 from outrider.url import authority_of, host_of, join, normalize, spell
 from outrider.url.spelling import mended
@@ -261,10 +262,11 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_100_kb_are_spelled_or_refused_in_a_millisecond_or_so(name: str) -> None:
-    """All roads, the words of a refusal too; the limit is thrice what a quiet machine needs at worst."""
+def test_100_kb_are_spelled_or_refused_in_linear_time(name: str) -> None:
+    """All roads, the words of a refusal too. A quiet machine needs a millisecond (the plain kernels 80); what is
+    quadratic needs minutes, so the limit leaves room for a busy one."""
     url = HOSTILE[name]
-    assert min(_seconds(url) for _ in range(7)) <= 0.003
+    assert min(_seconds(url) for _ in range(3)) <= (0.05 if kernels.in_use() == "native" else 2.0)
 
 
 def _seconds(url: str) -> float:
