@@ -76,7 +76,7 @@ class Life(RuleBasedStateMachine):
         lease, _, _ = self.leases.pop(token)
         self.ended.add(token)
         known = self.urls[lease.crawl, lease.url]
-        known.losses += 1
+        known.losses += counted
         known.state = "gone" if known.losses >= LEASES_LOST_MAX else "queued"
         self.rests(lease.host, self.clock() + instant(DELAY))
 
@@ -268,15 +268,15 @@ class Life(RuleBasedStateMachine):
     def checkpoint(self) -> None:
         self.frontier.checkpoint()
 
-    def process_died(self) -> None:
+    def process_died(self, *, counted: bool = True) -> None:
         for token, (_, worker, _) in list(self.leases.items()):
             if worker is None:
-                self.lose(token)
+                self.lose(token, counted=counted)
 
     @rule()
     def stop_and_go_on(self) -> None:
         self.frontier.close()
-        self.process_died()
+        self.process_died(counted=False)
         self.frontier = self.open()
 
     @rule()
