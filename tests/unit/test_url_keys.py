@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from outrider import kernels
 from outrider.errors import InvalidUrlError
-from outrider.url import PUBLIC_SUFFIX_DATE, PUBLIC_SUFFIX_VERSION, fingerprints, key, registrable_domain
+from outrider.url import PUBLIC_SUFFIX_DATE, PUBLIC_SUFFIX_VERSION, UrlBatch, fingerprints, key, registrable_domain
+from outrider.url.keys import _cached_domain
 
 
 @pytest.mark.parametrize(
@@ -159,5 +160,25 @@ def test_a_key_of_another_length_is_refused() -> None:
 
 
 def test_one_string_is_no_batch() -> None:
-    with pytest.raises(TypeError, match="not of one string"):
+    with pytest.raises(TypeError, match="not one str"):
         fingerprints("http://example.org/", key=FINGERPRINT_KEY)
+
+
+def test_fingerprints_are_made_of_anything_that_can_be_gone_through() -> None:
+    urls = ["http://a/", "http://[::1]/"]
+    assert list(fingerprints(urls, key=FINGERPRINT_KEY)) == list(fingerprints(iter(urls), key=FINGERPRINT_KEY))
+
+
+def test_a_batch_is_not_fingerprinted_without_its_rows_that_are_not_valid() -> None:
+    with pytest.raises(ValueError, match="2 rows were to come and 1 came"):
+        fingerprints(UrlBatch.of(["http://a/", "nonsense"]), key=FINGERPRINT_KEY)
+
+
+def test_a_host_with_half_a_character_has_no_domain_as_no_url_has_it() -> None:
+    assert registrable_domain("a.\ud800.com") is None
+
+
+def test_hosts_that_are_no_names_are_not_kept() -> None:
+    kept = _cached_domain.cache_info().currsize
+    assert "a.com" == registrable_domain("b." * 2_000 + "a.com")
+    assert kept == _cached_domain.cache_info().currsize

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Literal
@@ -20,7 +20,7 @@ from ada_url import idna
 
 from outrider import kernels
 from outrider.url.refusal import refusal
-from outrider.url.spelling import authority_of, host_of, normalize, spell
+from outrider.url.spelling import as_rows, authority_of, host_of, mended, normalize, spell
 
 _LIST = (pkgutil.get_data("outrider.url", "data/public_suffix_list.dat") or b"").decode("utf-8")
 _VERSION_LINE = re.search(r"^// VERSION: (\S+)$", _LIST, re.MULTILINE)
@@ -34,7 +34,8 @@ PUBLIC_SUFFIX_DATE: str = PUBLIC_SUFFIX_VERSION[:10]
 By = Literal["host", "domain", "origin", "address"]
 BY: tuple[By, ...] = ("host", "domain", "origin", "address")
 _IDNA_DOTS = dict.fromkeys(map(ord, "\u3002\uff0e\uff61"), ".")  # UTS #46 maps these to the full stop
-_HOSTS_CACHED = 65_536  # 10 MB at most; a crawl's hot hosts are fewer
+_HOSTS_CACHED = 65_536  # a crawl's hot hosts are fewer; 20 MB of usual names, 50 MB of the longest
+_HOST_CHARACTERS_CACHED = 254  # RFC 1035 section 2.3.4, and a dot: no longer name is ever resolved, nor kept here
 
 
 @cache
@@ -45,7 +46,6 @@ def _list(private: bool) -> publicsuffixlist.PublicSuffixList:
     )
 
 
-@lru_cache(maxsize=_HOSTS_CACHED)
 def registrable_domain(host: str, private: bool = True) -> str | None:
     """The public suffix of a host name and one label more: `example.co.uk` for `www.example.co.uk`.
 
@@ -55,7 +55,13 @@ def registrable_domain(host: str, private: bool = True) -> str | None:
     None for a public suffix itself, a single label, an IP address, a leading dot or an empty label. One trailing dot is
     taken off. Unicode in, Unicode out; `xn--` in, `xn--` out. Source: publicsuffix.org.
     """
-    name = host.lower()
+    if len(host) > _HOST_CHARACTERS_CACHED:
+        return _registrable_domain(host, private)
+    return _cached_domain(host, private)
+
+
+def _registrable_domain(host: str, private: bool) -> str | None:
+    name = mended(host).lower()
     if not name.isascii():
         name = name.translate(_IDNA_DOTS)
     name = name.removesuffix(".")
@@ -76,6 +82,9 @@ def registrable_domain(host: str, private: bool = True) -> str | None:
     labels = ascii_domain.count(".") + 1
     parts = name.split(".")
     return ".".join(parts[-labels:]) if len(parts) == ascii_name.count(".") + 1 else idna.decode(ascii_domain)
+
+
+_cached_domain = lru_cache(maxsize=_HOSTS_CACHED)(_registrable_domain)
 
 
 def key(url: str, by: By | Callable[[str], str] = "host", *, private: bool = True, address: str | None = None) -> str:
@@ -121,16 +130,15 @@ def _address_of(host: str, resolved: str | None) -> str:
     return str(found)
 
 
-def fingerprints(urls: Sequence[str], *, key: bytes) -> npt.NDArray[np.uint64]:
+def fingerprints(urls: Iterable[object], *, key: bytes) -> npt.NDArray[np.uint64]:
     """The keyed 64-bit fingerprint (SipHash-1-3) of each URL's canonical spelling, as an array of its length.
 
     `key` is 16 secret bytes; a store's own is in its manifest. Who does not know it cannot make URLs that collide.
     Raises InvalidUrlError for the first URL that cannot be crawled, ValueError for a key of another length.
     """
-    if isinstance(urls, str):
-        raise TypeError("fingerprints are made of a sequence of URLs, not of one string")
+    rows = as_rows(urls)
     spelled: list[str] = []
-    for url, canonical in zip(urls, spell(urls), strict=True):
+    for url, canonical in zip(rows, spell(rows), strict=True):
         if canonical is None:
             raise refusal(url)
         spelled.append(canonical)

@@ -10,7 +10,7 @@ from ada_url import URL
 from outrider.errors import InvalidUrlError
 from outrider.url.keys import registrable_domain
 from outrider.url.refusal import refusal, shown, without_userinfo
-from outrider.url.spelling import authority_of, host_of, join, mended, normalize
+from outrider.url.spelling import Canonical, authority_of, host_of, join, mended, normalize
 from outrider.url.surt import surt
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
@@ -35,7 +35,7 @@ def with_scheme(text: str, scheme: str = "http") -> str:
 
 
 @dataclass(frozen=True, slots=True, order=True, repr=False)
-class Url:
+class Url(Canonical):
     """A URL in its canonical spelling. Made by `Url.parse`; equal, ordered and hashed by its text.
 
     text     the canonical spelling; `str(url)` gives it too

@@ -12,7 +12,7 @@ What the standards call equal is made equal, and nothing else: no parameter is s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +57,7 @@ def _without_halves(text: str) -> str:
     return np.delete(octets, np.concatenate((pairs + 4, pairs + 5))).tobytes().decode()
 
 
-def normalize(url: str) -> str:
+def normalize(url: str | Canonical) -> str:
     """The canonical spelling of an absolute http or https URL.
 
     Raises InvalidUrlError with the reason, where one can be told, for anything else.
@@ -68,20 +68,21 @@ def normalize(url: str) -> str:
     return spelled
 
 
-def join(base: str, reference: str) -> str:
+def join(base: str | Canonical, reference: str | Canonical) -> str:
     """The canonical spelling of what `reference` means on a page at `base` (WHATWG URL 4.4, RFC 3986 section 5).
 
     Raises InvalidUrlError when the base is no absolute URL, or the result is not http or https.
     """
-    if not isinstance(base, str):
-        raise refusal(base)
-    spelled = spell((reference,), base)[0]
+    page = base.text if isinstance(base, Canonical) else base
+    if not isinstance(page, str):
+        raise refusal(page)
+    spelled = spell((reference,), page)[0]
     if spelled is None:
-        raise refusal(reference, base) if spell((base,))[0] is not None else refusal(base)
+        raise refusal(reference, page) if spell((page,))[0] is not None else refusal(page)
     return spelled
 
 
-def spell(urls: Iterable[str], base: str | None = None) -> list[str | None]:
+def spell(urls: Iterable[object], base: str | Canonical | None = None) -> list[str | None]:
     """The canonical spelling of each URL, against `base` if given; None for what `normalize` or `join` refuses.
 
     Raises TypeError when `urls` is one string or bytes, or the base is no string.
@@ -95,16 +96,29 @@ def spell(urls: Iterable[str], base: str | None = None) -> list[str | None]:
     for row in odd:
         found = parsed(rows[row], page)
         texts[row] = None if found is None else found.canonical
+    if None in texts:
+        texts = [given.text if isinstance(given, Canonical) else text for given, text in zip(rows, texts, strict=True)]
     return texts
 
 
 def as_rows(urls: Iterable[object]) -> Sequence[object]:
-    """URLs to be looked at more than once. Raises TypeError for one string, and for bytes."""
+    """URLs to be looked at more than once. Raises TypeError for one string, and for bytes; ValueError for what leaves
+    out some of its rows, as a batch does with those that are not valid."""
     if isinstance(urls, list | tuple):
         return urls
     if isinstance(urls, str | bytes | bytearray | memoryview):
         raise TypeError(f"several URLs are needed, not one {type(urls).__name__}: put it into a list")
-    return list(urls)
+    rows = list(urls)
+    if isinstance(urls, Sized) and len(urls) != len(rows):
+        raise ValueError(f"{len(urls)} rows were to come and {len(rows)} came: of a batch give the valid ones")
+    return rows
+
+
+class Canonical:
+    """A URL that is spelled already, and taken wherever the text of one is: `Url`."""
+
+    __slots__ = ()
+    text: str
 
 
 class Page(NamedTuple):
@@ -118,13 +132,15 @@ class Page(NamedTuple):
 _NO_PAGE = Page()
 
 
-def opened(base: str | None) -> Page | None:
+def opened(base: str | Canonical | None) -> Page | None:
     """The page at `base`, which may be None; None when `base` is no absolute URL at all.
 
     Raises TypeError for a base that is no string.
     """
     if base is None:
         return _NO_PAGE
+    if isinstance(base, Canonical):
+        return Page(base.text)
     if not isinstance(base, str):
         raise TypeError(f"a base is the text of a URL, not a {type(base).__name__}")
     canonical = spell((base,))[0]
