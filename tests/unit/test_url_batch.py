@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider import kernels
-from outrider.url import authority_of, host_of, key, spell
+from outrider.url import Url, authority_of, host_of, key, spell
 from outrider.url.batch import NO_KEY, UrlBatch
 
 KEY = bytes(range(16))
@@ -231,8 +234,54 @@ def test_a_batch_is_made_of_any_iterable_but_one_string():
     expected = UrlBatch.of(SOME)
     assert expected == UrlBatch.of(iter(SOME)) == UrlBatch.of(tuple(SOME)) == UrlBatch.of(dict.fromkeys(SOME))
     assert expected is UrlBatch.of(expected)
-    with pytest.raises(TypeError, match="not one str"):
-        UrlBatch.of("http://a.org/")
+    for one in ("http://a.org/", b"http://a.org/"):
+        with pytest.raises(TypeError, match=f"not one {type(one).__name__}"):
+            UrlBatch.of(one)
+
+
+def test_urls_that_are_spelled_already_are_taken_as_their_texts():
+    texts = ["http://a.org/1", "nonsense", "?x", "http://[::1]/"]
+    urls = [Url(texts[0]), *texts[1:3], Url(texts[3])]
+    page = Url("http://a.org/p")
+    assert UrlBatch.of(texts, page.text, key=KEY) == UrlBatch.of(urls, page, key=KEY)
+    assert spell(texts, page.text) == spell(urls, page)
+
+
+def test_a_base_that_is_no_text_is_refused_rather_than_all_rows():
+    with pytest.raises(TypeError, match="not a bytes"):
+        UrlBatch.of(["a"], b"http://a.org/")
+
+
+@pytest.mark.parametrize("columns", [{}, {"depth": 1, "name": "x"}])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda batch: pickle.loads(pickle.dumps(batch))])
+def test_a_batch_can_be_copied_and_sent_to_another_process(columns, copied):
+    batch = batch_of(*SOME, "http://u@[::1]/", **columns)
+    other = copied(batch)
+    assert (batch, batch.fingerprints(KEY).tolist()) == (other, other.fingerprints(KEY).tolist())
+    assert [False] * (1 + len(columns)) == [array.flags.writeable for array in (other.valid, *other.columns.values())]
+
+
+def test_going_through_a_batch_makes_no_more_strings_than_are_asked_for():
+    batch = UrlBatch.of([f"http://a.org/{row}" for row in range(200_000)])
+    tracemalloc.start()
+    first = next(iter(batch))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert ("http://a.org/0", True) == (first, peak < 1_000_000)
+    assert batch.strings() == list(batch)
+
+
+@pytest.mark.parametrize("key", [16, "k" * 16, None, [0] * 16])
+def test_a_key_that_is_no_bytes_is_refused(key):
+    batch = batch_of(*SOME)
+    batch.fingerprints()
+    with pytest.raises(TypeError, match="a fingerprint key is 16 bytes"):
+        batch.fingerprints(key)
+
+
+def test_a_batch_without_its_columns_is_the_batch_before():
+    batch = batch_of(*SOME)
+    assert (batch, True) == (batch.with_columns(depth=1).without_columns(), batch.without_columns() is batch)
 
 
 # ---------------------------------------------------------------------------------------------------- bytes, Arrow
@@ -245,6 +294,13 @@ def test_one_buffer_gives_the_batch_of_its_texts(urls, base):
     expected = UrlBatch.of([one.decode() for one in octets], base, key=KEY)
     for wrap in (bytes, bytearray, memoryview):
         assert expected == UrlBatch.from_buffers(wrap(b"".join(octets)), offsets, base, key=KEY)
+
+
+@pytest.mark.parametrize("offsets", [np.zeros(0, np.int64), np.zeros((1, 2), np.int64), np.int64(3)])
+@pytest.mark.parametrize("base", [None, "nonsense"])
+def test_offsets_that_are_no_row_of_numbers_are_refused(offsets, base):
+    with pytest.raises(ValueError, match="one row of numbers"):
+        UrlBatch.from_buffers(b"http://a", offsets, base)
 
 
 def test_offsets_beside_their_buffer_are_refused():

@@ -18,11 +18,11 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.kernels.framing import Bytes
-from outrider.kernels.urls import HTTPS, ODD, SPELLED, USERINFO, Columns
+from outrider.kernels.urls import HTTPS, INVALID, ODD, SPELLED, USERINFO, Columns
 from outrider.url import arrow
 from outrider.url.keys import BY, By, registrable_domain
 from outrider.url.keys import key as key_of
-from outrider.url.spelling import Page, Parsed, as_rows, host_of, opened, parsed
+from outrider.url.spelling import Canonical, Page, Parsed, as_rows, host_of, opened, parsed
 
 NO_KEY = 2**32 - 1
 """The code of a row without a key, which is one that is not valid."""
@@ -37,6 +37,7 @@ Uint64s = npt.NDArray[np.uint64]
 
 _ODD_BYTE = bytes((ODD,))
 _SHOWN = 3
+_ROWS_PER_STEP = 1_024  # made strings at a time when a batch is gone through: some 100 KB
 
 
 class Keys(NamedTuple):
@@ -78,20 +79,20 @@ class UrlBatch:
         self._arena = arena
         self._offsets = _frozen(offsets)
         self._valid = _frozen(valid)
-        self._flags = flags
-        self._host_lengths = host_lengths
-        self._path_starts = path_starts
-        self._columns = columns
+        self._flags = _frozen(flags)
+        self._host_lengths = _frozen(host_lengths)
+        self._path_starts = _frozen(path_starts)
+        self._columns = {name: _frozen(column) for name, column in columns.items()}
         self._hashes: dict[tuple[str, bytes], Uint64s] = {}
 
     # -- making -------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def of(cls, urls: Iterable[object], base: str | None = None, *, key: bytes | None = None) -> UrlBatch:
+    def of(cls, urls: Iterable[object], base: str | Canonical | None = None, *, key: bytes | None = None) -> UrlBatch:
         """The batch of these URLs, spelled canonically, against `base` if given; a batch is given back as it is.
 
-        What is no `str`, or no URL that can be crawled, becomes a row that is not valid; so do all when `base` is no
-        absolute URL. With a `key` of 16 bytes the fingerprints are made in the same pass.
+        What is no `str` or `Url`, or no URL that can be crawled, becomes a row that is not valid; so do all when `base`
+        is no absolute URL. With a `key` of 16 bytes the fingerprints are made in the same pass.
         """
         if isinstance(urls, UrlBatch):
             return urls
@@ -100,6 +101,9 @@ class UrlBatch:
         if page is None:
             rows, page = [None] * len(rows), Page()
         columns = kernels.spell_urls(rows, page.canonical, key)
+        refused = np.flatnonzero(np.frombuffer(columns[2], np.uint8) == INVALID).tolist()
+        if any(isinstance(rows[row], Canonical) for row in refused):
+            return cls.of([row.text if isinstance(row, Canonical) else row for row in rows], base, key=key)
         return cls._drained(columns, lambda row: cast(str, rows[row]), page, key)
 
     @classmethod
@@ -124,6 +128,8 @@ class UrlBatch:
 
         Raises ValueError when a row lies outside the buffer, BufferError for offsets that are no int64.
         """
+        if np.ndim(offsets) != 1 or not len(offsets):
+            raise ValueError("offsets are one row of numbers: where each URL begins, and where the last ends")
         page = opened(base)
         if page is None:
             return cls.of([None] * (len(offsets) - 1), key=key)
@@ -153,7 +159,7 @@ class UrlBatch:
             np.concatenate([part._flags for part in parts]),
             np.concatenate([part._host_lengths for part in parts]),
             np.concatenate([part._path_starts for part in parts]),
-            {name: _frozen(np.concatenate([part._columns[name] for part in parts])) for name in first._columns},
+            {name: np.concatenate([part._columns[name] for part in parts]) for name in first._columns},
         )
 
     @classmethod
@@ -261,6 +267,8 @@ class UrlBatch:
         return self._hashed("host", self.hosts, key)
 
     def _hashed(self, what: str, spans: Callable[[], Spans], key: bytes) -> Uint64s:
+        if not isinstance(key, bytes | bytearray | memoryview):
+            raise TypeError(f"a fingerprint key is {kernels.FINGERPRINT_KEY_BYTES} bytes, not a {type(key).__name__}")
         place = (what, bytes(key))
         known = self._hashes.get(place)
         if known is None:
@@ -338,7 +346,14 @@ class UrlBatch:
         return len(self._valid)
 
     def __iter__(self) -> Iterator[str]:
-        return (url for url in self.strings() if url)
+        for start in range(0, len(self), _ROWS_PER_STEP):
+            rows = np.arange(start, min(start + _ROWS_PER_STEP, len(self)))
+            yield from (url for url in self.strings(rows) if url)
+
+    def __reduce__(self) -> tuple[Callable[..., UrlBatch], tuple[object, ...]]:
+        """For copies and other processes; hashes are made there anew."""
+        parts = (self._arena, self._offsets, self._valid, self._flags, self._host_lengths, self._path_starts)
+        return UrlBatch, (*parts, dict(self._columns))
 
     @overload
     def __getitem__(self, row: int) -> str: ...
@@ -383,7 +398,7 @@ class UrlBatch:
             self._flags[chosen],
             self._host_lengths[chosen],
             self._path_starts[chosen],
-            {name: _frozen(column[chosen]) for name, column in self._columns.items()},
+            {name: column[chosen] for name, column in self._columns.items()},
         )
         taken._hashes = {what: _frozen(hashes[chosen]) for what, hashes in self._hashes.items()}
         return taken
@@ -413,7 +428,7 @@ class UrlBatch:
                 array = np.array(values, dtype=object)  # numpy's own texts are all as wide as the widest
             if array.shape not in ((), (len(self),)):
                 raise ValueError(f"column {name}: {len(self)} values are needed, not {array.shape}")
-            made[name] = _frozen(np.broadcast_to(array, (len(self),)).copy())
+            made[name] = np.broadcast_to(array, (len(self),)).copy()
         batch = UrlBatch(
             self._arena, self._offsets, self._valid, self._flags, self._host_lengths, self._path_starts, made
         )
