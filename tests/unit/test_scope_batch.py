@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.errors import SettingsError
+from outrider.errors import InvalidUrlError, SettingsError
 from outrider.url import Scope, UrlBatch
 
 URLS = [
@@ -106,3 +106,19 @@ def test_a_shape_that_cannot_be_is_refused_by_name(shape: dict[str, Any], fact: 
 def test_a_wider_scope_keeps_its_shape() -> None:
     scope = Scope.of_seeds("host", ["http://a.org/"], bytes_max=20).widened("http://b.org/")
     assert [True, False] == scope.verdicts(["http://b.org/", "http://b.org/" + "x" * 20], [0, 0])
+
+
+@pytest.mark.parametrize("kind", ["host", "domain", "prefix"])
+def test_seeds_may_be_spelled_in_any_way(kind: Any) -> None:
+    assert Scope.of_seeds(kind, ["http://a.org/x"]) == Scope.of_seeds(kind, ["HTTP://u@A.org:80/y/../x#z"])
+
+
+def test_a_seed_that_cannot_be_crawled_is_refused_with_its_reason() -> None:
+    with pytest.raises(InvalidUrlError, match="it has no scheme"):
+        Scope.of_seeds("host", ["a.org"])
+
+
+@pytest.mark.parametrize("depths", [0, [0], [[0, 0]], [0, 0, 0]])
+def test_each_url_needs_its_depth(depths: Any) -> None:
+    with pytest.raises(ValueError, match="2 URLs need 2 depths"):
+        Scope.of_seeds("any", []).verdicts(["http://a.org/", "http://b.org/"], depths)

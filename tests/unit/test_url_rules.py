@@ -433,3 +433,23 @@ def test_long_urls_cost_no_more_than_their_length(piece: str) -> None:
     began = time.process_time()
     rules.apply(url)
     assert time.process_time() - began < 1.0
+
+
+def test_a_url_that_is_never_crawled_is_left_alone() -> None:
+    longest, longer = (f"{H}/?utm_x=" + "a" * (size - len(H) - 8) for size in (URL_BYTES_MAX, URL_BYTES_MAX + 1))
+    assert [f"{H}/", longer] == Rules.of("tracking").apply_batch([longest, longer])
+
+
+def test_a_host_is_named_once() -> None:
+    with pytest.raises(SettingsError, match=r"'a\.org' is there twice"):
+        Rules.of(hosts={"A.org": "www", "a.org.": "none"})
+
+
+def test_hosts_are_a_mapping() -> None:
+    with pytest.raises(SettingsError, match="not a list"):
+        Rules.of(hosts=cast(Any, ["a.org"]))
+
+
+def test_an_address_can_have_rules_of_its_own() -> None:
+    rules = Rules.of(hosts={"[0::1]": "trailing_slash"})
+    assert ["http://[::1]/a", f"{H}/a/"] == rules.apply_batch(["http://[::1]/a/", f"{H}/a/"])

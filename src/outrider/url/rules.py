@@ -17,8 +17,8 @@ meant; docs/urls.md says how, with examples. They run in the order of `RULES`, a
     sort_query          parameters are sorted by name; those of one name keep their order
 
 A result is canonical again, on every input, and applying the same rules to it changes nothing: rounds are gone through
-until one changes nothing. A URL that does not settle within ROUNDS_MAX rounds is left as it was, so nothing grows
-without end, whatever patterns somebody writes.
+until one changes nothing. A URL that does not settle within ROUNDS_MAX rounds is left as it was, and so is one longer
+than URL_BYTES_MAX: nothing grows without end, whatever patterns somebody writes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ROUNDS_MAX = 8  # ordinary URLs settle in two; each round costs a pass over the 
 REPLACEMENT_CHARACTERS_MAX = 200  # a replacement is typed by a person; it is written once per match
 REPLACEMENTS_PER_URL_MAX = 32  # a path that matches more often is no path; keeps the work linear
 _PATTERN_MEMORY_BYTES = 8 << 20  # RE2's own default: its automaton never grows beyond it, however hostile the text
-_HOST_PATTERN = re.compile(r"(?:\*\.)?[^\s*/:?#@]+")
+_HOST_PATTERN = re.compile(r"(?:\*\.)?[^\s*/:?#@]+|\[[0-9A-Fa-f:.]+\]")
 
 TRACKING_PREFIXES = ("utm_",)
 """Beginnings of parameter names, lower case: Google Analytics' campaign parameters (support.google.com/analytics)."""
@@ -110,6 +110,7 @@ _INDEX_FILE = re.compile(
     r"(?:index|default)\.(?:s?html?|xhtml|php[3-6]?|phtml|aspx?|jsp[ax]?|jsf|cfm|cgi)", re.IGNORECASE
 ).fullmatch
 _SLASHES = re.compile(r"/{2,}")
+_WWW = re.compile(r"(?:www\.)*+").match
 _NOT_STRICT = re.compile(r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9._~!$&'()*+,;=:@/?%-]")
 
 
@@ -145,9 +146,9 @@ def _www(url: str) -> str:
     if not url.startswith("www.", start):
         return url
     host = host_of(url)
-    bare = host
-    while bare.startswith("www."):
-        bare = bare[4:]
+    labels = _WWW(host)
+    assert labels is not None, "it may be empty"
+    bare = host[labels.end() :]
     if registrable_domain(bare) is None:
         return url
     return url[:start] + bare + url[start + len(host) :]
@@ -312,8 +313,13 @@ class Rules:
         Raises SettingsError naming what is wrong and what would be accepted.
         """
         entries: dict[str, HostRules] = {}
+        if not isinstance(hosts or {}, Mapping):
+            raise SettingsError(f"url-rules: hosts are a mapping of hosts to their rules, not a {type(hosts).__name__}")
         for pattern, given in (hosts or {}).items():
-            entries[_host_pattern(pattern)] = _host_rules(pattern, given)
+            host = _host_pattern(pattern)
+            if host in entries:
+                raise SettingsError(f"url-rules: {shown(host)} is there twice; put its rules into one entry")
+            entries[host] = _host_rules(pattern, given)
         return cls(_chosen(names), tuple(sorted(entries.items())))
 
     @classmethod
@@ -367,7 +373,8 @@ class Rules:
         return bool(self.names or self.hosts)
 
     def apply(self, canonical_url: str) -> str:
-        """What a canonical URL becomes; canonical again. The URL itself where nothing applies or it does not settle."""
+        """What a canonical URL becomes; canonical again. The URL itself where nothing applies, where it does not settle
+        and where it is longer than URL_BYTES_MAX."""
         return self._settled(canonical_url)[0] if self else canonical_url
 
     def apply_batch(self, canonical_urls: Sequence[str]) -> list[str]:
@@ -384,6 +391,8 @@ class Rules:
         return self._settled(canonical_url)[1]
 
     def _settled(self, url: str) -> tuple[str, list[Explained]]:
+        if len(url) > URL_BYTES_MAX:
+            return url, []  # no crawl takes it, and rules cost more per byte than anything else that is done to a URL
         text = url
         steps: list[Explained] = []
         for _ in range(ROUNDS_MAX):
@@ -396,7 +405,7 @@ class Rules:
                 canonical = spell((changed,))[0]
                 if canonical is None or canonical == text:
                     continue  # without its `www.` a host may be none; then the rule does not apply
-                if len(canonical) > max(len(text), URL_BYTES_MAX):
+                if len(canonical) > URL_BYTES_MAX:
                     continue
                 steps.append((name, text, canonical))
                 text = canonical
@@ -534,8 +543,6 @@ def _replacing(pattern: str, replacement: str) -> Rule:
         return b"".join(match.group(piece) or b"" if isinstance(piece, int) else piece for piece in pieces)
 
     def rule(url: str) -> str:
-        if len(url) > URL_BYTES_MAX:
-            return url
         slash = url.index("/", 8)
         target: bytes = compiled.sub(expanded, url[slash:].encode("ascii"), REPLACEMENTS_PER_URL_MAX)
         changed = target.decode("utf-8", "replace")

@@ -19,7 +19,8 @@ from outrider.errors import SettingsError
 from outrider.limits import PATTERN_CHARACTERS_MAX
 from outrider.url.batch import UrlBatch
 from outrider.url.keys import registrable_domain
-from outrider.url.spelling import host_of
+from outrider.url.refusal import refusal
+from outrider.url.spelling import as_rows, host_of, spell
 
 ScopeKind = Literal["host", "domain", "prefix", "any"]
 _PATTERN_MEMORY_BYTES = 8 << 20  # RE2's own default: its automaton never grows beyond it, however hostile the text
@@ -81,7 +82,7 @@ class Scope:
     def of_seeds(
         cls,
         kind: ScopeKind,
-        canonical_seeds: Iterable[str],
+        seeds: Iterable[str],
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         depth_max: int | None = None,
@@ -92,7 +93,8 @@ class Scope:
         path_depth_max: int | None = None,
         path_repeats_max: int | None = None,
     ) -> Scope:
-        """The scope that these seeds span. Raises SettingsError naming what is wrong: kind, pattern, depth, shape."""
+        """The scope that these seeds span, by any spelling. Raises SettingsError naming what is wrong (kind, pattern,
+        depth, shape), InvalidUrlError for a seed that cannot be crawled."""
         empty = cls(
             kind,
             include=tuple(include),
@@ -104,15 +106,21 @@ class Scope:
             path_depth_max=path_depth_max,
             path_repeats_max=path_repeats_max,
         )
-        return empty._with(canonical_seeds)
+        return empty._with(seeds)
 
-    def widened(self, *canonical_urls: str) -> Scope:
+    def widened(self, *urls: str) -> Scope:
         """This scope, with what more seeds (or what a seed redirects to) span."""
-        return self._with(canonical_urls)
+        return self._with(urls)
 
-    def _with(self, seeds: Iterable[str]) -> Scope:
+    def _with(self, urls: Iterable[str]) -> Scope:
         if self.kind == "any":
             return self
+        given = as_rows(urls)
+        seeds: list[str] = []
+        for url, canonical in zip(given, spell(given), strict=True):
+            if canonical is None:
+                raise refusal(url)
+            seeds.append(canonical)
         if self.kind == "prefix":
             known = dict.fromkeys(self.prefixes)
             known.update(dict.fromkeys(_prefix_of(seed) for seed in seeds))
@@ -129,14 +137,15 @@ class Scope:
     def verdicts(self, urls: UrlBatch | Sequence[str], depths: npt.ArrayLike) -> npt.NDArray[np.bool_] | list[bool]:
         """Whether each URL, so many links from its seed, is wanted: an array for a batch, a list for strings.
 
-        What is no URL is not wanted.
+        What is no URL is not wanted. Raises ValueError when there is not one depth per URL.
         """
         if not isinstance(urls, UrlBatch):
             return list(map(bool, self._wanted(UrlBatch.of(urls), np.asarray(depths))))
         return self._wanted(urls, np.asarray(depths))
 
     def _wanted(self, batch: UrlBatch, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        assert depths.shape == (len(batch),), "one depth per URL"
+        if depths.shape != (len(batch),):
+            raise ValueError(f"{len(batch)} URLs need {len(batch)} depths, one each, not {depths.shape}")
         wanted = batch.valid.copy()
         if self.depth_max is not None:
             wanted &= depths <= self.depth_max
