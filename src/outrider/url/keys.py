@@ -27,7 +27,7 @@ _VERSION_LINE = re.search(r"^// VERSION: (\S+)$", _LIST, re.MULTILINE)
 assert _VERSION_LINE is not None, "the packaged public suffix list names its version"
 
 PUBLIC_SUFFIX_VERSION: str = _VERSION_LINE[1]
-"""Names the packaged list by date and time, as its makers do; pinned in every store."""
+"""Names the packaged list by date and time, as its makers do; noted in every store."""
 PUBLIC_SUFFIX_DATE: str = PUBLIC_SUFFIX_VERSION[:10]
 """The day the packaged list is of, `2026-10-22`."""
 
