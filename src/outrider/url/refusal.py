@@ -65,9 +65,11 @@ def refusal(url: object, base: str | None = None) -> InvalidUrlError:
 
 def skimmed(url: str) -> str:
     """What is left of a text where a parser begins: nothing that it strips from both ends, or skips anywhere."""
-    start, end = _bounds(url)
-    text = url[start:end]
-    if not any(character in text for character in _SKIPPED):
+    text = url
+    if url[:1] <= " " or url[-1:] <= " ":
+        start, end = _bounds(url)
+        text = url[start:end]
+    if "\t" not in text and "\n" not in text and "\r" not in text:
         return text
     # As bytes: a text drops its characters one by one.
     octets = text.encode("utf-8", "surrogatepass").translate(None, _SKIPPED.encode())

@@ -192,7 +192,7 @@ def parsed(url: object, page: Page) -> Parsed | None:
 
 def _absolute(scheme: str, rest: str) -> Parsed | None:
     """A URL whose authority begins `rest`."""
-    end = min((place for sign in _BEHIND_AUTHORITY if (place := rest.find(sign)) >= 0), default=len(rest))
+    end = min([place for place in map(rest.find, _BEHIND_AUTHORITY) if place >= 0], default=len(rest))
     userinfo, _, host_and_port = rest[:end].rpartition("@")
     # An odd host longer than any URL that is crawled is refused unseen: IDNA takes a microsecond for 40 characters.
     if not host_and_port or len(host_and_port) > URL_BYTES_MAX:
