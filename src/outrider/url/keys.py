@@ -19,8 +19,7 @@ import publicsuffixlist
 from ada_url import idna
 
 from outrider import kernels
-from outrider.url.refusal import refusal
-from outrider.url.spelling import as_rows, authority_of, host_of, mended, normalize, spell
+from outrider.url.spelling import authority_of, host_of, mended, normalize, normalize_all
 
 _LIST = (pkgutil.get_data("outrider.url", "data/public_suffix_list.dat") or b"").decode("utf-8")
 _VERSION_LINE = re.search(r"^// VERSION: (\S+)$", _LIST, re.MULTILINE)
@@ -136,10 +135,4 @@ def fingerprints(urls: Iterable[object], *, key: bytes) -> npt.NDArray[np.uint64
     `key` is 16 secret bytes; a store's own is in its manifest. Who does not know it cannot make URLs that collide.
     Raises InvalidUrlError for the first URL that cannot be crawled, ValueError for a key of another length.
     """
-    rows = as_rows(urls)
-    spelled: list[str] = []
-    for url, canonical in zip(rows, spell(rows), strict=True):
-        if canonical is None:
-            raise refusal(url)
-        spelled.append(canonical)
-    return np.frombuffer(kernels.fingerprints(spelled, key), dtype="<u8").astype(np.uint64)
+    return np.frombuffer(kernels.fingerprints(normalize_all(urls), key), dtype="<u8").astype(np.uint64)

@@ -31,13 +31,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
-import re2
-
 from outrider.errors import SettingsError
-from outrider.limits import PATTERN_CHARACTERS_MAX, URL_BYTES_MAX
+from outrider.limits import URL_BYTES_MAX
 from outrider.url.keys import registrable_domain
+from outrider.url.patterns import compiled
 from outrider.url.refusal import shown
-from outrider.url.spelling import host_of, normalize, spell
+from outrider.url.spelling import host_of, mended, normalize, spell
 
 RULES_VERSION = "1"
 """Pinned with the names in `Rules.text`: any change below that changes what a rule gives raises it."""
@@ -45,7 +44,6 @@ RULES_VERSION = "1"
 ROUNDS_MAX = 8  # ordinary URLs settle in two; each round costs a pass over the URL
 REPLACEMENT_CHARACTERS_MAX = 200  # a replacement is typed by a person; it is written once per match
 REPLACEMENTS_PER_URL_MAX = 32  # a path that matches more often is no path; keeps the work linear
-_PATTERN_MEMORY_BYTES = 8 << 20  # RE2's own default: its automaton never grows beyond it, however hostile the text
 _HOST_PATTERN = re.compile(r"(?:\*\.)?[^\s*/:?#@]+|\[[0-9A-Fa-f:.]+\]")
 
 TRACKING_PREFIXES = ("utm_",)
@@ -509,53 +507,39 @@ def _host_rules(pattern: str, given: object) -> HostRules:
 @lru_cache(maxsize=1024)
 def _replacing(pattern: str, replacement: str) -> Rule:
     """A rule that replaces what an RE2 expression matches in path and query. Raises SettingsError naming it."""
-    if len(pattern) > PATTERN_CHARACTERS_MAX:
-        raise SettingsError(f"the pattern {shown(pattern)} is longer than {PATTERN_CHARACTERS_MAX} characters")
     if len(replacement) > REPLACEMENT_CHARACTERS_MAX:
         raise SettingsError(
             f"the replacement {shown(replacement)} is longer than {REPLACEMENT_CHARACTERS_MAX} characters"
         )
-    options = re2.Options()
-    options.max_mem = _PATTERN_MEMORY_BYTES
-    options.log_errors = False
-    try:
-        compiled = re2.compile(pattern.encode(), options)
-        # A piece of text, or the number of a group.
-        pieces: list[bytes | int] = []
-        for piece in re.split(r"(\\.?)", replacement, flags=re.DOTALL):
-            if not piece.startswith("\\"):
-                pieces.append(piece.encode())
-            elif piece == "\\\\":
-                pieces.append(b"\\")
-            elif piece[1:] in set("123456789") and int(piece[1:]) <= compiled.groups:
-                pieces.append(int(piece[1:]))
-            else:
-                raise SettingsError(
-                    f"the replacement {shown(replacement)}: {piece!r} is no group of {shown(pattern)}; "
-                    f"it has {compiled.groups}, and \\\\ is a backslash"
-                )
-    except UnicodeEncodeError:
-        raise SettingsError(f"the pattern {shown(pattern)} or its replacement holds half a character") from None
-    except re2.error as error:
-        raise SettingsError(f"the pattern {shown(pattern)}: {_words(error)}") from None
+    if mended(replacement) != replacement:
+        raise SettingsError(f"the replacement {shown(replacement)} holds half a character")
+    expression = compiled("the pattern", pattern, groups=True)
+    # A piece of text, or the number of a group.
+    pieces: list[bytes | int] = []
+    for piece in re.split(r"(\\.?)", replacement, flags=re.DOTALL):
+        if not piece.startswith("\\"):
+            pieces.append(piece.encode())
+        elif piece == "\\\\":
+            pieces.append(b"\\")
+        elif piece[1:] in set("123456789") and int(piece[1:]) <= expression.groups:
+            pieces.append(int(piece[1:]))
+        else:
+            raise SettingsError(
+                f"the replacement {shown(replacement)}: {shown(piece)} is no group of {shown(pattern)}; "
+                f"it has {expression.groups}, and \\\\ is a backslash"
+            )
 
     def expanded(match: Any) -> bytes:
         return b"".join(match.group(piece) or b"" if isinstance(piece, int) else piece for piece in pieces)
 
     def rule(url: str) -> str:
         slash = url.index("/", 8)
-        target: bytes = compiled.sub(expanded, url[slash:].encode("ascii"), REPLACEMENTS_PER_URL_MAX)
+        target: bytes = expression.sub(expanded, url[slash:].encode("ascii"), REPLACEMENTS_PER_URL_MAX)
         changed = target.decode("utf-8", "replace")
         # A path begins with a slash, so no replacement ever becomes part of the host or the port.
         return url[:slash] + (changed if changed.startswith("/") else "/" + changed)
 
     return rule
-
-
-def _words(error: Exception) -> str:
-    fact = error.args[0] if error.args else ""
-    text = fact.decode("utf-8", "replace") if isinstance(fact, bytes) else str(fact)
-    return text or "it is no RE2 expression (look-around and back references are not there)"
 
 
 _PAGE_NAMES = frozenset({"page", "paged", "pg", "pagenum", "page_no", "pageno", "start", "offset"})

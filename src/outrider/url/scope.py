@@ -13,17 +13,14 @@ from typing import Literal, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
-import re2
 
 from outrider.errors import SettingsError
-from outrider.limits import PATTERN_CHARACTERS_MAX
 from outrider.url.batch import UrlBatch
 from outrider.url.keys import registrable_domain
-from outrider.url.refusal import refusal
-from outrider.url.spelling import as_rows, host_of, spell
+from outrider.url.patterns import compiled
+from outrider.url.spelling import host_of, normalize_all
 
 ScopeKind = Literal["host", "domain", "prefix", "any"]
-_PATTERN_MEMORY_BYTES = 8 << 20  # RE2's own default: its automaton never grows beyond it, however hostile the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +112,7 @@ class Scope:
     def _with(self, urls: Iterable[str]) -> Scope:
         if self.kind == "any":
             return self
-        given = as_rows(urls)
-        seeds: list[str] = []
-        for url, canonical in zip(given, spell(given), strict=True):
-            if canonical is None:
-                raise refusal(url)
-            seeds.append(canonical)
+        seeds = normalize_all(urls)
         if self.kind == "prefix":
             known = dict.fromkeys(self.prefixes)
             known.update(dict.fromkeys(_prefix_of(seed) for seed in seeds))
@@ -210,25 +202,5 @@ def _prefix_of(canonical: str) -> str:
 @lru_cache(maxsize=64)
 def _searches(name: str, patterns: tuple[str, ...]) -> _Searches:
     """A search function for each pattern of a list. Raises SettingsError naming the pattern and the reason."""
-    options = re2.Options()
-    options.max_mem = _PATTERN_MEMORY_BYTES
-    options.log_errors = False
-    options.never_capture = True
-    searches: list[Callable[[bytes], object]] = []
-    for pattern in patterns:
-        if len(pattern) > PATTERN_CHARACTERS_MAX:
-            raise SettingsError(f"{name} pattern {pattern[:60]!r}… is longer than {PATTERN_CHARACTERS_MAX} characters")
-        try:
-            # One automaton each, not a union: a union that outgrows its memory answers "no", one alone turns slower.
-            searches.append(re2.compile(pattern.encode(), options).search)
-        except UnicodeEncodeError:
-            raise SettingsError(f"{name} pattern {pattern!r}: it holds half a character") from None
-        except re2.error as error:
-            raise SettingsError(f"{name} pattern {pattern!r}: {_reason(error)}") from None
-    return tuple(searches)
-
-
-def _reason(error: Exception) -> str:
-    fact = error.args[0] if error.args else ""
-    text = fact.decode("utf-8", "replace") if isinstance(fact, bytes) else str(fact)
-    return text or "it is no RE2 expression (look-around and back references are not there)"
+    # One automaton each, not a union: a union that outgrows its memory answers "no", one alone turns slower.
+    return tuple(compiled(f"{name} pattern", pattern, groups=False).search for pattern in patterns)

@@ -68,6 +68,17 @@ def normalize(url: str | Canonical) -> str:
     return spelled
 
 
+def normalize_all(urls: Iterable[object]) -> list[str]:
+    """`normalize` for each of some URLs. Raises InvalidUrlError for the first that cannot be crawled."""
+    rows = as_rows(urls)
+    spelled: list[str] = []
+    for url, canonical in zip(rows, spell(rows), strict=True):
+        if canonical is None:
+            raise refusal(url)
+        spelled.append(canonical)
+    return spelled
+
+
 def join(base: str | Canonical, reference: str | Canonical) -> str:
     """The canonical spelling of what `reference` means on a page at `base` (WHATWG URL 4.4, RFC 3986 section 5).
 
