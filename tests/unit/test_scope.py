@@ -8,6 +8,7 @@ import pytest
 
 from outrider.errors import SettingsError
 from outrider.url import Scope
+from outrider.url.refusal import shown
 
 
 def wanted(scope: Scope, *urls: str, depth: int = 0) -> list[bool]:
@@ -85,7 +86,7 @@ def test_patterns_do_not_widen_the_place() -> None:
 def test_a_malformed_pattern_is_named_with_its_reason(pattern: str) -> None:
     with pytest.raises(SettingsError) as caught:
         Scope.of_seeds("any", [], exclude=[pattern])
-    assert f"exclude pattern '{pattern}': " in str(caught.value)
+    assert f"exclude pattern {shown(pattern)}: " in str(caught.value)
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
