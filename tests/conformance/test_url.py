@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from outrider.url import host_of, normalize, registrable_domain, spell
+from outrider.url import Url, host_of, normalize, registrable_domain, spell
 
 pytestmark = pytest.mark.conformance
 
@@ -82,6 +82,63 @@ def test_wpt_hosts_become_ascii(url_data: Path) -> None:
 def _host(name: str) -> str | None:
     url = spelled(f"https://{name}/x")
     return None if url is None else host_of(url)
+
+
+def test_parts_are_those_of_wpt(url_data: Path) -> None:
+    """Of every http and https case, and of what each setter of the standard leads to; `Url` itself never changes."""
+    setters = json.loads((url_data / "wpt/setters_tests.json").read_text("utf-8"))
+    cases = json_cases(url_data / "wpt/urltestdata.json")
+    cases += [case["expected"] for name in sorted(setters) for case in setters[name] if "expected" in case]
+    crawlable = [case for case in cases if not case.get("failure") and case["href"].startswith(("http:", "https:"))]
+    assert len(crawlable) > 240
+    # Where a triplet or an empty query is rewritten, the parts say so too.
+    wrong = [
+        (case, parts) for case in crawlable if (parts := _differing_parts(case)) and needs_no_rewriting(case["href"])
+    ]
+    assert [] == wrong
+
+
+def needs_no_rewriting(href: str) -> bool:
+    return "%" not in href and not href.partition("#")[0].endswith("?")
+
+
+def _differing_parts(case: Case) -> dict[str, str]:
+    url = Url.parse(case["href"])
+    port = url.origin.removeprefix(f"{url.scheme}://{url.host}")
+    parts = {
+        "protocol": f"{url.scheme}:",
+        "host": url.host + port,
+        "hostname": url.host,
+        "port": port.removeprefix(":"),
+        "origin": url.origin,
+        "pathname": url.path,
+        "search": "" if url.query is None else f"?{url.query}",
+    }
+    dropped = {"username": "user", "password": "password", "hash": "fragment"}
+    wrong = {name: part for name, part in parts.items() if case.get(name, part) != part}
+    return wrong | {
+        name: word for name, word in dropped.items() if name in case and (case[name] != "") != (word in url.dropped)
+    }
+
+
+def test_odd_ipv4_addresses_are_spelled_in_one_form(url_data: Path) -> None:
+    cases = json_lines(url_data / "hosts/funky_ipv4.jsonl")
+    wrong = [
+        case for case in cases if case["expected"] and spelled(f"http://{case['input']}/x") != _at(case["expected"])
+    ]
+    assert [] == wrong
+
+
+def _at(host: str) -> str:
+    return f"http://{host}/x"
+
+
+def test_dot_segments_go_from_every_path(url_data: Path) -> None:
+    """Those of special schemes; a backslash is a slash to WHATWG, and was none to those who wrote these."""
+    cases = [case for case in json_lines(url_data / "paths/path_dots.jsonl") if case["kind"] == "special"]
+    plain = [case for case in cases if "\\" not in case["input"] + case["expected"]]
+    assert len(plain) > 150
+    assert [] == [case for case in plain if spelled(f"http://a{case['input']}") != f"http://a{case['expected']}"]
 
 
 def test_rfc_3986_references_resolve(url_data: Path) -> None:
