@@ -35,7 +35,7 @@ Uint8s = npt.NDArray[np.uint8]
 Uint32s = npt.NDArray[np.uint32]
 Uint64s = npt.NDArray[np.uint64]
 
-_ODD_BYTE = bytes((ODD,))
+_ODD_BYTE, _INVALID_BYTE = bytes((ODD,)), bytes((INVALID,))
 _SHOWN = 3
 _ROWS_PER_STEP = 1_024  # made strings at a time when a batch is gone through: some 100 KB
 
@@ -79,9 +79,9 @@ class UrlBatch:
         self._arena = arena
         self._offsets = _frozen(offsets)
         self._valid = _frozen(valid)
-        self._flags = _frozen(flags)
-        self._host_lengths = _frozen(host_lengths)
-        self._path_starts = _frozen(path_starts)
+        self._flags = flags
+        self._host_lengths = host_lengths
+        self._path_starts = path_starts
         self._columns = {name: _frozen(column) for name, column in columns.items()}
         self._hashes: dict[tuple[str, bytes], Uint64s] = {}
 
@@ -101,8 +101,7 @@ class UrlBatch:
         if page is None:
             rows, page = [None] * len(rows), Page()
         columns = kernels.spell_urls(rows, page.canonical, key)
-        refused = np.flatnonzero(np.frombuffer(columns[2], np.uint8) == INVALID).tolist()
-        if any(isinstance(rows[row], Canonical) for row in refused):
+        if _INVALID_BYTE in columns[2] and any(isinstance(row, Canonical) for row in rows):
             return cls.of([row.text if isinstance(row, Canonical) else row for row in rows], base, key=key)
         return cls._drained(columns, lambda row: cast(str, rows[row]), page, key)
 

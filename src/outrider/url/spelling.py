@@ -42,19 +42,19 @@ def mended(text: str) -> str:
 def _without_halves(text: str) -> str:
     octets = np.frombuffer(bytearray(text.encode("utf-8", "surrogatepass")), np.uint8)
     # Half a character is ED A0…AF xx (the first) or ED B0…BF xx (the second); no whole one begins so.
-    halves = np.flatnonzero(octets == 0xED)
-    halves = halves[octets[halves + 1] >= 0xA0]
+    halves = np.flatnonzero((octets[:-2] == 0xED) & (octets[1:-1] >= 0xA0))
     first = octets[halves + 1] < 0xB0
-    joined = np.flatnonzero(first[:-1] & ~first[1:] & (np.diff(halves) == 3))
+    joined = np.flatnonzero(first[:-1] & ~first[1:] & (halves[1:] - halves[:-1] == 3))
     pairs = halves[joined]
-    lone = np.delete(halves, np.concatenate((joined, joined + 1)))
-    for place, octet in enumerate("\ufffd".encode()):
-        octets[lone + place] = octet
     high, low = ((octets[at + 1] & 0x0F).astype(np.uint32) << 6 | octets[at + 2] & 0x3F for at in (pairs, pairs + 3))
+    for place, octet in enumerate("\ufffd".encode()):
+        octets[halves + place] = octet
     points = 0x10000 + (high << 10 | low)
     for place, (lead, shift) in enumerate(((0xF0, 18), (0x80, 12), (0x80, 6), (0x80, 0))):
         octets[pairs + place] = lead | (points >> shift & 0x3F)
-    return np.delete(octets, np.concatenate((pairs + 4, pairs + 5))).tobytes().decode()
+    kept = np.ones(len(octets), np.bool_)
+    kept[pairs + 4] = kept[pairs + 5] = False
+    return octets[kept].tobytes().decode()
 
 
 def normalize(url: str | Canonical) -> str:
@@ -62,7 +62,8 @@ def normalize(url: str | Canonical) -> str:
 
     Raises InvalidUrlError with the reason, where one can be told, for anything else.
     """
-    spelled = spell((url,))[0]
+    # First without a look at what is odd: that is the usual case, and one URL per call pays for every line.
+    spelled = kernels.spell_texts((url,))[0][0] or spell((url,))[0]
     if spelled is None:
         raise refusal(url)
     return spelled
