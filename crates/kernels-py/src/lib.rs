@@ -1,6 +1,14 @@
 //! `outrider._native`: the kernels behind Python's names. Each function takes a batch and gives a batch; the contract,
 //! errors included, is that of the twins in `src/outrider/kernels`. A panic becomes a Python exception at this border.
 
+mod backlog;
+mod fingerprint_set;
+mod groups;
+mod index;
+mod leases;
+mod ready;
+mod timetable;
+
 use outrider_kernels::{framing, siphash, urls};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError, PyValueError};

@@ -3,6 +3,13 @@
 //! Each kernel has a twin in plain Python (`src/outrider/kernels`) that says the same in the shortest way; both pass the
 //! same contract tests (`tests/contract/test_kernels.py`).
 
+pub mod backlog;
+pub mod fingerprint_set;
 pub mod framing;
+pub mod groups;
+pub mod index;
+pub mod leases;
+pub mod ready;
 pub mod siphash;
+pub mod timetable;
 pub mod urls;

@@ -1,0 +1,38 @@
+"""Cards: what the frontier keeps of one URL, as bytes that travel between kernels, log and disk without being unpacked.
+
+A card is | head, 72 bytes | url | referrer | extra |. Many cards are three columns: `heads` (one after the other), an
+`arena` of bodies, and `offsets` (int64, one more than cards) that say where each body lies in the arena.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+HEAD = np.dtype(
+    {
+        "names": [
+            *("fingerprint", "queue", "order", "due", "priority", "crawl", "extra_bytes"),
+            *("slot", "depth", "attempts", "status", "url_bytes", "referrer_bytes"),
+            *("state", "reason", "klass", "hops", "losses", "flags"),
+        ],
+        "formats": [
+            *("<u8", "<u8", "<u8", "<i8", "<f8", "<u4", "<u4"),
+            *("<u2", "<u2", "<u2", "<u2", "<u2", "<u2"),
+            *("u1", "u1", "u1", "u1", "u1", "u1"),
+        ],
+        "offsets": [0, 8, 16, 24, 32, 40, 44, 48, 50, 52, 54, 56, 58, 60, 61, 62, 63, 64, 65],
+        "itemsize": 72,
+    }
+)
+"""fingerprint: of the URL; queue: of (crawl, key, host); order: the number under which it was accepted; due: an instant;
+klass: 0 to 15, the best first; the order within a queue is (-klass, due, order). flags: HAS_CONTENT, HAS_VISIT."""
+
+HEAD_BYTES = HEAD.itemsize
+ORDER_OFFSET, DUE_OFFSET, KLASS_OFFSET = 16, 24, 62
+HAS_CONTENT = 1
+"""The first 8 bytes of `extra` are the hash of what was found there."""
+
+Heads = npt.NDArray[Any]
