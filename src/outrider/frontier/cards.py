@@ -1,0 +1,83 @@
+"""Cards in columns: many URLs with all that is kept of them, and what is chosen, joined and read of them in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.kernels.cards import HEAD, Heads
+
+Int64s = npt.NDArray[np.int64]
+NO_BODIES = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cards:
+    """heads: a structured array (`outrider.kernels.cards.HEAD`), one row per card. The body of row i, | url | referrer |
+    extra |, lies in the arena from offsets[i] to offsets[i + 1]."""
+
+    heads: Heads
+    arena: bytes
+    offsets: Int64s
+
+    @classmethod
+    def none(cls) -> Cards:
+        return cls(np.zeros(0, HEAD), b"", NO_BODIES)
+
+    @classmethod
+    def of_columns(cls, heads: bytes, arena: bytes, offsets: bytes) -> Cards:
+        """From what a kernel gave: bytes of heads, the arena, bytes of int64 offsets. Read-only."""
+        return cls(np.frombuffer(heads, HEAD), arena, np.frombuffer(offsets, np.int64))
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Cards]) -> Cards:
+        some = [part for part in parts if len(part)]
+        if not some:
+            return cls.none()
+        if len(some) == 1:
+            return some[0]
+        sizes = np.array([0, *(part.offsets[-1] for part in some)], np.int64).cumsum()
+        offsets = [part.offsets[:-1] + size for part, size in zip(some, sizes[:-1], strict=True)]
+        return cls(
+            np.concatenate([part.heads for part in some]),
+            b"".join(part.arena for part in some),
+            np.concatenate([*offsets, sizes[-1:]]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def take(self, rows: npt.ArrayLike) -> Cards:
+        """The cards of these rows, in this order; heads are a copy that may be written to."""
+        chosen = np.asarray(rows, np.intp)
+        starts, ends = self.offsets[:-1][chosen], self.offsets[1:][chosen]
+        offsets = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(ends - starts, out=offsets[1:])
+        return Cards(self.heads[chosen], kernels.gather_spans(self.arena, starts, ends), offsets)
+
+    def filter(self, mask: npt.NDArray[np.bool_]) -> Cards:
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def with_heads(self, heads: Heads) -> Cards:
+        """The same bodies under other heads."""
+        return Cards(heads, self.arena, self.offsets)
+
+    def urls(self) -> list[str]:
+        starts = self.offsets[:-1]
+        return kernels.texts_of_spans(self.arena, starts, starts + self.heads["url_bytes"])
+
+    def url(self, row: int) -> str:
+        start = int(self.offsets[row])
+        return self.arena[start : start + int(self.heads["url_bytes"][row])].decode("ascii")
+
+    def referrer(self, row: int) -> str:
+        start = int(self.offsets[row]) + int(self.heads["url_bytes"][row])
+        return self.arena[start : start + int(self.heads["referrer_bytes"][row])].decode("utf-8", "surrogatepass")
+
+    def extra(self, row: int) -> bytes:
+        end = int(self.offsets[row + 1])
+        return self.arena[end - int(self.heads["extra_bytes"][row]) : end]
