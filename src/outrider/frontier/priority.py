@@ -1,13 +1,44 @@
-"""Priorities: a float in [0, 1] mapped monotonically to one of 16 classes, 15 the best."""
+"""Priorities: a float in [0, 1] mapped monotonically to one of 16 classes, 15 the best; and functions that give one to
+each URL of a batch.
+
+A priority function takes the links of one page, or seeds, as a `UrlBatch`, and that page; it gives one number per row.
+`weighted` and `by_domain_page_freshness` are ready-made: weighted means of *parts*, each a signal in [0, 1] of which
+more means sooner. A part is read, in this order,
+
+    from `signals[part]`          a number for all; the name of a column; a mapping from registrable domain to value; or
+                                  a function of one registrable domain
+    from the batch's column       of the part's name, or of what it is made of: hops, age
+    from the referring page       `page.signals[part]`, what a page hands on to its links
+    as SIGNAL_NEUTRAL             0.5, and so is every NaN
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 
-from outrider.errors import SettingsError
+import numpy as np
+import numpy.typing as npt
+
+from outrider.errors import InvalidUrlError, SettingsError
 from outrider.limits import CLASSES
+from outrider.url import UrlBatch, host_of, normalize, registrable_domain
+from outrider.url.batch import Keys
 
-PRIORITY_DEFAULT = 0.5
+PRIORITY_DEFAULT: Final = 0.5
+SIGNAL_NEUTRAL: Final = 0.5
+"""What a part counts of which nothing is known."""
+DEPTH_DECAY: Final = 0.9
+"""The depth part of a link is so much of its page's."""
+HALF_LIFE_SECONDS: Final = 604_800.0
+"""By default a page is half as fresh after a week."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Signal: TypeAlias = float | str | Mapping[str, float] | Callable[[str], float | None]
+"""Where a part comes from: a number, the name of a column, or a value per registrable domain (None: unknown)."""
 
 
 def class_of(priority: float) -> int:
@@ -19,11 +50,382 @@ def checked(priority: float | None) -> float:
     """The priority to keep. Raises SettingsError for what is no number in [0, 1]."""
     if priority is None:
         return PRIORITY_DEFAULT
-    if (
-        isinstance(priority, bool)
-        or not isinstance(priority, int | float)
-        or math.isnan(priority)
-        or not 0 <= priority <= 1
-    ):
+    if not _is_share(priority):
         raise SettingsError(f"priority {priority!r}: give a number from 0 to 1")
     return float(priority)
+
+
+# -- the protocol ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Referrer:
+    """The page on which links stand: its URL, how many hops it lies from a seed, its own priority, and what it hands on
+    to its links, by name of part."""
+
+    url: str
+    depth: int = 0
+    priority: float = PRIORITY_DEFAULT
+    signals: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class PriorityFunction(Protocol):
+    """Gives one priority in [0, 1] per row of `urls`, an array of shape (n,). `page` is where they were found, None for
+    seeds. Rows that are not valid may get anything. It must not wait, and may be called under a lock."""
+
+    def __call__(self, urls: UrlBatch, page: Referrer | None, /) -> npt.ArrayLike: ...
+
+
+def priorities(function: PriorityFunction, urls: UrlBatch, page: Referrer | None) -> Floats:
+    """What a priority function says of a batch: float64 of shape (n,), every one in [0, 1].
+
+    Rows that are not valid get PRIORITY_DEFAULT. Raises SettingsError that names the function when it gives another
+    number of values, or what is no number in [0, 1] for a valid row. What the function itself raises is passed on.
+    """
+    given = function(urls, page)
+    try:
+        values = np.asarray(given)
+    except ValueError:  # lists of unequal lengths
+        values = np.array(None)
+    if values.dtype.kind not in "fiu":
+        raise SettingsError(
+            f"priority function {_name_of(function)}: it gave {given!r:.80}; an array of numbers is needed"
+        )
+    if values.shape != (len(urls),):
+        raise SettingsError(
+            f"priority function {_name_of(function)}: it gave an array of shape {values.shape} for {len(urls)} URLs; "
+            "give one number per URL"
+        )
+    found = np.where(urls.valid, values, PRIORITY_DEFAULT).astype(np.float64, copy=False)
+    right = (found >= 0) & (found <= 1)
+    if not right.all():
+        row = int(np.argmin(right))
+        raise SettingsError(
+            f"priority function {_name_of(function)}: it gave {values[row]!s} for {urls[row]:.200}; "
+            "give numbers from 0 to 1"
+        )
+    return found
+
+
+def _name_of(function: object) -> str:
+    return str(getattr(function, "__qualname__", None) or repr(function))
+
+
+# -- signals -----------------------------------------------------------------------------------------------------------
+
+
+def of_depth(hops: npt.ArrayLike) -> Floats:
+    """A signal of hops from the seeds: 1 at a seed, 10 % less with each hop. Raises SettingsError below 0."""
+    depths = np.asarray(hops, np.float64)
+    if not (depths >= 0).all():
+        raise SettingsError("depth: give hops, 0 or more")
+    return np.power(DEPTH_DECAY, depths)
+
+
+def of_age(seconds: npt.ArrayLike, half_life_seconds: float = HALF_LIFE_SECONDS) -> Floats:
+    """A signal of ages in seconds: 1 for what is new or dated ahead, half of it after each `half_life_seconds`."""
+    return np.exp2(np.maximum(np.asarray(seconds, np.float64), 0.0) / -_half_life(half_life_seconds))
+
+
+def of_count(counts: npt.ArrayLike, half: float = 10.0) -> Floats:
+    """A signal of counts, such as links that point at a URL: n / (n + half), so `half` of them make 0.5, and no number
+    makes 1. Raises SettingsError for counts below 0, or a `half` that is not above."""
+    numbers = np.asarray(counts, np.float64)
+    if not half > 0 or (numbers < 0).any():
+        raise SettingsError("counts: give numbers of 0 or more, and a half above 0")
+    return numbers / (numbers + half)
+
+
+def _since(seconds: npt.ArrayLike, half_life_seconds: float) -> Floats:
+    return 1.0 - of_age(seconds, half_life_seconds)
+
+
+class DomainPriorities(MutableMapping[str, float]):
+    """A score in [0, 1] for each registrable domain: a signal for `weighted`, or a whole priority function by itself.
+
+    Names are spelled canonically; a host that has no registrable domain, such as an IP address, stands for itself.
+    Unknown domains count PRIORITY_DEFAULT. Raises SettingsError for a name below a registrable domain, as
+    `www.example.org`, and for what is no number in [0, 1].
+    """
+
+    __slots__ = ("_scores",)
+
+    def __init__(self, scores: Mapping[str, float] | None = None) -> None:
+        self._scores: dict[str, float] = {}
+        self.update(scores or {})
+
+    def __call__(self, urls: UrlBatch, page: Referrer | None) -> Floats:
+        """The score of each URL's domain: shape (n,)."""
+        return _by_domain("domain", self, urls.keys("domain"), PRIORITY_DEFAULT)
+
+    def known(self, domain: str) -> float | None:
+        """The score of a canonical registrable domain, None where there is none."""
+        return self._scores.get(domain)
+
+    def __getitem__(self, name: str) -> float:
+        try:
+            return self._scores[_domain(name)]
+        except SettingsError:
+            raise KeyError(name) from None
+
+    def __setitem__(self, name: str, score: float) -> None:
+        if not _is_share(score):
+            raise SettingsError(f"score {score!r} of {name:.200}: give a number from 0 to 1")
+        self._scores[_domain(name)] = float(score)
+
+    def __delitem__(self, name: str) -> None:
+        try:
+            del self._scores[_domain(name)]
+        except SettingsError:
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._scores)
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    def __repr__(self) -> str:
+        return f"<DomainPriorities of {len(self._scores)} domains>"
+
+
+def _domain(name: str) -> str:
+    try:
+        url = normalize(f"http://{name}/")
+    except InvalidUrlError as error:
+        raise SettingsError(f"domain {name!r:.200}: give the name of a registrable domain") from error
+    host = host_of(url)
+    if "@" in name or url != f"http://{host}/":
+        raise SettingsError(f"domain {name!r:.200}: give the name of a registrable domain and nothing else")
+    domain = registrable_domain(host) or host
+    if domain != host:
+        raise SettingsError(f"domain {name!r:.200}: scores are kept per registrable domain; give {domain}")
+    return domain
+
+
+# -- weighted means ----------------------------------------------------------------------------------------------------
+
+_MADE_OF: Final[Mapping[str, tuple[str, Callable[[npt.ArrayLike, float], Floats]]]] = MappingProxyType(
+    {"freshness": ("age_seconds", of_age), "staleness": ("unvisited_seconds", _since)}
+)
+"""The parts that are made of seconds where the batch has no column of their own."""
+
+FACTORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "domain": ("domain_authority", "domain_trust", "domain_reliability"),
+        "page": ("page_rank", "in_links", "depth", "sitemap_priority"),
+        "freshness": ("change_frequency", "freshness", "staleness"),
+    }
+)
+"""The ten factors of `by_domain_page_freshness`, by group; those of one group count alike."""
+
+
+class Weighted:
+    """A priority function: the mean of its parts by their weights. It stays in [0, 1], and never falls when a part
+    rises. Made by `weighted` and `by_domain_page_freshness`."""
+
+    __slots__ = ("_half_life", "_signals", "weights")
+
+    weights: Mapping[str, float]
+    """The share of each part; they add up to 1."""
+
+    def __init__(
+        self,
+        weights: Mapping[str, float],
+        signals: Mapping[str, Signal] | None = None,
+        half_life_seconds: float = HALF_LIFE_SECONDS,
+    ) -> None:
+        """Any parts will do: those with a name of one's own are columns or `signals`. Raises SettingsError for a weight
+        that is negative or no number, for weights that are all 0, and for signals of other parts."""
+        for part, weight in weights.items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+                raise SettingsError(f"weight {part}={weight!r}: give a number of 0 or more")
+        total = math.fsum(weights.values())
+        if not 0 < total < math.inf:
+            raise SettingsError(
+                f"the weights of {', '.join(weights) or 'no part'} add up to {total:g}; one must be above 0"
+            )
+        for part, signal in (signals or {}).items():
+            if part not in weights:
+                raise SettingsError(f"signal {part!r}: there is no such part; there are {', '.join(weights)}")
+            if not (_is_share(signal) or isinstance(signal, str | Mapping) or callable(signal)):
+                raise SettingsError(
+                    f"signal {part}={signal!r:.80}: give a number from 0 to 1, a column's name, a mapping or a function"
+                )
+        self.weights = MappingProxyType({part: weight / total for part, weight in weights.items()})
+        self._signals = dict(signals or {})
+        self._half_life = _half_life(half_life_seconds)
+
+    def __call__(self, urls: UrlBatch, page: Referrer | None) -> Floats:
+        """The priority of each URL: shape (n,). Raises SettingsError for a signal outside [0, 1], naming its part."""
+        total = np.zeros(len(urls))
+        for part, values in self._parts(urls, page):
+            # One after the other and no dot product: rounding then keeps the order of two values of one part.
+            total += self.weights[part] * values
+        return np.minimum(total, 1.0, out=total)
+
+    def parts(self, urls: UrlBatch, page: Referrer | None) -> dict[str, Floats]:
+        """What each part of positive weight counts for each URL, before its weight: arrays of shape (n,)."""
+        return {part: np.broadcast_to(values, (len(urls),)) for part, values in self._parts(urls, page)}
+
+    def _parts(self, urls: UrlBatch, page: Referrer | None) -> Iterator[tuple[str, Floats | float]]:
+        columns = urls.columns
+        domains = None
+        for part, weight in self.weights.items():
+            if not weight:
+                continue
+            source = self._signals.get(part, part)
+            if isinstance(source, str):
+                yield part, self._column(part, source, urls, columns, page)
+            elif isinstance(source, int | float):
+                yield part, float(source)
+            else:
+                domains = domains or urls.keys("domain")
+                yield part, _by_domain(part, source, domains, SIGNAL_NEUTRAL)
+
+    def _column(
+        self,
+        part: str,
+        name: str,
+        urls: UrlBatch,
+        columns: Mapping[str, npt.NDArray[Any]],
+        page: Referrer | None,
+    ) -> Floats | float:
+        column = columns.get(name)
+        if part == "depth":
+            if column is None:
+                return float(of_depth(0 if page is None else page.depth + 1))
+            return _where_known(name, column, urls, of_depth)
+        if column is not None:
+            return _bounded(part, _where_known(name, column, urls, lambda values: values))
+        if part in _MADE_OF:
+            seconds, made = _MADE_OF[part]
+            if seconds in columns:
+                return _where_known(seconds, columns[seconds], urls, lambda values: made(values, self._half_life))
+        if page is not None and part in page.signals:
+            value = page.signals[part]
+            if not _is_share(value):
+                raise SettingsError(f"signal {part}={value!r} of {page.url:.200}: give a number from 0 to 1")
+            return float(value)
+        return SIGNAL_NEUTRAL
+
+    def __repr__(self) -> str:
+        return f"<Weighted {', '.join(f'{part} {weight:.3g}' for part, weight in self.weights.items())}>"
+
+
+def weighted(
+    page_rank: float = 0.3,
+    domain_authority: float = 0.25,
+    change_frequency: float = 0.2,
+    depth: float = 0.15,
+    freshness: float = 0.1,
+    *,
+    signals: Mapping[str, Signal] | None = None,
+    half_life_seconds: float = HALF_LIFE_SECONDS,
+) -> Weighted:
+    """The weighted mean of five parts; each argument is a weight, 0 leaves the part out, and they need not add up to 1.
+
+    page_rank         how much weight the graph of links gives the URL (Page and Brin 1998), scaled to [0, 1]
+    domain_authority  the same of its registrable domain, as by the number of other domains that link to it (the STAR
+                      budgets of IRLbot, Lee et al., WWW 2008); `of_count` and `DomainPriorities` help
+    change_frequency  how often its content changes, scaled to [0, 1]
+    depth             0.9 ** hops: the column `depth`, else one hop more than the page's, 0 for seeds
+    freshness         0.5 ** (age / half_life_seconds) of the column `age_seconds`, unless there is a column `freshness`
+
+    Raises SettingsError for weights and signals that cannot be used.
+    """
+    weights = {
+        "page_rank": page_rank,
+        "domain_authority": domain_authority,
+        "change_frequency": change_frequency,
+        "depth": depth,
+        "freshness": freshness,
+    }
+    return Weighted(weights, signals, half_life_seconds)
+
+
+def by_domain_page_freshness(
+    domain: float = 0.3,
+    page: float = 0.4,
+    freshness: float = 0.3,
+    *,
+    signals: Mapping[str, Signal] | None = None,
+    half_life_seconds: float = HALF_LIFE_SECONDS,
+) -> Weighted:
+    """The weighted mean of the ten FACTORS; each argument is the weight of a group, which its factors share alike.
+
+    domain     domain_authority     as in `weighted`
+               domain_trust         1 less the likelihood that the domain is spam
+               domain_reliability   share of its requests that were answered
+    page       page_rank            as in `weighted`
+               in_links             links that point at the URL, by `of_count` (back-link count: Cho, Garcia-Molina and
+                                    Page, WWW 1998)
+               depth                as in `weighted`
+               sitemap_priority     what the site itself says, 0.5 by default (the sitemaps.org protocol)
+    freshness  change_frequency     as in `weighted`
+               freshness            as in `weighted`
+               staleness            1 - 0.5 ** (time / half_life_seconds) of the column `unvisited_seconds`, the time
+                                    since it was fetched last, unless there is a column `staleness`
+
+    Raises SettingsError for weights and signals that cannot be used.
+    """
+    groups = {"domain": domain, "page": page, "freshness": freshness}
+    weights = {}
+    for group, weight in groups.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float):
+            raise SettingsError(f"weight {group}={weight!r}: give a number of 0 or more")
+        weights.update({factor: weight / len(FACTORS[group]) for factor in FACTORS[group]})
+    return Weighted(weights, signals, half_life_seconds)
+
+
+def _by_domain(
+    part: str, source: Mapping[str, float] | Callable[[str], float | None], domains: Keys, unknown: float
+) -> Floats:
+    """The value of each row's domain, asked for once per domain."""
+    if isinstance(source, DomainPriorities):
+        ask: Callable[[str], object] = source.known
+    elif isinstance(source, Mapping):
+        ask = source.get
+    else:
+        ask = source
+    values = np.full(len(domains.names) + 1, unknown)
+    for row, name in enumerate(domains.names):
+        value = ask(name)
+        if value is None:
+            continue
+        if not _is_share(value):
+            raise SettingsError(f"signal {part}={value!r:.80} of {name}: give a number from 0 to 1, or None")
+        values[row] = value
+    # The code of a row without a domain is beyond all names, and so becomes the last value.
+    found: Floats = values[np.minimum(domains.codes, len(domains.names))]
+    return found
+
+
+def _where_known(name: str, column: npt.NDArray[Any], urls: UrlBatch, made: Callable[[Floats], Floats]) -> Floats:
+    """What `made` makes of the rows that are valid and no NaN; SIGNAL_NEUTRAL elsewhere."""
+    if column.dtype.kind not in "fiub":
+        raise SettingsError(f"the column `{name}` of links: give numbers, not {column.dtype}")
+    values = column.astype(np.float64)
+    unknown = np.isnan(values) | ~urls.valid
+    if not unknown.any():
+        return made(values)
+    values[unknown] = 0.0
+    found = made(values)
+    found[unknown] = SIGNAL_NEUTRAL
+    return found
+
+
+def _bounded(part: str, values: Floats) -> Floats:
+    if len(values) and not (values.min() >= 0 and values.max() <= 1):
+        raise SettingsError(f"the column `{part}` of links: give numbers from 0 to 1, or NaN for what is not known")
+    return values
+
+
+def _half_life(seconds: float) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
+        raise SettingsError(f"half_life_seconds {seconds!r}: give seconds above 0")
+    return float(seconds)
+
+
+def _is_share(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float | np.floating) and not isinstance(value, bool) and bool(0 <= value <= 1)
