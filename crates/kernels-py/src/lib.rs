@@ -2,6 +2,7 @@
 //! errors included, is that of the twins in `src/outrider/kernels`. A panic becomes a Python exception at this border.
 
 mod backlog;
+mod buffers;
 mod fingerprint_set;
 mod groups;
 mod index;
@@ -485,6 +486,9 @@ fn texts_of_spans<'py>(
 /// The module that Python imports.
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::index::Index;
+
     #[pymodule_export]
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,

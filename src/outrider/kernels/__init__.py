@@ -45,11 +45,13 @@ _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints"),
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
+    *("Index",),
 )
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
+    from outrider.kernels.index import Index
     from outrider.kernels.siphash import fingerprints
     from outrider.kernels.urls import (
         distinct_spans,
@@ -62,6 +64,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     )
 else:
     from outrider._native import (
+        Index,
         crc32c,
         distinct_spans,
         find_frame,
@@ -100,6 +103,7 @@ __all__ = [
     "LIMIT",
     "SHORT",
     "ZEROS",
+    "Index",
     "KernelsError",
     "crc32c",
     "distinct_spans",

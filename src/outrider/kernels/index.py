@@ -1,0 +1,51 @@
+"""Hash to row: where the state of a host or queue lies, by its 64-bit hash; the plain twin of the native kernel.
+
+On disk a host or queue is named by a keyed hash, in this process it is a row of dense columns. The native kernel takes
+some 17 bytes per entry and grows in parts, so that no call waits for the whole.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+
+from outrider.kernels.buffers import Buffer, numbers_of
+
+NONE = 0xFFFF_FFFF
+"""The row of a hash that has none."""
+
+
+class Index:
+    """A map from u64 hashes, any of them, to u32 rows below NONE. Not for calls from two threads at once."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, int] = {}
+
+    def find(self, hashes: Buffer) -> bytes:
+        """The row of each hash (u64), as u32, NONE where it has none."""
+        found = [self._rows.get(hash_, NONE) for hash_ in numbers_of(hashes, "Q")]
+        return struct.pack(f"<{len(found)}I", *found)
+
+    def add(self, hashes: Buffer, rows: Buffer) -> None:
+        """Gives each hash (u64) its row (u32), one after the other; a known hash gets the new row.
+
+        Raises ValueError when there are more of one than of the other or a row is NONE; then nothing was added.
+        """
+        keys, values = numbers_of(hashes, "Q"), numbers_of(rows, "I")
+        if len(keys) != len(values):
+            raise ValueError(f"{len(keys)} hashes and {len(values)} rows make no pairs")
+        if NONE in values:
+            raise ValueError(f"place {values.index(NONE)}: {NONE} is no row, it means none")
+        self._rows.update(zip(keys, values, strict=True))
+
+    def remove(self, hashes: Buffer) -> None:
+        """Forgets the hashes (u64); unknown ones are passed over."""
+        for hash_ in numbers_of(hashes, "Q"):
+            self._rows.pop(hash_, None)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def statistics(self) -> dict[str, int]:
+        """entries, and bytes of memory held for them."""
+        return {"entries": len(self._rows), "bytes": sys.getsizeof(self._rows) + 60 * len(self._rows)}

@@ -1,0 +1,208 @@
+"""What the index of hashes promises, asked of the native build and of its plain twin."""
+
+from __future__ import annotations
+
+import importlib
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.kernels import index
+
+try:
+    NATIVE = importlib.import_module("outrider._native")
+except ImportError:
+    NATIVE = None
+
+WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
+BOTH = pytest.mark.parametrize(
+    "kernel", [pytest.param(index, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
+)
+NONE, U64_MAX = 2**32 - 1, 2**64 - 1
+ODD_HASHES = [0, 1, U64_MAX, U64_MAX - 1, 2**63, 2**32, 2**56]
+
+
+def u64s(*numbers):
+    return np.array(numbers, dtype=np.uint64)
+
+
+def u32s(*numbers):
+    return np.array(numbers, dtype=np.uint32)
+
+
+def rows_of(found):
+    return np.frombuffer(found, dtype=np.uint32).tolist()
+
+
+@BOTH
+def test_what_was_never_added_has_no_row(kernel):
+    made = kernel.Index()
+    assert [NONE] * 7 == rows_of(made.find(u64s(*ODD_HASHES)))
+    assert 0 == len(made)
+
+
+@BOTH
+def test_any_hash_gets_any_row_but_none(kernel):
+    made = kernel.Index()
+    rows = [0, 5, NONE - 1, 5, 3, 2, 1]
+    made.add(u64s(*ODD_HASHES), u32s(*rows))
+    assert rows == rows_of(made.find(u64s(*ODD_HASHES)))
+    assert 7 == len(made)
+
+
+@BOTH
+def test_a_known_hash_gets_the_new_row_also_within_a_batch(kernel):
+    made = kernel.Index()
+    made.add(u64s(8, 9, 8), u32s(1, 2, 3))
+    assert [3, 2] == rows_of(made.find(u64s(8, 9)))
+    made.add(u64s(9), u32s(4))
+    assert [3, 4] == rows_of(made.find(u64s(8, 9)))
+    assert 2 == len(made)
+
+
+@BOTH
+def test_a_removed_hash_has_no_row_and_unknown_ones_are_passed_over(kernel):
+    made = kernel.Index()
+    made.add(u64s(1, 2, 3), u32s(10, 20, 30))
+    made.remove(u64s(2, 2, 77))
+    assert [10, NONE, 30] == rows_of(made.find(u64s(1, 2, 3)))
+    assert 2 == len(made)
+
+
+@BOTH
+def test_buffers_may_be_bytes_or_a_column_with_gaps(kernel):
+    made = kernel.Index()
+    made.add(u64s(1, 2, 3).tobytes(), bytearray(u32s(4, 5, 6).tobytes()))
+    column = np.zeros(3, dtype=[("a", "<u8"), ("b", "<u2")])
+    column["a"] = [3, 2, 1]
+    assert [6, 5, 4] == rows_of(made.find(column["a"]))
+    assert [6] == rows_of(made.find(memoryview(u64s(3))))
+
+
+@BOTH
+def test_an_empty_batch_changes_nothing(kernel):
+    made = kernel.Index()
+    made.add(b"", b"")
+    made.remove(u64s())
+    assert (b"", 0) == (made.find(b""), len(made))
+
+
+@BOTH
+def test_more_hashes_than_rows_are_refused(kernel):
+    with pytest.raises(ValueError, match="2 hashes and 1 rows make no pairs"):
+        kernel.Index().add(u64s(1, 2), u32s(1))
+
+
+@BOTH
+def test_a_row_that_means_none_is_refused_and_nothing_was_added(kernel):
+    made = kernel.Index()
+    with pytest.raises(ValueError, match="place 1: 4294967295 is no row"):
+        made.add(u64s(1, 2), u32s(1, NONE))
+    assert 0 == len(made)
+
+
+@BOTH
+def test_bytes_that_end_within_a_number_are_refused(kernel):
+    made = kernel.Index()
+    for call in (made.find, made.remove):
+        with pytest.raises(ValueError, match="9 bytes are no whole number of u64"):
+            call(bytes(9))
+    with pytest.raises(ValueError, match="5 bytes are no whole number of u32"):
+        made.add(bytes(8), bytes(5))
+
+
+@BOTH
+@pytest.mark.parametrize("kind", [np.int64, np.uint32, np.float64])
+def test_other_numbers_are_refused(kernel, kind):
+    with pytest.raises(BufferError, match="a buffer of u64 or of bytes is wanted"):
+        kernel.Index().find(np.zeros(2, dtype=kind))
+
+
+@BOTH
+def test_what_is_no_buffer_is_refused(kernel):
+    for wrong in ([1, 2], "text", None):
+        with pytest.raises(TypeError):
+            kernel.Index().find(wrong)
+
+
+@BOTH
+def test_statistics_count_entries_and_bytes(kernel):
+    made = kernel.Index()
+    made.add(u64s(*range(1000)), u32s(*range(1000)))
+    statistics = made.statistics()
+    assert {"entries", "bytes"} == set(statistics)
+    assert 1000 == statistics["entries"]
+    assert statistics["bytes"] >= 12_000
+
+
+@WITHOUT_NATIVE
+@pytest.mark.parametrize("entries", [100_000, 117_000, 140_000])
+def test_an_entry_takes_at_most_20_bytes_at_any_moment_of_growth(entries):
+    made = NATIVE.Index()
+    numbers = np.arange(entries, dtype=np.uint64)
+    made.add(numbers, numbers.astype(np.uint32))
+    assert made.statistics()["bytes"] <= 20 * entries
+
+
+@WITHOUT_NATIVE
+def test_memory_goes_with_the_entries_that_are_removed():
+    made = NATIVE.Index()
+    empty = made.statistics()["bytes"]
+    numbers = np.arange(50_000, dtype=np.uint64)
+    made.add(numbers, numbers.astype(np.uint32))
+    made.remove(numbers)
+    assert (0, empty) == (len(made), made.statistics()["bytes"])
+
+
+@WITHOUT_NATIVE
+def test_an_index_of_100000_hosts_that_come_and_go_answers_like_its_twin():
+    draw = np.random.default_rng(5)
+    native, twin = NATIVE.Index(), index.Index()
+    for _ in range(20):
+        hashes = draw.integers(0, 2**17, 10_000, dtype=np.uint64) * np.uint64(0x9E37_79B9_7F4A_7C15)
+        rows = draw.integers(0, NONE, 10_000, dtype=np.uint32)
+        gone = hashes[draw.integers(0, 10_000, 4_000)]
+        for made in (native, twin):
+            made.add(hashes, rows)
+            made.remove(gone)
+        assert twin.find(hashes) == native.find(hashes)
+        assert len(twin) == len(native)
+
+
+hashes = st.one_of(st.sampled_from(ODD_HASHES), st.integers(0, 40), st.integers(0, U64_MAX))
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.lists(st.tuples(hashes, st.integers(0, NONE - 1)), max_size=60)),
+        st.tuples(st.just("remove"), st.lists(hashes, max_size=60)),
+        st.tuples(st.just("find"), st.lists(hashes, max_size=20)),
+        st.tuples(st.just("many"), st.integers(0, U64_MAX)),
+    ),
+    max_size=12,
+)
+
+
+@WITHOUT_NATIVE
+@given(steps)
+def test_both_kernels_answer_alike_on_any_history(history):
+    native, twin = NATIVE.Index(), index.Index()
+    for verb, argument in history:
+        if verb == "add":
+            keys, rows = u64s(*(key for key, _ in argument)), u32s(*(row for _, row in argument))
+            native.add(keys, rows)
+            twin.add(keys, rows)
+        elif verb == "remove":
+            native.remove(u64s(*argument))
+            twin.remove(u64s(*argument))
+        elif verb == "many":
+            start = random.Random(argument).randrange(30)
+            keys = np.arange(start, start + 300, dtype=np.uint64)
+            native.add(keys, keys.astype(np.uint32))
+            twin.add(keys, keys.astype(np.uint32))
+        else:
+            assert twin.find(u64s(*argument)) == native.find(u64s(*argument))
+        assert len(twin) == len(native)
+    keys = u64s(*ODD_HASHES, *range(400))
+    assert twin.find(keys) == native.find(keys)
