@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from outrider.kernels.backlog import Backlog as Backlog
 from outrider.kernels.buffers import Buffer
 from outrider.kernels.framing import Bytes, Frame, Row
 from outrider.kernels.urls import Columns, Numbers

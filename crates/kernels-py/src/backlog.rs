@@ -1,1 +1,203 @@
-//! Not here yet.
+//! `Backlog` behind Python's name; its contract is that of the twin in `src/outrider/kernels/backlog.py`.
+
+use outrider_kernels::backlog::{Backlog as Kernel, Cards, Refusal};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+/// The cards of many queues, the best of each first.
+#[pyclass(module = "outrider._native")]
+#[derive(Default)]
+pub struct Backlog(Kernel);
+
+type CardColumns<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+type FoundColumns<'py> =
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// The bytes of a contiguous buffer whose items have one of these sizes; a structured array counts as bytes.
+enum Column<'py> {
+    Fixed(&'py [u8]),
+    Exported(PyUntypedBuffer),
+}
+
+impl<'py> Column<'py> {
+    fn of(object: &'py Bound<'_, PyAny>, name: &str, item_bytes: &[usize]) -> PyResult<Self> {
+        if let Ok(bytes) = object.cast::<PyBytes>() {
+            return Ok(Self::Fixed(bytes.as_bytes()));
+        }
+        let buffer = PyUntypedBuffer::get(object)?;
+        if !buffer.is_c_contiguous() {
+            return Err(PyBufferError::new_err("the buffer must be contiguous"));
+        }
+        let size = buffer.item_size();
+        if size != 1 && !item_bytes.contains(&size) {
+            let message = format!("{name} are numbers of {} bytes, not {size}", item_bytes[0]);
+            return Err(PyValueError::new_err(message));
+        }
+        Ok(Self::Exported(buffer))
+    }
+
+    #[allow(unsafe_code)]
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Fixed(bytes) => bytes,
+            Self::Exported(buffer) if buffer.len_bytes() == 0 => &[],
+            // SAFETY: the export keeps the memory in place and alive as long as `self`; it is contiguous (checked above) and
+            // holds `len_bytes` initialised bytes. The GIL is held while it is looked at, so no Python code writes to it;
+            // that nothing else does is the documented contract of the callers ("not written to while a call runs").
+            Self::Exported(buffer) => unsafe {
+                std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes())
+            },
+        }
+    }
+}
+
+fn numbers<T, const SIZE: usize>(
+    object: &Bound<'_, PyAny>,
+    name: &str,
+    read: fn([u8; SIZE]) -> T,
+) -> PyResult<Vec<T>> {
+    let column = Column::of(object, name, &[SIZE])?;
+    let octets = column.as_slice();
+    if octets.len() % SIZE != 0 {
+        let size = octets.len();
+        let message = format!("{name} are numbers of {SIZE} bytes; {size} bytes are none");
+        return Err(PyValueError::new_err(message));
+    }
+    let mut number = [0; SIZE];
+    Ok(octets
+        .chunks_exact(SIZE)
+        .map(|chunk| {
+            number.copy_from_slice(chunk);
+            read(number)
+        })
+        .collect())
+}
+
+fn rows(queues: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+    numbers(queues, "queues", u32::from_le_bytes)
+}
+
+fn count(number: i64, name: &str) -> PyResult<usize> {
+    usize::try_from(number)
+        .map_err(|_| PyValueError::new_err(format!("{name} is not negative, as {number} is")))
+}
+
+fn row(queue: i64) -> PyResult<u32> {
+    u32::try_from(queue).map_err(|_| PyIndexError::new_err(format!("{queue} is no queue")))
+}
+
+fn refused(refusal: Refusal) -> PyErr {
+    match refusal {
+        Refusal::Row(message) => PyIndexError::new_err(message),
+        Refusal::Value(message) => PyValueError::new_err(message),
+    }
+}
+
+fn columns(py: Python<'_>, cards: Cards) -> CardColumns<'_> {
+    (
+        PyBytes::new(py, &cards.heads),
+        PyBytes::new(py, &cards.arena),
+        PyBytes::new(py, &cards.offsets),
+    )
+}
+
+fn found_columns(py: Python<'_>, (found, cards): (Vec<u8>, Cards)) -> FoundColumns<'_> {
+    let (heads, arena, offsets) = columns(py, cards);
+    (PyBytes::new(py, &found), heads, arena, offsets)
+}
+
+#[pymethods]
+impl Backlog {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len() as usize
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<Backlog {} cards in {} queues>", self.0.len(), self.0.queues())
+    }
+
+    fn put(
+        &mut self,
+        queues: &Bound<'_, PyAny>,
+        heads: &Bound<'_, PyAny>,
+        arena: &Bound<'_, PyAny>,
+        offsets: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let queues = rows(queues)?;
+        let heads = Column::of(heads, "heads", &[72])?;
+        let arena = Column::of(arena, "arena", &[1])?;
+        let offsets = numbers(offsets, "offsets", i64::from_le_bytes)?;
+        self.0.put(&queues, heads.as_slice(), arena.as_slice(), &offsets).map_err(refused)
+    }
+
+    fn take<'py>(&mut self, queues: &Bound<'py, PyAny>) -> PyResult<FoundColumns<'py>> {
+        let taken = self.0.take(&rows(queues)?).map_err(refused)?;
+        Ok(found_columns(queues.py(), taken))
+    }
+
+    fn remove<'py>(
+        &mut self,
+        queues: &Bound<'py, PyAny>,
+        fingerprints: &Bound<'py, PyAny>,
+    ) -> PyResult<FoundColumns<'py>> {
+        let fingerprints = numbers(fingerprints, "fingerprints", u64::from_le_bytes)?;
+        let removed = self.0.remove(&rows(queues)?, &fingerprints).map_err(refused)?;
+        Ok(found_columns(queues.py(), removed))
+    }
+
+    fn best<'py>(&self, queues: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let best = self.0.best(&rows(queues)?).map_err(refused)?;
+        Ok(PyBytes::new(queues.py(), &best))
+    }
+
+    fn best_keys<'py>(&self, queues: &Bound<'py, PyAny>) -> PyResult<CardColumns<'py>> {
+        let keys = self.0.best_keys(&rows(queues)?).map_err(refused)?;
+        let classes: Vec<u8> = keys.iter().map(|key| key.0).collect();
+        let dues: Vec<u8> = keys.iter().flat_map(|key| key.1.to_le_bytes()).collect();
+        let orders: Vec<u8> = keys.iter().flat_map(|key| key.2.to_le_bytes()).collect();
+        let py = queues.py();
+        Ok((PyBytes::new(py, &classes), PyBytes::new(py, &dues), PyBytes::new(py, &orders)))
+    }
+
+    fn waiting<'py>(&self, queues: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let counts = self.0.waiting(&rows(queues)?).map_err(refused)?;
+        let octets: Vec<u8> = counts.into_iter().flat_map(u32::to_le_bytes).collect();
+        Ok(PyBytes::new(queues.py(), &octets))
+    }
+
+    fn drain<'py>(&mut self, py: Python<'py>, queue: i64, most: i64) -> PyResult<CardColumns<'py>> {
+        let cards = self.0.drain(row(queue)?, count(most, "most")?).map_err(refused)?;
+        Ok(columns(py, cards))
+    }
+
+    fn peek<'py>(&self, py: Python<'py>, queue: i64, most: i64) -> PyResult<CardColumns<'py>> {
+        let cards = self.0.peek(row(queue)?, count(most, "most")?).map_err(refused)?;
+        Ok(columns(py, cards))
+    }
+
+    fn spill<'py>(&mut self, py: Python<'py>, queue: i64, keep: i64) -> PyResult<CardColumns<'py>> {
+        let cards = self.0.spill(row(queue)?, count(keep, "keep")?).map_err(refused)?;
+        Ok(columns(py, cards))
+    }
+
+    fn heads_over<'py>(&mut self, py: Python<'py>, most: i64) -> PyResult<Bound<'py, PyBytes>> {
+        let over = self.0.heads_over(count(most, "most")?).map_err(refused)?;
+        let octets: Vec<u8> = over.into_iter().flat_map(u32::to_le_bytes).collect();
+        Ok(PyBytes::new(py, &octets))
+    }
+
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let statistics = PyDict::new(py);
+        statistics.set_item("cards", self.0.len())?;
+        statistics.set_item("bytes", self.0.bytes())?;
+        statistics.set_item("queues", self.0.queues())?;
+        Ok(statistics)
+    }
+}

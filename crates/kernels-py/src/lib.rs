@@ -487,8 +487,9 @@ fn texts_of_spans<'py>(
 #[pymodule]
 mod _native {
     #[pymodule_export]
+    use super::backlog::Backlog;
+    #[pymodule_export]
     use super::index::Index;
-
     #[pymodule_export]
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,

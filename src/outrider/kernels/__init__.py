@@ -46,10 +46,12 @@ _FUNCTIONS = (
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
     *("Index",),
+    "Backlog",
 )
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":
+    from outrider.kernels.backlog import Backlog
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
     from outrider.kernels.index import Index
     from outrider.kernels.siphash import fingerprints
@@ -64,6 +66,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     )
 else:
     from outrider._native import (
+        Backlog,
         Index,
         crc32c,
         distinct_spans,
@@ -103,6 +106,7 @@ __all__ = [
     "LIMIT",
     "SHORT",
     "ZEROS",
+    "Backlog",
     "Index",
     "KernelsError",
     "crc32c",

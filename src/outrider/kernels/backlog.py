@@ -1,0 +1,215 @@
+"""The cards of many queues, the best of each first; the twin of crates/kernels/src/backlog.rs.
+
+The best card has the highest class, then the earliest due, then the lowest order; of cards alike in all three the one
+whose bytes are smaller. Queues are u32 rows; one that was never given a card is empty. Columns are contiguous buffers,
+little endian, as numpy has them; they are not written to while a call runs.
+"""
+
+from __future__ import annotations
+
+import bisect
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from outrider.kernels.cards import HEAD_BYTES
+
+HeadsArenaOffsets = tuple[bytes, bytes, bytes]
+"""Cards as a kernel gives them: 72 bytes a head, the bodies, int64 offsets of the bodies (one more than cards)."""
+FoundCards = tuple[bytes, bytes, bytes, bytes]
+"""For each row whether it had a card (u8), and the cards of those rows in row order."""
+
+NO_ROW = 0xFFFFFFFF
+NO_CLASS = 255
+CARD_OVERHEAD_BYTES = 24
+
+_Key = tuple[int, int, int, bytes]
+
+
+def _key(card: bytes) -> _Key:
+    """Sorts the best card first."""
+    (order,) = struct.unpack_from("<Q", card, 16)
+    (due,) = struct.unpack_from("<q", card, 24)
+    return (-card[62], due, order, card)
+
+
+def _body_bytes(head: bytes) -> int:
+    (extra_bytes,) = struct.unpack_from("<I", head, 44)
+    url_bytes, referrer_bytes = struct.unpack_from("<HH", head, 56)
+    return int(url_bytes + referrer_bytes + extra_bytes)
+
+
+def _cost(card: bytes) -> int:
+    return (len(card) + 15) // 16 * 16 + CARD_OVERHEAD_BYTES
+
+
+def _numbers(column: Any, name: str, code: str) -> list[int]:
+    view = memoryview(column)
+    size = struct.calcsize(code)
+    if not view.c_contiguous:
+        raise BufferError("the buffer must be contiguous")
+    if view.itemsize not in (1, size):
+        raise ValueError(f"{name} are numbers of {size} bytes, not {view.itemsize}")
+    if view.nbytes % size:
+        raise ValueError(f"{name} are numbers of {size} bytes; {view.nbytes} bytes are none")
+    return [number for (number,) in struct.iter_unpack(f"<{code}", view.tobytes())]
+
+
+def _bytes(column: Any, name: str, item_bytes: int) -> bytes:
+    view = memoryview(column)
+    if not view.c_contiguous:
+        raise BufferError("the buffer must be contiguous")
+    if view.itemsize not in (1, item_bytes):
+        raise ValueError(f"{name} are numbers of {item_bytes} bytes, not {view.itemsize}")
+    return view.tobytes()
+
+
+def _rows(column: Any) -> list[int]:
+    rows = _numbers(column, "queues", "I")
+    for row, queue in enumerate(rows):
+        if queue == NO_ROW:
+            raise IndexError(f"row {row}: {queue} is no queue")
+    return rows
+
+
+def _row(queue: int) -> int:
+    if not 0 <= queue < NO_ROW:
+        raise IndexError(f"{queue} is no queue")
+    return queue
+
+
+def _count(number: int, name: str) -> int:
+    if number < 0:
+        raise ValueError(f"{name} is not negative, as {number} is")
+    return number
+
+
+def _columns(cards: Iterable[bytes]) -> HeadsArenaOffsets:
+    heads, bodies, offsets = [], [], [0]
+    for card in cards:
+        heads.append(card[:HEAD_BYTES])
+        bodies.append(card[HEAD_BYTES:])
+        offsets.append(offsets[-1] + len(card) - HEAD_BYTES)
+    return b"".join(heads), b"".join(bodies), struct.pack(f"<{len(offsets)}q", *offsets)
+
+
+class Backlog:
+    """Each queue is a sorted list. Raises IndexError for the row 0xFFFFFFFF, ValueError for columns that do not fit; a
+    call that raises has changed nothing."""
+
+    def __init__(self) -> None:
+        self._queues: dict[int, list[_Key]] = {}
+        self._cards = 0
+        self._bytes = 0
+        self._changed: set[int] = set()
+
+    def __len__(self) -> int:
+        """How many cards there are."""
+        return self._cards
+
+    def __repr__(self) -> str:
+        return f"<Backlog {self._cards} cards in {len(self._queues)} queues>"
+
+    def put(self, queues: Any, heads: Any, arena: Any, offsets: Any) -> None:
+        """Adds cards: the queue of each (u32), its head, and where its body lies (int64, one more than cards)."""
+        rows, ends = _numbers(queues, "queues", "I"), _numbers(offsets, "offsets", "q")
+        head_octets, bodies = _bytes(heads, "heads", HEAD_BYTES), _bytes(arena, "arena", 1)
+        count = len(rows)
+        if len(head_octets) != HEAD_BYTES * count or len(ends) != count + 1:
+            raise ValueError(
+                f"{count} queues need {HEAD_BYTES * count} bytes of heads and {count + 1} offsets, "
+                f"not {len(head_octets)} and {len(ends)}"
+            )
+        cards = []
+        for row, queue in enumerate(rows):
+            if queue == NO_ROW:
+                raise IndexError(f"row {row}: {queue} is no queue")
+            start, end = ends[row], ends[row + 1]
+            if start < 0 or end < start or end > len(bodies):
+                raise ValueError(f"row {row}: a body from {start} to {end} lies outside {len(bodies)} bytes")
+            head = head_octets[HEAD_BYTES * row : HEAD_BYTES * (row + 1)]
+            if _body_bytes(head) != end - start:
+                raise ValueError(
+                    f"row {row}: the head tells of {_body_bytes(head)} bytes of body, there are {end - start}"
+                )
+            cards.append(head + bodies[start:end])
+        for queue, card in zip(rows, cards, strict=True):
+            keys = self._queues.setdefault(queue, [])
+            bisect.insort(keys, _key(card))
+            if len(keys) > 1:
+                self._changed.add(queue)
+            self._cards += 1
+            self._bytes += _cost(card)
+
+    def _take_out(self, queue: int, start: int, stop: int) -> list[bytes]:
+        keys = self._queues.get(queue, [])
+        cards = [key[-1] for key in keys[start:stop]]
+        del keys[start:stop]
+        if not keys:
+            self._queues.pop(queue, None)
+        self._cards -= len(cards)
+        self._bytes -= sum(map(_cost, cards))
+        return cards
+
+    def take(self, queues: Any) -> FoundCards:
+        """Takes the best card of the queue of each row; a queue named twice gives its two best."""
+        taken = [self._take_out(queue, 0, 1) for queue in _rows(queues)]
+        return (bytes(len(cards) for cards in taken), *_columns(card for cards in taken for card in cards))
+
+    def remove(self, queues: Any, fingerprints: Any) -> FoundCards:
+        """Takes the card with this fingerprint out of the queue of each row: the best, where there are several."""
+        prints = _numbers(fingerprints, "fingerprints", "Q")
+        rows = _numbers(queues, "queues", "I")
+        if len(rows) != len(prints):
+            raise ValueError(f"{len(rows)} queues and {len(prints)} fingerprints")
+        removed = []
+        for queue, print_ in zip(_rows(queues), prints, strict=True):
+            wanted = struct.pack("<Q", print_)
+            at = next((at for at, key in enumerate(self._queues.get(queue, ())) if key[-1][:8] == wanted), None)
+            removed.append([] if at is None else self._take_out(queue, at, at + 1))
+        return (bytes(len(cards) for cards in removed), *_columns(card for cards in removed for card in cards))
+
+    def best(self, queues: Any) -> bytes:
+        """The class of each queue's best card (u8); 255 where there is none."""
+        return self.best_keys(queues)[0]
+
+    def best_keys(self, queues: Any) -> tuple[bytes, bytes, bytes]:
+        """The class (u8), due (int64) and order (u64) of each queue's best card; 255, 0 and 0 where there is none."""
+        none: list[_Key] = [(-NO_CLASS, 0, 0, b"")]
+        keys = [self._queues.get(queue, none)[0] for queue in _rows(queues)]
+        return (
+            bytes(-key[0] for key in keys),
+            struct.pack(f"<{len(keys)}q", *(key[1] for key in keys)),
+            struct.pack(f"<{len(keys)}Q", *(key[2] for key in keys)),
+        )
+
+    def waiting(self, queues: Any) -> bytes:
+        """How many cards each queue holds (u32)."""
+        counts = [len(self._queues.get(queue, ())) for queue in _rows(queues)]
+        return struct.pack(f"<{len(counts)}I", *counts)
+
+    def drain(self, queue: int, most: int) -> HeadsArenaOffsets:
+        """Takes the best `most` cards of one queue, the best first."""
+        return _columns(self._take_out(_row(queue), 0, _count(most, "most")))
+
+    def peek(self, queue: int, most: int) -> HeadsArenaOffsets:
+        """The best `most` cards of one queue, the best first; they stay where they are."""
+        keys = self._queues.get(_row(queue), [])
+        return _columns(key[-1] for key in keys[: _count(most, "most")])
+
+    def spill(self, queue: int, keep: int) -> HeadsArenaOffsets:
+        """Takes all but the best `keep` cards of one queue, the best of them first."""
+        keys = self._queues.get(_row(queue), [])
+        return _columns(self._take_out(queue, _count(keep, "keep"), len(keys)))
+
+    def heads_over(self, most: int) -> bytes:
+        """The queues (u32, ascending) given cards since this was last asked that hold more than `most` >= 1."""
+        if _count(most, "most") == 0:
+            raise ValueError("most is at least 1, not 0")
+        over = sorted(queue for queue in self._changed if len(self._queues.get(queue, ())) > most)
+        self._changed.clear()
+        return struct.pack(f"<{len(over)}I", *over)
+
+    def statistics(self) -> dict[str, int]:
+        """cards; bytes: what they are reckoned to take (slots of 16 bytes, and 24 each); queues that hold one."""
+        return {"cards": self._cards, "bytes": self._bytes, "queues": len(self._queues)}
