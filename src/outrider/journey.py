@@ -7,11 +7,17 @@ seconds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Protocol, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from outrider.clock import Instant
+
+Listed = TypeVar("Listed")
 
 Line = tuple[str, bytes]  # (stream, one line of JSON without its end): what a call adds to `pages` or `politeness`
 RequestId = tuple[str, int]  # (client, sequence): a repeated one repeats its answer
@@ -127,8 +133,7 @@ class RobotsAnswer:
     location: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What came of a lease.
 
     token: of the lease. verdict: done, again (at `at`), retry, gone.
@@ -165,10 +170,24 @@ class Outcome:
     etag: str | None = None
     last_modified: str | None = None
     metadata: Mapping[str, object] | None = None
+    _plain: bool = False  # nothing is told beside verdict, seconds, status and links: it goes in columns
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class OutcomeBatch:
+    """What came of many leases that have little to tell, in columns: tokens (whole numbers), and for each, or once for
+    all, its verdict, seconds (None or NaN: no request was sent) and HTTP status (None or 0: none)."""
+
+    tokens: npt.ArrayLike
+    verdicts: Verdict | str | Sequence[Verdict | str] = Verdict.DONE
+    seconds: npt.ArrayLike | None = None
+    statuses: npt.ArrayLike | None = 200
+
+    def __len__(self) -> int:
+        return len(np.atleast_1d(np.asarray(self.tokens)))
+
+
+class Lease(msgspec.Struct, frozen=True):
     """The right to one URL until `deadline` (an instant), proved by `token`, an int that only grows.
 
     key: the queue's key. authority: scheme://host[:port]. kind: page or an errand. attempt: 1 for the first.
@@ -223,6 +242,14 @@ class Lease:
             last_modified=last_modified,
             metadata=metadata,
             ended_at=ended_at,
+            _plain=(
+                location is None
+                and digest is None
+                and etag is None
+                and last_modified is None
+                and metadata is None
+                and ended_at is None
+            ),
         )
 
     def again(
@@ -267,50 +294,76 @@ class Lease:
         )
 
 
+class LeaseColumns(Protocol):
+    """Leases in columns, of which each becomes a `Lease` when it is looked at."""
+
+    def __len__(self) -> int: ...
+
+    def tokens(self) -> list[int]: ...
+
+    def urls(self) -> list[str]: ...
+
+    def leases(self) -> Sequence[Lease]: ...
+
+
 class LeaseBatch(Sequence[Lease]):
     """What `lease` gave: columns, and `Lease` by iterating. Empty, so falsy, when nothing is ready.
 
     `lines` are output lines that the call itself decided (refusals by robots rules), `lsn` their place in the log.
     """
 
-    __slots__ = ("_leases", "lines", "lsn")
+    __slots__ = ("_columns", "_leases", "lines", "lsn")
 
-    def __init__(self, leases: Iterable[Lease] = (), *, lines: Sequence[Line] = (), lsn: int = 0) -> None:
-        self._leases = tuple(leases)
+    def __init__(
+        self, leases: Iterable[Lease] | LeaseColumns = (), *, lines: Sequence[Line] = (), lsn: int = 0
+    ) -> None:
+        self._columns: LeaseColumns | None = None
+        self._leases: Sequence[Lease] | None = None
+        if hasattr(leases, "leases"):
+            self._columns = leases
+        else:
+            self._leases = tuple(leases)
         self.lines = tuple(lines)
         self.lsn = lsn
 
+    def _all(self) -> Sequence[Lease]:
+        if self._leases is None:
+            assert self._columns is not None
+            self._leases = self._columns.leases()
+        return self._leases
+
     def __len__(self) -> int:
-        return len(self._leases)
+        return len(self._columns if self._columns is not None else self._all())
 
     def __iter__(self) -> Iterator[Lease]:
-        return iter(self._leases)
+        return iter(self._all())
 
     @overload
     def __getitem__(self, row: int) -> Lease: ...
     @overload
     def __getitem__(self, row: slice) -> LeaseBatch: ...
     def __getitem__(self, row: int | slice) -> Lease | LeaseBatch:
-        return LeaseBatch(self._leases[row]) if isinstance(row, slice) else self._leases[row]
+        return LeaseBatch(self._all()[row]) if isinstance(row, slice) else self._all()[row]
 
     def __eq__(self, other: object) -> bool:
         return list(self) == list(other) if isinstance(other, list | tuple | LeaseBatch) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._leases)
+        return hash(tuple(self.tokens))
 
     @property
     def lease_id(self) -> int | None:
         """The first token; the tokens of one call are consecutive."""
-        return self._leases[0].token if self._leases else None
+        tokens = self.tokens
+        return tokens[0] if tokens else None
 
     @property
     def urls(self) -> list[str]:
-        return [lease.url for lease in self._leases]
+        return self._columns.urls() if self._columns is not None else [lease.url for lease in self._all()]
 
     @property
     def tokens(self) -> list[int]:
-        return [lease.token for lease in self._leases]
+        return self._columns.tokens() if self._columns is not None else [lease.token for lease in self._all()]
 
     def __repr__(self) -> str:
         return f"<LeaseBatch {len(self)} leases>"
@@ -353,6 +406,109 @@ class UrlStatus:
     error: str | None = None
     due: Instant | None = None
     token: int | None = None
+
+
+class Page(list[Listed], Generic[Listed]):
+    """A piece of a list. cursor: what to give as `after` for the next piece, None at the end; it stays good while
+    others write."""
+
+    def __init__(self, rows: Iterable[Listed] = (), cursor: str | None = None) -> None:
+        super().__init__(rows)
+        self.cursor = cursor
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """One queue: (crawl, key, host), how many of its URLs are in which state, and what was said of it.
+
+    blocked_until: an instant. delay_seconds, limit: None where nothing was set.
+    """
+
+    crawl: str
+    key: str
+    host: str
+    queued: int
+    leased: int
+    waiting: int
+    parked: int
+    done: int
+    gone: int
+    paused: bool = False
+    blocked_until: Instant | None = None
+    delay_seconds: float | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostStatus:
+    """One host: ready, resting, blocked (leased, paused, or waiting for its robots.txt) or empty, and its clock.
+
+    rest_until: an instant. gap_seconds: what had to lie behind its last request, and the rule that said so (`reason`).
+    """
+
+    name: str
+    state: str
+    queued: int
+    leased: int
+    rest_until: Instant | None
+    gap_seconds: float | None
+    reason: str | None
+    back_off_seconds: float
+    answered: int
+    delay_seconds: float | None = None
+    limit: int | None = None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Everything known about one URL, and the one reason why it is not being fetched now.
+
+    slot, fingerprint, order: its identity. klass: 0 to 15. reason_now: a word; reason_text: a sentence.
+    """
+
+    url: str
+    state: State
+    reason_now: str
+    reason_text: str
+    status: UrlStatus
+    slot: int
+    fingerprint: int
+    klass: int | None = None
+    order: int | None = None
+    queue: QueueStatus | None = None
+    host: HostStatus | None = None
+    authority: str | None = None
+    robots: str | None = None
+    robots_line: str | None = None
+    next_at: Instant | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Why nothing, or no more, can be leased now: hosts by what holds them back, and what comes next.
+
+    hosts: ready, resting, blocked, leased, empty; they add up to `known`. urls: by state. next_at: an instant.
+    tail_seconds: how long the host with the most URLs will take at its gap.
+    """
+
+    reason: str
+    text: str
+    known: int
+    hosts: Mapping[str, int]
+    urls: Mapping[str, int]
+    next_at: Instant | None
+    next_seconds: float | None
+    errands: int
+    tail_host: str | None = None
+    tail_urls: int = 0
+    tail_seconds: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,10 @@ RULES_PARSED_MAX = 4_096  # rules kept parsed, by digest: most sites share a few
 ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many URLs away
 
 # frontier
-COLUMNS_ROWS_MIN = 32  # fewer links in a call go as strings: a call on columns has a fixed price
+COLUMN_ROWS_FIRST = 1 << 22  # rows of a column that are asked for at once; untouched ones cost no memory
 CLASSES = 16  # priority classes of the front tier
 NAME_CHARACTERS_MAX = 1_024  # of crawls, keys, workers, clients: they are kept in memory and in every lease
+ERROR_CLASSES_KEPT_MAX = 65_535  # error classes that URLs remember by a number of 16 bits; later ones are `other`
 ERROR_CLASSES_MAX = 256  # error classes counted apart; a caller that makes them up per page must not fill the memory
 WAKES_PER_CALL_MAX = 10_000  # waiting URLs that one call queues again: some 20 ms, and the frame fits into the reserve
 RESTS_PER_FRAME_MAX = 10_000  # hosts that a step of the clock rests in one frame: half a megabyte fits into the reserve
@@ -95,6 +96,10 @@ LOG_SPACE_CHECK_REFUSALS = (
 )
 CHECKPOINT_SYNC_BYTES = 1 << 20  # a checkpoint is synced as it grows, so that its end holds nobody up
 MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger file is something else
+
+# facts
+FACTS_COMPRESSED_BYTES_MIN = 512  # smaller payloads stay plain: zstd makes them hardly smaller, and costs 10 µs
+FACTS_ZSTD_LEVEL = 1  # a third of the bytes at 0.3 µs per URL; higher levels save a tenth more for twice the time
 
 # the engine
 DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many links: bounded memory, one sync

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeGuard
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider.errors import SettingsError
-from outrider.journey import Link, Outcome, RobotsAnswer, Verdict
+from outrider.journey import Link, Outcome, OutcomeBatch, RobotsAnswer, Verdict
 from outrider.limits import CALL_ROWS_MAX, ERROR_TEXT_MAX, LEASE_SECONDS_MAX, NAME_CHARACTERS_MAX
 from outrider.url import UrlBatch
+
+Uint64s = npt.NDArray[np.uint64]
 
 INSTANT_MAX = 1 << 62  # 146,000 years from now, and two of them can be added in 64 bits
 _SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # so that an instant and they can be added
@@ -32,6 +35,13 @@ def ttl(value: object) -> float:
     if not _is_number(value) or not 0 < value <= LEASE_SECONDS_MAX:
         raise SettingsError(f"ttl_seconds {value!r}: give seconds above 0, at most {LEASE_SECONDS_MAX:.0f}")
     return value
+
+
+def seconds(what: str, value: object) -> float:
+    """A length of time of at most a day."""
+    if not _is_number(value) or not 0 <= value <= LEASE_SECONDS_MAX:
+        raise SettingsError(f"{what} {value!r}: give seconds from 0 to {LEASE_SECONDS_MAX:.0f}")
+    return float(value)
 
 
 def name(what: str, value: object) -> None:
@@ -71,17 +81,120 @@ def link(given: Link) -> None:
         whole("not_before", given.not_before, 0, INSTANT_MAX)
 
 
-def outcomes(given: Iterable[Outcome]) -> list[Outcome]:
+class Told:
+    """What callers say of leases, in columns: tokens, seconds (NaN for unknown), statuses (0 for none). plain: rows that
+    say no more than done; of the others `outcome` gives all."""
+
+    __slots__ = ("_given", "plain", "seconds", "statuses", "tokens", "verdicts")
+
+    def __init__(
+        self,
+        given: Sequence[Outcome] | None,
+        tokens: Uint64s,
+        seconds: npt.NDArray[np.float64],
+        statuses: npt.NDArray[np.uint16],
+        plain: npt.NDArray[np.bool_],
+        verdicts: Sequence[Verdict],
+    ) -> None:
+        self._given = given
+        self.tokens = tokens
+        self.seconds = seconds
+        self.statuses = statuses
+        self.plain = plain
+        self.verdicts = verdicts
+
+    def outcome(self, row: int) -> Outcome:
+        """All that is said in a row."""
+        if self._given is not None:
+            return self._given[row]
+        seconds = float(self.seconds[row])
+        return Outcome(
+            int(self.tokens[row]),
+            self.verdicts[row],
+            seconds=None if math.isnan(seconds) else seconds,
+            status=int(self.statuses[row]) or None,
+        )
+
+    def links(self) -> dict[int, Any]:
+        """The links that outcomes carry, by row."""
+        if self._given is None:
+            return {}
+        return {row: one.links for row, one in enumerate(self._given) if len(one.links)}
+
+
+def told(given: Iterable[Outcome] | OutcomeBatch) -> Told:
     """Outcomes whose values can be kept."""
+    if isinstance(given, OutcomeBatch):
+        return _told_in_columns(given)
     try:
         given = list(given)
     except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
         raise SettingsError(f"the outcomes cannot be read ({type(error).__name__}: {error}); give a list") from error
     if len(given) > CALL_ROWS_MAX:
         raise SettingsError(f"{len(given)} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
-    for one in given:
-        _outcome(one)
-    return given
+    plain = np.array([type(one) is Outcome and one._plain for one in given], np.bool_)
+    for row in np.flatnonzero(~plain).tolist():
+        _outcome(given[row])
+    try:
+        rows = len(given)
+        numbers = np.fromiter((one.token for one in given), np.int64, rows).view(np.uint64)
+        seconds = np.array([one.seconds for one in given], np.float64)
+        statuses = np.array([one.status or 0 for one in given], np.int64)
+        right = np.isnan(seconds) | (np.abs(seconds) <= _SECONDS_MAX)
+        right &= (statuses >= 0) & (statuses <= _HTTP_STATUS_MAX)
+        nan_given = np.isnan(seconds) & np.array([one.seconds is not None for one in given], np.bool_)
+    except (TypeError, ValueError, OverflowError):
+        for one in given:
+            _outcome(one)
+        raise SettingsError("the outcomes cannot be read: a token is a whole number of at most 63 bits") from None
+    if not right.all() or nan_given.any():
+        _outcome(given[int(np.argmax(~right | nan_given))])
+    for row in np.flatnonzero(plain).tolist() if rows else ():
+        if isinstance(given[row].links, str | bytes) or not hasattr(given[row].links, "__len__"):
+            _outcome(given[row])
+    return Told(given, numbers, seconds, statuses.astype(np.uint16), plain, ())
+
+
+def _told_in_columns(given: OutcomeBatch) -> Told:
+    numbers = tokens(given.tokens)
+    rows = len(numbers)
+    if rows > CALL_ROWS_MAX:
+        raise SettingsError(f"{rows} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
+    try:
+        seconds = np.broadcast_to(np.array(given.seconds, np.float64), (rows,))
+        statuses = np.broadcast_to(np.array(0 if given.statuses is None else given.statuses, np.float64), (rows,))
+        words = [given.verdicts] * rows if isinstance(given.verdicts, str) else list(given.verdicts)
+        verdicts = [Verdict(word) for word in words]
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"an OutcomeBatch of {rows} tokens: {error}") from error
+    if len(verdicts) != rows:
+        raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(verdicts)} verdicts")
+    if (np.abs(seconds[~np.isnan(seconds)]) > _SECONDS_MAX).any():
+        raise SettingsError("the seconds of an OutcomeBatch: give finite ones, or NaN for none")
+    statuses = np.nan_to_num(statuses)
+    if not ((statuses >= 0) & (statuses <= _HTTP_STATUS_MAX)).all():
+        raise SettingsError(f"the statuses of an OutcomeBatch: give whole numbers from 0 to {_HTTP_STATUS_MAX}")
+    plain = np.array([verdict is Verdict.DONE for verdict in verdicts], np.bool_)
+    return Told(None, numbers, seconds, statuses.astype(np.uint16), plain, verdicts)
+
+
+def tokens(given: npt.ArrayLike) -> Uint64s:
+    """Tokens of leases. Raises SettingsError for what is none."""
+    try:
+        numbers = np.asarray(given)
+        if not numbers.size:
+            return np.zeros(0, np.uint64)
+        if numbers.dtype == object:
+            numbers = np.array([int(number) for number in numbers.tolist()], np.uint64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SettingsError(f"tokens {given!r:.80}: give whole numbers") from error
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
+        raise SettingsError(f"tokens {given!r:.80}: give a list of whole numbers")
+    # A negative one is nobody's, as the number of 64 bits that it becomes.
+    found: Uint64s = np.ascontiguousarray(numbers.astype(np.int64 if numbers.dtype.kind == "i" else np.uint64)).view(
+        np.uint64
+    )
+    return found
 
 
 def depths(links: UrlBatch, least: int) -> npt.NDArray[np.int64]:

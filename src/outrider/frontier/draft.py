@@ -1,49 +1,33 @@
-"""A draft: what a call has decided so far, as facts. Nothing of it is logged or applied yet; rows for new names are
-drawn here.
+"""A draft: what a call has decided so far, as facts. Nothing of it is logged or applied yet.
 
 A call that ends in an error throws its draft away, and the tables are what they were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from outrider.clock import Instant
-from outrider.frontier.facts import STREAMS, Block, Fact, Row
+from outrider.frontier.cards import Cards
+from outrider.frontier.facts import STREAMS, Block, Fact, Row, columns_of
+from outrider.frontier.hosts import Rows
 from outrider.frontier.lines import completed
-from outrider.frontier.tables import AUTHORITIES, HOSTS, QUEUES, URLS, Authority, Host, Tables, Url
-from outrider.journey import Code, Line
-from outrider.limits import ERROR_CLASSES_MAX, OWN_SLOT
-from outrider.url import authority_of, host_of
+from outrider.frontier.records import Record, packed
+from outrider.frontier.tables import Hand, Tables
+from outrider.journey import Line
+from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, OWN_SLOT
 
-# Rows must exist before facts name them, and an errand's host before the errand.
+# What facts name must exist before them, and an errand's host before the errand.
 _ORDER = (
-    Fact.OPENING,
-    Fact.CRAWL,
-    Fact.HOLDER,
-    Fact.SCOPE,
-    Fact.HOST,
-    Fact.AUTHORITY,
-    Fact.QUEUE,
-    Fact.OUTBOX,
-    Fact.ARRIVED,
-    Fact.DELIVERED,
-    Fact.URL,
-    Fact.HOST_CELLS,
-    Fact.ROBOTS,
-    Fact.RULES,
-    Fact.URL_CELLS,
-    Fact.VISIT,
-    Fact.LEASE,
-    Fact.ERRAND,
-    Fact.TOKEN,
-    Fact.TALLY,
-    Fact.LINE,
-    Fact.WATERMARK,
-    Fact.PROJECTION,
-    Fact.REQUEST,
-    Fact.CLOSING,
+    *(Fact.OPENING, Fact.CRAWL, Fact.CRAWL_RULES, Fact.HOLDER, Fact.SCOPE, Fact.ERROR, Fact.HOST, Fact.QUEUE),
+    *(Fact.QUEUE_RULES, Fact.VOID, Fact.AUTHORITY, Fact.OUTBOX, Fact.ARRIVED, Fact.DELIVERED, Fact.HOST_CELLS),
+    *(Fact.ROBOTS, Fact.RULES, Fact.HEAD, Fact.CARD, Fact.LEASE, Fact.EXTEND, Fact.ERRAND, Fact.TOKEN, Fact.TALLY),
+    *(Fact.LINE, Fact.WATERMARK, Fact.PROJECTION, Fact.REQUEST, Fact.CLOSING),
 )
+Tokens = npt.NDArray[np.uint64]
 
 
 class Clock:
@@ -51,107 +35,121 @@ class Clock:
 
     __slots__ = ("answered", "back_off", "ended", "gap", "reason", "refused_at", "rest_until")
 
-    def __init__(self, host: Host) -> None:
-        self.ended: Instant = host.ended
-        self.rest_until: Instant = host.rest_until
-        self.gap = host.gap
-        self.reason = host.reason
-        self.back_off = host.back_off
-        self.refused_at: Instant = host.refused_at
-        self.answered = host.answered
+    def __init__(self, tables: Tables, host: int) -> None:
+        hosts = tables.hosts
+        self.ended: Instant = int(hosts.ended[host])
+        self.rest_until: Instant = int(hosts.rest_until[host])
+        self.gap = float(hosts.gap[host])
+        self.reason = int(hosts.reason[host])
+        self.back_off = float(hosts.back_off[host])
+        self.refused_at: Instant = int(hosts.refused_at[host])
+        self.answered = int(hosts.answered[host])
 
     def rest_at_least(self, until: Instant) -> None:
         """Rest until then, or as long as is booked already."""
         self.rest_until = max(self.rest_until, until)
 
-    def row(self, host: Host) -> Row:
-        return (
-            host.slot,
-            host.row,
-            self.ended,
-            self.rest_until,
-            self.gap,
-            self.reason,
-            self.back_off,
-            self.refused_at,
-            self.answered,
-        )
-
 
 class Draft:
-    """The facts of one call, by kind, and the rows they will make. `slot_of` gives the slot of a host name."""
+    """The facts of one call, by kind. Rows are for what is rare; cards and clocks come in columns too."""
 
-    def __init__(
-        self, tables: Tables, now: Instant, *, slot_of: Callable[[str], int], keeps_lines: bool = False
-    ) -> None:
+    def __init__(self, tables: Tables, now: Instant, *, keeps_lines: bool = False) -> None:
         self.now = now
-        self.facts: dict[Fact, list[Row]] = {}
-        self.seen: dict[tuple[int, int, int], Code] = {}  # (slot, crawl, low bits): links this call accepted
+        self.rows: dict[Fact, list[Row]] = {}
+        self.columns: dict[Fact, list[list[Any]]] = {}
         self.lines: list[Line] = []
-        self.drawn: list[Url] = []  # taken out of their queues: they go back if the log refuses the frame
+        self.order = tables.order
+        self.leased: Cards | None = None  # in hand for the LEASE facts
+        self.drawn: list[tuple[Rows, Cards]] = []  # taken out of their queues: they go back if the log refuses the frame
         self._tables = tables
-        self._slot_of = slot_of
         self._keeps_lines = keeps_lines
-        self._sent: dict[int, int] = {}
-        self._hosts: dict[str, tuple[int, int]] = {}
-        self._authorities: set[str] = set()
-        self._queues: dict[tuple[int, str, str], int] = {}
-        self._rows: dict[tuple[int, int], int] = {}
-        self._clocks: dict[Host, Clock] = {}
+        self._bare: list[tuple[Cards, Tokens, npt.NDArray[np.uint8]]] = []
+        self._whole: list[tuple[Cards, Tokens, npt.NDArray[np.uint8]]] = []
+        self._records: list[tuple[Record, int, int, bool]] = []
+        self._clocks: dict[int, Clock] = {}
         self._tallies: dict[str, int] = {}
+        self._errors: dict[str, int] = {}
 
     def add(self, kind: Fact, row: Row) -> None:
-        rows = self.facts.get(kind)
+        rows = self.rows.get(kind)
         if rows is None:
-            self.facts[kind] = [row]
+            self.rows[kind] = [row]
         else:
             rows.append(row)
 
-    def blocks(self) -> list[Block]:
-        """All facts, in the order in which they can be applied; ask once, when the call has decided."""
-        for host, clock in self._clocks.items():
-            self.add(Fact.HOST_CELLS, clock.row(host))
+    def add_columns(self, kind: Fact, columns: list[Any]) -> None:
+        """Facts of one kind in columns; beside rows of that kind they make a block of their own."""
+        self.columns.setdefault(kind, []).append(columns)
+
+    def blocks(self) -> list[tuple[Block, Hand | None]]:
+        """All facts, in the order in which they can be applied, and the cards in hand for them; ask once, when the call
+        has decided."""
+        if self._clocks:
+            self._add_clocks()
         for name, value in self._tallies.items():
             self.add(Fact.TALLY, (OWN_SLOT, name, value))
-        return [(kind, self.facts[kind]) for kind in _ORDER if kind in self.facts]
+        if self._records:
+            self._pack_records()
+        found: list[tuple[Block, Hand | None]] = []
+        for kind in _ORDER:
+            if kind is Fact.HEAD and self._bare:
+                cards, tokens, old = _joined(self._bare)
+                found.append(((kind, [tokens, cards.heads]), Hand(cards, old)))
+            elif kind is Fact.CARD and self._whole:
+                cards, tokens, old = _joined(self._whole)
+                found.append(((kind, [tokens, cards]), Hand(cards, old)))
+            elif kind is Fact.LEASE and self.leased is not None:
+                for columns in self.columns[kind]:
+                    found.append(((kind, columns), Hand(self.leased, self.leased.heads["state"])))
+            else:
+                if kind in self.rows:
+                    found.append(((kind, columns_of(self.rows[kind])), None))
+                found += [((kind, columns), None) for columns in self.columns.get(kind, ())]
+        return found
+
+    def _add_clocks(self) -> None:
+        rows = np.fromiter(self._clocks, np.uint32, len(self._clocks))
+        hosts = self._tables.hosts
+        clocks = list(self._clocks.values())
+        self.add_columns(
+            Fact.HOST_CELLS,
+            [
+                hosts.slot[rows],
+                hosts.hash[rows],
+                *([getattr(clock, name) for clock in clocks] for name in ("ended", "rest_until", "gap", "reason")),
+                *([getattr(clock, name) for clock in clocks] for name in ("back_off", "refused_at", "answered")),
+            ],
+        )
+
+    def _pack_records(self) -> None:
+        for whole in (False, True):
+            some = [entry for entry in self._records if entry[3] is whole]
+            if some:
+                tokens = np.array([token for _, token, _, _ in some], np.uint64)
+                old = np.array([state for _, _, state, _ in some], np.uint8)
+                (self._whole if whole else self._bare).append((packed([record for record, *_ in some]), tokens, old))
 
     # -- what changes -------------------------------------------------------------------------------------------------
 
-    def clock(self, host: Host) -> Clock:
+    def heads(self, cards: Cards, tokens: Tokens, old: npt.NDArray[np.uint8]) -> None:
+        """These cards have new heads; their bodies stay. tokens: of the leases that end with it, 0 for none; old: the
+        states they leave."""
+        self._bare.append((cards, tokens, old))
+
+    def cards(self, cards: Cards) -> None:
+        """New URLs."""
+        self._whole.append((cards, np.zeros(len(cards), np.uint64), np.zeros(len(cards), np.uint8)))
+
+    def record(self, record: Record, old: int, *, token: int = 0, whole: bool = False) -> None:
+        """A URL as this call leaves it. old: the state it leaves; whole: its body changed, too."""
+        self._records.append((record, token, old, whole))
+
+    def clock(self, host: int) -> Clock:
         """The host's clock, to be changed; it becomes a fact even when nothing is."""
         clock = self._clocks.get(host)
         if clock is None:
-            clock = self._clocks[host] = Clock(host)
+            clock = self._clocks[host] = Clock(self._tables, host)
         return clock
-
-    def move(
-        self,
-        url: Url,
-        state: int,
-        reason: int,
-        due: Instant,
-        *,
-        attempts: int | None = None,
-        losses: int | None = None,
-        status: int | None = None,
-        error: str | None = None,
-    ) -> None:
-        """The URL goes to another state; None: a cell stays as it is."""
-        self.add(
-            Fact.URL_CELLS,
-            (
-                url.slot,
-                url.row,
-                state,
-                int(reason),
-                due,
-                url.attempts if attempts is None else attempts,
-                url.losses if losses is None else losses,
-                url.status if status is None else status,
-                url.token,
-                url.error if error is None else error,
-            ),
-        )
 
     def tally(self, name: str, more: int) -> None:
         """A count of the whole frontier grows."""
@@ -167,11 +165,29 @@ class Draft:
                 name = "error.other"
         self.tally(name, 1)
 
-    def line(self, owner: Url | Authority, token: int, stream: str, text: bytes, new_links: int) -> None:
+    def error_number(self, error: str) -> int:
+        """The number of an error's class, drawn if it is new; beyond a bound they are all `other`."""
+        number = self._tables.error_numbers.get(error, self._errors.get(error))
+        if number is None:
+            number = len(self._tables.errors) + len(self._errors)
+            if number >= ERROR_CLASSES_KEPT_MAX and error != "other":
+                return self.error_number("other")
+            self._errors[error] = number
+            self.add(Fact.ERROR, (OWN_SLOT, number, error))
+        return number
+
+    def error_text(self, number: int) -> str:
+        """The class behind a number, also one of this call."""
+        known = self._tables.errors
+        if number < len(known):
+            return known[number]
+        return next(text for text, drawn in self._errors.items() if drawn == number)
+
+    def line(self, slot: int, token: int, stream: str, text: bytes, new_links: int) -> None:
         """A line of output (JSON), durable with this call; new_links: -1 for lines that do not tell it."""
         if not self._keeps_lines:
             return
-        self.add(Fact.LINE, (owner.slot, owner.row, token, STREAMS.index(stream), new_links, text))
+        self.add(Fact.LINE, (slot, token, STREAMS.index(stream), new_links, text))
         self.lines.append((stream, completed(text, new_links)))
 
     # -- names and their rows -----------------------------------------------------------------------------------------
@@ -179,20 +195,21 @@ class Draft:
     def crawl(self, name: str | None) -> int:
         """The row of a crawl, drawn if it is new; None is the default crawl."""
         if name is None:
-            return 0
+            name = "default"
         row = self._tables.crawl_rows.get(name)
         if row is None:
-            made = self.facts.get(Fact.CRAWL, [])
+            made = self.rows.get(Fact.CRAWL, [])
             row = next((int(r[1]) for r in made if r[2] == name), None)
             if row is None:
                 row = len(self._tables.crawls) + len(made)
-                self.add(Fact.CRAWL, (OWN_SLOT, row, name, 1))
+                generation = 1 + sum(known == name for known, _ in self._tables.crawls)
+                self.add(Fact.CRAWL, (OWN_SLOT, row, name, generation))
         return row
 
     def crawl_name(self, row: int) -> str:
         if row < len(self._tables.crawls):
             return self._tables.crawls[row][0]
-        return next(str(made[2]) for made in self.facts[Fact.CRAWL] if made[1] == row)
+        return next(str(made[2]) for made in self.rows[Fact.CRAWL] if made[1] == row)
 
     def holder(self, worker: str | None) -> int:
         """The row of a named worker; None is this process, row 0."""
@@ -204,56 +221,11 @@ class Draft:
             self.add(Fact.HOLDER, (OWN_SLOT, row, worker, self._tables.opening[0]))
         return row
 
-    def host(self, name: str) -> tuple[int, int]:
-        """(slot, row) of a host."""
-        host = self._tables.hosts.get(name)
-        if host is not None:
-            return host.slot, host.row
-        found = self._hosts.get(name)
-        if found is None:
-            slot = self._slot_of(name)
-            found = slot, self._next_row(slot, HOSTS)
-            self._hosts[name] = found
-            self.add(Fact.HOST, (*found, name))
-        return found
 
-    def authority(self, url: str) -> None:
-        """The authority of a canonical URL has a row from here on."""
-        name = authority_of(url)
-        if name in self._tables.authorities or name in self._authorities:
-            return
-        slot, host_row = self.host(host_of(url))
-        self._authorities.add(name)
-        self.add(Fact.AUTHORITY, (slot, self._next_row(slot, AUTHORITIES), host_row, name))
-
-    def queue(self, crawl: int, key: str, host: str) -> int:
-        """The row of a queue in its host's slot."""
-        queue = self._tables.queues.get((crawl, key, host))
-        if queue is not None:
-            return queue.row
-        row = self._queues.get((crawl, key, host))
-        if row is None:
-            slot, host_row = self.host(host)
-            row = self._queues[crawl, key, host] = self._next_row(slot, QUEUES)
-            self.add(Fact.QUEUE, (slot, row, crawl, host_row, key))
-        return row
-
-    def url_row(self, slot: int) -> int:
-        """A row for one more URL of a slot."""
-        return self._next_row(slot, URLS)
-
-    def sequence(self, source: int) -> int:
-        """The next number in a slot's outbox."""
-        home = self._tables.slots.get(source)
-        number = self._sent.get(source, home.sent if home is not None else 0) + 1
-        self._sent[source] = number
-        return number
-
-    def _next_row(self, slot: int, section: int) -> int:
-        place = (slot, section)
-        row = self._rows.get(place)
-        if row is None:
-            home = self._tables.slots.get(slot)
-            row = home.rows(section) if home is not None else 0
-        self._rows[place] = row + 1
-        return row
+def _joined(
+    parts: list[tuple[Cards, Tokens, npt.NDArray[np.uint8]]],
+) -> tuple[Cards, Tokens, npt.NDArray[np.uint8]]:
+    if len(parts) == 1:
+        return parts[0]
+    cards, tokens, old = zip(*parts, strict=True)
+    return Cards.concatenate(cards), np.concatenate(tokens), np.concatenate(old)

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
 from outrider.clock import Instant, instant
 from outrider.frontier.facts import Row
 from outrider.frontier.revisit import retries_left, retry_seconds
-from outrider.frontier.tables import Authority, Host, RobotsState
+from outrider.frontier.tables import Authority, RobotsState
 from outrider.journey import RobotsAnswer
 from outrider.limits import (
     REDIRECT_HOPS_MAX,
@@ -51,10 +52,10 @@ class Rulebook:
     def allowed(self, authority: Authority, url: str) -> bool:
         return self.of(authority).allowed(self._agent, url)
 
-    def crawl_delay(self, host: Host) -> float:
-        """Seconds: the largest Crawl-delay among the host's authorities, 0 when there is none."""
+    def crawl_delay(self, authorities: Iterable[Authority]) -> float:
+        """Seconds: the largest Crawl-delay among a host's authorities, 0 when there is none."""
         longest = 0.0
-        for authority in host.authorities:
+        for authority in authorities:
             if authority.state == RobotsState.RULES:
                 longest = max(longest, self.of(authority).crawl_delay(self._agent) or 0.0)
         return longest
@@ -65,9 +66,9 @@ def unanswered(authority: Authority, now: Instant) -> bool:
     return authority.state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.expires <= now
 
 
-def errand_of(host: Host, now: Instant) -> Authority | None:
-    """Whose robots.txt is to be asked for at this host now."""
-    return next((authority for authority in host.errands if authority.next_at <= now and not authority.token), None)
+def errand_of(line: Iterable[Authority], now: Instant) -> Authority | None:
+    """Whose robots.txt is to be asked for now, of those that wait at a host."""
+    return next((authority for authority in line if authority.next_at <= now and not authority.token), None)
 
 
 def judged(authority: Authority, url: str, now: Instant, *, errands: bool, rules: Rulebook) -> Judgement:
@@ -105,7 +106,7 @@ class Found:
 
     def row(self, authority: Authority) -> Row:
         """As the columns of a ROBOTS fact."""
-        place = (authority.slot, authority.row, int(self.state), self.expires, self.next_at)
+        place = (authority.slot, authority.name, int(self.state), self.expires, self.next_at)
         return (*place, self.attempts, self.hops, self.status, self.url, self.error)
 
 

@@ -1,8 +1,10 @@
 """Facts: what the log holds. A frame's payload is | now i64 | block … |, a block is | kind u8 | version u8 | rows u32
 | columns |.
 
-A block holds facts of one kind, column by column: fixed-width columns are packed little-endian arrays, `text` and
-`blob` columns are their lengths (u32 each) and then their bytes. Every fact names the slot it changes and says absolute
+A block holds facts of one kind, column by column. Fixed-width columns are little-endian and shuffled: the first bytes of
+all rows, then the second bytes … (what hardly changes from row to row then lies together, and compresses). `text` and
+`blob` columns are their lengths (u32 each) and then their bytes. `cards` are the heads, shuffled likewise, and then the
+bodies, whose lengths the heads know; `heads` are heads alone. Every fact names the slot it changes and says absolute
 values, never differences, so that replaying a fact twice, or an older one before a newer one, ends in the same state.
 """
 
@@ -10,23 +12,32 @@ from __future__ import annotations
 
 import struct
 import sys
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from outrider.clock import Instant
 from outrider.errors import DamagedStoreError, ForeignStoreError
+from outrider.frontier.cards import Cards
+from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
+from outrider.limits import FACTS_COMPRESSED_BYTES_MIN, FACTS_ZSTD_LEVEL
 
-FACTS_VERSION = 1
-FRAME_KIND = 1  # the log frame kind that carries facts
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
-_CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q", "f64": "d"}
-_WIDTHS = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "i64": 8, "f64": 8}
+FACTS_VERSION = 2
+FRAME_KIND = 2  # the log frame kind that carries facts
+PLAIN, ZSTD = 0, 1  # codecs of a frame
+
+_WIDTHS = {"u8": "u1", "u16": "<u2", "u32": "<u4", "u64": "<u8", "i64": "<i8", "f64": "<f8"}
 _BLOCK = struct.Struct("<BBI")
 _NOW = struct.Struct("<q")
-_SWAP = sys.byteorder == "big"
 
 
 class Fact(IntEnum):
@@ -42,26 +53,31 @@ class Fact(IntEnum):
     TALLY = 8
     SCOPE = 9
     TOKEN = 10
+    ERROR = 11
+    RUNS = 12
+    CRAWL_RULES = 13
     HOST = 16
     HOST_CELLS = 17
     AUTHORITY = 18
     ROBOTS = 19
     RULES = 20
     QUEUE = 21
+    QUEUE_RULES = 22
+    VOID = 23
     OUTBOX = 24
     ARRIVED = 25
     DELIVERED = 26
-    URL = 32
-    URL_CELLS = 33
-    VISIT = 34
+    CARD = 32
+    HEAD = 33
     LEASE = 35
     ERRAND = 36
+    EXTEND = 37
     LINE = 48
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a kind of fact: its name and its type (u8 u16 u32 u64 i64 f64 text blob)."""
+    """One column of a kind of fact: its name and its type (u8 u16 u32 u64 i64 f64 text blob cards heads)."""
 
     name: str
     type: str
@@ -73,74 +89,113 @@ def _columns(text: str) -> tuple[Column, ...]:
 
 # The order of the columns is the format. A changed list is a new version beside the old one.
 SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
-    (Fact.OPENING, 1): _columns("slot:u16 number:u32 at:i64 wall:i64 boot:text elapsed:i64"),
-    (Fact.CLOSING, 1): _columns("slot:u16 number:u32 state:text"),
-    (Fact.CRAWL, 1): _columns("slot:u16 row:u32 name:text generation:u32"),
-    (Fact.HOLDER, 1): _columns("slot:u16 row:u32 name:text opening:u32"),
-    (Fact.REQUEST, 1): _columns("slot:u16 client:text sequence:u64 verb:u8 answer:blob"),
-    (Fact.WATERMARK, 1): _columns("slot:u16 writer:text value:blob"),
-    (Fact.PROJECTION, 1): _columns("slot:u16 stream:text length:u64 lsn:u64"),
-    (Fact.TALLY, 1): _columns("slot:u16 name:text value:u64"),
-    (Fact.SCOPE, 1): _columns("slot:u16 crawl:u32 url:text"),
-    (Fact.TOKEN, 1): _columns("slot:u16 token:u64"),
-    (Fact.HOST, 1): _columns("slot:u16 row:u32 name:text"),
-    (Fact.HOST_CELLS, 1): _columns(
-        "slot:u16 row:u32 ended:i64 rest_until:i64 gap:f64 reason:u8 back_off:f64 refused_at:i64 answered:u32"
+    (Fact.OPENING, 2): _columns("slot:u16 number:u32 at:i64 wall:i64 boot:text elapsed:i64"),
+    (Fact.CLOSING, 2): _columns("slot:u16 number:u32 state:text"),
+    (Fact.CRAWL, 2): _columns("slot:u16 row:u32 name:text generation:u32"),
+    (Fact.HOLDER, 2): _columns("slot:u16 row:u32 name:text opening:u32"),
+    (Fact.REQUEST, 2): _columns("slot:u16 client:text sequence:u64 verb:u8 answer:blob"),
+    (Fact.WATERMARK, 2): _columns("slot:u16 writer:text value:blob"),
+    (Fact.PROJECTION, 2): _columns("slot:u16 stream:text length:u64 lsn:u64"),
+    (Fact.TALLY, 2): _columns("slot:u16 name:text value:u64"),
+    (Fact.SCOPE, 2): _columns("slot:u16 crawl:u32 url:text"),
+    (Fact.TOKEN, 2): _columns("slot:u16 token:u64 order:u64"),
+    (Fact.ERROR, 2): _columns("slot:u16 number:u16 text:text"),
+    (Fact.RUNS, 2): _columns("slot:u16 name:text"),
+    (Fact.CRAWL_RULES, 2): _columns("slot:u16 row:u32 state:u8"),
+    (Fact.HOST, 2): _columns("slot:u16 host:u64 name:text"),
+    (Fact.HOST_CELLS, 2): _columns(
+        "slot:u16 host:u64 ended:i64 rest_until:i64 gap:f64 reason:u8 back_off:f64 refused_at:i64 answered:u32"
     ),
-    (Fact.AUTHORITY, 1): _columns("slot:u16 row:u32 host:u32 name:text"),
-    (Fact.ROBOTS, 1): _columns(
-        "slot:u16 row:u32 state:u8 expires:i64 next_at:i64 attempts:u8 hops:u8 status:u16 url:text error:text"
+    (Fact.AUTHORITY, 2): _columns("slot:u16 name:text"),
+    (Fact.ROBOTS, 2): _columns(
+        "slot:u16 name:text state:u8 expires:i64 next_at:i64 attempts:u8 hops:u8 status:u16 url:text error:text"
     ),
-    (Fact.RULES, 1): _columns("slot:u16 row:u32 digest:u64 body:blob"),
-    (Fact.QUEUE, 1): _columns("slot:u16 row:u32 crawl:u32 host:u32 key:text"),
-    (Fact.OUTBOX, 1): _columns(
+    (Fact.RULES, 2): _columns("slot:u16 name:text digest:u64 body:blob"),
+    (Fact.QUEUE, 2): _columns("slot:u16 queue:u64 host:u64 crawl:u32 key:text"),
+    (Fact.QUEUE_RULES, 2): _columns("slot:u16 queue:u64 paused:u8 blocked_until:i64 delay:f64 limit:u32"),
+    (Fact.VOID, 2): _columns("slot:u16 queue:u64 order:u64"),
+    (Fact.OUTBOX, 2): _columns(
         "slot:u16 sequence:u64 target:u16 crawl:text key:text due:i64 priority:f64 depth:u16 hops:u8 seed:u8"
         " referrer:text metadata:blob url:text"
     ),
-    (Fact.ARRIVED, 1): _columns("slot:u16 source:u16 sequence:u64"),
-    (Fact.DELIVERED, 1): _columns("slot:u16 sequence:u64"),
-    (Fact.URL, 1): _columns(
-        "slot:u16 row:u32 queue:u32 fingerprint:u64 state:u8 reason:u8 due:i64 priority:f64 depth:u16 hops:u8"
-        " referrer:text metadata:blob url:text"
+    (Fact.ARRIVED, 2): _columns("slot:u16 source:u16 sequence:u64"),
+    (Fact.DELIVERED, 2): _columns("slot:u16 sequence:u64"),
+    (Fact.CARD, 2): _columns("token:u64 cards:cards"),
+    (Fact.HEAD, 2): _columns("token:u64 heads:heads"),
+    (Fact.LEASE, 2): _columns(
+        "slot:u16 queue:u64 fingerprint:u64 token:u64 deadline:i64 holder:u32 not_before:i64"
     ),
-    (Fact.URL_CELLS, 1): _columns(
-        "slot:u16 row:u32 state:u8 reason:u8 due:i64 attempts:u16 losses:u8 status:u16 token:u64 error:text"
-    ),
-    (Fact.VISIT, 1): _columns("slot:u16 row:u32 at:i64 digest:blob etag:text modified:text metadata:blob"),
-    (Fact.LEASE, 1): _columns("slot:u16 row:u32 token:u64 deadline:i64 holder:u32 not_before:i64"),
-    (Fact.ERRAND, 1): _columns("slot:u16 row:u32 token:u64 deadline:i64 holder:u32"),
-    (Fact.LINE, 1): _columns("slot:u16 row:u32 token:u64 stream:u8 new_links:i64 text:blob"),
+    (Fact.ERRAND, 2): _columns("slot:u16 name:text token:u64 deadline:i64 holder:u32"),
+    (Fact.EXTEND, 2): _columns("slot:u16 token:u64 deadline:i64"),
+    (Fact.LINE, 2): _columns("slot:u16 token:u64 stream:u8 new_links:i64 text:blob"),
 }
 
 STREAMS = ("pages", "politeness")  # LINE.stream is the place in this list
 
 Row = tuple[Any, ...]
-Block = tuple[int, Sequence[Row]]  # (kind, rows as in the newest schema of that kind)
+Values = Any  # of one column: an array, a list of texts or bytes, Cards, or heads
+Block = tuple[int, Sequence[Values]]  # (kind, its columns as in the newest schema of that kind)
+
+
+def columns_of(rows: Sequence[Row]) -> list[Values]:
+    """Facts written row by row, as columns."""
+    return [list(column) for column in zip(*rows, strict=True)]
 
 
 def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
-    """The payload of one frame. Rows hold one value per column, in the schema's order; text as str, blobs as bytes."""
+    """The payload of one frame, not compressed. Columns are in the schema's order; each has one value per fact."""
     parts = [_NOW.pack(now)]
-    for kind, rows in blocks:
+    for kind, values in blocks:
+        rows = len(values[0])
         if not rows:
             continue
-        columns = SCHEMA[kind, FACTS_VERSION]
-        parts.append(_BLOCK.pack(kind, FACTS_VERSION, len(rows)))
-        for column, values in zip(columns, zip(*rows, strict=True), strict=True):
-            if column.type in _CODES:
-                parts.append(_packed(_CODES[column.type], values))
+        parts.append(_BLOCK.pack(kind, FACTS_VERSION, rows))
+        for column, cells in zip(SCHEMA[kind, FACTS_VERSION], values, strict=True):
+            if column.type in _WIDTHS:
+                parts.append(_shuffled(np.asarray(cells, _WIDTHS[column.type])))
+            elif column.type == "cards":
+                parts += (_shuffled(cells.heads), cells.arena)
+            elif column.type == "heads":
+                parts.append(_shuffled(cells))
             else:
-                texts = [v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in values]
-                parts.append(_packed("I", [len(t) for t in texts]))
+                texts = [c.encode("utf-8", "surrogatepass") if isinstance(c, str) else c for c in cells]
+                parts.append(_shuffled(np.fromiter(map(len, texts), "<u4", len(texts))))
                 parts.append(b"".join(texts))
     return b"".join(parts)
 
 
-def _packed(code: str, values: Sequence[Any]) -> bytes:
-    column: array[Any] = array(code, values)
-    if _SWAP:  # pragma: no cover - the format is little-endian everywhere
-        column.byteswap()
-    return column.tobytes()
+def _shuffled(column: npt.NDArray[Any]) -> bytes:
+    width = column.dtype.itemsize
+    if width == 1 or len(column) == 1:
+        return column.tobytes()
+    return np.ascontiguousarray(column).view(np.uint8).reshape(len(column), width).T.tobytes()
+
+
+class Compressor:
+    """Payloads to what a frame carries: (bytes, codec). One at a time."""
+
+    def __init__(self) -> None:
+        self._zstd = zstd.ZstdCompressor(level=FACTS_ZSTD_LEVEL)
+
+    def pack(self, payload: bytes) -> tuple[bytes, int]:
+        """Small payloads stay as they are: compressing them costs more than it saves."""
+        if len(payload) < FACTS_COMPRESSED_BYTES_MIN:
+            return payload, PLAIN
+        small = self._zstd.compress(payload, self._zstd.FLUSH_FRAME)
+        return (small, ZSTD) if len(small) < len(payload) else (payload, PLAIN)
+
+
+def unpacked(payload: bytes, codec: int, *, bytes_max: int) -> bytes:
+    """The payload of a frame. Raises DamagedStoreError, ForeignStoreError."""
+    if codec == PLAIN:
+        return payload
+    if codec != ZSTD:
+        raise ForeignStoreError(f"a frame has codec {codec}, made by a newer release: open it with that one")
+    try:
+        plain: bytes = zstd.ZstdDecompressor().decompress(payload, bytes_max)
+    except zstd.ZstdError as error:
+        raise DamagedStoreError(f"a frame of facts cannot be unpacked ({error})") from error
+    return plain
 
 
 def instant_of(payload: bytes) -> Instant:
@@ -150,52 +205,76 @@ def instant_of(payload: bytes) -> Instant:
     return int(_NOW.unpack_from(payload)[0])
 
 
-def decode(payload: bytes) -> Iterator[tuple[int, list[Row]]]:
-    """The blocks of a payload, rows as tuples in the schema's order.
+def decode(payload: bytes) -> Iterator[tuple[int, list[Values]]]:
+    """The blocks of a payload: (kind, columns in the schema's order); arrays are read-only.
 
-    Raises DamagedStoreError for lengths that do not fit, ForeignStoreError for kinds or versions of a newer release.
+    Raises DamagedStoreError for lengths that do not fit, ForeignStoreError for kinds or versions of another release.
     """
-    view = memoryview(payload)
     at = _NOW.size
     end = len(payload)
     while at < end:
         if end - at < _BLOCK.size:
             raise DamagedStoreError(f"a frame of facts ends inside a block's head at byte {at}")
-        kind, version, count = _BLOCK.unpack_from(payload, at)
+        kind, version, rows = _BLOCK.unpack_from(payload, at)
         at += _BLOCK.size
         columns = SCHEMA.get((kind, version))
         if columns is None:
             raise ForeignStoreError(
-                f"it holds facts of kind {kind} version {version}, made by a newer release: open it with that one"
+                f"it holds facts of kind {kind} version {version}, made by another release: open it with that one"
             )
-        values: list[Sequence[object]] = []
+        values: list[Values] = []
         for column in columns:
-            if column.type in _CODES:
-                size = _WIDTHS[column.type] * count
-                values.append(_unpacked(_CODES[column.type], view, at, size, end))
-                at += size
-                continue
-            lengths = _unpacked("I", view, at, 4 * count, end)
-            at += 4 * count
-            if at + sum(lengths) > end:
-                raise DamagedStoreError(f"a column of facts runs past its frame at byte {at}")
-            cells: list[object] = []
-            for length in lengths:
-                piece = payload[at : at + length]
-                cells.append(piece.decode("utf-8", "surrogatepass") if column.type == "text" else piece)
-                at += length
-            values.append(cells)
-        yield kind, list(zip(*values, strict=True))
+            if column.type in _WIDTHS:
+                cells, at = _unshuffled(payload, at, rows, np.dtype(_WIDTHS[column.type]))
+                values.append(cells)
+            elif column.type == "heads":
+                heads, at = _unshuffled(payload, at, rows, HEAD)
+                values.append(heads)
+            elif column.type == "cards":
+                cards, at = _cards(payload, at, rows)
+                values.append(cards)
+            else:
+                lengths, at = _unshuffled(payload, at, rows, np.dtype("<u4"))
+                pieces, at = _pieces(payload, at, lengths.tolist())
+                values.append([p.decode("utf-8", "surrogatepass") for p in pieces] if column.type == "text" else pieces)
+        yield kind, values
 
 
-def _unpacked(code: str, view: memoryview, at: int, size: int, end: int) -> array[int]:
-    if at + size > end:
+def _unshuffled(payload: bytes, at: int, rows: int, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], int]:
+    size = dtype.itemsize * rows
+    if at + size > len(payload):
         raise DamagedStoreError(f"a column of facts runs past its frame at byte {at}")
-    column: array[int] = array(code)
-    column.frombytes(view[at : at + size])
-    if _SWAP:  # pragma: no cover
-        column.byteswap()
-    return column
+    octets = np.frombuffer(payload, np.uint8, size, at)
+    if dtype.itemsize > 1 and rows > 1:
+        octets = np.ascontiguousarray(octets.reshape(dtype.itemsize, rows).T).reshape(-1)
+    return octets.view(dtype), at + size
+
+
+def _pieces(payload: bytes, at: int, lengths: list[int]) -> tuple[list[bytes], int]:
+    if at + sum(lengths) > len(payload):
+        raise DamagedStoreError(f"a column of facts runs past its frame at byte {at}")
+    pieces = []
+    for length in lengths:
+        pieces.append(payload[at : at + length])
+        at += length
+    return pieces, at
+
+
+def _cards(payload: bytes, at: int, rows: int) -> tuple[Cards, int]:
+    if rows * HEAD_BYTES > len(payload) - at:
+        raise DamagedStoreError(f"a column of cards runs past its frame at byte {at}")
+    heads, at = _unshuffled(payload, at, rows, HEAD)
+    offsets = np.zeros(rows + 1, np.int64)
+    np.cumsum(body_bytes(heads), out=offsets[1:])
+    end = at + int(offsets[-1])
+    if end > len(payload):
+        raise DamagedStoreError(f"the bodies of cards run past their frame at byte {at}")
+    return Cards(heads, payload[at:end], offsets), end
+
+
+def body_bytes(heads: Heads) -> npt.NDArray[np.int64]:
+    """How long the body behind each head is."""
+    return heads["url_bytes"].astype(np.int64) + heads["referrer_bytes"] + heads["extra_bytes"]
 
 
 def drawing() -> str:

@@ -1,7 +1,8 @@
 """The state machine: `discover`, `lease`, `report` and every branch between them. A verb decides, logs, applies.
 
 It waits for nothing and knows no clock, disk or random source: `now` (an instant) and the seed are arguments, the log
-is given.
+is given. Batches go through in columns; what is out of the ordinary (robots rules, redirects, trains, operators' rules)
+is looked at URL by URL.
 What it answers is durable once the log is synced through the LSN that stands beside the answer; `engine.py` does that.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 import heapq
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -20,14 +22,18 @@ from outrider import kernels
 from outrider.clock import Instant, instant, rfc3339
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import arguments
-from outrider.frontier.accounts import recount, statistics, status_of
+from outrider.frontier.arrivals import NO_DUE, Arrival, Arrivals, Origin
+from outrider.frontier.cards import Cards
 from outrider.frontier.draft import Draft
 from outrider.frontier.errands import Judgement, Rulebook, after_answer, errand_of, judged, unanswered
-from outrider.frontier.facts import FRAME_KIND, Fact, Row, encode
+from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, Row, encode
+from outrider.frontier.hosts import NONE, ROBOTS, RULED, VOIDED, Group, Rows, keyed_queue_hash, queue_hashes
+from outrider.frontier.leased import Leased, errand_lease
 from outrider.frontier.lines import refusal
-from outrider.frontier.politeness import rest_after
-from outrider.frontier.priority import checked
-from outrider.frontier.ready import Ready, Timetable
+from outrider.frontier.politeness import rest_after, rests_after
+from outrider.frontier.operations import Operations
+from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, class_of, priorities
+from outrider.frontier.records import Record, extra_of, packed
 from outrider.frontier.revisit import retries_left, retry_seconds
 from outrider.frontier.settings import FrontierSettings
 from outrider.frontier.tables import (
@@ -37,37 +43,36 @@ from outrider.frontier.tables import (
     PARKED,
     QUEUED,
     SEEN_BITS,
-    STATES,
+    UNKNOWN,
     WAITING,
     Authority,
-    Group,
-    Host,
-    Queue,
+    CrawlState,
     Reason,
     RobotsState,
     Tables,
-    Url,
+    by_value,
+    lease_columns,
     robots_cells,
 )
+from outrider.frontier.turns import EMPTY, Turns
 from outrider.journey import (
     Code,
-    Kind,
     Lease,
     LeaseBatch,
     Line,
     Link,
     Outcome,
+    OutcomeBatch,
     Report,
     RequestId,
     RobotsAnswer,
     Settled,
-    UrlStatus,
     Verdict,
-    Verification,
 )
+from outrider.kernels.cards import HEAD
 from outrider.limits import (
     CALL_ROWS_MAX,
-    COLUMNS_ROWS_MIN,
+    CLASSES,
     DEADLINES_KEPT_MAX,
     LEASES_LOST_MAX,
     METADATA_BYTES_MAX,
@@ -89,6 +94,8 @@ _VERBS = {"discover": 1, "lease": 2, "report": 3}
 _CODES = tuple(Code)
 _CODE_NUMBERS = {code: number for number, code in enumerate(_CODES)}
 _NEW, _KNOWN = _CODE_NUMBERS[Code.NEW], _CODE_NUMBERS[Code.KNOWN]
+_OK, _STALE = Settled.OK, Settled.STALE
+_NO_CODES: tuple[Code, ...] = ()
 
 
 class LogOut(Protocol):
@@ -97,58 +104,34 @@ class LogOut(Protocol):
     def append(self, kind: int, payload: bytes, *, version: int = 1, codec: int = 0, reserve: bool = False) -> int: ...
 
 
-class _Wanted:
-    """A link on its way in."""
+class _Picks:
+    """What a lease call has drawn: cards, the rows of their queues, and how long each has to wait in its train."""
 
-    __slots__ = ("crawl", "depth", "due", "hops", "key", "metadata", "priority", "referrer", "seed", "source", "url")
+    def __init__(self) -> None:
+        self.cards: list[Cards] = []
+        self.queues: list[Rows] = []
+        self.waits: list[npt.NDArray[np.int64]] = []
+        self.count = 0
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        key: str | None = None,
-        priority: float | None = None,
-        depth: int = 0,
-        hops: int = 0,
-        referrer: str = "",
-        due: Instant | None = None,
-        crawl: int = 0,
-        metadata: bytes = b"",
-        seed: bool = False,
-        source: int | None = None,
-    ) -> None:
-        self.source = source
-        self.url = url
-        self.key = key
-        self.priority = priority
-        self.depth = depth
-        self.hops = hops
-        self.referrer = referrer
-        self.due = due
-        self.crawl = crawl
-        self.metadata = metadata
-        self.seed = seed
+    def add(self, cards: Cards, queues: Rows, gap: Instant = 0) -> None:
+        self.cards.append(cards)
+        self.queues.append(queues)
+        self.waits.append(np.arange(len(cards), dtype=np.int64) * gap)
+        self.count += len(cards)
 
 
-class _Origin(NamedTuple):
-    """Where links in columns were found."""
+class _Found(NamedTuple):
+    """Leases by token, in columns, as `Leases.get` gives them."""
 
-    referrer: str
-    depth: int
-    crawl: int
-    source: int | None
-    seed: bool
-
-    @classmethod
-    def of(cls, owner: Url | Authority | None) -> _Origin:
-        assert isinstance(owner, Url)
-        return cls(owner.url, _below(owner.depth), owner.queue.crawl, owner.slot, False)
+    found: npt.NDArray[np.bool_]
+    queues: Rows
+    deadlines: npt.NDArray[np.int64]
+    holders: npt.NDArray[np.uint32]
+    not_before: npt.NDArray[np.int64]
+    cards: Cards
 
 
-_NOWHERE = _Origin("", 0, 0, None, True)  # told by a caller, not found in a page
-
-
-class Machine:
+class Machine(Operations):
     """One frontier. Not thread-safe: one caller at a time, which is `engine.py`'s business."""
 
     def __init__(
@@ -157,7 +140,6 @@ class Machine:
         log: LogOut,
         settings: FrontierSettings,
         *,
-        fingerprint_key: bytes,
         slot_key: bytes,
         seed: int = 0,
         errands: bool = False,
@@ -171,53 +153,44 @@ class Machine:
         self.errands_mode = errands
         self.keeps_lines = keeps_lines
         self._log = log
-        self._fingerprint_key = fingerprint_key
+        self._fingerprint_key = tables.fingerprint_key
         self._slot_key = slot_key
-        self._timetable = Timetable()
-        self._ready = Ready(seed)
-        self._waiting: list[tuple[Instant, int, int, Url]] = []
-        self._deadlines: list[tuple[Instant, int]] = []
-        self._order = 0
-        self._turns = 0
+        self._compressor = Compressor()
+        self.turns = Turns(tables, seed & ((1 << 64) - 1))
+        self._deadlines: list[tuple[Instant, int]] = []  # of errands
+        self._served = 0
         self._rules = Rulebook(settings.user_agent)
         self._scopes: dict[int, Scope] = {}
         self._spans: dict[int, set[Scope]] = {}
-        self._open_pages = 0
-        self._runs_errands = False
         self._lined_up: dict[str, Authority] = {}
         self._recheck: list[Authority] = []
         self._lines_of_wakes: list[Line] = []
+        self._woken: Instant = 0  # waiting URLs that were due by then are queued
         self.lsn = 0
         self.now: Instant = tables.now
 
     # -- opening ------------------------------------------------------------------------------------------------------
 
     def settle_all(self, now: Instant) -> None:
-        """Build the timetable, rings and heaps from the tables, after recovery.
+        """Build timetable and rings from the tables, after recovery.
 
         What was parked by robots rules is judged again, little by little: how far that had come is not in the log.
         """
         tables = self.tables
         tables.changed.clear()
-        tables.placed.clear()
-        for url in tables.urls():
-            self._file(url)
-        for token, owner in tables.leases.items():
-            heapq.heappush(self._deadlines, (owner.deadline, token))
-        for host in tables.hosts.values():
-            for queue in host.queues:
-                if queue.group is not None:
-                    queue.group.rest_until = max(queue.group.rest_until, host.rest_until)
+        for token, authority in tables.errands.items():
+            heapq.heappush(self._deadlines, (authority.deadline, token))
+        for (_, _), group in tables.queues.groups.items():
+            hosts = tables.queues.host[group.queues]
+            group.rest_until = max(group.rest_until, int(tables.hosts.rest_until[hosts].max()))
         for authority in tables.authorities.values():
             if authority.state == RobotsState.REFUSED and self.errands_mode:
                 self._line_up(authority)
-            if authority.parked:
-                authority.recheck, authority.parked = authority.parked, []
-                if authority.state in (RobotsState.RULES, RobotsState.ALLOW):
-                    self._recheck.append(authority)
+            if authority.state in (RobotsState.RULES, RobotsState.ALLOW):
+                self._judge_later(authority, changed=True)
         tables.changed.clear()
-        for host in tables.hosts.values():
-            self._touch(host, now)
+        for first in range(0, tables.hosts.count, WAKES_PER_CALL_MAX):
+            self.turns.touch((np.arange(first, min(first + WAKES_PER_CALL_MAX, tables.hosts.count), dtype=np.uint32),), now)
         self.now = max(self.now, now)
 
     def open_facts(
@@ -232,16 +205,16 @@ class Machine:
         """
         tables = self.tables
         last = tables.now
-        resting = [host for host in tables.hosts.values() if host.rest_until > last]
-        dead = [owner for owner in tables.leases.values() if owner.holder == 0]
-        ended = len(dead)
+        resting = np.flatnonzero(tables.hosts.rest_until[: tables.hosts.count] > last).tolist()
+        dead: list[int] = np.frombuffer(tables.leases.of_holder(0), np.uint64).tolist()
+        errands = [authority for authority in tables.errands.values() if authority.holder == 0]
+        ended = len(dead) + len(errands)
         while len(resting) + len(dead) > RESTS_PER_FRAME_MAX:
             # Before the opening itself and at the last logged instant: a crash in between finds hosts that rest longer.
             draft = self._draft(last)
             self._rest_on(draft, resting[:RESTS_PER_FRAME_MAX], now, passed)
             if not resting:
-                for owner in dead[:RESTS_PER_FRAME_MAX]:
-                    self._lose(draft, owner, now)
+                self._lose(draft, dead[:RESTS_PER_FRAME_MAX], now)
                 del dead[:RESTS_PER_FRAME_MAX]
             del resting[:RESTS_PER_FRAME_MAX]
             self._commit(draft, reserve=True)
@@ -251,41 +224,56 @@ class Machine:
             draft.add(Fact.CRAWL, (OWN_SLOT, 0, "default", 1))
         draft.add(Fact.HOLDER, (OWN_SLOT, 0, "", opening[0]))
         self._rest_on(draft, resting, now, passed)
-        for owner in dead:
-            self._lose(draft, owner, now)
+        self._lose(draft, dead, now)
+        for authority in errands:
+            self._lose_errand(draft, authority, now)
         self._commit(draft, reserve=True)
         self._revive(now)
         return ended
 
-    def _rest_on(self, draft: Draft, hosts: Iterable[Host], now: Instant, passed: Instant | None) -> None:
+    def _rest_on(self, draft: Draft, hosts: Iterable[int], now: Instant, passed: Instant | None) -> None:
         """What was left of these hosts' rests at the last logged instant is rested from the opening on."""
         for host in hosts:
-            left = host.rest_until - self.tables.now
+            clock = draft.clock(host)
+            left = clock.rest_until - self.tables.now
             if passed is not None:
-                draft.clock(host).rest_until = now + max(0, left - passed)
+                clock.rest_until = now + max(0, left - passed)
             else:
                 # Another boot: the wall clock may have jumped, so in doubt one whole delay, never more than what was
                 # left.
-                left = min(left, instant(max(host.gap, self.settings.delay)))
-                draft.clock(host).rest_at_least(now + left)
+                left = min(left, instant(max(clock.gap, self.settings.delay)))
+                clock.rest_at_least(now + left)
 
     def _revive(self, now: Instant) -> None:
         """URLs parked for a budget that has grown since go on."""
         limit = self.settings.max_pages_per_host
-        if not self.tables.counts[PARKED]:
+        tables = self.tables
+        if not tables.counts[PARKED]:
             return
-        freed = [
-            url
-            for url in self.tables.urls()
-            if url.state == PARKED
-            and url.reason == Reason.BUDGET
-            and (limit is None or url.queue.host.answered < limit)
-        ]
-        for first in range(0, len(freed), WAKES_PER_CALL_MAX):
-            draft = self._draft(now)
-            for url in freed[first : first + WAKES_PER_CALL_MAX]:
-                draft.move(url, *_place_of(url, now), url.due)
-            self._commit(draft, reserve=True)
+        hosts = np.arange(tables.hosts.count, dtype=np.uint32)
+        parked = hosts[tables.spent.waiting(hosts) > 0]
+        for host in parked.tolist():
+            if limit is not None and tables.hosts.answered[host] >= limit:
+                continue
+            while len(cards := tables.spent.drain(host, WAKES_PER_CALL_MAX)):
+                draft = self._draft(now)
+                cards = self._living(cards)
+                self._requeue(draft, cards, PARKED, now)
+                self._commit(draft, reserve=True)
+
+    def _living(self, cards: Cards) -> Cards:
+        """The cards that are not void."""
+        return cards.filter(~self.tables.void(cards.heads)) if self.tables.voids() else cards
+
+    def _requeue(self, draft: Draft, cards: Cards, old: int, now: Instant) -> None:
+        """Cards that nothing forbids any more: queued, or waiting for their time."""
+        if not len(cards):
+            return
+        heads = cards.heads.copy()
+        heads["state"] = np.where(heads["due"] > now, WAITING, QUEUED)
+        heads["reason"] = 0
+        states = np.full(len(cards), old, np.uint8)
+        draft.heads(cards.with_heads(heads), np.zeros(len(cards), np.uint64), states)
 
     # -- the three verbs ----------------------------------------------------------------------------------------------
 
@@ -298,23 +286,28 @@ class Machine:
         known = self._repeated(request_id, "discover")
         if known is not None:
             return [_CODES[number] for number in known]
-        urls = links if isinstance(links, UrlBatch) else None
-        links = [] if urls is not None else list(links)
-        if urls is None and len(links) >= COLUMNS_ROWS_MIN and all(type(link) is str for link in links):
-            urls = UrlBatch.of(links, key=self._fingerprint_key)
-        _bounded(len(links) if urls is None else len(urls), "links")
+        if not isinstance(links, UrlBatch):
+            links = list(links)
+        _bounded(len(links), "links")
+        self._wake(now)
         draft = self._draft(now)
-        if urls is None:
-            answer = bytes(
-                _CODE_NUMBERS[code] for code in self._accept([self._wanted(link, draft) for link in links], draft)
-            )
+        if isinstance(links, UrlBatch):
+            arrivals = self._told_in_columns(links, draft)
+        elif all(type(link) is str for link in links):
+            arrivals = self._told_in_columns(self._spelled_batch(links), draft)
         else:
-            depths, priorities = arguments.depths(urls, _NOWHERE.depth), arguments.priorities(urls)
-            origin = np.zeros(len(urls), np.intp)
-            answer = self._accept_columns(urls, depths, priorities, origin, (_NOWHERE,), draft)
+            origins = [Origin(crawl=draft.crawl(None))]
+            some = [self._arrival(link, 0, origins[0], draft) for link in links]
+            arrivals = Arrivals.of_links(some, origins, self._spelled_batch)
+        answer = self._accept(arrivals, draft).tobytes()
         self._answered(draft, request_id, "discover", answer)
         self._commit(draft)
-        return [_CODES[number] for number in answer]
+        return list(map(_CODES.__getitem__, answer))
+
+    def _told_in_columns(self, urls: UrlBatch, draft: Draft) -> Arrivals:
+        origins = [Origin(crawl=draft.crawl(None))]
+        depths, told = arguments.depths(urls, 0), arguments.priorities(urls)
+        return Arrivals.of_columns(self._ruled(urls), np.zeros(len(urls), np.intp), origins, depths, told)
 
     def lease(
         self,
@@ -336,92 +329,200 @@ class Machine:
         arguments.ttl(ttl_seconds)
         for what, name in (("crawl", crawl), ("key", key), ("worker", worker)):
             arguments.name(what, name)
+        tables = self.tables
         now = self._advance(now)
         self._wake(now)
         known = self._repeated(request_id, "lease")
         if known is not None:
             return self._same_leases(known)
-        if errands and not self._runs_errands:
-            self._runs_errands = True
-            for authority in self._lined_up.values():
-                if authority.wanted is not None:
-                    self._touch(authority.wanted, now)
+        if errands and not self.turns.runs_errands:
+            self.turns.runs_errands = True
+            self.turns.touch([np.fromiter(self.turns.errands_at, np.uint32)], now)
         refusals = ROBOTS_REFUSALS_PER_CALL_MAX
         if self._recheck:
             refusals -= self._judge_again(now, refusals)
         draft = self._draft(now)
         holder = draft.holder(worker)
-        drawn: list[tuple[Kind, Url | Authority]] = []
-        tried: list[Host] = []
-        token = self._next_token()
-        first = token
+        first = self._next_token()
         deadline = now + instant(ttl_seconds)
-        wanted_row = self.tables.crawl_rows.get(crawl) if crawl is not None else None
+        row = tables.crawl_rows.get(crawl) if crawl is not None else None
         pages_left = self._pages_left()
-        filtered = self._matching(wanted_row, crawl, key)
+        picks = _Picks()
+        asked: list[Authority] = []
+        tried: list[Rows] = []
+        taken: set[int] = set()  # hosts that a turn was taken of by a closer look
         groups: set[Group] = set()
-        while len(drawn) < want and refusals > 0 and pages_left > 0:
-            host = self._ready.draw() if filtered is None else (filtered.pop(0) if filtered else None)
-            if host is None:
+        by_key = self.turns.queues_by_key(key, row) if key is not None and (crawl is None or row is not None) else None
+        plain = per_queue == 1 and not self.errands_mode and self.settings.max_pages_per_host is None
+        while (left := min(want - picks.count - len(asked), pages_left - picks.count)) > 0 and refusals > 0:
+            if crawl is not None and row is None:
                 break
-            self._ready.withdraw(host)
-            tried.append(host)
-            if host.leases:
-                continue
-            errand = errand_of(host, now) if errands else None
-            queue = self._queue_of(host, wanted_row, key, now, groups) if errand is None else None
-            urls: list[Url] = []
-            gap = 0
-            if queue is not None:
-                most = min(per_queue, want - len(drawn), pages_left)
-                if most > 1:
-                    gap = instant(max(host.gap, self.settings.delay, self._rules.crawl_delay(host)))
-                    # What may only be fetched when its lease is over would be lost, and after three times gone.
-                    most = min(most, 1 + (deadline - now - 1) // gap) if gap else most
-                urls, judged = self._take(draft, queue, most, refusals, now)
-                refusals -= judged
-                if errands and not urls:
-                    errand = errand_of(host, now)  # what was just found to be asked for first
-            if errand is not None:
-                draft.add(Fact.ERRAND, (errand.slot, errand.row, token, deadline, holder))
-                drawn.append((Kind.ROBOTS, errand))
-                token += 1
-                continue
-            if queue is None:
-                continue
-            for place, url in enumerate(urls):
-                draft.add(Fact.LEASE, (url.slot, url.row, token, deadline, holder, now + place * gap))
-                drawn.append((Kind.PAGE, url))
-                token += 1
-                pages_left -= 1
-            if urls:
-                self._turns += 1
-                queue.served = self._turns
-                host.turns += 1
-                if queue.group is not None:
-                    groups.add(queue.group)
-        if drawn:
-            tokens = b"".join(struct.pack("<Q", first + place) for place in range(len(drawn)))
+            if by_key is not None:
+                drawn, by_key = by_key[:left], by_key[left:]
+                self.turns.ready.withdraw(drawn)
+            else:
+                drawn = np.frombuffer(self.turns.ready.draw(left, row), np.uint32)
+            if not len(drawn):
+                break
+            hosts = tables.queues.host[drawn]
+            tried.append(hosts)
+            alone = self._may_go(hosts, now) if plain else np.zeros(len(drawn), np.bool_)
+            if alone.any():
+                chosen = drawn if alone.all() else drawn[alone]  # each host once: it has no other queue
+                found, cards = tables.backlog.take(chosen)
+                if not found.all():
+                    chosen = chosen[found]
+                picks.add(cards, chosen)
+            for queue, host in zip(drawn[~alone].tolist(), hosts[~alone].tolist(), strict=True):
+                if refusals <= 0 or picks.count + len(asked) >= want or picks.count >= pages_left:
+                    break
+                if host in taken:
+                    continue
+                got, errand, judged_away = self._look_closely(
+                    draft,
+                    queue,
+                    host,
+                    now,
+                    most=min(per_queue, want - picks.count - len(asked), pages_left - picks.count),
+                    deadline=deadline,
+                    crawl=row,
+                    key=key,
+                    errands=errands,
+                    groups=groups,
+                    refusals=refusals,
+                    picks=picks,
+                )
+                refusals -= judged_away
+                if got or errand is not None:
+                    taken.add(host)
+                if errand is not None:
+                    asked.append(errand)
+        self._log_leases(draft, picks, asked, first, deadline, holder, now)
+        if picks.count or asked:
+            tokens = b"".join(struct.pack("<Q", first + place) for place in range(picks.count + len(asked)))
             self._answered(draft, request_id, "lease", tokens)
         try:
             self._commit(draft, reserve=True)
         except StoreFullError:
-            for url in draft.drawn:
-                self._file(url)
-            for host in tried:
-                self._touch(host, now)
+            for cards, queues in zip(picks.cards, picks.queues, strict=True):
+                tables.backlog.put(queues, cards)
+            self.turns.touch(tried, now)
             raise
-        for host in tried:
-            self._touch(host, now)
-        leases = [self._lease_of(kind, owner) for kind, owner in drawn]
-        for lease in leases:
-            heapq.heappush(self._deadlines, (lease.deadline, lease.token))
-        self._forget_deadlines()
+        if sum(map(len, tried)) > picks.count or taken:
+            self.turns.touch(tried, now)
+        leases = Leased(
+            tables,
+            first,
+            draft.leased or Cards.none(),
+            np.concatenate(picks.queues) if picks.queues else np.zeros(0, np.uint32),
+            np.concatenate(picks.waits) + now if picks.waits else np.zeros(0, np.int64),
+            deadline,
+            [errand_lease(authority, tables, now) for authority in asked],
+        )
+        for authority in asked:
+            heapq.heappush(self._deadlines, (authority.deadline, authority.token))
         return LeaseBatch(leases, lines=self._take_lines(draft), lsn=self.lsn)
+
+    def _may_go(self, hosts: Rows, now: Instant) -> npt.NDArray[np.bool_]:
+        """Which of these hosts, each the first of its name, may be visited with nothing but their clocks to look at."""
+        columns = self.tables.hosts
+        good: npt.NDArray[np.bool_] = (
+            (columns.flags[hosts] & ~np.uint8(VOIDED) == 0)
+            & (columns.in_flight[hosts] == 0)
+            & (columns.rest_until[hosts] <= now)
+        )
+        return good
+
+    def _look_closely(
+        self,
+        draft: Draft,
+        queue: int,
+        host: int,
+        now: Instant,
+        *,
+        most: int,
+        deadline: Instant,
+        crawl: int | None,
+        key: str | None,
+        errands: bool,
+        groups: set[Group],
+        refusals: int,
+        picks: _Picks,
+    ) -> tuple[int, Authority | None, int]:
+        """A host of which more must be known than its clock: (URLs picked, errand, URLs judged away)."""
+        tables = self.tables
+        columns = tables.hosts
+        if columns.rest_until[host] > now:
+            return 0, None, 0
+        busy = int(columns.in_flight[host])
+        line = self.turns.errands_at.get(host, ())
+        errand = errand_of(line, now) if errands and not busy else None
+        if errand is not None:
+            return 0, errand, 0
+        chosen = self._queue_of(host, crawl, key, now, groups)
+        if chosen is None or busy >= self.turns.capacity(chosen):
+            return 0, None, 0
+        gap = 0
+        if most > 1:
+            gap = instant(max(float(columns.gap[host]), self._floor(chosen), self._rules.crawl_delay(self._authorities(host))))
+            # What may only be fetched when its lease is over would be lost, and after three times gone.
+            most = min(most, 1 + (deadline - now - 1) // gap) if gap else most
+        cards, judged_away = self._take(draft, chosen, host, most, refusals, now)
+        if not len(cards):
+            line = self.turns.errands_at.get(host, ())
+            return 0, errand_of(line, now) if errands else None, judged_away  # what was just found to be asked for first
+        picks.add(cards, np.full(len(cards), chosen, np.uint32), gap)
+        if self.turns.capacity(chosen) > 1:
+            # Several at once: their beginnings keep the gap, for their ends are not known yet.
+            clock = draft.clock(host)
+            clock.rest_at_least(now + instant(max(float(columns.gap[host]), self._floor(chosen))))
+        self._served += 1
+        tables.queues.served[chosen] = self._served & 0xFFFFFFFF
+        columns.turns[host] += 1
+        group = tables.queues.group_of.get(chosen)
+        if group is not None:
+            groups.add(group)
+        return len(cards), None, judged_away
+
+    def _log_leases(
+        self,
+        draft: Draft,
+        picks: _Picks,
+        asked: Sequence[Authority],
+        first: int,
+        deadline: Instant,
+        holder: int,
+        now: Instant,
+    ) -> None:
+        tables = self.tables
+        if picks.count:
+            cards = Cards.concatenate(picks.cards)
+            heads = cards.heads.copy()
+            old = heads["state"].copy()
+            assert (old == QUEUED).all()
+            draft.leased = cards.with_heads(heads)
+            queues = np.concatenate(picks.queues)
+            rows = len(cards)
+            draft.add_columns(
+                Fact.LEASE,
+                [
+                    heads["slot"],
+                    tables.queues.hash[queues],
+                    heads["fingerprint"],
+                    np.arange(first, first + rows, dtype=np.uint64),
+                    np.full(rows, deadline, np.int64),
+                    np.full(rows, holder, np.uint32),
+                    np.concatenate(picks.waits) + now,
+                ],
+            )
+        for place, authority in enumerate(asked):
+            token = first + picks.count + place
+            self._name(draft, authority)
+            draft.add(Fact.ERRAND, (authority.slot, authority.name, token, deadline, holder))
 
     def report(
         self,
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[Outcome] | OutcomeBatch,
         links: Sequence[tuple[int, str | Link]] | UrlBatch,
         now: Instant,
         *,
@@ -434,102 +535,220 @@ class Machine:
         known = self._repeated(request_id, "report")
         if known is not None:
             return _report_of(known)
-        outcomes = arguments.outcomes(outcomes)
-        extra = _by_outcome(links, len(outcomes))
+        told = arguments.told(outcomes)
+        rows = len(told.tokens)
+        extra = _by_outcome(links, rows)
         self._wake(now)
+        tables = self.tables
         draft = self._draft(now)
-        settled: list[Settled] = []
-        wanted: list[_Wanted] = []
-        spans: list[tuple[int, int, int]] = []  # of each outcome: a redirect's target, its links, their end
-        found: list[tuple[int, UrlBatch]] = []  # of each outcome: its links in columns
-        ended: set[int] = set()
-        for row, outcome in enumerate(outcomes):
-            start = first = len(wanted)
-            owner = self.tables.leases.get(outcome.token) if outcome.token not in ended else None
-            if owner is None:
-                settled.append(Settled.STALE)
-                draft.tally("stale", 1)
-                # Its links stay unread: whoever holds the URL now will report them.
-                spans.append((start, start, start))
+        leases = self._by_token(told.tokens)
+        ok = leases.found.copy()
+        if rows > 1 and len(np.unique(told.tokens)) < rows:
+            first = np.zeros(rows, np.bool_)
+            first[np.unique(told.tokens, return_index=True)[1]] = True
+            ok &= first
+        else:
+            first = np.ones(rows, np.bool_)
+        dead = ok & tables.void(leases.cards.heads) if tables.voids() else None
+        hosts = tables.queues.host[leases.queues]
+        plain = ok & told.plain
+        if dead is not None:
+            plain &= ~dead
+        if tables.errands and any(token in tables.errands for token in told.tokens.tolist()):
+            plain[:] = False  # an errand and a page may share a host: one clock, one order
+        if plain.any():
+            plain &= (tables.hosts.flags[hosts] & np.uint8(ROBOTS | RULED)) == 0
+            counted = np.bincount(np.unique(hosts[ok], return_inverse=True)[1]) if ok.any() else np.zeros(0)
+            if len(counted) and counted.max() > 1:
+                names, inverse = np.unique(hosts, return_inverse=True)
+                often = np.bincount(inverse[ok], minlength=len(names)) > 1
+                plain &= ~often[inverse]
+            self._done_in_columns(draft, told, leases, hosts, plain, now)
+        settled: list[Settled] = [_OK] * rows
+        wanted: list[Arrival] = []
+        origins: list[Origin] = []
+        of_row: dict[int, int] = {}  # the origin of an outcome's links
+        spans: dict[int, tuple[int, int]] = {}  # of the links of an outcome that come one by one
+        targets: dict[int, int] = {}  # the redirect's target of an outcome, among `wanted`
+        columns: list[tuple[int, UrlBatch]] = []
+        lined: dict[int, tuple[int, int]] = {}
+        busy_rows = np.flatnonzero(~plain).tolist()
+        stale = 0
+        for row in busy_rows:
+            outcome = told.outcome(row)
+            authority = tables.errands.get(outcome.token) if first[row] else None
+            if authority is not None:
+                self._errand_done(draft, authority, outcome, now)
+                lined[row] = (authority.slot, row)
                 continue
-            ended.add(outcome.token)
-            settled.append(Settled.OK)
-            if isinstance(owner, Authority):
-                self._errand_done(draft, owner, outcome, now)
-            else:
-                self._page_done(draft, owner, outcome, now, wanted)
-                first = len(wanted)
-                for some in (outcome.links, extra.get(row, ())):
-                    _bounded(len(some), "links of one outcome")
-                    if isinstance(some, UrlBatch):
-                        found.append((row, some))
-                        continue
-                    depth = _below(owner.depth)
-                    for link in some if isinstance(some, Sequence) else some.strings():
-                        if isinstance(link, str):
-                            wanted.append(
-                                _Wanted(
-                                    link, depth=depth, referrer=owner.url, crawl=owner.queue.crawl, source=owner.slot
-                                )
-                            )
-                        else:
-                            wanted.append(self._wanted(link, draft, found_in=owner))
-            spans.append((start, first, len(wanted)))
-        numbers = bytes(_CODE_NUMBERS[code] for code in self._accept(wanted, draft))
-        in_columns = self._accept_found(found, [self.tables.leases.get(one.token) for one in outcomes], draft)
-        codes = [numbers[first:end] + in_columns.get(row, b"") for row, (_, first, end) in enumerate(spans)]
-        for row, outcome in enumerate(outcomes):
-            if settled[row] is Settled.OK:
-                start, first, _ = spans[row]
-                new = numbers[start:first].count(_NEW) + codes[row].count(_NEW)
-                self._lines(draft, self.tables.leases[outcome.token], outcome, new)
+            if not ok[row]:
+                settled[row] = _STALE
+                stale += 1
+                # Its links stay unread: whoever holds the URL now will report them.
+                continue
+            record = Record.of(leases.cards, row)
+            if dead is not None and dead[row]:
+                self._late(draft, record, outcome, int(leases.queues[row]), int(leases.not_before[row]), now)
+                settled[row] = _STALE
+                stale += 1
+                continue
+            origin = self._origin(record)
+            lined[row] = (record.slot, row)
+            target = self._page_done(draft, record, outcome, int(leases.queues[row]), int(leases.not_before[row]), now)
+            if target is not None:
+                targets[row] = len(wanted)
+                wanted.append(replace(target, origin=len(origins)))
+            of_row[row] = len(origins)
+            origins.append(origin)
+        if stale:
+            draft.tally("stale", stale)
+        given = told.links()
+        for row in sorted({*given, *extra} if given or extra else ()):
+            if settled[row] is not _OK or row not in of_row and not plain[row]:
+                continue
+            if row not in of_row:
+                of_row[row] = len(origins)
+                origins.append(self._origin(Record.of(leases.cards, row)))
+            origin_row = of_row[row]
+            origin = origins[origin_row]
+            start = len(wanted)
+            for some in (given.get(row, ()), extra.get(row, ())):
+                _bounded(len(some), "links of one outcome")
+                if isinstance(some, UrlBatch):
+                    columns.append((row, some))
+                    continue
+                for link in some if isinstance(some, Sequence) else some.strings():
+                    wanted.append(self._arrival(link, origin_row, origin, draft))
+            if len(wanted) > start:
+                spans[row] = (start, len(wanted))
+        codes, new_targets = self._accept_found(wanted, columns, of_row, origins, spans, targets, draft)
+        for row, (slot, _) in lined.items():
+            outcome = told.outcome(row)
+            if outcome.line is not None:
+                new = codes.get(row, b"").count(_NEW) + new_targets.get(row, 0)
+                draft.line(slot, outcome.token, "pages", outcome.line, new)
+            if outcome.politeness is not None:
+                draft.line(slot, outcome.token, "politeness", outcome.politeness, -1)
         if watermark is not None:
             draft.add(Fact.WATERMARK, (OWN_SLOT, *watermark))
-        answer = msgspec.msgpack.encode(
-            [
-                bytes(code is Settled.OK for code in settled),
-                codes,
-            ]
-        )
-        self._answered(draft, request_id, "report", answer)
+        if request_id is not None:
+            listed = [codes.get(row, b"") for row in range(rows)]
+            answer = msgspec.msgpack.encode([bytes(code is _OK for code in settled), listed])
+            self._answered(draft, request_id, "report", answer)
         self._commit(draft, reserve=True)
-        return Report(tuple(settled), tuple(map(_codes_of, codes)), self._take_lines(draft), self.lsn)
+        found = tuple(_codes_of(codes[row]) if row in codes else _NO_CODES for row in range(rows))
+        return Report(tuple(settled), found, self._take_lines(draft), self.lsn)
+
+    def _by_token(self, tokens: npt.NDArray[np.uint64]) -> _Found:
+        found, queues, deadlines, holders, not_before, heads, arena, offsets = lease_columns(
+            self.tables.leases.get(tokens)
+        )
+        return _Found(found, queues, deadlines, holders, not_before, Cards(heads, arena, offsets))
+
+    def _done_in_columns(
+        self,
+        draft: Draft,
+        told: arguments.Told,
+        leases: _Found,
+        hosts: Rows,
+        plain: npt.NDArray[np.bool_],
+        now: Instant,
+    ) -> None:
+        """Outcomes that say no more than done: clocks and heads in columns. Each host stands there once."""
+        tables = self.tables
+        all_of_them = bool(plain.all())
+        homes = hosts if all_of_them else hosts[plain]
+        if not len(homes):
+            return
+        seconds = told.seconds if all_of_them else told.seconds[plain]
+        statuses = told.statuses if all_of_them else told.statuses[plain]
+        columns = tables.hosts
+        ended = np.full(len(homes), now, np.int64)
+        rests = rests_after(
+            ended,
+            seconds=seconds,
+            floor=self.settings.delay,
+            factor=self.settings.delay_factor,
+            back_off=columns.back_off[homes],
+            refused_at=columns.refused_at[homes],
+        )
+        answered = statuses != 0
+        draft.add_columns(
+            Fact.HOST_CELLS,
+            [
+                *(columns.slot[homes], columns.hash[homes], np.maximum(ended, columns.ended[homes])),
+                *(np.maximum(rests.until, columns.rest_until[homes]), rests.gap, rests.reason, rests.back_off),
+                *(columns.refused_at[homes], columns.answered[homes] + answered),
+            ],
+        )
+        cards = leases.cards if all_of_them else leases.cards.take(np.flatnonzero(plain))
+        heads = cards.heads.copy()
+        heads["state"], heads["reason"], heads["error"] = DONE, 0, 0
+        heads["attempts"], heads["losses"] = 0, 0
+        heads["status"] = statuses
+        tokens = told.tokens if all_of_them else told.tokens[plain]
+        draft.heads(cards.with_heads(heads), tokens, np.full(len(cards), LEASED, np.uint8))
+        if answered.any():
+            draft.tally("answered", int(answered.sum()))
 
     # -- around them --------------------------------------------------------------------------------------------------
 
     def extend(self, tokens: Sequence[int], ttl_seconds: float, now: Instant) -> list[Settled]:
         """Open leases live until now + ttl_seconds."""
         arguments.ttl(ttl_seconds)
+        given = arguments.tokens(tokens)
         now = self._advance(now)
         self._wake(now)
         draft = self._draft(now)
         deadline = now + instant(ttl_seconds)
-        answer = []
-        for token in tokens:
-            owner = self.tables.leases.get(token)
-            answer.append(Settled.STALE if owner is None else Settled.OK)
-            if isinstance(owner, Authority):
-                draft.add(Fact.ERRAND, (owner.slot, owner.row, token, deadline, owner.holder))
-            elif owner is not None:
-                draft.add(Fact.LEASE, (owner.slot, owner.row, token, deadline, owner.holder, owner.not_before))
-            if owner is not None:
+        leases = self._by_token(given)
+        answer: list[Settled] = []
+        kept: list[tuple[int, int, int]] = []
+        for row, token in enumerate(given.tolist()):
+            authority = self.tables.errands.get(token)
+            answer.append(_STALE if authority is None and not leases.found[row] else _OK)
+            if authority is not None:
+                draft.add(Fact.ERRAND, (authority.slot, authority.name, token, deadline, authority.holder))
                 heapq.heappush(self._deadlines, (deadline, token))
+            elif leases.found[row]:
+                kept.append((int(leases.cards.heads["slot"][row]), token, deadline))
+        if kept:
+            slots, some, deadlines = zip(*kept, strict=True)
+            draft.add_columns(
+                Fact.EXTEND, [np.array(slots, np.uint16), np.array(some, np.uint64), np.array(deadlines, np.int64)]
+            )
         self._commit(draft, reserve=True)
         return answer
 
     def release(self, tokens: Sequence[int], now: Instant) -> list[Settled]:
         """Give leases back unfetched: the URLs are queued again, their hosts keep the clocks they have."""
+        return self._give_back(arguments.tokens(tokens), None, now)
+
+    def defer(self, tokens: Sequence[int], until: Instant, now: Instant) -> list[Settled]:
+        """Give leases back unfetched: the URLs wait until an instant."""
+        arguments.whole("until", until, 0, arguments.INSTANT_MAX)
+        return self._give_back(arguments.tokens(tokens), until, now)
+
+    def _give_back(self, given: npt.NDArray[np.uint64], until: Instant | None, now: Instant) -> list[Settled]:
         now = self._advance(now)
         self._wake(now)
         draft = self._draft(now)
-        answer = []
-        for token in dict.fromkeys(tokens):
-            owner = self.tables.leases.get(token)
-            answer.append(Settled.STALE if owner is None else Settled.OK)
-            if isinstance(owner, Authority):
-                draft.add(Fact.ROBOTS, robots_cells(owner))  # as they are, which ends the errand
-            elif owner is not None:
-                draft.move(owner, QUEUED, 0, owner.due)
+        tokens = np.array(list(dict.fromkeys(given.tolist())), np.uint64)
+        leases = self._by_token(tokens)
+        answer: list[Settled] = []
+        for row, token in enumerate(tokens.tolist()):
+            authority = self.tables.errands.get(token)
+            if authority is not None:
+                draft.add(Fact.ROBOTS, robots_cells(authority))  # as they are, which ends the errand
+            answer.append(_STALE if authority is None and not leases.found[row] else _OK)
+        if leases.found.any():
+            cards = leases.cards.filter(leases.found)
+            heads = cards.heads.copy()
+            heads["state"] = QUEUED
+            if until is not None:
+                heads["due"] = until
+                heads["state"] = WAITING if until > now else QUEUED
+            draft.heads(cards.with_heads(heads), tokens[leases.found], np.full(len(cards), LEASED, np.uint8))
         self._commit(draft, reserve=True)
         return answer
 
@@ -542,9 +761,9 @@ class Machine:
         if found is None:
             raise SettingsError(f"authority {authority!r}: give it as https://example.org or http://example.org:8080")
         draft = self._draft(now)
-        draft.authority(found)
+        self._add_host(draft, host_of(found))
         self._commit(draft)
-        owner = self.tables.authorities[authority_of(found)]
+        owner = self.tables.authority(authority_of(found))
         draft = self._draft(now)
         self._robots_answer(draft, owner, RobotsAnswer(status, body), None, None, now)
         self._commit(draft)
@@ -566,18 +785,33 @@ class Machine:
         """A clean stop; leases of this process end, which counts against no URL."""
         now = self._advance(now)
         draft = self._draft(now)
-        for owner in list(self.tables.leases.values()):
-            if owner.holder == 0:
-                self._end(draft, owner, now)
-                if isinstance(owner, Url):
-                    draft.move(owner, QUEUED, 0, owner.due)
-        draft.add(Fact.CLOSING, (OWN_SLOT, self.tables.opening[0], state))
+        tables = self.tables
+        for authority in list(tables.errands.values()):
+            if authority.holder == 0:
+                self._rest_whole(draft, authority.busy, self.settings.delay, now)
+                draft.add(Fact.ROBOTS, robots_cells(authority))
+        tokens = np.frombuffer(tables.leases.of_holder(0), np.uint64)
+        if len(tokens):
+            leases = self._by_token(tokens)
+            for queue in leases.queues.tolist():
+                self._rest_whole(draft, int(tables.queues.host[queue]), self._floor(queue), now)
+            heads = leases.cards.heads.copy()
+            heads["state"] = QUEUED
+            draft.heads(leases.cards.with_heads(heads), tokens, np.full(len(tokens), LEASED, np.uint8))
+        draft.add(Fact.CLOSING, (OWN_SLOT, tables.opening[0], state))
         self._commit(draft, reserve=True)
 
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether content with this digest was accepted for some URL."""
-        contents = self.tables.contents
-        return [digest in contents for digest in digests]
+        hashes = np.array([self._content_hash(digest) for digest in digests], np.uint64)
+        slots = (hashes >> np.uint64(52)).astype(np.uint16)
+        return np.frombuffer(self.tables.contents.check(slots, hashes), np.bool_).tolist()
+
+    def _content_hash(self, digest: bytes) -> int:
+        number = int.from_bytes(
+            kernels.fingerprints([digest.decode("latin-1")], self._fingerprint_key), "little"
+        )
+        return number or 1
 
     def finished(self) -> bool:
         """No URL is queued, leased, waiting, in transit or to be judged again, and no errand is open or wanted."""
@@ -588,18 +822,13 @@ class Machine:
     def at_limit(self) -> bool:
         """No page may be leased any more (max_pages), or URLs are parked because a budget is used up."""
         if self.settings.max_pages is not None and self.tables.tallies.get("answered", 0) >= self.settings.max_pages:
-            return not self.finished() or self._parked_for_budget()
-        return self.finished() and self._parked_for_budget()
-
-    def _parked_for_budget(self) -> bool:
-        if not self.tables.counts[PARKED]:
-            return False
-        return any(url.state == PARKED and url.reason == Reason.BUDGET for url in self.tables.urls())
+            return not self.finished() or len(self.tables.spent) > 0
+        return self.finished() and len(self.tables.spent) > 0
 
     def errands(self) -> int:
         """Errands that are open or lined up."""
-        open_ones = sum(1 for owner in self.tables.leases.values() if isinstance(owner, Authority))
-        return open_ones + sum(1 for authority in self._lined_up.values() if not authority.token and authority.held)
+        lined_up = sum(1 for authority in self._lined_up.values() if not authority.token and authority.held)
+        return len(self.tables.errands) + lined_up
 
     def next_ready(self, now: Instant) -> Instant | None:
         """When something can be leased at the earliest; `now` when it can already; None when waiting alone brings
@@ -608,50 +837,23 @@ class Machine:
             # A lease that ends without an answer gives its page back.
             spent = self.tables.tallies.get("answered", 0) >= (self.settings.max_pages or 0)
             return None if spent else self._next_deadline(now)
-        if self._ready.anybody() or self._recheck:
+        if self._recheck:
             return now
-        times = [self._timetable.next()]
-        while self._waiting:
-            due, _, place, url = self._waiting[0]
-            if url.state == WAITING and url.place == place:
-                times.append(due)
-                break
-            heapq.heappop(self._waiting)
-        times.append(self._next_deadline(now))
+        times = [self.turns.next(now), self.tables.calendar.next(), self._next_deadline(now)]
         known = [at for at in times if at is not None]
         return max(now, min(known)) if known else None
 
     def _next_deadline(self, now: Instant) -> Instant | None:
+        found = self.tables.leases.next()
+        times = [found] if found >= 0 else []
         while self._deadlines:
             deadline, token = self._deadlines[0]
-            owner = self.tables.leases.get(token)
-            if owner is not None and owner.deadline == deadline:
-                return max(now, deadline)
+            authority = self.tables.errands.get(token)
+            if authority is not None and authority.deadline == deadline:
+                times.append(deadline)
+                break
             heapq.heappop(self._deadlines)
-        return None
-
-    def status(self, url: str) -> UrlStatus:
-        """What is known of one URL of the default crawl, by any spelling."""
-        text = self._spelled([url])[0]
-        found = self._find(text) if text is not None else None
-        if found is None:
-            return UrlStatus(text or url, STATES[0])
-        return status_of(found, self.tables)
-
-    def _find(self, text: str, crawl: int = 0) -> Url | None:
-        host = self.tables.hosts.get(host_of(text))
-        if host is None:
-            return None
-        number = int.from_bytes(kernels.fingerprints([text], self._fingerprint_key), "little")
-        return self.tables.slots[host.slot].seen.get(crawl, {}).get(number & SEEN_BITS)
-
-    def statistics(self, now: Instant) -> dict[str, object]:
-        """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
-        return statistics(self.tables, now, errands=self.errands())
-
-    def verify(self) -> Verification:
-        """Recount everything from the rows and hold it against the counters."""
-        return recount(self.tables)
+        return max(now, min(times)) if times else None
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -664,91 +866,158 @@ class Machine:
     def rest_everybody(self, now: Instant) -> None:
         """The clock stepped back: in doubt every host that was visited rests one whole delay from now on."""
         now = self._advance(now)
+        hosts = self.tables.hosts
         # A lost lease rests its host, too: somebody may have been there.
-        visited = [host for host in self.tables.hosts.values() if host.ended or host.rest_until]
+        visited = np.flatnonzero((hosts.ended[: hosts.count] > 0) | (hosts.rest_until[: hosts.count] > 0)).tolist()
         for first in range(0, len(visited), RESTS_PER_FRAME_MAX):
             draft = self._draft(now)
             for host in visited[first : first + RESTS_PER_FRAME_MAX]:
-                draft.clock(host).rest_at_least(now + instant(max(host.gap, self.settings.delay)))
+                clock = draft.clock(host)
+                clock.rest_at_least(now + instant(max(clock.gap, self.settings.delay)))
             self._commit(draft, reserve=True)
 
     def _wake(self, now: Instant) -> None:
         """What time alone changes: waiting URLs become queued, leases expire, resting hosts become ready."""
-        draft = self._draft(now)
+        tables = self.tables
+        lost: list[int] = []
+        if 0 <= tables.leases.next() <= now:
+            lost = np.frombuffer(tables.leases.expire(now, WAKES_PER_CALL_MAX), np.uint64).tolist()
+        errands: list[Authority] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, token = heapq.heappop(self._deadlines)
-            owner = self.tables.leases.get(token)
-            if owner is not None and owner.deadline == deadline:
-                self._lose(draft, owner, now)
-        woken: list[tuple[Instant, int, int, Url]] = []
-        while self._waiting and self._waiting[0][0] <= now and len(woken) < WAKES_PER_CALL_MAX:
-            entry = heapq.heappop(self._waiting)
-            url = entry[3]
-            if url.state == WAITING and url.place == entry[2]:
-                woken.append(entry)
-                draft.move(url, QUEUED, 0, url.due)
-        try:
-            self._commit(draft, reserve=True)
-        except StoreFullError:
-            for entry in woken:
-                heapq.heappush(self._waiting, entry)
-            for owner in self.tables.leases.values():
-                heapq.heappush(self._deadlines, (owner.deadline, owner.token))
-            raise
-        self._lines_of_wakes += draft.lines
-        for host in self._timetable.take_due(now):
-            self._touch(host, now)
+            authority = tables.errands.get(token)
+            if authority is not None and authority.deadline == deadline:
+                errands.append(authority)
+        if lost or errands:
+            draft = self._draft(now)
+            self._lose(draft, lost, now)
+            for authority in errands:
+                self._lose_errand(draft, authority, now)
+            try:
+                self._commit(draft, reserve=True)
+            except StoreFullError:
+                for authority in errands:
+                    heapq.heappush(self._deadlines, (authority.deadline, authority.token))
+                raise
+            self._lines_of_wakes += draft.lines
+        at = tables.calendar.next()
+        if at is not None and at <= now:
+            self._wake_urls(now)
+        else:
+            self._woken = now
+        self.turns.wake(now)
+        if tables.stalled:
+            for queue in tables.stalled[-WAKES_PER_CALL_MAX:]:
+                tables.backlog.drop(queue)
+            del tables.stalled[-WAKES_PER_CALL_MAX:]
+
+    def _wake_urls(self, now: Instant) -> None:
+        """Waiting URLs whose time has come are queued. That is no fact: their due time says it."""
+        tables = self.tables
+        cards = tables.calendar.due(now, WAKES_PER_CALL_MAX)
+        if not len(cards):
+            return
+        self._woken = now if len(cards) < WAKES_PER_CALL_MAX else int(cards.heads["due"].max()) - 1
+        cards = self._living(cards)
+        heads = cards.heads.copy()
+        heads["state"] = QUEUED
+        tables.file(cards.with_heads(heads), np.full(len(cards), WAITING, np.uint8))
+        self._settle(now)
+
+    def woken(self) -> Instant:
+        return self._woken
 
     def _take_lines(self, draft: Draft) -> tuple[Line, ...]:
         """The lines of this call, behind those that waking left for the next call that answers with lines."""
         lines, self._lines_of_wakes = (*self._lines_of_wakes, *draft.lines), []
         return lines
 
-    def _end(self, draft: Draft, owner: Url | Authority, now: Instant) -> None:
-        """A lease ends without a report; its host rests one whole delay, for somebody may have fetched from it just
-        now."""
-        host = owner.busy if isinstance(owner, Authority) else owner.queue.host
-        if host is not None:
-            whole = instant(max(host.gap, self.settings.delay, self._rules.crawl_delay(host)))
-            draft.clock(host).rest_at_least(now + whole)
-        if isinstance(owner, Authority):
-            draft.add(Fact.ROBOTS, robots_cells(owner))  # as they are, which ends the errand
+    def _floor(self, queue: int) -> float:
+        """The least gap in seconds behind a request of a queue."""
+        rules = self.tables.queues.rules.get(queue)
+        return self.settings.delay if rules is None or rules.delay is None else rules.delay
 
-    def _lose(self, draft: Draft, owner: Url | Authority, now: Instant) -> None:
-        """Its holder died or let it expire. The third time in a row a URL is gone: it may be what kills its holders."""
-        draft.tally("lost", 1)
-        self._end(draft, owner, now)
-        if isinstance(owner, Authority):
+    def _rest_whole(self, draft: Draft, host: int, floor: float, now: Instant) -> None:
+        """A lease ends without a report: its host rests one whole delay, for somebody may have fetched just now."""
+        if host == NONE:
             return
-        losses = owner.losses + 1
-        if losses >= LEASES_LOST_MAX:
-            draft.move(owner, GONE, Reason.LOST, owner.due, losses=losses, error="lost")
-            draft.error("lost")
-            self._refusal_line(draft, owner, now, outcome="error", error="lost")
-        else:
-            draft.move(owner, QUEUED, 0, owner.due, losses=losses)
+        clock = draft.clock(host)
+        delay = self._rules.crawl_delay(self._authorities(host))
+        clock.rest_at_least(now + instant(max(clock.gap, floor, delay)))
+
+    def _lose(self, draft: Draft, tokens: Sequence[int], now: Instant) -> None:
+        """Their holders died or let them expire. The third time in a row a URL is gone: it may be what kills its
+        holders."""
+        if not tokens:
+            return
+        given = np.array(tokens, np.uint64)
+        leases = self._by_token(given)
+        dead = self.tables.void(leases.cards.heads)
+        for row, token in enumerate(given.tolist()):
+            queue = int(leases.queues[row])
+            draft.tally("lost", 1)
+            self._rest_whole(draft, int(self.tables.queues.host[queue]), self._floor(queue), now)
+            record = Record.of(leases.cards, row)
+            record.losses = min(record.losses + 1, 255)
+            if record.losses >= LEASES_LOST_MAX and not dead[row]:
+                self._move(draft, record, GONE, Reason.LOST, error="lost")
+                draft.error("lost")
+                self._refusal_line(draft, record, now, outcome="error", error="lost")
+            else:
+                record.state = QUEUED
+            draft.record(record, LEASED, token=token)
+
+    def _lose_errand(self, draft: Draft, authority: Authority, now: Instant) -> None:
+        draft.tally("lost", 1)
+        self._rest_whole(draft, authority.busy, self.settings.delay, now)
+        draft.add(Fact.ROBOTS, robots_cells(authority))  # as they are, which ends the errand
+
+    def _move(
+        self,
+        draft: Draft,
+        record: Record,
+        state: int,
+        reason: int = 0,
+        *,
+        attempts: int | None = None,
+        losses: int | None = None,
+        status: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        """The record goes to another state; None: a cell stays as it is."""
+        record.state, record.reason = state, int(reason)
+        if attempts is not None:
+            record.attempts = attempts
+        if losses is not None:
+            record.losses = losses
+        if status is not None:
+            record.status = status
+        if error is not None:
+            record.error = draft.error_number(error)
 
     # -- discover -----------------------------------------------------------------------------------------------------
 
-    def _wanted(self, link: str | Link, draft: Draft, found_in: Url | None = None) -> _Wanted:
+    def _arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
         if not isinstance(link, Link):
-            return _Wanted(link, seed=found_in is None)
+            return Arrival(link, origin_row, origin.depth, crawl=origin.crawl, seed=not origin.page)
         arguments.link(link)
-        crawl = found_in.queue.crawl if found_in is not None and link.crawl is None else draft.crawl(link.crawl)
-        metadata = _metadata(link.metadata)
-        return _Wanted(
+        return Arrival(
             link.url,
-            key=link.key,
-            priority=checked(link.priority) if link.priority is not None else None,
-            depth=max(link.depth, _below(found_in.depth)) if found_in is not None else link.depth,
-            hops=link.hops,
-            referrer=link.referrer or (found_in.url if found_in is not None else ""),
-            due=link.not_before,
-            crawl=crawl,
-            metadata=metadata,
-            seed=found_in is None and link.depth == 0 and link.referrer is None,
-            source=found_in.slot if found_in is not None else None,
+            origin_row,
+            max(link.depth, origin.depth) if origin.page else link.depth,
+            link.hops,
+            checked(link.priority) if link.priority is not None else None,
+            link.not_before,
+            origin.crawl if link.crawl is None else draft.crawl(link.crawl),
+            link.key,
+            link.referrer,
+            _metadata(link.metadata),
+            not origin.page and link.depth == 0 and link.referrer is None,
         )
+
+    @staticmethod
+    def _origin(record: Record) -> Origin:
+        return Origin(record.url, _below(record.depth), record.crawl, record.slot, record.priority, True)
 
     def _scope(self, crawl: int) -> Scope:
         scope = self._scopes.get(crawl)
@@ -759,125 +1028,325 @@ class Machine:
             self._scopes[crawl] = scope
         return scope
 
-    def _accept(self, wanted: Sequence[_Wanted], draft: Draft) -> list[Code]:
-        """Spell, scope and test links against the seen-set; new ones become facts of the draft."""
-        codes = [Code.INVALID] * len(wanted)
-        texts = self._spelled([link.url for link in wanted])
-        rows: dict[int, list[int]] = {}
-        seeds: dict[int, list[str]] = {}
-        for row, text in enumerate(texts):
-            if text is None:
-                continue
-            if wanted[row].seed:
-                seeds.setdefault(wanted[row].crawl, []).append(text)
-            if (
-                len(text) > URL_BYTES_MAX
-                or len(wanted[row].metadata) > METADATA_BYTES_MAX
-                or wanted[row].hops > REDIRECT_HOPS_MAX
-            ):
-                codes[row] = Code.OVER_LIMIT
-            else:
-                rows.setdefault(wanted[row].crawl, []).append(row)
-        for crawl, some in seeds.items():
-            self._widen(draft, crawl, some)
-        inside: list[int] = []
-        for crawl, chosen in rows.items():
-            verdicts = self._scope(crawl).verdicts(
-                [texts[row] or "" for row in chosen], [wanted[row].depth for row in chosen]
-            )
-            for row, wants in zip(chosen, verdicts, strict=True):
-                if wants or wanted[row].seed:
-                    inside.append(row)
-                else:
-                    codes[row] = Code.OUT_OF_SCOPE
-        prints = memoryview(kernels.fingerprints([texts[row] or "" for row in inside], self._fingerprint_key)).cast("Q")
-        for row, fingerprint in sorted(zip(inside, prints, strict=True)):
-            codes[row] = self._accept_one(draft, wanted[row], texts[row] or "", fingerprint)
+    def _accept_found(
+        self,
+        wanted: Sequence[Arrival],
+        columns: Sequence[tuple[int, UrlBatch]],
+        of_row: Mapping[int, int],
+        origins: Sequence[Origin],
+        spans: Mapping[int, tuple[int, int]],
+        targets: Mapping[int, int],
+        draft: Draft,
+    ) -> tuple[dict[int, bytes], dict[int, int]]:
+        """Take the links of many outcomes in: the numbers of their codes by row of the outcome, and by row whether a
+        redirect's target was new."""
+        parts: list[Arrivals] = []
+        if wanted:
+            parts.append(Arrivals.of_links(wanted, origins, self._spelled_batch))
+        for row, urls in columns:
+            place = of_row[row]
+            depths = arguments.depths(urls, origins[place].depth)
+            told = arguments.priorities(urls)
+            where = np.full(len(urls), place, np.intp)
+            parts.append(Arrivals.of_columns(self._ruled(urls), where, origins, depths, told))
+        if not parts:
+            return {}, {}
+        numbers = self._accept(Arrivals.concatenate(parts), draft).tobytes()
+        found = {row: numbers[start:end] for row, (start, end) in spans.items()}
+        start = len(wanted)
+        for row, urls in columns:
+            found[row] = found.get(row, b"") + numbers[start : start + len(urls)]
+            start += len(urls)
+        return found, {row: int(numbers[place] == _NEW) for row, place in targets.items()}
+
+    def _accept(self, links: Arrivals, draft: Draft) -> npt.NDArray[np.uint8]:
+        """Scope and test links against the seen-set; what is new becomes cards of the draft. A code per link."""
+        urls, tables = links.urls, self.tables
+        codes = np.full(len(urls), _CODE_NUMBERS[Code.INVALID], np.uint8)
+        if not len(urls):
+            return codes
+        fit = self._wanted(links, codes, draft)
+        rows = np.flatnonzero(fit)
+        if not len(rows):
+            return codes
+        prints = urls.fingerprints(self._fingerprint_key)[rows]
+        names = urls.host_fingerprints(self._fingerprint_key)[rows]
+        crawls = links.crawl[rows]
+        hosts = tables.hosts.find(names)
+        known = np.zeros(len(rows), np.bool_)
+        there = np.flatnonzero(hosts != NONE)
+        if len(there):
+            known[there] = self._seen(crawls[there], tables.hosts.slot[hosts[there]], prints[there])
+            doubtful = np.flatnonzero(known & (hosts != NONE))
+            if tables.queues.voids and len(doubtful):
+                doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
+                if len(doubtful):
+                    slots = tables.hosts.slot[hosts[doubtful]]
+                    found, _ = tables.find(crawls[doubtful], slots, prints[doubtful])
+                    known[doubtful[~found]] = False  # deleted since: it is as if it had never been seen
+        codes[rows[known]] = _KNOWN
+        fresh = np.flatnonzero(~known)
+        if not len(fresh):
+            return codes
+        if len(fresh) > 1:
+            # The first of equal ones is new, the others are known.
+            identity = prints[fresh] ^ (crawls[fresh].astype(np.uint64) << np.uint64(1))
+            _, firsts = np.unique(identity, return_index=True)
+            if len(firsts) < len(fresh):
+                codes[rows[fresh]] = _KNOWN
+                fresh = fresh[np.sort(firsts)]
+        if self._owned is not None:
+            fresh = self._send_abroad(links, rows, fresh, names, hosts, codes, draft)
+            if not len(fresh):
+                return codes
+        self._welcome(links, rows[fresh], prints[fresh], names[fresh], hosts[fresh], codes, draft)
         return codes
 
-    def _accept_found(
-        self, found: Sequence[tuple[int, UrlBatch]], owners: Sequence[Url | Authority | None], draft: Draft
-    ) -> dict[int, bytes]:
-        """The links in columns of many outcomes, as (row of the outcome, links); the numbers of their codes by row."""
-        origins = [_Origin.of(owners[row]) for row, _ in found]
-        lengths = [len(urls) for _, urls in found]
-        depths = [arguments.depths(urls, one.depth) for (_, urls), one in zip(found, origins, strict=True)]
-        codes = self._accept_columns(
-            UrlBatch.concatenate([urls.without_columns() for _, urls in found]),
-            np.concatenate([np.zeros(0, np.int64), *depths]),
-            np.concatenate([np.zeros(0), *(arguments.priorities(urls) for _, urls in found)]),
-            np.repeat(np.arange(len(found)), lengths),
-            origins,
-            draft,
-        )
-        answer: dict[int, bytes] = {}
-        start = 0
-        for (row, _), length in zip(found, lengths, strict=True):
-            answer[row] = answer.get(row, b"") + codes[start : start + length]
-            start += length
-        return answer
-
-    def _accept_columns(
-        self,
-        urls: UrlBatch,
-        depths: npt.NDArray[np.int64],
-        priorities: npt.NDArray[np.float64],
-        origin: npt.NDArray[np.intp],
-        origins: Sequence[_Origin],
-        draft: Draft,
-    ) -> bytes:
-        """As `_accept` for columns: only what is new becomes a string. `origins[origin[row]]` is where a row was found;
-        a priority that is NaN is none."""
-        if not len(urls):
-            return b""
-        if self.rules:
-            urls = self._ruled(urls)
-        codes = np.full(len(urls), _CODE_NUMBERS[Code.INVALID], np.uint8)
+    def _wanted(self, links: Arrivals, codes: npt.NDArray[np.uint8], draft: Draft) -> npt.NDArray[np.bool_]:
+        """Which links are URLs of bearable length inside their crawl's scope; the others get their codes."""
+        urls = links.urls
         too_long = urls.lengths > URL_BYTES_MAX
+        too_long |= links.hops > REDIRECT_HOPS_MAX
+        for row, link in links.odd.items():
+            too_long[row] |= len(link.metadata) > METADATA_BYTES_MAX
         codes[urls.valid & too_long] = _CODE_NUMBERS[Code.OVER_LIMIT]
         fit = urls.valid & ~too_long
-        seeds = np.array([one.seed for one in origins])[origin] & (depths == 0)
-        for crawl in {one.crawl for one in origins}:
-            here = fit & (np.array([one.crawl == crawl for one in origins])[origin])
-            if self.settings.scope != "any" and (here & seeds).any():
-                self._widen(draft, crawl, urls.strings(np.flatnonzero(here & seeds)))
-            outside = here & ~(self._scope(crawl).verdicts(urls, depths) | seeds)
+        s = self.settings
+        if s.scope == "any" and not s.include and not s.exclude and s.max_depth is None:
+            return fit
+        for crawl, some in by_value(links.crawl):
+            here = np.zeros(len(urls), np.bool_)
+            here[some] = True
+            here &= fit
+            seeds = links.seed & urls.valid
+            if s.scope != "any" and (seeds & here).any():
+                self._widen(draft, crawl, urls.strings(np.flatnonzero(seeds & here)))
+            outside = here & ~(np.asarray(self._scope(crawl).verdicts(urls, links.depth)) | links.seed)
             codes[outside] = _CODE_NUMBERS[Code.OUT_OF_SCOPE]
             fit &= ~outside
-        inside = np.flatnonzero(fit)
-        prints = urls.fingerprints(self._fingerprint_key)[inside].tolist()
-        places, names = urls.keys("host")
-        homes = [self.tables.hosts.get(name) for name in names]
-        fresh: list[tuple[int, int]] = []
-        for row, fingerprint, place, home in zip(
-            inside.tolist(), prints, places[inside].tolist(), origin[inside].tolist(), strict=True
-        ):
-            host = homes[place]
-            seen = self.tables.slots[host.slot].seen.get(origins[home].crawl) if host is not None else None
-            if seen is not None and fingerprint & SEEN_BITS in seen:
-                codes[row] = _KNOWN
-            else:
-                fresh.append((row, fingerprint))
-        for (row, fingerprint), text in zip(fresh, urls.strings([row for row, _ in fresh]), strict=True):
-            from_ = origins[origin[row]]
-            link = _Wanted(
-                text,
-                priority=None if np.isnan(priorities[row]) else float(priorities[row]),
-                depth=int(depths[row]),
-                referrer=from_.referrer,
-                crawl=from_.crawl,
-                source=from_.source,
-                seed=bool(seeds[row]),
-            )
-            codes[row] = _CODE_NUMBERS[self._accept_one(draft, link, text, fingerprint)]
-        return codes.tobytes()
+        return fit
+
+    def _seen(self, crawls: Any, slots: Any, prints: Any) -> npt.NDArray[np.bool_]:
+        """Which URLs have been accepted."""
+        known = np.zeros(len(prints), np.bool_)
+        for crawl, rows in by_value(crawls):
+            seen = self.tables.seen.get(crawl)
+            if seen is not None:
+                found = seen.check(np.ascontiguousarray(slots[rows]), np.ascontiguousarray(prints[rows]))
+                known[rows] = np.frombuffer(found, np.bool_)
+        return known
+
+    def _welcome(
+        self,
+        links: Arrivals,
+        rows: npt.NDArray[np.intp],
+        prints: Any,
+        names: Any,
+        hosts: Rows,
+        codes: npt.NDArray[np.uint8],
+        draft: Draft,
+    ) -> None:
+        """Cards for URLs that are new, and facts for hosts and queues that are."""
+        tables, urls, now = self.tables, links.urls, draft.now
+        slots = np.zeros(len(rows), np.uint16)
+        there = hosts != NONE
+        slots[there] = tables.hosts.slot[hosts[there]]
+        if not there.all():
+            self._new_hosts(urls, rows, names, ~there, slots, draft)
+        crawls = links.crawl[rows]
+        heads = np.zeros(len(rows), HEAD)
+        heads["queue"] = queues = queue_hashes(names, crawls)
+        keys: dict[int, str] = {}
+        if links.odd:
+            for place, row in enumerate(rows.tolist()):
+                link = links.odd.get(row)
+                if link is not None and link.key is not None and link.key != host_of(urls[row]):
+                    keys[place] = link.key
+                    queues[place] = keyed_queue_hash(int(names[place]), int(crawls[place]), tables.hash_of(link.key))
+            heads["queue"] = queues
+        known_queues = tables.queues.find(np.ascontiguousarray(queues))
+        if (known_queues == NONE).any():
+            new = np.flatnonzero(known_queues == NONE)
+            made = {(row[1]) for row in draft.rows.get(Fact.QUEUE, ())}
+            _, firsts = np.unique(queues[new], return_index=True)
+            new = new[np.sort(firsts)]
+            if made:
+                new = np.array([place for place in new.tolist() if int(queues[place]) not in made], np.intp)
+            if len(new):
+                told = [keys.get(place, "") for place in new.tolist()]
+                draft.add_columns(Fact.QUEUE, [slots[new], queues[new], names[new], crawls[new], told])
+        due = links.due[rows]
+        heads["fingerprint"], heads["slot"], heads["crawl"] = prints, slots, crawls
+        heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)
+        draft.order += len(rows)
+        heads["due"] = np.where(due == NO_DUE, now, due)
+        told_priority = self._priorities(links, rows)
+        heads["priority"] = told_priority
+        heads["klass"] = np.minimum(told_priority * CLASSES, CLASSES - 1).astype(np.uint8)
+        heads["depth"], heads["hops"] = links.depth[rows], links.hops[rows]
+        heads["state"] = np.where(heads["due"] > now, WAITING, QUEUED)
+        codes[rows] = _NEW
+        limit = self.settings.max_pages_per_host
+        if limit is not None:
+            answered = np.zeros(len(rows), np.int64)
+            answered[there] = tables.hosts.answered[hosts[there]]
+            over = answered >= limit
+            heads["state"][over], heads["reason"][over] = PARKED, Reason.BUDGET
+            codes[rows[over]] = _CODE_NUMBERS[Code.PARKED]
+        self._limit(heads, known_queues, rows, codes, draft)
+        kept = heads["state"] != UNKNOWN
+        if not kept.all():
+            rows, heads = rows[kept], heads[kept]
+        if len(rows):
+            draft.cards(self._bodies(links, rows, heads))
+
+    def _limit(
+        self,
+        heads: Any,
+        queues: Rows,
+        rows: npt.NDArray[np.intp],
+        codes: npt.NDArray[np.uint8],
+        draft: Draft,
+    ) -> None:
+        """Back-pressure: what exceeds the limits of URLs is refused, or what is queued lowest makes room."""
+        s = self.settings
+        if s.max_urls is None and s.max_urls_per_queue is None:
+            return
+        tables = self.tables
+        held = tables.backlog.waiting(np.where(queues == NONE, 0, queues)).astype(np.int64)
+        held[queues == NONE] = 0
+        over = np.zeros(len(rows), np.bool_)
+        if s.max_urls_per_queue is not None:
+            seen_here: dict[int, int] = {}
+            for place, queue in enumerate(heads["queue"].tolist()):
+                seen_here[queue] = seen_here.get(queue, int(held[place])) + 1
+                over[place] = seen_here[queue] > s.max_urls_per_queue
+        if s.max_urls is not None:
+            room = s.max_urls - (tables.counts[QUEUED] + tables.counts[WAITING] + tables.counts[LEASED])
+            inside = np.flatnonzero(~over)
+            over[inside[max(0, room) :]] = True
+        if not over.any():
+            return
+        if s.when_full == "drop_lowest":
+            for place in np.flatnonzero(over).tolist():
+                queue = int(queues[place])
+                victim = self._lowest(draft, queue, int(heads["klass"][place])) if queue != NONE else None
+                if victim is None:
+                    continue
+                self._move(draft, victim, GONE, Reason.DROPPED, error="dropped")
+                draft.record(victim, QUEUED)
+                draft.tally("dropped", 1)
+                over[place] = False
+        heads["state"][over] = UNKNOWN
+        codes[rows[over]] = _CODE_NUMBERS[Code.OVER_LIMIT]
+        if over.any():
+            draft.tally("refused", int(over.sum()))
+
+    def _lowest(self, draft: Draft, queue: int, klass: int) -> Record | None:
+        """The queued URL that comes last in a queue, taken out, if its class is below this one."""
+        cards = self.tables.backlog.take_worst(queue, klass)
+        if not len(cards):
+            return None
+        draft.drawn.append((np.array([queue], np.uint32), cards))
+        return Record.of(cards, 0)
+
+    def _priorities(self, links: Arrivals, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+        """What was told, else what the function of priority says, else the default."""
+        told = links.priority[rows]
+        open_ones = np.isnan(told)
+        if not open_ones.any():
+            return told
+        function = self.settings.priority
+        if function is None:
+            return np.where(open_ones, PRIORITY_DEFAULT, told)
+        told = told.copy()
+        for place, some in by_value(links.origin[rows]):
+            mask = np.zeros(len(rows), np.bool_)
+            mask[some] = True
+            mask &= open_ones
+            if not mask.any():
+                continue
+            origin = links.origins[place]
+            page = Referrer(origin.referrer, max(origin.depth - 1, 0), origin.priority) if origin.page else None
+            chosen = rows[mask]
+            batch = links.urls.take(chosen).with_columns(depth=links.depth[chosen])
+            told[mask] = priorities(function, batch, page)
+        return told
+
+    def _new_hosts(
+        self, urls: UrlBatch, rows: npt.NDArray[np.intp], names: Any, new: Any, slots: Any, draft: Draft
+    ) -> None:
+        places = np.flatnonzero(new)
+        hashes, firsts, inverse = np.unique(names[places], return_index=True, return_inverse=True)
+        starts, ends = urls.hosts()
+        chosen = rows[places[firsts]]
+        texts = kernels.texts_of_spans(
+            urls.arena, np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen])
+        )
+        found = self._slots_of(texts)
+        slots[places] = found[inverse]
+        draft.add_columns(Fact.HOST, [found, hashes, texts])
+
+    def _slots_of(self, hosts: Sequence[str]) -> npt.NDArray[np.uint16]:
+        names = [registrable_domain(name) or name for name in hosts]
+        numbers = np.frombuffer(kernels.fingerprints(names, self._slot_key), np.uint64)
+        return (numbers >> np.uint64(52)).astype(np.uint16)
+
+    def slot_of(self, name: str) -> int:
+        """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of itself if it has
+        none."""
+        return int(self._slots_of([name])[0])
+
+    def _bodies(self, links: Arrivals, rows: npt.NDArray[np.intp], heads: Any) -> Cards:
+        """The cards of links: their heads, and url, referrer and extra in one arena."""
+        urls = links.urls
+        starts, ends = urls.texts()
+        referrers = [one.referrer.encode("utf-8", "surrogatepass") for one in links.origins]
+        sizes = np.array([0, *map(len, referrers)], np.int64).cumsum() + len(urls.arena)
+        origin = links.origin[rows]
+        spans = np.zeros((len(rows), 3, 2), np.int64)
+        spans[:, 0, 0], spans[:, 0, 1] = starts[rows], ends[rows]
+        spans[:, 1, 0], spans[:, 1, 1] = sizes[origin], sizes[origin + 1]
+        arena = [urls.arena, *referrers]
+        if links.odd:
+            size = int(sizes[-1])
+            for place, row in enumerate(rows.tolist()):
+                link = links.odd.get(row)
+                if link is None:
+                    continue
+                if link.referrer is not None:
+                    text = link.referrer.encode("utf-8", "surrogatepass")
+                    spans[place, 1] = (size, size + len(text))
+                    arena.append(text)
+                    size += len(text)
+                extra = extra_of(metadata=link.metadata)
+                if extra:
+                    spans[place, 2] = (size, size + len(extra))
+                    arena.append(extra)
+                    size += len(extra)
+        lengths = spans[:, :, 1] - spans[:, :, 0]
+        heads["url_bytes"], heads["referrer_bytes"], heads["extra_bytes"] = lengths[:, 0], lengths[:, 1], lengths[:, 2]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths.sum(axis=1), out=offsets[1:])
+        flat = spans.reshape(-1, 2)
+        body = kernels.gather_spans(
+            b"".join(arena) if len(arena) > 1 else urls.arena,
+            np.ascontiguousarray(flat[:, 0]),
+            np.ascontiguousarray(flat[:, 1]),
+        )
+        return Cards(heads, body, offsets)
 
     def _spelled(self, urls: Sequence[str], base: str | None = None) -> list[str | None]:
         """Canonical texts under the rules of this store, None for what is no URL."""
         texts = spell(urls, base)
         return [None if text is None else self.rules.apply(text) for text in texts] if self.rules else texts
 
+    def _spelled_batch(self, urls: Iterable[Any]) -> UrlBatch:
+        return self._ruled(UrlBatch.of(urls, key=self._fingerprint_key))
+
     def _ruled(self, urls: UrlBatch) -> UrlBatch:
+        if not self.rules:
+            return urls
         texts = urls.strings()
         return UrlBatch.of(self.rules.apply_batch(texts) if urls.valid.all() else map(self._ruled_text, texts))
 
@@ -886,8 +1355,6 @@ class Machine:
 
     def _widen(self, draft: Draft, crawl: int, seeds: Iterable[str]) -> None:
         """The scope spans these seeds from here on."""
-        if self.settings.scope == "any":
-            return
         known = self._spans_of(crawl)
         wider: list[str] = []
         for text in seeds:
@@ -910,67 +1377,53 @@ class Machine:
             spans = self._spans[crawl] = {self._span(seed) for seed in self.tables.scope.get(crawl, {})}
         return spans
 
-    def _accept_one(self, draft: Draft, link: _Wanted, text: str, fingerprint: int) -> Code:
-        name = host_of(text)
-        host = self.tables.hosts.get(name)
-        low = fingerprint & SEEN_BITS
-        if host is None and self._owned is not None:
-            target = self.slot_of(name)
-            if target not in self._owned:
-                self._send(draft, link, text, target)
-                return Code.HELD
-        slot, _ = draft.host(name)
-        if host is not None:
-            seen = self.tables.slots[slot].seen.get(link.crawl)
-            if seen is not None and low in seen:
-                return Code.KNOWN
-        if (slot, link.crawl, low) in draft.seen:
-            return Code.KNOWN
-        draft.authority(text)
-        queue = draft.queue(link.crawl, link.key or name, name)
-        row = draft.url_row(slot)
-        state, reason, code = QUEUED, 0, Code.NEW
-        due = link.due if link.due is not None else draft.now
-        limit = self.settings.max_pages_per_host
-        if limit is not None and host is not None and host.answered >= limit:
-            state, reason, code = PARKED, int(Reason.BUDGET), Code.PARKED
-        elif due > draft.now:
-            state = WAITING
-        priority = checked(link.priority)
-        draft.add(
-            Fact.URL,
-            (
-                slot,
-                row,
-                queue,
-                fingerprint,
-                state,
-                reason,
-                due,
-                priority,
-                link.depth,
-                link.hops,
-                link.referrer,
-                link.metadata,
-                text,
-            ),
-        )
-        draft.seen[slot, link.crawl, low] = code
-        return code
+    # -- between logs -------------------------------------------------------------------------------------------------
 
-    def _send(self, draft: Draft, link: _Wanted, text: str, target: int) -> None:
-        """Put a link for a slot of another log into the outbox of the slot it was found in."""
-        source = link.source if link.source is not None else min(self._owned or (0,))
-        sequence = draft.sequence(source)
-        due = -1 if link.due is None else link.due
-        crawl = draft.crawl_name(link.crawl)
-        place = (source, sequence, target, crawl, link.key or "", due, checked(link.priority), link.depth, link.hops)
-        draft.add(Fact.OUTBOX, (*place, int(link.seed), link.referrer, link.metadata, text))
+    def _send_abroad(
+        self,
+        links: Arrivals,
+        rows: npt.NDArray[np.intp],
+        fresh: npt.NDArray[np.intp],
+        names: Any,
+        hosts: Rows,
+        codes: npt.NDArray[np.uint8],
+        draft: Draft,
+    ) -> npt.NDArray[np.intp]:
+        """Links for slots of other logs go into the outbox of the slot they were found in; the others stay."""
+        owned = self._owned or frozenset()
+        stay: list[int] = []
+        for place in fresh.tolist():
+            row = int(rows[place])
+            text = links.urls[row]
+            target = self.slot_of(host_of(text)) if hosts[place] == NONE else -1
+            if target == -1 or target in owned:
+                stay.append(place)
+                continue
+            origin = links.origins[int(links.origin[row])]
+            source = origin.source if origin.source >= 0 else min(owned or (0,))
+            home = self.tables.transit.get(source)
+            made = [sent[1] for sent in draft.rows.get(Fact.OUTBOX, ()) if sent[0] == source]
+            sequence = max([home.sent if home is not None else 0, *made]) + 1
+            odd = links.odd.get(row)
+            told = links.priority[row]
+            draft.add(
+                Fact.OUTBOX,
+                (
+                    *(source, sequence, target, draft.crawl_name(int(links.crawl[row]))),
+                    *(odd.key or "" if odd is not None else "", int(links.due[row])),
+                    *(PRIORITY_DEFAULT if np.isnan(told) else float(told), int(links.depth[row])),
+                    *(int(links.hops[row]), int(links.seed[row])),
+                    origin.referrer if odd is None or odd.referrer is None else odd.referrer,
+                    *(odd.metadata if odd is not None else b"", text),
+                ),
+            )
+            codes[row] = _CODE_NUMBERS[Code.HELD]
+        return np.array(stay, np.intp)
 
     def outbox(self, most: int) -> list[Row]:
         """Up to `most` links on their way to other logs, as OUTBOX rows, per source slot in order."""
         rows: list[Row] = []
-        for home in self.tables.slots.values():
+        for home in self.tables.transit.values():
             rows.extend(home.outbox[number] for number in sorted(home.outbox)[: most - len(rows)])
             if len(rows) >= most:
                 break
@@ -980,36 +1433,39 @@ class Machine:
         """Take in OUTBOX rows of other logs: each (source slot, sequence) once, however often it is brought."""
         now = self._advance(now)
         draft = self._draft(now)
-        wanted: list[_Wanted] = []
+        wanted: list[Arrival] = []
         taken: list[int] = []
         codes = [Code.KNOWN] * len(parcels)
         marks: dict[tuple[int, int], int] = {}
         for number, parcel in enumerate(parcels):
             source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, metadata, url = parcel
-            home = self.tables.slots.get(int(target))
+            home = self.tables.transit.get(int(target))
             place = (int(target), int(source))
             if int(sequence) <= max(marks.get(place, 0), home.arrived.get(place[1], 0) if home is not None else 0):
                 continue
             marks[place] = int(sequence)
             taken.append(number)
             wanted.append(
-                _Wanted(
+                Arrival(
                     str(url),
-                    key=str(key) or None,
-                    priority=float(priority),
-                    depth=int(depth),
-                    hops=int(hops),
-                    referrer=str(referrer),
-                    due=None if due == -1 else int(due),
-                    crawl=draft.crawl(str(crawl)),
-                    metadata=bytes(metadata),
-                    seed=bool(seed),
+                    0,
+                    int(depth),
+                    int(hops),
+                    float(priority),
+                    None if due == NO_DUE else int(due),
+                    draft.crawl(str(crawl)),
+                    str(key) or None,
+                    str(referrer),
+                    bytes(metadata),
+                    bool(seed),
                 )
             )
         for (target, source), sequence in marks.items():
             draft.add(Fact.ARRIVED, (target, source, sequence))
-        for number, code in zip(taken, self._accept(wanted, draft), strict=True):
-            codes[number] = code
+        if wanted:
+            numbers = self._accept(Arrivals.of_links(wanted, [Origin()], self._spelled_batch), draft)
+            for number, code in zip(taken, numbers.tolist(), strict=True):
+                codes[number] = _CODES[code]
         self._commit(draft)
         return codes
 
@@ -1018,12 +1474,6 @@ class Machine:
         draft = self._draft(self._advance(now))
         draft.add(Fact.DELIVERED, (source, sequence))
         self._commit(draft, reserve=True)
-
-    def slot_of(self, name: str) -> int:
-        """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of itself if it has
-        none."""
-        number = int.from_bytes(kernels.fingerprints([registrable_domain(name) or name], self._slot_key), "little")
-        return number >> 52
 
     # -- lease --------------------------------------------------------------------------------------------------------
 
@@ -1037,218 +1487,246 @@ class Machine:
         """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
         return max(self.tables.token + 1, self.tables.opening[0] << 40)
 
-    def _matching(self, crawl_row: int | None, crawl: str | None, key: str | None) -> list[Host] | None:
-        """The ready hosts that have a queue of this crawl and key, longest ready first; None when there is no such
-        wish."""
-        if crawl is None and key is None:
-            return None
-        if crawl is not None and crawl_row is None:
-            return []
-        return [
-            host
-            for host in self._ready.hosts()
-            if host.errands
-            or any((crawl is None or q.crawl == crawl_row) and (key is None or q.key == key) for q in host.queues)
-        ]
-
     def _queue_of(
-        self, host: Host, crawl: int | None, key: str | None, now: Instant, taken: set[Group]
-    ) -> Queue | None:
+        self, host: int, crawl: int | None, key: str | None, now: Instant, taken: set[Group]
+    ) -> int | None:
         """The host's queue whose turn it is: the best class first, among equals the one that was served longest ago."""
+        tables = self.tables
+        queues = tables.queues
         # Every so many turns the class does not count, so that no crawl waits for ever behind a better one.
-        fair = host.turns % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
+        fair = int(tables.hosts.turns[host]) % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
         best: tuple[int, int] | None = None
-        chosen: Queue | None = None
-        for queue in host.queues:
-            if (crawl is not None and queue.crawl != crawl) or (key is not None and queue.key != key):
+        chosen: int | None = None
+        rows = list(tables.queues_of(host))
+        for queue, klass in zip(rows, tables.backlog.best(np.array(rows, np.uint32)).tolist(), strict=True):
+            if klass == EMPTY or (crawl is not None and queues.crawl[queue] != crawl):
                 continue
-            if queue.group is not None and (queue.group in taken or queue.group.busy or queue.group.rest_until > now):
+            if key is not None and tables.key_of(queue) != key:
                 continue
-            url = queue.best()
-            if url is None:
+            group = queues.group_of.get(queue)
+            if group is not None and group in taken:
                 continue
-            rank = (0 if fair else -url.klass, queue.served)
+            at = self.turns.free_at(queue, 0)
+            if at is None or at > now:
+                continue
+            rank = (0 if fair else -klass, int(queues.served[queue]))
             if best is None or rank < best:
                 best, chosen = rank, queue
         return chosen
 
-    def _take(self, draft: Draft, queue: Queue, most: int, budget: int, now: Instant) -> tuple[list[Url], int]:
+    def _take(
+        self, draft: Draft, queue: int, host: int, most: int, budget: int, now: Instant
+    ) -> tuple[Cards, int]:
         """Up to `most` URLs of a queue that may be fetched now, and how many were judged away; at most `budget`."""
-        urls: list[Url] = []
-        judged = 0
+        tables = self.tables
+        row = np.array([queue], np.uint32)
+        picked: list[Cards] = []
+        judged_away = 0
         limit = self.settings.max_pages_per_host
-        while len(urls) < most and judged < budget:
-            url = queue.best()
-            if url is None or (limit is not None and queue.host.answered < limit <= queue.host.answered + len(urls)):
+        answered = int(tables.hosts.answered[host])
+        while len(picked) < most and judged_away < budget:
+            if limit is not None and answered < limit <= answered + len(picked):
                 break
-            heapq.heappop(queue.heap)
-            authority = self._authority(url)
-            if limit is not None and queue.host.answered >= limit:
-                draft.move(url, PARKED, Reason.BUDGET, url.due)
-                draft.drawn.append(url)
-                judged += 1
+            found, cards = tables.backlog.take(row)
+            if not found[0]:
+                break
+            if limit is not None and answered >= limit:
+                draft.drawn.append((row, cards))
+                record = Record.of(cards, 0)
+                self._move(draft, record, PARKED, Reason.BUDGET)
+                draft.record(record, QUEUED)
+                judged_away += 1
                 continue
+            if not self.errands_mode and not tables.hosts.flags[host] & ROBOTS:
+                picked.append(cards)
+                continue
+            url = cards.url(0)
+            authority = tables.authority(authority_of(url))
             verdict = self._judge(authority, url, now)
-            if verdict is Judgement.HOLD:
-                judged += 1
-                authority.held.append(url)
-                authority.klass = max(authority.klass, url.klass)
-                self._line_up(authority)
-                if urls:
-                    break
-                continue
-            draft.drawn.append(url)
             if verdict is Judgement.GO:
-                urls.append(url)
-            else:
-                judged += 1
-                self._refuse(draft, url, authority, verdict, now)
-        return urls, judged
+                picked.append(cards)
+                continue
+            judged_away += 1
+            if verdict is not Judgement.HOLD:
+                draft.drawn.append((row, cards))
+                self._refuse(draft, Record.of(cards, 0), authority, verdict, now)
+                continue
+            tables.held.put(np.array([authority.shelf], np.uint32), cards)
+            tables.held_of[queue] = tables.held_of.get(queue, 0) + 1
+            authority.held += 1
+            authority.klass = max(authority.klass, int(cards.heads["klass"][0]))
+            self._line_up(authority)
+            if picked:
+                break
+        return Cards.concatenate(picked), judged_away
 
-    def _authority(self, url: Url) -> Authority:
-        if url.authority is None:
-            url.authority = self.tables.authorities[authority_of(url.url)]
-        return url.authority
+    def _authorities(self, host: int) -> Sequence[Authority]:
+        return self.tables.authorities_of.get(host, ())
 
-    def _judge(self, authority: Authority, url: Url, now: Instant) -> Judgement:
-        return judged(authority, url.url, now, errands=self.errands_mode, rules=self._rules)
+    def _name(self, draft: Draft, authority: Authority) -> None:
+        """The authority is a fact before others name it."""
+        if not authority.logged:
+            draft.add(Fact.AUTHORITY, (authority.slot, authority.name))
 
-    def _refuse(self, draft: Draft, url: Url, authority: Authority, verdict: Judgement, now: Instant) -> None:
+    def _add_host(self, draft: Draft, name: str) -> None:
+        """The host has a row and a queue from here on."""
+        tables = self.tables
+        number = tables.hash_of(name)
+        if tables.hosts.row(number) != NONE:
+            return
+        slot = self.slot_of(name)
+        draft.add(Fact.HOST, (slot, number, name))
+        queue = int(queue_hashes(np.array([number], np.uint64), np.array([0], np.uint32))[0])
+        draft.add(Fact.QUEUE, (slot, queue, number, 0, ""))
+
+    def _judge(self, authority: Authority, url: str, now: Instant) -> Judgement:
+        return judged(authority, url, now, errands=self.errands_mode, rules=self._rules)
+
+    def _refuse(self, draft: Draft, record: Record, authority: Authority, verdict: Judgement, now: Instant) -> None:
         if verdict is Judgement.DEAD:
-            draft.move(url, GONE, Reason.ERROR, url.due, error=authority.error)
+            self._move(draft, record, GONE, Reason.ERROR, error=authority.error)
+            draft.record(record, QUEUED)
             draft.error(authority.error)
-            self._refusal_line(draft, url, now, outcome="error", error=authority.error)
+            self._refusal_line(draft, record, now, outcome="error", error=authority.error)
             return
         error = "robots_unreachable" if authority.state == RobotsState.REFUSED else None
-        first = url.error not in ("robots", "robots_unreachable")
-        draft.move(url, PARKED, Reason.ROBOTS, url.due, error=error or "robots")
+        first = draft.error_text(record.error) not in ("robots", "robots_unreachable")
+        self._move(draft, record, PARKED, Reason.ROBOTS, error=error or "robots")
+        draft.record(record, QUEUED)
         if first:
             draft.error(error or "robots")
-            self._refusal_line(draft, url, now, outcome="robots", error=error)
+            self._refusal_line(draft, record, now, outcome="robots", error=error)
 
-    def _refusal_line(self, draft: Draft, url: Url, now: Instant, *, outcome: str, error: str | None) -> None:
+    def _refusal_line(self, draft: Draft, record: Record, now: Instant, *, outcome: str, error: str | None) -> None:
         line = refusal(
-            url.url,
+            record.url,
             now,
             outcome=outcome,
             error=error,
-            depth=url.depth,
-            referrer=url.referrer,
-            priority=url.priority,
+            depth=record.depth,
+            referrer=record.referrer,
+            priority=record.priority,
         )
-        draft.line(url, 0, "pages", line, 0)
+        draft.line(record.slot, 0, "pages", line, 0)
 
     def _line_up(self, authority: Authority) -> None:
         """Line its errand up at the host that will be asked."""
-        if authority.wanted is not None or authority.token:
+        if authority.wanted != NONE or authority.token:
             return
-        host = self.tables.hosts.get(host_of(authority.url))
-        if host is None:
+        host = self.tables.host_row(host_of(authority.url))
+        if host == NONE:
             return
-        authority.wanted = host
-        host.errands.append(authority)
+        self.turns.line_up(authority, host)
         self._lined_up[authority.name] = authority
-        self.tables.changed.append(host)
+        self.tables.changed.append(np.array([host], np.uint32))
 
     def _line_down(self, authority: Authority) -> None:
         """Its errand is answered: whoever waits for it is looked at again."""
+        tables = self.tables
         self._leave_line(authority)
-        held, authority.held, authority.klass = authority.held, [], -1
-        for url in held:
-            if url.state == QUEUED:
-                self._file(url)
-        self._touch(authority.host, self.now)
+        authority.klass = -1
+        while authority.held:
+            cards = tables.held.drain(authority.shelf, WAKES_PER_CALL_MAX)
+            if not len(cards):
+                break
+            authority.held -= len(cards)
+            queues = tables.queues.find(np.ascontiguousarray(cards.heads["queue"]))
+            for queue in queues.tolist():
+                tables.hold_less(queue)
+            lives = ~tables.void(cards.heads)
+            tables.backlog.put(queues[lives], cards.filter(lives))
+            tables.changed.append(tables.queues.host[queues])
+        authority.held = 0
+        tables.changed.append(np.array([authority.host], np.uint32))
+        self._settle(self.now)
 
     def _leave_line(self, authority: Authority) -> None:
-        host = authority.wanted
         self._lined_up.pop(authority.name, None)
-        if host is not None:
-            authority.wanted = None
-            host.errands.remove(authority)
-            self._touch(host, self.now)
+        host = self.turns.leave_line(authority)
+        if host != NONE:
+            self.turns.touch([np.array([host], np.uint32)], self.now)
+
+    def _judge_later(self, authority: Authority, *, changed: bool) -> None:
+        """What an authority refused is to be judged again: all of it when its rules changed, else what was refused
+        because nobody answered."""
+        tables = self.tables
+        shelves = [authority.unreachable, authority.refused] if changed else [authority.unreachable]
+        some = [shelf for shelf in shelves if int(tables.refused.waiting(np.array([shelf], np.uint32))[0])]
+        if not some:
+            return
+        authority.again += some
+        if authority.refused in some:
+            authority.refused = tables.new_shelf()
+        if authority.unreachable in some:
+            authority.unreachable = tables.new_shelf()
+        if authority not in self._recheck:
+            self._recheck.append(authority)
 
     def _judge_again(self, now: Instant, most: int) -> int:
         """Parked URLs of authorities whose rules changed, a bounded number per call."""
+        tables = self.tables
         draft = self._draft(now)
-        taken: list[tuple[Authority, Url]] = []
-        judged = 0
-        while self._recheck and judged < most:
+        taken: list[tuple[Authority, int, Cards]] = []
+        refused_again: list[tuple[Authority, Cards]] = []
+        count = 0
+        while self._recheck and count < most:
             authority = self._recheck[-1]
-            while authority.recheck and judged < most:
-                url = authority.recheck[-1]
-                if url.state == PARKED and url.reason == Reason.ROBOTS:
+            holds = False
+            while authority.again and count < most and not holds:
+                shelf = authority.again[-1]
+                cards = tables.refused.drain(shelf, most - count)
+                if not len(cards):
+                    authority.again.pop()
+                    continue
+                taken.append((authority, shelf, cards))
+                count += len(cards)
+                cards = self._living(cards)
+                go = np.zeros(len(cards), np.bool_)
+                for row, url in enumerate(cards.urls()):
                     verdict = self._judge(authority, url, now)
                     if verdict is Judgement.HOLD:
-                        break  # its rules are out of date: they go on when the new ones are here
-                    if verdict is Judgement.GO:
-                        draft.move(url, *_place_of(url, now), url.due)
-                    else:
-                        authority.parked.append(url)
-                    taken.append((authority, url))
-                judged += 1
-                authority.recheck.pop()
-            if judged < most or not authority.recheck:
+                        holds = True  # its rules are out of date: it goes on when the new ones are here
+                        break
+                    go[row] = verdict is Judgement.GO
+                if holds:
+                    tables.refused.put(np.full(len(cards), shelf, np.uint32), cards)
+                    taken.pop()
+                    break
+                self._requeue(draft, cards.filter(go), PARKED, now)
+                if not go.all():
+                    refused_again.append((authority, cards.filter(~go)))
+            if holds or not authority.again:
                 self._recheck.pop()
         try:
             self._commit(draft, reserve=True)
         except StoreFullError:
-            for authority, url in reversed(taken):
-                authority.recheck.append(url)
+            for authority, shelf, cards in taken:
+                tables.refused.put(np.full(len(cards), shelf, np.uint32), cards)
+                if shelf not in authority.again:
+                    authority.again.append(shelf)
                 if authority not in self._recheck:
                     self._recheck.append(authority)
             raise
-        return judged
-
-    def _lease_of(self, kind: Kind, owner: Url | Authority) -> Lease:
-        if isinstance(owner, Authority):
-            host = owner.busy or owner.host
-            return Lease(
-                owner.url,
-                key=host.name,
-                kind=kind,
-                authority=owner.name,
-                host=host.name,
-                token=owner.token,
-                deadline=owner.deadline,
-                priority=1.0,
-                depth=0,
-                attempt=owner.attempts + 1,
-                not_before=self.now,
-                hops=owner.hops,
-                ended_before=host.ended or None,
-                gap_seconds=host.gap if host.ended else None,
-            )
-        url = owner
-        host = url.queue.host
-        return Lease(
-            url.url,
-            key=url.queue.key,
-            kind=kind,
-            authority=self._authority(url).name,
-            host=host.name,
-            token=url.token,
-            deadline=url.deadline,
-            priority=url.priority,
-            depth=url.depth,
-            attempt=url.attempts + 1,
-            not_before=url.not_before,
-            hops=url.hops,
-            referrer=url.referrer or None,
-            metadata=msgspec.json.decode(url.metadata) if url.metadata else None,
-            etag=url.etag or None,
-            last_modified=url.modified or None,
-            crawl=self.tables.crawls[url.queue.crawl][0],
-            ended_before=host.ended or None,
-            gap_seconds=host.gap if host.ended else None,
-        )
+        for authority, cards in refused_again:
+            tables.refused.put(np.full(len(cards), authority.refused, np.uint32), cards)
+        return count
 
     def _same_leases(self, tokens: bytes) -> LeaseBatch:
         """The answer to a repeated call: the leases it gave that are still open."""
-        leases = []
-        for (token,) in struct.iter_unpack("<Q", tokens):
-            owner = self.tables.leases.get(token)
-            if owner is not None:
-                leases.append(self._lease_of(Kind.ROBOTS if isinstance(owner, Authority) else Kind.PAGE, owner))
+        given = np.frombuffer(tokens, np.uint64)
+        found = self._by_token(given)
+        leases: list[Lease] = []
+        for row, token in enumerate(given.tolist()):
+            authority = self.tables.errands.get(token)
+            if authority is not None:
+                leases.append(errand_lease(authority, self.tables, self.now))
+            elif found.found[row]:
+                one = slice(row, row + 1)
+                deadline = int(found.deadlines[row])
+                columns = Leased(
+                    self.tables, token, found.cards.take([row]), found.queues[one], found.not_before[one], deadline, []
+                )
+                leases += columns.leases()
         return LeaseBatch(leases, lsn=self.lsn)
 
     # -- report -------------------------------------------------------------------------------------------------------
@@ -1256,10 +1734,11 @@ class Machine:
     def _rested(
         self,
         draft: Draft,
-        host: Host,
+        host: int,
         outcome: Outcome,
         now: Instant,
         *,
+        floor: float,
         crawl_delay: float,
         redirect: bool,
         page: bool,
@@ -1276,7 +1755,7 @@ class Machine:
         rest = rest_after(
             ended,
             seconds=outcome.seconds,
-            floor=self.settings.delay,
+            floor=floor,
             factor=self.settings.delay_factor,
             crawl_delay=crawl_delay,
             retry_after=retry_after,
@@ -1291,19 +1770,37 @@ class Machine:
         if page and _answered(outcome):
             clock.answered += 1
 
-    def _page_done(self, draft: Draft, url: Url, outcome: Outcome, now: Instant, wanted: list[_Wanted]) -> None:
-        host = url.queue.host
+    def _late(
+        self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant, now: Instant
+    ) -> None:
+        """The report of a URL that was deleted while it was leased: its host rests all the same."""
+        self._rest_page(draft, outcome, queue, begun, now)
+        record.state = GONE
+        draft.record(record, LEASED, token=outcome.token)
+
+    def _rest_page(self, draft: Draft, outcome: Outcome, queue: int, begun: Instant, now: Instant) -> bool:
+        """The host of a page rests; whether the page redirects."""
+        host = int(self.tables.queues.host[queue])
         redirect = outcome.location is not None and outcome.verdict is Verdict.DONE
         self._rested(
             draft,
             host,
             outcome,
             now,
-            crawl_delay=self._rules.crawl_delay(host),
+            floor=self._floor(queue),
+            crawl_delay=self._rules.crawl_delay(self._authorities(host)),
             redirect=redirect,
             page=True,
-            begun=url.not_before,
+            begun=begun,
         )
+        return redirect
+
+    def _page_done(
+        self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant, now: Instant
+    ) -> Arrival | None:
+        """What an outcome means for its URL; the target of a redirect."""
+        host = int(self.tables.queues.host[queue])
+        redirect = self._rest_page(draft, outcome, queue, begun, now)
         if _answered(outcome):
             draft.tally("answered", 1)
         if outcome.bytes_read:
@@ -1312,68 +1809,86 @@ class Machine:
             draft.tally("duplicates", 1)
         if outcome.error is not None:
             draft.error(outcome.error)
+        token = outcome.token
         status = outcome.status or 0
         ended = now if outcome.ended_at is None else min(outcome.ended_at, now)
+        found: Arrival | None = None
         if redirect:
-            target = self._spelled([outcome.location or ""], url.url)[0]
-            if target == url.url:
-                draft.move(url, GONE, Reason.REDIRECT_SELF, url.due, status=status, error="redirect_self", losses=0)
-                return
-            due = url.due
+            target = self._spelled([outcome.location or ""], record.url)[0]
+            if target == record.url:
+                self._move(draft, record, GONE, Reason.REDIRECT_SELF, status=status, error="redirect_self", losses=0)
+                draft.record(record, LEASED, token=token)
+                return None
+            due = record.due
             if outcome.retry_after_seconds:
                 due = ended + instant(min(outcome.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))
-            wanted.append(
-                _Wanted(
-                    target or outcome.location or "",
-                    priority=url.priority,
-                    depth=url.depth,
-                    hops=url.hops + 1,
-                    referrer=url.url,
-                    due=due,
-                    crawl=url.queue.crawl,
-                    seed=url.depth == 0 and target is not None and url.hops < REDIRECT_HOPS_MAX,
-                    source=url.slot,
-                )
+            found = Arrival(
+                target or outcome.location or "",
+                0,
+                record.depth,
+                record.hops + 1,
+                record.priority,
+                due,
+                record.crawl,
+                referrer=record.url,
+                seed=record.depth == 0 and target is not None and record.hops < REDIRECT_HOPS_MAX,
             )
         if outcome.verdict is Verdict.DONE:
-            draft.move(url, DONE, 0, url.due, attempts=0, losses=0, status=status, error=outcome.error or "")
+            self._move(draft, record, DONE, attempts=0, losses=0, status=status, error=outcome.error or "")
         elif outcome.verdict is Verdict.AGAIN:
-            due = outcome.at if outcome.at is not None else now
-            draft.move(url, WAITING, 0, due, attempts=0, losses=0, status=status, error="")
+            record.due = outcome.at if outcome.at is not None else now
+            self._move(draft, record, WAITING, attempts=0, losses=0, status=status, error="")
         elif outcome.verdict is Verdict.GONE:
             reason = Reason.STATUS if outcome.status is not None else Reason.ERROR
-            draft.move(url, GONE, reason, url.due, losses=0, status=status, error=outcome.error or "")
+            self._move(draft, record, GONE, reason, losses=0, status=status, error=outcome.error or "")
         else:
-            self._retry(draft, url, outcome, ended)
-            return
-        if outcome.verdict is not Verdict.GONE:
-            metadata = url.metadata if outcome.metadata is None else _metadata(outcome.metadata)
-            visit = (outcome.digest or b"", outcome.etag or "", outcome.last_modified or "", metadata)
-            draft.add(Fact.VISIT, (url.slot, url.row, ended, *visit))
+            self._retry(draft, record, outcome, host, ended)
+        whole = False
+        if outcome.verdict not in (Verdict.GONE, Verdict.RETRY):
+            before = (record.digest, record.etag, record.modified, record.metadata)
+            record.digest = outcome.digest or record.digest
+            record.etag, record.modified = outcome.etag or "", outcome.last_modified or ""
+            if outcome.metadata is not None:
+                record.metadata = _metadata(outcome.metadata)
+            whole = before != (record.digest, record.etag, record.modified, record.metadata)
+            if whole and record.digest:
+                record.content = self._content_hash(record.digest)
+        draft.record(record, LEASED, token=token, whole=whole)
+        return found
 
-    def _retry(self, draft: Draft, url: Url, outcome: Outcome, ended: Instant) -> None:
-        attempt = url.attempts + 1
+    def _retry(self, draft: Draft, record: Record, outcome: Outcome, host: int, ended: Instant) -> None:
+        attempt = min(record.attempts + 1, 65_535)
         status, error = outcome.status or 0, outcome.error or ""
         if not retries_left(attempt):
-            reason = Reason.ERROR
-            draft.move(url, GONE, reason, url.due, attempts=attempt, losses=0, status=status, error=error or "retries")
+            self._move(
+                draft, record, GONE, Reason.ERROR, attempts=attempt, losses=0, status=status, error=error or "retries"
+            )
             return
         wait = outcome.after_seconds if outcome.after_seconds is not None else retry_seconds(attempt)
-        rest_until = draft.clock(url.queue.host).rest_until
-        due = max(ended + instant(max(0.0, wait)), rest_until)
-        draft.move(url, WAITING, 0, due, attempts=attempt, losses=0, status=status, error=error)
+        record.due = max(ended + instant(max(0.0, wait)), draft.clock(host).rest_until)
+        self._move(draft, record, WAITING, attempts=attempt, losses=0, status=status, error=error)
 
     def _errand_done(self, draft: Draft, authority: Authority, outcome: Outcome, now: Instant) -> None:
-        host = authority.busy or authority.host
+        host = authority.busy if authority.busy != NONE else authority.host
         answer = outcome.robots or RobotsAnswer(outcome.status)
         self._robots_answer(draft, authority, answer, outcome.error, outcome.retry_after_seconds, now)
         rules = Rules.parse(answer.body) if verdict_of_status(answer.status) == "rules" else None
-        crawl_delay = self._rules.crawl_delay(host)
-        if rules is not None and host is authority.host:
+        crawl_delay = self._rules.crawl_delay(self._authorities(host))
+        if rules is not None and host == authority.host:
             crawl_delay = max(crawl_delay, rules.crawl_delay(self.settings.user_agent) or 0.0)
         redirect = verdict_of_status(answer.status) == "redirect"
         begun = draft.clock(host).ended
-        self._rested(draft, host, outcome, now, crawl_delay=crawl_delay, redirect=redirect, page=False, begun=begun)
+        self._rested(
+            draft,
+            host,
+            outcome,
+            now,
+            floor=self.settings.delay,
+            crawl_delay=crawl_delay,
+            redirect=redirect,
+            page=False,
+            begun=begun,
+        )
 
     def _robots_answer(
         self,
@@ -1385,9 +1900,10 @@ class Machine:
         now: Instant,
     ) -> None:
         found = after_answer(authority, answer, error, retry_after, now, retries=self.errands_mode)
+        self._name(draft, authority)
         draft.add(Fact.ROBOTS, found.row(authority))
         if found.asks_next is not None:
-            draft.host(found.asks_next)
+            self._add_host(draft, found.asks_next)
         body = found.body
         if body is None:
             return
@@ -1401,25 +1917,19 @@ class Machine:
         if body:
             digest = int.from_bytes(kernels.fingerprints([body.decode("latin-1")], self._fingerprint_key), "little")
         if digest != authority.digest or body != authority.body:
-            draft.add(Fact.RULES, (authority.slot, authority.row, digest, body))
-
-    def _lines(self, draft: Draft, owner: Url | Authority, outcome: Outcome, new_links: int) -> None:
-        if outcome.line is not None:
-            draft.line(owner, outcome.token, "pages", outcome.line, new_links)
-        if outcome.politeness is not None:
-            draft.line(owner, outcome.token, "politeness", outcome.politeness, -1)
+            draft.add(Fact.RULES, (authority.slot, authority.name, digest, body))
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
     def _forget_deadlines(self) -> None:
-        """Leases that ended leave their deadlines behind; with long leases they would pile up for a day."""
-        leases = self.tables.leases
-        if len(self._deadlines) > 2 * len(leases) + DEADLINES_KEPT_MAX:
-            self._deadlines = [(owner.deadline, token) for token, owner in leases.items()]
+        """Errands that ended leave their deadlines behind; with long leases they would pile up for a day."""
+        errands = self.tables.errands
+        if len(self._deadlines) > 2 * len(errands) + DEADLINES_KEPT_MAX:
+            self._deadlines = [(authority.deadline, token) for token, authority in errands.items()]
             heapq.heapify(self._deadlines)
 
     def _draft(self, now: Instant) -> Draft:
-        return Draft(self.tables, now, slot_of=self.slot_of, keeps_lines=self.keeps_lines)
+        return Draft(self.tables, now, keeps_lines=self.keeps_lines)
 
     def _repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:
         if request_id is None:
@@ -1444,124 +1954,61 @@ class Machine:
         """Log, then apply; the same `apply` replays the frame after a crash."""
         blocks = draft.blocks()
         if blocks:
-            payload = encode(draft.now, blocks)
+            payload = encode(draft.now, [block for block, _ in blocks])
             if len(payload) > FRAME_PAYLOAD_BYTES_MAX:
                 self._forget_scopes()
                 raise SettingsError(f"{len(payload)} bytes in one call; cut it into smaller ones")
+            packed_payload, codec = self._compressor.pack(payload)
             try:
-                self.lsn = self._log.append(FRAME_KIND, payload, reserve=reserve)
+                self.lsn = self._log.append(FRAME_KIND, packed_payload, codec=codec, reserve=reserve)
             except StoreFullError:
                 self._forget_scopes()
+                for queues, cards in draft.drawn:
+                    self.tables.backlog.put(queues, cards)
                 raise
-            for kind, rows in blocks:
-                self.tables.apply(kind, rows)
+            for (kind, values), hand in blocks:
+                self.tables.apply(kind, values, hand)
             self.tables.now = draft.now
-        self._settle(draft)
+            if Fact.ROBOTS in draft.rows or Fact.ERRAND in draft.rows:
+                self._errands_changed(draft)
+        self._settle(draft.now)
 
     def _forget_scopes(self) -> None:
         """They are made anew from the tables."""
         self._scopes.clear()
         self._spans.clear()
 
-    def _settle(self, draft: Draft) -> None:
-        """Timetable, rings and heaps follow what was applied."""
-        tables = self.tables
-        placed, tables.placed = tables.placed, []
-        changed, tables.changed = tables.changed, []
-        groups: dict[Group, None] = {}
-        for url in placed:
-            self._file(url)
-            queue = url.queue
-            changed.append(queue.host)
-            if queue.group is not None:
-                queue.group.rest_until = max(queue.group.rest_until, queue.host.rest_until)
-                groups[queue.group] = None
-        for group in groups:
-            changed.extend(queue.host for queue in group.queues)
-        for row in draft.facts.get(Fact.ROBOTS, ()):
-            self._robots_changed(tables.slots[int(row[0])].authorities[int(row[1])], draft)
-        for row in draft.facts.get(Fact.ERRAND, ()):
-            authority = tables.slots[int(row[0])].authorities[int(row[1])]
-            if authority.wanted is not None:
-                authority.wanted.errands.remove(authority)
-                authority.wanted = None
-        for host in dict.fromkeys(changed):
-            self._touch(host, draft.now)
+    def _settle(self, now: Instant) -> None:
+        """Timetable and rings follow what was applied."""
+        changed, self.tables.changed = self.tables.changed, []
+        if changed:
+            self.turns.touch(changed, now)
+
+    def _errands_changed(self, draft: Draft) -> None:
+        self._forget_deadlines()
+        for row in draft.rows.get(Fact.ROBOTS, ()):
+            self._robots_changed(self.tables.authorities[row[1]], draft)
+        for row in draft.rows.get(Fact.ERRAND, ()):
+            self.turns.leave_line(self.tables.authorities[row[1]])
 
     def _robots_changed(self, authority: Authority, draft: Draft) -> None:
-        changed = any(row[0] == authority.slot and row[1] == authority.row for row in draft.facts.get(Fact.RULES, ()))
+        changed = any(row[1] == authority.name for row in draft.rows.get(Fact.RULES, ()))
         if self.errands_mode and authority.held and unanswered(authority, draft.now):
             # Another hop or attempt, or the errand was lost: who waits goes on waiting, in the line of the next host.
             self._leave_line(authority)
             self._line_up(authority)
-            if authority.wanted is not None:
-                self._touch(authority.wanted, draft.now)
+            if authority.wanted != NONE:
+                self.turns.touch([np.array([authority.wanted], np.uint32)], draft.now)
             return
         self._line_down(authority)
         if authority.state == RobotsState.REFUSED and self.errands_mode:
             self._line_up(authority)  # tried again daily, while the crawl goes on
         if authority.state in (RobotsState.RULES, RobotsState.ALLOW) and self.tables.counts[PARKED]:
-            if changed or authority.state == RobotsState.ALLOW:
-                again, authority.parked = authority.parked, []
-            else:
-                again = [url for url in authority.parked if url.error == "robots_unreachable"]
-                authority.parked = [url for url in authority.parked if url.error != "robots_unreachable"]
-            authority.recheck += again
-            if authority.recheck and authority not in self._recheck:
-                self._recheck.append(authority)
-
-    def _file(self, url: Url) -> None:
-        """Put a URL where its state belongs: its queue's heap, the calendar, who waits for other rules, or nowhere."""
-        url.place += 1
-        if url.state == QUEUED:
-            # Rows count up as URLs come: first come, first served, the same before and after a restart.
-            heapq.heappush(url.queue.heap, (-url.klass, url.due, url.row, url.place, url))
-        elif url.state == PARKED:
-            if url.reason == Reason.ROBOTS:
-                self._authority(url).parked.append(url)
-        elif url.state == WAITING:
-            self._order += 1
-            heapq.heappush(self._waiting, (url.due, self._order, url.place, url))
-
-    def _touch(self, host: Host, now: Instant) -> None:
-        """Book the host, offer it, or leave it alone, as its clock, its turns and its queues say."""
-        if host.leases:
-            self._ready.withdraw(host)
-            return
-        klass = -1
-        at: Instant | None = None
-        for queue in host.queues:
-            url = queue.best()
-            if url is None:
-                continue
-            group = queue.group
-            if group is not None and group.busy:
-                continue
-            klass = max(klass, url.klass)
-            free = max(host.rest_until, group.rest_until if group is not None else 0)
-            at = free if at is None else min(at, free)
-        if self._runs_errands:
-            for authority in host.errands:
-                free = max(host.rest_until, authority.next_at)
-                at = free if at is None else min(at, free)
-                klass = max(klass, authority.klass)
-        if at is None:
-            self._ready.withdraw(host)
-            host.stamp += 1
-        elif at <= now:
-            self._ready.offer(host, max(klass, 0), now)
-        else:
-            self._ready.withdraw(host)
-            self._timetable.rest(host, at)
+            self._judge_later(authority, changed=changed or authority.state == RobotsState.ALLOW)
 
     def __repr__(self) -> str:
         counts = self.tables.counts
         return f"<Machine {counts[QUEUED]} queued, {counts[LEASED]} leased, {counts[DONE]} done at {rfc3339(self.now)}>"
-
-
-def _place_of(url: Url, now: Instant) -> tuple[int, int]:
-    """State and reason of a URL that nothing forbids any more."""
-    return (WAITING if url.due > now else QUEUED), int(Reason.NONE)
 
 
 def _answered(outcome: Outcome) -> bool:

@@ -6,6 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+import numpy as np
+import numpy.typing as npt
+
 from outrider.clock import Instant, instant
 from outrider.limits import (
     BACK_OFF_FORGET_SECONDS,
@@ -13,6 +16,7 @@ from outrider.limits import (
     BACK_OFF_SECONDS_MAX,
     CRAWL_DELAY_SECONDS_MAX,
     DELAY_FACTOR_SECONDS_MAX,
+    MICROSECONDS,
     RETRY_AFTER_SECONDS_MAX,
 )
 
@@ -71,3 +75,35 @@ def rest_after(
         back_off = 0.0
     gap, reason = max(rules)
     return Rest(ended + instant(gap), gap, reason, back_off, refused_at)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rests:
+    """As `Rest`, for many hosts in columns."""
+
+    until: npt.NDArray[np.int64]
+    gap: npt.NDArray[np.float64]
+    reason: npt.NDArray[np.uint8]
+    back_off: npt.NDArray[np.float64]
+
+
+def rests_after(
+    ended: npt.NDArray[np.int64],
+    *,
+    seconds: npt.NDArray[np.float64],
+    floor: float,
+    factor: float,
+    back_off: npt.NDArray[np.float64],
+    refused_at: npt.NDArray[np.int64],
+) -> Rests:
+    """`rest_after` of requests that nobody refused, asked nothing of, and to whose hosts no Crawl-delay applies.
+
+    ended: instants of the requests' ends; seconds: how long they took, NaN for unknown.
+    """
+    term = np.minimum(factor * np.maximum(np.nan_to_num(seconds), 0.0), DELAY_FACTOR_SECONDS_MAX)
+    factored = (np.nan_to_num(seconds) != 0) & (term >= floor)
+    gap = np.where(factored, term, floor)
+    reason = np.where(factored, np.uint8(GapReason.FACTOR), np.uint8(GapReason.FLOOR))
+    quiet = ended - refused_at > ((back_off + BACK_OFF_FORGET_SECONDS) * MICROSECONDS).astype(np.int64)
+    until = ended + np.ceil(gap * MICROSECONDS).astype(np.int64)
+    return Rests(until, gap, reason.astype(np.uint8), np.where(quiet, 0.0, back_off))

@@ -1,61 +1,75 @@
-"""From a checkpoint and the tail of the log to tables: facts are applied again, no policy is asked."""
+"""From a checkpoint, the ledger and the tail of the log to tables: facts are applied again, no policy is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outrider.errors import DamagedStoreError, ForeignStoreError
-from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, decode, instant_of
+from outrider.errors import ForeignStoreError
+from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, decode, instant_of, unpacked
 from outrider.frontier.lines import completed
-from outrider.frontier.tables import Tables
+from outrider.frontier.tables import LEASES, RUNS, Tables
+from outrider.kernels import FRAME_BYTES_MAX
 from outrider.storage.checkpoint import Checkpoint
 from outrider.storage.log import Frame, Log
+
+
+def run_names(checkpoint: Checkpoint | None) -> list[str]:
+    """The runs of the ledger that a checkpoint lists."""
+    names: list[str] = []
+    if checkpoint is not None:
+        for _, section, _, _, payload in checkpoint.ranges():
+            if section == RUNS:
+                for _, values in decode(payload):
+                    names += values[1]
+    return names
 
 
 def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
     """Fill empty tables. Raises DamagedStoreError or ForeignStoreError, naming the place.
 
-    A checkpoint is fuzzy: its ranges were copied at different LSNs. Facts say absolute values, so replaying all of
-    them from the checkpoint's start on, older ones included, ends in the state of the last one.
+    Hosts, queues and authorities of a checkpoint are copied between calls, each range at its own LSN: facts say absolute
+    values, so replaying all of them from the checkpoint's start on, older ones included, ends in the state of the last
+    one. URLs and open leases are those of the checkpoint's start exactly.
     """
+    leases: list[bytes] = []
     if checkpoint is not None:
-        for _, _, _, _, payload in checkpoint.ranges():
-            _apply(tables, payload)
+        for _, section, _, _, payload in checkpoint.ranges():
+            if section == LEASES:
+                leases.append(payload)
+            elif section != RUNS:
+                _apply(tables, payload)
+    tables.restore()
+    for payload in leases:
+        _apply(tables, payload)
     for frame in log.replay(checkpoint.start_lsn if checkpoint is not None else 0):
-        _check(frame)
-        _apply(tables, frame.payload)
-    tables.contents.clear()
-    for url in tables.urls():
-        if url.digest:
-            tables.contents[url.digest] = tables.contents.get(url.digest, 0) + 1
+        _apply(tables, _payload(frame))
+    tables.changed.clear()
 
 
-def _check(frame: Frame) -> None:
-    if frame.kind != FRAME_KIND or frame.codec != 0:
+def _payload(frame: Frame) -> bytes:
+    if frame.kind != FRAME_KIND:
         raise ForeignStoreError(
-            f"LSN {frame.lsn} has frame kind {frame.kind}, codec {frame.codec}: made by a newer release, "
-            "open it with that one"
+            f"LSN {frame.lsn} has frame kind {frame.kind}: made by another release, open it with that one"
         )
+    return unpacked(frame.payload, frame.codec, bytes_max=FRAME_BYTES_MAX)
 
 
 def _apply(tables: Tables, payload: bytes) -> None:
     tables.now = max(tables.now, instant_of(payload))
-    try:
-        for kind, rows in decode(payload):
-            tables.apply(kind, rows)
-    except AssertionError as error:
-        raise DamagedStoreError(f"facts are missing before row {error}") from error
+    for kind, values in decode(payload):
+        tables.apply(kind, values)
     tables.changed.clear()
-    tables.placed.clear()
 
 
 def lines(log: Log, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
     """The output lines of a stream that were logged after an LSN, as (LSN, line)."""
     number = STREAMS.index(stream)
     for frame in log.replay(after):
-        _check(frame)
-        for kind, rows in decode(frame.payload):
+        for kind, values in decode(_payload(frame)):
             if kind == Fact.LINE:
-                for _, _, _, place, new_links, text in rows:
+                _, _, streams, new_links, texts = values
+                for place, new, text in zip(streams.tolist(), new_links.tolist(), texts, strict=True):
                     if place == number:
-                        yield frame.lsn, completed(text, new_links)
+                        yield frame.lsn, completed(text, new)
+
+

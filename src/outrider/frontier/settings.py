@@ -8,9 +8,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from outrider.errors import SettingsError
+from outrider.frontier.priority import PriorityFunction
 from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
 from outrider.url import Rules, Scope
 from outrider.url.scope import ScopeKind
+
+WHEN_FULL = ("refuse", "drop_lowest", "spill", "delay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,11 @@ class FrontierSettings:
     """delay: floor of the gap per host in seconds. delay_factor: gap = factor x duration of the last fetch, that term
     at most 60 s. scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: answered
     pages, None for no limit. user_agent: the product token that robots rules are read for.
+    priority: a function of priority for links that have none of their own (docs/priority.md).
+    max_urls, max_urls_per_queue: URLs that may wait, in all and per queue, None for no limit; when_full: what becomes of
+    more: "refuse" answers over_limit, "drop_lowest" drops what would be visited last, if it is of a lower class than the
+    new one (it becomes gone(dropped)), "spill" takes them all and keeps them on disk, "delay" takes them all and asks
+    callers to slow down (`Frontier.pressure`).
     url_rules: lossy rules of spelling (docs/urls.md); None: those the store was made with, none for a new one."""
 
     delay: float = DELAY_SECONDS_FLOOR
@@ -30,6 +38,10 @@ class FrontierSettings:
     max_pages_per_host: int | None = None
     user_agent: str = "Outrider"
     url_rules: Rules | None = None
+    priority: PriorityFunction | None = None
+    max_urls: int | None = None
+    max_urls_per_queue: int | None = None
+    when_full: str = "refuse"
 
     @classmethod
     def of(cls, settings: Mapping[str, object] | None) -> FrontierSettings:
@@ -42,7 +54,7 @@ class FrontierSettings:
         for name in ("delay", "delay_factor"):
             if name in given:
                 given[name] = _number(name, given[name])
-        for name in ("max_depth", "max_pages", "max_pages_per_host"):
+        for name in ("max_depth", "max_pages", "max_pages_per_host", "max_urls", "max_urls_per_queue"):
             if given.get(name) is not None:
                 given[name] = _count(name, given[name], least=0 if name == "max_depth" else 1)
         for name in ("include", "exclude"):
@@ -50,6 +62,10 @@ class FrontierSettings:
                 given[name] = _patterns(name, given[name])
         if given.get("scope", "any") not in ("host", "domain", "prefix", "any"):
             raise SettingsError(f"scope {given['scope']!r}: give host, domain, prefix or any")
+        if given.get("when_full", "refuse") not in WHEN_FULL:
+            raise SettingsError(f"when_full {given['when_full']!r}: give {', '.join(WHEN_FULL[:-1])} or {WHEN_FULL[-1]}")
+        if given.get("priority") is not None and not callable(given["priority"]):
+            raise SettingsError(f"priority {given['priority']!r}: give a function of (urls, page)")
         if isinstance(given.get("url_rules"), str):
             given["url_rules"] = Rules.parse(given["url_rules"])
         if not isinstance(given.get("url_rules"), Rules | None):

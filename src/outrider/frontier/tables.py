@@ -1,27 +1,42 @@
-"""The tables of state: rows of hosts, authorities, queues and URLs per slot, changed only by applying facts.
+"""The state of a frontier, changed only by applying facts: hosts and queues in columns, the cards of URLs wherever their
+state puts them.
 
-A row keeps its number for ever (rows are only appended), so a range of rows is what a checkpoint copies and what a
-fact names. `apply` is the only way in, for a live call and for replay alike; it calls no policy, clock or random
-source.
+`apply` is the only way in, for a live call and for replay alike; it calls no policy, clock or random source. A live call
+brings along the cards that it holds already (a *hand*); replay finds them where they stand.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import DamagedStoreError
-from outrider.frontier.facts import STREAMS, Block, Fact, Row
-from outrider.frontier.priority import class_of
+from outrider.frontier.backlog import Backlog
+from outrider.frontier.calendar import Calendar
+from outrider.frontier.cards import Cards
+from outrider.frontier.facts import STREAMS, Block, Fact, Row, Values, columns_of
+from outrider.frontier.hosts import MANY, NONE, ROBOTS, RULED, VOIDED, Group, Hosts, QueueRules, Queues, Rows
+from outrider.frontier.ledger import Ledger
 from outrider.journey import State
+from outrider.kernels.cards import HAS_CONTENT, HEAD, Heads
 from outrider.limits import CLIENTS_MAX, OWN_SLOT, REQUEST_BYTES_MAX, REQUEST_IDS_PER_CLIENT_MAX
+from outrider.storage.files import Files
 from outrider.url import host_of
 
 STATES = (State.UNKNOWN, State.QUEUED, State.LEASED, State.WAITING, State.PARKED, State.DONE, State.GONE)
 UNKNOWN, QUEUED, LEASED, WAITING, PARKED, DONE, GONE = range(7)
+
+Uint8s = npt.NDArray[np.uint8]
+Uint64s = npt.NDArray[np.uint64]
+SEEN_BITS = (1 << 56) - 1
 
 
 class Reason(IntEnum):
@@ -34,6 +49,7 @@ class Reason(IntEnum):
     ERROR = 4
     LOST = 5
     REDIRECT_SELF = 6
+    DROPPED = 7
 
 
 class RobotsState(IntEnum):
@@ -47,255 +63,99 @@ class RobotsState(IntEnum):
     DEAD = 5
 
 
-class Url:
-    """One accepted URL: what a lease needs, and what the last attempt brought."""
+class CrawlState(IntEnum):
+    """What an operator said of a crawl."""
 
-    __slots__ = (
-        "attempts",
-        "authority",
-        "deadline",
-        "depth",
-        "digest",
-        "due",
-        "error",
-        "etag",
-        "fingerprint",
-        "holder",
-        "hops",
-        "klass",
-        "losses",
-        "metadata",
-        "modified",
-        "not_before",
-        "place",
-        "priority",
-        "queue",
-        "reason",
-        "referrer",
-        "row",
-        "slot",
-        "state",
-        "status",
-        "token",
-        "url",
-        "visited",
-    )
-
-    def __init__(self, slot: int, row: int, queue: Queue, fingerprint: int, url: str) -> None:
-        self.slot = slot
-        self.row = row
-        self.queue = queue
-        self.fingerprint = fingerprint
-        self.url = url
-        self.authority: Authority | None = None
-        self.state = UNKNOWN
-        self.reason = 0
-        self.due: Instant = 0
-        self.priority = 0.5
-        self.klass = 8
-        self.depth = 0
-        self.hops = 0
-        self.referrer = ""
-        self.metadata = b""
-        self.attempts = 0
-        self.losses = 0
-        self.status = 0
-        self.error = ""
-        self.token = 0
-        self.deadline: Instant = 0
-        self.not_before: Instant = 0
-        self.holder = 0
-        self.visited: Instant = 0
-        self.digest = b""
-        self.etag = ""
-        self.modified = ""
-        self.place = 0  # how often it was put into a queue's heap: an entry with another number is stale
-
-    def __repr__(self) -> str:
-        return f"<Url {self.url} {STATES[self.state]}>"
+    RUNNING = 0
+    PAUSED = 1
+    DELETED = 2
 
 
 class Authority:
-    """Scheme, host and port: whose robots.txt it is."""
+    """Scheme, host and port: whose robots.txt it is. It is made when one of its pages is drawn, or rules are given."""
 
     __slots__ = (
-        "attempts",
-        "body",
-        "busy",
-        "deadline",
-        "digest",
-        "error",
-        "expires",
-        "held",
-        "holder",
-        "hops",
-        "host",
-        "klass",
-        "name",
-        "next_at",
-        "parked",
-        "recheck",
-        "row",
-        "slot",
-        "state",
-        "status",
-        "token",
-        "url",
-        "wanted",
+        *("again", "attempts", "body", "busy", "deadline", "digest", "error", "expires", "held", "holder", "hops"),
+        *("host", "klass", "logged", "name", "next_at", "refused", "shelf", "slot", "state", "status", "token"),
+        *("unreachable", "url", "wanted"),
     )
 
-    def __init__(self, slot: int, row: int, host: Host, name: str) -> None:
+    def __init__(self, slot: int, host: int, name: str, shelf: int) -> None:
+        """Takes three shelves, from `shelf` on: of URLs that are held, refused, and refused because nobody answered."""
         self.slot = slot
-        self.row = row
-        self.host = host
+        self.host = host  # a row of Hosts
         self.name = name
+        self.shelf = shelf
+        self.refused = shelf + 1
+        self.unreachable = shelf + 2
+        self.again: list[int] = []  # shelves of refused ones that are to be judged again
+        self.logged = False
         self.state = RobotsState.UNKNOWN
         self.expires: Instant = 0
         self.next_at: Instant = 0
         self.attempts = 0
         self.hops = 0
         self.status = 0
-        self.url = ""  # where its robots.txt is asked for: its own, or the hop of a redirect
+        self.url = name + "/robots.txt"  # where its robots.txt is asked for: its own, or the hop of a redirect
         self.error = ""
         self.digest = 0
         self.body = b""
         self.token = 0
         self.deadline: Instant = 0
         self.holder = 0
-        self.busy: Host | None = None  # whose clock the open errand uses
-        self.wanted: Host | None = None  # URLs wait for it; where its errand is lined up
-        self.held: list[Url] = []  # drawn, but its rules are not known yet
+        self.busy = NONE  # the host whose clock the open errand uses
+        self.wanted = NONE  # URLs wait for it: the host where its errand is lined up
+        self.held = 0  # how many were drawn, but its rules are not known yet
         self.klass = -1  # the best class among them
-        self.parked: list[Url] = []  # refused by the rules in force
-        self.recheck: list[Url] = []  # refused by older rules, to be judged again
 
     def __repr__(self) -> str:
         return f"<Authority {self.name} {RobotsState(self.state).name.lower()}>"
 
 
-class Queue:
-    """The URLs of one (crawl, key, host), best first: a heap of (-class, due, row, place, Url)."""
+class Transit:
+    """Links between a slot of this log and slots of others."""
 
-    __slots__ = ("crawl", "group", "heap", "host", "key", "row", "served", "slot")
-
-    def __init__(self, slot: int, row: int, crawl: int, host: Host, key: str) -> None:
-        self.slot = slot
-        self.row = row
-        self.crawl = crawl
-        self.host = host
-        self.key = key
-        self.heap: list[tuple[int, Instant, int, int, Url]] = []
-        self.group: Group | None = None
-        self.served = 0  # the turn in which it was served last
-
-    def best(self) -> Url | None:
-        """The URL that comes next; entries that were overtaken drop out."""
-        heap = self.heap
-        while heap:
-            entry = heap[0]
-            url = entry[4]
-            if url.state == QUEUED and url.place == entry[3]:
-                return url
-            heapq.heappop(heap)
-        return None
-
-
-class Group:
-    """A key that spans hosts: one turn at a time for all its queues, and one clock."""
-
-    __slots__ = ("busy", "queues", "rest_until")
-
-    def __init__(self) -> None:
-        self.busy = 0
-        self.rest_until: Instant = 0
-        self.queues: list[Queue] = []
-
-
-class Host:
-    """Who answers at a host name: the clock, the back-off, and who waits for it."""
-
-    __slots__ = (
-        "answered",
-        "authorities",
-        "back_off",
-        "booked",
-        "booked_stamp",
-        "ended",
-        "errands",
-        "gap",
-        "leases",
-        "name",
-        "queues",
-        "ready_at",
-        "reason",
-        "refused_at",
-        "rest_until",
-        "ring",
-        "row",
-        "slot",
-        "stamp",
-        "turns",
-    )
-
-    def __init__(self, slot: int, row: int, name: str) -> None:
-        self.slot = slot
-        self.row = row
-        self.name = name
-        self.ended: Instant = 0
-        self.rest_until: Instant = 0
-        self.gap = 0.0
-        self.reason = 0
-        self.back_off = 0.0
-        self.refused_at: Instant = 0
-        self.answered = 0
-        self.leases = 0
-        self.queues: list[Queue] = []
-        self.authorities: list[Authority] = []
-        self.errands: list[Authority] = []  # robots.txt files to ask for at this host
-        self.ring = -1  # class of the ring it stands in, -1: none
-        self.stamp = 0  # entries of rings and heaps with another number are stale
-        self.ready_at: Instant = 0
-        self.booked: Instant = 0  # where it stands in the timetable, while its stamp is `booked_stamp`
-        self.booked_stamp = -1
-        self.turns = 0  # how often it was drawn for a page
-
-    def __repr__(self) -> str:
-        return f"<Host {self.name}>"
-
-
-class Slot:
-    """The rows of one slot."""
-
-    __slots__ = ("arrived", "authorities", "hosts", "outbox", "queues", "seen", "sent", "urls")
+    __slots__ = ("arrived", "outbox", "sent")
 
     def __init__(self) -> None:
         self.outbox: dict[int, Row] = {}  # sequence -> link for a slot of another log
         self.sent = 0  # the highest sequence ever given
         self.arrived: dict[int, int] = {}  # source slot -> the highest sequence taken in
-        self.hosts: list[Host] = []
-        self.authorities: list[Authority] = []
-        self.queues: list[Queue] = []
-        self.urls: list[Url] = []
-        self.seen: dict[int, dict[int, Url]] = {}  # crawl -> low 56 bits of the fingerprint -> URL
-
-    def rows(self, section: int) -> int:
-        """How many rows a section (HOSTS, AUTHORITIES, QUEUES, URLS) has."""
-        return len((self.hosts, self.authorities, self.queues, self.urls)[section - HOSTS])
 
 
-SEEN_BITS = (1 << 56) - 1
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """Cards that a live call holds: with their new heads, and the states they leave."""
+
+    cards: Cards
+    old: Uint8s
 
 
 class Tables:
-    """All rows, and what belongs to no slot."""
+    """All there is. files: for tails on disk, None to keep all in memory; ledger: the records of URLs."""
 
-    def __init__(self) -> None:
-        self.slots: dict[int, Slot] = {}
-        self.hosts: dict[str, Host] = {}
+    def __init__(self, ledger: Ledger, *, fingerprint_key: bytes, scratch: Files | None) -> None:
+        self.fingerprint_key = fingerprint_key
+        self.ledger = ledger
+        self.hosts = Hosts()
+        self.queues = Queues()
+        self.leases = kernels.Leases()
+        self.backlog = Backlog(scratch, name="backlog")
+        self.calendar = Calendar(scratch, name="calendar")
+        self.refused = Backlog(scratch, name="refused")  # by authority: parked by its rules
+        self.spent = Backlog(scratch, name="spent")  # by host: parked for a budget
+        self.held = Backlog(scratch, name="held")  # by authority: drawn, but its rules are not known yet
+        self.held_of: dict[int, int] = {}  # how many of a queue's URLs are held
+        self.seen: dict[int, kernels.FingerprintSet] = {}
+        self.contents = kernels.FingerprintSet()
         self.authorities: dict[str, Authority] = {}
-        self.queues: dict[tuple[int, str, str], Queue] = {}
-        self.groups: dict[tuple[int, str], Group] = {}
+        self.all_authorities: list[Authority] = []  # in the order of their making
+        self.shelf_count = 0
+        self.authorities_of: dict[int, list[Authority]] = {}
+        self.errands: dict[int, Authority] = {}  # open ones, by token
+        self.transit: dict[int, Transit] = {}
         self.crawls: list[tuple[str, int]] = []
+        self.crawl_states: list[int] = []
         self.crawl_rows: dict[str, int] = {}
         self.holders: list[tuple[str, int]] = []
         self.holder_rows: dict[str, int] = {}
@@ -305,20 +165,32 @@ class Tables:
         self.projections: dict[str, tuple[int, int]] = dict.fromkeys(STREAMS, (0, 0))
         self.tallies: dict[str, int] = {}
         self.scope: dict[int, dict[str, None]] = {}  # crawl -> the seeds that widened it, in order
+        self.errors: list[str] = [""]
+        self.error_numbers: dict[str, int] = {"": 0}
         self.token = 0
+        self.order = 1  # the number of the next URL that is accepted
         self.opening: tuple[int, Instant, Instant, str, Instant] = (0, 0, 0, "", 0)
         self.closed = ""
-        self.leases: dict[int, Url | Authority] = {}
         self.counts = [0] * 7
         self.in_transit = 0  # links on their way to other logs
         self.now: Instant = 0
-        self.contents: dict[bytes, int] = {}
-        self.changed: list[Host] = []  # hosts whose turn must be looked at again
-        self.placed: list[Url] = []  # URLs whose state changed
+        self.deleted: set[int] = set()  # crawls
+        self.changed: list[Rows] = []  # hosts whose turn must be looked at again
+        self.stalled: list[int] = []  # queues of deleted crawls whose cards are still to be dropped
         self._apply: dict[Fact, Callable[..., None]] = {
+            Fact.CARD: self._card,
+            Fact.HEAD: self._head,
+            Fact.LEASE: self._lease,
+            Fact.EXTEND: self._extend,
+            Fact.HOST: self._host,
+            Fact.HOST_CELLS: self._host_cells,
+            Fact.QUEUE: self._queue,
+        }
+        self._apply_rows: dict[Fact, Callable[..., None]] = {
             Fact.OPENING: self._opening,
             Fact.CLOSING: self._closing,
             Fact.CRAWL: self._crawl,
+            Fact.CRAWL_RULES: self._crawl_rules,
             Fact.HOLDER: self._holder,
             Fact.REQUEST: self._request,
             Fact.WATERMARK: self._watermark,
@@ -326,41 +198,42 @@ class Tables:
             Fact.TALLY: self._tally,
             Fact.SCOPE: self._scope,
             Fact.TOKEN: self._token,
-            Fact.HOST: self._host,
-            Fact.HOST_CELLS: self._host_cells,
+            Fact.ERROR: self._error,
+            Fact.RUNS: self._nothing,
             Fact.AUTHORITY: self._authority,
             Fact.ROBOTS: self._robots,
             Fact.RULES: self._rules,
-            Fact.QUEUE: self._queue,
+            Fact.QUEUE_RULES: self._queue_rules,
+            Fact.VOID: self._void,
             Fact.OUTBOX: self._outbox,
             Fact.ARRIVED: self._arrived,
             Fact.DELIVERED: self._delivered,
-            Fact.URL: self._url,
-            Fact.URL_CELLS: self._url_cells,
-            Fact.VISIT: self._visit,
-            Fact.LEASE: self._lease,
             Fact.ERRAND: self._errand,
-            Fact.LINE: self._line,
+            Fact.LINE: self._nothing,
         }
 
     # -- applying facts -----------------------------------------------------------------------------------------------
 
-    def apply(self, kind: int, rows: Sequence[Row]) -> None:
-        """Apply the facts of one block. Raises DamagedStoreError when they name rows that do not exist."""
+    def apply(self, kind: int, values: Sequence[Values], hand: Hand | None = None) -> None:
+        """Apply the facts of one block. Raises DamagedStoreError when they name what does not exist."""
+        fact = Fact(kind)
         try:
-            each = self._apply[Fact(kind)]
-            for row in rows:
-                each(*row)
+            columns = self._apply.get(fact)
+            if columns is None:
+                each = self._apply_rows[fact]
+                for row in zip(*(v.tolist() if isinstance(v, np.ndarray) else v for v in values), strict=True):
+                    each(*row)
+            elif hand is None:
+                columns(*values)
+            else:
+                columns(*values, hand=hand)
         except (IndexError, KeyError) as error:
             raise DamagedStoreError(
-                f"a fact of kind {Fact(kind).name.lower()} names a row that does not exist ({error})"
+                f"a fact of kind {fact.name.lower()} names something that does not exist ({error})"
             ) from error
 
-    def slot(self, slot: int) -> Slot:
-        found = self.slots.get(slot)
-        if found is None:
-            found = self.slots[slot] = Slot()
-        return found
+    def _nothing(self, *columns: object) -> None:
+        """Lines belong to the projections, the names of runs to the checkpoint: the tables keep nothing of them."""
 
     def _opening(self, slot: int, number: int, at: int, wall: int, boot: str, elapsed: int) -> None:
         if number >= self.opening[0]:
@@ -374,8 +247,25 @@ class Tables:
     def _crawl(self, slot: int, row: int, name: str, generation: int) -> None:
         if row == len(self.crawls):
             self.crawls.append((name, generation))
+            self.crawl_states.append(CrawlState.RUNNING)
         self.crawls[row] = (name, generation)
-        self.crawl_rows[name] = row
+        if self.crawl_states[row] != CrawlState.DELETED:
+            self.crawl_rows[name] = row
+
+    def _crawl_rules(self, slot: int, row: int, state: int) -> None:
+        self.crawl_states[row] = state
+        queues = np.flatnonzero(self.queues.crawl[: self.queues.count] == row).astype(np.uint32)
+        self._flag(queues)
+        if state == CrawlState.DELETED and row not in self.deleted:
+            if self.crawl_rows.get(self.crawls[row][0]) == row:
+                del self.crawl_rows[self.crawls[row][0]]
+            self.seen.pop(row, None)
+            self.scope.pop(row, None)
+            *_, heads, _, _ = self._open_leases()
+            self._uncount(queues, int(((heads["crawl"] == row) & ~self.void(heads)).sum()))
+            self.deleted.add(row)
+            self.stalled += queues.tolist()
+        self.changed.append(self.queues.host[queues])
 
     def _holder(self, slot: int, row: int, name: str, opening: int) -> None:
         if row == len(self.holders):
@@ -416,55 +306,222 @@ class Tables:
     def _scope(self, slot: int, crawl: int, url: str) -> None:
         self.scope.setdefault(crawl, {})[url] = None
 
-    def _token(self, slot: int, token: int) -> None:
+    def _token(self, slot: int, token: int, order: int) -> None:
         self.token = max(self.token, token)
+        self.order = max(self.order, order)
 
-    def _host(self, slot: int, row: int, name: str) -> None:
-        hosts = self.slot(slot).hosts
-        if row < len(hosts):
-            return
-        assert row == len(hosts), (slot, row, len(hosts))
-        host = Host(slot, row, name)
-        hosts.append(host)
-        self.hosts[name] = host
+    def _error(self, slot: int, number: int, text: str) -> None:
+        if number == len(self.errors):
+            self.errors.append(text)
+        self.errors[number] = text
+        self.error_numbers[text] = number
+
+    # -- hosts and queues ---------------------------------------------------------------------------------------------
+
+    def _host(self, slots: Rows, hashes: Uint64s, names: list[str]) -> None:
+        self.hosts.add(hashes, slots, names)
+
+    def _rows_of_hosts(self, hashes: Uint64s) -> Rows:
+        rows = self.hosts.find(hashes)
+        if (rows == NONE).any():
+            raise KeyError(f"host {int(hashes[rows == NONE][0]):016x}")
+        return rows
+
+    def _rows_of_queues(self, hashes: Uint64s) -> Rows:
+        rows = self.queues.find(hashes)
+        if (rows == NONE).any():
+            raise KeyError(f"queue {int(hashes[rows == NONE][0]):016x}")
+        return rows
 
     def _host_cells(
         self,
-        slot: int,
-        row: int,
-        ended: int,
-        rest_until: int,
-        gap: float,
-        reason: int,
-        back_off: float,
-        refused_at: int,
-        answered: int,
+        slots: Rows,
+        hashes: Uint64s,
+        ended: Values,
+        rest_until: Values,
+        gap: Values,
+        reason: Values,
+        back_off: Values,
+        refused_at: Values,
+        answered: Values,
     ) -> None:
-        host = self.slots[slot].hosts[row]
-        host.ended = ended
-        host.rest_until = rest_until
-        host.gap = gap
-        host.reason = reason
-        host.back_off = back_off
-        host.refused_at = refused_at
-        host.answered = answered
-        self.changed.append(host)
+        rows = self._rows_of_hosts(hashes)
+        hosts = self.hosts
+        hosts.ended[rows] = ended
+        hosts.rest_until[rows] = rest_until
+        hosts.gap[rows] = gap
+        hosts.reason[rows] = reason
+        hosts.back_off[rows] = back_off
+        hosts.refused_at[rows] = refused_at
+        hosts.answered[rows] = answered
+        self.changed.append(rows)
+        if self.queues.groups:
+            for row in rows[(hosts.flags[rows] & MANY) != 0].tolist():
+                self._rest_groups(row)
 
-    def _authority(self, slot: int, row: int, host: int, name: str) -> None:
-        home = self.slots[slot]
-        if row < len(home.authorities):
+    def _rest_groups(self, host: int) -> None:
+        until = int(self.hosts.rest_until[host])
+        for queue in self.queues_of(host):
+            group = self.queues.group_of.get(queue)
+            if group is not None and until > group.rest_until:
+                group.rest_until = until
+                self.changed.append(self.queues.host[group.queues])
+
+    def _queue(self, slots: Rows, hashes: Uint64s, hosts: Uint64s, crawls: Rows, keys: list[str]) -> None:
+        fresh = np.flatnonzero(self.queues.find(hashes) == NONE)
+        if not len(fresh):
             return
-        assert row == len(home.authorities), (slot, row)
-        authority = Authority(slot, row, home.hosts[host], name)
-        authority.url = name + "/robots.txt"
-        home.authorities.append(authority)
-        authority.host.authorities.append(authority)
+        homes = self._rows_of_hosts(hosts[fresh])
+        rows = self.queues.add(hashes[fresh], homes, crawls[fresh])
+        first = self.hosts.first_queue
+        simple = first[homes] == NONE
+        if simple.all() and len(np.unique(homes)) == len(homes):
+            first[homes] = rows
+        else:
+            for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
+                if first[home] != NONE:
+                    self.hosts.flags[home] |= MANY
+                self.queues.next[row] = first[home]
+                first[home] = row
+        for row, home, place in zip(rows.tolist(), homes.tolist(), fresh.tolist(), strict=True):
+            if keys[place]:
+                self._keyed(row, home, keys[place])
+        if self.queues.groups:
+            for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
+                if row not in self.queues.keys:
+                    group = self.queues.groups.get((int(self.queues.crawl[row]), self.hosts.name(home)))
+                    if group is not None:
+                        self._join(group, row, home)
+        if any(self.crawl_states[crawl] for crawl in set(crawls.tolist()) if crawl < len(self.crawl_states)):
+            self._flag(rows)
+
+    def _keyed(self, row: int, home: int, key: str) -> None:
+        """A queue whose key is not its host: from here on the key spans hosts, the one that bears its name included."""
+        queues = self.queues
+        queues.keys[row] = key
+        crawl = int(queues.crawl[row])
+        group = queues.groups.get((crawl, key))
+        if group is None:
+            group = queues.groups[crawl, key] = Group()
+            namesake = self.hosts.row(self.hash_of(key))
+            for other in self.queues_of(namesake) if namesake != NONE else ():
+                if other not in queues.keys and queues.crawl[other] == crawl:
+                    self._join(group, other, namesake)
+        self._join(group, row, home)
+
+    def _join(self, group: Group, queue: int, home: int) -> None:
+        group.queues.append(queue)
+        self.queues.group_of[queue] = group
+        self.hosts.flags[home] |= MANY
+        group.rest_until = max(group.rest_until, int(self.hosts.rest_until[home]))
+        if self.hosts.in_flight[home]:
+            _, rows, *_ = self._open_leases()
+            group.busy += int((rows == queue).sum())
+
+    def queues_of(self, host: int) -> Iterator[int]:
+        """The queues of a host, the youngest first."""
+        row = int(self.hosts.first_queue[host])
+        while row != NONE:
+            yield row
+            row = int(self.queues.next[row])
+
+    def key_of(self, queue: int) -> str:
+        return self.queues.keys.get(queue) or self.hosts.name(int(self.queues.host[queue]))
+
+    def hash_of(self, text: str) -> int:
+        """The keyed hash of a name or key."""
+        return int.from_bytes(kernels.fingerprints([text], self.fingerprint_key), "little")
+
+    def host_row(self, name: str) -> int:
+        """The row of a host by name, NONE where it is not known."""
+        return self.hosts.row(self.hash_of(name))
+
+    def _queue_rules(self, slot: int, queue: int, paused: int, blocked: int, delay: float, limit: int) -> None:
+        row = int(self._rows_of_queues(np.array([queue], np.uint64))[0])
+        rules = QueueRules(bool(paused), blocked, None if delay < 0 else delay, limit)
+        if rules.any():
+            self.queues.rules[row] = rules
+        else:
+            self.queues.rules.pop(row, None)
+        self._flag(np.array([row], np.uint32))
+        self.changed.append(self.queues.host[np.array([row])])
+
+    def _flag(self, queues: Rows) -> None:
+        """Hosts of these queues are RULED as long as anything was said of one of theirs."""
+        for host in np.unique(self.queues.host[queues]).tolist():
+            ruled = any(
+                queue in self.queues.rules or self.crawl_states[int(self.queues.crawl[queue])]
+                for queue in self.queues_of(host)
+            )
+            flags = int(self.hosts.flags[host]) & ~RULED
+            self.hosts.flags[host] = flags | (RULED if ruled else 0)
+
+    def _void(self, slot: int, queue: int, order: int) -> None:
+        row = int(self._rows_of_queues(np.array([queue], np.uint64))[0])
+        self._forget(row, order)
+
+    def _forget(self, queue: int, order: int) -> None:
+        """What was accepted into a queue before this order leaves the counts; its cards are void wherever they stand."""
+        queues = self.queues
+        if queues.voids.get(queue, 0) >= order:
+            return
+        _, rows, _, _, _, heads, *_ = self._open_leases()
+        open_ones = (rows == queue) & (heads["order"] >= queues.voids.get(queue, 0)) & (heads["order"] < order)
+        queues.voids[queue] = order
+        self.hosts.flags[int(queues.host[queue])] |= VOIDED
+        one = np.array([queue], np.uint32)
+        self._uncount(one, int(open_ones.sum()))
+        self.backlog.drop(queue)
+        self.changed.append(queues.host[one])
+
+    def _uncount(self, queues: Rows, leased: int) -> None:
+        """What these queues hold leaves the counts."""
+        self.counts[LEASED] -= leased
+        self.counts[QUEUED] -= int(self.backlog.waiting(queues).sum())
+        if self.held_of:
+            self.counts[QUEUED] -= sum(self.held_of.pop(queue, 0) for queue in queues.tolist())
+        for state, column in self._columns():
+            self.counts[state] -= int(column[queues].sum())
+            column[queues] = 0
+
+    # -- robots -------------------------------------------------------------------------------------------------------
+
+    def _authority(self, slot: int, name: str) -> None:
+        self.authority(name).logged = True
+
+    def authority(self, name: str) -> Authority:
+        """Scheme, host and port by name; made where there is none yet, which is no fact until something is known of
+        it. Raises KeyError when its host is not known."""
+        known = self.authorities.get(name)
+        if known is not None:
+            return known
+        host = self.host_row(host_of(name + "/"))
+        if host == NONE:
+            raise KeyError(name)
+        authority = Authority(int(self.hosts.slot[host]), host, name, self.shelf_count)
+        self.shelf_count += 3
+        self.all_authorities.append(authority)
         self.authorities[name] = authority
+        self.authorities_of.setdefault(host, []).append(authority)
+        self.hosts.flags[host] |= ROBOTS
+        return authority
+
+    def new_shelf(self) -> int:
+        self.shelf_count += 1
+        return self.shelf_count - 1
+
+    def hold_less(self, queue: int) -> None:
+        """One of a queue's URLs is held no longer."""
+        left = self.held_of.get(queue, 0) - 1
+        if left > 0:
+            self.held_of[queue] = left
+        else:
+            self.held_of.pop(queue, None)
 
     def _robots(
         self,
         slot: int,
-        row: int,
+        name: str,
         state: int,
         expires: int,
         next_at: int,
@@ -474,7 +531,7 @@ class Tables:
         url: str,
         error: str,
     ) -> None:
-        authority = self.slots[slot].authorities[row]
+        authority = self.authorities[name]
         self._end_errand(authority)
         authority.state = RobotsState(state)
         authority.expires = expires
@@ -484,302 +541,554 @@ class Tables:
         authority.status = status
         authority.url = url
         authority.error = error
-        self.changed.append(authority.host)
+        self.changed.append(np.array([authority.host], np.uint32))
 
     def _end_errand(self, authority: Authority) -> None:
         if authority.token:
-            self.leases.pop(authority.token, None)
+            self.errands.pop(authority.token, None)
             authority.token = 0
             authority.deadline = 0
-        if authority.busy is not None:
-            authority.busy.leases -= 1
-            self.changed.append(authority.busy)
-            authority.busy = None
+        if authority.busy != NONE:
+            self.hosts.in_flight[authority.busy] -= 1
+            self.changed.append(np.array([authority.busy], np.uint32))
+            authority.busy = NONE
 
-    def _rules(self, slot: int, row: int, digest: int, body: bytes) -> None:
-        authority = self.slots[slot].authorities[row]
+    def _rules(self, slot: int, name: str, digest: int, body: bytes) -> None:
+        authority = self.authorities[name]
         authority.digest = digest
         authority.body = body
 
-    def _queue(self, slot: int, row: int, crawl: int, host: int, key: str) -> None:
-        home = self.slots[slot]
-        if row < len(home.queues):
-            return
-        assert row == len(home.queues), (slot, row)
-        queue = Queue(slot, row, crawl, home.hosts[host], key)
-        home.queues.append(queue)
-        queue.host.queues.append(queue)
-        self.queues[crawl, key, queue.host.name] = queue
-        group = self.groups.get((crawl, key))
-        if group is None and key != queue.host.name:
-            # From here on the key spans hosts: the host that bears the key's own name belongs to it, too.
-            group = self.groups[crawl, key] = Group()
-            namesake = self.queues.get((crawl, key, key))
-            if namesake is not None:
-                self._join(group, namesake)
-        if group is not None:
-            self._join(group, queue)
-
-    def _join(self, group: Group, queue: Queue) -> None:
-        group.queues.append(queue)
-        queue.group = group
-        group.rest_until = max(group.rest_until, queue.host.rest_until)
-        if queue.host.leases:
-            group.busy += sum(isinstance(owner, Url) and owner.queue is queue for owner in self.leases.values())
-
-    def _outbox(self, slot: int, sequence: int, *link: object) -> None:
-        home = self.slot(slot)
-        home.sent = max(home.sent, sequence)
-        self.in_transit += sequence not in home.outbox
-        home.outbox[sequence] = (slot, sequence, *link)
-
-    def _arrived(self, slot: int, source: int, sequence: int) -> None:
-        home = self.slot(slot)
-        home.arrived[source] = max(home.arrived.get(source, 0), sequence)
-
-    def _delivered(self, slot: int, sequence: int) -> None:
-        home = self.slot(slot)
-        home.sent = max(home.sent, sequence)
-        for number in [number for number in home.outbox if number <= sequence]:
-            del home.outbox[number]
-            self.in_transit -= 1
-
-    def _url(
-        self,
-        slot: int,
-        row: int,
-        queue: int,
-        fingerprint: int,
-        state: int,
-        reason: int,
-        due: int,
-        priority: float,
-        depth: int,
-        hops: int,
-        referrer: str,
-        metadata: bytes,
-        text: str,
-    ) -> None:
-        home = self.slots[slot]
-        if row < len(home.urls):
-            return
-        assert row == len(home.urls), (slot, row)
-        line = home.queues[queue]
-        url = Url(slot, row, line, fingerprint, text)
-        url.priority = priority
-        url.klass = class_of(priority)
-        url.depth = depth
-        url.hops = hops
-        url.referrer = referrer
-        url.metadata = metadata
-        home.urls.append(url)
-        home.seen.setdefault(line.crawl, {})[fingerprint & SEEN_BITS] = url
-        self._move(url, state, reason, due)
-
-    def _move(self, url: Url, state: int, reason: int, due: Instant) -> None:
-        """The one function that changes a URL's state; the counters follow it."""
-        if url.state == LEASED:
-            self._turn(url, -1)
-            self.leases.pop(url.token, None)
-            url.deadline = 0
-        if state == LEASED:
-            self._turn(url, 1)
-        if url.state != UNKNOWN:
-            self.counts[url.state] -= 1
-        self.counts[state] += 1
-        url.state = state
-        url.reason = reason
-        url.due = due
-        self.placed.append(url)
-
-    def _turn(self, url: Url, step: int) -> None:
-        url.queue.host.leases += step
-        if url.queue.group is not None:
-            url.queue.group.busy += step
-
-    def _url_cells(
-        self,
-        slot: int,
-        row: int,
-        state: int,
-        reason: int,
-        due: int,
-        attempts: int,
-        losses: int,
-        status: int,
-        token: int,
-        error: str,
-    ) -> None:
-        url = self.slots[slot].urls[row]
-        self._move(url, state, reason, due)
-        url.attempts = attempts
-        url.losses = losses
-        url.status = status
-        url.token = token
-        url.error = error
-
-    def _visit(self, slot: int, row: int, at: int, digest: bytes, etag: str, modified: str, metadata: bytes) -> None:
-        url = self.slots[slot].urls[row]
-        url.visited = at
-        if digest and digest != url.digest:
-            self.contents[digest] = self.contents.get(digest, 0) + 1
-            url.digest = digest
-        url.etag = etag
-        url.modified = modified
-        url.metadata = metadata
-
-    def _lease(self, slot: int, row: int, token: int, deadline: int, holder: int, not_before: int) -> None:
-        url = self.slots[slot].urls[row]
-        if url.state != LEASED or url.token != token:
-            self._move(url, LEASED, 0, url.due)
-        url.token = token
-        url.deadline = deadline
-        url.holder = holder
-        url.not_before = not_before
-        self.leases[token] = url
-        self.token = max(self.token, token)
-
-    def _errand(self, slot: int, row: int, token: int, deadline: int, holder: int) -> None:
-        authority = self.slots[slot].authorities[row]
+    def _errand(self, slot: int, name: str, token: int, deadline: int, holder: int) -> None:
+        authority = self.authorities[name]
         self._end_errand(authority)
         authority.token = token
         authority.deadline = deadline
         authority.holder = holder
         # In a checkpoint the hop may be younger than the hosts; then the errand's own fact comes again with the log.
-        authority.busy = self.hosts.get(host_of(authority.url))
-        if authority.busy is not None:
-            authority.busy.leases += 1
-        self.leases[token] = authority
+        authority.busy = self.host_row(host_of(authority.url))
+        if authority.busy != NONE:
+            self.hosts.in_flight[authority.busy] += 1
+        self.errands[token] = authority
         self.token = max(self.token, token)
 
-    def _line(self, slot: int, row: int, token: int, stream: int, new_links: int, text: bytes) -> None:
-        """Lines belong to the projections; the tables keep nothing of them."""
+    # -- between logs -------------------------------------------------------------------------------------------------
+
+    def _transit(self, slot: int) -> Transit:
+        found = self.transit.get(slot)
+        if found is None:
+            found = self.transit[slot] = Transit()
+        return found
+
+    def _outbox(self, slot: int, sequence: int, *link: object) -> None:
+        home = self._transit(slot)
+        home.sent = max(home.sent, sequence)
+        self.in_transit += sequence not in home.outbox
+        home.outbox[sequence] = (slot, sequence, *link)
+
+    def _arrived(self, slot: int, source: int, sequence: int) -> None:
+        home = self._transit(slot)
+        home.arrived[source] = max(home.arrived.get(source, 0), sequence)
+
+    def _delivered(self, slot: int, sequence: int) -> None:
+        home = self._transit(slot)
+        home.sent = max(home.sent, sequence)
+        for number in [number for number in home.outbox if number <= sequence]:
+            del home.outbox[number]
+            self.in_transit -= 1
+
+    # -- URLs ---------------------------------------------------------------------------------------------------------
+
+    def _card(self, tokens: Uint64s, cards: Cards, hand: Hand | None = None) -> None:
+        """Whole cards: of URLs that are new, or whose body changed."""
+        heads = cards.heads
+        fresh = heads["order"] >= self.order
+        if hand is not None:
+            old = hand.old
+            self._close(tokens)
+        elif fresh.all():
+            old = np.zeros(len(heads), np.uint8)
+        else:
+            old = np.zeros(len(heads), np.uint8)
+            _, old[~fresh] = self._take_out(heads[~fresh], tokens[~fresh])
+        self.ledger.append(cards)
+        if fresh.any():
+            self._see(heads[fresh] if not fresh.all() else heads)
+            self.order = int(heads["order"].max()) + 1
+        self._put(cards, old)
+
+    def _head(self, tokens: Uint64s, heads: Heads, hand: Hand | None = None) -> None:
+        """New heads of URLs whose bodies stay as they are."""
+        if hand is None:
+            cards, old = self._take_out(heads, tokens)
+            cards = cards.with_heads(heads)
+        else:
+            cards, old = hand.cards, hand.old
+            self._close(tokens)
+        self.ledger.append_heads(heads)
+        self._put(cards, old)
+
+    def _see(self, heads: Heads) -> None:
+        for crawl, rows in by_value(heads["crawl"]):
+            seen = self.seen.get(crawl)
+            if seen is None:
+                seen = self.seen[crawl] = kernels.FingerprintSet()
+            seen.add(np.ascontiguousarray(heads["slot"][rows]), np.ascontiguousarray(heads["fingerprint"][rows]))
+
+    def _close(self, tokens: Uint64s) -> None:
+        """These leases end; 0 is none."""
+        if tokens.any():
+            closed = self.leases.close(np.ascontiguousarray(tokens[tokens != 0]))
+            self._turns(np.frombuffer(closed[1], np.uint32)[np.frombuffer(closed[0], np.bool_)], -1)
+
+    def _turns(self, queues: Rows, step: int) -> None:
+        """So many leases of these queues were opened (step 1) or ended (-1)."""
+        hosts = self.queues.host[queues]
+        if step > 0:
+            np.add.at(self.hosts.in_flight, hosts, 1)
+        else:
+            np.subtract.at(self.hosts.in_flight, hosts, 1)
+        if self.queues.group_of:
+            for queue in queues.tolist():
+                group = self.queues.group_of.get(queue)
+                if group is not None:
+                    group.busy += step
+                    self.changed.append(self.queues.host[group.queues])
+        self.changed.append(hosts)
+
+    def take_out(self, heads: Heads) -> tuple[Cards, Uint8s]:
+        """The cards of URLs without a lease from wherever they stand, in this order, and the states they leave."""
+        return self._take_out(heads, np.zeros(len(heads), np.uint64))
+
+    def _take_out(self, heads: Heads, tokens: Uint64s) -> tuple[Cards, Uint8s]:
+        """The cards of these URLs from wherever they stand, in this order, and the states they leave."""
+        parts: list[Cards] = []
+        places: list[npt.NDArray[np.intp]] = []
+        old = np.zeros(len(heads), np.uint8)
+        rest = np.arange(len(heads))
+        if tokens.any():
+            some = np.flatnonzero(tokens)
+            found, queues, _, _, _, ended, arena, offsets = self.leases.close(np.ascontiguousarray(tokens[some]))
+            mask = np.frombuffer(found, np.bool_)
+            self._turns(np.frombuffer(queues, np.uint32)[mask], -1)
+            parts.append(Cards.of_columns(ended, arena, offsets).filter(mask))
+            places.append(some[mask])
+            old[some[mask]] = LEASED
+            rest = np.setdiff1d(rest, some[mask], assume_unique=True)
+        for take, state in (
+            (self._from_backlog, QUEUED),
+            (self._from_held, QUEUED),
+            (self._from_calendar, WAITING),
+            (self._from_refused, PARKED),
+            (self._from_spent, PARKED),
+        ):
+            if not len(rest):
+                break
+            mask, cards = take(heads[rest])
+            parts.append(cards)
+            places.append(rest[mask])
+            old[rest[mask]] = state
+            rest = rest[~mask]
+        if len(rest):
+            mask, cards = self.find(heads["crawl"][rest], heads["slot"][rest], heads["fingerprint"][rest])
+            if not mask.all():
+                raise KeyError(f"URL {int(heads['fingerprint'][rest[~mask][0]]):016x}")
+            parts.append(cards)
+            places.append(rest)
+            old[rest] = cards.heads["state"]
+        order = np.argsort(np.concatenate(places))
+        return Cards.concatenate(parts).take(order), old
+
+    def _from_backlog(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
+        return self.backlog.remove(self._rows_of_queues(heads["queue"]), heads["fingerprint"])
+
+    def _from_calendar(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
+        if not len(self.calendar):
+            return np.zeros(len(heads), np.bool_), Cards.none()
+        return _matched(heads, self.calendar.remove(heads["fingerprint"]))
+
+    def _from_held(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
+        if not self.held_of:
+            return np.zeros(len(heads), np.bool_), Cards.none()
+        mask, cards = self._from_shelves(heads, self.held, lambda authority: [authority.shelf])
+        for queue in self._rows_of_queues(cards.heads["queue"]).tolist():
+            self.hold_less(queue)
+        return mask, cards
+
+    def _from_refused(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
+        if not self.counts[PARKED]:
+            return np.zeros(len(heads), np.bool_), Cards.none()
+        return self._from_shelves(
+            heads, self.refused, lambda authority: [authority.refused, authority.unreachable, *authority.again]
+        )
+
+    def _from_shelves(
+        self, heads: Heads, store: Backlog, shelves: Callable[[Authority], list[int]]
+    ) -> tuple[npt.NDArray[np.bool_], Cards]:
+        found: list[Cards] = []
+        hosts = self.queues.host[self._rows_of_queues(heads["queue"])]
+        for row, host in enumerate(hosts.tolist()):
+            for authority in self.authorities_of.get(host, ()):
+                numbers = np.array(shelves(authority), np.uint32)
+                mask, cards = store.remove(numbers, np.repeat(heads["fingerprint"][row : row + 1], len(numbers)))
+                if mask.any():
+                    found.append(cards)
+                    if store is self.held:
+                        authority.held -= 1
+                    break
+        return _matched(heads, Cards.concatenate(found))
+
+    def _from_spent(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
+        if not self.counts[PARKED]:
+            return np.zeros(len(heads), np.bool_), Cards.none()
+        return self.spent.remove(self.queues.host[self._rows_of_queues(heads["queue"])], heads["fingerprint"])
+
+    def find(
+        self, crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.ArrayLike
+    ) -> tuple[npt.NDArray[np.bool_], Cards]:
+        """The newest records of URLs in the ledger: which are there, and their cards; void ones are not."""
+        mask, cards = self.ledger.find(
+            np.ascontiguousarray(crawls, np.uint32),
+            np.ascontiguousarray(slots, np.uint16),
+            np.ascontiguousarray(fingerprints, np.uint64),
+        )
+        if len(cards) and self.voids():
+            lives = ~self.void(cards.heads)
+            if not lives.all():
+                mask = mask.copy()
+                mask[np.flatnonzero(mask)[~lives]] = False
+                cards = cards.filter(lives)
+        return mask, cards
+
+    def void(self, heads: Heads) -> npt.NDArray[np.bool_]:
+        """Which cards were accepted before their queue was deleted."""
+        voids = self.queues.voids
+        out: npt.NDArray[np.bool_] = np.zeros(len(heads), np.bool_)
+        if voids:
+            rows = self.queues.find(np.ascontiguousarray(heads["queue"]))
+            out |= heads["order"] < np.array([voids.get(row, 0) for row in rows.tolist()], np.uint64)
+        for crawl in self.deleted:
+            out |= heads["crawl"] == crawl
+        return out
+
+    def voids(self) -> bool:
+        """Whether any card may be void."""
+        return bool(self.queues.voids or self.deleted)
+
+    def _columns(self) -> Iterator[tuple[int, npt.NDArray[np.uint32]]]:
+        queues = self.queues
+        yield from ((WAITING, queues.waiting), (PARKED, queues.parked), (DONE, queues.done), (GONE, queues.gone))
+
+    def _put(self, cards: Cards, old: Uint8s) -> None:
+        """Cards go where their new states put them; the counters follow."""
+        if self.voids():
+            lives = ~self.void(cards.heads)
+            if not lives.all():
+                cards, old = cards.filter(lives), old[lives]
+        self.file(cards, old)
+
+    def file(self, cards: Cards, old: Uint8s) -> None:
+        """As `_put`, for cards that are not void. old: the states they leave, UNKNOWN for none."""
+        heads = cards.heads
+        if not len(heads):
+            return
+        rows = self._rows_of_queues(heads["queue"])
+        states = heads["state"]
+        left, come = np.bincount(old, minlength=7), np.bincount(states, minlength=7)
+        for state in range(1, 7):
+            self.counts[state] += int(come[state]) - int(left[state])
+        for state, column in self._columns():
+            if left[state]:
+                np.subtract.at(column, rows[old == state], 1)
+            if come[state]:
+                np.add.at(column, rows[states == state], 1)
+        all_alike = come.max() == len(heads)
+        if come[QUEUED]:
+            some = slice(None) if all_alike else np.flatnonzero(states == QUEUED)
+            self.backlog.put(rows[some], cards if all_alike else cards.take(some))
+            self.changed.append(self.queues.host[rows[some]])
+        if come[WAITING]:
+            self.calendar.put(cards if all_alike else cards.take(np.flatnonzero(states == WAITING)))
+        if come[PARKED]:
+            robots = (states == PARKED) & (heads["reason"] == Reason.ROBOTS)
+            if robots.any():
+                some_cards = cards.filter(robots)
+                self.refused.put(self._shelves_of(some_cards), some_cards)
+            others = (states == PARKED) & ~robots
+            if others.any():
+                self.spent.put(self.queues.host[rows[others]], cards.filter(others))
+        marked = (heads["flags"] & HAS_CONTENT) != 0
+        if marked.any():
+            found = content_hashes(cards.filter(marked))
+            self.contents.add((found >> np.uint64(52)).astype(np.uint16), found)
+
+    def _shelves_of(self, cards: Cards) -> Rows:
+        nobody = self.error_numbers.get("robots_unreachable", -1)
+        authorities = [self.authority(_origin(url)) for url in cards.urls()]
+        shelves = [
+            authority.unreachable if error == nobody else authority.refused
+            for authority, error in zip(authorities, cards.heads["error"].tolist(), strict=True)
+        ]
+        return np.array(shelves, np.uint32)
+
+    def _lease(
+        self,
+        slots: Rows,
+        queues: Uint64s,
+        fingerprints: Uint64s,
+        tokens: Uint64s,
+        deadlines: Values,
+        holders: Values,
+        not_before: Values,
+        hand: Hand | None = None,
+    ) -> None:
+        rows = self._rows_of_queues(queues)
+        if hand is None:
+            known = np.frombuffer(self.leases.find(np.ascontiguousarray(tokens)), np.bool_)
+            if known.all():
+                return
+            keep = ~known
+            rows, tokens, deadlines = rows[keep], tokens[keep], deadlines[keep]
+            holders, not_before = holders[keep], not_before[keep]
+            wanted = np.zeros(len(rows), HEAD)
+            wanted["queue"], wanted["fingerprint"] = queues[keep], fingerprints[keep]
+            wanted["slot"], wanted["crawl"] = slots[keep], self.queues.crawl[rows]
+            cards, old = self._take_out(wanted, np.zeros(len(rows), np.uint64))
+            heads = cards.heads.copy()
+            heads["state"] = LEASED
+            cards = cards.with_heads(heads)
+            if self.voids():
+                dead = self.void(heads)
+                old = old.copy()
+                old[dead] = UNKNOWN
+                self.counts[LEASED] -= int(dead.sum())
+        else:
+            cards, old = hand.cards, hand.old
+        left = np.bincount(old, minlength=7)
+        for state in range(1, 7):
+            self.counts[state] -= int(left[state])
+        for state, column in self._columns():
+            if left[state]:
+                np.subtract.at(column, rows[old == state], 1)
+        self.counts[LEASED] += len(rows)
+        starts = np.flatnonzero(
+            np.concatenate(
+                (
+                    [True],
+                    (np.diff(tokens) != 1) | (np.diff(deadlines) != 0) | (np.diff(holders.astype(np.int64)) != 0),
+                )
+            )
+        )
+        ends = [*starts[1:].tolist(), len(rows)]
+        for start, end in zip(starts.tolist(), ends, strict=True):
+            part = cards if end - start == len(rows) else cards.take(np.arange(start, end))
+            self.leases.open(
+                int(tokens[start]),
+                np.ascontiguousarray(rows[start:end]),
+                int(deadlines[start]),
+                int(holders[start]),
+                np.ascontiguousarray(not_before[start:end]),
+                part.heads,
+                part.arena,
+                part.offsets,
+            )
+        self._turns(rows, 1)
+        self.token = max(self.token, int(tokens.max()))
+
+    def _extend(self, slots: Rows, tokens: Uint64s, deadlines: Values) -> None:
+        for deadline, rows in by_value(deadlines):
+            self.leases.extend(np.ascontiguousarray(tokens[rows]), deadline)
+
+    def _open_leases(self) -> tuple[Any, ...]:
+        """All open leases of pages: found, queues, deadlines, holders, not_before, heads, arena, offsets as arrays."""
+        return lease_columns(self.leases.get(np.frombuffer(self.leases.tokens(), np.uint64)))
 
     # -- what a checkpoint copies --------------------------------------------------------------------------------------
 
-    def sections(self) -> list[tuple[int, int, int]]:
-        """(slot, section, rows) of everything there is now, in the order in which it must be loaded."""
-        out = [(OWN_SLOT, OWN, 1)]
-        for section in (HOSTS, AUTHORITIES, QUEUES, URLS):
-            out += [(slot, section, home.rows(section)) for slot, home in self.slots.items() if home.rows(section)]
-        out += [(slot, TRANSIT, 1) for slot, home in self.slots.items() if home.sent or home.arrived]
-        return out
+    def sections(self) -> list[tuple[int, int]]:
+        """(section, rows) of everything there is now beside the ledger, in the order in which it must be loaded."""
+        return [
+            (OWN, 1),
+            (HOSTS, self.hosts.count),
+            (QUEUES, self.queues.count),
+            (LEASES, 1),
+            (AUTHORITIES, len(self.all_authorities)),
+            (TRANSIT, 1),
+        ]
 
-    def copy(self, slot: int, section: int, first: int, last: int) -> list[Block]:
+    def copy(self, section: int, first: int, last: int) -> list[Block]:
         """The facts that make the rows `first` … `last - 1` of a section as they are now."""
+        hosts, queues = self.hosts, self.queues
         if section == OWN:
             return self._own_facts()
-        home = self.slots[slot]
         if section == TRANSIT:
-            return [
-                (Fact.DELIVERED, [(slot, min(home.outbox, default=home.sent + 1) - 1)]),
-                (Fact.OUTBOX, list(home.outbox.values())),
-                (Fact.ARRIVED, [(slot, source, sequence) for source, sequence in home.arrived.items()]),
-            ]
+            blocks: list[Block] = []
+            for slot, home in self.transit.items():
+                rows = [(slot, min(home.outbox, default=home.sent + 1) - 1)]
+                blocks.append((Fact.DELIVERED, columns_of(rows)))
+                if home.outbox:
+                    blocks.append((Fact.OUTBOX, columns_of(list(home.outbox.values()))))
+                if home.arrived:
+                    arrived = [(slot, source, sequence) for source, sequence in home.arrived.items()]
+                    blocks.append((Fact.ARRIVED, columns_of(arrived)))
+            return blocks
         if section == HOSTS:
-            hosts = home.hosts[first:last]
-            return [
-                (Fact.HOST, [(slot, h.row, h.name) for h in hosts]),
-                (Fact.HOST_CELLS, [host_cells(h) for h in hosts]),
-            ]
-        if section == AUTHORITIES:
-            some = home.authorities[first:last]
-            return [
-                (Fact.AUTHORITY, [(slot, a.row, a.host.row, a.name) for a in some]),
-                (Fact.ROBOTS, [robots_cells(a) for a in some]),
-                (Fact.RULES, [(slot, a.row, a.digest, a.body) for a in some if a.body or a.digest]),
-                (Fact.ERRAND, [(slot, a.row, a.token, a.deadline, a.holder) for a in some if a.token]),
-            ]
+            rows_ = np.arange(first, last)
+            names = [hosts.name(row) for row in rows_.tolist()]
+            return [(Fact.HOST, [hosts.slot[rows_], hosts.hash[rows_], names]), self.host_cells(rows_)]
         if section == QUEUES:
-            return [(Fact.QUEUE, [(slot, q.row, q.crawl, q.host.row, q.key) for q in home.queues[first:last]])]
-        urls = home.urls[first:last]
-        return [
-            (Fact.URL, [url_row(u) for u in urls]),
-            (Fact.URL_CELLS, [url_cells(u) for u in urls]),
-            (
-                Fact.VISIT,
-                [(slot, u.row, u.visited, u.digest, u.etag, u.modified, u.metadata) for u in urls if u.visited],
-            ),
-            (
-                Fact.LEASE,
-                [(slot, u.row, u.token, u.deadline, u.holder, u.not_before) for u in urls if u.state == LEASED],
-            ),
+            rows_ = np.arange(first, last)
+            slots, hashes = hosts.slot[queues.host[rows_]], queues.hash[rows_]
+            homes = hosts.hash[queues.host[rows_]]
+            keys = [queues.keys.get(row, "") for row in rows_.tolist()]
+            found: list[Block] = [(Fact.QUEUE, [slots, hashes, homes, queues.crawl[rows_], keys])]
+            ruled = [self.queue_rules(row) for row in queues.rules if first <= row < last]
+            voided = [
+                (int(hosts.slot[queues.host[row]]), int(queues.hash[row]), order)
+                for row, order in queues.voids.items()
+                if first <= row < last
+            ]
+            if ruled:
+                found.append((Fact.QUEUE_RULES, columns_of(ruled)))
+            if voided:
+                found.append((Fact.VOID, columns_of(voided)))
+            return found
+        if section == LEASES:
+            tokens = np.frombuffer(self.leases.tokens(), np.uint64)
+            _, rows, deadlines, holders, not_before, heads, *_ = self._open_leases()
+            return [
+                (
+                    Fact.LEASE,
+                    [heads["slot"], queues.hash[rows], heads["fingerprint"], tokens, deadlines, holders, not_before],
+                )
+            ]
+        some = self.all_authorities[first:last]
+        out: list[Block] = [
+            (Fact.AUTHORITY, columns_of([(a.slot, a.name) for a in some])),
+            (Fact.ROBOTS, columns_of([robots_cells(a) for a in some])),
         ]
+        rules = [(a.slot, a.name, a.digest, a.body) for a in some if a.body or a.digest]
+        errands = [(a.slot, a.name, a.token, a.deadline, a.holder) for a in some if a.token]
+        if rules:
+            out.append((Fact.RULES, columns_of(rules)))
+        if errands:
+            out.append((Fact.ERRAND, columns_of(errands)))
+        return out
+
+    def host_cells(self, rows: npt.NDArray[Any]) -> Block:
+        """The clocks of hosts as a block of facts."""
+        h = self.hosts
+        return (
+            Fact.HOST_CELLS,
+            [
+                *(h.slot[rows], h.hash[rows], h.ended[rows], h.rest_until[rows], h.gap[rows], h.reason[rows]),
+                *(h.back_off[rows], h.refused_at[rows], h.answered[rows]),
+            ],
+        )
+
+    def queue_rules(self, row: int, rules: QueueRules | None = None) -> Row:
+        """What was said of a queue, as the columns of a QUEUE_RULES fact."""
+        rules = rules or self.queues.rules.get(row) or QueueRules()
+        place = (int(self.hosts.slot[self.queues.host[row]]), int(self.queues.hash[row]))
+        delay = -1.0 if rules.delay is None else rules.delay
+        return (*place, int(rules.paused), rules.blocked_until, delay, rules.limit)
 
     def _own_facts(self) -> list[Block]:
         own = OWN_SLOT
-        blocks: list[Block] = [
+        requests = [
+            (own, c, s, verb, answer) for c, window in self.requests.items() for s, (verb, answer) in window.items()
+        ]
+        rows: list[tuple[Fact, list[Row]]] = [
             (Fact.OPENING, [(own, *self.opening)]),
             (Fact.CRAWL, [(own, row, name, generation) for row, (name, generation) in enumerate(self.crawls)]),
+            (Fact.CRAWL_RULES, [(own, row, state) for row, state in enumerate(self.crawl_states) if state]),
             (Fact.HOLDER, [(own, row, name, opening) for row, (name, opening) in enumerate(self.holders)]),
-            (
-                Fact.REQUEST,
-                [
-                    (own, c, s, verb, answer)
-                    for c, window in self.requests.items()
-                    for s, (verb, answer) in window.items()
-                ],
-            ),
+            (Fact.REQUEST, requests),
             (Fact.WATERMARK, [(own, writer, value) for writer, value in self.watermarks.items()]),
             (Fact.PROJECTION, [(own, stream, *place) for stream, place in self.projections.items()]),
             (Fact.TALLY, [(own, name, value) for name, value in self.tallies.items()]),
             (Fact.SCOPE, [(own, crawl, url) for crawl, urls in self.scope.items() for url in urls]),
-            (Fact.TOKEN, [(own, self.token)]),
+            (Fact.ERROR, [(own, number, text) for number, text in enumerate(self.errors) if number]),
+            (Fact.TOKEN, [(own, self.token, self.order)]),
         ]
         if self.closed:
-            blocks.append((Fact.CLOSING, [(own, self.opening[0], self.closed)]))
-        return blocks
+            rows.append((Fact.CLOSING, [(own, self.opening[0], self.closed)]))
+        return [(fact, columns_of(some)) for fact, some in rows if some]
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def urls(self) -> Iterator[Url]:
-        """Every accepted URL."""
-        for home in self.slots.values():
-            yield from home.urls
+    def restore(self) -> None:
+        """After the checkpoint's hosts and queues: fill what is derived from the ledger, one scan in its order."""
+        for cards in self.ledger.scan():
+            heads = cards.heads
+            if self.voids():
+                cards = cards.filter(~self.void(heads))
+                heads = cards.heads
+            if not len(heads):
+                continue
+            self._see(heads)
+            self.order = max(self.order, int(heads["order"].max()) + 1)
+            self.file(cards, np.zeros(len(heads), np.uint8))
+        self.changed.clear()
 
     def accepted(self) -> int:
         return sum(self.counts)
 
+    def close(self) -> None:
+        """Give the files of tails back."""
+        for part in (self.backlog, self.calendar, self.refused, self.spent, self.held):
+            part.close()
 
-OWN, HOSTS, AUTHORITIES, QUEUES, URLS, TRANSIT = range(6)
-COPY_ROWS = {OWN: 1, HOSTS: 1_000, AUTHORITIES: 8, QUEUES: 2_000, URLS: 500, TRANSIT: 1}  # rows that stay near 256 KiB
 
-
-def host_cells(host: Host) -> Row:
-    return (
-        host.slot,
-        host.row,
-        host.ended,
-        host.rest_until,
-        host.gap,
-        host.reason,
-        host.back_off,
-        host.refused_at,
-        host.answered,
-    )
+OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS = range(7)
+COPY_ROWS = {OWN: 1, HOSTS: 2_000, QUEUES: 5_000, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1}  # rows that stay near 256 KiB
 
 
 def robots_cells(authority: Authority) -> Row:
     a = authority
-    return (a.slot, a.row, int(a.state), a.expires, a.next_at, a.attempts, a.hops, a.status, a.url, a.error)
+    return (a.slot, a.name, int(a.state), a.expires, a.next_at, a.attempts, a.hops, a.status, a.url, a.error)
 
 
-def url_row(url: Url) -> Row:
-    u = url
-    place = (u.slot, u.row, u.queue.row, u.fingerprint, u.state, u.reason, u.due)
-    return (*place, u.priority, u.depth, u.hops, u.referrer, u.metadata, u.url)
-
-
-def url_cells(url: Url) -> Row:
+def lease_columns(columns: tuple[bytes, ...]) -> tuple[Any, ...]:
+    """What the leases gave, as arrays: found, queues, deadlines, holders, not_before, heads, arena, offsets."""
+    found, queues, deadlines, holders, not_before, heads, arena, offsets = columns
     return (
-        url.slot,
-        url.row,
-        url.state,
-        url.reason,
-        url.due,
-        url.attempts,
-        url.losses,
-        url.status,
-        url.token,
-        url.error,
+        np.frombuffer(found, np.bool_),
+        np.frombuffer(queues, np.uint32),
+        np.frombuffer(deadlines, np.int64),
+        np.frombuffer(holders, np.uint32),
+        np.frombuffer(not_before, np.int64),
+        np.frombuffer(heads, HEAD),
+        arena,
+        np.frombuffer(offsets, np.int64),
     )
+
+
+def by_value(column: npt.NDArray[Any]) -> Iterator[tuple[int, Any]]:
+    """Each value of a column of whole numbers with the rows that have it; all alike is the rule, and cheap."""
+    if not len(column):
+        return
+    first = column[0]
+    if (column == first).all():
+        yield int(first), slice(None)
+        return
+    for value in np.unique(column):
+        yield int(value), np.flatnonzero(column == value)
+
+
+def content_hashes(cards: Cards) -> Uint64s:
+    """The hashes of contents, of cards that have one: the first 8 bytes of `extra`."""
+    starts = cards.offsets[1:] - cards.heads["extra_bytes"]
+    octets = kernels.gather_spans(cards.arena, np.ascontiguousarray(starts), np.ascontiguousarray(starts + 8))
+    return np.frombuffer(octets, np.uint64)
+
+
+def _matched(heads: Heads, cards: Cards) -> tuple[npt.NDArray[np.bool_], Cards]:
+    """Which heads have a card among these, and those cards in the order of the heads."""
+    places = {int(print_): place for place, print_ in enumerate(cards.heads["fingerprint"].tolist())}
+    found = [places.get(print_) for print_ in heads["fingerprint"].tolist()]
+    mask = np.array([place is not None for place in found], np.bool_)
+    return mask, cards.take([place for place in found if place is not None])
+
+
+def _origin(url: str) -> str:
+    return url[: url.index("/", 8)]

@@ -1,0 +1,128 @@
+"""Links on their way in, in columns: what callers, pages and other logs told of them, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant
+from outrider.url import UrlBatch
+
+NO_DUE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where links were found. source: the slot of the page, -1 for none; page: whether it is a page of this crawl, not
+    a caller."""
+
+    referrer: str = ""
+    depth: int = 0
+    crawl: int = 0
+    source: int = -1
+    priority: float = 0.5
+    page: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One link with all that may be told of it. priority: None for none told; due: None for at once."""
+
+    url: str
+    origin: int
+    depth: int = 0
+    hops: int = 0
+    priority: float | None = None
+    due: Instant | None = None
+    crawl: int = 0
+    key: str | None = None
+    referrer: str | None = None
+    metadata: bytes = b""
+    seed: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """depth, hops, crawl: whole numbers; due: instants, NO_DUE for at once; priority: NaN for none told; origin: the
+    place in `origins`; odd: rows that told more, by row."""
+
+    urls: UrlBatch
+    origins: Sequence[Origin]
+    origin: npt.NDArray[np.intp]
+    depth: npt.NDArray[np.int64]
+    hops: npt.NDArray[np.uint8]
+    due: npt.NDArray[np.int64]
+    priority: npt.NDArray[np.float64]
+    crawl: npt.NDArray[np.uint32]
+    seed: npt.NDArray[np.bool_]
+    odd: dict[int, Arrival]
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+    @classmethod
+    def of_columns(
+        cls, urls: UrlBatch, origin: npt.NDArray[np.intp], origins: Sequence[Origin], depth: Any, priority: Any
+    ) -> Arrivals:
+        """Links of which nothing is told but depth and priority."""
+        crawls = np.array([one.crawl for one in origins], np.uint32)
+        pages = np.array([one.page for one in origins], np.bool_)
+        rows = len(urls)
+        return cls(
+            urls.without_columns(),
+            origins,
+            origin,
+            depth,
+            np.zeros(rows, np.uint8),
+            np.full(rows, NO_DUE, np.int64),
+            priority,
+            crawls[origin],
+            ~pages[origin] & (depth == 0),
+            {},
+        )
+
+    @classmethod
+    def of_links(
+        cls, links: Sequence[Arrival], origins: Sequence[Origin], spelled: Callable[[Iterable[str]], UrlBatch]
+    ) -> Arrivals:
+        """Links told one by one."""
+        return cls(
+            spelled([link.url for link in links]),
+            origins,
+            np.array([link.origin for link in links], np.intp),
+            np.array([link.depth for link in links], np.int64),
+            np.array([min(link.hops, 255) for link in links], np.uint8),
+            np.array([NO_DUE if link.due is None else link.due for link in links], np.int64),
+            np.array([np.nan if link.priority is None else link.priority for link in links], np.float64),
+            np.array([link.crawl for link in links], np.uint32),
+            np.array([link.seed for link in links], np.bool_),
+            {
+                row: link
+                for row, link in enumerate(links)
+                if link.key is not None or link.metadata or link.referrer is not None
+            },
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Arrivals]) -> Arrivals:
+        """The rows of several; they share their origins."""
+        if len(parts) == 1:
+            return parts[0]
+        odd: dict[int, Arrival] = {}
+        start = 0
+        for part in parts:
+            odd |= {start + row: link for row, link in part.odd.items()}
+            start += len(part)
+        return cls(
+            UrlBatch.concatenate([part.urls for part in parts]),
+            parts[0].origins,
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in ("origin", "depth", "hops", "due", "priority", "crawl", "seed")
+            ),
+            odd,
+        )

@@ -1,0 +1,238 @@
+"""Hosts and queues: columns, one row per host and one per queue of (crawl, key, host); rows live as long as the process.
+
+On disk and in facts a host is named by the keyed hash of its name, a queue by that of (crawl, key, host). Columns are
+taken from the system as zeroed memory that is not there until it is touched, so that growing copies nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant
+from outrider.limits import COLUMN_ROWS_FIRST
+
+NONE = 0xFFFFFFFF
+"""No row."""
+
+Rows = npt.NDArray[np.uint32]
+Uint64s = npt.NDArray[np.uint64]
+Column = npt.NDArray[Any]
+
+# What makes a host's turn a matter of more than its own clock and its one queue.
+MANY = 1  # several queues, or one that shares a key with other hosts
+RULED = 2  # somebody paused, blocked, limited or slowed one of its queues or their crawl
+ROBOTS = 4  # an authority of it has rules, refuses, or must be asked
+GROUPED = 8  # it belongs to a named group, a domain's or an address's
+VOIDED = 16  # one of its queues was deleted: what is known there may be void
+
+_MIX1, _MIX2, _STEP = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), np.uint64(0x9E3779B97F4A7C15)
+
+
+def mixed(values: Uint64s) -> Uint64s:
+    """64 well-mixed bits of each value: the finish of SplitMix64 (Steele, Lea, Flood 2014)."""
+    z = values + _STEP
+    z = (z ^ (z >> np.uint64(30))) * _MIX1
+    z = (z ^ (z >> np.uint64(27))) * _MIX2
+    out: Uint64s = z ^ (z >> np.uint64(31))
+    return out
+
+
+def queue_hashes(hosts: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
+    """The hashes of the queues whose key is their host."""
+    return mixed(hosts ^ mixed(crawls.astype(np.uint64)))
+
+
+def keyed_queue_hash(host: int, crawl: int, key_hash: int) -> int:
+    """The hash of a queue with a key of its own; key_hash: the fingerprint of the key."""
+    both = mixed(np.array([host ^ key_hash], np.uint64) ^ mixed(np.array([crawl], np.uint64)))
+    return int(mixed(both)[0])
+
+
+class _Columns:
+    """Named columns of equal length."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        self.count = 0
+        self._dtypes = names
+        self._capacity = COLUMN_ROWS_FIRST
+        for name, dtype in names.items():
+            setattr(self, name, np.zeros(self._capacity, dtype))
+
+    def _room(self, more: int) -> None:
+        if self.count + more <= self._capacity:
+            return
+        while self.count + more > self._capacity:
+            self._capacity *= 4
+        for name, dtype in self._dtypes.items():
+            grown = np.zeros(self._capacity, dtype)
+            grown[: self.count] = getattr(self, name)[: self.count]
+            setattr(self, name, grown)
+
+
+class Hosts(_Columns):
+    """Who answers at each host name: the clock, the back-off, and how many requests are open.
+
+    hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
+    in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE for none.
+    """
+
+    hash: Column
+    slot: Column
+    ended: Column
+    rest_until: Column
+    gap: Column
+    reason: Column
+    back_off: Column
+    refused_at: Column
+    answered: Column
+    in_flight: Column
+    turns: Column
+    flags: Column
+    first_queue: Column
+    _name_ends: Column
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "hash": "u8",
+                "slot": "u2",
+                "ended": "i8",
+                "rest_until": "i8",
+                "gap": "f8",
+                "reason": "u1",
+                "back_off": "f4",
+                "refused_at": "i8",
+                "answered": "u4",
+                "in_flight": "u2",
+                "turns": "u4",
+                "flags": "u1",
+                "first_queue": "u4",
+                "_name_ends": "u8",
+            }
+        )
+        self._index = kernels.Index()
+        self._names = bytearray()
+
+    def find(self, hashes: Uint64s) -> Rows:
+        """The rows of hosts by hash, NONE for those that are not known."""
+        return np.frombuffer(self._index.find(np.ascontiguousarray(hashes)), np.uint32)
+
+    def row(self, name_hash: int) -> int:
+        return int(self.find(np.array([name_hash], np.uint64))[0])
+
+    def add(self, hashes: Uint64s, slots: Column, names: list[str]) -> Rows:
+        """Rows for new hosts; those that are known already keep theirs."""
+        known = self.find(hashes)
+        fresh = np.flatnonzero(known == NONE)
+        if not len(fresh):
+            return known
+        rows = known.copy()
+        self._room(len(fresh))
+        new = np.arange(self.count, self.count + len(fresh), dtype=np.uint32)
+        rows[fresh] = new
+        self.hash[new] = hashes[fresh]
+        self.slot[new] = slots[fresh]
+        self.first_queue[new] = NONE
+        texts = [names[place].encode("utf-8", "surrogatepass") for place in fresh.tolist()]
+        self._names += b"".join(texts)
+        start = int(self._name_ends[self.count - 1]) if self.count else 0
+        self._name_ends[new] = start + np.cumsum(np.fromiter(map(len, texts), np.uint64, len(texts)))
+        self._index.add(np.ascontiguousarray(hashes[fresh]), new)
+        self.count += len(fresh)
+        return rows
+
+    def name(self, row: int) -> str:
+        start = int(self._name_ends[row - 1]) if row else 0
+        return self._names[start : int(self._name_ends[row])].decode("utf-8", "surrogatepass")
+
+    def bytes(self) -> int:
+        """Memory of what is known of all hosts."""
+        return self.count * 90 + len(self._names) + self._index.statistics()["bytes"]
+
+    def __repr__(self) -> str:
+        return f"<Hosts {self.count}>"
+
+
+@dataclass(slots=True)
+class QueueRules:
+    """What an operator said of a queue. delay: seconds in place of the floor, None for that; limit: requests at once,
+    0 for the usual one."""
+
+    paused: bool = False
+    blocked_until: Instant = 0
+    delay: float | None = None
+    limit: int = 0
+
+    def any(self) -> bool:
+        return self.paused or bool(self.blocked_until) or self.delay is not None or bool(self.limit)
+
+
+class Group:
+    """A key that spans hosts: one turn at a time for all its queues, and one clock."""
+
+    __slots__ = ("busy", "queues", "rest_until")
+
+    def __init__(self) -> None:
+        self.busy = 0
+        self.rest_until: Instant = 0
+        self.queues: list[int] = []
+
+
+class Queues(_Columns):
+    """hash; host: a row of Hosts; crawl: its row; next: the next queue of the same host; served: the turn in which it was
+    served last; waiting, parked, done, gone: how many of its URLs are in these states."""
+
+    hash: Column
+    host: Column
+    crawl: Column
+    next: Column
+    served: Column
+    waiting: Column
+    parked: Column
+    done: Column
+    gone: Column
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "hash": "u8",
+                "host": "u4",
+                "crawl": "u4",
+                "next": "u4",
+                "served": "u4",
+                "waiting": "u4",
+                "parked": "u4",
+                "done": "u4",
+                "gone": "u4",
+            }
+        )
+        self._index = kernels.Index()
+        self.keys: dict[int, str] = {}  # of those whose key is not their host
+        self.rules: dict[int, QueueRules] = {}
+        self.voids: dict[int, int] = {}  # cards accepted under a lower number are void
+        self.groups: dict[tuple[int, str], Group] = {}
+        self.group_of: dict[int, Group] = {}
+
+    def find(self, hashes: Uint64s) -> Rows:
+        """The rows of queues by hash, NONE for those that are not known."""
+        return np.frombuffer(self._index.find(np.ascontiguousarray(hashes)), np.uint32)
+
+    def add(self, hashes: Uint64s, hosts: Rows, crawls: Column) -> Rows:
+        """Rows of new queues, as many as hashes; they must not be known yet, and each is named once."""
+        self._room(len(hashes))
+        new = np.arange(self.count, self.count + len(hashes), dtype=np.uint32)
+        self.hash[new] = hashes
+        self.host[new] = hosts
+        self.crawl[new] = crawls
+        self.next[new] = NONE
+        self._index.add(np.ascontiguousarray(hashes), new)
+        self.count += len(hashes)
+        return new
+
+    def __repr__(self) -> str:
+        return f"<Queues {self.count}>"

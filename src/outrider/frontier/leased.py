@@ -1,0 +1,115 @@
+"""What a lease call gave, in columns; a `Lease` is made of a row when somebody looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant
+from outrider.frontier.cards import Cards
+from outrider.frontier.hosts import NONE, Rows
+from outrider.frontier.records import Record
+from outrider.frontier.tables import Authority, Tables
+from outrider.journey import Kind, Lease
+from outrider.url import authority_of, host_of
+
+
+class Leased:
+    """Pages first, then errands; tokens are consecutive. Clocks are told as they are when the leases are made."""
+
+    __slots__ = ("_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_not_before", "_queues", "_tables")
+
+    def __init__(
+        self,
+        tables: Tables,
+        first: int,
+        cards: Cards,
+        queues: Rows,
+        not_before: npt.NDArray[np.int64],
+        deadline: Instant,
+        errands: Sequence[Lease],
+    ) -> None:
+        self._tables = tables
+        self._first = first
+        self._cards = cards
+        self._queues = queues
+        self._not_before = not_before
+        self._deadline = deadline
+        self._errands = errands
+        hosts = tables.queues.host[queues]
+        self._ended, self._gaps = tables.hosts.ended[hosts], tables.hosts.gap[hosts]
+
+    def __len__(self) -> int:
+        return len(self._cards) + len(self._errands)
+
+    def tokens(self) -> list[int]:
+        return list(range(self._first, self._first + len(self)))
+
+    def urls(self) -> list[str]:
+        return self._cards.urls() + [lease.url for lease in self._errands]
+
+    def leases(self) -> Sequence[Lease]:
+        """Each of them, in the order of their tokens."""
+        tables, heads = self._tables, self._cards.heads
+        keys, crawls = tables.queues.keys, tables.crawls
+        made: list[Lease] = []
+        columns = (
+            *(self._cards.urls(), heads["priority"].tolist(), heads["depth"].tolist(), heads["attempts"].tolist()),
+            *(heads["hops"].tolist(), heads["crawl"].tolist(), heads["referrer_bytes"].tolist()),
+            *(heads["extra_bytes"].tolist(), self._queues.tolist(), self._not_before.tolist()),
+            *(self._ended.tolist(), self._gaps.tolist()),
+        )
+        for row, cells in enumerate(zip(*columns, strict=True)):
+            url, priority, depth, attempts, hops, crawl, referrer, extra, queue, not_before, ended, gap = cells
+            told = Record.of(self._cards, row) if extra else None
+            host = host_of(url)
+            made.append(
+                Lease(
+                    url,
+                    keys.get(queue) or host,
+                    Kind.PAGE,
+                    authority_of(url),
+                    host,
+                    self._first + row,
+                    self._deadline,
+                    priority,
+                    depth,
+                    attempts + 1,
+                    not_before,
+                    hops,
+                    (self._cards.referrer(row) or None) if referrer else None,
+                    msgspec.json.decode(told.metadata) if told is not None and told.metadata else None,
+                    None,
+                    (told.etag or None) if told is not None else None,
+                    (told.modified or None) if told is not None else None,
+                    crawls[crawl][0],
+                    ended or None,
+                    gap if ended else None,
+                )
+            )
+        return (*made, *self._errands)
+
+
+def errand_lease(authority: Authority, tables: Tables, now: Instant) -> Lease:
+    """The lease of an errand that is open."""
+    row = authority.busy if authority.busy != NONE else authority.host
+    name, ended = tables.hosts.name(row), int(tables.hosts.ended[row])
+    return Lease(
+        authority.url,
+        key=name,
+        kind=Kind.ROBOTS,
+        authority=authority.name,
+        host=name,
+        token=authority.token,
+        deadline=authority.deadline,
+        priority=1.0,
+        depth=0,
+        attempt=authority.attempts + 1,
+        not_before=now,
+        hops=authority.hops,
+        ended_before=ended or None,
+        gap_seconds=float(tables.hosts.gap[row]) if ended else None,
+    )

@@ -1,0 +1,254 @@
+"""What an operator does to queues, crawls and single URLs, between the three verbs: each is one fact or one frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from outrider import kernels
+from outrider.clock import Instant
+from outrider.errors import SettingsError
+from outrider.frontier import arguments
+from outrider.frontier.draft import Draft
+from outrider.frontier.facts import Fact
+from outrider.frontier.hosts import NONE, QueueRules, Rows
+from outrider.frontier.priority import checked, class_of
+from outrider.frontier.records import Record
+from outrider.frontier.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, CrawlState, Tables
+from outrider.journey import State
+from outrider.kernels.cards import HEAD
+from outrider.limits import CALL_ROWS_MAX, OWN_SLOT, WAKES_PER_CALL_MAX
+from outrider.url import host_of
+
+
+class Operations:
+    """The part of the machine that operators call. What it needs of the rest is named here."""
+
+    tables: Tables
+    _fingerprint_key: bytes
+    _advance: Callable[[Instant], Instant]
+    _wake: Callable[[Instant], None]
+    _draft: Callable[[Instant], Draft]
+    _spelled: Callable[[Sequence[str]], list[str | None]]
+    if TYPE_CHECKING:
+
+        def _commit(self, draft: Draft, *, reserve: bool = False) -> None: ...
+
+    # -- queues and crawls --------------------------------------------------------------------------------------------
+
+    def chosen(self, key: str | None, crawl: str | None) -> Rows:
+        """The queues with a key (None: all of the crawl) in a crawl (None: in all crawls for a key, else the default
+        one). Raises SettingsError for a crawl or key that is not known."""
+        arguments.name("key", key)
+        arguments.name("crawl", crawl)
+        tables = self.tables
+        queues = tables.queues
+        if key is None:
+            row = self._crawl_row(crawl or "default")
+            found: Rows = np.flatnonzero(queues.crawl[: queues.count] == row).astype(np.uint32)
+            return found
+        of_crawl = self._crawl_row(crawl) if crawl is not None else None
+        rows = {
+            queue
+            for (of, name), group in queues.groups.items()
+            if name == key and of_crawl in (None, of)
+            for queue in group.queues
+        }
+        host = tables.host_row(key)
+        if host != NONE:
+            rows |= {
+                queue
+                for queue in tables.queues_of(host)
+                if queue not in queues.keys and (of_crawl is None or queues.crawl[queue] == of_crawl)
+            }
+        rows = {queue for queue in rows if tables.crawl_states[int(queues.crawl[queue])] != CrawlState.DELETED}
+        if not rows:
+            raise SettingsError(f"key {key!r:.200}: no queue has it; `queues` lists those there are")
+        return np.array(sorted(rows), np.uint32)
+
+    def _crawl_row(self, crawl: str) -> int:
+        row = self.tables.crawl_rows.get(crawl)
+        if row is None:
+            known = ", ".join(sorted(self.tables.crawl_rows)[:10])
+            raise SettingsError(f"crawl {crawl!r:.200}: there is none of that name; there are {known}")
+        return row
+
+    def pause(self, key: str | None, crawl: str | None, now: Instant, *, paused: bool) -> int:
+        """Nothing of these queues is leased while they are paused; their URLs stay where they are."""
+        if key is None:
+            row = self._crawl_row(crawl or "default")
+            state = CrawlState.PAUSED if paused else CrawlState.RUNNING
+            draft = self._draft(self._advance(now))
+            draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(state)))
+            self._commit(draft, reserve=True)
+            return int((self.tables.queues.crawl[: self.tables.queues.count] == row).sum())
+        return self._rule(key, crawl, now, lambda rules: replace(rules, paused=paused))
+
+    def block_until(self, until: Instant, key: str | None, crawl: str | None, now: Instant) -> int:
+        """Nothing of these queues is leased before an instant."""
+        arguments.whole("until", until, 0, arguments.INSTANT_MAX)
+        return self._rule(key, crawl, now, lambda rules: replace(rules, blocked_until=until))
+
+    def set_delay(self, seconds: float | None, key: str | None, crawl: str | None, now: Instant) -> int:
+        """The least gap behind a request of these queues, in seconds; None: that of the settings."""
+        if seconds is not None:
+            arguments.seconds("delay", seconds)
+        return self._rule(key, crawl, now, lambda rules: replace(rules, delay=seconds))
+
+    def set_limit(self, limit: int | None, key: str | None, crawl: str | None, now: Instant) -> int:
+        """How many requests of each of these queues may be open at once; None: one."""
+        if limit is not None:
+            arguments.whole("limit", limit, 1, 65_535)
+        return self._rule(key, crawl, now, lambda rules: replace(rules, limit=limit or 0))
+
+    def _rule(
+        self, key: str | None, crawl: str | None, now: Instant, change: Callable[[QueueRules], QueueRules]
+    ) -> int:
+        rows = self.chosen(key, crawl)
+        now = self._advance(now)
+        for first in range(0, len(rows), WAKES_PER_CALL_MAX):
+            draft = self._draft(now)
+            for queue in rows[first : first + WAKES_PER_CALL_MAX].tolist():
+                rules = change(self.tables.queues.rules.get(queue) or QueueRules())
+                draft.add(Fact.QUEUE_RULES, self.tables.queue_rules(queue, rules))
+            self._commit(draft, reserve=True)
+        return len(rows)
+
+    def delete(self, key: str | None, crawl: str | None, now: Instant) -> int:
+        """These queues, or a whole crawl, are as if they had never been: one fact each, in one frame."""
+        now = self._advance(now)
+        tables = self.tables
+        draft = self._draft(now)
+        if key is None:
+            row = self._crawl_row(crawl or "default")
+            count = int((tables.queues.crawl[: tables.queues.count] == row).sum())
+            draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(CrawlState.DELETED)))
+            self._commit(draft, reserve=True)
+            return count
+        rows = self.chosen(key, crawl)
+        for queue in rows.tolist():
+            slot = int(tables.hosts.slot[tables.queues.host[queue]])
+            draft.add(Fact.VOID, (slot, int(tables.queues.hash[queue]), tables.order))
+        self._commit(draft, reserve=True)
+        return len(rows)
+
+    # -- single URLs --------------------------------------------------------------------------------------------------
+
+    def reprioritise(
+        self,
+        urls: str | Sequence[str] | Mapping[str, float],
+        priority: float | None,
+        crawl: str | None,
+        now: Instant,
+    ) -> list[State]:
+        """URLs get another priority, also where they wait on disk. The state of each; unknown ones stay unknown."""
+        if isinstance(urls, str):
+            urls = [urls]
+        wishes = list(urls.items()) if isinstance(urls, Mapping) else [(url, priority) for url in urls]
+        if len(wishes) > CALL_ROWS_MAX:
+            raise SettingsError(f"{len(wishes)} URLs in one call; cut it into calls of at most {CALL_ROWS_MAX}")
+        if any(wish is None for _, wish in wishes):
+            raise SettingsError("reprioritise: give a priority, or a mapping of URLs to priorities")
+        values = [checked(wish) for _, wish in wishes]
+        row = self._crawl_row(crawl or "default")
+        now = self._advance(now)
+        self._wake(now)
+        mask, records = self.records_of([url for url, _ in wishes], row)
+        states = [State.UNKNOWN] * len(wishes)
+        places = np.flatnonzero(mask).tolist()
+        draft = self._draft(now)
+        moving: list[int] = []
+        for place, record in zip(places, records, strict=True):
+            states[place] = STATES[record.state]
+            if record.priority != values[place] and record.state in (QUEUED, WAITING, PARKED):
+                moving.append(place)
+        if moving:
+            by_place = dict(zip(places, records, strict=True))
+            self._change(draft, [by_place[place] for place in moving], [values[place] for place in moving])
+            self._commit(draft, reserve=True)
+        return states
+
+    def _change(self, draft: Draft, records: Sequence[Record], values: Sequence[float]) -> None:
+        """Records that are queued, waiting or parked are taken out and get other priorities."""
+        heads = np.zeros(len(records), HEAD)
+        for row, record in enumerate(records):
+            heads[row]["fingerprint"], heads[row]["queue"] = record.fingerprint, record.queue
+            heads[row]["slot"], heads[row]["crawl"] = record.slot, record.crawl
+        cards, old = self.tables.take_out(heads)
+        new = cards.heads.copy()
+        new["priority"] = values
+        new["klass"] = [class_of(value) for value in values]
+        draft.heads(cards.with_heads(new), np.zeros(len(cards), np.uint64), old)
+
+    def records_of(self, urls: Sequence[str], crawl: int) -> tuple[np.ndarray[Any, Any], list[Record]]:
+        """Which of these URLs, by any spelling, are known to a crawl, and their records as they are now."""
+        tables = self.tables
+        texts = self._spelled(urls)
+        mask = np.array([text is not None for text in texts], np.bool_)
+        some = [text for text in texts if text is not None]
+        prints = np.frombuffer(kernels.fingerprints(some, self._fingerprint_key), np.uint64)
+        names = np.frombuffer(kernels.fingerprints([host_of(text) for text in some], self._fingerprint_key), np.uint64)
+        hosts = tables.hosts.find(names)
+        there = hosts != NONE
+        slots = np.zeros(len(some), np.uint16)
+        slots[there] = tables.hosts.slot[hosts[there]]
+        found, cards = tables.find(np.full(len(some), crawl, np.uint32), slots, prints)
+        mask[np.flatnonzero(mask)[~found]] = False
+        return mask, [self.as_it_is(record) for record in map(Record.of, [cards] * len(cards), range(len(cards)))]
+
+    def as_it_is(self, record: Record) -> Record:
+        """A record of the ledger in the state that time and leases have put it into."""
+        if record.state in (QUEUED, WAITING) and self.token_of(record):
+            record.state = LEASED
+        elif record.state == WAITING and record.due <= self.woken():
+            record.state = QUEUED
+        return record
+
+    def token_of(self, record: Record) -> int:
+        """The token of the lease that is open for a record, 0 for none."""
+        prints = np.array([record.fingerprint], np.uint64)
+        token = int(np.frombuffer(self.tables.leases.find_urls(prints), np.uint64)[0])
+        if not token:
+            return 0
+        # Another crawl may have leased the same URL, or this one before its queue was deleted.
+        heads = np.frombuffer(self.tables.leases.get(np.array([token], np.uint64))[5], HEAD)
+        same = int(heads["crawl"][0]) == record.crawl and int(heads["order"][0]) == record.order
+        return token if same else 0
+
+    def woken(self) -> Instant:
+        """Waiting URLs that were due by then are queued."""
+        raise NotImplementedError
+
+    def retry(self, error: str | None, host: str | None, now: Instant) -> int:
+        """Dead letters go back to their queues; how many. error: only those of this class."""
+        now = self._advance(now)
+        self._wake(now)
+        tables = self.tables
+        number = tables.error_numbers.get(error, -1) if error is not None else None
+        home = tables.host_row(host) if host is not None else None
+        count = 0
+        for cards in tables.ledger.scan():
+            heads = cards.heads
+            mask = heads["state"] == GONE
+            if number is not None:
+                mask &= heads["error"] == number
+            if not mask.any():
+                continue
+            if tables.voids():
+                mask &= ~tables.void(heads)
+            if home is not None:
+                mask &= tables.queues.host[tables.queues.find(np.ascontiguousarray(heads["queue"]))] == home
+            some = cards.filter(mask)
+            if not len(some):
+                continue
+            heads = some.heads.copy()
+            heads["state"], heads["reason"], heads["attempts"], heads["losses"] = QUEUED, 0, 0, 0
+            heads["due"] = now
+            draft = self._draft(now)
+            draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), np.full(len(some), GONE, np.uint8))
+            self._commit(draft)
+            count += len(some)
+        return count

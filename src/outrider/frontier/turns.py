@@ -1,0 +1,183 @@
+"""Whose turn it is: hosts that rest, and queues that are ready. Rebuilt on opening, never stored.
+
+A host rests in the timetable until its clock allows a request; then its queues that hold something stand in the rings.
+Most hosts have one queue and nothing but their own clock: they are looked at in columns. The others (several queues,
+keys that span hosts, operators' rules, robots.txt to be asked for) are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant
+from outrider.frontier.hosts import GROUPED, MANY, NONE, RULED, Rows
+from outrider.frontier.tables import Authority, CrawlState, Tables
+from outrider.limits import WAKES_PER_CALL_MAX
+
+EMPTY = 255
+"""The class of a queue that holds nothing."""
+_ALONE = ~np.uint8(MANY | RULED | GROUPED)
+
+
+class Turns:
+    """Timetable, rings, and the errands that are lined up at hosts."""
+
+    def __init__(self, tables: Tables, seed: int) -> None:
+        self._tables = tables
+        self.timetable = kernels.Timetable()
+        self.ready = kernels.Ready(seed)
+        self.errands_at: dict[int, list[Authority]] = {}  # by host: robots.txt files to ask for there
+        self.runs_errands = False
+
+    # -- looking at hosts ----------------------------------------------------------------------------------------------
+
+    def touch(self, hosts: Iterable[npt.NDArray[np.uint32]], now: Instant) -> None:
+        """Book these hosts, offer their queues, or leave them alone, as clocks, turns and queues say."""
+        parts = [part for part in hosts if len(part)]
+        if not parts:
+            return
+        rows = np.unique(np.concatenate(parts)) if len(parts) > 1 or len(parts[0]) > 1 else parts[0]
+        columns, queues = self._tables.hosts, self._tables.queues
+        alone = (columns.flags[rows] & ~_ALONE) == 0
+        alone &= columns.first_queue[rows] != NONE
+        if self.runs_errands and self.errands_at:
+            alone &= np.array([row not in self.errands_at for row in rows.tolist()], np.bool_)
+        if not alone.all():
+            for row in rows[~alone].tolist():
+                self._touch_one(row, now)
+            rows = rows[alone]
+        if not len(rows):
+            return
+        first = columns.first_queue[rows]
+        best = self._tables.backlog.best(first)
+        out = (best == EMPTY) | (columns.in_flight[rows] > 0)
+        until = columns.rest_until[rows]
+        due = ~out & (until <= now)
+        later = ~out & ~due
+        if out.any():
+            self.ready.withdraw(first[out])
+            self.timetable.cancel(rows[out])
+        if due.any():
+            some = first[due]
+            self.ready.offer(some, queues.crawl[some], best[due])
+        if later.any():
+            self.ready.withdraw(first[later])
+            self.timetable.rest(rows[later], until[later])
+
+    def _touch_one(self, host: int, now: Instant) -> None:
+        tables = self._tables
+        columns, queues = tables.hosts, tables.queues
+        rows = list(tables.queues_of(host))
+        rest_until = int(columns.rest_until[host])
+        in_flight = int(columns.in_flight[host])
+        best = tables.backlog.best(np.array(rows, np.uint32)).tolist() if rows else []
+        offered: list[tuple[int, int]] = []
+        withdrawn: list[int] = []
+        book: Instant | None = None
+        errand_class = -1
+        if self.runs_errands and not in_flight:
+            for authority in self.errands_at.get(host, ()):
+                at = max(rest_until, authority.next_at)
+                if at <= now:
+                    errand_class = max(errand_class, authority.klass, 0)
+                else:
+                    book = at if book is None else min(book, at)
+        for queue, klass in zip(rows, best, strict=True):
+            at = self.free_at(queue, rest_until) if klass != EMPTY and in_flight < self.capacity(queue) else None
+            if at is not None and at > now:
+                book = at if book is None else min(book, at)
+                at = None
+            if at is not None or errand_class >= 0:
+                offered.append((queue, max(klass if at is not None else 0, errand_class)))
+            else:
+                withdrawn.append(queue)
+        if withdrawn:
+            self.ready.withdraw(np.array(withdrawn, np.uint32))
+        if offered:
+            some = np.array([queue for queue, _ in offered], np.uint32)
+            self.ready.offer(some, queues.crawl[some], np.array([klass for _, klass in offered], np.uint8))
+        if book is None:
+            self.timetable.cancel(np.array([host], np.uint32))
+        else:
+            self.timetable.rest(np.array([host], np.uint32), np.array([book], np.int64))
+
+    def free_at(self, queue: int, rest_until: Instant) -> Instant | None:
+        """When a queue's own rules and its key's clock allow a request at the earliest; None while they forbid any."""
+        queues = self._tables.queues
+        if self._tables.crawl_states[int(queues.crawl[queue])] != CrawlState.RUNNING:
+            return None
+        at = rest_until
+        rules = queues.rules.get(queue)
+        if rules is not None:
+            if rules.paused:
+                return None
+            at = max(at, rules.blocked_until)
+        group = queues.group_of.get(queue)
+        if group is not None:
+            if group.busy:
+                return None
+            at = max(at, group.rest_until)
+        return at
+
+    def capacity(self, queue: int) -> int:
+        """How many requests of a queue may be open at once."""
+        rules = self._tables.queues.rules.get(queue)
+        return max(1, rules.limit) if rules is not None else 1
+
+    def wake(self, now: Instant) -> None:
+        """Hosts whose rest is over are looked at, a bounded number of them."""
+        due = np.frombuffer(self.timetable.due(now, WAKES_PER_CALL_MAX), np.uint32)
+        if len(due):
+            self.touch((due,), now)
+
+    def next(self, now: Instant) -> Instant | None:
+        """When somebody is ready at the earliest: `now` if somebody is."""
+        if len(self.ready):
+            return now
+        at = self.timetable.next()
+        return None if at < 0 else max(now, at)
+
+    # -- errands -------------------------------------------------------------------------------------------------------
+
+    def line_up(self, authority: Authority, host: int) -> None:
+        """Its errand waits at this host, the one that will be asked."""
+        authority.wanted = host
+        self.errands_at.setdefault(host, []).append(authority)
+
+    def leave_line(self, authority: Authority) -> int:
+        """Its errand waits no longer; the host where it waited, NONE for none."""
+        host = authority.wanted
+        if host != NONE:
+            authority.wanted = NONE
+            line = self.errands_at[host]
+            line.remove(authority)
+            if not line:
+                del self.errands_at[host]
+        return host
+
+    def queues_by_key(self, key: str, crawl: int | None) -> Rows:
+        """The ready queues with a key, of one crawl or of all."""
+        tables = self._tables
+        found = [
+            queue
+            for (of, name), group in tables.queues.groups.items()
+            if name == key and (crawl is None or of == crawl)
+            for queue in group.queues
+        ]
+        host = tables.host_row(key)
+        if host != NONE:
+            found += [
+                queue
+                for queue in tables.queues_of(host)
+                if queue not in tables.queues.keys and (crawl is None or tables.queues.crawl[queue] == crawl)
+            ]
+        rows = np.array(sorted(set(found)), np.uint32)
+        standing: Rows = rows[np.frombuffer(self.ready.standing(rows), np.bool_)]
+        return standing
+
+    def __repr__(self) -> str:
+        return f"<Turns {len(self.ready)} ready, {len(self.timetable)} resting>"
