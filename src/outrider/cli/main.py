@@ -17,6 +17,7 @@ import click
 from outrider.errors import OutriderError
 
 try:
+    from outrider.cli.sim import sim
     from outrider.cli.url import url
     from outrider.crawl.options import SETTINGS, CrawlOptions
     from outrider.crawl.terminal import safe, say
@@ -143,6 +144,7 @@ def version() -> int:
 
 
 outrider.add_command(url)
+outrider.add_command(sim)
 
 
 def run(arguments: Sequence[str]) -> int:
