@@ -3,6 +3,7 @@
 
 mod backlog;
 mod buffers;
+mod columns;
 mod fingerprint_set;
 mod groups;
 mod index;
@@ -490,6 +491,10 @@ mod _native {
     use super::backlog::Backlog;
     #[pymodule_export]
     use super::index::Index;
+    #[pymodule_export]
+    use super::ready::Ready;
+    #[pymodule_export]
+    use super::timetable::Timetable;
     #[pymodule_export]
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,

@@ -10,6 +10,7 @@ pub mod groups;
 pub mod index;
 pub mod leases;
 pub mod ready;
+pub mod rows;
 pub mod siphash;
 pub mod timetable;
 pub mod urls;

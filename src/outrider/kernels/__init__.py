@@ -47,6 +47,7 @@ _FUNCTIONS = (
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
     *("Index",),
     "Backlog",
+    *("Timetable", "Ready"),
 )
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
@@ -54,7 +55,9 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.backlog import Backlog
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
     from outrider.kernels.index import Index
+    from outrider.kernels.ready import Ready
     from outrider.kernels.siphash import fingerprints
+    from outrider.kernels.timetable import Timetable
     from outrider.kernels.urls import (
         distinct_spans,
         gather_spans,
@@ -68,6 +71,8 @@ else:
     from outrider._native import (
         Backlog,
         Index,
+        Ready,
+        Timetable,
         crc32c,
         distinct_spans,
         find_frame,
@@ -109,6 +114,8 @@ __all__ = [
     "Backlog",
     "Index",
     "KernelsError",
+    "Ready",
+    "Timetable",
     "crc32c",
     "distinct_spans",
     "find_frame",
