@@ -20,6 +20,7 @@ from outrider.frontier.priority import (
     by_domain_page_freshness,
     checked,
     class_of,
+    classes_of,
     of_age,
     of_count,
     of_depth,
@@ -39,6 +40,11 @@ def test_classes_are_equal_slices_and_rise_with_the_priority():
     assert sorted(found) == found
     assert set(range(CLASSES)) == set(found)
     assert (0, CLASSES - 1) == (class_of(0.0), class_of(1.0))
+
+
+@given(st.lists(st.floats(0, 1)))
+def test_classes_of_many_are_those_of_each(many):
+    assert [class_of(one) for one in many] == classes_of(np.array(many, np.float64)).tolist()
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan"), True, "0.5"])

@@ -46,6 +46,11 @@ def class_of(priority: float) -> int:
     return min(CLASSES - 1, int(priority * CLASSES))
 
 
+def classes_of(priorities: Floats) -> npt.NDArray[np.uint8]:
+    """`class_of` of each of many priorities, shape (n,)."""
+    return np.minimum(priorities * CLASSES, CLASSES - 1).astype(np.uint8)
+
+
 def checked(priority: float | None) -> float:
     """The priority to keep. Raises SettingsError for what is no number in [0, 1]."""
     if priority is None:
