@@ -107,10 +107,19 @@ REPORT_BYTES_MAX = 512 << 20  # of line files that are read for the report: some
 JOURNAL_BUFFER_BYTES_MAX = 64 << 10  # lines of crawl.log that wait for the next flush
 TALK_CHARACTERS_MAX = 4_000  # one line on a terminal or in crawl.log; a URL of 8 KiB is cut, other files keep it whole
 CONTROL_QUESTION_BYTES_MAX = 64 << 10  # a question is one short line
-CONTROL_ANSWER_BYTES_MAX = 1 << 20  # an answer is a page of counts
+CONTROL_ANSWER_BYTES_MAX = 8 << 20  # a page of rows, each with two URLs at their longest
+CONTROL_PAGE_ROWS_MAX = 250  # rows of a list in one answer: some milliseconds in which a crawl decides nothing else
 CONTROL_ANSWER_SECONDS_MAX = 10.0  # between two calls of the frontier there is always time for a question
 CONTROL_QUESTIONS_MAX = 16  # at once; people and their monitors ask one at a time
 SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
+
+# files that go out and come in
+EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and told of at once: some megabytes of memory
+IMPORT_ROWS_AT_ONCE = 1_000  # of one call: a frame of some hundred kilobytes, durable in one sync
+IMPORT_LINE_BYTES_MAX = (
+    1 << 20
+)  # a record holds two URLs and 16 KiB of metadata, each perhaps six times as long escaped
+IMPORT_FAULTS_NAMED_MAX = 20  # lines that cannot be used are named so far; all of them are counted
 
 # pages
 BASE_CHARACTERS_MAX = 2_048  # of <base href>: it comes back in each of thousands of links, longer ones are attacks
