@@ -112,6 +112,16 @@ def priorities(function: PriorityFunction, urls: UrlBatch, page: Referrer | None
     return found
 
 
+def filled(given: Floats, function: PriorityFunction | None, urls: UrlBatch, page: Referrer | None) -> Floats:
+    """The priorities of links, shape (n,): those that were given, and where they are NaN what the function says, or
+    without one PRIORITY_DEFAULT. It sees the whole batch, and is not called when all were given."""
+    unknown = np.isnan(given)
+    if not unknown.any():
+        return given
+    said = PRIORITY_DEFAULT if function is None else priorities(function, urls, page)
+    return np.where(unknown, said, given)
+
+
 def _name_of(function: object) -> str:
     return str(getattr(function, "__qualname__", None) or repr(function))
 
