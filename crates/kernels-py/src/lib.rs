@@ -490,6 +490,8 @@ mod _native {
     #[pymodule_export]
     use super::backlog::Backlog;
     #[pymodule_export]
+    use super::fingerprint_set::FingerprintSet;
+    #[pymodule_export]
     use super::index::Index;
     #[pymodule_export]
     use super::ready::Ready;

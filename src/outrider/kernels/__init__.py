@@ -45,14 +45,13 @@ _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints"),
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
-    *("Index",),
-    "Backlog",
-    *("Timetable", "Ready"),
+    *("Backlog", "FingerprintSet", "Index", "Ready", "Timetable"),
 )
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.backlog import Backlog
+    from outrider.kernels.fingerprint_set import FingerprintSet
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
     from outrider.kernels.index import Index
     from outrider.kernels.ready import Ready
@@ -70,6 +69,7 @@ if TYPE_CHECKING or _IN_USE == "python":
 else:
     from outrider._native import (
         Backlog,
+        FingerprintSet,
         Index,
         Ready,
         Timetable,
@@ -112,6 +112,7 @@ __all__ = [
     "SHORT",
     "ZEROS",
     "Backlog",
+    "FingerprintSet",
     "Index",
     "KernelsError",
     "Ready",
