@@ -6,7 +6,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// Fewer keys than these take less time than the 5 ms for which a busy thread of Python may keep the GIL once it has it.
+/// So many keys take 2 to 8 ms. Fewer cost others less than the 5 ms that a busy thread of Python may keep the GIL from us.
 const LET_GO_KEYS_MIN: usize = 16_384;
 
 /// See `outrider.kernels.fingerprint_set.FingerprintSet`.

@@ -258,7 +258,8 @@ fn place_of_one(word: u64, number: usize) -> usize {
     counts = (counts & 0x3333_3333_3333_3333) + (counts >> 2 & 0x3333_3333_3333_3333);
     let up_to = ((counts + (counts >> 4)) & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(BYTES);
     // The high bit of each byte up to which there are not more than `number` ones.
-    let passed = ((number as u64 * BYTES | 0x8080_8080_8080_8080) - up_to) & 0x8080_8080_8080_8080;
+    let passed =
+        (((number as u64 * BYTES) | 0x8080_8080_8080_8080) - up_to) & 0x8080_8080_8080_8080;
     let place = (passed >> 7).wrapping_mul(BYTES) >> 56 << 3;
     let before = (up_to << 8 >> place) as usize & 0xff;
     let mut rest = word >> place;

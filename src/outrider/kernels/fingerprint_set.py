@@ -1,6 +1,6 @@
-"""The exact set of seen keys in memory, a key being a slot and a fingerprint of 56 bits: the native kernel's plain twin.
+"""The exact set of seen keys in memory, a key being a slot and a fingerprint of 56 bits: the plain twin.
 
-The native kernel takes less than 6 bytes per key from 10 million keys on.
+The native kernel holds less than 6 bytes per key from 10 million keys on, and never moves more than one leaf of them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _FINGERPRINT = (1 << 56) - 1
 class FingerprintSet:
     """A set of keys (slot u16 below 4096, fingerprint u64 of which the lower 56 bits count).
 
-    Every call takes as many slots as fingerprints, as numpy arrays or bytes, and answers with one byte per key. It raises
-    ValueError, before anything has changed, when their numbers differ or a slot is too large. Not for calls from two
-    threads at once.
+    Every call takes as many slots as fingerprints, as numpy arrays or bytes, and answers with one byte per key. It
+    raises ValueError, before anything has changed, when their numbers differ or a slot is too large. Not for calls
+    from two threads at once.
     """
 
     def __init__(self) -> None:
