@@ -15,7 +15,11 @@ pub struct Index(index::Index);
 
 /// Runs work on so many hashes, without the GIL when they are many.
 fn run<T: Send>(py: Python<'_>, hashes: usize, work: impl FnOnce() -> T + Send) -> T {
-    if hashes >= LET_GO_HASHES_MIN { py.detach(work) } else { work() }
+    if hashes >= LET_GO_HASHES_MIN {
+        py.detach(work)
+    } else {
+        work()
+    }
 }
 
 #[pymethods]
