@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from outrider.kernels.backlog import Backlog as Backlog
 from outrider.kernels.buffers import Buffer
 from outrider.kernels.framing import Bytes, Frame, Row
+from outrider.kernels.leases import Leases as Leases
 from outrider.kernels.ready import Ready as Ready
 from outrider.kernels.timetable import Timetable as Timetable
 from outrider.kernels.urls import Columns, Numbers

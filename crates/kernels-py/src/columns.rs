@@ -1,9 +1,9 @@
 //! Columns of numbers as Python hands them over: raw bytes, little endian, or a buffer whose items have the very type.
 
 use pyo3::buffer::{Element, PyUntypedBuffer};
-use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
 
 use outrider_kernels::rows::NONE;
 
@@ -84,6 +84,37 @@ pub(crate) fn instants(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<i6
         Some(instant) => Err(PyValueError::new_err(format!("{name}: {instant} lies before 1970"))),
         None => Ok(instants),
     }
+}
+
+/// One instant of a call; ValueError if it lies before 1970.
+pub(crate) fn instant(object: &Bound<'_, PyAny>, name: &str) -> PyResult<i64> {
+    match number::<i64>(object, "i64", name)? {
+        instant if instant < 0 => {
+            Err(PyValueError::new_err(format!("{name}: {instant} lies before 1970")))
+        }
+        instant => Ok(instant),
+    }
+}
+
+/// The bytes of a buffer of bytes or of items of so many bytes each, as structured arrays have them.
+pub(crate) fn octets(object: &Bound<'_, PyAny>, item: usize, name: &str) -> PyResult<Vec<u8>> {
+    let octets = match object.cast::<PyBytes>() {
+        Ok(bytes) => bytes.as_bytes().to_vec(),
+        Err(_) => {
+            let view = PyMemoryView::from(object)?;
+            let size = view.getattr("itemsize")?.extract::<usize>()?;
+            if size != 1 && size != item {
+                let message = format!("{name}: items of {size} bytes are not of {item}");
+                return Err(PyBufferError::new_err(message));
+            }
+            view.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes().to_vec()
+        }
+    };
+    if octets.len() % item != 0 {
+        let message = format!("{name}: {} bytes are no column of {item} bytes each", octets.len());
+        return Err(PyValueError::new_err(message));
+    }
+    Ok(octets)
 }
 
 /// One number of a call; ValueError when it does not fit `kind`, the name of `T`.

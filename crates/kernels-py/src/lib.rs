@@ -494,6 +494,8 @@ mod _native {
     #[pymodule_export]
     use super::index::Index;
     #[pymodule_export]
+    use super::leases::Leases;
+    #[pymodule_export]
     use super::ready::Ready;
     #[pymodule_export]
     use super::timetable::Timetable;

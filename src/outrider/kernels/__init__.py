@@ -45,7 +45,7 @@ _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints"),
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
-    *("Backlog", "FingerprintSet", "Index", "Ready", "Timetable"),
+    *("Backlog", "FingerprintSet", "Index", "Leases", "Ready", "Timetable"),
 )
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
@@ -54,6 +54,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.fingerprint_set import FingerprintSet
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
     from outrider.kernels.index import Index
+    from outrider.kernels.leases import Leases
     from outrider.kernels.ready import Ready
     from outrider.kernels.siphash import fingerprints
     from outrider.kernels.timetable import Timetable
@@ -71,6 +72,7 @@ else:
         Backlog,
         FingerprintSet,
         Index,
+        Leases,
         Ready,
         Timetable,
         crc32c,
@@ -115,6 +117,7 @@ __all__ = [
     "FingerprintSet",
     "Index",
     "KernelsError",
+    "Leases",
     "Ready",
     "Timetable",
     "crc32c",

@@ -63,6 +63,24 @@ def same_length(first: str, expected: int, name: str, actual: int) -> None:
         raise ValueError(f"{expected} {first} and {actual} {name} make no rows")
 
 
+def instant(value: int, name: str) -> int:
+    """One instant of a call; ValueError if it lies before 1970."""
+    value = number(value, "i64", name)
+    if value < 0:
+        raise ValueError(f"{name}: {value} lies before 1970")
+    return value
+
+
+def octets(buffer: Column, item_bytes: int, name: str) -> bytes:
+    """The bytes of a buffer of bytes, or of items of so many bytes each as structured arrays have them."""
+    view = memoryview(cast("Bytes", buffer))
+    if view.itemsize not in (1, item_bytes):
+        raise BufferError(f"{name}: items of {view.itemsize} bytes are not of {item_bytes}")
+    if view.nbytes % item_bytes:
+        raise ValueError(f"{name}: {view.nbytes} bytes are no column of {item_bytes} bytes each")
+    return view.tobytes()
+
+
 def number(value: int, kind: str, name: str) -> int:
     """One number of a call; ValueError when it does not fit u32, u64 or i64."""
     value = index(value)
