@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 900, 520
-LEFT, RIGHT, TOP, BOTTOM = 78, 250, 56, 58
+WIDTH, HEIGHT = 960, 520
+LEFT, RIGHT, TOP, BOTTOM = 78, 300, 56, 58
 LABEL_HEIGHT = 16  # two labels at the lines' ends are never closer
 COLOURS = ("#0b6e74", "#7a3fa0", "#a86a00", "#b3261e", "#2f5fb3", "#4c7a1f", "#8a5a44", "#c0408a")
 STYLE = (
