@@ -96,6 +96,16 @@ LOG_SPACE_CHECK_REFUSALS = (
 CHECKPOINT_SYNC_BYTES = 1 << 20  # a checkpoint is synced as it grows, so that its end holds nobody up
 MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger file is something else
 
+# the ledger
+RUN_BLOCK_ROWS = 512  # records that a point read unpacks: a fifth of a millisecond; a block costs 24 bytes of memory
+RUN_BLOCK_BYTES = 128 << 10  # bodies of a block before the one that fills it: long URLs make shorter blocks
+RUN_BODY_BYTES_MAX = 1 << 20  # of one card: URL, referrer and what the caller attached have some 40 KB at most
+RUN_READ_BYTES = 256 << 10  # read at once in a scan or merge, per run: some thousand records, a megabyte unpacked
+RUN_WRITE_BYTES = 256 << 10  # written at once, so that the disk is never held for long
+RUNS_PER_MERGE = 4  # so many runs of one size become one: a record is written again log4(size) times
+RUN_ROWS_SMALL = 4_096  # runs up to this are of one size: merging them is a matter of milliseconds
+MEMTABLE_CHUNK_ROWS = 8_192  # appended records are sorted in pieces of this size: one call takes 2 ms at most
+
 # the engine
 DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many links: bounded memory, one sync
 

@@ -8,6 +8,7 @@ mod fingerprint_set;
 mod groups;
 mod index;
 mod leases;
+mod planes;
 mod ready;
 mod timetable;
 
@@ -495,6 +496,8 @@ mod _native {
     use super::index::Index;
     #[pymodule_export]
     use super::leases::Leases;
+    #[pymodule_export]
+    use super::planes::{pack_heads, unpack_heads};
     #[pymodule_export]
     use super::ready::Ready;
     #[pymodule_export]

@@ -9,6 +9,7 @@ pub mod framing;
 pub mod groups;
 pub mod index;
 pub mod leases;
+pub mod planes;
 pub mod ready;
 pub mod rows;
 pub mod siphash;

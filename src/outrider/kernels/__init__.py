@@ -46,6 +46,7 @@ _FUNCTIONS = (
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
     *("Backlog", "FingerprintSet", "Index", "Leases", "Ready", "Timetable"),
+    *("pack_heads", "unpack_heads"),
 )
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
     from outrider.kernels.index import Index
     from outrider.kernels.leases import Leases
+    from outrider.kernels.planes import pack_heads, unpack_heads
     from outrider.kernels.ready import Ready
     from outrider.kernels.siphash import fingerprints
     from outrider.kernels.timetable import Timetable
@@ -82,11 +84,13 @@ else:
         gather_spans,
         hash_spans,
         pack_frames,
+        pack_heads,
         scan_frames,
         spell_arena,
         spell_texts,
         spell_urls,
         texts_of_spans,
+        unpack_heads,
     )
 
 FRAME_HEADER_BYTES = 31
@@ -128,9 +132,11 @@ __all__ = [
     "hash_spans",
     "in_use",
     "pack_frames",
+    "pack_heads",
     "scan_frames",
     "spell_arena",
     "spell_texts",
     "spell_urls",
     "texts_of_spans",
+    "unpack_heads",
 ]
