@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from bench.measuring import CACHE, ROOT, ChildFailedError, machine, sync_seconds
 from bench.tables import Table
 
-BENCHES = ("kernels", "urls", "log", "crawl")  # quick ones first
+BENCHES = ("kernels", "urls", "log", "crawl", "frontier")  # quick ones first
 RESULTS = ROOT / "bench" / "results" / "latest.json"
 
 
@@ -19,7 +19,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}; all when none is named")
     parser.add_argument("--json", action="store_true", help="prints JSON instead of tables")
+    parser.add_argument("--quick", action="store_true", help="frontier: small sizes, to see that all of it runs")
+    parser.add_argument(
+        "--queues",
+        type=lambda text: tuple(int(size.replace("_", "")) for size in text.split(",")),
+        metavar="N,N",
+        help="frontier: sizes instead of 10000,100000,1000000; 10000000 takes minutes and some 10 GB",
+    )
     given = parser.parse_args(arguments)
+    options = {"frontier": {"quick": given.quick, "queues": given.queues}}
     unknown = set(given.names) - set(BENCHES)
     if unknown:
         parser.error(f"no bench is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
@@ -36,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name in given.names or BENCHES:
         _say(f"… {name}")
         try:
-            tables = importlib.import_module(f"bench.{name}").tables()
+            tables = importlib.import_module(f"bench.{name}").tables(**options.get(name, {}))
         except ChildFailedError as error:
             failed += 1
             _say(str(error), "")

@@ -15,12 +15,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 CACHE = ROOT / "bench" / ".cache"
 SIZE_EVERY_SECONDS = 0.05
 SAID_BYTES_MAX = 4_000  # of what a failed child said
+
+Answer = TypeVar("Answer")
 
 
 class ChildFailedError(Exception):
@@ -119,8 +122,8 @@ def alternating(works: Mapping[str, Callable[[], object]], *, rounds: int = 5) -
     return best
 
 
-def sync_seconds(directory: Path, *, count: int = 200) -> float:
-    """The median time of one fdatasync after a write of 4 KiB into a file that was written before."""
+def sync_latencies(directory: Path, *, count: int = 200) -> list[float]:
+    """Seconds of each fdatasync after a write of 4 KiB into a file that was written before, in ascending order."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "sync-probe"
     times = []
@@ -136,7 +139,66 @@ def sync_seconds(directory: Path, *, count: int = 200) -> float:
     finally:
         os.close(descriptor)
         path.unlink()
-    return statistics.median(times)
+    return sorted(times)
+
+
+def sync_seconds(directory: Path, *, count: int = 200) -> float:
+    """The median of them."""
+    return statistics.median(sync_latencies(directory, count=count))
+
+
+class Spent:
+    """CPU and wall seconds of the calls made through it; what the caller does between them is not in it.
+
+    CPU time is that of the calls and of all other threads of the process, whenever they ran: a checkpoint that is
+    written beside the calls counts.
+    """
+
+    def __init__(self) -> None:
+        self.walls: list[float] = []
+        self.cpus: list[float] = []  # of the calling thread
+        self._process = time.process_time()
+        self._thread = time.thread_time()
+        self._beside = 0.0
+
+    def call(self, work: Callable[[], Answer]) -> Answer:
+        """The answer of `work`, timed."""
+        cpu, wall = time.thread_time(), time.perf_counter()
+        answer = work()
+        wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+        self.walls.append(wall)
+        self.cpus.append(cpu)
+        return answer
+
+    def end(self) -> Spent:
+        """Ends the watch on the other threads."""
+        self._beside = (time.process_time() - self._process) - (time.thread_time() - self._thread)
+        return self
+
+    @property
+    def cpu(self) -> float:
+        return sum(self.cpus) + max(0.0, self._beside)
+
+    @property
+    def wall(self) -> float:
+        return sum(self.walls)
+
+
+def resident_bytes() -> int:
+    """How much of this process lies in memory now; 0 where /proc does not tell."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def cpu_seconds_of_process(pid: int) -> float:
+    """User and system CPU seconds of another process so far; 0 where /proc does not tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def machine() -> dict[str, object]:

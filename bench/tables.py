@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -51,3 +52,9 @@ def middle(values: Sequence[float]) -> float:
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The smallest of them that `share` of all do not exceed; the largest for 1."""
+    ordered = sorted(values)
+    return ordered[max(0, min(len(ordered), math.ceil(share * len(ordered))) - 1)]

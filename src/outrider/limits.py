@@ -35,6 +35,7 @@ ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many UR
 # frontier
 COLUMN_ROWS_FIRST = 1 << 22  # rows of a column that are asked for at once; untouched ones cost no memory
 CLASSES = 16  # priority classes of the front tier
+LISTED_ROWS_MAX = 100_000  # rows of one piece of a list; a cursor leads to the next
 NAME_CHARACTERS_MAX = 1_024  # of crawls, keys, workers, clients: they are kept in memory and in every lease
 ERROR_CLASSES_KEPT_MAX = 65_535  # error classes that URLs remember by a number of 16 bits; later ones are `other`
 ERROR_CLASSES_MAX = 256  # error classes counted apart; a caller that makes them up per page must not fill the memory
@@ -100,6 +101,15 @@ MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger fil
 # facts
 FACTS_COMPRESSED_BYTES_MIN = 512  # smaller payloads stay plain: zstd makes them hardly smaller, and costs 10 µs
 FACTS_ZSTD_LEVEL = 1  # a third of the bytes at 0.3 µs per URL; higher levels save a tenth more for twice the time
+# the ledger
+RUN_BLOCK_ROWS = 512  # records that a point read unpacks: a fifth of a millisecond; a block costs 24 bytes of memory
+RUN_BLOCK_BYTES = 128 << 10  # bodies of a block before the one that fills it: long URLs make shorter blocks
+RUN_BODY_BYTES_MAX = 1 << 20  # of one card: URL, referrer and what the caller attached have some 40 KB at most
+RUN_READ_BYTES = 256 << 10  # read at once in a scan or merge, per run: some thousand records, a megabyte unpacked
+RUN_WRITE_BYTES = 256 << 10  # written at once, so that the disk is never held for long
+RUNS_PER_MERGE = 4  # so many runs of one size become one: a record is written again log4(size) times
+RUN_ROWS_SMALL = 4_096  # runs up to this are of one size: merging them is a matter of milliseconds
+MEMTABLE_CHUNK_ROWS = 8_192  # appended records are sorted in pieces of this size: one call takes 2 ms at most
 
 # the engine
 DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many links: bounded memory, one sync
@@ -112,10 +122,19 @@ REPORT_BYTES_MAX = 512 << 20  # of line files that are read for the report: some
 JOURNAL_BUFFER_BYTES_MAX = 64 << 10  # lines of crawl.log that wait for the next flush
 TALK_CHARACTERS_MAX = 4_000  # one line on a terminal or in crawl.log; a URL of 8 KiB is cut, other files keep it whole
 CONTROL_QUESTION_BYTES_MAX = 64 << 10  # a question is one short line
-CONTROL_ANSWER_BYTES_MAX = 1 << 20  # an answer is a page of counts
+CONTROL_ANSWER_BYTES_MAX = 8 << 20  # a page of rows, each with two URLs at their longest
+CONTROL_PAGE_ROWS_MAX = 250  # rows of a list in one answer: some milliseconds in which a crawl decides nothing else
 CONTROL_ANSWER_SECONDS_MAX = 10.0  # between two calls of the frontier there is always time for a question
 CONTROL_QUESTIONS_MAX = 16  # at once; people and their monitors ask one at a time
 SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
+
+# files that go out and come in
+EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and told of at once: some megabytes of memory
+IMPORT_ROWS_AT_ONCE = 1_000  # of one call: a frame of some hundred kilobytes, durable in one sync
+IMPORT_LINE_BYTES_MAX = (
+    1 << 20
+)  # a record holds two URLs and 16 KiB of metadata, each perhaps six times as long escaped
+IMPORT_FAULTS_NAMED_MAX = 20  # lines that cannot be used are named so far; all of them are counted
 
 # pages
 BASE_CHARACTERS_MAX = 2_048  # of <base href>: it comes back in each of thousands of links, longer ones are attacks

@@ -148,6 +148,17 @@ def test_an_entry_takes_at_most_20_bytes_at_any_moment_of_growth(entries):
 
 
 @WITHOUT_NATIVE
+def test_a_large_batch_is_answered_like_a_small_one():
+    made = NATIVE.Index()
+    numbers = np.arange(70_000, dtype=np.uint64)
+    made.add(numbers, numbers.astype(np.uint32))
+    assert numbers.tolist() == rows_of(made.find(numbers))
+    made.remove(numbers[:66_000])
+    assert list(range(66_000, 70_000)) == rows_of(made.find(numbers[66_000:]))
+    assert 4_000 == len(made)
+
+
+@WITHOUT_NATIVE
 def test_memory_goes_with_the_entries_that_are_removed():
     made = NATIVE.Index()
     empty = made.statistics()["bytes"]

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import sys
+import time
+from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-from bench.measuring import ChildFailedError, run
-from bench.tables import Table, middle, ratio
+from bench import frontier, urlfrontier_peer
+from bench.frontier_engine import REST_TICKS_MAX, REST_TICKS_MIN, STARTED_AT, TICK, Rests
+from bench.made import batches, url_of
+from bench.measuring import ChildFailedError, Spent, run
+from bench.plot import LABEL_HEIGHT, Line, log_log
+from bench.tables import Table, middle, quantile, ratio
 from bench.urls import sample
 
 
@@ -54,3 +61,90 @@ def test_a_child_that_fails_says_its_last_words():
 
 def test_the_sample_of_urls_is_the_same_each_time():
     assert sample(50) == sample(50)
+
+
+def test_a_quantile_is_a_value_that_was_measured():
+    values = [float(value) for value in range(1, 101)]
+    assert [1.0, 50.0, 99.0, 100.0] == [quantile(values, share) for share in (0.0, 0.5, 0.99, 1.0)]
+    assert quantile([3.0], 0.99) == 3.0
+
+
+def test_what_is_done_between_the_calls_is_not_in_their_time():
+    spent = Spent()
+    for _ in range(3):
+        assert spent.call(lambda: 7) == 7
+        begun = time.thread_time()
+        while time.thread_time() - begun < 0.02:
+            pass
+    spent.end()
+    assert len(spent.walls) == 3
+    assert spent.cpu < 0.02
+
+
+def test_made_urls_are_distinct_and_no_host_comes_twice_in_a_call():
+    urls = [url for call in batches(0, 6_000, 2_000) for url in call]
+    assert len(set(urls)) == 6_000
+    assert urls[17] == url_of(17, 2_000)
+    assert 83 <= sum(map(len, urls)) / len(urls) <= 87
+    hosts = [url.split("/")[2] for url in urls]
+    assert len(set(hosts)) == 2_000
+    assert len(set(hosts[:1_000])) == 1_000
+
+
+def test_the_clock_is_moved_until_as_many_hosts_are_ready_as_are_wanted():
+    rests = Rests()
+    seconds = rests.seconds(1_000)
+    assert REST_TICKS_MIN / 10_000 <= seconds.min() <= seconds.max() < REST_TICKS_MAX / 10_000
+    assert rests.wait_for(500)
+    due = sorted(10 * seconds * 1_000_000)  # ten times as long as the fetch took, in microseconds
+    assert due[499] < rests() - STARTED_AT <= due[499] + 3 * TICK
+    assert rests.wait_for(1_000)
+    assert not rests.wait_for(1_001)
+
+
+@pytest.mark.parametrize("disk", [False, True], ids=["memory", "disk"])
+def test_the_frontier_is_measured_and_an_abandoned_store_opened_again(tmp_path, disk, monkeypatch):
+    monkeypatch.setattr(frontier, "CACHE", tmp_path)
+    monkeypatch.setattr(frontier, "visits_of", lambda queues: 200)
+    monkeypatch.setattr(frontier, "each_of", lambda queues: 40)
+    store = tmp_path / "frontier" if disk else None
+    found = frontier._visit(50, store)
+    assert all(one["visits"] >= 200 and not one["short_calls"] for one in found["visits"] if one["want"] > 1)
+    if store is not None:
+        again = frontier._recover(found, store)
+        assert again["accepted"] == 50 * 40
+        shown = [frontier.discover_table({50: found}), frontier.store_table({50: found}, {50: again})]
+        assert all(table.lines() for table in shown)
+        assert all(figure.measured > 0 for figure in frontier.figures({}, {50: found}, {50: again}))
+
+
+def test_a_figure_is_missed_when_its_share_of_the_limit_is_above_one():
+    slow = frontier.Figure("lease", 8.0, "µs", most=4.0)
+    fast = frontier.Figure("rate", 600_000.0, "URL/s", least=300_000)
+    assert (2.0, "MISSED") == (slow.share, slow.row()[-1])
+    assert (0.5, "reached") == (fast.share, fast.row()[-1])
+
+
+def test_a_drawing_is_whole_and_its_labels_do_not_cover_one_another():
+    lines = [Line("ours & theirs", ((100, 5e5), (1e6, 4e5)), ours=True)]
+    lines += [Line(f"peer {row}", ((100, 6e4), (1e5, 26 + row)), ending="fails") for row in range(6)]
+    root = ElementTree.fromstring(log_log(lines, title="<out>", x_title="hosts", y_title="URLs"))
+    name = "{http://www.w3.org/2000/svg}"
+    assert len(root.findall(f"{name}polyline")) == len(lines)
+    places = sorted(float(text.get("y", 0)) for text in root.findall(f"{name}text") if "style" in text.attrib)
+    assert len(places) == len(lines)
+    assert min(after - before for before, after in pairwise(places)) >= LABEL_HEIGHT - 0.2
+
+
+def test_nothing_to_draw_is_said():
+    with pytest.raises(ValueError, match="no line"):
+        log_log([], title="", x_title="", y_title="")
+
+
+def test_an_item_of_the_peers_protocol_is_written_as_proto3_has_it():
+    url = "http://a.org/" + "x" * 200
+    info = b"\x0a\xd5\x01" + url.encode() + b"\x12\x05a.org"
+    discovered = b"\x0a\xdf\x01" + info
+    assert urlfrontier_peer.item(url, known=False) == (b"\x0a\xe2\x01" + discovered + b"\x1a\xd5\x01" + url.encode())
+    assert urlfrontier_peer.url_in(info) == url
+    assert (b"", b"\x20\xac\x02") == (urlfrontier_peer.number(1, 0), urlfrontier_peer.number(4, 300))

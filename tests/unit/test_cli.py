@@ -16,7 +16,10 @@ def test_the_reference_is_what_the_commands_say(project):
 
 
 def test_there_are_exactly_the_commands_that_do_something():
-    assert ["crawl", "resume", "status", "url", "version"] == sorted(cli.outrider.commands)
+    looks = ["explain", "hosts", "status", "urls", "why-idle"]
+    assert sorted(
+        ["crawl", "export", "import", *looks, "resume", "retry", "sim", "url", "verify", "version"]
+    ) == sorted(cli.outrider.commands)
 
 
 def test_every_setting_is_an_option_of_crawl():

@@ -9,14 +9,16 @@ import socket
 import pytest
 
 from outrider.crawl.control import Control, ask
-from outrider.errors import UnreachableError
+from outrider.errors import InvalidUrlError, SettingsError, UnreachableError
 
 
-async def answer():
-    return {"pages": 3}
+async def answer(question):
+    if question.get("url") == "mailto:a@b":
+        raise InvalidUrlError("no such thing")
+    return {"pages": 3} | ({"of": question["url"]} if "url" in question else {})
 
 
-def asked(directory, question, before=None):
+def asked(directory, question, before=None, **arguments):
     async def both():
         control = Control(str(directory), {"status": answer})
         await control.open()
@@ -24,7 +26,7 @@ def asked(directory, question, before=None):
             mode = os.stat(directory / "control.sock").st_mode & 0o777
             if before is not None:
                 before(directory)
-            return mode, await asyncio.to_thread(ask, str(directory), question, seconds_max=2)
+            return mode, await asyncio.to_thread(ask, str(directory), question, seconds_max=2, **arguments)
         finally:
             await control.close()
 
@@ -56,6 +58,15 @@ def test_the_socket_is_taken_away_at_the_end(tmp_path):
 def test_an_unknown_question_is_answered_with_those_that_are_known(tmp_path):
     with pytest.raises(UnreachableError, match="this can be asked: status"):
         asked(tmp_path, "secrets")
+
+
+def test_a_question_has_arguments(tmp_path):
+    assert {"pages": 3, "of": "http://a.com/"} == asked(tmp_path, "status", url="http://a.com/")[1]
+
+
+def test_arguments_that_make_no_sense_are_answered_as_such(tmp_path):
+    with pytest.raises(SettingsError, match="no such thing"):
+        asked(tmp_path, "status", url="mailto:a@b")
 
 
 def test_noise_does_not_stop_the_next_one_who_asks(tmp_path):

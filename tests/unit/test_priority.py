@@ -20,6 +20,8 @@ from outrider.frontier.priority import (
     by_domain_page_freshness,
     checked,
     class_of,
+    classes_of,
+    filled,
     of_age,
     of_count,
     of_depth,
@@ -39,6 +41,11 @@ def test_classes_are_equal_slices_and_rise_with_the_priority():
     assert sorted(found) == found
     assert set(range(CLASSES)) == set(found)
     assert (0, CLASSES - 1) == (class_of(0.0), class_of(1.0))
+
+
+@given(st.lists(st.floats(0, 1)))
+def test_classes_of_many_are_those_of_each(many):
+    assert [class_of(one) for one in many] == classes_of(np.array(many, np.float64)).tolist()
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan"), True, "0.5"])
@@ -99,6 +106,19 @@ def test_an_empty_batch_gets_no_priorities():
     for function in (weighted(), by_domain_page_freshness(), DomainPriorities()):
         assert [] == priorities(function, empty, PAGE).tolist()
     assert [] == weighted()(empty.with_columns(page_rank=[], depth=[]), None).tolist()
+
+
+def test_only_links_without_a_priority_of_their_own_get_one():
+    given = np.array([0.25, np.nan, np.nan])
+    assert [0.25, 0.9, 0.5] == filled(given, lambda urls, page: [0.1, 0.9, 0.5], URLS, PAGE).tolist()
+    assert [0.25, 0.5, 0.5] == filled(given, None, URLS, PAGE).tolist()
+
+
+def test_a_function_that_nobody_needs_is_not_called():
+    def never(urls, page):
+        raise AssertionError(urls)
+
+    assert [0.1, 0.2, 0.3] == filled(np.array([0.1, 0.2, 0.3]), never, URLS, PAGE).tolist()
 
 
 # -- signals

@@ -1,1 +1,87 @@
-//! Not here yet.
+//! The shell of `FingerprintSet`.
+
+use crate::buffers::numbers_of;
+use outrider_kernels::fingerprint_set::{self, wrong_slot};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// So many keys take 2 to 8 ms. Fewer cost others less than the 5 ms that a busy thread of Python may keep the GIL from us.
+const LET_GO_KEYS_MIN: usize = 16_384;
+
+/// See `outrider.kernels.fingerprint_set.FingerprintSet`.
+#[pyclass(module = "outrider._native")]
+pub struct FingerprintSet(fingerprint_set::FingerprintSet);
+
+/// The keys of a call: slots and fingerprints.
+struct Keys(Vec<u16>, Vec<u64>);
+
+impl Keys {
+    fn of(slots: &Bound<'_, PyAny>, fingerprints: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let slots: Vec<u16> = numbers_of(slots)?;
+        let fingerprints: Vec<u64> = numbers_of(fingerprints)?;
+        if slots.len() != fingerprints.len() {
+            let (slots, fingerprints) = (slots.len(), fingerprints.len());
+            let message = format!("{slots} slots and {fingerprints} fingerprints make no keys");
+            return Err(PyValueError::new_err(message));
+        }
+        if let Some(at) = wrong_slot(&slots) {
+            let message = format!("place {at}: a slot is below 4096, not {}", slots[at]);
+            return Err(PyValueError::new_err(message));
+        }
+        Ok(Self(slots, fingerprints))
+    }
+
+    fn run<'py>(
+        self,
+        py: Python<'py>,
+        work: impl FnOnce(&[u16], &[u64]) -> Vec<u8> + Send,
+    ) -> Bound<'py, PyBytes> {
+        let work = || work(&self.0, &self.1);
+        let answers = if self.0.len() >= LET_GO_KEYS_MIN { py.detach(work) } else { work() };
+        PyBytes::new(py, &answers)
+    }
+}
+
+#[pymethods]
+impl FingerprintSet {
+    #[new]
+    fn new() -> Self {
+        Self(fingerprint_set::FingerprintSet::new())
+    }
+
+    fn check<'py>(
+        &self,
+        slots: &Bound<'py, PyAny>,
+        fingerprints: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let keys = Keys::of(slots, fingerprints)?;
+        Ok(keys.run(slots.py(), |slots, fingerprints| self.0.check(slots, fingerprints)))
+    }
+
+    fn add<'py>(
+        &mut self,
+        slots: &Bound<'py, PyAny>,
+        fingerprints: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let keys = Keys::of(slots, fingerprints)?;
+        Ok(keys.run(slots.py(), |slots, fingerprints| self.0.add(slots, fingerprints)))
+    }
+
+    fn remove<'py>(
+        &mut self,
+        slots: &Bound<'py, PyAny>,
+        fingerprints: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let keys = Keys::of(slots, fingerprints)?;
+        Ok(keys.run(slots.py(), |slots, fingerprints| self.0.remove(slots, fingerprints)))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    fn statistics(&self) -> std::collections::HashMap<&'static str, usize> {
+        [("keys", self.0.len()), ("bytes", self.0.bytes())].into()
+    }
+}

@@ -3,10 +3,12 @@
 
 mod backlog;
 mod buffers;
+mod columns;
 mod fingerprint_set;
 mod groups;
 mod index;
 mod leases;
+mod planes;
 mod ready;
 mod timetable;
 
@@ -489,7 +491,17 @@ mod _native {
     #[pymodule_export]
     use super::backlog::Backlog;
     #[pymodule_export]
+    use super::fingerprint_set::FingerprintSet;
+    #[pymodule_export]
     use super::index::Index;
+    #[pymodule_export]
+    use super::leases::Leases;
+    #[pymodule_export]
+    use super::planes::{pack_heads, unpack_heads};
+    #[pymodule_export]
+    use super::ready::Ready;
+    #[pymodule_export]
+    use super::timetable::Timetable;
     #[pymodule_export]
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,

@@ -1,4 +1,4 @@
-"""The commands `crawl`, `resume`, `status` and `version`: results on standard output, talk on standard error."""
+"""The command line: every command by its name, results on standard output, talk on standard error, one exit code."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ import click
 from outrider.errors import OutriderError
 
 try:
+    from outrider.cli.keeping import export_command, import_command, retry, verify
+    from outrider.cli.looking import explain, hosts, urls, why_idle
+    from outrider.cli.sim import sim
     from outrider.cli.url import url
     from outrider.crawl.options import SETTINGS, CrawlOptions
     from outrider.crawl.terminal import safe, say
@@ -33,6 +36,8 @@ EXIT_CODES = (
     (5, "the store is damaged, or the directory holds something else"),
     (6, "another process uses the store"),
     (7, "the disk is full"),
+    (8, "a server or service is out of reach"),
+    (9, "`verify` found a violation"),
 )
 STOPPED_BY_USER = 4
 USAGE = 2
@@ -142,7 +147,8 @@ def version() -> int:
     return 0
 
 
-outrider.add_command(url)
+for _command in (explain, why_idle, hosts, urls, export_command, import_command, verify, retry, url, sim):
+    outrider.add_command(_command)
 
 
 def run(arguments: Sequence[str]) -> int:

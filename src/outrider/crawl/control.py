@@ -1,6 +1,7 @@
 """DIR/control.sock: a running crawl answers questions, one line of JSON in, one line of JSON out.
 
-    {"ask": "status"}  ->  {"ok": true, "answer": {…}}   or   {"ok": false, "error": "…"}
+    {"ask": "status"}              ->  {"ok": true, "answer": {…}}
+    {"ask": "explain", "url": "…"} ->  {"ok": false, "error": "…", "code": 2}
 
 The socket is bound and reached through the directory's descriptor: the path in a socket's address ends after 107 bytes.
 """
@@ -17,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from outrider.errors import UnreachableError
+from outrider.errors import OutriderError, SettingsError, UnreachableError
 from outrider.limits import (
     CONTROL_ANSWER_BYTES_MAX,
     CONTROL_ANSWER_SECONDS_MAX,
@@ -28,7 +29,8 @@ from outrider.limits import (
 
 SOCKET_NAME: Final = "control.sock"
 
-Answers = Mapping[str, Callable[[], Awaitable[Any]]]
+Answers = Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]
+"""By the name of a question: what answers it, given the whole question. It may raise OutriderError."""
 
 
 def _address(directory_descriptor: int, path: str) -> str:
@@ -95,7 +97,10 @@ class Control:
         answer = self._answers.get(str(question.get("ask")))
         if answer is None:
             return {"ok": False, "error": "this can be asked: " + ", ".join(sorted(self._answers))}
-        return {"ok": True, "answer": await answer()}
+        try:
+            return {"ok": True, "answer": await answer(question)}
+        except OutriderError as error:
+            return {"ok": False, "error": error.facts, "code": error.exit_code}
 
     async def close(self) -> None:
         """Stops listening and takes the name away."""
@@ -107,8 +112,9 @@ class Control:
             os.unlink(os.path.join(self._directory, SOCKET_NAME))
 
 
-def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SECONDS_MAX) -> Any:
-    """What the crawl that runs in `directory` answers. Raises UnreachableError when none runs or none answers."""
+def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SECONDS_MAX, **arguments: Any) -> Any:
+    """What the crawl that runs in `directory` answers. Raises UnreachableError when none runs or none answers, and
+    SettingsError when it answers that the arguments make no sense."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -117,8 +123,8 @@ def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SE
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
             asking.settimeout(seconds_max)
             asking.connect(_address(descriptor, directory))
-            asking.sendall(msgspec.json.encode({"ask": question}) + b"\n")
-            line = b""
+            asking.sendall(msgspec.json.encode({**arguments, "ask": question}) + b"\n")
+            line = bytearray()
             while not line.endswith(b"\n") and len(line) < CONTROL_ANSWER_BYTES_MAX:
                 part = asking.recv(65_536)
                 if not part:
@@ -132,6 +138,8 @@ def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SE
         answer = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise UnreachableError(f"{directory}/{SOCKET_NAME} answered what is no JSON") from None
+    if answer.get("code") == SettingsError.exit_code:
+        raise SettingsError(str(answer.get("error")))
     if not answer.get("ok"):
         raise UnreachableError(f"the crawl in {directory} answered: {answer.get('error')}")
     return answer.get("answer")

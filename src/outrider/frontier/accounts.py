@@ -1,106 +1,496 @@
-"""What the tables say when they are asked: a URL's status, the counts, and a recount that finds a counter that lies.
+"""What the tables say when they are asked: a URL's status, counts, lists, why nothing is leased, and a recount that finds a
+counter that lies.
 
-Asking changes no row.
+Asking changes nothing.
 """
 
 from __future__ import annotations
 
-from outrider.clock import Instant
-from outrider.frontier.tables import GONE, LEASED, PARKED, STATES, WAITING, Reason, Tables, Url
-from outrider.journey import UrlStatus, Verification
+from collections.abc import Sequence
+
+import numpy as np
+
+from outrider.clock import Instant, rfc3339, seconds
+from outrider.errors import SettingsError
+from outrider.frontier.cards import Cards
+from outrider.frontier.errands import Rulebook
+from outrider.frontier.hosts import NONE, Rows
+from outrider.frontier.politeness import GapReason
+from outrider.frontier.records import Record
+from outrider.frontier.tables import (
+    DONE,
+    GONE,
+    LEASED,
+    PARKED,
+    QUEUED,
+    STATES,
+    WAITING,
+    Authority,
+    CrawlState,
+    Reason,
+    RobotsState,
+    Tables,
+)
+from outrider.journey import Explanation, HostStatus, Idle, Page, QueueStatus, State, UrlStatus, Verification
+from outrider.limits import LISTED_ROWS_MAX
+from outrider.url import authority_of
 
 
-def status_of(url: Url, tables: Tables) -> UrlStatus:
-    """What is known of one URL."""
+def status_of(record: Record, tables: Tables, token: int) -> UrlStatus:
+    """What is known of one URL. token: of its open lease, 0 for none."""
+    queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
     return UrlStatus(
-        url.url,
-        STATES[url.state],
-        reason=_reason_text(url),
-        crawl=tables.crawls[url.queue.crawl][0],
-        key=url.queue.key,
-        priority=url.priority,
-        depth=url.depth,
-        attempts=url.attempts,
-        referrer=url.referrer or None,
-        status=url.status or None,
-        error=url.error or None,
-        due=url.due if url.state == WAITING else None,
-        token=url.token if url.state == LEASED else None,
+        record.url,
+        STATES[record.state],
+        reason=reason_text(record, tables),
+        crawl=tables.crawls[record.crawl][0],
+        key=tables.key_of(queue),
+        priority=record.priority,
+        depth=record.depth,
+        attempts=record.attempts,
+        referrer=record.referrer or None,
+        status=record.status or None,
+        error=tables.errors[record.error] or None,
+        due=record.due if record.state == WAITING else None,
+        token=token or None,
     )
 
 
-def _reason_text(url: Url) -> str | None:
-    if url.state not in (PARKED, GONE):
+def reason_text(record: Record, tables: Tables) -> str | None:
+    """Why a URL is parked or gone."""
+    if record.state not in (PARKED, GONE):
         return None
-    return url.error if url.error and url.reason != Reason.BUDGET else Reason(url.reason).name.lower()
+    error = tables.errors[record.error]
+    return error if error and record.reason != Reason.BUDGET else Reason(record.reason).name.lower()
 
 
-def statistics(tables: Tables, now: Instant, *, errands: int) -> dict[str, object]:
+# -- counts ------------------------------------------------------------------------------------------------------------
+
+
+def host_counts(tables: Tables, now: Instant, *, errands_at: Sequence[int] = ()) -> dict[str, int]:
+    """Hosts by what they can do now: ready, resting, blocked (a lease is open, or an errand wanted), empty."""
+    hosts, queues = tables.hosts, tables.queues
+    count = hosts.count
+    pending = np.zeros(count, np.bool_)
+    rows = np.arange(queues.count, dtype=np.uint32)
+    pending[queues.host[rows[tables.backlog.waiting(rows) > 0]]] = True
+    busy = hosts.in_flight[:count] > 0
+    asking = np.zeros(count, np.bool_)
+    asking[list(errands_at)] = True
+    resting = hosts.rest_until[:count] > now
+    blocked = busy | (asking & ~resting & ~pending)
+    open_ones = (pending | asking) & ~blocked
+    return {
+        "known": count,
+        "ready": int((open_ones & ~resting).sum()),
+        "resting": int((open_ones & resting).sum()),
+        "blocked": int(blocked.sum()),
+        "empty": int((~pending & ~busy & ~asking).sum()),
+    }
+
+
+def statistics(tables: Tables, now: Instant, *, errands: int, errands_at: Sequence[int]) -> dict[str, object]:
     """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
-    hosts = {"known": len(tables.hosts), "ready": 0, "resting": 0, "blocked": 0, "empty": 0}
-    for host in tables.hosts.values():
-        queued = any(queue.best() for queue in host.queues)
-        pending = host.leases or host.errands or queued
-        if host.rest_until > now and host.back_off and pending:
-            hosts["blocked"] += 1
-        elif not pending:
-            hosts["empty"] += 1
-        elif host.leases or host.rest_until > now or not (queued or any(a.next_at <= now for a in host.errands)):
-            hosts["resting"] += 1
-        else:
-            hosts["ready"] += 1
     errors = {name[6:]: value for name, value in tables.tallies.items() if name.startswith("error.")}
+    seen = [found.statistics() for found in tables.seen.values()]
+    ledger = tables.ledger.statistics()
     return {
         "accepted": tables.accepted(),
         "urls": {STATES[state].value: tables.counts[state] for state in range(1, 7)},
         "held": 0,
         "in_transit": tables.in_transit,
         "errands": errands,
-        "hosts": hosts,
+        "hosts": host_counts(tables, now, errands_at=errands_at),
         "answered": tables.tallies.get("answered", 0),
         "bytes": tables.tallies.get("bytes", 0),
         "duplicates": tables.tallies.get("duplicates", 0),
         "stale": tables.tallies.get("stale", 0),
         "lost": tables.tallies.get("lost", 0),
+        "dropped": tables.tallies.get("dropped", 0),
+        "refused": tables.tallies.get("refused", 0),
         "errors": errors,
+        "structures": {
+            "seen": {"keys": sum(one["keys"] for one in seen), "bytes": sum(one["bytes"] for one in seen)},
+            "backlog": tables.backlog.statistics(),
+            "calendar": tables.calendar.statistics(),
+            "hosts": {"rows": tables.hosts.count, "bytes": tables.hosts.bytes()},
+            "ledger": {
+                "records": ledger.records,
+                "runs": ledger.runs,
+                "bytes": ledger.bytes,
+                "memtable_bytes": ledger.memtable_bytes,
+            },
+        },
     }
 
 
 def recount(tables: Tables) -> Verification:
-    """Recount everything from the rows and hold it against the counters."""
+    """Recount everything from the ledger and the leases, and hold it against the counters."""
     counts = [0] * 7
-    problems = []
-    leases = 0
-    for slot, home in tables.slots.items():
-        seen = sum(len(urls) for urls in home.seen.values())
-        if seen != len(home.urls):
-            problems.append(f"slot {slot}: {len(home.urls)} URLs but {seen} keys in the seen-set")
-        for url in home.urls:
-            counts[url.state] += 1
-            if url.state == LEASED:
-                leases += 1
-                if tables.leases.get(url.token) is not url:
-                    problems.append(f"{url.url} is leased, but token {url.token} is not its")
+    problems: list[str] = []
+    queues = tables.queues
+    columns = {state: np.zeros(queues.count, np.int64) for state in (WAITING, PARKED, DONE, GONE)}
+    unseen = 0
+    leased = leased_heads(tables)
+    open_ones = set(zip(leased["crawl"].tolist(), leased["order"].tolist(), strict=True))
+    for cards in tables.ledger.scan():
+        if tables.voids():
+            cards = cards.filter(~tables.void(cards.heads))  # noqa: PLW2901
+        heads = cards.heads
+        if not len(heads):
+            continue
+        rows = queues.find(np.ascontiguousarray(heads["queue"]))
+        if (rows == NONE).any():
+            problems.append(f"{int((rows == NONE).sum())} URLs name a queue that does not exist")
+            continue
+        for crawl in np.unique(heads["crawl"]).tolist():
+            mask = heads["crawl"] == crawl
+            seen = tables.seen.get(crawl)
+            if seen is None:
+                unseen += int(mask.sum())
+                continue
+            found = seen.check(
+                np.ascontiguousarray(heads["slot"][mask]), np.ascontiguousarray(heads["fingerprint"][mask])
+            )
+            unseen += int(mask.sum()) - sum(found)
+        states = heads["state"].copy()
+        if open_ones:
+            here = [place in open_ones for place in zip(heads["crawl"].tolist(), heads["order"].tolist(), strict=True)]
+            states[np.array(here, np.bool_)] = LEASED
+        for state, number in enumerate(np.bincount(states, minlength=7).tolist()):
+            counts[state] += number
+        for state, column in columns.items():
+            np.add.at(column, rows[states == state], 1)
+    if unseen:
+        problems.append(f"{unseen} URLs have no key in the seen-set")
+    # A waiting URL is queued when its time has come, which its record does not say.
+    woken = counts[WAITING] - len(tables.calendar)
+    if woken >= 0:
+        counts[WAITING] -= woken
+        counts[QUEUED] += woken
     problems.extend(
-        f"{STATES[state].value}: the counter says {tables.counts[state]}, the rows say {counts[state]}"
-        for state in range(7)
+        f"{STATES[state].value}: the counter says {tables.counts[state]}, the records say {counts[state]}"
+        for state in range(1, 7)
         if counts[state] != tables.counts[state]
     )
-    pages = sum(1 for owner in tables.leases.values() if isinstance(owner, Url))
-    if pages != leases:
-        problems.append(f"{pages} leases are open, {leases} URLs are leased")
-    transit = sum(len(home.outbox) for home in tables.slots.values())
+    queued = len(tables.backlog) + len(tables.held)
+    if queued < counts[QUEUED]:
+        problems.append(f"{counts[QUEUED]} URLs are queued, the queues hold {queued}")
+    for state, column, name in (
+        (PARKED, queues.parked, "parked"),
+        (DONE, queues.done, "done"),
+        (GONE, queues.gone, "gone"),
+    ):
+        wrong = np.flatnonzero(columns[state] != column[: queues.count])
+        if len(wrong):
+            row = int(wrong[0])
+            problems.append(
+                f"queue {tables.key_of(row)}: {int(column[row])} {name} are counted, there are {int(columns[state][row])}"
+            )
+    transit = sum(len(home.outbox) for home in tables.transit.values())
     if transit != tables.in_transit:
         problems.append(f"in_transit: the counter says {tables.in_transit}, the outboxes hold {transit}")
-    turns = dict.fromkeys(tables.hosts, 0)
-    for owner in tables.leases.values():
-        busy = owner.queue.host if isinstance(owner, Url) else owner.busy
-        if busy is not None:
-            turns[busy.name] += 1
+    turns = np.zeros(tables.hosts.count, np.int64)
+    np.add.at(turns, queues.host[leased_queues(tables)], 1)
+    for authority in tables.errands.values():
+        if authority.busy != NONE:
+            turns[authority.busy] += 1
+    wrong = np.flatnonzero(turns != tables.hosts.in_flight[: tables.hosts.count])
     problems.extend(
-        f"host {name}: {host.leases} turns are taken, {turns[name]} leases are open"
-        for name, host in tables.hosts.items()
-        if host.leases != turns[name]
+        f"host {tables.hosts.name(row)}: {int(tables.hosts.in_flight[row])} turns are taken, "
+        f"{int(turns[row])} leases are open"
+        for row in wrong[:10].tolist()
     )
     names = {STATES[state].value: counts[state] for state in range(1, 7)}
     return Verification(not problems, tuple(problems), {"accepted": sum(counts), **names})
+
+
+def leased_heads(tables: Tables) -> np.ndarray:  # type: ignore[type-arg]
+    """The heads of all URLs that are leased, void ones left out."""
+    heads = tables.open_leases()[5]
+    return heads[~tables.void(heads)]
+
+
+def leased_queues(tables: Tables) -> Rows:
+    """The queue of each open lease of a page."""
+    queues: Rows = tables.open_leases()[1]
+    return queues
+
+
+# -- lists -------------------------------------------------------------------------------------------------------------
+
+
+def _limit(limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LISTED_ROWS_MAX:
+        raise SettingsError(f"limit {limit!r}: give a whole number from 1 to {LISTED_ROWS_MAX}")
+    return limit
+
+
+def _row_after(after: str | None, what: str) -> int:
+    """Rows are never reused while a frontier is open, so that a row is a cursor."""
+    if after is None:
+        return 0
+    if not after.isascii() or not after.isdigit():
+        raise SettingsError(f"after {after!r:.80}: give the cursor of an earlier list of {what}")
+    return int(after) + 1
+
+
+def queue_status(tables: Tables, row: int) -> QueueStatus:
+    queues = tables.queues
+    one = np.array([row], np.uint32)
+    rules = queues.rules.get(row)
+    crawl = int(queues.crawl[row])
+    return QueueStatus(
+        tables.crawls[crawl][0],
+        tables.key_of(row),
+        tables.hosts.name(int(queues.host[row])),
+        int(tables.backlog.waiting(one)[0]) + tables.held_of.get(row, 0),
+        int((leased_queues(tables) == row).sum()) if tables.hosts.in_flight[queues.host[row]] else 0,
+        int(queues.waiting[row]),
+        int(queues.parked[row]),
+        int(queues.done[row]),
+        int(queues.gone[row]),
+        paused=(rules is not None and rules.paused) or tables.crawl_states[crawl] == CrawlState.PAUSED,
+        blocked_until=(rules.blocked_until or None) if rules is not None else None,
+        delay_seconds=rules.delay if rules is not None else None,
+        limit=(rules.limit or None) if rules is not None else None,
+    )
+
+
+def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
+    """Queues in the order in which they were made."""
+    limit = _limit(limit)
+    row = _row_after(after, "queues")
+    wanted = None
+    if crawl is not None:
+        wanted = tables.crawl_rows.get(crawl)
+        if wanted is None:
+            raise SettingsError(f"crawl {crawl!r:.200}: there is none of that name")
+    found: list[QueueStatus] = []
+    while row < tables.queues.count and len(found) < limit:
+        of = int(tables.queues.crawl[row])
+        if tables.crawl_states[of] != CrawlState.DELETED and wanted in (None, of):
+            found.append(queue_status(tables, row))
+        row += 1
+    return Page(found, str(row - 1) if row < tables.queues.count else None)
+
+
+def host_status(tables: Tables, row: int, now: Instant, errands_at: Sequence[int]) -> HostStatus:
+    hosts, queues = tables.hosts, tables.queues
+    rows = np.array(list(tables.queues_of(row)), np.uint32)
+    queued = int(tables.backlog.waiting(rows).sum()) + sum(tables.held_of.get(queue, 0) for queue in rows.tolist())
+    waiting = int(tables.backlog.waiting(rows).sum())
+    rules = [queues.rules[queue] for queue in rows.tolist() if queue in queues.rules]
+    paused = bool(len(rows)) and all(
+        (queue in queues.rules and queues.rules[queue].paused)
+        or tables.crawl_states[int(queues.crawl[queue])] != CrawlState.RUNNING
+        for queue in rows.tolist()
+    )
+    rest_until = int(hosts.rest_until[row])
+    if hosts.in_flight[row] or (paused and queued) or (queued and not waiting and row not in errands_at):
+        state = "blocked"
+    elif not queued and row not in errands_at:
+        state = "empty"
+    elif rest_until > now or any(rule.blocked_until > now for rule in rules):
+        state = "resting"
+    else:
+        state = "ready"
+    return HostStatus(
+        hosts.name(row),
+        state,
+        queued,
+        int(hosts.in_flight[row]),
+        rest_until or None,
+        float(hosts.gap[row]) if hosts.ended[row] else None,
+        GapReason(int(hosts.reason[row])).name.lower() if hosts.reason[row] else None,
+        float(hosts.back_off[row]),
+        int(hosts.answered[row]),
+        delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
+        limit=max((rule.limit for rule in rules if rule.limit), default=None),
+        paused=paused,
+    )
+
+
+def list_hosts(
+    tables: Tables, now: Instant, after: str | None, limit: int, errands_at: Sequence[int]
+) -> Page[HostStatus]:
+    """Hosts in the order in which they became known."""
+    limit = _limit(limit)
+    row = _row_after(after, "hosts")
+    last = min(row + limit, tables.hosts.count)
+    found = [host_status(tables, one, now, errands_at) for one in range(row, last)]
+    return Page(found, str(last - 1) if last < tables.hosts.count else None)
+
+
+def cursor_of(cards: Cards, row: int) -> str:
+    """Where a list of URLs goes on behind a card: its key in the ledger."""
+    head = cards.heads[row]
+    return f"{int(head['crawl'])}.{int(head['slot'])}.{int(head['fingerprint']):016x}"
+
+
+def after_of(cursor: str | None) -> tuple[int, int, int] | None:
+    """The key behind which a list of URLs goes on. Raises SettingsError for what is no cursor."""
+    if cursor is None:
+        return None
+    try:
+        crawl, slot, print_ = cursor.split(".")
+        return int(crawl), int(slot), int(print_, 16)
+    except ValueError:
+        raise SettingsError(f"after {cursor!r:.80}: give the cursor of an earlier list of URLs") from None
+
+
+# -- why ---------------------------------------------------------------------------------------------------------------
+
+
+def explain(
+    record: Record | None,
+    url: str,
+    tables: Tables,
+    now: Instant,
+    *,
+    token: int,
+    rules: Rulebook,
+    slot: int,
+    fingerprint: int,
+    errands_at: Sequence[int],
+    at_limit: bool,
+) -> Explanation:
+    """Everything known of a URL, and the one reason why it is not being fetched now."""
+    if record is None:
+        text = "nobody has told of it, or it lies outside the scope"
+        return Explanation(url, State.UNKNOWN, "unknown", text, UrlStatus(url, State.UNKNOWN), slot, fingerprint)
+    row = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
+    host = int(tables.queues.host[row])
+    queue = queue_status(tables, row)
+    there = host_status(tables, host, now, errands_at)
+    name = authority_of(record.url)
+    authority = tables.authorities.get(name)
+    word, text, at = _why_not(record, tables, now, queue, there, authority, at_limit=at_limit)
+    line = None
+    if authority is not None and authority.state == RobotsState.RULES:
+        line = rules.explained(authority, record.url)
+    return Explanation(
+        record.url,
+        STATES[record.state],
+        word,
+        text,
+        status_of(record, tables, token),
+        slot,
+        fingerprint,
+        klass=record.klass,
+        order=record.order,
+        queue=queue,
+        host=there,
+        authority=name,
+        robots=RobotsState(authority.state).name.lower() if authority is not None else None,
+        robots_line=line,
+        next_at=at,
+    )
+
+
+def _why_not(
+    record: Record,
+    tables: Tables,
+    now: Instant,
+    queue: QueueStatus,
+    host: HostStatus,
+    authority: Authority | None,
+    *,
+    at_limit: bool,
+) -> tuple[str, str, Instant | None]:
+    state = record.state
+    if state == LEASED:
+        return "leased", "it is leased: somebody fetches it now", None
+    if state == DONE:
+        return "done", "it was fetched, and is not due again", None
+    if state == GONE:
+        return "gone", f"it is gone: {reason_text(record, tables)}", None
+    if state == PARKED:
+        return "parked", f"it is parked: {reason_text(record, tables)}", None
+    if state == WAITING:
+        return "waiting", f"it waits until {rfc3339(record.due)}", record.due
+    if at_limit:
+        return "limit", "the limit of pages (max_pages) is reached", None
+    if queue.paused:
+        return "paused", "its queue or crawl is paused", None
+    if queue.blocked_until is not None and queue.blocked_until > now:
+        return "blocked", f"its queue is blocked until {rfc3339(queue.blocked_until)}", queue.blocked_until
+    if authority is not None and authority.held and authority.wanted != NONE:
+        return "robots", "the robots.txt of its authority is to be asked for first", authority.next_at or None
+    if host.leased:
+        return "host_busy", f"{host.name} is being visited: one request at a time", None
+    if host.rest_until is not None and host.rest_until > now:
+        wait = seconds(host.rest_until - now)
+        text = f"{host.name} rests for {wait:.3g} s more ({host.reason or 'in doubt'})"
+        return "host_resting", text, host.rest_until
+    if queue.queued > 1:
+        return "behind", f"{queue.queued - 1} other URLs of its queue are queued, too, and its host is ready", now
+    return "ready", "nothing: it is given to whoever leases next", now
+
+
+def idle(
+    tables: Tables,
+    now: Instant,
+    *,
+    next_at: Instant | None,
+    errands: int,
+    errands_at: Sequence[int],
+    at_limit: bool,
+    delay: float,
+) -> Idle:
+    """Why nothing, or no more, can be leased now."""
+    counts = host_counts(tables, now, errands_at=errands_at)
+    known = counts.pop("known")
+    counts["blocked"], counts["leased"] = _split_busy(tables, counts["blocked"])
+    urls = {STATES[state].value: tables.counts[state] for state in range(1, 7)}
+    if at_limit:
+        word, text = "limit", "a limit of pages is reached, and work is left"
+    elif counts["ready"]:
+        word, text = "ready", f"{counts['ready']} hosts are ready: lease from them"
+    elif counts["resting"]:
+        word, text = "resting", f"all {counts['resting']} hosts that hold something rest"
+    elif counts["leased"]:
+        word, text = "leased", f"{counts['leased']} hosts are being visited, the others have nothing"
+    elif tables.counts[WAITING]:
+        word, text = "waiting", f"{tables.counts[WAITING]} URLs wait for their time"
+    elif errands or counts["blocked"]:
+        word, text = "blocked", f"{counts['blocked']} hosts are paused or wait for their robots.txt"
+    elif tables.counts[QUEUED]:
+        word, text = "paused", "what is queued is paused or blocked"
+    else:
+        word, text = "finished", "nothing is left to do"
+    tail_host, tail_urls, tail_seconds = _tail(tables, delay)
+    return Idle(
+        word,
+        text,
+        known,
+        counts,
+        urls,
+        next_at,
+        None if next_at is None else seconds(max(0, next_at - now)),
+        errands,
+        tail_host,
+        tail_urls,
+        tail_seconds,
+    )
+
+
+def _split_busy(tables: Tables, blocked: int) -> tuple[int, int]:
+    leased = int((tables.hosts.in_flight[: tables.hosts.count] > 0).sum())
+    return blocked - leased, leased
+
+
+def _tail(tables: Tables, delay: float) -> tuple[str | None, int, float | None]:
+    """The host that will take longest at its gap: its name, its URLs, and how long that is in seconds."""
+    queues = tables.queues
+    rows = np.arange(queues.count, dtype=np.uint32)
+    if not len(rows):
+        return None, 0, None
+    urls = np.zeros(tables.hosts.count, np.int64)
+    np.add.at(urls, queues.host[rows], tables.backlog.waiting(rows).astype(np.int64) + queues.waiting[rows])
+    gaps = np.maximum(tables.hosts.gap[: tables.hosts.count], delay)
+    worst = int(np.argmax(urls * gaps))
+    if not urls[worst]:
+        return None, 0, None
+    return tables.hosts.name(worst), int(urls[worst]), float(urls[worst] * gaps[worst])
+

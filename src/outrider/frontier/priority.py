@@ -46,6 +46,11 @@ def class_of(priority: float) -> int:
     return min(CLASSES - 1, int(priority * CLASSES))
 
 
+def classes_of(priorities: Floats) -> npt.NDArray[np.uint8]:
+    """`class_of` of each of many priorities, shape (n,)."""
+    return np.minimum(priorities * CLASSES, CLASSES - 1).astype(np.uint8)
+
+
 def checked(priority: float | None) -> float:
     """The priority to keep. Raises SettingsError for what is no number in [0, 1]."""
     if priority is None:
@@ -105,6 +110,16 @@ def priorities(function: PriorityFunction, urls: UrlBatch, page: Referrer | None
             "give numbers from 0 to 1"
         )
     return found
+
+
+def filled(given: Floats, function: PriorityFunction | None, urls: UrlBatch, page: Referrer | None) -> Floats:
+    """The priorities of links, shape (n,): those that were given, and where they are NaN what the function says, or
+    without one PRIORITY_DEFAULT. It sees the whole batch, and is not called when all were given."""
+    unknown = np.isnan(given)
+    if not unknown.any():
+        return given
+    said = PRIORITY_DEFAULT if function is None else priorities(function, urls, page)
+    return np.where(unknown, said, given)
 
 
 def _name_of(function: object) -> str:

@@ -261,7 +261,7 @@ class Tables:
                 del self.crawl_rows[self.crawls[row][0]]
             self.seen.pop(row, None)
             self.scope.pop(row, None)
-            *_, heads, _, _ = self._open_leases()
+            *_, heads, _, _ = self.open_leases()
             self._uncount(queues, int(((heads["crawl"] == row) & ~self.void(heads)).sum()))
             self.deleted.add(row)
             self.stalled += queues.tolist()
@@ -415,7 +415,7 @@ class Tables:
         self.hosts.flags[home] |= MANY
         group.rest_until = max(group.rest_until, int(self.hosts.rest_until[home]))
         if self.hosts.in_flight[home]:
-            _, rows, *_ = self._open_leases()
+            _, rows, *_ = self.open_leases()
             group.busy += int((rows == queue).sum())
 
     def queues_of(self, host: int) -> Iterator[int]:
@@ -465,7 +465,7 @@ class Tables:
         queues = self.queues
         if queues.voids.get(queue, 0) >= order:
             return
-        _, rows, _, _, _, heads, *_ = self._open_leases()
+        _, rows, _, _, _, heads, *_ = self.open_leases()
         open_ones = (rows == queue) & (heads["order"] >= queues.voids.get(queue, 0)) & (heads["order"] < order)
         queues.voids[queue] = order
         self.hosts.flags[int(queues.host[queue])] |= VOIDED
@@ -898,7 +898,7 @@ class Tables:
         for deadline, rows in by_value(deadlines):
             self.leases.extend(np.ascontiguousarray(tokens[rows]), deadline)
 
-    def _open_leases(self) -> tuple[Any, ...]:
+    def open_leases(self) -> tuple[Any, ...]:
         """All open leases of pages: found, queues, deadlines, holders, not_before, heads, arena, offsets as arrays."""
         return lease_columns(self.leases.get(np.frombuffer(self.leases.tokens(), np.uint64)))
 
@@ -954,7 +954,7 @@ class Tables:
             return found
         if section == LEASES:
             tokens = np.frombuffer(self.leases.tokens(), np.uint64)
-            _, rows, deadlines, holders, not_before, heads, *_ = self._open_leases()
+            _, rows, deadlines, holders, not_before, heads, *_ = self.open_leases()
             return [
                 (
                     Fact.LEASE,

@@ -45,16 +45,21 @@ _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints"),
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
-    *("Index",),
-    "Backlog",
+    *("Backlog", "FingerprintSet", "Index", "Leases", "Ready", "Timetable"),
+    *("pack_heads", "unpack_heads"),
 )
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.backlog import Backlog
+    from outrider.kernels.fingerprint_set import FingerprintSet
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
     from outrider.kernels.index import Index
+    from outrider.kernels.leases import Leases
+    from outrider.kernels.planes import pack_heads, unpack_heads
+    from outrider.kernels.ready import Ready
     from outrider.kernels.siphash import fingerprints
+    from outrider.kernels.timetable import Timetable
     from outrider.kernels.urls import (
         distinct_spans,
         gather_spans,
@@ -67,7 +72,11 @@ if TYPE_CHECKING or _IN_USE == "python":
 else:
     from outrider._native import (
         Backlog,
+        FingerprintSet,
         Index,
+        Leases,
+        Ready,
+        Timetable,
         crc32c,
         distinct_spans,
         find_frame,
@@ -75,11 +84,13 @@ else:
         gather_spans,
         hash_spans,
         pack_frames,
+        pack_heads,
         scan_frames,
         spell_arena,
         spell_texts,
         spell_urls,
         texts_of_spans,
+        unpack_heads,
     )
 
 FRAME_HEADER_BYTES = 31
@@ -107,8 +118,12 @@ __all__ = [
     "SHORT",
     "ZEROS",
     "Backlog",
+    "FingerprintSet",
     "Index",
     "KernelsError",
+    "Leases",
+    "Ready",
+    "Timetable",
     "crc32c",
     "distinct_spans",
     "find_frame",
@@ -117,9 +132,11 @@ __all__ = [
     "hash_spans",
     "in_use",
     "pack_frames",
+    "pack_heads",
     "scan_frames",
     "spell_arena",
     "spell_texts",
     "spell_urls",
     "texts_of_spans",
+    "unpack_heads",
 ]

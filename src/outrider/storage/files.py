@@ -411,6 +411,11 @@ class _DirectoryFile:
             os.close(descriptor)
 
 
+def is_no_space(error: OSError) -> bool:
+    """Whether the machine said that a file system, a quota or a limit of sizes is full."""
+    return error.errno in _NO_SPACE
+
+
 def flat_name(name: str) -> str:
     """The name itself. Raises ValueError when it could lead out of its directory."""
     if not name or name in {".", ".."} or "/" in name or "\0" in name:

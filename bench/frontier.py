@@ -1,0 +1,535 @@
+"""`frontier`: what the three verbs cost at 10^4, 10^5 and 10^6 queues, and how that compares with other schedulers.
+
+Each size runs in a process of its own, in memory and on the disk, under a virtual clock (bench/frontier_engine.py); the
+disk's one is abandoned with leases open and opened again. The peers are filled for 10^2 to 10^5 hosts and taken out
+(bench/frontier_peers.py). Tables, the contract's figures with the limit beside each, and a drawing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.frontier_peers import PEERS, POPS_SECONDS, SECONDS_MAX
+from bench.measuring import CACHE, PEERS_PYTHON, ROOT, ChildFailedError, run
+from bench.plot import Line, log_log
+from bench.tables import Table
+from bench.urlfrontier_peer import serving
+
+QUEUES = (10_000, 100_000, 1_000_000)
+QUEUES_QUICK = (2_000,)
+HOSTS_DRAWN = (100, 1_000)  # sizes that are measured for the drawing alone
+HOSTS_OF_PEERS = (100, 1_000, 10_000, 100_000)
+HOSTS_OF_PEERS_QUICK = (100, 1_000)
+JAR = "OUTRIDER_BENCH_URLFRONTIER_JAR"
+RESULTS = ROOT / "bench" / "results"
+ENVIRONMENT = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+SECONDS_OF_A_SIZE_MAX = 1_800.0
+
+Found = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the contract: what was measured in `unit`, and what it must reach."""
+
+    what: str
+    measured: float
+    unit: str
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def share(self) -> float:
+        """Of the limit that was used up: above 1 it is missed."""
+        if self.most is not None:
+            return self.measured / self.most
+        assert self.least is not None
+        return self.least / self.measured
+
+    def row(self) -> tuple[object, ...]:
+        sign, limit = ("≤", self.most) if self.most is not None else ("≥", self.least)
+        reached = "reached" if self.share <= 1 else "MISSED"
+        return (self.what, self.measured, f"{sign} {limit:,g} {self.unit}", f"{self.share:.2f}", reached)
+
+
+def tables(*, quick: bool = False, queues: Sequence[int] | None = None) -> list[Table]:
+    """All of it. quick: small sizes, half a minute. queues: sizes instead of 10^4, 10^5 and 10^6."""
+    sizes = tuple(sorted(queues or (QUEUES_QUICK if quick else QUEUES)))
+    memory: dict[int, Found] = {}
+    durable: dict[int, Found] = {}
+    recovered: dict[int, Found] = {}
+    CACHE.mkdir(parents=True, exist_ok=True)
+    for size in sizes:
+        memory[size] = _visit(size, None)
+        with _directory() as directory:
+            durable[size] = _visit(size, directory / "frontier")
+            recovered[size] = _recover(durable[size], directory / "frontier")
+    drawn = {size: _visit(size, None) for size in HOSTS_DRAWN if size not in memory} | memory
+    drawn_durable = dict(durable)
+    for size in HOSTS_DRAWN:
+        if size not in durable:
+            with _directory() as directory:
+                drawn_durable[size] = _visit(size, directory / "frontier")
+    peers, missing = _peers(HOSTS_OF_PEERS_QUICK if quick else HOSTS_OF_PEERS)
+    found = {
+        "memory": drawn,
+        "durable": drawn_durable,
+        "recovered": recovered,
+        "peers": peers,
+        "missing": missing,
+    }
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / "frontier.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+    (RESULTS / "frontier.svg").write_text(drawing(drawn, drawn_durable, peers), encoding="utf-8")
+    return [
+        discover_table(durable),
+        visit_table(memory, durable),
+        stalls_table(memory, durable),
+        store_table(durable, recovered),
+        peers_table(drawn, drawn_durable, peers, missing),
+        Table(
+            "frontier.figures",
+            "Frontier: the figures to reach",
+            ("what", "measured", "reach", "of the limit", ""),
+            tuple(figure.row() for figure in figures(memory, durable, recovered)),
+            (
+                "Of the limit: the share of it that was used up; above 1 the figure is missed.",
+                "Not measured here: the seen-set at 10⁷ to 10⁹ keys, cold hosts on disk, gRPC.",
+            ),
+        ),
+    ]
+
+
+# -- running -------------------------------------------------------------------------------------------------------
+
+
+def each_of(queues: int) -> int:
+    """URLs a queue: enough that none runs empty while it is visited."""
+    return max(2, min(400, {2: 400, 3: 60, 4: 20, 5: 5}.get(len(str(queues)) - 1, 2)))
+
+
+def visits_of(queues: int) -> int:
+    """Leases and reports that are measured of each kind."""
+    return min(60_000, queues * each_of(queues) // 8)
+
+
+def _visit(queues: int, directory: Path | None) -> Found:
+    sizes = ["--queues", str(queues), "--each", str(each_of(queues)), "--visits", str(visits_of(queues))]
+    return _child("visit", [*sizes, *(["--directory", str(directory)] if directory else [])])
+
+
+def _recover(abandoned: Found, directory: Path) -> Found:
+    sizes = ["--queues", str(abandoned["queues"]), "--each", str(abandoned["each"]), "--at", str(abandoned["at"])]
+    return _child("recover", [*sizes, "--directory", str(directory)])
+
+
+def _child(what: str, arguments: Sequence[str]) -> Found:
+    with _directory() as directory:
+        out = directory / "found.json"
+        run(
+            [sys.executable, "-m", "bench.frontier_engine", what, *arguments, "--out", out],
+            environment=ENVIRONMENT,
+            seconds_max=SECONDS_OF_A_SIZE_MAX,
+        )
+        found: Found = json.loads(out.read_text(encoding="utf-8"))
+        return found
+
+
+@contextlib.contextmanager
+def _directory() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="frontier-", dir=CACHE))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _peers(sizes: Sequence[int]) -> tuple[dict[str, dict[int, Found]], list[str]]:
+    """What each peer took at each number of hosts, until a step takes too long; and who could not be had, and why."""
+    found: dict[str, dict[int, Found]] = {}
+    missing: list[str] = []
+    if not PEERS_PYTHON.exists():
+        return found, ["No .venv-bench here: make bench makes it."]
+    jar = os.environ.get(JAR, "")
+    for name, title in PEERS.items():
+        if name == "scrapy-redis" and shutil.which("redis-server") is None:
+            missing.append(f"{title}: no redis-server on PATH (apt-get install redis-server).")
+            continue
+        if name == "urlfrontier" and not (jar and shutil.which("java")):
+            missing.append(f"{title}: {JAR} names the jar of its service, and java runs it; not given here.")
+            continue
+        found[name] = {}
+        for hosts in sizes:
+            one = found[name][hosts] = _peer(name, hosts, Path(jar))
+            if "take" not in one:
+                break
+    return found, missing
+
+
+def _peer(name: str, hosts: int, jar: Path) -> Found:
+    with _directory() as directory, contextlib.ExitStack() as ending:
+        arguments: list[str] = []
+        try:
+            if name == "scrapy-redis":
+                port = _free_port()
+                server = ending.enter_context(_redis(port, directory))
+                arguments = ["--redis", f"redis://127.0.0.1:{port}/0", "--server", str(server)]
+            elif name == "urlfrontier":
+                port = _free_port()
+                server = ending.enter_context(serving(jar, port, directory))
+                arguments = ["--address", f"127.0.0.1:{port}", "--server", str(server)]
+            out = directory / "found.json"
+            run(
+                [
+                    *(PEERS_PYTHON, "-m", "bench.frontier_peers", name, "--hosts", str(hosts), *arguments),
+                    *("--directory", directory / "jobs", "--out", out),
+                ],
+                environment=ENVIRONMENT,
+                seconds_max=3 * SECONDS_MAX,
+            )
+            found: Found = json.loads(out.read_text(encoding="utf-8"))
+        except (ChildFailedError, OSError) as error:
+            print(error, file=sys.stderr)
+            return {"failed": str(error).strip().splitlines()[-1][:100]}
+        return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def _redis(port: int, directory: Path) -> Iterator[int]:
+    """A Redis of its own on loopback that keeps nothing on disk; gives its process id."""
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    server = subprocess.Popen([*command, "--dir", directory], stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            time.sleep(0.05)
+        yield server.pid
+    finally:
+        server.terminate()
+        server.wait()
+
+
+# -- showing -------------------------------------------------------------------------------------------------------
+
+
+def discover_table(durable: Mapping[int, Found]) -> Table:
+    """Per URL, in calls of 1,000, on the disk."""
+    kinds = {
+        "new_hosts": "new, and its host",
+        "new_texts": "new, list[str]",
+        "new_columns": "new, UrlBatch",
+        "known_texts": "known, list[str]",
+        "known_columns": "known, UrlBatch",
+    }
+    rows = []
+    for size, found in durable.items():
+        for kind, title in kinds.items():
+            one = found[kind]
+            if one is not None:
+                rows.append(
+                    (
+                        *(title, size, one["cpu"] * 1e6, one["wall"] * 1e6, 1 / one["wall"]),
+                        *(one["call_wall"]["p99"] * 1e3, one["call_wall"]["max"] * 1e3),
+                    )
+                )
+    columns = ("discover", "queues", "CPU µs", "wall µs", "URLs a second", "call p99 ms", "max ms")
+    notes = (
+        "Calls of 1,000 URLs of 85 bytes, no two of one host in a call, synced before they return.",
+        "A UrlBatch comes with its fingerprints; making it is not in the figure.",
+        _sync_note(durable),
+    )
+    return Table("frontier.discover", "Frontier: discover, on the disk", columns, tuple(rows), notes)
+
+
+def visit_table(memory: Mapping[int, Found], durable: Mapping[int, Found]) -> Table:
+    """Per URL: lease and report."""
+    rows = []
+    for where, sizes in (("memory", memory), ("disk", durable)):
+        for size, found in sizes.items():
+            cpu, wall = found["all_ready"]["cpu"], found["all_ready"]["wall"]
+            rows.append(("all ready, calls of 1,000", where, size, "0.0%", cpu * 1e6, wall * 1e6, 1 / wall))
+            for one in found["visits"]:
+                what = f"calls of {one['want']:,}"
+                what += ", with a checkpoint" if one["checkpointing"] else ""
+                what += ", list of Outcome" if found["columns"] and not one["columns"] else ""
+                cpu, wall = one["cpu"], one["wall"]
+                rows.append((what, where, size, f"{one['resting']:.1%}", cpu * 1e6, wall * 1e6, 1 / wall))
+    columns = ("lease + report", "store", "queues", "resting", "CPU µs", "wall µs", "URLs a second")
+    form = "reported in columns" if all(found["columns"] for found in memory.values()) else "reported as Outcome each"
+    notes = (
+        f"Per URL, {form} unless said; a checkpoint in a run as short as this weighs more than it does in a long one.",
+        _sync_note(durable),
+    )
+    return Table("frontier.visit", "Frontier: lease + report", columns, tuple(rows), notes)
+
+
+def stalls_table(memory: Mapping[int, Found], durable: Mapping[int, Found]) -> Table:
+    """How long one call takes."""
+    rows = []
+    for where, sizes in (("memory", memory), ("disk", durable)):
+        for size, found in sizes.items():
+            for one in found["visits"]:
+                if one["want"] != min(100, size) or one["columns"] != found["columns"]:
+                    continue
+                beside = f"{one['checkpoints']} finished" if one["checkpointing"] else "none"
+                for verb in ("lease", "report"):
+                    wall, cpu = one[f"{verb}_wall"], one[f"{verb}_cpu"]
+                    rows.append(
+                        (
+                            *(f"{verb} of 100", where, size, beside, wall["p50"] * 1e3, wall["p99"] * 1e3),
+                            *(wall["max"] * 1e3, cpu["p99"] * 1e3, cpu["max"] * 1e3),
+                        )
+                    )
+            empty = found["nothing_ready"]
+            walls = empty["wall"]
+            rows.append(
+                (
+                    *("lease, nothing ready", where, size, "none", walls["p50"] * 1e3, walls["p99"] * 1e3),
+                    *(walls["max"] * 1e3, None, empty["cpu"] * 1e3),
+                )
+            )
+    columns = ("one call", "store", "queues", "checkpoint beside", "p50 ms", "p99 ms", "max ms", "p99 CPU", "max CPU")
+    notes = (
+        "Wall time; on the disk with the call's sync. CPU: of the calling thread, in ms; of an empty call the mean.",
+        _sync_note(durable),
+    )
+    return Table("frontier.stalls", "Frontier: how long one call takes", columns, tuple(rows), notes)
+
+
+def store_table(durable: Mapping[int, Found], recovered: Mapping[int, Found]) -> Table:
+    """Memory, disk, recovery, and questions about one URL."""
+    rows: list[tuple[object, ...]] = []
+    sizes = tuple(durable)
+
+    def add(what: str, values: Mapping[int, object]) -> None:
+        rows.append((what, *(values[size] for size in sizes)))
+
+    add("URLs", {size: durable[size]["queues"] * durable[size]["each"] for size in sizes})
+    add("RSS, B per host with one URL", {size: durable[size]["rss_per_host"] for size in sizes})
+    add("RSS, B per further URL", {size: durable[size]["rss_per_url"] for size in sizes})
+    add("RSS when full, MB", {size: durable[size]["rss"] / 1e6 for size in sizes})
+    for moment, title in (("bytes_with_log", "queued"), ("bytes_after_checkpoint", "after checkpoint()")):
+        for kind in sorted({kind for found in durable.values() for kind in found[moment]}):
+            per_url = {size: durable[size][moment].get(kind, 0) / _urls(durable[size]) for size in sizes}
+            if max(per_url.values()) >= 0.05:
+                add(f"disk, B per URL, {title}: {kind}", per_url)
+    add("checkpoint(), s", {size: durable[size]["checkpoint_seconds"] for size in sizes})
+    add("recovery, s wall", {size: recovered[size]["wall"] for size in sizes})
+    add("recovery, s CPU", {size: recovered[size]["cpu"] for size in sizes})
+    add(
+        "log it replayed, MB at most",
+        {size: durable[size]["bytes_at_the_end"].get("log", 0) / 1e6 for size in sizes},
+    )
+    for where, one_of in (("running", durable), ("just opened", recovered)):
+        for name in ("status", "explain", "explain_idle"):
+            if all(name in one_of[size]["lookups"] for size in sizes):
+                for part in ("p50", "max"):
+                    add(
+                        f"{name}, {part} ms, {where}",
+                        {size: one_of[size]["lookups"][name][part] * 1e3 for size in sizes},
+                    )
+    columns = ("what", *(f"{size:,} queues" for size in sizes))
+    notes = (
+        "Recovery: from Frontier.open to the first lease, of a store whose process ended with leases open; files warm.",
+    )
+    return Table("frontier.store", "Frontier: memory, disk, recovery", columns, tuple(rows), notes)
+
+
+def peers_table(
+    memory: Mapping[int, Found],
+    durable: Mapping[int, Found],
+    peers: Mapping[str, Mapping[int, Found]],
+    missing: Sequence[str],
+) -> Table:
+    """URLs taken out and reported, a CPU second and a second."""
+    sizes = sorted({*memory, *(hosts for found in peers.values() for hosts in found)})
+    rows: list[tuple[object, ...]] = []
+    for title, found in (("Outrider, memory", memory), ("Outrider, on the disk", durable)):
+        for want in (1, 100, 1_000) if found is memory else (100, 1_000):
+            cells = {size: _plain(found[size], want) for size in sizes if size in found}
+            rows.append(
+                (f"{title}, calls of {want:,}", *(_rates(cells.get(size), "cpu", "wall") for size in sizes)),
+            )
+    for name, by_hosts in peers.items():
+        cells_of_peer: list[object] = []
+        for size in sizes:
+            one = by_hosts.get(size)
+            if one is None:
+                cells_of_peer.append(None)
+            elif "take" in one:
+                take = one["take"]
+                cells_of_peer.append(f"{take['count'] / take['cpu']:,.0f} ({take['count'] / take['wall']:,.0f})")
+            else:
+                cells_of_peer.append(_ending(one))
+        rows.append((PEERS[name], *cells_of_peer))
+    notes = (
+        "A CPU second, that of a server included; in brackets: a second of wall time. Ours keeps politeness (under a",
+        "virtual clock) and reports each URL; Scrapy and scrapy-redis only pop, Crawlee fetches and marks as handled:",
+        "none of the three knows a pause. URLFrontier serves a queue once a second at most, which sets its wall time",
+        "where hosts are few.",
+        f"A peer stops when adding takes more than {SECONDS_MAX:.0f} s; taking out ends after {POPS_SECONDS:.0f} s.",
+        *missing,
+    )
+    columns = ("URLs out", *(f"{size:,} hosts" for size in sizes))
+    return Table("frontier.peers", "Frontier: URLs taken out, against hosts", columns, tuple(rows), notes)
+
+
+def figures(memory: Mapping[int, Found], durable: Mapping[int, Found], recovered: Mapping[int, Found]) -> list[Figure]:
+    """The lines of the contract that were measured."""
+    result = []
+    largest = durable[max(durable)]
+    result.append(Figure("canonicalise + key + fingerprint, list[str]", largest["spell"] * 1e6, "µs", most=0.3))
+    for size, found in durable.items():
+        at = f"{size:,} queues"
+        for kind, title, most in (
+            ("new_hosts", "discover, new and its host", 1.5),
+            ("new_texts", "discover, new, list[str]", 1.5),
+            ("new_columns", "discover, new, UrlBatch", 1.5),
+            ("known_texts", "discover, known, list[str]", 0.3),
+            ("known_columns", "discover, known, UrlBatch", 0.1),
+        ):
+            if found[kind] is not None:
+                result.append(Figure(f"{title}, {at}", found[kind]["cpu"] * 1e6, "µs", most=most))
+    for where, sizes in (("memory", memory), ("disk", durable)):
+        for size, found in sizes.items():
+            at = f"{size:,} queues, {where}"
+            if where == "disk":
+                at += f" (sync p99 {max(found[when]['p99'] for when in ('sync_before', 'sync_after')) * 1e3:.2g} ms)"
+            plain = _plain(found, 100)
+            result.append(Figure(f"lease + report, calls of 100, {at}", plain["cpu"] * 1e6, "µs", most=4.0))
+            hundreds = [
+                one
+                for one in found["visits"]
+                if one["want"] == min(100, size) and one["columns"] == found["columns"] and one["lease_wall"]
+            ]
+            for part, most in (("p99", 1.0), ("max", 10.0)):
+                worst = max(one["lease_wall"][part] for one in hundreds)
+                result.append(Figure(f"one lease(100), {part}, checkpoint beside, {at}", worst * 1e3, "ms", most=most))
+            if where == "disk":
+                result.append(
+                    Figure(
+                        f"lease + report, calls of 1,000, {at}",
+                        1 / _plain(found, 1_000)["wall"],
+                        "URL/s",
+                        least=300_000,
+                    )
+                )
+            result.append(
+                Figure(f"nothing ready, {size:,} queues, {where}", found["nothing_ready"]["cpu"] * 1e3, "ms", most=0.02)
+            )
+    for size, found in durable.items():
+        at = f"{size:,} queues"
+        with_log, without = _disk(found, "bytes_with_log"), _disk(found, "bytes_after_checkpoint")
+        result += [
+            Figure(f"memory per host that is due soon, {at}", found["rss_per_host"], "B", most=160),
+            Figure(f"memory per further URL, {at}", found["rss_per_url"], "B", most=2),
+            Figure(f"disk per queued URL with its log, {at}", with_log, "B", most=80),
+            Figure(f"disk per queued URL after a checkpoint, {at}", without, "B", most=45),
+        ]
+        ledger = _ledger(found, "bytes_after_checkpoint")
+        if ledger:
+            result.append(Figure(f"ledger per URL, {at}", ledger / _urls(found), "B", most=90))
+        result.append(
+            Figure(f"recovery per million URLs, {at}", recovered[size]["wall"] / _urls(found) * 1e6, "s", most=0.5)
+        )
+        for name in ("status", "explain"):
+            worst = max(
+                (one["lookups"][name]["max"] for one in (found, recovered[size]) if name in one["lookups"]),
+                default=None,
+            )
+            if worst is not None:
+                result.append(Figure(f"{name}, longest, {at}", worst * 1e3, "ms", most=10))
+    if len(memory) > 1:
+        rates = [1 / _plain(found, 100)["cpu"] for size, found in memory.items() if size >= 10_000]
+        if len(rates) > 1:
+            result.append(
+                Figure("URL/s, the best of these sizes against the worst, memory", max(rates) / min(rates), "x", most=2)
+            )
+    return result
+
+
+def drawing(memory: Mapping[int, Found], durable: Mapping[int, Found], peers: Mapping[str, Mapping[int, Found]]) -> str:
+    """URLs out a CPU second against hosts, for all."""
+    lines = [
+        Line(title, tuple((size, 1 / _plain(found[size], 100)["cpu"]) for size in sorted(found)), ours=True)
+        for title, found in (("Outrider, memory", memory), ("Outrider, on the disk", durable))
+    ]
+    for name, by_hosts in peers.items():
+        points = tuple(
+            (hosts, one["take"]["count"] / one["take"]["cpu"]) for hosts, one in by_hosts.items() if "take" in one
+        )
+        last = by_hosts[max(by_hosts)]
+        lines.append(Line(PEERS[name].split(", its")[0], points, ending="" if "take" in last else _ending(last)))
+    return log_log(
+        lines,
+        title="URLs out of the frontier for each second of CPU",
+        x_title="hosts with URLs waiting",
+        y_title="URLs a CPU second",
+    )
+
+
+def _plain(found: Found, want: int) -> Found:
+    """The run in calls of so many, without a checkpoint, in the form that is best for us."""
+    want = min(want, found["queues"])
+    one: Found = next(
+        one
+        for one in found["visits"]
+        if one["want"] == want and not one["checkpointing"] and one["columns"] == found["columns"]
+    )
+    return one
+
+
+def _rates(one: Found | None, *names: str) -> str | None:
+    if one is None:
+        return None
+    cpu, wall = (1 / one[name] for name in names)
+    return f"{cpu:,.0f} ({wall:,.0f})"
+
+
+def _ending(one: Found) -> str:
+    if "failed" in one:
+        return "too many open files" if "Too many open files" in one["failed"] else "failed"
+    return f"adding > {SECONDS_MAX:.0f} s"
+
+
+def _urls(found: Found) -> int:
+    return int(found["queues"] * found["each"])
+
+
+def _ledger(found: Found, moment: str) -> int:
+    return sum(size for kind, size in found[moment].items() if kind.startswith(("ledger", "run")))
+
+
+def _disk(found: Found, moment: str) -> float:
+    return (sum(found[moment].values()) - _ledger(found, moment)) / _urls(found)
+
+
+def _sync_note(durable: Mapping[int, Found]) -> str:
+    """How long a sync took when these figures were taken."""
+    texts = []
+    for size, found in durable.items():
+        before, after = found["sync_before"], found["sync_after"]
+        texts.append(
+            f"{size:,}: {before['p50'] * 1e3:.2f}/{before['p99'] * 1e3:.2f} and "
+            f"{after['p50'] * 1e3:.2f}/{after['p99'] * 1e3:.2f}"
+        )
+    return f"fdatasync of the disk, p50/p99 ms, before and after each size: {'; '.join(texts)}."

@@ -1,0 +1,416 @@
+"""The child of `frontier`: one frontier of so many queues, filled, visited and abandoned, and its recovery.
+
+    python -m bench.frontier_engine visit --queues N --each N --visits N [--directory DIR] --out FILE
+    python -m bench.frontier_engine recover --directory DIR --out FILE
+    python -m bench.frontier_engine profile --queues N --each N --visits N [--directory DIR]
+
+The clock is virtual. After the first visit of every host the hosts rest from 1 to 21 seconds, evenly spread, and the
+clock is moved so that before each call 0.1 % of the queues are ready, or as many as the call wants where that is more.
+`visit` ends with os._exit and leases open, as a process that was killed would leave its store; `recover` opens that.
+`profile` tells by cProfile where the time of discover, of lease and report in calls of 100, and of opening goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import json
+import os
+import pstats
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import outrider.engine
+import outrider.journey
+from bench.made import BATCH, batches, url_of
+from bench.measuring import Spent, resident_bytes, sync_latencies
+from bench.tables import quantile
+from outrider import Frontier
+from outrider.journey import Code, LeaseBatch
+from outrider.url import UrlBatch
+
+KEYS = (bytes(range(16)), bytes(range(16, 32)))  # known here, so that a UrlBatch comes with its fingerprints
+AHEAD = ("next.seg", "reserve.seg")  # zeroed, nothing in them yet
+STARTED_AT = 1_800_000_000_000_000
+TICK = 1_000  # microseconds: how finely the clock is moved
+REST_TICKS_MIN, REST_TICKS_MAX = 1_000, 21_000  # how long a host rests after a visit
+LEASE_SECONDS = 600.0
+RESTING_SHARE = 0.999
+KNOWN_URLS = 100_000
+EMPTY_CALLS = 2_000
+LOOKUPS = 300
+
+
+class Rests:
+    """The virtual clock, and when the hosts that were visited are ready again."""
+
+    def __init__(self) -> None:
+        self.at = STARTED_AT
+        self.ready = 0
+        self._tick = 0
+        self._due: npt.NDArray[np.int64] = np.zeros(1 << 16, np.int64)
+        self._chance = np.random.default_rng(5)
+
+    def __call__(self) -> int:
+        return self.at
+
+    def seconds(self, count: int) -> npt.NDArray[np.float64]:
+        """How long so many fetches took, and notes when their hosts are ready again: ten times as long after now."""
+        ticks = self._chance.integers(REST_TICKS_MIN, REST_TICKS_MAX, count)
+        # Ready in the tick after: clocks may round up, never down.
+        rows = self._tick + ticks + 2
+        if len(self._due) <= (most := int(rows.max(initial=0))):
+            self._due = np.concatenate([self._due, np.zeros(most + 1, np.int64)])
+        np.add.at(self._due, rows, 1)
+        return ticks / 10_000
+
+    def wait_for(self, ready: int) -> bool:
+        """Moves the clock on until so many hosts are ready; False when there will never be as many."""
+        while self.ready < ready:
+            self._tick += 1
+            if self._tick >= len(self._due):
+                return False
+            self.ready += int(self._due[self._tick])
+        self.at = STARTED_AT + self._tick * TICK
+        return True
+
+
+def outcomes_of(leases: LeaseBatch, seconds: npt.NDArray[np.float64], *, columns: bool) -> Any:
+    """What is reported: columns, or an Outcome for each lease."""
+    if columns:
+        return outrider.journey.OutcomeBatch(  # type: ignore[attr-defined]
+            tokens=leases.tokens, verdicts="done", seconds=seconds, statuses=200
+        )
+    return [lease.done(seconds=took) for lease, took in zip(leases, seconds.tolist(), strict=True)]
+
+
+def visit_all(frontier: Frontier, rests: Rests, spent: Spent, *, columns: bool) -> int:
+    """Each queue once, all of them ready; how many there were."""
+    visited = 0
+    while leases := spent.call(lambda: frontier.lease(BATCH, ttl_seconds=LEASE_SECONDS)):
+        seconds = rests.seconds(len(leases))
+        spent.call(lambda some=leases, took=seconds: frontier.report(outcomes_of(some, took, columns=columns)))
+        visited += len(leases)
+    return visited
+
+
+def visit(
+    frontier: Frontier,
+    rests: Rests,
+    want: int,
+    visits: int,
+    queues: int,
+    *,
+    columns: bool,
+    checkpointing: bool = False,
+) -> dict[str, Any]:
+    """`visits` leases and reports in calls of `want`, most hosts resting; a round of checkpoint begins if wanted."""
+    want = min(want, queues)
+    finished = checkpoints(frontier)
+    if checkpointing:
+        begin_checkpoint(frontier)
+    ready = max(want, round(queues * (1 - RESTING_SHARE)))
+    leasing, reporting = [], []
+    spent = Spent()
+    visited = short = 0
+    while visited < visits and rests.wait_for(ready):
+        leases = spent.call(lambda: frontier.lease(want, ttl_seconds=LEASE_SECONDS))
+        leasing.append((spent.walls[-1], spent.cpus[-1]))
+        if not leases:
+            break
+        short += len(leases) < want
+        rests.ready -= len(leases)
+        seconds = rests.seconds(len(leases))
+        report = spent.call(lambda some=leases, took=seconds: frontier.report(outcomes_of(some, took, columns=columns)))
+        reporting.append((spent.walls[-1], spent.cpus[-1]))
+        assert all(code == "ok" for code in report), "every lease was open"
+        visited += len(leases)
+    spent.end()
+    return {
+        "want": want,
+        "columns": columns,
+        "checkpointing": checkpointing,
+        "checkpoints": checkpoints(frontier) - finished,
+        "visits": visited,
+        "resting": 1 - ready / queues,
+        "short_calls": short,
+        "cpu": spent.cpu / max(1, visited),
+        "wall": spent.wall / max(1, visited),
+        "lease_wall": spread([wall for wall, _ in leasing]),
+        "lease_cpu": spread([cpu for _, cpu in leasing]),
+        "report_wall": spread([wall for wall, _ in reporting]),
+        "report_cpu": spread([cpu for _, cpu in reporting]),
+    }
+
+
+def spread(values: Sequence[float]) -> dict[str, float] | None:
+    """p50, p99 and the largest."""
+    if not values:
+        return None
+    return {"p50": quantile(values, 0.5), "p99": quantile(values, 0.99), "max": max(values)}
+
+
+def discover(
+    frontier: Frontier, calls: Iterator[list[str]], expected: Code, *, columns: bool = False
+) -> dict[str, Any]:
+    """All these calls; per URL, what they cost, and the longest of them."""
+    spent, count = Spent(), 0
+    for urls in calls:
+        links = UrlBatch.of(urls, key=KEYS[0]) if columns else urls
+        codes = spent.call(lambda some=links: frontier.discover(some))
+        assert all(code == expected for code in codes), f"each of these URLs is {expected}"
+        count += len(urls)
+    spent.end()
+    return {
+        "count": count,
+        "cpu": spent.cpu / count,
+        "wall": spent.wall / count,
+        "call_wall": spread(spent.walls),
+        "call_cpu": spread(spent.cpus),
+    }
+
+
+def fill(frontier: Frontier, queues: int, each: int) -> dict[str, Any]:
+    """One URL to each host, then the others: half as texts, half in columns. Memory by the way."""
+    base = resident_bytes()
+    hosts = discover(frontier, batches(0, queues, queues), Code.NEW)
+    with_hosts = resident_bytes()
+    middle = queues + queues * (each - 1) // 2 // BATCH * BATCH
+    texts = discover(frontier, batches(queues, middle, queues), Code.NEW) if middle > queues else None
+    columns = discover(frontier, batches(middle, queues * each, queues), Code.NEW, columns=True)
+    full = resident_bytes()
+    rows = np.random.default_rng(2).integers(0, queues * each, min(KNOWN_URLS, queues * each)).tolist()
+    calls = [[url_of(row, queues) for row in rows[begin : begin + BATCH]] for begin in range(0, len(rows), BATCH)]
+    return {
+        "new_hosts": hosts,
+        "new_texts": texts,
+        "new_columns": columns,
+        "known_texts": discover(frontier, iter(calls), Code.KNOWN),
+        "known_columns": discover(frontier, iter(calls), Code.KNOWN, columns=True),
+        "spell": spelling(calls),
+        "url_bytes": sum(len(url) for call in calls for url in call) / len(rows),
+        "rss_base": base,
+        "rss_per_host": (with_hosts - base) / queues,
+        "rss_per_url": (full - with_hosts) / (queues * (each - 1)),
+        "rss": full,
+    }
+
+
+def spelling(calls: list[list[str]]) -> float:
+    """CPU seconds per URL of canonical text, key and fingerprint; the least of three rounds."""
+    best = float("inf")
+    for _ in range(3):
+        spent = Spent()
+        for urls in calls:
+            spent.call(lambda some=urls: UrlBatch.of(some, key=KEYS[0]))
+        best = min(best, sum(spent.cpus))
+    return best / sum(map(len, calls))
+
+
+def nothing_ready(frontier: Frontier) -> dict[str, Any]:
+    """Calls that find no host ready; what is ready is taken and reported before."""
+    while leases := frontier.lease(BATCH, ttl_seconds=LEASE_SECONDS):
+        frontier.report([lease.done(seconds=5.0) for lease in leases])
+    spent = Spent()
+    for _ in range(EMPTY_CALLS):
+        assert not spent.call(lambda: frontier.lease(100, ttl_seconds=LEASE_SECONDS))
+    spent.end()
+    # Of this thread alone: a checkpoint that is still being written is no part of an empty call.
+    return {"cpu": sum(spent.cpus) / EMPTY_CALLS, "wall": spread(spent.walls)}
+
+
+def lookups(frontier: Frontier, queues: int, each: int) -> dict[str, Any]:
+    """`status`, and `explain` where there is one, of random URLs."""
+    found: dict[str, Any] = {}
+    rows = np.random.default_rng(3).integers(0, queues * each, LOOKUPS).tolist()
+    for name in ("status", "explain"):
+        ask = getattr(frontier, name, None)
+        if ask is None:
+            continue
+        spent = Spent()
+        for row in rows:
+            url = url_of(row, queues)
+            spent.call(lambda verb=ask, one=url: verb(one))
+        found[name] = spread(spent.walls)
+    idle = getattr(frontier, "explain_idle", None)
+    if idle is not None:
+        spent = Spent()
+        for _ in range(20):
+            spent.call(idle)
+        found["explain_idle"] = spread(spent.walls)
+    return found
+
+
+def begin_checkpoint(frontier: Frontier) -> None:
+    """A round begins with the next call, as it does when the log has grown long enough."""
+    for name in ("_begin_round", "_begin_checkpoint"):
+        begin = getattr(frontier, name, None)
+        if begin is not None and getattr(frontier, "_round", None) is None:
+            begin()
+            return
+
+
+def checkpoints(frontier: Frontier) -> int:
+    """How many were finished."""
+    told = frontier.statistics()["checkpoint"]
+    return int(told["number"]) if isinstance(told, dict) else 0
+
+
+def store_bytes(frontier: Frontier, directory: Path) -> dict[str, int]:
+    """Bytes of the store by what they are for. Of the log only what frames take: segments are zeroed ahead."""
+    sizes: dict[str, int] = {}
+    for path in directory.rglob("*"):
+        if path.is_file() and path.name not in AHEAD:
+            name = re.match(r"[a-z]+", path.relative_to(directory).as_posix())
+            kind = name[0] if name else "other"
+            sizes[kind] = sizes.get(kind, 0) + path.stat().st_size
+    log = frontier.statistics()["log"]
+    if isinstance(log, dict) and "frame_bytes" in log:
+        sizes["log"] = int(log["frame_bytes"])
+    return sizes
+
+
+def run_visits(given: argparse.Namespace) -> dict[str, Any]:
+    """All that one process measures, then the open leases that a crash leaves."""
+    queues, each = given.queues, given.each
+    rests = Rests()
+    durable = given.directory is not None
+    found: dict[str, Any] = {"queues": queues, "each": each, "durable": durable}
+    if durable:
+        found["sync_before"] = _sync(given.directory.parent)
+        frontier = Frontier.open(given.directory, clock=rests, keys=KEYS)
+    else:
+        frontier = Frontier.memory(clock=rests)
+    if durable:
+        found |= fill(frontier, queues, each)
+        found["bytes_with_log"] = store_bytes(frontier, given.directory)
+        begun = time.perf_counter()
+        frontier.checkpoint()
+        found["checkpoint_seconds"] = time.perf_counter() - begun
+        found["bytes_after_checkpoint"] = store_bytes(frontier, given.directory)
+    else:
+        for urls in batches(0, queues * each, queues):
+            frontier.discover(urls)
+    columns = hasattr(outrider.journey, "OutcomeBatch")
+    found["columns"] = columns
+    spent = Spent()
+    visited = visit_all(frontier, rests, spent, columns=columns)
+    spent.end()
+    assert visited == queues, f"{visited} of {queues} queues were ready at first"
+    found["all_ready"] = {"cpu": spent.cpu / visited, "wall": spent.wall / visited}
+    found["rss_after_visits"] = resident_bytes()
+    found["visits"] = []
+    for want, visits, form, checkpointing in _plans(given.visits, durable=durable, columns=columns):
+        found["visits"].append(
+            visit(frontier, rests, want, max(visits, 1), queues, columns=form, checkpointing=checkpointing)
+        )
+    found["nothing_ready"] = nothing_ready(frontier)
+    found["lookups"] = lookups(frontier, queues, each)
+    if durable:
+        # A tail of the log for the recovery, and leases that it finds open.
+        rests.wait_for(min(100, queues))
+        visit(frontier, rests, 1_000, given.visits, queues, columns=columns)
+        rests.wait_for(min(100, queues))
+        found["leases_open"] = len(frontier.lease(100, ttl_seconds=LEASE_SECONDS))
+        found["bytes_at_the_end"] = store_bytes(frontier, given.directory)
+        found["at"] = rests.at
+        found["sync_after"] = _sync(given.directory.parent)
+    return found
+
+
+def _plans(visits: int, *, durable: bool, columns: bool) -> list[tuple[int, int, bool, bool]]:
+    """(URLs a call, visits, reported in columns, with a checkpoint): what is measured, one after the other."""
+    plans = [(100, visits, columns, False), (100, visits, columns, True), (1_000, visits, columns, False)]
+    if columns:
+        plans.append((100, visits // 4, False, False))
+    if not durable:
+        plans.append((1, visits // 20, columns, False))
+    return plans
+
+
+def run_recovery(given: argparse.Namespace) -> dict[str, Any]:
+    """Opens an abandoned store, takes the first lease, and asks for random URLs."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    frontier = Frontier.open(given.directory, clock=lambda: int(given.at))
+    opened = time.perf_counter() - wall
+    frontier.lease(1)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    statistics = frontier.statistics()
+    found = {
+        "open_wall": opened,
+        "wall": wall,
+        "cpu": cpu,
+        "accepted": statistics.get("accepted"),
+        "rss": resident_bytes(),
+        "lookups": lookups(frontier, given.queues, given.each),
+    }
+    frontier.close()
+    return found
+
+
+def run_profile(given: argparse.Namespace) -> None:
+    """Prints the functions that take most; native kernels show as built-in methods."""
+    queues, rests = given.queues, Rests()
+    columns = hasattr(outrider.journey, "OutcomeBatch")
+
+    def opened() -> Frontier:
+        if given.directory is None:
+            return Frontier.memory(clock=rests)
+        return Frontier.open(given.directory, clock=rests, keys=None if given.directory.exists() else KEYS)
+
+    frontier = opened()
+    rows = queues * given.each
+    calls = list(batches(0, rows, queues))
+    _profiled("discover, new", rows, lambda: discover(frontier, iter(calls), Code.NEW))
+    _profiled("discover, known", rows, lambda: discover(frontier, iter(calls), Code.KNOWN))
+    _profiled("lease + report, all ready", queues, lambda: visit_all(frontier, rests, Spent(), columns=columns))
+    _profiled(
+        "lease + report, calls of 100, resting",
+        given.visits,
+        lambda: visit(frontier, rests, 100, given.visits, queues, columns=columns),
+    )
+    if given.directory is not None:
+        frontier.close()
+        _profiled("opening", rows, opened)
+
+
+def _profiled(title: str, count: int, work: Callable[[], object]) -> None:
+    profile = cProfile.Profile()
+    profile.enable()
+    work()
+    profile.disable()
+    print(f"\n{title}: {count:,} URLs")
+    pstats.Stats(profile).sort_stats("tottime").print_stats(22)
+
+
+def _sync(directory: Path) -> dict[str, float] | None:
+    return spread(sync_latencies(directory))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=("visit", "recover", "profile"))
+    parser.add_argument("--queues", type=int, required=True)
+    parser.add_argument("--each", type=int, required=True)
+    parser.add_argument("--visits", type=int, default=0)
+    parser.add_argument("--at", type=int, default=0)
+    parser.add_argument("--directory", type=Path)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if given.what == "profile":
+        run_profile(given)
+        return
+    found = run_visits(given) if given.what == "visit" else run_recovery(given)
+    given.out.write_text(json.dumps(found), encoding="utf-8")
+    # No close and no destructors: the next opening finds what a killed process leaves.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

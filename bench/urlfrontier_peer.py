@@ -1,0 +1,113 @@
+"""As much of the URLFrontier protocol as its bench needs: PutURLs and GetURLs over gRPC, messages written by hand.
+
+Fields by number, as the published urlfrontier.proto has them (crawler-commons/url-frontier): URLInfo url = 1, key = 2;
+URLItem discovered = 1, known = 2, ID = 3; Known and DiscoveredURLItem info = 1; GetParams max_urls_per_queue = 1,
+max_queues = 2, delay_requestable = 4.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+SERVICE = "/urlfrontier.URLFrontier/"
+START_SECONDS_MAX = 60.0
+
+
+class UrlFrontier:
+    """A client of one service."""
+
+    def __init__(self, address: str) -> None:
+        import grpc
+
+        self._channel: Any = grpc.insecure_channel(address)
+        self._put = self._channel.stream_stream(SERVICE + "PutURLs")
+        self._get = self._channel.unary_stream(SERVICE + "GetURLs")
+        self._delay = self._channel.unary_unary(SERVICE + "SetDelay")
+
+    def __enter__(self) -> UrlFrontier:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._channel.close()
+
+    def put(self, urls: list[str], *, known: bool = False) -> None:
+        """Takes these in as discovered, or as fetched and never due again; returns when each was acknowledged."""
+        answers = sum(1 for _ in self._put(item(url, known=known) for url in urls))
+        assert answers == len(urls), f"{answers} answers for {len(urls)} URLs"
+
+    def get(self, queues: int) -> list[str]:
+        """One URL of each of at most so many queues that are due."""
+        request = number(1, 1) + number(2, queues) + number(4, 300)
+        return [url_in(answer) for answer in self._get(request)]
+
+    def no_delay(self) -> None:
+        """No pause between two URLs of a queue but the service's own second; waits until the service is there."""
+        self._delay(number(2, 0), wait_for_ready=True, timeout=START_SECONDS_MAX)
+
+
+def item(url: str, *, known: bool) -> bytes:
+    """An URLItem."""
+    info = octets(1, url.encode()) + octets(2, (urlsplit(url).hostname or "").encode())
+    return octets(2 if known else 1, octets(1, info)) + octets(3, url.encode())
+
+
+def url_in(info: bytes) -> str:
+    """The first field of an URLInfo, which comes first on the wire."""
+    assert info[0] == 10, "an URLInfo begins with its url"
+    length, at = varint_in(info, 1)
+    return info[at : at + length].decode()
+
+
+def octets(field: int, content: bytes) -> bytes:
+    """A field with a length: text, bytes or a message."""
+    return bytes((field << 3 | 2,)) + varint(len(content)) + content
+
+
+def number(field: int, value: int) -> bytes:
+    """A field that is a number; left out when it is 0, as proto3 does."""
+    return bytes((field << 3,)) + varint(value) if value else b""
+
+
+def varint(value: int) -> bytes:
+    """Seven bits a byte, the lowest first."""
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def varint_in(content: bytes, at: int) -> tuple[int, int]:
+    """The number at a place, and the place after it."""
+    value = shift = 0
+    while True:
+        octet = content[at]
+        value |= (octet & 127) << shift
+        at, shift = at + 1, shift + 7
+        if octet < 128:
+            return value, at
+
+
+@contextlib.contextmanager
+def serving(jar: Path, port: int, directory: Path) -> Iterator[int]:
+    """Runs the service with its default backend, RocksDB, in `directory`; gives its process id."""
+    log = directory / "urlfrontier.log"
+    with log.open("wb") as said:
+        server = subprocess.Popen(
+            ["java", "-Xmx4g", "-jar", jar, "-p", str(port)], cwd=directory, stdout=said, stderr=said
+        )
+        try:
+            yield server.pid
+        finally:
+            server.terminate()
+            try:
+                server.wait(10)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()

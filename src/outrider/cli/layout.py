@@ -1,0 +1,96 @@
+"""How answers are written: tables and named values for people, JSON for programs; no text from the web acts in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from outrider.clock import rfc3339
+from outrider.crawl.terminal import safe
+
+_INSTANTS = ("due", "deadline", "expires", "not_before", "visited")
+_INSTANT_ENDINGS = ("_at", "_until", "_before")
+_GAP = "  "
+
+
+def machine_text(value: object) -> str:
+    """One line of JSON in ASCII; a delete character, which JSON lets stand, is written out."""
+    return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
+
+
+def shown(name: str, value: object) -> str:
+    """One value for people: instants as dates, lengths of time with their unit, numbers with separators."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) and (name in _INSTANTS or name.endswith(_INSTANT_ENDINGS)):
+        return _moment(value)
+    if isinstance(value, int):
+        return f"{value:,}" if name != "token" else str(value)
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".") + (" s" if name.endswith("seconds") else "")
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return ", ".join(shown(name, one) for one in value) or "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {shown(str(key), one)}" for key, one in value.items()) or "-"
+    return safe(value)
+
+
+def _moment(instant: int) -> str:
+    if instant <= 0:
+        return "-"
+    try:
+        return rfc3339(instant)
+    except (OverflowError, ValueError, OSError):  # beyond the year 9999
+        return str(instant)
+
+
+def table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]) -> Iterator[str]:
+    """The rows under their heads, aligned; numbers to the right, the last column as long as it is.
+
+    columns: the field of each column → its head.
+    """
+    cells = [[shown(name, row.get(name)) for name in columns] for row in rows]
+    right = [
+        all(isinstance(row.get(name), int | float | None) for row in rows) and not _is_date(name, rows)
+        for name in columns
+    ]
+    heads = list(columns.values())
+    widths = [max(len(line[place]) for line in [heads, *cells]) for place in range(len(heads))]
+    for line in [heads, *cells]:
+        parts = [
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(line, widths, right, strict=True)
+        ]
+        yield _GAP.join(parts).rstrip()
+
+
+def _is_date(name: str, rows: Sequence[Mapping[str, object]]) -> bool:
+    return name in _INSTANTS or name.endswith(_INSTANT_ENDINGS)
+
+
+def named(values: Mapping[str, object], indent: str = "") -> Iterator[str]:
+    """Name and value, one line each; what has parts stands below its name, lists of rows as tables."""
+    width = max((len(str(name)) for name in values), default=0)
+    for name, value in values.items():
+        label = safe(str(name).replace("_", " "))
+        if isinstance(value, Mapping) and value:
+            yield f"{indent}{label}"
+            yield from named({str(key): one for key, one in value.items()}, indent + "  ")
+        elif _is_rows(value):
+            yield f"{indent}{label}"
+            assert isinstance(value, Sequence)
+            columns = {key: key.replace("_", " ") for row in value for key in row}
+            yield from (f"{indent}  {line}" for line in table(value, columns))
+        else:
+            yield f"{indent}{label:<{width}}  {shown(str(name), value)}"
+
+
+def _is_rows(value: object) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str | bytes)
+        and bool(value)
+        and all(isinstance(row, Mapping) for row in value)
+    )

@@ -1,0 +1,159 @@
+"""The commands that ask and change nothing: `explain`, `why-idle`, `hosts`, `urls`.
+
+A running crawl is asked over its socket, so they work beside it; where none runs, its files are read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from outrider.cli.layout import machine_text, named, table
+from outrider.crawl.terminal import say
+from outrider.url import normalize
+
+if TYPE_CHECKING:
+    from outrider.crawl.looks import Looks
+
+HOST_STATES = ("ready", "resting", "blocked", "empty")
+URL_STATES = ("queued", "leased", "waiting", "parked", "done", "gone")
+LIST_ROWS = 100  # two screens; --limit 0 lists all
+_TABLE_ROWS = 1_000  # widths of columns are settled anew after so many rows, so that a long list needs no memory
+
+_HOST_COLUMNS = {
+    "name": "HOST",
+    "state": "STATE",
+    "queued": "QUEUED",
+    "leased": "LEASED",
+    "answered": "ANSWERED",
+    "gap_seconds": "GAP",
+    "reason": "BY",
+    "rest_until": "RESTS UNTIL",
+    "back_off_seconds": "BACK-OFF",
+    "paused": "PAUSED",
+}
+_URL_COLUMNS = {
+    "state": "STATE",
+    "reason": "REASON",
+    "status": "STATUS",
+    "attempts": "ATTEMPTS",
+    "priority": "PRIORITY",
+    "depth": "DEPTH",
+    "due": "DUE",
+    "url": "URL",
+}
+
+_directory = click.argument("directory", metavar="DIR")
+_after = click.option("--after", metavar="CURSOR", help="Go on behind this cursor, which an earlier list ended with.")
+_limit = click.option(
+    "--limit", type=click.IntRange(min=0), default=LIST_ROWS, show_default=True, help="At most N rows; 0: all."
+)
+_json = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+_json_lines = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help='One JSON object a line, for programs; a last line {"cursor": …} when more are left.',
+)
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.option("-o", "--output", "directory", metavar="DIR", required=True, help="The crawl's directory.")
+@click.option("--crawl", metavar="NAME", help="The namespace to look in.  [default: default]")
+@_json
+def explain(url: str, directory: str, crawl: str | None, as_json: bool) -> int:
+    """Say everything that is known of one URL, and why it is not being fetched now."""
+    from outrider.crawl.looks import looking
+
+    spelled = normalize(url)
+    with looking(directory) as look:
+        found = look("explain", {"url": spelled, "crawl": crawl})
+    _say(found, as_json)
+    return 0
+
+
+@click.command(name="why-idle")
+@_directory
+@_json
+def why_idle(directory: str, as_json: bool) -> int:
+    """Say why nothing more can be fetched now, and when it can."""
+    from outrider.crawl.looks import looking
+
+    with looking(directory) as look:
+        found = look("why-idle", {})
+    _say(found, as_json)
+    return 0
+
+
+@click.command()
+@_directory
+@click.option("--state", type=click.Choice(HOST_STATES), help="Only hosts in this state.")
+@_after
+@_limit
+@_json_lines
+def hosts(directory: str, state: str | None, after: str | None, limit: int, as_json: bool) -> int:
+    """List the hosts of the crawl in DIR with their clocks."""
+    from outrider.crawl.looks import looking
+
+    with looking(directory) as look:
+        _list(look, "hosts", {"state": state, "after": after}, limit, _HOST_COLUMNS, as_json)
+    return 0
+
+
+@click.command()
+@_directory
+@click.option("--state", type=click.Choice(URL_STATES), help="Only URLs in this state.")
+@click.option("--host", metavar="HOST", help="Only URLs of this host.")
+@_after
+@_limit
+@_json_lines
+def urls(directory: str, state: str | None, host: str | None, after: str | None, limit: int, as_json: bool) -> int:
+    """List the URLs of the crawl in DIR with their states."""
+    from outrider.crawl.looks import looking
+
+    with looking(directory) as look:
+        _list(look, "urls", {"state": state, "host": host, "after": after}, limit, _URL_COLUMNS, as_json)
+    return 0
+
+
+def _say(found: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(machine_text(found))
+        return
+    for line in named(found):
+        click.echo(line)
+
+
+def _list(
+    look: Looks, name: str, question: Mapping[str, Any], limit: int, columns: Mapping[str, str], as_json: bool
+) -> None:
+    from outrider.crawl.looks import every_row
+
+    rows = every_row(look, name, question, limit or None)
+    if as_json:
+        for row in rows:
+            click.echo(machine_text(row))
+        return
+    cursor = None
+    count = 0
+    for some in _parts(rows):
+        here = [row for row in some if list(row) != ["cursor"]]
+        cursor = next((row["cursor"] for row in some if list(row) == ["cursor"]), None)
+        count += len(here)
+        if here:
+            for line in table(here, columns):
+                click.echo(line)
+    if cursor is not None:
+        say(f"{count:,} {name}, and more: --after {cursor}", sys.stderr)
+    else:
+        say(f"{count:,} {name}" if count else f"no {name}", sys.stderr)
+
+
+def _parts(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while part := list(islice(rows, _TABLE_ROWS)):
+        yield part

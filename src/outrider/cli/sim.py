@@ -1,0 +1,63 @@
+"""The command `sim utilisation`: experiments on a virtual clock that give the same numbers again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+
+import click
+
+from outrider.crawl.terminal import say
+from outrider.errors import SettingsError
+
+
+@click.group()
+def sim() -> None:
+    """Experiments on a virtual clock; a seed gives the same numbers again."""
+
+
+@sim.command()
+@click.option("--threads", type=int, default=100, show_default=True, metavar="N", help="T, the threads that fetch.")
+@click.option(
+    "--factor",
+    type=float,
+    default=10.0,
+    metavar="K",
+    help="k: a queue rests so many times the duration of its last fetch (at most 60 s).  [default: 10]",
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Where the durations begin.")
+@click.option("--svg", "plot", metavar="FILE", help="Write the plot there.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+def utilisation(threads: int, factor: float, seed: int, plot: str | None, as_json: bool) -> int:
+    """How busy B back queues keep T threads, beside the law min(1, B / ((k + 1) T)).
+
+    Mercator's back queues: a thread takes the queue whose rest ends first and fetches; then the queue rests k times as
+    long as the fetch took, by the frontier's own rule. Busy is the share of their time that threads fetch.
+    """
+    from outrider.sim.utilisation import experiment, svg
+
+    made = experiment(threads, factor, seed)
+    if plot is not None:
+        try:
+            with open(plot, "w", encoding="utf-8") as file:
+                file.write(svg(made))
+        except OSError as error:
+            raise SettingsError(f"svg {plot!r}: it cannot be written ({error.strerror})") from None
+        say(f"plot: {plot}", sys.stderr)
+    if as_json:
+        click.echo(json.dumps(asdict(made)))
+        return 0
+    click.echo(f"{made.threads} threads, k = {made.factor:g}, seed {made.seed}")
+    click.echo(f"durations: {made.durations}")
+    click.echo("")
+    click.echo("  B/T  queues   busy    law")
+    for run in made.runs:
+        click.echo(f"{run.queues_per_thread:5g}  {run.queues:6}  {run.busy:.3f}  {run.law:.3f}")
+    cut = sum(run.rests_cut for run in made.runs)
+    if cut:
+        click.echo("")
+        click.echo(
+            f"{cut} of {sum(run.fetches for run in made.runs)} rests ended at 60 s, of which the law does not know"
+        )
+    return 0

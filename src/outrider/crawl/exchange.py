@@ -1,0 +1,265 @@
+"""Export and import: a frontier's records to a file and back with their states; lists of URLs into a frontier.
+
+An import goes in calls of `IMPORT_ROWS_AT_ONCE`, each durable when it returns and harmless when it is repeated: an
+import that was killed is run again. No request ids: the seen-set tells what was taken before, while a remembered answer
+would also be given again after a scope was widened or a crawl deleted, and then nothing would be taken.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final, Protocol, TextIO
+
+import msgspec
+
+from outrider.crawl.looks import changing, store_of
+from outrider.crawl.output import FILES
+from outrider.crawl.output import PAGES as PAGES_STREAM
+from outrider.crawl.tabular import FRONTIER, PAGES, READ, URLS, WRITTEN, Read, form_of, read_records, write_records
+from outrider.crawl.terminal import drawable, say
+from outrider.engine import Frontier
+from outrider.errors import InvalidUrlError, SettingsError, StoreInUseError
+from outrider.journey import Code, State
+from outrider.limits import IMPORT_FAULTS_NAMED_MAX, IMPORT_ROWS_AT_ONCE
+from outrider.url import normalize
+
+SHOW_SECONDS: Final = 1.0
+_STATES: Final = frozenset(state.value for state in State if state is not State.UNKNOWN)
+
+
+class Kept(Protocol):
+    """The part of `outrider.Frontier` that gives and takes records."""
+
+    def records(self, *, after: str | None = None) -> Iterator[dict[str, Any]]: ...
+    def restore(self, records: Iterable[Mapping[str, Any]]) -> int: ...
+    def discover(self, links: Iterable[str]) -> list[Code]: ...
+
+
+class Counter:
+    """Says now and then how many there are and how fast, on one line of a terminal or on lines of their own."""
+
+    def __init__(self, stream: TextIO, verb: str) -> None:
+        self._stream = stream
+        self._verb = verb
+        self._drawn = drawable(stream)
+        self._began = self._shown = time.monotonic()
+        self.total = 0
+
+    def add(self, count: int) -> None:
+        self.total += count
+        now = time.monotonic()
+        if now - self._shown < SHOW_SECONDS:
+            return
+        self._shown = now
+        if self._drawn:
+            self._stream.write(f"\r{self._line(now)}\x1b[K")
+            self._stream.flush()
+        else:
+            say(self._line(now), self._stream)
+
+    def end(self, words: str) -> None:
+        """The last line, which stays."""
+        if self._drawn:
+            self._stream.write("\r\x1b[K")
+        say(f"{self._line(time.monotonic())}{words}", self._stream)
+
+    def _line(self, now: float) -> str:
+        seconds = now - self._began
+        rate = f", {self.total / seconds:,.0f} a second" if seconds >= 0.1 else ""
+        return f"{self._verb} {self.total:,} records{rate}"
+
+
+def export(directory: str, path: str, what: str, talk: TextIO) -> int:
+    """Writes what there is of the frontier (or the lines of pages.jsonl) to a file; how many records it has.
+
+    Raises SettingsError, StoreError; StoreInUseError for a frontier that is being crawled.
+    """
+    form_of(path, WRITTEN)
+    store = store_of(directory)
+    counter = Counter(talk, "exported")
+    if what == "pages":
+        write_records(path, _pages(directory), PAGES, counter.add)
+    else:
+        try:
+            frontier = Frontier.look(store)
+        except StoreInUseError as owned:
+            raise StoreInUseError(
+                f"{owned.facts}; its frontier can be exported when it has stopped (`--what pages` at any time)"
+            ) from None
+        try:
+            write_records(path, _kept(frontier).records(), FRONTIER, counter.add)
+        finally:
+            frontier.close()
+    counter.end(f" to {path}")
+    return counter.total
+
+
+def _kept(frontier: Any) -> Kept:
+    kept: Kept = frontier
+    return kept
+
+
+def _pages(directory: str) -> Iterator[Mapping[str, Any]]:
+    """The whole lines of pages.jsonl; one that is being written is left out."""
+    path = os.path.join(directory, FILES[PAGES_STREAM])
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    yield decoder.decode(line)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    raise SettingsError(f"{path}, line {number} is no JSON object ({error})") from None
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read ({error.strerror})") from None
+
+
+@dataclass(slots=True)
+class Imported:
+    """What became of the rows of all files."""
+
+    rows: int = 0
+    taken: int = 0
+    """Records that are in the frontier now and were not before, or URLs that are new."""
+    codes: dict[str, int] = field(default_factory=dict)
+    """How many of each answer."""
+    faults: list[tuple[str, int, str]] = field(default_factory=list)
+    """(file, line, what is wrong) of the first rows that could not be used."""
+    bad: int = 0
+
+    def fault(self, path: str, place: int, words: str) -> None:
+        self.bad += 1
+        if len(self.faults) < IMPORT_FAULTS_NAMED_MAX:
+            self.faults.append((path, place, words))
+
+    def note(self, code: str, count: int = 1) -> None:
+        self.codes[code] = self.codes.get(code, 0) + count
+
+
+def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported:
+    """Takes the rows of the files into the frontier of `directory`, which is made where there is none.
+
+    Rows that cannot be used are counted and named. Raises SettingsError before anything is taken for a file that
+    cannot be read, and StoreError.
+    """
+    for path in paths:
+        form_of(path, READ)
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            raise SettingsError(f"{path!r} cannot be read ({error.strerror})") from None
+    found = Imported()
+    counter = Counter(talk, "imported")
+    with changing(directory, create=True) as frontier:
+        for path in paths:
+            take_file(_kept(frontier), path, found, counter)
+    counter.end(f" from {len(paths)} file{'s' if len(paths) != 1 else ''}")
+    return found
+
+
+def take_file(frontier: Kept, path: str, found: Imported, counter: Counter) -> None:
+    """One file, batch by batch."""
+    urls = form_of(path, READ) == URLS
+    rows = read_records(path, FRONTIER)
+    while batch := list(islice(rows, IMPORT_ROWS_AT_ONCE)):
+        found.rows += len(batch)
+        good = _usable(batch, path, found, states=not urls)
+        if urls:
+            _discover(frontier, good, path, found)
+        else:
+            _restore(frontier, good, path, found)
+        counter.add(len(batch))
+
+
+def _usable(batch: Sequence[Read], path: str, found: Imported, *, states: bool) -> list[Read]:
+    good = []
+    for read in batch:
+        fault = read.fault or _fault(read.record or {}, states=states)
+        if fault:
+            found.fault(path, read.place, fault)
+        else:
+            good.append(read)
+    return good
+
+
+def _fault(record: Mapping[str, Any], *, states: bool) -> str:
+    """What is wrong with a record, as far as can be told before the frontier sees it; "" when nothing is."""
+    url = record.get("url")
+    if not isinstance(url, str):
+        return "it has no url"
+    try:
+        normalize(url)
+    except InvalidUrlError as error:
+        return error.facts
+    if not states:
+        return ""
+    if record.get("state") not in _STATES:
+        return f"state is {record.get('state')!r}; it takes {', '.join(sorted(_STATES))}"
+    for name, kind in FRONTIER.columns.items():
+        value = record.get(name)
+        if value is not None and not _fits(value, kind):
+            return f"{name} is {value!r}, which is no {_WORDS[kind]}"
+    return ""
+
+
+_WORDS: Final = {
+    "text": "text",
+    "whole": "whole number of 64 bits",
+    "real": "number",
+    "truth": "true or false",
+    "json": "",
+}
+
+
+def _fits(value: object, kind: str) -> bool:
+    if kind == "text":
+        return isinstance(value, str)
+    if kind == "truth":
+        return isinstance(value, bool)
+    if kind == "json":
+        return True
+    if isinstance(value, bool):
+        return False
+    if kind == "whole":
+        return isinstance(value, int) and -(2**63) <= value < 2**63
+    return isinstance(value, int | float)
+
+
+def _discover(frontier: Kept, good: Sequence[Read], path: str, found: Imported) -> None:
+    links = [str((read.record or {})["url"]) for read in good]
+    for read, code in zip(good, frontier.discover(links), strict=True):
+        if code is Code.INVALID:
+            found.fault(path, read.place, "it is no http or https URL")
+            continue
+        found.note(str(code))
+        found.taken += code is Code.NEW
+
+
+def _restore(frontier: Kept, good: Sequence[Read], path: str, found: Imported) -> None:
+    try:
+        _count(found, frontier.restore([read.record or {} for read in good]), len(good))
+        return
+    except (SettingsError, InvalidUrlError):
+        pass  # one of them is refused: which one is told by asking for each alone
+    for read in good:
+        try:
+            _count(found, frontier.restore([read.record or {}]), 1)
+        except (SettingsError, InvalidUrlError) as error:
+            found.fault(path, read.place, error.facts)
+
+
+def _count(found: Imported, restored: int, given: int) -> None:
+    found.taken += restored
+    if restored:
+        found.note("restored", restored)
+    if given - restored:
+        found.note("known", given - restored)

@@ -1,0 +1,193 @@
+"""What commands ask of a frontier without changing it: of the crawl that owns the directory, or of files nobody owns.
+
+One table, `LOOKS`, answers for both, so that a running crawl and its files cannot differ in shape.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Protocol, TypeVar
+
+from outrider.crawl.control import Answers, ask
+from outrider.crawl.directory import FRONTIER_NAME, Found, inspect, kept_settings
+from outrider.crawl.options import from_environment, resolved
+from outrider.engine import Frontier
+from outrider.errors import ForeignStoreError, SettingsError, StoreInUseError, UnreachableError
+from outrider.limits import CONTROL_PAGE_ROWS_MAX
+from outrider.storage.manifest import MANIFEST_NAME
+
+_PAGES_PER_LOOK_MAX = 32
+"""A question for hosts in a state that few of them have goes through so many pages; then it answers what it found and a
+cursor, so that a running crawl is not held up."""
+
+Answer = TypeVar("Answer")
+Looks = Callable[[str, Mapping[str, Any]], Any]
+"""A question by its name, and its arguments; the answer is made of JSON values."""
+
+
+class Looked(Protocol):
+    """The part of `outrider.Frontier` that answers and changes nothing. Lists come in pages: a list with `.cursor`."""
+
+    def explain(self, url: str, *, crawl: str | None = None) -> Any: ...
+    def explain_idle(self) -> Any: ...
+    def hosts(self, *, after: str | None = None, limit: int = 100) -> Any: ...
+    def urls(
+        self,
+        *,
+        state: str | None = None,
+        host: str | None = None,
+        after: str | None = None,
+        limit: int = 1000,
+    ) -> Any: ...
+
+
+def _explain(frontier: Looked, question: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = frontier.explain(str(question.get("url", "")), crawl=question.get("crawl")).as_dict()
+    return found
+
+
+def _why_idle(frontier: Looked, _: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = frontier.explain_idle().as_dict()
+    return found
+
+
+def _hosts(frontier: Looked, question: Mapping[str, Any]) -> dict[str, Any]:
+    state, after, limit = question.get("state"), question.get("after"), _limit(question)
+    rows: list[dict[str, Any]] = []
+    rows_per_page = CONTROL_PAGE_ROWS_MAX if state is not None else limit
+    for _ in range(_PAGES_PER_LOOK_MAX):
+        page = frontier.hosts(after=after, limit=rows_per_page)
+        found = [host.as_dict() for host in page if state is None or host.state == state]
+        if len(rows) + len(found) > limit:
+            # A page of no more than are wanted, so that its end is the answer's.
+            rows_per_page = limit - len(rows)
+            continue
+        rows += found
+        after = page.cursor
+        if after is None or len(rows) >= limit:
+            break
+    return {"rows": rows, "cursor": after}
+
+
+def _urls(frontier: Looked, question: Mapping[str, Any]) -> dict[str, Any]:
+    page = frontier.urls(
+        state=question.get("state"), host=question.get("host"), after=question.get("after"), limit=_limit(question)
+    )
+    return {"rows": [url.as_dict() for url in page], "cursor": page.cursor}
+
+
+def _limit(question: Mapping[str, Any]) -> int:
+    limit = question.get("limit")
+    return max(1, min(limit, CONTROL_PAGE_ROWS_MAX)) if isinstance(limit, int) else CONTROL_PAGE_ROWS_MAX
+
+
+LOOKS: Final[dict[str, Callable[[Looked, Mapping[str, Any]], dict[str, Any]]]] = {
+    "explain": _explain,
+    "why-idle": _why_idle,
+    "hosts": _hosts,
+    "urls": _urls,
+}
+"""Each question and what answers it. `hosts` and `urls` answer with `rows` and the `cursor` behind them, None at the
+end; an answer may have fewer rows than were asked for and still a cursor."""
+
+
+def answers_of(frontier: Looked, in_books: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Answers:
+    """What a running crawl answers over its socket; `in_books` calls where the frontier may be called."""
+
+    def answer(look: Callable[[Looked, Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
+        return lambda question: in_books(lambda: look(frontier, question))
+
+    return {name: answer(look) for name, look in LOOKS.items()}
+
+
+def store_of(path: str) -> str:
+    """The folder of the store of a crawl's directory, or of a store that a program keeps alone.
+
+    Raises SettingsError where there is none, ForeignStoreError for what is something else.
+    """
+    try:
+        if inspect(path) is Found.CRAWL:
+            return os.path.join(path, FRONTIER_NAME)
+    except ForeignStoreError:
+        if not os.path.lexists(os.path.join(path, MANIFEST_NAME)):
+            raise
+        return path
+    raise SettingsError(f"{path} holds no crawl; `outrider crawl URL -o {path}` begins one")
+
+
+@contextmanager
+def looking(path: str) -> Iterator[Looks]:
+    """Questions about the crawl in `path`, for the length of a block.
+
+    Raises SettingsError, StoreError (StoreInUseError where the owner does not answer) and what the questions raise.
+    """
+    store = store_of(path)
+    try:
+        frontier = Frontier.look(store)
+    except StoreInUseError as owned:
+        yield _asking(path, owned)
+        return
+    try:
+        yield lambda name, question: LOOKS[name](looked(frontier), question)
+    finally:
+        frontier.close()
+
+
+def looked(frontier: Any) -> Looked:
+    """A frontier, seen as what answers."""
+    looked: Looked = frontier
+    return looked
+
+
+def _asking(path: str, owned: StoreInUseError) -> Looks:
+    def asked(name: str, question: Mapping[str, Any]) -> Any:
+        try:
+            return ask(path, name, **{key: value for key, value in question.items() if value is not None})
+        except UnreachableError as silence:
+            raise StoreInUseError(f"{owned.facts}; it was asked and did not answer ({silence.facts})") from None
+
+    return asked
+
+
+def every_row(look: Looks, name: str, question: Mapping[str, Any], limit: int | None) -> Iterator[dict[str, Any]]:
+    """The rows of a list one after another, at most `limit` (None: all); then, where more are left, {"cursor": …}."""
+    after, left = question.get("after"), limit
+    while left is None or left > 0:
+        page = look(name, {**question, "after": after, "limit": CONTROL_PAGE_ROWS_MAX if left is None else left})
+        yield from page["rows"]
+        after = page["cursor"]
+        if after is None:
+            return
+        if left is not None:
+            left -= len(page["rows"])
+    yield {"cursor": after}
+
+
+@contextmanager
+def changing(path: str, *, create: bool = False) -> Iterator[Frontier]:
+    """The frontier of `path` with the settings of its crawl, to be changed while nobody else owns it.
+
+    create: an empty or missing directory gets a new store. Raises SettingsError and StoreError, with the owner's
+    process where there is one.
+    """
+    try:
+        store = store_of(path)
+    except SettingsError:
+        if not create:
+            raise
+        store = os.path.join(path, FRONTIER_NAME)
+    whole = store != path
+    settings = None
+    if whole:
+        kept = kept_settings(path) if os.path.isdir(path) else None
+        if kept is not None and kept.options:
+            settings = resolved({}, from_environment(os.environ), kept.options, path).frontier_settings()
+    with Frontier.open(store, settings=settings, robots="errands" if whole else "caller") as frontier:
+        yield frontier
+
+
+def retried(frontier: Any, *, error: str | None, host: str | None) -> int:
+    """Puts dead letters back; how many."""
+    return int(frontier.retry(error=error, host=host))

@@ -1,0 +1,425 @@
+"""Records as files: JSON Lines, CSV and Parquet, each written whole or not at all and read row by row with its place.
+
+A record is a mapping of names to JSON values. JSON Lines holds it as it is. CSV and Parquet have the columns of a
+`Shape`; what else a record has goes into their last column, `more`, as JSON. Reading gives back what was written, save
+that a value of none is no value at all.
+
+A CSV cell is the text itself, or JSON: numbers, truth values, lists and mappings, and every text that could be taken
+for one of them, holds a control character, or begins as a formula does in a spreadsheet (`=`, `+`, `-`, `@`, tab). Such
+a text is a JSON string, whose quotation mark makes it harmless there (OWASP, "CSV Injection").
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, BinaryIO, Final
+
+from outrider.errors import SettingsError, StoreFailedError, StoreFullError
+from outrider.limits import EXPORT_ROWS_AT_ONCE, IMPORT_LINE_BYTES_MAX
+from outrider.storage.files import is_no_space
+
+Record = dict[str, Any]
+MORE: Final = "more"
+JSON_LINES, CSV, PARQUET, URLS = ".jsonl", ".csv", ".parquet", ".txt"
+WRITTEN: Final = (JSON_LINES, CSV, PARQUET)
+READ: Final = (*WRITTEN, URLS)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The columns of one kind of record: name → `text`, `whole` (64 bits), `real`, `truth` or `json`."""
+
+    columns: Mapping[str, str]
+
+    def row(self, record: Mapping[str, Any]) -> list[Any]:
+        """The cells of a record, `more` last."""
+        left = {name: value for name, value in record.items() if name not in self.columns and value is not None}
+        return [*(record.get(name) for name in self.columns), left or None]
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.columns, MORE]
+
+
+FRONTIER: Final = Shape(
+    {
+        "url": "text",
+        "crawl": "text",
+        "key": "text",
+        "state": "text",
+        "reason": "text",
+        "priority": "real",
+        "depth": "whole",
+        "hops": "whole",
+        "referrer": "text",
+        "due": "whole",
+        "attempts": "whole",
+        "losses": "whole",
+        "status": "whole",
+        "error": "text",
+        "visited": "whole",
+        "digest": "text",
+        "etag": "text",
+        "last_modified": "text",
+        "metadata": "json",
+    }
+)
+PAGES: Final = Shape(
+    {
+        "url": "text",
+        "outcome": "text",
+        "status": "whole",
+        "error": "text",
+        "fetched_at": "text",
+        "seconds": "real",
+        "bytes": "whole",
+        "content_type": "text",
+        "digest": "text",
+        "simhash": "text",
+        "depth": "whole",
+        "referrer": "text",
+        "priority": "real",
+        "attempt": "whole",
+        "location": "text",
+        "title": "text",
+        "description": "text",
+        "canonical": "text",
+        "charset": "text",
+        "language": "text",
+        "http_date": "text",
+        "last_modified": "text",
+        "etag": "text",
+        "links": "whole",
+        "new_links": "whole",
+        "token": "whole",
+        "warc": "json",
+    }
+)
+
+
+def form_of(path: str, known: tuple[str, ...]) -> str:
+    """The form of a file by the end of its name. Raises SettingsError."""
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in known:
+        raise SettingsError(f"{path!r}: the end of its name says its form; there are {', '.join(known)}")
+    if ending == PARQUET:
+        _arrow()
+    return ending
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write_records(path: str, records: Iterable[Mapping[str, Any]], shape: Shape, count: Callable[[int], None]) -> None:
+    """Writes all records to a file that is there afterwards as a whole, or as it was before.
+
+    count: told of the rows of each step. Raises SettingsError for a place that cannot be written, StoreFullError,
+    StoreFailedError.
+    """
+    form = form_of(path, WRITTEN)
+    with _replacing(path) as file:
+        if form == PARQUET:
+            _write_parquet(file, records, shape, count)
+            return
+        if form == CSV:
+            file.write(_csv_line(shape.names).encode())
+        lines = _lines_of(records) if form == JSON_LINES else _csv_of(records, shape)
+        while some := list(islice(lines, EXPORT_ROWS_AT_ONCE)):
+            file.write("".join(some).encode())
+            count(len(some))
+
+
+def _lines_of(records: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for record in records:
+        yield json_text(record) + "\n"
+
+
+def json_text(value: object) -> str:
+    """JSON in ASCII without blanks; the delete character is written out as the other control characters are."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).replace("\x7f", "\\u007f")
+
+
+def _csv_of(records: Iterable[Mapping[str, Any]], shape: Shape) -> Iterator[str]:
+    for record in records:
+        yield _csv_line([_cell(value) for value in shape.row(record)])
+
+
+def _csv_line(cells: Iterable[str]) -> str:
+    """RFC 4180, with a line feed alone at the end."""
+    row = io.StringIO()
+    csv.writer(row, lineterminator="\n").writerow(cells)
+    return row.getvalue()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return json_text(value)
+    plain = value.isprintable() and value[:1] not in _JSON_BEGINS and value not in ("", "true", "false", "null")
+    return value if plain else json_text(str(value))
+
+
+_JSON_BEGINS: Final = frozenset('"[{=+-@0123456789')
+
+
+def _write_parquet(
+    file: BinaryIO, records: Iterable[Mapping[str, Any]], shape: Shape, count: Callable[[int], None]
+) -> None:
+    pa, pq = _arrow()
+    types = {"text": pa.string(), "whole": pa.int64(), "real": pa.float64(), "truth": pa.bool_(), "json": pa.string()}
+    kinds = [*shape.columns.values(), "json"]
+    schema = pa.schema([(name, types[kind]) for name, kind in zip(shape.names, kinds, strict=True)])
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        rest = iter(records)
+        while some := [shape.row(record) for record in islice(rest, EXPORT_ROWS_AT_ONCE)]:
+            columns = [
+                [None if cell is None else json_text(cell) for cell in cells] if kind == "json" else list(cells)
+                for cells, kind in zip(zip(*some, strict=True), kinds, strict=True)
+            ]
+            arrays = [pa.array(cells, field.type) for cells, field in zip(columns, schema, strict=True)]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+            count(len(some))
+
+
+@contextmanager
+def _replacing(path: str) -> Iterator[BinaryIO]:
+    """A new file beside `path` that takes its name, synced, when the block ends well."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise SettingsError(f"{path!r} is a directory; give the name of a file")
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", suffix=".tmp", dir=folder)
+    except OSError as error:
+        raise _refusal(error, path) from error
+    try:
+        with os.fdopen(descriptor, "wb", buffering=1 << 20) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(folder)
+    except BaseException as error:
+        with suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+            raise _refusal(error, path) from error
+        raise
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refusal(error: OSError, path: str) -> SettingsError | StoreFullError | StoreFailedError:
+    why = error.strerror or str(error)
+    if is_no_space(error):
+        return StoreFullError(f"{path}: {why}; what was there before is as it was")
+    if isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError | IsADirectoryError):
+        return SettingsError(f"{path!r} cannot be written ({why}); choose another place")
+    return StoreFailedError(f"{path}: {why}; what was there before is as it was")
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise SettingsError(
+            "Parquet takes the package pyarrow, which is not installed: pip install 'outrider[parquet]', or choose a "
+            "name that ends in .jsonl or .csv"
+        ) from None
+    return pyarrow, pyarrow.parquet
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One row of a file: where it stands, and its record or what is wrong with it."""
+
+    place: int
+    """The line (from 1), of a Parquet file the row."""
+    record: Record | None = None
+    fault: str = ""
+
+
+def read_records(path: str, shape: Shape) -> Iterator[Read]:
+    """The rows of a file in order; one that cannot be read is named and the others go on.
+
+    A `.txt` holds one URL a line; empty lines and lines that begin with # are passed over. Raises SettingsError for a
+    file that cannot be read at all.
+    """
+    form = form_of(path, READ)
+    try:
+        if form == PARQUET:
+            yield from _read_parquet(path, shape)
+            return
+        with open(path, "rb") as file:
+            if form == CSV:
+                yield from _read_csv(file, path)
+            else:
+                for place, line in _lines(file):
+                    read = _read_line(place, line, as_json=form == JSON_LINES)
+                    if read is not None:
+                        yield read
+    except OSError as error:
+        raise SettingsError(f"{path!r} cannot be read ({error.strerror or error})") from None
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+    """Each line with its number; None for one that is longer than it may be."""
+    number = 0
+    while line := file.readline(IMPORT_LINE_BYTES_MAX):
+        number += 1
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, as some editors leave it
+        if len(line) < IMPORT_LINE_BYTES_MAX or line.endswith(b"\n"):
+            yield number, line
+            continue
+        while (rest := file.readline(IMPORT_LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
+            pass
+        yield number, None
+
+
+def _read_line(place: int, line: bytes | None, *, as_json: bool) -> Read | None:
+    if line is None:
+        return Read(place, fault=f"it is longer than {IMPORT_LINE_BYTES_MAX:,} bytes")
+    text = line.strip()
+    if not text or (not as_json and text.startswith(b"#")):
+        return None
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError:
+        return Read(place, fault="it is not UTF-8")
+    if not as_json:
+        return Read(place, {"url": decoded})
+    return _read_object(place, decoded)
+
+
+def _read_object(place: int, text: str) -> Read:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Read(place, fault=f"it is no JSON ({error})")
+    if not isinstance(value, dict):
+        return Read(place, fault="it is no JSON object")
+    return Read(place, value)
+
+
+def _read_csv(file: BinaryIO, path: str) -> Iterator[Read]:
+    place = 0
+    faults: list[Read] = []
+
+    def text() -> Iterator[str]:
+        nonlocal place
+        for number, line in _lines(file):
+            place = number
+            if line is None:
+                faults.append(Read(number, fault=f"it is longer than {IMPORT_LINE_BYTES_MAX:,} bytes"))
+                continue
+            try:
+                decoded = line.decode()
+            except UnicodeDecodeError:
+                faults.append(Read(number, fault="it is not UTF-8"))
+                continue
+            yield decoded
+
+    csv.field_size_limit(IMPORT_LINE_BYTES_MAX)
+    reader = csv.reader(text(), strict=True)
+    head = _head(reader, path)
+    while True:
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            yield Read(place, fault=f"it is no row of a table ({error})")
+            continue
+        yield from faults
+        faults.clear()
+        if cells is None:
+            return
+        if cells:
+            yield _of_texts(place, cells, head)
+
+
+def _head(reader: Iterator[list[str]], path: str) -> list[str]:
+    try:
+        head = next(reader, [])
+    except csv.Error as error:
+        raise SettingsError(f"{path!r}: its first line is no head of a table ({error})") from None
+    if "url" not in head:
+        raise SettingsError(
+            f"{path!r} has no column `url`; its first line names the columns, as `outrider export` does"
+        )
+    return head
+
+
+def _of_texts(place: int, cells: list[str], head: list[str]) -> Read:
+    if len(cells) != len(head):
+        return Read(place, fault=f"it has {len(cells)} cells, the head {len(head)}")
+    record: Record = {}
+    for name, cell in zip(head, cells, strict=True):
+        value = _value(cell)
+        if name == MORE and isinstance(value, dict):
+            record.update(value)
+        elif value is not None:
+            record[name] = value
+    return Read(place, record)
+
+
+def _value(cell: str) -> object:
+    if cell == "":
+        return None
+    if cell[0] in '"[{-0123456789' or cell in ("true", "false", "null"):
+        try:
+            return json.loads(cell)
+        except (ValueError, RecursionError):
+            return cell
+    return cell
+
+
+def _read_parquet(path: str, shape: Shape) -> Iterator[Read]:
+    pa, pq = _arrow()
+    place = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            if "url" not in file.schema_arrow.names:
+                raise SettingsError(f"{path!r} has no column `url`, as what `outrider export` writes has")
+            for batch in file.iter_batches(EXPORT_ROWS_AT_ONCE):
+                for cells in batch.to_pylist():
+                    place += 1
+                    yield _of_cells(place, cells, shape)
+    except pa.ArrowException as error:
+        raise SettingsError(f"{path!r} cannot be read as Parquet ({error})") from None
+
+
+def _of_cells(place: int, cells: Record, shape: Shape) -> Read:
+    record: Record = {}
+    for name, value in cells.items():
+        if value is None:
+            continue
+        if name != MORE and shape.columns.get(name) != "json":
+            record[name] = value
+            continue
+        try:
+            inner = json.loads(value)
+        except (ValueError, TypeError, RecursionError) as error:
+            return Read(place, fault=f"{name} is no JSON ({error})")
+        if name == MORE and isinstance(inner, dict):
+            record.update(inner)
+        else:
+            record[name] = inner
+    return Read(place, record)

@@ -1,0 +1,260 @@
+"""The ledger: of every URL ever accepted its newest card, found by key, listed in the order of keys.
+
+What is appended lies in memory, in pieces that are sorted as they fill. A checkpoint freezes them and writes them as
+one run; a log's tail is appended again after a crash. Later appends count before earlier ones, memory before runs,
+newer runs before older ones (`outrider.storage.tiers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.frontier.cards import Cards
+from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
+from outrider.limits import MEMTABLE_CHUNK_ROWS, RUN_BODY_BYTES_MAX
+from outrider.storage.files import Files
+from outrider.storage.records import HEAD_USED_BYTES, Int64s, Keys, Records, body_bytes, merged, newest, pack_keys
+from outrider.storage.tiers import Layers, Tiers, cut
+
+Key = tuple[int, int, int]
+"""(crawl, slot, fingerprint); of the fingerprint the low 56 bits count."""
+_NO_BODIES: Int64s = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStatistics:
+    """What a ledger holds."""
+
+    records: int
+    """At most so many URLs: one that has versions in several layers counts in each."""
+    runs: int
+    bytes: int
+    """Of the runs' files."""
+    memtable_bytes: int
+    """In memory, not in a run yet."""
+
+
+class Ledger:
+    """One record per accepted URL: its newest card."""
+
+    def __init__(self, tiers: Tiers) -> None:
+        self._tiers = tiers
+        self._sealed: list[Records] = []
+        self._open: list[Records] = []
+        self._open_rows = 0
+        self._tail: Records | None = None
+
+    @classmethod
+    def open(cls, files: Files, *, store: bytes, names: Sequence[str]) -> Ledger:
+        """The ledger as a checkpoint left it: `names` are the runs it lists, in that order. Nothing is written.
+
+        Raises DamagedStoreError, naming file and byte, and ForeignStoreError for a newer format.
+        """
+        return cls(Tiers(files, store=store, names=names))
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def append(self, cards: Cards) -> None:
+        """New versions, whole. A card of state 0 ends its record. Raises ValueError for cards whose heads and bodies
+        disagree."""
+        heads, offsets = cards.heads, np.asarray(cards.offsets, np.int64)
+        if len(offsets) != len(heads) + 1 or offsets[0] < 0 or offsets[-1] > len(cards.arena):
+            raise ValueError(f"{len(offsets)} offsets for {len(heads)} cards in {len(cards.arena)} bytes")
+        lengths = offsets[1:] - offsets[:-1]
+        if (lengths != body_bytes(heads)).any():
+            row = int(np.flatnonzero(lengths != body_bytes(heads))[0])
+            raise ValueError(f"card {row} has a body of {lengths[row]} bytes, not as many as its head says")
+        if len(lengths) and lengths.max() > RUN_BODY_BYTES_MAX:
+            raise ValueError(f"a card with a body of {lengths.max()} bytes; it may have {RUN_BODY_BYTES_MAX}")
+        self._add(Records(_clean(heads), np.ones(len(heads), np.bool_), cards.arena, offsets))
+
+    def append_heads(self, heads: Heads) -> None:
+        """New versions of which the bodies, and their lengths in the heads, are those of the versions before.
+
+        One of state 0 ends its record, and one behind that has no body.
+        """
+        offsets = np.zeros(len(heads) + 1, np.int64)
+        self._add(Records(_clean(heads), np.zeros(len(heads), np.bool_), b"", offsets))
+
+    def _add(self, records: Records) -> None:
+        if not len(records):
+            return
+        with self._tiers.lock:
+            self._open.append(records)
+            self._open_rows += len(records)
+            self._tail = None
+            if self._open_rows >= MEMTABLE_CHUNK_ROWS:
+                self._seal()
+
+    def _seal(self) -> None:
+        if self._open:
+            self._sealed.append(self._sorted_tail())
+            self._open, self._open_rows, self._tail = [], 0, None
+
+    def _sorted_tail(self) -> Records:
+        if self._tail is None:
+            self._tail = newest(_with_ends(Records.concatenate(self._open)))
+            self._tail.heads.flags.writeable = False  # scans hand out pieces of it
+        return self._tail
+
+    def freeze(self) -> None:
+        """What was appended so far is what `write_frozen` writes; later versions wait for the next round."""
+        with self._tiers.lock:
+            self._seal()
+            self._tiers.hold(self._sealed)
+            self._sealed = []
+
+    def write_frozen(self) -> None:
+        """Writes what is frozen as a new run, synced with its directory; for a thread beside the others.
+
+        Raises StoreFullError and StoreFailedError; what is frozen stays readable and is in the next attempt.
+        """
+        self._tiers.write()
+
+    def merge(self) -> bool:
+        """Makes one run of the newest ones where four or more are of one size; False when nothing was to do.
+
+        For the thread that writes, in a loop. Raises StoreFullError, StoreFailedError and DamagedStoreError; then the
+        old runs count as before.
+        """
+        return self._tiers.merge()
+
+    def names(self) -> list[str]:
+        """The runs that count now, for the checkpoint to list."""
+        return self._tiers.names()
+
+    def settled(self) -> None:
+        """The checkpoint with the last `names` is durable: files that it does not list are removed."""
+        self._tiers.settled()
+
+    def remove_leftovers(self) -> None:
+        """Removes files of runs that a crash left and no checkpoint lists; for the owner, after opening."""
+        self._tiers.remove_leftovers()
+
+    def close(self) -> None:
+        """Gives all descriptors back and writes nothing: what is in memory is in the log."""
+        self._tiers.close()
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def find(
+        self, crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.ArrayLike
+    ) -> tuple[npt.NDArray[np.bool_], Cards]:
+        """Which of these URLs have a record (n of bool), and the cards of those that have, in the order asked.
+
+        The columns are u32, u16 and u64 of one length. Raises DamagedStoreError.
+        """
+        keys = pack_keys(crawls, slots, fingerprints)
+        missing = np.unique(keys)
+        layers, pieces = self._look()
+        found: list[Records] = []
+        for piece in reversed((*layers.frozen, *pieces)):
+            missing = _without(missing, found, _find_piece(piece, missing))
+        for run in reversed(layers.runs):
+            if not len(missing):
+                break
+            missing = _without(missing, found, run.find(missing))
+        records = newest(Records.concatenate(found[::-1])).living()
+        if not len(records):
+            return np.zeros(len(keys), np.bool_), Cards.none()
+        rows = np.minimum(records.keys.searchsorted(keys), len(records) - 1)
+        hit = records.keys[rows] == keys
+        return hit, _cards(records.take(rows[hit]))
+
+    def scan(self, *, after: Key | None = None) -> Iterator[Cards]:
+        """Every record with a key above `after`, in the order of keys, some thousand at once, as they were at the
+        first step.
+
+        Raises DamagedStoreError when a block is not whole; what was given before was.
+        """
+        return self._scan(after, bodies=True)
+
+    def scan_heads(self, *, after: Key | None = None) -> Iterator[Heads]:
+        """The heads of `scan`, for a fraction of its price."""
+        for cards in self._scan(after, bodies=False):
+            yield cards.heads
+
+    def _scan(self, after: Key | None, *, bodies: bool) -> Iterator[Cards]:
+        bound = b"" if after is None else bytes(pack_keys(*([part] for part in after))[0])
+        layers, memory = self._look()
+        pieces = [_above(piece, bound, inclusive=after is None) for piece in (*layers.frozen, *memory)]
+        streams = [run.read(after=bound, bodies=bodies) for run in layers.runs]
+        streams += [cut(piece, len(pieces)) for piece in pieces if len(piece)]
+        for records in merged(streams):
+            living = records.living()
+            if len(living):
+                yield _cards(living) if bodies else Cards(living.heads, b"", np.zeros(len(living) + 1, np.int64))
+
+    def _look(self) -> tuple[Layers, list[Records]]:
+        """What counts at this moment: layers, and above them the pieces that are not frozen."""
+        with self._tiers.lock:
+            tail = [self._sorted_tail()] if self._open else []
+            return self._tiers.layers, [*self._sealed, *tail]
+
+    def statistics(self) -> LedgerStatistics:
+        """Counts of the moment; no file is read."""
+        with self._tiers.lock:
+            layers = self._tiers.layers
+            pieces = [*layers.frozen, *self._sealed, *self._open]
+        return LedgerStatistics(
+            records=sum(len(run) for run in layers.runs) + sum(len(piece) for piece in pieces),
+            runs=len(layers.runs),
+            bytes=sum(run.bytes for run in layers.runs),
+            memtable_bytes=sum(piece.nbytes for piece in pieces),
+        )
+
+
+def _clean(heads: Heads) -> Heads:
+    """A copy of our own, zero between the fields."""
+    copy = np.zeros((len(heads), HEAD_BYTES), np.uint8)
+    source = np.ascontiguousarray(heads).view(np.uint8).reshape(len(heads), HEAD_BYTES)
+    copy[:, :HEAD_USED_BYTES] = source[:, :HEAD_USED_BYTES]
+    return copy.view(HEAD).ravel()
+
+
+def _with_ends(records: Records) -> Records:
+    """Versions of state 0 are whole and empty, so that nothing older shows through them."""
+    ended = records.heads["state"] == 0
+    if not ended.any():
+        return records
+    rows = np.arange(len(records))
+    result = records.take(rows, np.where(records.whole & ~ended, rows, -1))
+    for name in ("url_bytes", "referrer_bytes", "extra_bytes"):
+        result.heads[name][ended] = 0
+    result.whole[ended] = True
+    return result
+
+
+def _find_piece(piece: Records, keys: Keys) -> Records:
+    if not len(keys) or not len(piece):
+        return Records.none()
+    rows = piece.keys.searchsorted(keys)
+    np.minimum(rows, len(piece) - 1, out=rows)
+    hit = piece.keys[rows] == keys
+    return piece.take(rows[hit]) if hit.any() else Records.none()
+
+
+def _without(missing: Keys, found: list[Records], some: Records) -> Keys:
+    """Notes what a layer has; the keys that older layers are still asked for."""
+    if not len(some):
+        return missing
+    found.append(some)
+    return missing[~np.isin(missing, some.keys[some.whole])]
+
+
+def _above(piece: Records, bound: bytes, *, inclusive: bool) -> Records:
+    if inclusive:
+        return piece
+    begin = int(piece.keys.searchsorted(np.array(bound, piece.keys.dtype), "right"))
+    return piece.slice(begin, len(piece))
+
+
+def _cards(records: Records) -> Cards:
+    first, last = int(records.offsets[0]), int(records.offsets[-1])
+    if first or last != len(records.arena):
+        return Cards(records.heads, bytes(memoryview(records.arena)[first:last]), records.offsets - first)
+    return Cards(records.heads, bytes(records.arena), records.offsets)

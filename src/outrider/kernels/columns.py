@@ -1,0 +1,95 @@
+"""Columns of numbers as the kernels take them: raw bytes, little endian, or a buffer whose items have the very type."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.kernels.framing import Bytes
+
+Column: TypeAlias = Bytes | npt.NDArray[Any]
+"""One number after the other: bytes, or an array of exactly the type that is asked for."""
+
+NONE = 0xFFFF_FFFF
+"""Stands for "no row", and is therefore no row."""
+_FORMATS = {"u": "BHILQN", "i": "bhilqn"}
+_RANGES = {"u32": (0, 2**32), "u64": (0, 2**64), "i64": (-(2**63), 2**63)}
+
+
+def column(buffer: Column, dtype: str, name: str) -> npt.NDArray[Any]:
+    """The numbers of a column; BufferError for a buffer of another type, ValueError for bytes that come out uneven."""
+    view, kind = memoryview(cast("Bytes", buffer)), np.dtype(dtype)
+    octets = view.tobytes()
+    form = view.format.lstrip("@=<")
+    if not (view.itemsize == kind.itemsize and form in _FORMATS[kind.kind]) and form != "B":
+        raise BufferError(f"{name}: items of type {view.format!r} are no {dtype}")
+    if len(octets) % kind.itemsize:
+        raise ValueError(f"{name}: {len(octets)} bytes are no column of {kind.itemsize} bytes each")
+    return np.frombuffer(octets, dtype)
+
+
+def rows(buffer: Column, name: str) -> list[int]:
+    """A column of u32 rows; ValueError if one is NONE."""
+    numbers: list[int] = column(buffer, "<u4", name).tolist()
+    if NONE in numbers:
+        raise ValueError(f"{name}: at {numbers.index(NONE)} stands {NONE}, no row")
+    return numbers
+
+
+def instants(buffer: Column, name: str) -> list[int]:
+    """A column of instants, int64; ValueError if one lies before 1970."""
+    numbers: list[int] = column(buffer, "<i8", name).tolist()
+    early = next((number for number in numbers if number < 0), None)
+    if early is not None:
+        raise ValueError(f"{name}: {early} lies before 1970")
+    return numbers
+
+
+def classes_of(buffer: Column) -> list[int]:
+    """A column of u8 classes; ValueError if one exceeds 15."""
+    numbers: list[int] = column(buffer, "u1", "classes").tolist()
+    large = next((number for number in numbers if number > 15), None)
+    if large is not None:
+        raise ValueError(f"classes: {large} is more than 15")
+    return numbers
+
+
+def same_length(first: str, expected: int, name: str, actual: int) -> None:
+    """ValueError unless both columns have the same length."""
+    if expected != actual:
+        raise ValueError(f"{expected} {first} and {actual} {name} make no rows")
+
+
+def instant(value: int, name: str) -> int:
+    """One instant of a call; ValueError if it lies before 1970."""
+    value = number(value, "i64", name)
+    if value < 0:
+        raise ValueError(f"{name}: {value} lies before 1970")
+    return value
+
+
+def octets(buffer: Column, item_bytes: int, name: str) -> bytes:
+    """The bytes of a buffer of bytes, or of items of so many bytes each as structured arrays have them."""
+    view = memoryview(cast("Bytes", buffer))
+    if view.itemsize not in (1, item_bytes):
+        raise BufferError(f"{name}: items of {view.itemsize} bytes are not of {item_bytes}")
+    if view.nbytes % item_bytes:
+        raise ValueError(f"{name}: {view.nbytes} bytes are no column of {item_bytes} bytes each")
+    return view.tobytes()
+
+
+def number(value: int, kind: str, name: str) -> int:
+    """One number of a call; ValueError when it does not fit u32, u64 or i64."""
+    value = index(value)
+    low, high = _RANGES[kind]
+    if not low <= value < high:
+        raise ValueError(f"{name} is a {kind}, not {value}")
+    return value
+
+
+def packed(numbers: list[int], dtype: str) -> bytes:
+    """The numbers as bytes, little endian."""
+    return np.array(numbers, dtype).tobytes()

@@ -1,0 +1,187 @@
+"""How busy B back queues keep T threads: Mercator's heap of hosts on a virtual clock, by the frontier's rule of rest.
+
+A back queue holds one host's URLs. A thread takes the queue that may be asked first, waits until it may, fetches for d
+seconds, and puts the queue back with the rest that `frontier/politeness.py` asks for, k x d. So a queue is fetched from
+for d of (k + 1) x d seconds, and threads are busy for min(1, B / ((k + 1) x T)) of their time, however d is spread
+(Heydon and Najork, "Mercator", 1999, has the structure; the law follows from it). No queue runs empty here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heapreplace
+from typing import Final
+
+from outrider.clock import Instant, instant
+from outrider.errors import SettingsError
+from outrider.frontier.politeness import GapReason, rest_after
+from outrider.limits import DELAY_FACTOR, DELAY_FACTOR_SECONDS_MAX
+
+QUEUES_PER_THREAD: Final = (1, 3, 5, 8, 11, 15, 22)
+"""B / T of the experiment: Mercator's advice is 3, the law at k = 10 asks for 11."""
+THREADS: Final = 100
+THREADS_MAX: Final = 1_000  # the largest run then takes some seconds
+FACTOR_MAX: Final = 1_000.0
+DURATION_SECONDS_MEDIAN: Final = 0.05  # so short that the longest rest of the rule, 60 s, is far off at k = 10
+DURATION_SIGMA: Final = 1.0  # of the logarithm: the mean is 1.65 medians, one fetch in 100 takes ten
+FETCHES_PER_QUEUE: Final = 40
+FETCHES_MIN: Final = 20_000  # of one run, so that few queues are measured closely too
+FETCHES_MAX: Final = 100_000
+WARM_UP_SHARE: Final = 0.3  # of the fetches: at the start all queues are ready at once
+DURATIONS: Final = (
+    f"log-normal, median {DURATION_SECONDS_MEDIAN * 1_000:g} ms, sigma {DURATION_SIGMA:g} (of the natural logarithm)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One number of queues: how busy the threads were, and what the law says; shares of their time, in [0, 1]."""
+
+    queues_per_thread: float
+    queues: int
+    fetches: int
+    seconds: float
+    """Of virtual time that were measured."""
+    busy: float
+    law: float
+    rests_cut: int
+    """Rests that were shorter than factor x duration, since the rule ends at 60 s; the law does not know of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """The runs of one number of threads, factor and seed."""
+
+    threads: int
+    factor: float
+    seed: int
+    durations: str
+    runs: tuple[Run, ...]
+
+
+def law(queues: int, threads: int, factor: float) -> float:
+    """The share of their time for which threads are busy, at most: min(1, B / ((k + 1) x T))."""
+    return min(1.0, queues / ((factor + 1) * threads))
+
+
+def experiment(threads: int = THREADS, factor: float = DELAY_FACTOR, seed: int = 0) -> Experiment:
+    """A run for each of QUEUES_PER_THREAD; the same arguments give the same numbers. Raises SettingsError."""
+    if not 1 <= threads <= THREADS_MAX:
+        raise SettingsError(f"threads {threads!r}: give 1 to {THREADS_MAX}")
+    if not 0 <= factor <= FACTOR_MAX:
+        raise SettingsError(f"factor {factor!r}: give 0 to {FACTOR_MAX:g}")
+    runs = tuple(simulate(threads, ratio * threads, factor, seed) for ratio in QUEUES_PER_THREAD)
+    return Experiment(threads, float(factor), seed, DURATIONS, runs)
+
+
+def simulate(threads: int, queues: int, factor: float = DELAY_FACTOR, seed: int = 0) -> Run:
+    """`threads` fetch from `queues`, each of which rests `factor` x the duration of its last fetch."""
+    chance = random.Random(seed)
+    free: list[Instant] = [0] * threads  # a heap: when each thread ends what it does
+    ready: list[Instant] = [0] * queues  # a heap: t_e of each queue, the earliest moment it may be asked again
+    fetches = min(max(queues * FETCHES_PER_QUEUE, FETCHES_MIN), FETCHES_MAX)
+    warm_up = int(fetches * WARM_UP_SHARE)
+    begun = start = busy = cut = 0
+    for fetch in range(fetches):
+        if fetch == warm_up:
+            begun = start
+            busy = _still_busy(free, begun)
+        # Both heads only grow, so starts come in order: nobody who starts later could have taken this queue.
+        start = max(free[0], ready[0])
+        seconds = chance.lognormvariate(0.0, DURATION_SIGMA) * DURATION_SECONDS_MEDIAN
+        ended = start + instant(seconds)
+        rest = rest_after(
+            ended,
+            seconds=seconds,
+            floor=0.0,
+            factor=factor,
+            crawl_delay=None,
+            retry_after=None,
+            refused=False,
+            back_off=0.0,
+            refused_at=0,
+        )
+        cut += rest.reason is GapReason.FACTOR and rest.gap == DELAY_FACTOR_SECONDS_MAX
+        busy += ended - start
+        heapreplace(free, ended)
+        heapreplace(ready, rest.until)
+    span = start - begun
+    busy -= _still_busy(free, start)
+    return Run(
+        queues_per_thread=queues / threads,
+        queues=queues,
+        fetches=fetches,
+        seconds=span / 1_000_000,
+        busy=busy / (span * threads),
+        law=law(queues, threads, factor),
+        rests_cut=cut,
+    )
+
+
+def _still_busy(free: list[Instant], now: Instant) -> Instant:
+    """What threads have yet to do of fetches that began before `now`, summed."""
+    return sum(ended - now for ended in free if ended > now)
+
+
+# -- the plot ----------------------------------------------------------------------------------------------------------
+
+_STYLE = """
+svg{color-scheme:light dark;--paper:#fbfaf7;--ink:#1d2329;--soft:#5c6670;--line:#dcdad3;--mark:#0b6e74;--law:#a86a00}
+@media (prefers-color-scheme:dark){svg{--paper:#14181c;--ink:#e6e8ea;--soft:#9aa4ad;--line:#2c343b;--mark:#5cc2c2;
+--law:#f0b35a}}
+text{font:13px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:var(--soft)}
+.title{font-size:17px;fill:var(--ink)}.value{fill:var(--ink)}
+.paper{fill:var(--paper)}.axis{stroke:var(--line)}.mark{fill:var(--mark)}
+.law{fill:none;stroke:var(--law);stroke-width:2}
+"""
+_WIDTH, _HEIGHT = 760.0, 440.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 30.0, 78.0, 74.0
+
+
+def svg(made: Experiment) -> str:
+    """The experiment as a drawing by itself: dots are simulated, the line is the law, durations stand below it."""
+    return "\n".join(_drawing(made)) + "\n"
+
+
+def _drawing(made: Experiment) -> Iterator[str]:
+    most = max(run.queues_per_thread for run in made.runs)
+    floor = _HEIGHT - _BOTTOM
+
+    def x(ratio: float) -> float:
+        return _LEFT + ratio / most * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(share: float) -> float:
+        return floor - share * (floor - _TOP)
+
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img">'
+    yield f"<title>Busy share of {made.threads} threads by queues per thread, k = {made.factor:g}</title>"
+    yield f"<style>{_STYLE}</style>"
+    yield f'<rect class="paper" width="{_WIDTH:g}" height="{_HEIGHT:g}"/>'
+    yield f'<text class="title" x="{_LEFT:g}" y="30">How busy B back queues keep T threads</text>'
+    yield (
+        f'<text x="{_LEFT:g}" y="52">A queue rests {made.factor:g} × the duration of its last fetch. '
+        f"Dots: simulated. Line: min(1, B / ({made.factor + 1:g} T)).</text>"
+    )
+    for fifth in range(6):
+        share = fifth / 5
+        yield f'<line class="axis" x1="{_LEFT:g}" x2="{_WIDTH - _RIGHT:g}" y1="{y(share):.1f}" y2="{y(share):.1f}"/>'
+        yield f'<text x="{_LEFT - 8:g}" y="{y(share) + 4:.1f}" text-anchor="end">{share:.0%}</text>'
+    enough = min(made.factor + 1, most)
+    corners = [(0.0, 0.0), (enough, enough / (made.factor + 1)), (most, min(1.0, most / (made.factor + 1)))]
+    path = " ".join(f"{x(ratio):.1f},{y(share):.1f}" for ratio, share in corners)
+    yield f'<polyline class="law" points="{path}"/>'
+    for run in made.runs:
+        place, height = x(run.queues_per_thread), y(run.busy)
+        yield f'<circle class="mark" cx="{place:.1f}" cy="{height:.1f}" r="5"/>'
+        # Below and to the right, since the law's line comes from the left.
+        beside, anchor = (place + 6, "start") if run.queues_per_thread < most else (place, "end")
+        yield f'<text class="value" x="{beside:.1f}" y="{height + 18:.1f}" text-anchor="{anchor}">{run.busy:.3f}</text>'
+        yield f'<text x="{place:.1f}" y="{floor + 18:.1f}" text-anchor="middle">{run.queues_per_thread:g}</text>'
+    yield f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2:.1f}" y="{floor + 38:.1f}" text-anchor="middle">B / T</text>'
+    yield (
+        f'<text x="{_LEFT:g}" y="{_HEIGHT - 12:g}">Durations: {made.durations}. '
+        f"T = {made.threads}, seed {made.seed}.</text>"
+    )
+    yield "</svg>"

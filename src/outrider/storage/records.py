@@ -1,0 +1,223 @@
+"""Records in columns: versions of cards in the order of their keys, and how many layers of them become the newest ones.
+
+A key is (crawl, slot, low 56 bits of the fingerprint). A version is whole, with a body, or a head alone: then the body
+is that of the next older version that has one. A version of state 0 says that the record is gone, with
+all that was before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.kernels import gather_spans
+from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
+
+Int64s = npt.NDArray[np.int64]
+Keys = npt.NDArray[Any]
+"""16 bytes each: crawl << 16 | slot, the fingerprint without its high byte; u64 big endian, so they sort as keys do."""
+
+KEY_BYTES = 16
+FINGERPRINT_MASK = np.uint64((1 << 56) - 1)
+HEAD_USED_BYTES = 66
+"""What follows in the 72 bytes of a head is zero: numpy copies fields and leaves what it likes between them."""
+_LENGTHS = ("url_bytes", "referrer_bytes", "extra_bytes")
+_OPAQUE = np.dtype((np.void, HEAD_BYTES))
+_KEY = np.dtype((np.bytes_, KEY_BYTES))
+_SORT_BITS_MAX = 40
+
+
+def body_bytes(heads: Heads) -> Int64s:
+    """How long the body of each card is, as its head says."""
+    lengths = heads["url_bytes"].astype(np.int64)
+    lengths += heads["referrer_bytes"]
+    lengths += heads["extra_bytes"]
+    return lengths
+
+
+def pack_keys(crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.ArrayLike) -> Keys:
+    """The keys of these columns (u32, u16, u64), of one length."""
+    prints = np.asarray(fingerprints, np.uint64)
+    pairs = np.empty((len(prints), 2), ">u8")
+    pairs[:, 0] = np.asarray(crawls, np.uint64) << np.uint64(16) | np.asarray(slots, np.uint64)
+    pairs[:, 1] = prints & FINGERPRINT_MASK
+    return pairs.view(_KEY).ravel()
+
+
+class Records:
+    """heads: n of `HEAD`; whole: n of bool; the body of row i lies in the arena from offsets[i] to offsets[i + 1]."""
+
+    __slots__ = ("_keys", "arena", "heads", "offsets", "whole")
+
+    def __init__(self, heads: Heads, whole: npt.NDArray[np.bool_], arena: bytes | memoryview, offsets: Int64s) -> None:
+        self.heads = heads
+        self.whole = whole
+        self.arena = arena
+        self.offsets = offsets
+        self._keys: Keys | None = None
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    @classmethod
+    def none(cls) -> Records:
+        return cls(np.zeros(0, HEAD), np.zeros(0, np.bool_), b"", np.zeros(1, np.int64))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Records]) -> Records:
+        """One after the other, not sorted."""
+        if len(parts) == 1:
+            return parts[0]
+        if not parts:
+            return cls.none()
+        rows = sum(len(part) for part in parts)
+        offsets = np.empty(rows + 1, np.int64)
+        heads = np.empty(rows, _OPAQUE)
+        bodies, row, base = [], 0, 0
+        for part in parts:
+            end = row + len(part)
+            first, last = int(part.offsets[0]), int(part.offsets[-1])
+            np.add(part.offsets[:-1], base - first, out=offsets[row:end])
+            heads[row:end] = part.heads.view(_OPAQUE)
+            bodies.append(memoryview(part.arena)[first:last])
+            row, base = end, base + last - first
+        offsets[rows] = base
+        return cls(heads.view(HEAD), np.concatenate([part.whole for part in parts]), b"".join(bodies), offsets)
+
+    @property
+    def keys(self) -> Keys:
+        if self._keys is None:
+            self._keys = pack_keys(self.heads["crawl"], self.heads["slot"], self.heads["fingerprint"])
+        return self._keys
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.heads) * (HEAD_BYTES + 1 + 8 + KEY_BYTES) + int(self.offsets[-1] - self.offsets[0])
+
+    def slice(self, begin: int, end: int) -> Records:
+        """Rows begin to end, over the same memory."""
+        part = Records(self.heads[begin:end], self.whole[begin:end], self.arena, self.offsets[begin : end + 1])
+        if self._keys is not None:
+            part._keys = self._keys[begin:end]
+        return part
+
+    def take(self, rows: npt.NDArray[np.intp], bodies: npt.NDArray[np.intp] | None = None) -> Records:
+        """The heads of these rows with the bodies of those (-1: with none)."""
+        if bodies is None:
+            bodies = rows
+            whole = self.whole[rows]
+            starts, ends = self.offsets[:-1][rows], self.offsets[1:][rows]
+        else:
+            whole = bodies >= 0
+            starts, ends = self.offsets[:-1][bodies], self.offsets[1:][bodies]
+            ends = np.where(whole, ends, starts)
+        heads = self.heads.view(_OPAQUE)[rows].view(HEAD)
+        if bodies is not rows:
+            other = np.flatnonzero((bodies != rows) & whole)
+            if len(other):
+                for name in _LENGTHS:
+                    heads[name][other] = self.heads[name][bodies[other]]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(ends - starts, out=offsets[1:])
+        return Records(heads, whole, gather_spans(self.arena, starts, ends), offsets)
+
+    def living(self) -> Records:
+        """Without those that are gone; a head whose body nobody has says that it has none."""
+        state = self.heads["state"]
+        found = self if state.all() else self.take(np.flatnonzero(state))
+        if found.whole.all():
+            return found
+        heads = found.heads.view(_OPAQUE).copy().view(HEAD)
+        for name in _LENGTHS:
+            heads[name][~found.whole] = 0
+        return Records(heads, found.whole, found.arena, found.offsets)
+
+
+def newest(records: Records) -> Records:
+    """One record per key, in the order of keys, of versions that come in the order in which they were made."""
+    if not len(records):
+        return records
+    order, first = _sorted(records.heads)
+    if first.all():
+        return records.take(order)
+    begins = np.flatnonzero(first)
+    heads = np.maximum.reduceat(order, begins)
+    bodies = np.maximum.reduceat(np.where(records.whole[order], order, -1), begins)
+    return records.take(heads, bodies)
+
+
+def _sorted(heads: Heads) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    """The order of the rows by key, and which rows of that order begin a new key; equal keys come in any order."""
+    high = heads["crawl"].astype(np.uint64) << np.uint64(16) | heads["slot"]
+    low = heads["fingerprint"] & FINGERPRINT_MASK
+    least = high.min()
+    bits = int(high.max() - least).bit_length()
+    first = np.ones(len(heads), np.bool_)
+    if bits <= _SORT_BITS_MAX:
+        # One number per row sorts several times faster than two: (crawl, slot) above, then as much of the fingerprint
+        # as has room. Where that does not tell two keys apart, the slow way decides.
+        short = (high - least) << np.uint64(64 - bits) if bits else np.zeros(len(heads), np.uint64)
+        short |= (low << np.uint64(8)) >> np.uint64(bits)
+        order = np.argsort(short)
+        short = short[order]
+        np.not_equal(short[1:], short[:-1], out=first[1:])
+        same = np.flatnonzero(~first)
+        if not len(same) or (low[order[same]] == low[order[same - 1]]).all():
+            return order, first
+    order = np.lexsort((low, high))
+    high, low = high[order], low[order]
+    np.not_equal(high[1:], high[:-1], out=first[1:])
+    first[1:] |= low[1:] != low[:-1]
+    return order, first
+
+
+class _Cursor:
+    """How far a stream has been read."""
+
+    __slots__ = ("_at", "_batch", "_rest")
+
+    def __init__(self, stream: Iterator[Records]) -> None:
+        self._rest = stream
+        self._batch = Records.none()
+        self._at = 0
+
+    def fill(self) -> bool:
+        """Has rows at hand, or the stream is at its end."""
+        while self._at >= len(self._batch):
+            batch = next(self._rest, None)
+            if batch is None:
+                return False
+            self._batch, self._at = batch, 0
+        return True
+
+    def last(self) -> bytes:
+        return bytes(self._batch.keys[-1])
+
+    def upto(self, bound: bytes) -> Records:
+        """The rows at hand with keys up to the bound."""
+        begin = self._at
+        self._at = int(self._batch.keys.searchsorted(np.array(bound, _KEY), "right"))
+        return self._batch.slice(begin, self._at)
+
+    def rest(self) -> Iterator[Records]:
+        if self._at < len(self._batch):
+            yield self._batch.slice(self._at, len(self._batch))
+        yield from self._rest
+
+
+def merged(streams: Iterable[Iterator[Records]]) -> Iterator[Records]:
+    """The newest records of streams, oldest stream first, each sorted and without equal keys; in pieces, sorted.
+
+    As much is in memory as the streams give at once.
+    """
+    cursors = [cursor for cursor in map(_Cursor, streams) if cursor.fill()]
+    while len(cursors) > 1:
+        bound = min(cursor.last() for cursor in cursors)
+        parts = [part for part in [cursor.upto(bound) for cursor in cursors] if len(part)]
+        yield newest(Records.concatenate(parts)) if len(parts) > 1 else parts[0]
+        cursors = [cursor for cursor in cursors if cursor.fill()]
+    for cursor in cursors:
+        yield from cursor.rest()

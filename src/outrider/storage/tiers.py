@@ -1,0 +1,185 @@
+"""The layers of a ledger, oldest first: runs on disk and pieces in memory; new runs, merges, and files that may go.
+
+A run counts from the moment it is written; its file is kept until a checkpoint that no longer lists it is durable. Four
+runs of one size become one. One thread writes and merges; any may look at the layers at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from outrider.errors import ClosedError
+from outrider.limits import RUN_ROWS_SMALL, RUNS_PER_MERGE
+from outrider.storage.files import Files
+from outrider.storage.records import Records, merged
+from outrider.storage.runs import Run, RunWriter, run_number, unfinished_number
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """What counts at one moment."""
+
+    runs: tuple[Run, ...]
+    frozen: tuple[Records, ...]
+    """Pieces that are to become the next run; each sorted, without equal keys."""
+
+
+class Tiers:
+    """The runs of one ledger, and what is on its way to become one."""
+
+    def __init__(self, files: Files, *, store: bytes, names: Sequence[str]) -> None:
+        """Opens the runs that the newest checkpoint names, oldest first; nothing is written.
+
+        Raises DamagedStoreError, ForeignStoreError.
+        """
+        self.lock = threading.Lock()
+        """Held for the moments in which the layers change."""
+        self._writing = threading.Lock()
+        self._files = files
+        self._store = store
+        self._listed = tuple(names)
+        self._replaced: list[Run] = []
+        self._closed = False
+        runs: list[Run] = []
+        try:
+            for name in names:
+                runs.append(Run(files, name, store=store))
+        except BaseException:
+            for run in runs:
+                run.close()
+            raise
+        self._layers = Layers(tuple(runs), ())
+        self._next = 1 + max([-1, *(number for number in map(self._number_of, files.names()) if number is not None)])
+
+    @property
+    def layers(self) -> Layers:
+        """What counts now."""
+        return self._layers
+
+    def hold(self, pieces: Sequence[Records]) -> None:
+        """Adds pieces in memory above all others; the caller holds the lock."""
+        if pieces:
+            self._layers = Layers(self._layers.runs, (*self._layers.frozen, *pieces))
+
+    def write(self) -> None:
+        """Makes a run of the pieces held now. Raises StoreFullError, StoreFailedError; then they are held as before."""
+        with self._writing:
+            pieces = self._layers.frozen
+            if not pieces:
+                return
+            run = self._written(merged(cut(piece, len(pieces)) for piece in pieces))
+            with self.lock:
+                now = self._layers
+                runs = now.runs if run is None else (*now.runs, run)
+                self._layers = Layers(runs, now.frozen[len(pieces) :])
+
+    def merge(self) -> bool:
+        """Makes one run of the newest ones if enough of them are of one size; whether there was something to do.
+
+        Raises StoreFullError, StoreFailedError, DamagedStoreError; then all is as before.
+        """
+        with self._writing:
+            runs = self._layers.runs
+            count = due(runs)
+            if not count:
+                return False
+            old = runs[len(runs) - count :]
+            records = merged([run.read() for run in old])
+            run = self._written(_living(records) if count == len(runs) else records)
+            with self.lock:
+                now = self._layers
+                kept = now.runs[: len(runs) - count]
+                self._layers = Layers(kept if run is None else (*kept, run), now.frozen)
+                self._replaced += old
+            return True
+
+    def names(self) -> list[str]:
+        """The files that count now, oldest first, for a checkpoint to list."""
+        with self.lock:
+            listed = [run.name for run in self._layers.runs]
+            self._listed = tuple(listed)
+            return listed
+
+    def settled(self) -> None:
+        """Removes merged-away files: the checkpoint with what `names` gave last is durable. Raises StoreFailedError."""
+        with self.lock:
+            gone = [run for run in self._replaced if run.name not in self._listed]
+        for run in gone:
+            with contextlib.suppress(FileNotFoundError):
+                self._files.remove(run.name)
+            with self.lock:
+                self._replaced.remove(run)
+
+    def remove_leftovers(self) -> None:
+        """Removes files of runs that neither count nor are kept for the last checkpoint. Raises StoreFailedError."""
+        with self._writing:
+            kept = {run.name for run in (*self._layers.runs, *self._replaced)} | set(self._listed)
+            for name in self._files.names():
+                if self._number_of(name) is not None and name not in kept:
+                    self._files.remove(name)
+
+    def close(self) -> None:
+        """Gives the descriptors back; nothing is written."""
+        with self._writing, self.lock:
+            self._closed = True
+            for run in (*self._layers.runs, *self._replaced):
+                run.close()
+            self._layers = Layers((), ())
+
+    def _written(self, records: Iterator[Records]) -> Run | None:
+        """A run of these records; None when there are none."""
+        if self._closed:
+            raise ClosedError
+        number = self._next
+        self._next += 1
+        writer = RunWriter(self._files, store=self._store, number=number)
+        try:
+            for some in records:
+                writer.add(some)
+            if not writer.rows and not writer.pending_rows:
+                writer.abandon()
+                return None
+            name = writer.finish()
+        except BaseException:
+            writer.abandon()
+            raise
+        return Run(self._files, name, store=self._store)
+
+    @staticmethod
+    def _number_of(name: str) -> int | None:
+        number = run_number(name)
+        return unfinished_number(name) if number is None else number
+
+
+def cut(records: Records, pieces: int) -> Iterator[Records]:
+    """A piece in memory as a stream, in portions that make a few thousand records with those of the other pieces."""
+    step = max(64, 2 * RUN_ROWS_SMALL // max(pieces, 1))
+    for begin in range(0, len(records), step):
+        yield records.slice(begin, min(begin + step, len(records)))
+
+
+def due(runs: Sequence[Run]) -> int:
+    """How many of the newest runs are to become one now: 0, or at least RUNS_PER_MERGE of the same size or smaller."""
+    tiers = [_tier(run.rows) for run in runs]
+    for tier in sorted(set(tiers)):
+        count = 0
+        while count < len(tiers) and tiers[-1 - count] <= tier:
+            count += 1
+        if count >= RUNS_PER_MERGE:
+            return count
+    return 0
+
+
+def _tier(rows: int) -> int:
+    tier, size = 0, RUN_ROWS_SMALL
+    while rows > size:
+        tier, size = tier + 1, size * RUNS_PER_MERGE
+    return tier
+
+
+def _living(records: Iterator[Records]) -> Iterator[Records]:
+    for some in records:
+        yield some.living()

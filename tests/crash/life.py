@@ -1,0 +1,269 @@
+"""A process that lives on a frontier until it is killed, and writes down every call it makes and every answer it gets.
+
+Run as a program it is a mould: it has everything imported, and forks one life per line of JSON on its standard input.
+A life appends to its journal (a file that outlives it): one line of JSON before a call, one behind its answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+from outrider import Frontier, Link
+from outrider.errors import StoreError
+from outrider.journey import Outcome, Verdict
+
+HOSTS = 24
+GAP_SECONDS = 0.05
+SETTINGS = {"delay": GAP_SECONDS, "delay_factor": 0}
+LONG_SECONDS, SHORT_SECONDS = 60.0, 0.3
+"""How long leases live: only under a long one is a page visited, so that a busy machine ends no lease under a visit."""
+SAFE_SECONDS = 20.0
+
+
+def ticks() -> int:
+    """Microseconds that every process of this machine counts alike."""
+    return time.monotonic_ns() // 1_000
+
+
+def visit(port: int, host: str) -> None:
+    """One request to a site: it says when it began and when it ended."""
+    with socket.create_connection(("127.0.0.1", port)) as line:
+        line.sendall(host.encode() + b"\n")
+        line.recv(16)
+
+
+class Life:
+    """One process: its frontier, its journal, and what it was told to repeat and to take over."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self.order = order
+        self.round = int(order["round"])
+        self.journal = os.open(order["journal"], os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.calls_left = order.get("calls")
+        self.frontier = Frontier.open(order["path"], settings=SETTINGS, seed=int(order["seed"]))
+        self.note({"opened": self.frontier.opening.number, "fresh": self.frontier.opening.fresh})
+
+    def note(self, line: dict[str, Any]) -> None:
+        os.write(self.journal, json.dumps({"round": self.round, "at": ticks(), **line}).encode() + b"\n")
+
+    def live(self) -> None:
+        workers = [Worker(self, number) for number in range(int(self.order["threads"]))]
+        threads = [threading.Thread(target=worker.work, daemon=True) for worker in workers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.frontier.close()
+        self.note({"closed": True})
+
+
+class Worker:
+    """One thread of a life."""
+
+    def __init__(self, life: Life, number: int) -> None:
+        self.life = life
+        self.frontier = life.frontier
+        self.number = number
+        self.rng = random.Random(f"{life.order['seed']} {number}")
+        self.calls = 0
+        self.held: list[dict[str, Any]] = list(life.order["inherited"]) if number == 0 else []
+        self.repeats: list[dict[str, Any]] = list(life.order["repeats"]) if number == 0 else []
+        self.kinds = [
+            (self.discover, 5), (self.lease, 6), (self.settle, 12), (self.extend, 1), (self.release, 1),
+            (self.checkpoint, 0.2),
+        ]  # fmt: skip
+        if hasattr(self.frontier, "defer"):
+            self.kinds.append((self.defer, 1))
+        if hasattr(self.frontier, "reprioritise"):
+            self.kinds.append((self.reprioritise, 1))
+        if hasattr(self.frontier, "pause"):
+            self.kinds += [(self.pause, 0.3), (self.resume, 1)]
+
+    def work(self) -> None:
+        try:
+            for line in self.repeats:
+                self.repeat(line)
+            while self.life.calls_left is None or self.calls < self.life.calls_left:
+                verbs, weights = zip(*self.kinds, strict=True)
+                self.rng.choices(verbs, weights)[0]()
+        except StoreError as error:
+            self.life.note({"refused": f"{type(error).__name__}: {error}"})
+            os._exit(3)
+        except BaseException as error:  # noqa: BLE001 - the parent judges it
+            self.life.note({"error": f"{type(error).__name__}: {error}"})
+            os._exit(4)
+
+    # -- calls, each between two lines of the journal
+
+    def call(self, verb: str, about: dict[str, Any], run: Any, *, request: bool = False) -> Any:
+        self.calls += 1
+        name = f"{self.life.round}-{self.number}-{self.calls}"
+        line = {"call": name, "ask": verb, "about": about}
+        if request:
+            # Grows within a client, over all lives: the parent numbers the lives.
+            line["request"] = [f"client{self.number}", self.life.round * 1_000_000 + self.calls]
+        self.life.note(line)
+        answer = run(tuple(line["request"]) if request else None)
+        self.life.note({"call": name, "answer": answer})
+        return answer
+
+    def repeat(self, line: dict[str, Any]) -> None:
+        """A call of an earlier life once more, under its old request id."""
+        self.calls += 1
+        request = tuple(line["request"])
+        about = line["about"]
+        name = f"{self.life.round}-{self.number}-{self.calls}"
+        self.life.note({"call": name, "ask": line["ask"], "about": about, "request": request, "again": line["call"]})
+        if line["ask"] == "discover":
+            answer = self.do_discover(about, request)
+        elif line["ask"] == "lease":
+            answer = self.do_lease(about, request)
+        else:
+            answer = self.do_report(about, request)
+        self.life.note({"call": name, "answer": answer})
+
+    def do_discover(self, about: dict[str, Any], request: Any) -> list[str]:
+        links = [Link(url, priority=priority, depth=1) for url, priority in about["links"]]
+        return [str(code) for code in self.frontier.discover(links, request_id=request)]
+
+    def do_lease(self, about: dict[str, Any], request: Any) -> list[list[Any]]:
+        leases = self.frontier.lease(
+            about["want"], ttl_seconds=about["ttl"], worker=about["worker"], request_id=request
+        )
+        return [[lease.token, lease.url, lease.host] for lease in leases]
+
+    def do_report(self, about: dict[str, Any], request: Any) -> list[str]:
+        outcomes = [
+            Outcome(
+                token, Verdict(verdict), seconds=0.0, status=None if verdict == "retry" else 200, links=links,
+                after_seconds=0.01 if verdict == "retry" else None, at=None,
+            )
+            for token, verdict, links in about["outcomes"]
+        ]  # fmt: skip
+        return [str(code) for code in self.frontier.report(outcomes, request_id=request)]
+
+    # -- what a worker does
+
+    def url(self) -> str:
+        """A page of this life, or of one before."""
+        life = self.life.round if self.rng.random() < 0.7 else self.rng.randrange(self.life.round + 1)
+        return f"http://h{self.rng.randrange(HOSTS)}.com/{life}.{self.rng.randrange(60)}"
+
+    def discover(self) -> None:
+        links = [[self.url(), self.rng.choice([None, 0.1, 0.9])] for _ in range(self.rng.randrange(1, 7))]
+        self.call("discover", {"links": links}, lambda r: self.do_discover({"links": links}, r), request=self.chance(3))
+
+    def lease(self) -> None:
+        worker = self.rng.choice([None, None, f"worker{self.number}"])
+        ttl = LONG_SECONDS if worker is None or self.chance(8) else SHORT_SECONDS
+        about = {"want": self.rng.randrange(1, 5), "ttl": ttl, "worker": worker}
+        asked = ticks()
+        # Leases of named workers outlive this process: if their answer is lost, it can be had again.
+        answer = self.call("lease", about, lambda r: self.do_lease(about, r), request=worker is not None)
+        until = asked + int(ttl * 1_000_000)
+        self.held += [{"token": token, "url": url, "host": host, "until": until} for token, url, host in answer]
+
+    def settle(self) -> None:
+        """Visits some pages and reports them; the host of one that was visited before a kill is not visited again."""
+        if not self.held:
+            return
+        count = self.rng.randrange(1, 4)
+        rows, self.held = self.held[:count], self.held[count:]
+        outcomes = []
+        for row in rows:
+            if row["until"] - ticks() < SAFE_SECONDS * 1_000_000:
+                continue  # let it expire
+            if not row.get("visited"):
+                self.life.note({"visits": row["token"]})
+                visit(self.life.order["port"], row["host"])
+            verdict = self.rng.choice(["done"] * 8 + ["retry", "gone"])
+            links = [self.url() for _ in range(self.rng.randrange(4))]
+            outcomes.append([row["token"], verdict, links])
+        if outcomes:
+            about = {"outcomes": outcomes}
+            self.call("report", about, lambda r: self.do_report(about, r), request=self.chance(3))
+
+    def extend(self) -> None:
+        if not self.held:
+            return
+        row = self.rng.choice(self.held)
+        asked = ticks()
+        codes = self.call(
+            "extend",
+            {"tokens": [row["token"]], "ttl": LONG_SECONDS},
+            lambda _: [str(code) for code in self.frontier.extend([row["token"]], LONG_SECONDS)],
+        )
+        if codes == ["ok"]:
+            row["until"] = asked + int(LONG_SECONDS * 1_000_000)
+
+    def release(self) -> None:
+        rows = [row for row in self.held if not row.get("visited")][:2]
+        if not rows:
+            return
+        self.held = [row for row in self.held if row not in rows]
+        tokens = [row["token"] for row in rows]
+        self.call("release", {"tokens": tokens}, lambda _: [str(code) for code in self.frontier.release(tokens)])
+
+    def checkpoint(self) -> None:
+        self.call("checkpoint", {}, lambda _: self.frontier.checkpoint())
+
+    def defer(self) -> None:
+        rows = [row for row in self.held if not row.get("visited")][:1]
+        if not rows:
+            return
+        self.held = [row for row in self.held if row not in rows]
+        tokens, seconds = [row["token"] for row in rows], 0.2
+        self.call(
+            "defer",
+            {"tokens": tokens, "seconds": seconds},
+            lambda _: [
+                str(code)
+                for code in self.frontier.defer(tokens, self.frontier.now() + int(seconds * 1_000_000))  # type: ignore[attr-defined]
+            ],
+        )
+
+    def reprioritise(self) -> None:
+        url, priority = self.url(), self.rng.random()
+        self.call(
+            "reprioritise",
+            {"url": url, "priority": priority},
+            lambda _: [str(state) for state in self.frontier.reprioritise(url, priority)],  # type: ignore[attr-defined]
+        )
+
+    def pause(self) -> None:
+        host = f"h{self.rng.randrange(HOSTS)}.com"
+        self.call("pause", {"host": host}, lambda _: self.frontier.pause(host))  # type: ignore[attr-defined]
+
+    def resume(self) -> None:
+        host = f"h{self.rng.randrange(HOSTS)}.com"
+        self.call("resume", {"host": host}, lambda _: self.frontier.resume(host))  # type: ignore[attr-defined]
+
+    def chance(self, of: int) -> bool:
+        """Three times in ten, say."""
+        return self.rng.randrange(10) < of
+
+
+def mould() -> None:
+    """Forks a life per order, says its process id, and gathers it when told."""
+    for text in sys.stdin:
+        order = json.loads(text)
+        if (child := os.fork()) == 0:
+            with contextlib.suppress(StoreError):
+                Life(order).live()
+            os._exit(0)
+        print(child, flush=True)
+        sys.stdin.readline()
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    mould()

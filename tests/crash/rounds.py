@@ -1,0 +1,76 @@
+"""Lives one after the other on one store, each ended by something bad, and judged by what they were told."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crash.oracle import Oracle, Site
+
+TESTS = Path(__file__).resolve().parents[1]
+SOURCES = TESTS.parent / "src"
+
+
+class Rounds:
+    """A mould that makes lives, the site they visit, and the oracle that reads their journals."""
+
+    def __init__(self, store: Path, journals: Path, seed: int, *, threads: int = 3) -> None:
+        self.store = store
+        self.journals = journals
+        self.rng = random.Random(seed)
+        self.threads = threads
+        self.oracle = Oracle()
+        self.site = Site()
+        self.rounds = 0
+
+    @contextmanager
+    def begun(self) -> Iterator[Rounds]:
+        self.journals.mkdir(parents=True, exist_ok=True)
+        mould = subprocess.Popen(
+            [sys.executable, "-m", "crash.life"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), str(TESTS)])},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert mould.stdin is not None
+        assert mould.stdout is not None
+        self._order, self._heard = mould.stdin, mould.stdout
+        try:
+            with self.site.serving():
+                yield self
+        finally:
+            mould.stdin.close()
+            mould.wait(20)
+            mould.stdout.close()
+
+    def live(self, end: Callable[[int], None], *, calls: int | None = None) -> int:
+        """One life: `end` gets its process id, and returns when it is dead or about to be. Its exit code."""
+        number, self.rounds = self.rounds, self.rounds + 1
+        journal = self.journals / f"{number}.jsonl"
+        order = {
+            "path": str(self.store), "journal": str(journal), "port": self.site.port, "round": number,
+            "seed": self.rng.randrange(1 << 30), "threads": self.threads, "calls": calls,
+            "inherited": self.oracle.inherited(number), "repeats": self.oracle.repeats(self.rng),
+        }  # fmt: skip
+        print(json.dumps(order), file=self._order, flush=True)
+        end(int(self._heard.readline()))
+        print(file=self._order, flush=True)
+        code = int(self._heard.readline())
+        self.oracle.read(journal)
+        self.oracle.forget()
+        return code
+
+    def kill(self, process: int) -> None:
+        os.kill(process, signal.SIGKILL)  # not gathered yet, so the number is still its own
+
+    def problems(self) -> list[str]:
+        """The first twenty things that are wrong."""
+        return (self.oracle.problems + self.site.violations())[:20]

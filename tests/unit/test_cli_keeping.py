@@ -1,0 +1,105 @@
+"""`verify`, `retry`, `export`, `import`: what they say, what they change, and with which code they end."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from outrider.cli import main as cli
+from outrider.engine import Frontier
+from outrider.errors import StoreInUseError
+from outrider.journey import Verification
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A crawl's directory with a frontier of three URLs."""
+    with Frontier.open(tmp_path / "crawl" / "frontier", robots="errands") as frontier:
+        frontier.discover(["http://a.com/", "http://a.com/1", "http://b.com/"])
+    return tmp_path / "crawl"
+
+
+def test_verify_says_that_all_is_true(store, capsys):
+    assert 0 == cli.run(["verify", str(store)])
+    assert capsys.readouterr().out.startswith("all is true: 3 accepted")
+
+
+def test_verify_in_json_is_one_object(store, capsys):
+    assert 0 == cli.run(["verify", str(store), "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert (True, [], 3) == (said["ok"], said["problems"], said["counts"]["accepted"])
+
+
+def test_verify_ends_with_9_where_a_count_is_wrong(store, capsys, monkeypatch):
+    wrong = Verification(False, ("queued: the counter says 4, the rows say 3",), {"accepted": 3})
+    monkeypatch.setattr(Frontier, "verify", lambda self: wrong)
+    assert 9 == cli.run(["verify", str(store)])
+    assert "the counter says 4" in capsys.readouterr().out
+
+
+def test_verify_ends_with_5_where_a_file_is_damaged(store, capsys):
+    log = next((store / "frontier").glob("log-*"))
+    data = bytearray(log.read_bytes())
+    data[200] ^= 0xFF
+    log.write_bytes(data)
+    assert 5 == cli.run(["verify", str(store)])
+    assert log.name in capsys.readouterr().err
+
+
+def test_verify_reads_a_store_that_no_crawl_made(store, capsys):
+    assert 0 == cli.run(["verify", str(store / "frontier")])
+
+
+@pytest.mark.parametrize("command", [["verify"], ["retry"], ["export", "--to", "x.jsonl"], ["import", "x.txt"]])
+def test_a_store_in_use_is_left_to_its_owner(store, tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.txt").write_text("http://c.com/\n")
+    with Frontier.open(store / "frontier"):
+        assert StoreInUseError.exit_code == cli.run([command[0], str(store), *command[1:]])
+    assert "owned by process" in capsys.readouterr().err
+
+
+def test_pages_are_exported_while_their_crawl_runs(store, tmp_path, capsys):
+    (store / "pages.jsonl").write_text('{"url":"http://a.com/","status":200}\n{"url":"http://b.c')
+    with Frontier.open(store / "frontier"):
+        assert 0 == cli.run(["export", str(store), "--what", "pages", "--to", str(tmp_path / "p.csv")])
+    assert 2 == len((tmp_path / "p.csv").read_text().splitlines())
+    assert "exported 1 records" in capsys.readouterr().err
+
+
+def test_a_list_of_urls_makes_a_frontier_where_there_is_none(tmp_path, capsys):
+    (tmp_path / "x.txt").write_text("http://a.com/\nHTTP://A.com\nmailto:me@a.com\nhttp://b.com/\n")
+    assert 0 == cli.run(["import", str(tmp_path / "new"), str(tmp_path / "x.txt")])
+    said = capsys.readouterr()
+    assert "1 known, 2 new, 1 bad\n" == said.out
+    assert "x.txt, line 3" in said.err
+    assert 0 == cli.run(["verify", str(tmp_path / "new")])
+
+
+def test_an_import_of_bad_lines_alone_is_wrong_usage(tmp_path):
+    (tmp_path / "x.txt").write_text("mailto:me@a.com\n")
+    assert 2 == cli.run(["import", str(tmp_path / "new"), str(tmp_path / "x.txt")])
+
+
+@pytest.mark.parametrize("name", ["missing.jsonl", "x.xls", ""])
+def test_a_file_that_cannot_be_imported_changes_nothing(tmp_path, name):
+    assert 2 == cli.run(["import", str(tmp_path / "new"), str(tmp_path / name)])
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_import_keeps_to_the_settings_of_its_crawl(store, tmp_path, capsys):
+    """URLs that a person names are seeds: they widen the scope that outrider.toml sets, as those of `crawl` do."""
+    (store / "outrider.toml").write_text('scope = "host"\n')
+    (tmp_path / "x.txt").write_text("http://c.com/\n")
+    assert 0 == cli.run(["import", str(store), str(tmp_path / "x.txt")])
+    with Frontier.look(store / "frontier") as frontier:
+        assert "queued" == frontier.status("http://c.com/").state
+        assert ["http://c.com/"] == list(frontier._machine.tables.scope[0])
+
+
+def test_importing_into_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("mine")
+    (tmp_path / "x.txt").write_text("http://a.com/\n")
+    assert 5 == cli.run(["import", str(tmp_path / "mine"), str(tmp_path / "x.txt")])

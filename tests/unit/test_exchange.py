@@ -1,0 +1,324 @@
+"""Export and import: what is written reads back as it was, and one bad line spoils nothing but itself."""
+
+from __future__ import annotations
+
+import builtins
+import csv
+import errno
+import io
+import json
+import os
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.crawl import exchange, tabular
+from outrider.crawl.tabular import FRONTIER, PAGES, Read, read_records, write_records
+from outrider.errors import SettingsError, StoreFullError
+from outrider.journey import Code
+
+FORMS = [".jsonl", ".csv", ".parquet"]
+RECORD = {
+    "url": "http://example.org/",
+    "crawl": "default",
+    "key": "example.org",
+    "state": "waiting",
+    "reason": None,
+    "priority": 0.1 + 0.2,
+    "depth": 3,
+    "hops": 0,
+    "referrer": "http://example.org/from",
+    "due": 1_700_000_000_000_001,
+    "attempts": 2,
+    "losses": 0,
+    "status": 503,
+    "error": "http_503",
+    "etag": '"abc"',
+    "metadata": {"a": [1, None, "ü"], "b": ""},
+    "unheard": {"of": True},
+}
+
+
+def written(path, records, shape=FRONTIER):
+    counts = []
+    write_records(str(path), records, shape, counts.append)
+    assert len(records) == sum(counts)
+    return path
+
+
+def read(path, shape=FRONTIER):
+    return list(read_records(str(path), shape))
+
+
+def without_nothing(record):
+    return {name: value for name, value in record.items() if value is not None}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_record_reads_back_as_it_was(tmp_path, form):
+    path = written(tmp_path / f"all{form}", [RECORD])
+    assert [without_nothing(RECORD)] == [without_nothing(one.record) for one in read(path)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_records_are_a_file_too(tmp_path, form):
+    assert [] == read(written(tmp_path / f"none{form}", []))
+
+
+def test_writing_what_was_read_gives_the_same_bytes(tmp_path):
+    for form in (".jsonl", ".csv"):
+        first = written(tmp_path / f"1{form}", [RECORD, {**RECORD, "url": "http://b.com/", "due": None}])
+        second = written(tmp_path / f"2{form}", [one.record for one in read(first)])
+        if form == ".csv":
+            assert first.read_bytes() == second.read_bytes()
+        assert [one.record for one in read(first)] == [one.record for one in read(second)]
+
+
+ODD = [
+    *("", " ", "=1+1", "+1", "-1", "@x", "\t=1", '"', "[", "{}", "7", "007", "1e5", "true", "null", "NaN", "a,b"),
+    *("a\nb", "a\r\nb", "\x00", "\x7f", "\u2028", "ü", "𝄞", "'", ";", "-Infinity", "１"),
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_any_text_survives(tmp_path, form):
+    records = [{"url": "http://a.com/", "etag": text, "metadata": text} for text in ODD]
+    path = written(tmp_path / f"odd{form}", records)
+    assert records == [one.record for one in read(path)]
+
+
+@given(text=st.text(st.characters(codec="utf-8"), max_size=20))
+def test_any_text_survives_a_cell(text):
+    line = tabular._csv_line([tabular._cell(text)])
+    assert [text] == [tabular._value(cell) for cell in next(csv.reader([line]))]
+
+
+@given(text=st.text(max_size=20))
+def test_no_cell_begins_as_a_formula_does(text):
+    assert tabular._cell(text)[:1] not in ("=", "+", "-", "@", "\t", "\r")
+
+
+@pytest.mark.parametrize("form", [".jsonl", ".csv"])
+def test_a_file_for_people_holds_no_control_character(tmp_path, form):
+    path = written(tmp_path / f"x{form}", [{"url": "http://a.com/", "error": "\x1b[2J\x7f\x9b\u202e"}])
+    assert {"\n"} == {character for character in path.read_text("utf-8") if not character.isprintable()}
+
+
+def test_pages_have_their_own_columns(tmp_path):
+    page = {
+        "url": "http://a.com/",
+        "outcome": "done",
+        "token": 2**40 + 1,
+        "warc": {"file": "x", "offset": 1, "length": 2},
+    }
+    path = written(tmp_path / "pages.csv", [page], PAGES)
+    assert "outcome" in path.read_text().splitlines()[0]
+    assert [page] == [one.record for one in read(path, PAGES)]
+
+
+def test_a_name_without_a_known_ending_is_refused(tmp_path):
+    with pytest.raises(SettingsError, match=r"\.jsonl, \.csv, \.parquet"):
+        written(tmp_path / "x.xlsx", [])
+
+
+def test_a_file_that_could_not_be_written_whole_is_as_it_was(tmp_path):
+    path = tmp_path / "all.jsonl"
+    path.write_text("old")
+
+    def records():
+        yield RECORD
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(StoreFullError):
+        write_records(str(path), records(), FRONTIER, lambda count: None)
+    assert ("old", ["all.jsonl"]) == (path.read_text(), os.listdir(tmp_path))
+
+
+@pytest.mark.parametrize("place", ["missing/x.csv", "x.csv/"])
+def test_a_place_that_is_none_is_wrong_usage(tmp_path, place):
+    (tmp_path / "x.csv").mkdir()
+    with pytest.raises(SettingsError):
+        write_records(str(tmp_path / place).rstrip("/"), [], FRONTIER, lambda count: None)
+
+
+def test_without_pyarrow_the_error_says_what_to_install(tmp_path, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *more, **others):
+        if name.split(".")[0] == "pyarrow":
+            raise ImportError(name)
+        return real(name, *more, **others)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(SettingsError, match=r"outrider\[parquet\]"):
+        written(tmp_path / "x.parquet", [])
+
+
+# -- reading what others wrote
+
+
+def test_bad_lines_are_named_and_the_others_go_on(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"url":"http://a.com/"}\n\nnonsense\n[1]\n\xff\n{"url":"http://b.com/"}')
+    found = read(path)
+    assert [1, 3, 4, 5, 6] == [one.place for one in found]
+    assert [True, False, False, False, True] == [not one.fault for one in found]
+
+
+def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(tabular, "IMPORT_LINE_BYTES_MAX", 64)
+    for form, head in ((".jsonl", b""), (".csv", b"url\n"), (".txt", b"")):
+        path = tmp_path / f"x{form}"
+        path.write_bytes(head + b"x" * 1_000 + b'\n{"url":"http://a.com/"}\n')
+        first, second = read(path)
+        assert ("it is longer than 64 bytes", "") == (first.fault, second.fault)
+
+
+def test_nesting_without_end_is_a_fault_of_its_line(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b"[" * 200_000 + b"\n")
+    assert [True] == [bool(one.fault) for one in read(path)]
+
+
+def test_a_table_without_a_column_url_is_refused(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("address,state\nhttp://a.com/,queued\n")
+    with pytest.raises(SettingsError, match="no column `url`"):
+        read(path)
+
+
+def test_a_row_with_too_few_cells_is_named(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("url,state\nhttp://a.com/\nhttp://b.com/,done\n")
+    assert [Read(2, fault="it has 1 cells, the head 2"), Read(3, {"url": "http://b.com/", "state": "done"})] == read(
+        path
+    )
+
+
+def test_what_is_no_parquet_is_wrong_usage(tmp_path):
+    path = tmp_path / "x.parquet"
+    path.write_bytes(b"PAR1" + bytes(100))
+    with pytest.raises(SettingsError):
+        read(path)
+
+
+def test_a_list_of_urls_has_remarks_and_empty_lines(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("# mine\n\n http://a.com/ \nhttp://b.com/")
+    assert [(3, "http://a.com/"), (4, "http://b.com/")] == [(one.place, one.record["url"]) for one in read(path)]
+
+
+# -- taking in
+
+
+class FakeFrontier:
+    """Keeps what it is given by URL."""
+
+    def __init__(self):
+        self.kept = {}
+        self.calls = []
+
+    def records(self, *, after=None):
+        yield from self.kept.values()
+
+    def restore(self, records):
+        records = list(records)
+        self.calls.append(len(records))
+        if any(record["url"] == "http://refused.test/" for record in records):
+            raise SettingsError("not that one")
+        new = [record for record in records if record["url"] not in self.kept]
+        self.kept |= {record["url"]: record for record in new}
+        return len(new)
+
+    def discover(self, links):
+        codes = []
+        for url in links:
+            codes.append(Code.KNOWN if url in self.kept else Code.NEW)
+            self.kept[url] = {"url": url}
+        self.calls.append(len(codes))
+        return codes
+
+
+def taken(frontier, path):
+    found = exchange.Imported()
+    exchange.take_file(frontier, str(path), found, exchange.Counter(io.StringIO(), "imported"))
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_export_import_export_is_the_same(tmp_path, form):
+    first, second = FakeFrontier(), FakeFrontier()
+    first.kept = {
+        f"http://h{number}.test/": without_nothing({**RECORD, "url": f"http://h{number}.test/", "depth": number})
+        for number in range(2_500)
+    }
+    taken(second, written(tmp_path / f"all{form}", list(first.records())))
+    assert ([1_000, 1_000, 500], list(first.records())) == (second.calls, list(second.records()))
+
+
+def test_bad_records_are_named_with_their_line_and_the_rest_is_taken(tmp_path):
+    path = tmp_path / "x.jsonl"
+    rows = [
+        {"url": "http://a.com/", "state": "done"},
+        {"url": "mailto:a@b", "state": "done"},
+        {"url": "http://b.com/", "state": "lost"},
+        {"state": "done"},
+        {"url": "http://c.com/", "state": "done", "depth": "deep"},
+        {"url": "http://d.com/", "state": "done", "depth": 2**63},
+        {"url": "http://refused.test/", "state": "done"},
+        {"url": "http://e.com/", "state": "queued"},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    frontier = FakeFrontier()
+    found = taken(frontier, path)
+    assert ["http://a.com/", "http://e.com/"] == list(frontier.kept)
+    assert (8, 2, 6, [2, 3, 4, 5, 6, 7]) == (
+        found.rows,
+        found.taken,
+        found.bad,
+        [place for _, place, _ in found.faults],
+    )
+
+
+def test_a_broken_off_import_is_run_again(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("".join(f"http://h{number}.test/\n" for number in range(2_500)))
+
+    class Dies(FakeFrontier):
+        def discover(self, links):
+            if len(self.calls) == 2:
+                raise KeyboardInterrupt
+            return super().discover(links)
+
+    frontier = Dies()
+    with pytest.raises(KeyboardInterrupt):
+        taken(frontier, path)
+    assert 2_000 == len(frontier.kept)
+    frontier.calls = [0]
+    again = FakeFrontier()
+    again.kept = frontier.kept
+    found = taken(again, path)
+    assert (2_500, {"known": 2_000, "new": 500}) == (len(again.kept), found.codes)
+
+
+def test_only_so_many_faults_are_named_and_all_are_counted(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("nonsense\n" * 1_234)
+    found = taken(FakeFrontier(), path)
+    assert (1_234, 20) == (found.bad, len(found.faults))
+
+
+def test_the_counter_speaks_now_and_then_and_with_a_rate(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    talk = io.StringIO()
+    counter = exchange.Counter(talk, "exported")
+    for _ in range(30):
+        now[0] += 0.1
+        counter.add(1_000)
+    counter.end(" to x.jsonl")
+    said = talk.getvalue().splitlines()
+    assert 2 <= len(said) <= 4
+    assert "exported 30,000 records, 10,000 a second to x.jsonl" == said[-1]

@@ -1,0 +1,527 @@
+"""The ledger against a dict: newest versions are found and listed, whatever was frozen, written, merged, reopened."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outrider.errors import DamagedStoreError, ForeignStoreError, StoreFailedError, StoreFullError
+from outrider.frontier.cards import Cards
+from outrider.frontier.ledger import Key, Ledger
+from outrider.kernels.cards import HEAD, Heads
+from outrider.limits import MEMTABLE_CHUNK_ROWS, RUN_BLOCK_ROWS, RUN_BODY_BYTES_MAX
+from outrider.sim.disk import MemoryFiles
+from outrider.storage.files import Files
+from outrider.storage.runs import run_name
+
+STORE = b"ledger-of-a-test"
+QUEUED, DONE = 1, 5
+MASK = (1 << 56) - 1
+
+
+def heads_of(keys: Iterable[Key], *, order: int = 0, state: int = QUEUED) -> Heads:
+    keys = list(keys)
+    heads = np.zeros(len(keys), HEAD)
+    for row, (crawl, slot, fingerprint) in enumerate(keys):
+        heads["crawl"][row], heads["slot"][row], heads["fingerprint"][row] = crawl, slot, fingerprint
+    heads["order"], heads["state"] = order, state
+    heads["queue"] = heads["slot"] * np.uint64(0x9E3779B97F4A7C15)
+    heads["priority"] = heads["fingerprint"] % np.uint64(3) / 3
+    return heads
+
+
+def cards_of(bodies: dict[Key, tuple[bytes, bytes, bytes]], *, order: int = 0, state: int = QUEUED) -> Cards:
+    heads = heads_of(bodies, order=order, state=state)
+    columns = list(zip(*bodies.values(), strict=True))
+    for name, column in zip(("url_bytes", "referrer_bytes", "extra_bytes"), columns, strict=False):
+        heads[name] = [len(text) for text in column]
+    whole = [b"".join(body) for body in bodies.values()]
+    return Cards(heads, b"".join(whole), np.array([0, *map(len, whole)], np.int64).cumsum())
+
+
+def simple(numbers: Iterable[int], *, crawl: int = 0, order: int = 0, state: int = QUEUED) -> Cards:
+    keys = {key_of(number, crawl): (b"https://example.org/%d" % number, b"r", b"") for number in numbers}
+    return cards_of(keys, order=order, state=state)
+
+
+def key_of(number: int, crawl: int = 0) -> Key:
+    return (crawl, number % 7, number * 0x9E3779B97F4A7C15 & MASK)
+
+
+def found(ledger: Ledger, keys: Iterable[Key]) -> tuple[list[bool], Cards]:
+    crawls, slots, fingerprints = zip(*keys, strict=True)
+    here, cards = ledger.find(crawls, slots, np.array(fingerprints, np.uint64))
+    return here.tolist(), cards
+
+
+def key_columns(heads: Heads) -> list[Key]:
+    columns = (heads["crawl"].tolist(), heads["slot"].tolist(), heads["fingerprint"].tolist())
+    return [(crawl, slot, fingerprint & MASK) for crawl, slot, fingerprint in zip(*columns, strict=True)]
+
+
+def body(cards: Cards, row: int) -> bytes:
+    return cards.arena[cards.offsets[row] : cards.offsets[row + 1]]
+
+
+def content(ledger: Ledger, after: Key | None = None) -> dict[Key, tuple[int, bytes]]:
+    """What a scan gives: order and body by key; the keys must come sorted and once."""
+    rows: list[tuple[Key, tuple[int, bytes]]] = []
+    for cards in ledger.scan(after=after):
+        orders = cards.heads["order"].tolist()
+        rows += [(key, (orders[row], body(cards, row))) for row, key in enumerate(key_columns(cards.heads))]
+        lengths = cards.heads["url_bytes"].astype(int) + cards.heads["referrer_bytes"] + cards.heads["extra_bytes"]
+        assert lengths.tolist() == np.diff(cards.offsets).tolist()
+    keys = [key for key, _ in rows]
+    assert sorted(set(keys)) == keys
+    return dict(rows)
+
+
+def round_trip(ledger: Ledger) -> list[str]:
+    ledger.freeze()
+    ledger.write_frozen()
+    names = ledger.names()
+    ledger.settled()
+    return names
+
+
+KEYS = st.tuples(
+    st.sampled_from([0, 1, 7, 0xFFFFFFFF]), st.sampled_from([0, 1, 4095]), st.sampled_from([0, 1, 256, MASK])
+)
+STEPS = st.one_of(
+    st.tuples(st.just("cards"), st.lists(st.tuples(KEYS, st.binary(max_size=5)), min_size=1, max_size=12)),
+    st.tuples(st.just("heads"), st.lists(KEYS, min_size=1, max_size=12)),
+    st.tuples(st.just("end"), st.lists(KEYS, min_size=1, max_size=4)),
+    st.tuples(st.sampled_from(["freeze", "write", "merge", "settle", "reopen", "full"]), st.none()),
+)
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_any_history_reads_as_a_dict_does(steps: list[tuple[str, object]]) -> None:
+    files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    model: dict[Key, tuple[int, bytes]] = {}
+    written = frozen = dict(model)
+    for number, (verb, what) in enumerate(steps, 1):
+        if verb == "cards":
+            assert isinstance(what, list)
+            unique = {key: (b"u", text, b"") for key, text in what}
+            ledger.append(cards_of(unique, order=number))
+            model.update({key: (number, b"u" + text) for key, (_, text, _) in unique.items()})
+        elif verb == "heads":
+            assert isinstance(what, list)
+            ledger.append_heads(heads_of(what, order=number))
+            model.update({key: (number, model.get(key, (0, b""))[1]) for key in what})
+        elif verb == "end":
+            assert isinstance(what, list)
+            ledger.append_heads(heads_of(what, order=number, state=0))
+            for key in what:
+                model.pop(key, None)
+        elif verb == "freeze":
+            ledger.freeze()
+            frozen = dict(model)
+        elif verb == "full":
+            files.fail(1, 28)
+            with contextlib.suppress(StoreFullError):
+                ledger.write_frozen()
+            files.mend()
+        elif verb == "write":
+            ledger.write_frozen()
+            written = frozen
+        elif verb == "merge":
+            ledger.merge()
+        elif verb == "settle":
+            ledger.names()
+            ledger.settled()
+        else:
+            names = ledger.names()
+            ledger.close()
+            ledger = Ledger.open(files, store=STORE, names=names)
+            ledger.remove_leftovers()
+            model = dict(written)
+            frozen = dict(written)
+        assert model == content(ledger)
+        everything = sorted(
+            {(crawl, slot, one) for crawl in (0, 7) for slot in (0, 1) for one in (0, 1, MASK)} | set(model)
+        )
+        here, cards = found(ledger, everything)
+        assert [key in model for key in everything] == here
+        expected = [model[key] for key in everything if key in model]
+        assert expected == [(order, body(cards, row)) for row, order in enumerate(cards.heads["order"].tolist())]
+        middle = everything[len(everything) // 2]
+        assert {key: value for key, value in model.items() if key > middle} == content(ledger, middle)
+
+
+def test_a_head_alone_keeps_the_body_and_its_lengths_across_runs() -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger.append(cards_of({(1, 2, 3): (b"https://a.test/", b"from", b"extra!")}))
+    round_trip(ledger)
+    ledger.append_heads(heads_of([(1, 2, 3)], order=9, state=DONE))
+    round_trip(ledger)
+    _, cards = found(ledger, [(1, 2, 3)])
+    assert (DONE, "https://a.test/", "from", b"extra!") == (
+        int(cards.heads["state"][0]),
+        cards.url(0),
+        cards.referrer(0),
+        cards.extra(0),
+    )
+
+
+def test_only_the_low_56_bits_of_a_fingerprint_tell_urls_apart() -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger.append(cards_of({(0, 0, 5): (b"old", b"", b"")}))
+    round_trip(ledger)
+    ledger.append_heads(heads_of([(0, 0, 5 | 0xAB << 56)], order=3))
+    here, cards = found(ledger, [(0, 0, 5 | 0x11 << 56)])
+    assert ([True], "old", 5 | 0xAB << 56) == (here, cards.url(0), int(cards.heads["fingerprint"][0]))
+
+
+def test_found_cards_come_in_the_order_asked_and_twice_where_asked_twice() -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger.append(simple(range(10)))
+    here, cards = found(ledger, [key_of(7), key_of(99), key_of(2), key_of(7)])
+    assert [True, False, True, True] == here
+    assert [f"https://example.org/{number}" for number in (7, 2, 7)] == cards.urls()
+
+
+def test_many_records_in_many_blocks_and_chunks_come_back() -> None:
+    count = 2 * MEMTABLE_CHUNK_ROWS + 3 * RUN_BLOCK_ROWS + 5
+    files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    for begin in range(0, count, 1000):
+        ledger.append(simple(range(begin, min(begin + 1000, count)), order=1))
+    expected = {key_of(number): (1, b"https://example.org/%dr" % number) for number in range(count)}
+    assert expected == content(ledger)
+    names = round_trip(ledger)
+    again = Ledger.open(files, store=STORE, names=names)
+    assert expected == content(again)
+    middle = sorted(expected)[count // 2]
+    assert {key: value for key, value in expected.items() if key > middle} == content(again, middle)
+    here, cards = found(again, [key_of(number) for number in range(0, count, 97)])
+    assert all(here)
+    assert [f"https://example.org/{number}" for number in range(0, count, 97)] == cards.urls()
+
+
+def test_long_bodies_make_shorter_blocks_and_come_back() -> None:
+    files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    bodies = {
+        key_of(number): (b"u", b"", bytes([number]) * size) for number, size in enumerate([0, 300_000, 70_000] * 9)
+    }
+    bodies[key_of(99)] = (b"u", b"", b"x" * (RUN_BODY_BYTES_MAX - 1))
+    ledger.append(cards_of(bodies))
+    again = Ledger.open(files, store=STORE, names=round_trip(ledger))
+    assert {key: (0, b"".join(parts)) for key, parts in bodies.items()} == content(again)
+
+
+def test_a_head_keeps_every_field() -> None:
+    rng = np.random.default_rng(3)
+    heads = np.frombuffer(rng.bytes(72 * 700), HEAD).copy()
+    for name in ("url_bytes", "referrer_bytes", "extra_bytes"):
+        heads[name] = 0
+    heads["state"] = 1 + heads["state"] % 6
+    heads["crawl"] %= 2
+    heads["slot"] %= 4096
+    heads["priority"] = np.where(np.isnan(heads["priority"]), 0.5, heads["priority"])
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger.append(Cards(heads, b"", np.zeros(701, np.int64)))
+    round_trip(ledger)
+    scanned = np.sort(np.concatenate(list(ledger.scan_heads())), order="fingerprint")
+    expected = np.sort(heads, order="fingerprint")
+    assert HEAD.names is not None
+    for name in HEAD.names:
+        assert expected[name].tolist() == scanned[name].tolist(), name
+
+
+def test_heads_alone_are_those_of_the_cards() -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger.append(simple(range(2000)))
+    round_trip(ledger)
+    ledger.append_heads(heads_of([key_of(number) for number in range(0, 2000, 3)], order=2))
+    ledger.append(simple(range(5), state=0))
+    expected = b"".join(cards.heads.tobytes() for cards in ledger.scan())
+    assert expected == b"".join(heads.tobytes() for heads in ledger.scan_heads())
+
+
+def test_four_runs_of_one_size_become_one_and_their_files_go_when_settled() -> None:
+    files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    for number in range(4):
+        ledger.append(simple(range(number * 10, number * 10 + 12), order=number))
+        round_trip(ledger)
+        assert (number == 3) == ledger.merge()
+    before = content(ledger)
+    assert 5 == len([name for name in files.names() if name.endswith(".run")])
+    ledger.settled()
+    assert 5 == len(files.names()), "the checkpoint lists the old ones still"
+    names = ledger.names()
+    ledger.settled()
+    assert [run_name(4)] == names == files.names()
+    assert before == content(ledger) == content(Ledger.open(files, store=STORE, names=names))
+    assert 42 == ledger.statistics().records == len(before)
+
+
+def test_a_merge_of_all_runs_forgets_what_is_gone() -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger.append(simple(range(10)))
+    round_trip(ledger)
+    for _ in range(3):
+        ledger.append(simple(range(4), state=0))
+        round_trip(ledger)
+    assert 22 == ledger.statistics().records
+    assert ledger.merge()
+    assert 6 == ledger.statistics().records == len(content(ledger))
+
+
+def test_a_larger_older_run_is_left_alone() -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger.append(simple(range(5000)))
+    names = round_trip(ledger)
+    for number in range(4):
+        ledger.append_heads(heads_of([key_of(number)], order=number + 1))
+        round_trip(ledger)
+    assert ledger.merge()
+    assert not ledger.merge()
+    assert [*names, run_name(5)] == ledger.names()
+    assert 5000 == len(content(ledger))
+
+
+def test_a_scan_goes_on_while_runs_are_written_merged_and_removed() -> None:
+    files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    for number in range(3):
+        ledger.append(simple(range(20_000), order=number))
+        round_trip(ledger)
+    scan = ledger.scan()
+    rows = len(next(scan))
+    ledger.append(simple(range(30_000), order=9))
+    round_trip(ledger)
+    ledger.merge()
+    ledger.names()
+    ledger.settled()
+    orders = {2}
+    for cards in scan:
+        rows += len(cards)
+        orders |= set(cards.heads["order"].tolist())
+    assert (20_000, {2}) == (rows, orders)
+
+
+def test_a_full_disk_leaves_the_frozen_readable_and_the_next_attempt_has_it() -> None:
+    files = MemoryFiles(capacity_bytes=500)
+    ledger = Ledger.open(files, store=STORE, names=[])
+    ledger.append(simple(range(500), order=1))
+    ledger.freeze()
+    with pytest.raises(StoreFullError):
+        ledger.write_frozen()
+    assert ([], []) == (files.names(), ledger.names())
+    ledger.append(simple(range(490, 600), order=2))
+    assert 600 == len(content(ledger))
+    files.capacity_bytes = None
+    names = round_trip(ledger)
+    assert 600 == len(content(Ledger.open(files, store=STORE, names=names)))
+
+
+@pytest.mark.parametrize("nth", range(1, 9))
+def test_any_failed_call_leaves_the_ledger_as_it_was(nth: int) -> None:
+    files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    ledger.append(simple(range(700), order=1))
+    ledger.freeze()
+    before = content(ledger)
+    files.fail(nth, 5)
+    try:
+        ledger.write_frozen()
+    except StoreFailedError:
+        assert ([], before) == (ledger.names(), content(ledger))
+        ledger.write_frozen()
+    assert before == content(Ledger.open(files, store=STORE, names=ledger.names()))
+
+
+def test_leftovers_are_removed_and_other_files_are_not() -> None:
+    files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    ledger.append(simple(range(3)))
+    names = round_trip(ledger)
+    listed = files.contents()[names[0]]
+    for name in (run_name(7), "run-0000000000000009.tmp", "log-0000000000000001.seg", "run-xyz.run"):
+        files.put(name, listed)
+    again = Ledger.open(files, store=STORE, names=names)
+    again.remove_leftovers()
+    assert ["log-0000000000000001.seg", names[0], "run-xyz.run"] == files.names()
+    again.append(simple([9]))
+    assert run_name(10) == round_trip(again)[1], "numbers of leftovers are not used again in this life"
+
+
+def test_opening_and_reading_change_nothing() -> None:
+    files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    ledger.append(simple(range(3)))
+    names = round_trip(ledger)
+    files.put(run_name(7), b"of a crash")
+    before, calls = files.contents(), len(files.calls)
+    again = Ledger.open(files, store=STORE, names=names)
+    content(again)
+    found(again, [key_of(1)])
+    assert (before, calls) == (files.contents(), len(files.calls))
+
+
+def small_run() -> tuple[MemoryFiles, str]:
+    files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    ledger.append(simple(range(9)))
+    ledger.append_heads(heads_of([key_of(3)], order=5))
+    return files, round_trip(ledger)[0]
+
+
+def test_no_flipped_byte_is_read_as_something_else() -> None:
+    files, name = small_run()
+    good = files.contents()[name]
+    expected = content(Ledger.open(files, store=STORE, names=[name]))
+    noticed = 0
+    for at in range(len(good)):
+        for flip in (0x01, 0x80, 0xFF):
+            files.put(name, good[:at] + bytes([good[at] ^ flip]) + good[at + 1 :])
+            try:
+                assert expected == content(Ledger.open(files, store=STORE, names=[name])), at
+            except (DamagedStoreError, ForeignStoreError) as error:
+                noticed += name in str(error)
+    assert noticed == 3 * len(good)
+
+
+def test_no_cut_or_grown_run_is_opened() -> None:
+    files, name = small_run()
+    good = files.contents()[name]
+    for other in [good[:length] for length in range(len(good))] + [good + b"\0", good + good, b""]:
+        files.put(name, other)
+        with pytest.raises(DamagedStoreError, match=r"at byte \d+"):
+            Ledger.open(files, store=STORE, names=[name])
+
+
+def test_a_run_of_another_store_name_or_format_is_refused() -> None:
+    files, name = small_run()
+    with pytest.raises(DamagedStoreError, match="another store"):
+        Ledger.open(files, store=bytes(16), names=[name])
+    good = files.contents()[name]
+    files.put(run_name(5), good)
+    with pytest.raises(DamagedStoreError, match="renamed"):
+        Ledger.open(files, store=STORE, names=[run_name(5)])
+    files.put(name, good[:8] + b"\2" + good[9:])
+    with pytest.raises(ForeignStoreError, match="format 2"):
+        Ledger.open(files, store=STORE, names=[name])
+    files.drop(name)
+    with pytest.raises(DamagedStoreError, match="missing"):
+        Ledger.open(files, store=STORE, names=[name])
+
+
+def test_a_damaged_block_is_named_with_its_byte_and_what_came_before_was_whole() -> None:
+    files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    rng = np.random.default_rng(1)
+    ledger.append(cards_of({key_of(number): (rng.bytes(900), b"", b"") for number in range(1500)}))
+    (name,) = round_trip(ledger)
+    good = files.contents()[name]
+    at = len(good) * 3 // 4
+    files.put(name, good[:at] + b"?!" + good[at + 2 :])
+    damaged = Ledger.open(files, store=STORE, names=[name])
+    scan = damaged.scan()
+    rows = len(next(scan))
+    with pytest.raises(DamagedStoreError, match=r"at byte \d{6,}"):
+        list(scan)
+    assert 0 < rows < 1500
+
+
+@pytest.mark.parametrize(
+    ("cards", "words"),
+    [
+        (Cards(np.ones(2, HEAD), b"", np.zeros(2, np.int64)), "2 offsets for 2 cards"),
+        (Cards(np.zeros(1, HEAD), b"abc", np.array([0, 3])), "card 0 has a body of 3 bytes"),
+        (Cards(np.zeros(1, HEAD), b"", np.array([0, 3])), "in 0 bytes"),
+        (cards_of({(0, 0, 0): (b"", b"", bytes(RUN_BODY_BYTES_MAX + 1))}), "may have"),
+    ],
+)
+def test_cards_that_cannot_be_are_refused(cards: Cards, words: str) -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    with pytest.raises(ValueError, match=words):
+        ledger.append(cards)
+
+
+def test_an_empty_ledger_finds_nothing_and_writes_nothing() -> None:
+    files: Files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    ledger.append(Cards.none())
+    assert ([], []) == (round_trip(ledger), files.names())
+    assert {} == content(ledger)
+    assert [False] == found(ledger, [(0, 0, 0)])[0]
+
+
+def test_statistics_tell_memory_from_disk() -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger.append(simple(range(100)))
+    memory = ledger.statistics()
+    assert (100, 0, 0) == (memory.records, memory.runs, memory.bytes)
+    assert memory.memtable_bytes > 100 * 72
+    round_trip(ledger)
+    disk = ledger.statistics()
+    assert (100, 1, 0) == (disk.records, disk.runs, disk.memtable_bytes)
+    assert disk.bytes > 0
+
+
+def test_callers_may_reuse_the_heads_they_gave() -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    cards = simple(range(3))
+    ledger.append(cards)
+    cards.heads["order"] = 77
+    assert {0} == {order for order, _ in content(ledger).values()}
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1 << 30))
+def test_keys_of_many_crawls_sort_as_numbers(seed: int) -> None:
+    """Crawls far apart leave little room for fingerprints in the short sort: it must not confuse them."""
+    rng = np.random.default_rng(seed)
+    keys = {
+        (int(crawl), int(slot), int(print_))
+        for crawl, slot, print_ in zip(
+            rng.choice([0, 1, 1 << 20, 0xFFFFFFFF], 300), rng.integers(0, 3, 300), rng.integers(0, 40, 300), strict=True
+        )
+    }
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    shuffled = [sorted(keys)[row] for row in rng.permutation(len(keys))]
+    ledger.append(cards_of({key: (b"%d %d %d" % key, b"", b"") for key in shuffled}))
+    assert {key: (0, b"%d %d %d" % key) for key in keys} == content(ledger)
+
+
+def test_a_thread_may_write_and_merge_while_others_append_and_find() -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    stop = threading.Event()
+    ledger.append(simple(range(50)))
+
+    def background() -> None:
+        while not stop.is_set():
+            ledger.write_frozen()
+            while ledger.merge():
+                pass
+            ledger.names()
+            ledger.settled()
+
+    with ThreadPoolExecutor(1) as threads:
+        written = threads.submit(background)
+        try:
+            for turn in range(150):
+                ledger.append(simple(range(50 + turn * 10, 60 + turn * 10), order=turn))
+                ledger.append_heads(heads_of([key_of(turn)], order=turn))
+                if turn % 5 == 0:
+                    ledger.freeze()
+                here, cards = found(ledger, [key_of(number) for number in range(60 + turn * 10)])
+                assert all(here)
+                assert turn == int(cards.heads["order"][turn])
+        finally:
+            stop.set()
+        written.result()
+    assert 1550 == len(content(ledger))
