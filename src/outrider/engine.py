@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, rfc3339, seconds
@@ -33,12 +33,30 @@ from outrider.errors import (
     StoreInUseError,
 )
 from outrider.frontier import recovery
-from outrider.frontier.facts import STREAMS, encode
+from outrider.frontier.facts import STREAMS, Fact, encode
+from outrider.frontier.ledger import Ledger
 from outrider.frontier.machine import Machine
 from outrider.frontier.settings import FrontierSettings
-from outrider.frontier.tables import COPY_ROWS, Tables
-from outrider.journey import Code, LeaseBatch, Link, Outcome, Report, RequestId, Settled, UrlStatus, Verification
-from outrider.limits import CHECKPOINT_STEP_BYTES, DISCOVER_ROWS_PER_FRAME, LOG_BYTES_BEFORE_CHECKPOINT
+from outrider.frontier.tables import COPY_ROWS, LEASES, OWN, RUNS, Tables
+from outrider.journey import (
+    Code,
+    Explanation,
+    HostStatus,
+    Idle,
+    LeaseBatch,
+    Link,
+    Outcome,
+    OutcomeBatch,
+    Page,
+    QueueStatus,
+    Report,
+    RequestId,
+    Settled,
+    State,
+    UrlStatus,
+    Verification,
+)
+from outrider.limits import CHECKPOINT_STEP_BYTES, DISCOVER_ROWS_PER_FRAME, LOG_BYTES_BEFORE_CHECKPOINT, OWN_SLOT
 from outrider.storage.checkpoint import Checkpoint, CheckpointWriter, newest_checkpoint
 from outrider.storage.files import Directory, Files
 from outrider.storage.log import Log
@@ -148,14 +166,14 @@ class Frontier:
             options = _pinned(files, manifest, options)
             store = manifest.store_bytes
             # Read before anything is written: a store that this version cannot read is left as it is.
-            checkpoint, tables, looked = _read(files, store)
+            checkpoint, tables, looked = _read(files, manifest, scratch=files)
             looked.close()
+            tables.ledger.remove_leftovers()
             log = _open_log(files, store, checkpoint)
             machine = Machine(
                 tables,
                 log,
                 options,
-                fingerprint_key=manifest.fingerprint_key_bytes,
                 slot_key=manifest.slot_key_bytes,
                 seed=seed,
                 errands=robots == "errands",
@@ -210,12 +228,11 @@ class Frontier:
             if manifest is None:
                 raise ForeignStoreError(f"{files.describe()} holds no store")
             store = manifest.store_bytes
-            checkpoint, tables, log = _read(files, store)
+            checkpoint, tables, log = _read(files, manifest, scratch=None)
             machine = Machine(
                 tables,
                 log,
                 FrontierSettings(),
-                fingerprint_key=manifest.fingerprint_key_bytes,
                 slot_key=manifest.slot_key_bytes,
             )
             with _all_stays():
@@ -250,6 +267,9 @@ class Frontier:
                     self._log.sync()
             finally:
                 self._log.close()
+                with contextlib.suppress(StoreError):
+                    self._machine.tables.close()  # tails of queues are made anew from the ledger
+                self._machine.tables.ledger.close()
                 _give_back(self._files)
 
     def __enter__(self) -> Self:
@@ -315,7 +335,7 @@ class Frontier:
 
     def report(
         self,
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[Outcome] | OutcomeBatch,
         links: Sequence[tuple[int, str | Link]] | UrlBatch = (),
         *,
         request_id: RequestId | None = None,
@@ -337,6 +357,10 @@ class Frontier:
     def release(self, tokens: Sequence[int]) -> list[Settled]:
         """Give leases back unfetched."""
         return self._call(lambda m, now: m.release(tokens, now))
+
+    def defer(self, tokens: Sequence[int], until: Instant) -> list[Settled]:
+        """Give leases back unfetched; their URLs wait until an instant."""
+        return self._call(lambda m, now: m.defer(tokens, until, now))
 
     def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """The answer of an authority's robots.txt, given by the caller: an HTTP status (None: no answer) and the
@@ -377,11 +401,108 @@ class Frontier:
             self._check()
             return self._machine.at_limit()
 
-    def status(self, url: str) -> UrlStatus:
+    def pressure(self) -> float:
+        """How far the limit of URLs (`max_urls`) is used up; at 1 and above callers do well to bring no more links."""
+        with self._lock:
+            self._check()
+            return self._machine.pressure()
+
+    def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
         """What is known of one URL, by any spelling."""
         with self._lock:
             self._check()
-            return self._machine.status(url)
+            self._instant()
+            return self._machine.status(url, crawl)
+
+    def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
+        """Everything known of one URL, and the one reason why it is not being fetched now."""
+        with self._lock:
+            self._check()
+            return self._machine.explain(url, crawl, self._instant())
+
+    def explain_idle(self) -> Idle:
+        """Why nothing, or no more, can be leased now."""
+        with self._lock:
+            self._check()
+            return self._machine.explain_idle(self._instant())
+
+    def queues(
+        self, *, crawl: str | None = None, after: str | None = None, limit: int = 100
+    ) -> Page[QueueStatus]:
+        """A piece of the list of queues; `after` is the cursor of the piece before."""
+        with self._lock:
+            self._check()
+            return self._machine.queues(crawl, after, limit)
+
+    def hosts(self, *, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
+        """A piece of the list of hosts."""
+        with self._lock:
+            self._check()
+            return self._machine.hosts(self._instant(), after, limit)
+
+    def urls(
+        self,
+        *,
+        state: str | None = None,
+        host: str | None = None,
+        crawl: str | None = None,
+        key: str | None = None,
+        after: str | None = None,
+        limit: int = 1_000,
+    ) -> Page[UrlStatus]:
+        """A piece of the list of URLs, in an order that stays while others write."""
+        with self._lock:
+            self._check()
+            return self._machine.urls(state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
+
+    def count(
+        self, *, state: str | None = None, host: str | None = None, crawl: str | None = None, key: str | None = None
+    ) -> int:
+        """How many URLs there are, in a state, of a host, a crawl, a key."""
+        with self._lock:
+            self._check()
+            return self._machine.count(state=state, host=host, crawl=crawl, key=key)
+
+    # -- what operators do --------------------------------------------------------------------------------------------
+
+    def pause(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """Lease nothing of the queues with this key (None: of the whole crawl) until `resume`; how many queues."""
+        return self._call(lambda m, now: m.pause(key, crawl, now, paused=True))
+
+    def resume(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """What was paused goes on."""
+        return self._call(lambda m, now: m.pause(key, crawl, now, paused=False))
+
+    def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> int:
+        """Lease nothing of these queues before an instant."""
+        return self._call(lambda m, now: m.block_until(until, key, crawl, now))
+
+    def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> int:
+        """The least gap behind a request of these queues; None: that of the settings."""
+        return self._call(lambda m, now: m.set_delay(delay_seconds, key, crawl, now))
+
+    def set_limit(self, limit: int | None, key: str | None = None, *, crawl: str | None = None) -> int:
+        """How many requests of each of these queues may be open at once; None: one."""
+        return self._call(lambda m, now: m.set_limit(limit, key, crawl, now))
+
+    def delete(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """These queues, or a whole crawl, are as if they had never been; how many queues. A lease that is open goes on
+        until it is reported, which rests the host and answers `stale`."""
+        return self._call(lambda m, now: m.delete(key, crawl, now))
+
+    def reprioritise(
+        self,
+        urls: str | Sequence[str] | Mapping[str, float],
+        priority: float | None = None,
+        *,
+        crawl: str | None = None,
+    ) -> list[State]:
+        """Give URLs another priority; the state of each."""
+        return self._call(lambda m, now: m.reprioritise(urls, priority, crawl, now))
+
+    def retry(self, *, error: str | None = None, host: str | None = None) -> int:
+        """Dead letters go back to their queues, all or those of an error class or host; how many."""
+        return self._call(lambda m, now: m.retry(error, host, now))
 
     def statistics(self) -> dict[str, object]:
         """Counts for machines; the names of `status --json`."""
@@ -537,17 +658,16 @@ class Frontier:
         if self._round is None:
             threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self._checkpoint_bytes // 2)
             if self._log.bytes_after(self._covered) > threshold:
-                self._begin_round()
+                self._begin_round(now)
             return
         round_ = self._round
         try:
-            copied = 0
+            begun = round_.copied_bytes
             while (place := round_.next()) is not None:
-                slot, section, first, last = place
-                payload = encode(now, self._machine.tables.copy(slot, section, first, last))
-                round_.writer.add(slot, section, first, self._log.appended_lsn, payload)
+                section, first, last = place
+                self._copy(round_, section, first, last, now)
                 # A slot of a few hosts makes small ranges; one per call, a round over all slots would never end.
-                copied += len(payload)
+                copied = round_.copied_bytes - begun
                 if copied >= CHECKPOINT_STEP_BYTES:
                     return
         except StoreFullError:
@@ -559,7 +679,13 @@ class Frontier:
         self._finisher = threading.Thread(target=self._finish_round, args=(round_, self._log.appended_lsn), daemon=True)
         self._finisher.start()
 
-    def _begin_round(self) -> None:
+    def _copy(self, round_: _Round, section: int, first: int, last: int, now: Instant) -> None:
+        payload = encode(now, self._machine.tables.copy(section, first, last))
+        round_.writer.add(OWN_SLOT, section, first, self._log.appended_lsn, payload)
+        round_.copied_bytes += len(payload)
+
+    def _begin_round(self, now: Instant) -> None:
+        """From here on: what belongs to no slot, the open leases and the ledger are those of this LSN exactly."""
         start = self._log.appended_lsn
         try:
             writer = CheckpointWriter(
@@ -567,13 +693,31 @@ class Frontier:
             )
         except StoreFullError:
             return
-        self._round = _Round(writer, self._machine.tables.sections(), start)
+        tables = self._machine.tables
+        round_ = _Round(writer, tables.sections(), start)
+        try:
+            for section in (OWN, LEASES):
+                self._copy(round_, section, 0, 1, now)
+        except StoreFullError:
+            writer.abandon()
+            return
+        tables.ledger.freeze()
+        self._round = round_
 
     def _finish_round(self, round_: _Round, lsn: int) -> None:
+        ledger = self._machine.tables.ledger
         try:
+            ledger.write_frozen()
+            while ledger.merge():
+                pass
+            names = ledger.names()
+            if names:
+                payload = encode(0, [(Fact.RUNS, [[OWN_SLOT] * len(names), names])])
+                round_.writer.add(OWN_SLOT, RUNS, 0, lsn, payload)
             self._log.sync()
             size = round_.writer.size
             round_.writer.finish(lsn)
+            ledger.settled()
             self._finished_round = (round_.writer.number, round_.start, size)
         except StoreFullError:
             try:
@@ -592,7 +736,7 @@ class Frontier:
                 self._finisher.join()
                 self._checkpoint_step(self._instant())
             if self._round is None:
-                self._begin_round()
+                self._begin_round(self._instant())
             while self._round is not None:
                 self._checkpoint_step(self._instant())
             if self._finisher is not None:
@@ -617,16 +761,18 @@ class Frontier:
 class _Round:
     """One checkpoint in the making: what there was when it began, cut into ranges."""
 
-    def __init__(self, writer: CheckpointWriter, sections: list[tuple[int, int, int]], start: int) -> None:
+    def __init__(self, writer: CheckpointWriter, sections: list[tuple[int, int]], start: int) -> None:
         self.writer = writer
         self.start = start
+        self.copied_bytes = 0
         self._ranges = iter(
-            (slot, section, first, min(first + COPY_ROWS[section], rows))
-            for slot, section, rows in sections
+            (section, first, min(first + COPY_ROWS[section], rows))
+            for section, rows in sections
+            if section not in (OWN, LEASES)
             for first in range(0, rows, COPY_ROWS[section])
         )
 
-    def next(self) -> tuple[int, int, int, int] | None:
+    def next(self) -> tuple[int, int, int] | None:
         return next(self._ranges, None)
 
 
@@ -703,7 +849,7 @@ class AsyncFrontier:
 
     async def report(
         self,
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[Outcome] | OutcomeBatch,
         links: Sequence[tuple[int, str | Link]] | UrlBatch = (),
         *,
         request_id: RequestId | None = None,
@@ -721,6 +867,76 @@ class AsyncFrontier:
     async def release(self, tokens: Sequence[int]) -> list[Settled]:
         """As `Frontier.release`."""
         return await self._call(lambda m, now: m.release(tokens, now))
+
+    async def defer(self, tokens: Sequence[int], until: Instant) -> list[Settled]:
+        """As `Frontier.defer`."""
+        return await self._call(lambda m, now: m.defer(tokens, until, now))
+
+    async def pause(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """As `Frontier.pause`."""
+        return await self._call(lambda m, now: m.pause(key, crawl, now, paused=True))
+
+    async def resume(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """As `Frontier.resume`."""
+        return await self._call(lambda m, now: m.pause(key, crawl, now, paused=False))
+
+    async def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> int:
+        """As `Frontier.block_until`."""
+        return await self._call(lambda m, now: m.block_until(until, key, crawl, now))
+
+    async def set_delay(
+        self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None
+    ) -> int:
+        """As `Frontier.set_delay`."""
+        return await self._call(lambda m, now: m.set_delay(delay_seconds, key, crawl, now))
+
+    async def set_limit(self, limit: int | None, key: str | None = None, *, crawl: str | None = None) -> int:
+        """As `Frontier.set_limit`."""
+        return await self._call(lambda m, now: m.set_limit(limit, key, crawl, now))
+
+    async def delete(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """As `Frontier.delete`."""
+        return await self._call(lambda m, now: m.delete(key, crawl, now))
+
+    async def reprioritise(
+        self,
+        urls: str | Sequence[str] | Mapping[str, float],
+        priority: float | None = None,
+        *,
+        crawl: str | None = None,
+    ) -> list[State]:
+        """As `Frontier.reprioritise`."""
+        return await self._call(lambda m, now: m.reprioritise(urls, priority, crawl, now))
+
+    async def retry(self, *, error: str | None = None, host: str | None = None) -> int:
+        """As `Frontier.retry`."""
+        return await self._call(lambda m, now: m.retry(error, host, now))
+
+    async def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
+        """As `Frontier.explain`."""
+        return self.sync.explain(url, crawl=crawl)
+
+    async def explain_idle(self) -> Idle:
+        """As `Frontier.explain_idle`."""
+        return self.sync.explain_idle()
+
+    async def queues(
+        self, *, crawl: str | None = None, after: str | None = None, limit: int = 100
+    ) -> Page[QueueStatus]:
+        """As `Frontier.queues`."""
+        return self.sync.queues(crawl=crawl, after=after, limit=limit)
+
+    async def hosts(self, *, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
+        """As `Frontier.hosts`."""
+        return self.sync.hosts(after=after, limit=limit)
+
+    async def urls(self, **chosen: Any) -> Page[UrlStatus]:
+        """As `Frontier.urls`, in a thread: it may read much."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(self.sync.urls, **chosen))
+
+    async def count(self, **chosen: Any) -> int:
+        """As `Frontier.count`, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(self.sync.count, **chosen))
 
     async def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """As `Frontier.set_robots`."""
@@ -750,9 +966,9 @@ class AsyncFrontier:
         """As `Frontier.at_limit`."""
         return self.sync.at_limit()
 
-    async def status(self, url: str) -> UrlStatus:
+    async def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
         """As `Frontier.status`."""
-        return self.sync.status(url)
+        return self.sync.status(url, crawl=crawl)
 
     async def statistics(self) -> dict[str, object]:
         """As `Frontier.statistics`."""
@@ -805,16 +1021,24 @@ def _open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read
     return Log.open(files, store=store, epoch=0, after=after, synced=synced, read_only=read_only)
 
 
-def _read(files: Files, store: bytes) -> tuple[Checkpoint | None, Tables, Log]:
-    """The newest checkpoint, the tables as the log's end leaves them, and the log, open for reading only."""
+def _read(files: Files, manifest: Manifest, *, scratch: Files | None) -> tuple[Checkpoint | None, Tables, Log]:
+    """The newest checkpoint, the tables as the log's end leaves them, and the log, open for reading only. scratch: where
+    the tails of queues may lie, None to keep them in memory."""
+    store = manifest.store_bytes
     checkpoint = newest_checkpoint(files, store=store)
-    log = _open_log(files, store, checkpoint, read_only=True)
-    tables = Tables()
+    ledger = Ledger.open(files, store=store, names=recovery.run_names(checkpoint))
+    try:
+        log = _open_log(files, store, checkpoint, read_only=True)
+    except BaseException:
+        ledger.close()
+        raise
+    tables = Tables(ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=scratch)
     try:
         with _all_stays():
             recovery.load(tables, checkpoint, log)
     except BaseException:
         log.close()
+        ledger.close()
         raise
     return checkpoint, tables, log
 

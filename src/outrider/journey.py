@@ -480,7 +480,6 @@ class Explanation:
     host: HostStatus | None = None
     authority: str | None = None
     robots: str | None = None
-    robots_line: str | None = None
     next_at: Instant | None = None
 
     def as_dict(self) -> dict[str, Any]:

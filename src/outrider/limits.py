@@ -35,6 +35,7 @@ ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many UR
 # frontier
 COLUMN_ROWS_FIRST = 1 << 22  # rows of a column that are asked for at once; untouched ones cost no memory
 CLASSES = 16  # priority classes of the front tier
+DROP_LOOKS_AT_CARDS = 4_096  # a queue of so many is looked through for the card to drop: a millisecond or two
 LISTED_ROWS_MAX = 100_000  # rows of one piece of a list; a cursor leads to the next
 NAME_CHARACTERS_MAX = 1_024  # of crawls, keys, workers, clients: they are kept in memory and in every lease
 ERROR_CLASSES_KEPT_MAX = 65_535  # error classes that URLs remember by a number of 16 bits; later ones are `other`

@@ -13,7 +13,6 @@ import numpy as np
 from outrider.clock import Instant, rfc3339, seconds
 from outrider.errors import SettingsError
 from outrider.frontier.cards import Cards
-from outrider.frontier.errands import Rulebook
 from outrider.frontier.hosts import NONE, Rows
 from outrider.frontier.politeness import GapReason
 from outrider.frontier.records import Record
@@ -349,7 +348,6 @@ def explain(
     now: Instant,
     *,
     token: int,
-    rules: Rulebook,
     slot: int,
     fingerprint: int,
     errands_at: Sequence[int],
@@ -366,9 +364,6 @@ def explain(
     name = authority_of(record.url)
     authority = tables.authorities.get(name)
     word, text, at = _why_not(record, tables, now, queue, there, authority, at_limit=at_limit)
-    line = None
-    if authority is not None and authority.state == RobotsState.RULES:
-        line = rules.explained(authority, record.url)
     return Explanation(
         record.url,
         STATES[record.state],
@@ -383,7 +378,6 @@ def explain(
         host=there,
         authority=name,
         robots=RobotsState(authority.state).name.lower() if authority is not None else None,
-        robots_line=line,
         next_at=at,
     )
 

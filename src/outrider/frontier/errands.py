@@ -52,11 +52,6 @@ class Rulebook:
     def allowed(self, authority: Authority, url: str) -> bool:
         return self.of(authority).allowed(self._agent, url)
 
-    def explained(self, authority: Authority, url: str) -> str | None:
-        """The line of the rules that decides about a URL."""
-        decided = self.of(authority).explain(self._agent, url)
-        return str(decided) if decided is not None else None
-
     def crawl_delay(self, authorities: Iterable[Authority]) -> float:
         """Seconds: the largest Crawl-delay among a host's authorities, 0 when there is none."""
         longest = 0.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant, instant, rfc3339
 from outrider.errors import SettingsError, StoreFullError
-from outrider.frontier import arguments
+from outrider.frontier import accounts, arguments
 from outrider.frontier.arrivals import NO_DUE, Arrival, Arrivals, Origin
 from outrider.frontier.cards import Cards
 from outrider.frontier.draft import Draft
@@ -42,7 +42,7 @@ from outrider.frontier.tables import (
     LEASED,
     PARKED,
     QUEUED,
-    SEEN_BITS,
+    STATES,
     UNKNOWN,
     WAITING,
     Authority,
@@ -57,24 +57,34 @@ from outrider.frontier.tables import (
 from outrider.frontier.turns import EMPTY, Turns
 from outrider.journey import (
     Code,
+    Explanation,
+    HostStatus,
+    Idle,
     Lease,
     LeaseBatch,
     Line,
     Link,
     Outcome,
     OutcomeBatch,
+    Page,
+    QueueStatus,
     Report,
     RequestId,
     RobotsAnswer,
     Settled,
+    State,
+    UrlStatus,
     Verdict,
+    Verification,
 )
 from outrider.kernels.cards import HEAD
 from outrider.limits import (
     CALL_ROWS_MAX,
     CLASSES,
     DEADLINES_KEPT_MAX,
+    DROP_LOOKS_AT_CARDS,
     LEASES_LOST_MAX,
+    LISTED_ROWS_MAX,
     METADATA_BYTES_MAX,
     OLDEST_DRAW_EVERY,
     OWN_SLOT,
@@ -855,6 +865,150 @@ class Machine(Operations):
             heapq.heappop(self._deadlines)
         return max(now, min(times)) if times else None
 
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def status(self, url: str, crawl: str | None = None) -> UrlStatus:
+        """What is known of one URL, by any spelling, in the default crawl or the one named."""
+        text = self._spelled([url])[0]
+        row = self.tables.crawl_rows.get(crawl or "default")
+        if text is None or row is None:
+            return UrlStatus(text or url, State.UNKNOWN)
+        _, records = self.records_of([text], row)
+        if not records:
+            return UrlStatus(text, State.UNKNOWN)
+        return accounts.status_of(records[0], self.tables, self.token_of(records[0]))
+
+    def explain(self, url: str, crawl: str | None, now: Instant) -> Explanation:
+        """Everything known of one URL, and the one reason why it is not being fetched now."""
+        now = max(now, self.now)
+        text = self._spelled([url])[0]
+        if text is None:
+            raise SettingsError(f"{url!r:.200} is no http or https URL")
+        row = self.tables.crawl_rows.get(crawl or "default")
+        _, records = self.records_of([text], row) if row is not None else (None, [])
+        fingerprint = int.from_bytes(kernels.fingerprints([text], self._fingerprint_key), "little")
+        return accounts.explain(
+            records[0] if records else None,
+            text,
+            self.tables,
+            now,
+            token=self.token_of(records[0]) if records else 0,
+            slot=self.slot_of(host_of(text)),
+            fingerprint=fingerprint,
+            errands_at=list(self.turns.errands_at),
+            at_limit=self._pages_left() <= 0,
+        )
+
+    def explain_idle(self, now: Instant) -> Idle:
+        """Why nothing, or no more, can be leased now."""
+        now = max(now, self.now)
+        return accounts.idle(
+            self.tables,
+            now,
+            next_at=self.next_ready(now),
+            errands=self.errands(),
+            errands_at=list(self.turns.errands_at),
+            at_limit=self._pages_left() <= 0,
+            delay=self.settings.delay,
+        )
+
+    def queues(self, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
+        """A piece of the list of queues."""
+        return accounts.list_queues(self.tables, crawl, after, limit)
+
+    def hosts(self, now: Instant, after: str | None, limit: int) -> Page[HostStatus]:
+        """A piece of the list of hosts."""
+        return accounts.list_hosts(self.tables, max(now, self.now), after, limit, list(self.turns.errands_at))
+
+    def chosen_cards(
+        self,
+        *,
+        state: str | None,
+        host: str | None,
+        crawl: str | None,
+        key: str | None,
+        after: str | None = None,
+    ) -> Iterator[Cards]:
+        """The newest cards of all URLs that are asked for, in the order of the ledger, in the states that time and
+        leases have put them into."""
+        tables = self.tables
+        if state is not None and state not in [one.value for one in State]:
+            raise SettingsError(f"state {state!r:.80}: give one of {', '.join(one.value for one in State)}")
+        number = [one.value for one in STATES].index(state) if state is not None else None
+        home = tables.host_row(host) if host is not None else None
+        of_crawl = self._crawl_row(crawl) if crawl is not None else None
+        of_key = self.chosen(key, crawl) if key is not None else None
+        open_ones = set(accounts.leased_heads(tables)["order"].tolist())
+        for cards in tables.ledger.scan(after=accounts.after_of(after)):
+            if tables.voids():
+                cards = self._living(cards)  # noqa: PLW2901
+            heads = cards.heads.copy()
+            heads["state"][(heads["state"] == WAITING) & (heads["due"] <= self._woken)] = QUEUED
+            if open_ones:
+                heads["state"][np.array([order in open_ones for order in heads["order"].tolist()], np.bool_)] = LEASED
+            mask = np.ones(len(heads), np.bool_)
+            if number is not None:
+                mask &= heads["state"] == number
+            if of_crawl is not None:
+                mask &= heads["crawl"] == of_crawl
+            if home is not None or of_key is not None:
+                rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
+                if home is not None:
+                    mask &= tables.queues.host[rows] == home
+                if of_key is not None:
+                    mask &= np.isin(rows, of_key)
+            if mask.any():
+                yield cards.with_heads(heads).filter(mask)
+
+    def urls(
+        self,
+        *,
+        state: str | None,
+        host: str | None,
+        crawl: str | None,
+        key: str | None,
+        after: str | None,
+        limit: int,
+    ) -> Page[UrlStatus]:
+        """A piece of the list of URLs, in the order of their keys."""
+        arguments.whole("limit", limit, 1, LISTED_ROWS_MAX)
+        found: list[UrlStatus] = []
+        cursor: str | None = None
+        for cards in self.chosen_cards(state=state, host=host, crawl=crawl, key=key, after=after):
+            for row in range(len(cards)):
+                if len(found) == limit:
+                    return Page(found, cursor)
+                record = Record.of(cards, row)
+                token = self.token_of(record) if record.state == LEASED else 0
+                found.append(accounts.status_of(record, self.tables, token))
+                cursor = accounts.cursor_of(cards, row)
+        return Page(found, None)
+
+    def count(self, *, state: str | None, host: str | None, crawl: str | None, key: str | None) -> int:
+        """How many URLs there are of a kind."""
+        if host is crawl is key is None:
+            if state is None:
+                return self.tables.accepted()
+            if state in [one.value for one in STATES]:
+                return self.tables.counts[[one.value for one in STATES].index(state)]
+        return sum(map(len, self.chosen_cards(state=state, host=host, crawl=crawl, key=key)))
+
+    def statistics(self, now: Instant) -> dict[str, object]:
+        """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
+        return accounts.statistics(
+            self.tables, now, errands=self.errands(), errands_at=list(self.turns.errands_at)
+        )
+
+    def verify(self) -> Verification:
+        """Recount everything from the records and hold it against the counters."""
+        return accounts.recount(self.tables)
+
+    def pressure(self) -> float:
+        """How far the limit of URLs is used up: 1 and above asks callers to slow down."""
+        limit = self.settings.max_urls
+        counts = self.tables.counts
+        return (counts[QUEUED] + counts[WAITING] + counts[LEASED]) / limit if limit else 0.0
+
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def _advance(self, now: Instant) -> Instant:
@@ -900,9 +1054,10 @@ class Machine(Operations):
                     heapq.heappush(self._deadlines, (authority.deadline, authority.token))
                 raise
             self._lines_of_wakes += draft.lines
-        at = tables.calendar.next()
-        if at is not None and at <= now:
-            self._wake_urls(now)
+        if tables.wake(now, WAKES_PER_CALL_MAX):
+            at = tables.calendar.next()
+            self._woken = now if at is None or at > now else at - 1
+            self._settle(now)
         else:
             self._woken = now
         self.turns.wake(now)
@@ -910,19 +1065,6 @@ class Machine(Operations):
             for queue in tables.stalled[-WAKES_PER_CALL_MAX:]:
                 tables.backlog.drop(queue)
             del tables.stalled[-WAKES_PER_CALL_MAX:]
-
-    def _wake_urls(self, now: Instant) -> None:
-        """Waiting URLs whose time has come are queued. That is no fact: their due time says it."""
-        tables = self.tables
-        cards = tables.calendar.due(now, WAKES_PER_CALL_MAX)
-        if not len(cards):
-            return
-        self._woken = now if len(cards) < WAKES_PER_CALL_MAX else int(cards.heads["due"].max()) - 1
-        cards = self._living(cards)
-        heads = cards.heads.copy()
-        heads["state"] = QUEUED
-        tables.file(cards.with_heads(heads), np.full(len(cards), WAITING, np.uint8))
-        self._settle(now)
 
     def woken(self) -> Instant:
         return self._woken
@@ -1210,7 +1352,7 @@ class Machine(Operations):
     ) -> None:
         """Back-pressure: what exceeds the limits of URLs is refused, or what is queued lowest makes room."""
         s = self.settings
-        if s.max_urls is None and s.max_urls_per_queue is None:
+        if s.when_full in ("spill", "delay") or (s.max_urls is None and s.max_urls_per_queue is None):
             return
         tables = self.tables
         held = tables.backlog.waiting(np.where(queues == NONE, 0, queues)).astype(np.int64)
@@ -1244,11 +1386,21 @@ class Machine(Operations):
 
     def _lowest(self, draft: Draft, queue: int, klass: int) -> Record | None:
         """The queued URL that comes last in a queue, taken out, if its class is below this one."""
-        cards = self.tables.backlog.take_worst(queue, klass)
+        backlog, row = self.tables.backlog, np.array([queue], np.uint32)
+        # Of a long queue the worst of some that wait on disk will do: reading all of it for one place would not.
+        long = int(backlog.waiting(row)[0]) > DROP_LOOKS_AT_CARDS
+        cards = backlog.unload(queue, 1) if long else backlog.drain(queue, DROP_LOOKS_AT_CARDS)
         if not len(cards):
             return None
-        draft.drawn.append((np.array([queue], np.uint32), cards))
-        return Record.of(cards, 0)
+        worst = int(np.lexsort((-cards.heads["order"].astype(np.int64), -cards.heads["due"], cards.heads["klass"]))[0])
+        if int(cards.heads["klass"][worst]) >= klass:
+            backlog.put(np.full(len(cards), queue, np.uint32), cards)
+            return None
+        rest = cards.filter(np.arange(len(cards)) != worst)
+        backlog.put(np.full(len(rest), queue, np.uint32), rest)
+        victim = cards.take([worst])
+        draft.drawn.append((row, victim))
+        return Record.of(victim, 0)
 
     def _priorities(self, links: Arrivals, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
         """What was told, else what the function of priority says, else the default."""

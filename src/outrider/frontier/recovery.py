@@ -9,6 +9,7 @@ from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, decode, instant_o
 from outrider.frontier.lines import completed
 from outrider.frontier.tables import LEASES, RUNS, Tables
 from outrider.kernels import FRAME_BYTES_MAX
+from outrider.limits import WAKES_PER_CALL_MAX
 from outrider.storage.checkpoint import Checkpoint
 from outrider.storage.log import Frame, Log
 
@@ -42,7 +43,10 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
     for payload in leases:
         _apply(tables, payload)
     for frame in log.replay(checkpoint.start_lsn if checkpoint is not None else 0):
-        _apply(tables, _payload(frame))
+        payload = _payload(frame)
+        while tables.wake(instant_of(payload), WAKES_PER_CALL_MAX):
+            pass
+        _apply(tables, payload)
     tables.changed.clear()
 
 

@@ -141,6 +141,7 @@ class Tables:
         self.queues = Queues()
         self.leases = kernels.Leases()
         self.backlog = Backlog(scratch, name="backlog")
+        self._scratch = scratch
         self.calendar = Calendar(scratch, name="calendar")
         self.refused = Backlog(scratch, name="refused")  # by authority: parked by its rules
         self.spent = Backlog(scratch, name="spent")  # by host: parked for a budget
@@ -1016,8 +1017,24 @@ class Tables:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
+    def wake(self, now: Instant, most: int) -> int:
+        """Waiting URLs whose time has come are queued, at most so many. That is no fact: their due time says it."""
+        at = self.calendar.next()
+        if at is None or at > now:
+            return 0
+        cards = self.calendar.due(now, most)
+        taken = len(cards)
+        if self.voids():
+            cards = cards.filter(~self.void(cards.heads))
+        heads = cards.heads.copy()
+        heads["state"] = QUEUED
+        self.file(cards.with_heads(heads), np.full(len(cards), WAITING, np.uint8))
+        return taken
+
     def restore(self) -> None:
         """After the checkpoint's hosts and queues: fill what is derived from the ledger, one scan in its order."""
+        self.calendar.close()
+        self.calendar = Calendar(self._scratch, name="calendar", now=self.now)
         for cards in self.ledger.scan():
             heads = cards.heads
             if self.voids():
