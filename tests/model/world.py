@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from outrider.clock import instant
 from outrider.engine import Frontier
-from outrider.frontier.tables import LEASED, QUEUED, WAITING, Url
+from outrider.frontier.accounts import leased_heads
+from outrider.frontier.cards import Cards
+from outrider.frontier.tables import OWN, STATES
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
-from outrider.limits import OWN_SLOT
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 START = 1_700_000_000_000_000
@@ -122,47 +125,50 @@ def recount(frontier: Frontier) -> list[str]:
     problems = list(frontier.verify().problems)
     machine = frontier._machine
     tables = machine.tables
-    calendar = {(entry[3], entry[2]) for entry in machine._waiting}
+    places: Counter[str] = Counter()
+    for cards in tables.ledger.scan():
+        for head in cards.heads[~tables.void(cards.heads)]:
+            places[STATES[head["state"]]] += 1
+    leased = len(heads := leased_heads(tables))
+    places["queued"] += places["waiting"] - len(tables.calendar) + places["leased"] - leased
+    filed = len(tables.backlog) + len(tables.held)
+    voided = sum(map(len, (tables.backlog, tables.held))) if tables.voids() else 0
+    if filed < places["queued"] or (filed > places["queued"] and not voided):
+        problems.append(f"{places['queued']} URLs are queued, {filed} stand in queues ({len(heads)} leased)")
+    for queue, group in tables.queues.group_of.items():
+        busy = int(np.isin(tables.open_leases()[1], group.queues).sum())
+        if group.busy != busy:
+            problems.append(f"{tables.key_of(queue)} counts {group.busy} turns, there are {busy}")
     deadlines = set(machine._deadlines)
-    turns: Counter[str] = Counter()
-    groups: Counter[int] = Counter()
-    for url in tables.urls():
-        if url.state == QUEUED:
-            filed = any(entry[4] is url and entry[3] == url.place for entry in url.queue.heap)
-            if not filed and url not in machine._authority(url).held:
-                problems.append(f"{url.url} is queued and in no queue")
-        elif url.state == WAITING and (url, url.place) not in calendar:
-            problems.append(f"{url.url} waits and is in no calendar")
-        elif url.state == LEASED:
-            turns[url.queue.host.name] += 1
-            if url.queue.group is not None:
-                groups[id(url.queue.group)] += 1
-            if (url.deadline, url.token) not in deadlines:
-                problems.append(f"{url.url} is leased and never expires")
-    for owner in tables.leases.values():
-        if not isinstance(owner, Url):
-            assert owner.busy is not None
-            turns[owner.busy.name] += 1
-            if (owner.deadline, owner.token) not in deadlines:
-                problems.append(f"the errand of {owner.name} never expires")
-    for host in tables.hosts.values():
-        if host.leases != turns[host.name]:
-            problems.append(f"{host.name} counts {host.leases} leases, there are {turns[host.name]}")
-    for queue in tables.queues.values():
-        if queue.group is not None and queue.group.busy != groups[id(queue.group)]:
-            problems.append(f"{queue.key} counts {queue.group.busy} turns, there are {groups[id(queue.group)]}")
+    problems.extend(
+        f"the errand of {authority.name} never expires"
+        for token, authority in tables.errands.items()
+        if (authority.deadline, token) not in deadlines
+    )
+    held = sum(tables.held_of.values())
+    if held != len(tables.held) or held != sum(authority.held for authority in tables.authorities.values()):
+        problems.append(f"{len(tables.held)} URLs are held, the counts say {held}")
     return problems
 
 
 def everything(frontier: Frontier) -> list[object]:
-    """All rows as a checkpoint would copy them: equal lists are equal states."""
+    """All rows as a checkpoint would copy them, and the ledger: equal lists are equal states."""
     tables = frontier._machine.tables
     facts: list[object] = []
-    for slot, section, rows in sorted(tables.sections()):
-        facts.append((slot, section, [(kind, list(block)) for kind, block in tables.copy(slot, section, 0, rows)]))
+    for section, rows in tables.sections():
+        if rows:
+            blocks = tables.copy(section, 0, rows)
+            listed = [sorted(zip(*map(list, values), strict=True), key=repr) for _, values in blocks]
+            facts.append((section, [kind for kind, _ in blocks], listed))
+    facts.append([sorted((bytes(card.heads.tobytes()), card.arena) for card in _single(tables.ledger.scan()))])
     return facts
+
+
+def _single(batches: Iterable[Cards]) -> Iterable[Cards]:
+    for cards in batches:
+        yield from (cards.take([row]) for row in range(len(cards)))
 
 
 def rows(frontier: Frontier) -> list[object]:
     """The rows of all slots, without what belongs to the process: its opening, its holders, the log's counters."""
-    return [part for part in everything(frontier) if part[0] != OWN_SLOT]  # type: ignore[index]
+    return [part for part in everything(frontier) if not (isinstance(part, tuple) and part[0] == OWN)]
