@@ -7,14 +7,30 @@ import os
 import random
 import shutil
 
+import numpy as np
 import pytest
 
 from outrider.errors import DamagedStoreError, ForeignStoreError
+from outrider.frontier.cards import Cards
+from outrider.frontier.ledger import Ledger
 from outrider.kernels import pack_frames
+from outrider.kernels.cards import HEAD
 from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
 from outrider.storage.files import Directory
 from outrider.storage.log import Log
-from outrider.storage.repair import Filler, corrected, mend, survey, whole_frames, whole_ranges
+from outrider.storage.losses import corrected
+from outrider.storage.manifest import Manifest
+from outrider.storage.repair import (
+    Filler,
+    Survey,
+    manifest_of,
+    mend,
+    survey,
+    survey_runs,
+    whole_frames,
+    whole_ranges,
+)
+from outrider.storage.runs import Run
 from outrider.storage.sealed import check_store
 
 STORE = bytes(range(16))
@@ -404,7 +420,7 @@ def test_a_range_inside_a_page_is_not_taken_for_one(store):
 
 
 def test_a_repair_that_was_killed_is_run_again(store, monkeypatch):
-    """At every call of the disk: the store then is as it was or repaired, and repairing it again keeps all that is whole."""
+    """At every call of the disk: repairing again keeps all that is whole, and what the files were before."""
     path, begin, _ = place_of(store, 200)
     flip(path, begin + 40)
     flip(the_checkpoint(store), range_at(store, 17) + 60)
@@ -504,3 +520,210 @@ def test_ranges_can_be_read_without_the_checkpoint(store):
     files = Directory(store)
     found = survey(files, STORE)
     assert [a_range(number) for number in range(RANGES)] == list(whole_ranges(files, found.checkpoint))
+
+
+# -- runs of the ledger
+
+
+def cards_of(numbers, order):
+    heads = np.zeros(len(numbers), HEAD)
+    bodies = [b"https://example.org/%d" % number for number in numbers]
+    heads["fingerprint"] = np.array(numbers, np.uint64) * np.uint64(0x9E3779B97F4A7C15) & np.uint64((1 << 56) - 1)
+    heads["order"], heads["state"] = order, 1
+    heads["url_bytes"] = [len(body) for body in bodies]
+    return Cards(heads, b"".join(bodies), np.array([0, *map(len, bodies)], np.int64).cumsum())
+
+
+ROWS = 3_000
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    """Two runs: 3,000 records, then new heads for every third of them and 100 new records."""
+    files = Directory(tmp_path / "ledger")
+    kept = Ledger.open(files, store=STORE, names=[])
+    kept.append(cards_of(range(ROWS), 1))
+    kept.freeze()
+    kept.write_frozen()
+    kept.append_heads(cards_of(range(0, ROWS, 3), 2).heads)
+    kept.append(cards_of(range(ROWS, ROWS + 100), 2))
+    kept.freeze()
+    kept.write_frozen()
+    names = kept.names()
+    kept.close()
+    files.close()
+    return tmp_path / "ledger", names
+
+
+def listed(folder, names):
+    """Order and URL of every record, by its number."""
+    files = Directory(folder)
+    try:
+        kept = Ledger.open(files, store=STORE, names=names)
+        rows = {}
+        for cards in kept.scan():
+            for row, url in enumerate(cards.urls()):
+                rows[int(url.rsplit("/", 1)[1])] = int(cards.heads["order"][row])
+        kept.close()
+        return rows
+    finally:
+        files.close()
+
+
+def runs_repaired(folder, names):
+    files = Directory(folder)
+    try:
+        found = Survey(STORE)
+        survey_runs(files, found, names)
+        return mend(files, found, FILLER)
+    finally:
+        files.close()
+
+
+def expected_rows(lost_old=(), lost_new=()):
+    rows = dict.fromkeys(range(ROWS), 1)
+    rows |= {number: 2 for number in range(0, ROWS, 3) if number not in lost_new}
+    rows |= {number: 2 for number in range(ROWS, ROWS + 100) if number not in lost_new}
+    return {number: order for number, order in rows.items() if number not in lost_old}
+
+
+def blocks_of(folder, name):
+    """(first byte, byte behind, numbers of its records) of each block."""
+    files = Directory(folder)
+    run = Run(files, name, store=STORE)
+    numbers = {int(cards_of([number], 0).heads["fingerprint"][0]): number for number in range(ROWS + 100)}
+    out = []
+    for place, (begin, end) in enumerate(zip(run._offsets[:-1], run._offsets[1:], strict=True)):
+        records, _ = run._heads((folder / name).read_bytes()[begin:end], 0, int(begin), place)
+        out.append((int(begin), int(end), [numbers[int(one)] for one in records.heads["fingerprint"]]))
+    files.close()
+    return out
+
+
+def test_whole_runs_are_left_as_they_are(ledger):
+    folder, names = ledger
+    before = contents(folder)
+    assert ("", before, expected_rows()) == (runs_repaired(folder, names).folder, contents(folder), listed(*ledger))
+
+
+@pytest.mark.parametrize("at", [0, 5, 21, 25, 60, -1])
+def test_a_byte_of_one_block_costs_its_records_and_their_newer_heads(ledger, at):
+    folder, names = ledger
+    begin, end, numbers = blocks_of(folder, names[0])[2]
+    before = (folder / names[0]).read_bytes()
+    flip(folder / names[0], begin + at if at >= 0 else end - 1)
+    damaged = (folder / names[0]).read_bytes()
+    mended = runs_repaired(folder, names)
+    assert expected_rows(lost_old=numbers) == listed(folder, names)
+    assert {len(numbers), len([one for one in numbers if one % 3 == 0])} == {loss.pieces for loss in mended.losses}
+    assert (begin, end) == (mended.losses[0].begin, mended.losses[0].end)
+    assert damaged == (folder / mended.folder / names[0]).read_bytes() != before
+
+
+def test_a_block_of_the_newer_run_brings_the_older_records_back(ledger):
+    folder, names = ledger
+    begin, _, numbers = blocks_of(folder, names[1])[0]
+    flip(folder / names[1], begin + 30)
+    (loss,) = runs_repaired(folder, names).losses
+    assert len(numbers) == loss.pieces
+    assert expected_rows(lost_new=numbers) == {
+        number: order for number, order in listed(folder, names).items() if number < ROWS or number not in numbers
+    }
+
+
+@pytest.mark.parametrize("part", ["header", "index", "footer", "all"])
+def test_blocks_are_found_without_header_index_and_footer(ledger, part):
+    folder, names = ledger
+    size = (folder / names[0]).stat().st_size
+    places = {"header": [9, 20], "index": [size - 100, size - 120], "footer": [size - 10, size - 40]}
+    for at in [at for name, some in places.items() if part in (name, "all") for at in some]:
+        flip(folder / names[0], at)
+    runs_repaired(folder, names)
+    assert expected_rows() == listed(folder, names)
+
+
+def test_without_an_index_one_block_is_lost_and_the_next_is_found(ledger):
+    folder, names = ledger
+    size = (folder / names[0]).stat().st_size
+    begin, _, numbers = blocks_of(folder, names[0])[2]
+    for at in (begin + 1, begin + 10, size - 100, size - 10, size - 40):
+        flip(folder / names[0], at)
+    runs_repaired(folder, names)
+    assert expected_rows(lost_old=numbers) == listed(folder, names)
+
+
+def test_a_missing_run_is_named_and_the_others_stand(ledger):
+    folder, names = ledger
+    (folder / names[1]).unlink()
+    (loss,) = runs_repaired(folder, names).losses
+    assert (names[1], None) == (loss.file, loss.pieces)
+    assert dict.fromkeys(range(ROWS), 1) == listed(folder, names)
+    (folder / names[0]).unlink()
+    runs_repaired(folder, names)
+    assert {} == listed(folder, names)
+
+
+def test_without_the_checkpoints_list_all_runs_count_in_their_order(ledger):
+    folder, names = ledger
+    files = Directory(folder)
+    found = Survey(STORE)
+    survey_runs(files, found, None)
+    assert names == [run.name for run in found.runs]
+
+
+def test_a_killed_repair_of_runs_is_run_again(ledger, monkeypatch):
+    folder, names = ledger
+    begin, _, numbers = blocks_of(folder, names[0])[2]
+    flip(folder / names[0], begin + 60)
+    damaged = folder.parent / "damaged"
+    shutil.copytree(folder, damaged)
+    real = Directory.rename
+    for kill in range(3):
+        shutil.rmtree(folder)
+        shutil.copytree(damaged, folder)
+        calls = []
+
+        def dies(self, old, new, calls=calls, kill=kill):
+            calls.append(new)
+            if len(calls) == kill + 1:
+                raise KeyboardInterrupt
+            real(self, old, new)
+
+        monkeypatch.setattr(Directory, "rename", dies)
+        with pytest.raises(KeyboardInterrupt):
+            runs_repaired(folder, names)
+        monkeypatch.setattr(Directory, "rename", real)
+        runs_repaired(folder, names)
+        assert expected_rows(lost_old=numbers) == listed(folder, names)
+
+
+# -- the manifest
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    files = Directory(tmp_path / "manifest")
+    Manifest.create(
+        files, store="ab" * 16, created="2026-01-02T03:04:05Z", fingerprint_key="0f" * 16, slot_key="f0" * 16,
+        spelling="1", rules={"url_rules": ""},
+    )  # fmt: skip
+    return files, tmp_path / "manifest" / "manifest.json"
+
+
+def test_a_wrong_byte_in_the_manifest_is_put_right(manifest):
+    files, path = manifest
+    data = path.read_bytes()
+    for at in (0, data.find(b"fingerprint"), data.find(b"0f0f") + 7, data.find(b"crc32c") + 12, len(data) - 3):
+        path.write_bytes(data)
+        flip(path, at, 0x11)
+        losses = []
+        assert data == manifest_of(files, losses)
+        assert [(at, at + 1)] == [(loss.begin, loss.end) for loss in losses]
+
+
+def test_a_manifest_with_two_wrong_bytes_is_not_guessed(manifest):
+    files, path = manifest
+    at = path.read_bytes().find(b"0f0f")
+    flip(path, at, 0x01)
+    flip(path, at + 5, 0x01)
+    assert manifest_of(files, []) is None

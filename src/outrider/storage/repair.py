@@ -18,36 +18,28 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from outrider.errors import DamagedStoreError, StoreError
+from outrider.errors import StoreError
 from outrider.kernels import FRAME_BYTES_MAX, FRAME_HEADER_BYTES, crc32c, find_frame, pack_frames, scan_frames
-from outrider.limits import LOG_READ_BYTES
+from outrider.limits import LOG_READ_BYTES, MANIFEST_BYTES_MAX
 from outrider.storage import checkpoint as ckpt
 from outrider.storage import log as logs
 from outrider.storage.checkpoint import CheckpointWriter, Range, checkpoint_name
 from outrider.storage.files import TEMPORARY_SUFFIX, File, Files
 from outrider.storage.log import SEGMENT_HEADER_BYTES, segment_name
+from outrider.storage.losses import Loss, MendableFiles, corrected, read_as_can_be
+from outrider.storage.manifest import MANIFEST_NAME, is_manifest
+from outrider.storage.run_repair import RunFound, mend_runs, survey_run
+from outrider.storage.runs import run_number
 from outrider.storage.sealed import CRC, is_whole, sealed, unsealed_head
 
 DAMAGED_PREFIX: Final = "damaged-"
 REPORT_NAME: Final = "report.json"
-_PAGE_BYTES: Final = 4_096
+_MANIFEST_OCTETS: Final = (0x0A, *range(0x20, 0x7F))
 _COVERED_FROM: Final = 8  # a frame's length counts what follows length and crc
 _LENGTH = struct.Struct("<I")
 _RANGE_HEAD_BYTES: Final = ckpt._RANGE.size + CRC.size
-
-
-class MendableFiles(Files, Protocol):
-    """A directory that can keep a second name of a file in a folder below it."""
-
-    def keep_copy(self, name: str, folder: str) -> None:
-        """Keeps what `name` is now as folder/name, durably; the name stays. Raises StoreFullError, StoreFailedError."""
-        ...
-
-    def put_copy(self, name: str, folder: str, data: bytes) -> None:
-        """Writes folder/name, durably. Raises StoreFullError, StoreFailedError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +50,6 @@ class Filler:
     version: int
     codec: int
     payload: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """A stretch of a file that is not whole, or a file that is not there.
-
-    begin, end: its bytes. first_lsn, last_lsn: the frames that were lost with it. pieces: how many frames, ranges or
-    records were lost, None where that cannot be known.
-    """
-
-    file: str
-    begin: int
-    end: int
-    what: str
-    first_lsn: int | None = None
-    last_lsn: int | None = None
-    pieces: int | None = None
-
-    def __str__(self) -> str:
-        place = f"{self.file}, bytes {self.begin:,} to {self.end:,}" if self.end > self.begin else self.file
-        return f"{place}: {self.what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +117,8 @@ class Survey:
     foreign: list[str] = field(default_factory=list)
     """Files that have the name of one of ours and are not: kept aside, so that the store can be opened."""
     losses: list[Loss] = field(default_factory=list)
+    runs: list[RunFound] = field(default_factory=list)
+    """Of the ledger, oldest first."""
 
     @property
     def whole(self) -> bool:
@@ -164,42 +137,35 @@ def survey(files: Files, store: bytes) -> Survey:
     return found
 
 
-# -- bytes that may not be readable -----------------------------------------------------------------------------------
+def survey_runs(files: Files, found: Survey, names: Iterable[str] | None) -> None:
+    """Reads the runs of the ledger to the last byte, and adds what it finds.
 
-
-def _read(file: File, begin: int, end: int) -> bytes:
-    """The bytes begin … end; what the device does not give comes as zeros."""
-    try:
-        return file.read_at(begin, end - begin)
-    except DamagedStoreError:
-        pass
-    parts = []
-    for at in range(begin, end, _PAGE_BYTES):
-        length = min(_PAGE_BYTES, end - at)
-        try:
-            part = file.read_at(at, length)
-        except DamagedStoreError:
-            part = b""
-        parts.append(part.ljust(length, b"\0"))
-    return b"".join(parts)
-
-
-def corrected(record: bytes, layout: struct.Struct) -> bytes | None:
-    """A sealed record as it was if one of its bytes was changed; None where that is not the whole damage.
-
-    For 64 bytes, one wrong answer is expected in 260,000 records that are damaged otherwise.
+    names: those that the checkpoint lists, oldest first. None where that list is lost: all that are there, which number
+    in the order of writing. Raises ForeignStoreError for files of a newer format.
     """
-    size = layout.size + CRC.size
-    if len(record) < size:
-        return None
-    if is_whole(record, layout):
-        return record[:size]
-    trial = bytearray(record[:size])
-    for place in range(size):
-        was = trial[place]
-        for value in range(256):
+    listed = sorted(name for name in files.names() if run_number(name) is not None) if names is None else names
+    found.runs = [survey_run(files, found.store, name, found.losses) for name in listed]
+
+
+# -- the manifest -----------------------------------------------------------------------------------------------------
+
+
+def manifest_of(files: Files, losses: list[Loss]) -> bytes | None:
+    """The manifest's bytes as they were if one of them was changed, which is added to `losses`; None where that is not
+    the whole damage: without its keys a store cannot be read. Raises FileNotFoundError."""
+    file = files.open(MANIFEST_NAME)
+    try:
+        data = read_as_can_be(file, 0, min(file.size(), MANIFEST_BYTES_MAX))
+    finally:
+        file.close()
+    if is_manifest(data):
+        return data
+    trial = bytearray(data)
+    for place, was in enumerate(data):
+        for value in _MANIFEST_OCTETS:
             trial[place] = value
-            if value != was and is_whole(bytes(trial), layout):
+            if value != was and is_manifest(bytes(trial)):
+                losses.append(Loss(MANIFEST_NAME, place, place + 1, "one byte of it was wrong", pieces=0))
                 return bytes(trial)
         trial[place] = was
     return None
@@ -224,7 +190,7 @@ def _survey_checkpoint(files: Files, found: Survey) -> None:
 def _walk_checkpoint(file: File, where: str, number: int, found: Survey) -> None:
     name = checkpoint_name(number)
     size = file.size()
-    header = corrected(_read(file, 0, ckpt._HEADER_BYTES), ckpt._HEADER)
+    header = corrected(read_as_can_be(file, 0, ckpt._HEADER_BYTES), ckpt._HEADER)
     start: int | None = None
     damaged = False
     if header is not None:
@@ -241,19 +207,19 @@ def _walk_checkpoint(file: File, where: str, number: int, found: Survey) -> None
             found.foreign.append(name)
             found.losses.append(Loss(name, 0, size, "it belongs to another store, or was renamed"))
             return
-    if header is None or header != _read(file, 0, ckpt._HEADER_BYTES):
+    if header is None or header != read_as_can_be(file, 0, ckpt._HEADER_BYTES):
         damaged = True
         told = "the header fails its checksum" + ("; one byte of it was wrong" if header is not None else "")
         found.losses.append(Loss(name, 0, ckpt._HEADER_BYTES, told, pieces=0 if header is not None else None))
     at = max(size - ckpt._FOOTER_BYTES, 0)
-    footer = corrected(_read(file, at, size), ckpt._FOOTER)
+    footer = corrected(read_as_can_be(file, at, size), ckpt._FOOTER)
     count: int | None = None
     lsn = start or 0
     end = size
     if footer is not None and footer[:4] == ckpt._FOOTER_MARK:
         _, _, count, _, lsn = ckpt._FOOTER.unpack_from(footer)
         end = at
-        if footer != _read(file, at, size):
+        if footer != read_as_can_be(file, at, size):
             damaged = True
             found.losses.append(Loss(name, at, size, "the footer had one wrong byte", pieces=0))
     else:
@@ -297,14 +263,14 @@ def _whole_ranges(file: File, begin: int, end: int) -> Iterator[tuple[int, int, 
 
 def _range_at(file: File, position: int, end: int, least: int, most: int) -> tuple[int, int, int, int] | None:
     """The whole range that begins at this byte, if its place in the file is one from `least` to `most`."""
-    head = _read(file, position, min(position + _RANGE_HEAD_BYTES, end))
+    head = read_as_can_be(file, position, min(position + _RANGE_HEAD_BYTES, end))
     if len(head) < _RANGE_HEAD_BYTES:
         return None
     mark, length, _, _, _, lsn, place = ckpt._RANGE.unpack_from(head)
     stop = position + _RANGE_HEAD_BYTES + length
     if mark != ckpt._RANGE_MARK or stop > end or length > ckpt.RANGE_BYTES_LIMIT or not least <= place <= most:
         return None
-    payload = _read(file, position + _RANGE_HEAD_BYTES, stop)
+    payload = read_as_can_be(file, position + _RANGE_HEAD_BYTES, stop)
     if CRC.pack(crc32c(payload, crc32c(head[: ckpt._RANGE.size]))) != head[ckpt._RANGE.size :]:
         return None
     return position, stop, place, lsn
@@ -312,14 +278,14 @@ def _range_at(file: File, position: int, end: int, least: int, most: int) -> tup
 
 def _next_range(file: File, broken: int, end: int, place: int) -> tuple[int, int, int, int] | None:
     """The first whole range behind a broken one: where its length says, or else wherever its mark stands."""
-    head = _read(file, broken, min(broken + ckpt._RANGE.size, end))
+    head = read_as_can_be(file, broken, min(broken + ckpt._RANGE.size, end))
     if len(head) == ckpt._RANGE.size:
         hop = broken + _RANGE_HEAD_BYTES + int(ckpt._RANGE.unpack(head)[1])
         if hop < end and (whole := _range_at(file, hop, end, place + 1, place + 1)) is not None:
             return whole
     position = broken + 1
     while position < end:
-        window = _read(file, position, min(position + LOG_READ_BYTES, end))
+        window = read_as_can_be(file, position, min(position + LOG_READ_BYTES, end))
         at = window.find(ckpt._RANGE_MARK)
         while at >= 0:
             most = place + (position + at - broken) // _RANGE_HEAD_BYTES
@@ -338,9 +304,9 @@ def whole_ranges(files: Files, checkpoint: CheckpointFound) -> Iterator[Range]:
     file = files.open(checkpoint_name(checkpoint.number))
     try:
         for position in checkpoint.places:
-            head = _read(file, position, position + _RANGE_HEAD_BYTES)
+            head = read_as_can_be(file, position, position + _RANGE_HEAD_BYTES)
             _, length, slot, section, first_row, lsn, _ = ckpt._RANGE.unpack_from(head)
-            payload = _read(file, position + _RANGE_HEAD_BYTES, position + _RANGE_HEAD_BYTES + length)
+            payload = read_as_can_be(file, position + _RANGE_HEAD_BYTES, position + _RANGE_HEAD_BYTES + length)
             yield slot, section, first_row, lsn, payload
     finally:
         file.close()
@@ -368,7 +334,7 @@ def _mirror(files: Files, store: bytes) -> int:
     try:
         for turn in (0, 1):
             begin = turn * logs._MIRROR_STEP_BYTES
-            slot = _read(file, begin, begin + logs._MIRROR_SLOT.size + CRC.size)
+            slot = read_as_can_be(file, begin, begin + logs._MIRROR_SLOT.size + CRC.size)
             if is_whole(slot, logs._MIRROR_SLOT):
                 magic, owner, lsn = logs._MIRROR_SLOT.unpack_from(slot)
                 best = max(best, lsn) if magic == logs._MIRROR_MAGIC and owner == store else best
@@ -388,7 +354,7 @@ def _segments(files: Files, found: Survey) -> Iterator[Segment]:
         file = files.open(name)
         try:
             size = file.size()
-            raw = _read(file, 0, min(SEGMENT_HEADER_BYTES, size))
+            raw = read_as_can_be(file, 0, min(SEGMENT_HEADER_BYTES, size))
         finally:
             file.close()
         header = corrected(raw, logs._SEGMENT_HEADER)
@@ -429,7 +395,7 @@ def _scan(files: Files, segment: Segment, bound: int | None, found: Survey) -> N
     """Finds the whole frames of a segment; `bound`: the LSN with which the next segment begins."""
     file = files.open(segment.name)
     try:
-        data = _read(file, 0, segment.size)
+        data = read_as_can_be(file, 0, segment.size)
     finally:
         file.close()
     position, next_lsn, synced = SEGMENT_HEADER_BYTES, segment.first_lsn, 0
@@ -553,7 +519,7 @@ def whole_frames(files: Files, found: Survey, after: int) -> Iterator[tuple[int,
         file = files.open(segment.name)
         try:
             for stretch in segment.stretches:
-                data = _read(file, stretch.begin, stretch.end)
+                data = read_as_can_be(file, stretch.begin, stretch.end)
                 for offset, length, lsn, _, _, kind, version, codec in scan_frames(data)[0]:
                     if lsn > after:
                         yield lsn, kind, version, codec, data[offset : offset + length]
@@ -607,8 +573,13 @@ def mend(files: MendableFiles, found: Survey, filler: Filler, facts: Mapping[str
         for number in ckpt._numbers(files):
             keep(checkpoint_name(number))
         _write_checkpoint(files, found)
+    losses = list(found.losses)
+    if any(run.damaged for run in found.runs):
+        names, more = mend_runs(files, found.store, found.runs, folder)
+        kept += names
+        losses += more
     files.sync_directory()
-    mended = Mended(folder, tuple(kept), tuple(found.losses))
+    mended = Mended(folder, tuple(kept), tuple(losses))
     report(files, mended, facts or {})
     return mended
 
@@ -640,7 +611,7 @@ def _segment_pieces(files: Files, segment: Segment, header: bytes, filler: Fille
         for stretch in segment.stretches:
             yield from _fillers(expected, stretch.first_lsn - 1, segment.epoch, filler)
             assert file is not None
-            yield _read(file, stretch.begin, stretch.end)
+            yield read_as_can_be(file, stretch.begin, stretch.end)
             expected = stretch.last_lsn + 1
         yield from _fillers(expected, segment.until, segment.epoch, filler)
     finally:
