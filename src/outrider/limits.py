@@ -95,6 +95,21 @@ LOG_SPACE_CHECK_REFUSALS = (
 )
 CHECKPOINT_SYNC_BYTES = 1 << 20  # a checkpoint is synced as it grows, so that its end holds nobody up
 MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger file is something else
+SCRATCH_FILE_BYTES_MAX = 64 << 20  # removed in useful pieces; an offset has 26 bits
+SCRATCH_FILES_OPEN_MAX = 16  # descriptors; reading goes from file to file slowly
+
+# the backlog
+BACKLOG_HEAD_CARDS_MAX = 64  # of a queue in memory: some minutes of work for a fast host; the rest waits on disk
+BACKLOG_CHUNK_CARDS = 64  # enough for zstd, and few enough that a card of another rank brings little along
+BACKLOG_SPILL_CARDS_STEP = 8_192  # to disk at once: some milliseconds; more wait for the next call
+BACKLOG_SPILL_PATIENCE = 64  # calls after which a disk that was full is tried again
+BACKLOG_SWEEP_ROWS = 16_384  # looked at per call when memory is short: 50 µs
+BACKLOG_SWEEP_CARDS_MIN = 8  # a shorter queue is no smaller on disk than in memory
+BACKLOG_COLLECT_CHUNKS = 16  # of a wasteful file per call: a fraction of a millisecond
+BACKLOG_RELEASE_CHUNKS = 1_000  # of dropped queues per call, likewise
+CHUNK_DICTIONARY_BYTES = 32 << 10  # more saves less than 2 %
+CHUNK_SAMPLE_BYTES = 512  # of one chunk: the dictionary tells of 64 chunks
+CALENDAR_MOVE_CARDS = 1_024  # from a coarse bucket to finer ones per call: some milliseconds
 
 # the ledger
 RUN_BLOCK_ROWS = 512  # records that a point read unpacks: a fifth of a millisecond; a block costs 24 bytes of memory

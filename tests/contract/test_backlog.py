@@ -148,6 +148,17 @@ def test_queues_that_grew_too_long_are_told_once(kernel):
 
 
 @BOTH
+def test_long_queues_are_looked_for_some_rows_at_a_time(kernel):
+    backlog = kernel()
+    assert (b"", 0) == backlog.longer_than(0, 10, 0)
+    put(backlog, *((queue, card(order=n)) for queue in (3, 5000, 5001) for n in range(queue % 4 + 1)))
+    assert (u32(3), 10) == backlog.longer_than(0, 10, 3)
+    assert (u32(3), 5001) == backlog.longer_than(0, 5001, 1)
+    assert (u32(5001), 0) == backlog.longer_than(5001, 10, 1)
+    assert (b"", 0) == backlog.longer_than(6000, 10, 1)
+
+
+@BOTH
 def test_statistics_count_cards_bytes_and_queues(kernel):
     backlog = kernel()
     put(backlog, (1, card(url=b"u" * 88)), (1, card(url=b"u" * 89)), (3, card(url=b"u" * 8)))
@@ -265,6 +276,7 @@ histories = st.lists(
         st.tuples(st.just("remove"), st.lists(st.tuples(queues, st.integers(0, 12)), max_size=12)),
         st.tuples(st.sampled_from(["drain", "spill", "peek"]), st.tuples(queues, st.integers(0, 30))),
         st.tuples(st.just("heads_over"), st.integers(1, 20)),
+        st.tuples(st.just("longer_than"), st.tuples(queues, st.integers(0, 5), st.integers(0, 9))),
     ),
     max_size=25,
 )
@@ -283,6 +295,8 @@ def test_kernel_and_twin_answer_alike(history):
         elif verb == "remove":
             given_ = u32(*(queue for queue, _ in what)), u64(*(number for _, number in what))
             answers = [backlog.remove(*given_) for backlog in backlogs]
+        elif verb == "longer_than":
+            answers = [backlog.longer_than(*what) for backlog in backlogs]
         elif verb == "heads_over":
             answers = [backlog.heads_over(what) for backlog in backlogs]
         else:

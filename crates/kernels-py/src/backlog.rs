@@ -193,6 +193,19 @@ impl Backlog {
         Ok(PyBytes::new(py, &octets))
     }
 
+    fn longer_than<'py>(
+        &self,
+        py: Python<'py>,
+        start: i64,
+        rows: i64,
+        most: i64,
+    ) -> PyResult<(Bound<'py, PyBytes>, u32)> {
+        let (start, rows, most) = (row(start)?, count(rows, "rows")?, count(most, "most")?);
+        let (longer, next) = self.0.longer_than(start, rows, most);
+        let octets: Vec<u8> = longer.into_iter().flat_map(u32::to_le_bytes).collect();
+        Ok((PyBytes::new(py, &octets), next))
+    }
+
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = PyDict::new(py);
         statistics.set_item("cards", self.0.len())?;

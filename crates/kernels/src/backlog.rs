@@ -418,6 +418,8 @@ pub struct Backlog {
     cards: u64,
     bytes: u64,
     filled: u64,
+    /// One more than the highest row that was ever given a card.
+    rows: u64,
 }
 
 impl Default for Backlog {
@@ -445,6 +447,7 @@ impl Backlog {
             cards: 0,
             bytes: 0,
             filled: 0,
+            rows: 0,
         }
     }
 
@@ -622,6 +625,7 @@ impl Backlog {
             let place = self.arena.put(head, body);
             self.bytes += cost(head.len() + body.len());
             self.insert(queue, Entry::of(head, place));
+            self.rows = self.rows.max(u64::from(queue) + 1);
         }
         self.cards += count as u64;
         Ok(())
@@ -868,5 +872,13 @@ impl Backlog {
         }
         over.sort_unstable();
         Ok(over)
+    }
+
+    /// Of `count` rows from `start` on, the queues that hold more than `most` cards; and where to go on, 0 at the end.
+    pub fn longer_than(&self, start: u32, count: usize, most: usize) -> (Vec<u32>, u32) {
+        let end = (u64::from(start) + count as u64).min(self.rows);
+        let long = |&queue: &u32| self.queue(queue).len() > most;
+        let longer = (u64::from(start)..end).map(|queue| queue as u32).filter(long).collect();
+        (longer, if end >= self.rows { 0 } else { end as u32 })
     }
 }

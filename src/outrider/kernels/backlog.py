@@ -102,6 +102,7 @@ class Backlog:
         self._cards = 0
         self._bytes = 0
         self._changed: set[int] = set()
+        self._rows = 0
 
     def __len__(self) -> int:
         """How many cards there are."""
@@ -140,6 +141,7 @@ class Backlog:
                 self._changed.add(queue)
             self._cards += 1
             self._bytes += _cost(card)
+            self._rows = max(self._rows, queue + 1)
 
     def _take_out(self, queue: int, start: int, stop: int) -> list[bytes]:
         keys = self._queues.get(queue, [])
@@ -209,6 +211,14 @@ class Backlog:
         over = sorted(queue for queue in self._changed if len(self._queues.get(queue, ())) > most)
         self._changed.clear()
         return struct.pack(f"<{len(over)}I", *over)
+
+    def longer_than(self, start: int, rows: int, most: int) -> tuple[bytes, int]:
+        """Of `rows` rows from `start` on, the queues (u32) that hold more than `most` cards; and where to go on, 0 at
+        the end."""
+        end = min(_row(start) + _count(rows, "rows"), self._rows)
+        _count(most, "most")
+        longer = [queue for queue in range(start, end) if len(self._queues.get(queue, ())) > most]
+        return struct.pack(f"<{len(longer)}I", *longer), 0 if end >= self._rows else end
 
     def statistics(self) -> dict[str, int]:
         """cards; bytes: what they are reckoned to take (slots of 16 bytes, and 24 each); queues that hold one."""

@@ -1,0 +1,355 @@
+"""The backlog over its tails: one exact order per queue, wherever its cards stand."""
+
+from __future__ import annotations
+
+import errno
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.errors import DamagedStoreError, StoreFailedError
+from outrider.frontier.backlog import Backlog
+from outrider.frontier.cards import Cards
+from outrider.frontier.chunks import Packer, fingerprints_of
+from outrider.kernels.cards import HEAD
+from outrider.sim import disk
+from outrider.storage.memory import MemoryFiles
+from outrider.storage.scratch import Scratch
+
+
+def cards_of(orders, *, klass=0, due=0, fingerprints=None):
+    """One card per order; its URL tells its order."""
+    orders = np.asarray(orders, np.uint64)
+    heads = np.zeros(len(orders), HEAD)
+    bodies = [b"https://example.org/articles/%d" % order for order in orders.tolist()]
+    heads["order"], heads["klass"], heads["due"] = orders, klass, due
+    heads["fingerprint"] = orders + np.uint64(1000) if fingerprints is None else fingerprints
+    heads["url_bytes"] = [len(body) for body in bodies]
+    return Cards(heads, b"".join(bodies), np.cumsum([0, *map(len, bodies)]).astype(np.int64))
+
+
+def keys(cards):
+    return [
+        (-int(head["klass"]), int(head["due"]), int(head["order"]), int(head["fingerprint"]), cards.url(row))
+        for row, head in enumerate(cards.heads)
+    ]
+
+
+def orders(cards):
+    return cards.heads["order"].tolist()
+
+
+def filled(count, files, **settings):
+    backlog = Backlog(files, name="b", **settings)
+    for start in range(0, count, 100):
+        backlog.put(np.full(min(100, count - start), 7), cards_of(np.arange(start, min(count, start + 100))))
+    return backlog
+
+
+# ------------------------------------------------------------------------------------------------------- chunks
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2**64 - 1),
+            st.integers(-(2**63), 2**63 - 1),
+            st.integers(0, 15),
+            st.binary(max_size=40),
+            st.binary(max_size=4),
+            st.binary(max_size=4),
+        ),
+        min_size=1,
+        max_size=255,
+    )
+)
+def test_a_chunk_gives_back_the_cards_that_were_packed(rows):
+    heads = np.frombuffer(np.random.default_rng(1).bytes(72 * len(rows)), HEAD).copy()
+    for row, (order, due, klass, url, referrer, extra) in enumerate(rows):
+        heads[row]["order"], heads[row]["due"], heads[row]["klass"] = order, due, klass
+        sizes = len(url), len(referrer), len(extra)
+        heads[row]["url_bytes"], heads[row]["referrer_bytes"], heads[row]["extra_bytes"] = sizes
+    bodies = [b"".join(row[3:]) for row in rows]
+    cards = Cards(heads, b"".join(bodies), np.cumsum([0, *map(len, bodies)]).astype(np.int64))
+    packer = Packer()
+    chunk = packer.pack(cards)
+    back = packer.unpack(chunk)
+    assert cards.heads.tobytes() == back.heads.tobytes()
+    assert (cards.arena, cards.offsets.tolist()) == (back.arena, back.offsets.tolist())
+    assert heads["fingerprint"].tolist() == fingerprints_of(chunk).tolist()
+
+
+def test_chunks_from_before_the_dictionary_stay_readable():
+    packer = Packer()
+    parts = [cards_of(np.arange(64 * number, 64 * number + 64)) for number in range(90)]
+    chunks = [packer.pack(part) for part in parts]
+    assert [0] * 64 + [1] * 26 == [chunk[1] for chunk in chunks]
+    assert [orders(part) for part in parts] == [orders(packer.unpack(chunk)) for chunk in chunks]
+    assert len(chunks[-1]) < len(chunks[0])
+
+
+# ------------------------------------------------------------------------------------------------------- the order
+
+
+def test_a_long_queue_keeps_its_head_in_memory_and_its_tail_on_disk():
+    files = MemoryFiles()
+    backlog = filled(1_000, files, head_cards_max=32)
+    said = backlog.statistics()
+    assert 1_000 == len(backlog) == said["cards"] == said["cards_in_memory"] + said["cards_on_disk"]
+    assert said["cards_in_memory"] <= 32 + 64
+    assert [1_000, 0] == backlog.waiting([7, 8]).tolist()
+    assert 0 < said["disk_bytes"] == sum(files.open(name).size() for name in files.names())
+    assert list(range(1_000)) == [order for _ in range(100) for order in orders(backlog.take([7] * 10)[1])]
+    assert ([False], [255]) == (backlog.take([7])[0].tolist(), backlog.best([7]).tolist())
+
+
+def test_a_better_card_on_disk_goes_first():
+    backlog = Backlog(MemoryFiles(), name="b", head_cards_max=2, chunk_cards=4)
+    backlog.put([1] * 20, cards_of(range(20, 40)))
+    backlog.take([1, 1])
+    backlog.put([1] * 20, cards_of(range(100, 120), klass=3))
+    backlog.put([1] * 10, cards_of(range(10), klass=3, due=-1))
+    assert [3] == backlog.best([1]).tolist()
+    expected = [*range(10), *range(100, 120), *range(22, 40)]
+    assert expected[:3] == orders(backlog.peek(1, 3))
+    assert expected == orders(backlog.drain(1, 1_000))
+
+
+def test_the_best_class_counts_the_tail():
+    backlog = Backlog(MemoryFiles(), name="b", head_cards_max=1, chunk_cards=2)
+    backlog.put([1] * 12, cards_of(range(12), klass=9))
+    while backlog.statistics()["cards_in_memory"] > 0:
+        backlog._kernel.drain(1, 1)
+    backlog.put([1], cards_of([50], klass=2))
+    assert [9, 255] == backlog.best([1, 2]).tolist()
+
+
+def test_cards_taken_out_of_a_tail_are_gone():
+    backlog = filled(500, MemoryFiles(), head_cards_max=32)
+    found, cards = backlog.remove([7, 7, 7, 8, 7], np.array([1499, 1000, 5, 1001, 1250], np.uint64))
+    assert [True, True, False, False, True] == found.tolist()
+    assert [499, 0, 250] == orders(cards)
+    assert [order for order in range(500) if order not in (0, 250, 499)] == orders(backlog.drain(7, 500))
+
+
+def test_a_dropped_queue_leaves_nothing_behind():
+    files = MemoryFiles()
+    backlog = filled(5_000, files)
+    assert 5_000 == backlog.drop(7)
+    assert (0, 0) == (len(backlog), backlog.drop(7))
+    backlog.put([1], cards_of([1]))
+    assert (0, 1) == (backlog.statistics()["chunks"], len(backlog))
+
+
+def test_cards_are_unloaded_in_any_order_and_all_of_them():
+    backlog = filled(1_000, MemoryFiles())
+    got = []
+    while len(cards := backlog.unload(7, 100)):
+        assert len(cards) < 164
+        got += orders(cards)
+    assert list(range(1_000)) == sorted(got)
+    assert 0 == len(backlog)
+
+
+# ------------------------------------------------------------------------------------------------- memory and disk
+
+
+def test_without_files_everything_stays_in_memory():
+    backlog = filled(1_000, None)
+    assert 1_000 == backlog.statistics()["cards_in_memory"]
+    assert list(range(1_000)) == orders(backlog.drain(7, 1_000))
+
+
+def test_a_bound_of_memory_spills_queues_that_are_long():
+    backlog = Backlog(MemoryFiles(), name="b", bytes_max=20_000)
+    for start in range(0, 3_000, 100):
+        backlog.put(np.arange(start, start + 100) % 50, cards_of(np.arange(start, start + 100)))
+    for _ in range(40):
+        backlog.put([60], cards_of([10_000]))
+    assert backlog.statistics()["cards_in_memory"] <= 50 * 8
+    assert list(range(20, 3_000, 50)) == orders(backlog.drain(20, 100))
+
+
+def test_a_full_disk_loses_nothing_and_is_tried_again():
+    files = disk.MemoryFiles(capacity_bytes=3_000)
+    backlog = filled(3_000, files)
+    said = backlog.statistics()
+    assert said["refused"] >= 1
+    assert 3_000 == said["cards"]
+    files.capacity_bytes = None
+    for number in range(70):
+        backlog.put([9], cards_of([number]))
+    assert backlog.statistics()["cards_in_memory"] < 300
+    assert list(range(3_000)) == orders(backlog.drain(7, 5_000))
+
+
+def test_a_disk_that_fails_says_so_and_loses_nothing():
+    files = disk.MemoryFiles()
+    backlog = filled(300, files)
+    files.fail(1, errno.EIO, verb="write")
+    with pytest.raises(StoreFailedError):
+        backlog.put(np.full(200, 7), cards_of(np.arange(300, 500)))
+    assert list(range(500)) == orders(backlog.drain(7, 5_000))
+
+
+@pytest.mark.parametrize("at", [0, 4, 8, 12, 100, -1])
+def test_damage_on_disk_is_told_and_nothing_is_taken(at):
+    files = MemoryFiles()
+    backlog = filled(300, files)
+    (name,) = files.names()
+    file = files.open(name)
+    place = at % file.size()
+    file.write_at(place, bytes([file.read_at(place, 1)[0] ^ 0x40]))
+    with pytest.raises(DamagedStoreError, match=name):
+        backlog.drain(7, 300)
+    assert 300 == len(backlog)
+
+
+def test_what_an_earlier_process_left_is_removed():
+    files = MemoryFiles()
+    filled(1_000, files)
+    files.open("b-x.other", create=True)
+    assert ["b-00000001.tail", "b-x.other"] == files.names()
+    assert 0 == len(Backlog(files, name="b"))
+    assert ["b-x.other"] == files.names()
+
+
+def test_closing_removes_the_files():
+    files = MemoryFiles()
+    backlog = filled(1_000, files)
+    backlog.close()
+    assert ([], 0) == (files.names(), len(backlog))
+
+
+# ------------------------------------------------------------------------------------------------------- scratch
+
+
+def test_a_file_of_garbage_is_removed():
+    files = MemoryFiles()
+    scratch = Scratch(files, name="s", file_bytes_max=1_000)
+    places = scratch.append(3, [bytes([number]) * 200 for number in range(12)])
+    assert ["s-00000001.tail", "s-00000002.tail", "s-00000003.tail"] == files.names()
+    for place in places[:4]:
+        scratch.release(place)
+    assert ["s-00000002.tail", "s-00000003.tail"] == files.names()
+    assert bytes([5]) * 200 == scratch.read(places[5], 3)
+
+
+def test_a_wasteful_file_hands_out_what_it_holds():
+    scratch = Scratch(MemoryFiles(), name="s", file_bytes_max=1_000)
+    places = scratch.append(3, [bytes([number]) * 200 for number in range(8)])
+    scratch.release(places[0])
+    scratch.release(places[1])
+    assert [] == scratch.survivors(10)
+    scratch.release(places[3])
+    assert [(3, place, bytes([number]) * 200) for number, place in enumerate(places[:3])] == scratch.survivors(3)
+    assert [(3, places[3], bytes([3]) * 200)] == scratch.survivors(3)
+    assert [] == scratch.survivors(3)
+
+
+def test_chunks_longer_than_one_read_come_back_whole():
+    scratch = Scratch(MemoryFiles(), name="s")
+    chunk = np.random.default_rng(1).bytes(100_000)
+    (place,) = scratch.append(3, [chunk])
+    assert chunk == scratch.read(place, 3)
+
+
+def test_garbage_is_bounded_while_a_queue_lives():
+    """Cards go in and out for long: the disk holds no more than a few times what is wanted."""
+    files = MemoryFiles()
+    backlog = Backlog(files, name="b", head_cards_max=4, chunk_cards=8)
+    assert backlog._scratch is not None
+    backlog._scratch._file_bytes_max = 20_000
+    random = np.random.default_rng(5)
+    model: list[list[int]] = [[] for _ in range(10)]
+    for turn in range(300):
+        rows = random.integers(0, 10, 60)
+        numbers = 60 * turn + np.arange(60)
+        backlog.put(rows, cards_of(numbers))
+        for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
+            model[row].append(number)
+        if turn >= 60:
+            for queue in range(10):
+                if queue == 3:
+                    continue  # holds on to its chunks in every old file
+                expected, model[queue] = model[queue][:7], model[queue][7:]
+                assert expected == orders(backlog.drain(queue, 7))
+    said = backlog.statistics()
+    assert said["chunks"] * 8 * 60 > said["disk_bytes"] / 4
+    assert model == [orders(backlog.drain(queue, 10_000)) for queue in range(10)]
+
+
+# ------------------------------------------------------------------------------------------------------- the model
+
+queues = st.integers(0, 3)
+puts = st.lists(st.tuples(queues, st.integers(0, 3), st.integers(-3, 3)), max_size=40)
+histories = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), puts),
+        st.tuples(st.just("take"), st.lists(queues, max_size=20)),
+        st.tuples(st.just("remove"), st.lists(st.tuples(queues, st.integers(0, 200)), max_size=6)),
+        st.tuples(st.sampled_from(["drain", "peek"]), st.tuples(queues, st.integers(0, 50))),
+        st.tuples(st.just("unload"), st.tuples(queues, st.integers(0, 20))),
+        st.tuples(st.just("drop"), queues),
+    ),
+    max_size=30,
+)
+
+
+@given(
+    history=histories,
+    head=st.integers(1, 5),
+    chunk=st.integers(1, 6),
+    bytes_max=st.sampled_from([None, 100, 3_000]),
+    capacity=st.sampled_from([None, None, 0, 800, 3_000]),
+)
+def test_the_backlog_is_a_sorted_list_per_queue(history, head, chunk, bytes_max, capacity):
+    files = disk.MemoryFiles(capacity_bytes=capacity)
+    backlog = Backlog(files, name="b", head_cards_max=head, bytes_max=bytes_max, chunk_cards=chunk)
+    assert backlog._scratch is not None
+    backlog._scratch._file_bytes_max = 700
+    model: list[list[tuple]] = [[], [], [], []]
+    number = 0
+    for verb, what in history:
+        if verb == "put":
+            cards = cards_of(
+                np.arange(number, number + len(what)), klass=[row[1] for row in what], due=[row[2] for row in what]
+            )
+            backlog.put([row[0] for row in what], cards)
+            for (queue, _, _), key in zip(what, keys(cards), strict=True):
+                model[queue] = sorted([*model[queue], key])
+            number += len(what)
+        elif verb == "take":
+            expected = [model[queue].pop(0) if model[queue] else None for queue in what]
+            found, cards = backlog.take(what)
+            assert [key is not None for key in expected] == found.tolist()
+            assert [key for key in expected if key is not None] == keys(cards)
+        elif verb == "remove":
+            expected = []
+            for queue, order in what:
+                hit = next((key for key in model[queue] if key[2] == order), None)
+                expected.append(hit)
+                if hit is not None:
+                    model[queue].remove(hit)
+            found, cards = backlog.remove([row[0] for row in what], [row[1] + 1000 for row in what])
+            assert [key is not None for key in expected] == found.tolist()
+            assert [key for key in expected if key is not None] == keys(cards)
+        elif verb == "unload":
+            got = keys(backlog.unload(*what))
+            assert len(got) >= min(what[1], len(model[what[0]]))
+            assert set(got) <= set(model[what[0]])
+            model[what[0]] = sorted(set(model[what[0]]) - set(got))
+        elif verb == "drop":
+            assert len(model[what]) == backlog.drop(what)
+            model[what] = []
+        else:
+            assert model[what[0]][: what[1]] == keys(getattr(backlog, verb)(*what))
+            if verb == "drain":
+                del model[what[0]][: what[1]]
+        assert [len(rows) for rows in model] == backlog.waiting([0, 1, 2, 3]).tolist()
+        assert [-rows[0][0] if rows else 255 for rows in model] == backlog.best([0, 1, 2, 3]).tolist()
+        assert sum(map(len, model)) == len(backlog) == backlog.statistics()["cards"]
+    assert model == [keys(backlog.drain(queue, 10_000)) for queue in range(4)]
+    assert (0, 0) == (len(backlog), backlog.statistics()["cards_on_disk"])
