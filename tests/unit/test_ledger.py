@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.errors import DamagedStoreError, ForeignStoreError, StoreFailedError, StoreFullError
+from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreFailedError, StoreFullError
 from outrider.frontier.cards import Cards
 from outrider.frontier.ledger import Key, Ledger
 from outrider.kernels.cards import HEAD, Heads
@@ -479,6 +479,27 @@ def test_callers_may_reuse_the_heads_they_gave() -> None:
     ledger.append(cards)
     cards.heads["order"] = 77
     assert {0} == {order for order, _ in content(ledger).values()}
+
+
+def test_heads_without_the_bytes_behind_their_fields_are_taken() -> None:
+    """What numpy makes of heads that are joined."""
+    joined = np.concatenate([heads_of([key_of(1)], order=4), heads_of([key_of(2)], order=4)])
+    assert joined.dtype.itemsize < HEAD.itemsize
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger.append(simple([1, 2]))
+    ledger.append_heads(joined)
+    assert [4, 4] == [order for order, _ in content(ledger).values()]
+
+
+def test_a_closed_ledger_says_so() -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger.append(simple([1]))
+    ledger.freeze()
+    ledger.close()
+    ledger.close()
+    for call in (lambda: found(ledger, [key_of(1)]), lambda: content(ledger), ledger.statistics):
+        with pytest.raises(ClosedError):
+            call()
 
 
 @settings(max_examples=20)

@@ -42,7 +42,7 @@ def pack_keys(crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.Arr
     """The keys of these columns (u32, u16, u64), of one length."""
     prints = np.asarray(fingerprints, np.uint64)
     pairs = np.empty((len(prints), 2), ">u8")
-    pairs[:, 0] = np.asarray(crawls, np.uint64) << np.uint64(16) | np.asarray(slots, np.uint64)
+    pairs[:, 0] = np.asarray(crawls, np.uint32).astype(np.uint64) << np.uint64(16) | np.asarray(slots, np.uint16)
     pairs[:, 1] = prints & FINGERPRINT_MASK
     return pairs.view(_KEY).ravel()
 
