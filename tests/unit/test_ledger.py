@@ -481,16 +481,6 @@ def test_callers_may_reuse_the_heads_they_gave() -> None:
     assert {0} == {order for order, _ in content(ledger).values()}
 
 
-def test_heads_without_the_bytes_behind_their_fields_are_taken() -> None:
-    """What numpy makes of heads that are joined."""
-    joined = np.concatenate([heads_of([key_of(1)], order=4), heads_of([key_of(2)], order=4)])
-    assert joined.dtype.itemsize < HEAD.itemsize
-    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
-    ledger.append(simple([1, 2]))
-    ledger.append_heads(joined)
-    assert [4, 4] == [order for order, _ in content(ledger).values()]
-
-
 def test_a_closed_ledger_says_so() -> None:
     ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
     ledger.append(simple([1]))

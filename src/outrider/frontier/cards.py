@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
+from outrider.kernels.cards import HEAD, Heads
 
 Int64s = npt.NDArray[np.int64]
 NO_BODIES = np.zeros(1, np.int64)
-_OPAQUE = np.dtype((np.void, HEAD_BYTES))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,10 +42,8 @@ class Cards:
             return some[0]
         sizes = np.array([0, *(part.offsets[-1] for part in some)], np.int64).cumsum()
         offsets = [part.offsets[:-1] + size for part, size in zip(some, sizes[:-1], strict=True)]
-        # Joined as opaque bytes: numpy would leave out what follows the fields, and a head has 72 bytes everywhere else.
-        heads = np.concatenate([np.ascontiguousarray(part.heads).view(_OPAQUE) for part in some]).view(HEAD)
         return cls(
-            heads,
+            np.concatenate([part.heads for part in some]),
             b"".join(part.arena for part in some),
             np.concatenate([*offsets, sizes[-1:]]),
         )

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.cards import Cards
-from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
+from outrider.kernels.cards import Heads
 from outrider.limits import MEMTABLE_CHUNK_ROWS, RUN_BODY_BYTES_MAX, SCAN_ROWS
 from outrider.storage.files import Files
-from outrider.storage.records import HEAD_USED_BYTES, Int64s, Keys, Records, body_bytes, merged, newest, pack_keys
+from outrider.storage.records import Int64s, Keys, Records, body_bytes, merged, newest, pack_keys
 from outrider.storage.tiers import Layers, Tiers, cut
 
 Key = tuple[int, int, int]
@@ -72,7 +72,7 @@ class Ledger:
             raise ValueError(f"card {row} has a body of {lengths[row]} bytes, not as many as its head says")
         if len(cards.arena) > RUN_BODY_BYTES_MAX and lengths.max(initial=0) > RUN_BODY_BYTES_MAX:
             raise ValueError(f"a card with a body of {lengths.max()} bytes; it may have {RUN_BODY_BYTES_MAX}")
-        self._add(Records(_own(heads), _first(_WHOLE, len(heads)), cards.arena, offsets))
+        self._add(Records(heads.copy(), _first(_WHOLE, len(heads)), cards.arena, offsets))
 
     def append_heads(self, heads: Heads) -> None:
         """New versions of which the bodies, and their lengths in the heads, are those of the versions before.
@@ -80,7 +80,7 @@ class Ledger:
         One of state 0 ends its record, and one behind that has no body.
         """
         rows = len(heads)
-        self._add(Records(_own(heads), ~_first(_WHOLE, rows), b"", _first(_NO_BODIES, rows + 1)))
+        self._add(Records(heads.copy(), ~_first(_WHOLE, rows), b"", _first(_NO_BODIES, rows + 1)))
 
     def _add(self, records: Records) -> None:
         if not len(records):
@@ -100,7 +100,7 @@ class Ledger:
     def _sorted_tail(self) -> Records:
         if self._tail is None:
             self._open = [Records.concatenate(self._open)]
-            self._tail = newest(_settled(self._open[0]))
+            self._tail = newest(_with_ends(self._open[0]))
             self._tail.heads.flags.writeable = False  # scans hand out pieces of it
         return self._tail
 
@@ -212,20 +212,13 @@ class Ledger:
         )
 
 
-def _own(heads: Heads) -> Heads:
-    """A copy that nobody writes to; numpy gives heads that were joined without the bytes behind their fields."""
-    return heads.copy() if heads.dtype.itemsize == HEAD_BYTES else heads.astype(HEAD)
-
-
 def _first(column: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
     """So many of a column whose values are all alike."""
     return column[:rows] if rows <= len(column) else np.resize(column, rows)
 
 
-def _settled(records: Records) -> Records:
-    """Zero behind the fields of heads; versions of state 0 whole and empty, so that nothing older shows through."""
-    cells = records.heads.view(np.uint8).reshape(len(records), HEAD_BYTES)
-    cells[:, HEAD_USED_BYTES:] = 0
+def _with_ends(records: Records) -> Records:
+    """Versions of state 0 whole and empty, so that nothing older shows through them."""
     ended = records.heads["state"] == 0
     if not ended.any():
         return records

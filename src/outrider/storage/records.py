@@ -22,8 +22,6 @@ Keys = npt.NDArray[Any]
 
 KEY_BYTES = 16
 FINGERPRINT_MASK = np.uint64((1 << 56) - 1)
-HEAD_USED_BYTES = 66
-"""What follows in the 72 bytes of a head is zero: numpy copies fields and leaves what it likes between them."""
 _LENGTHS = ("url_bytes", "referrer_bytes", "extra_bytes")
 _OPAQUE = np.dtype((np.void, HEAD_BYTES))
 _KEY = np.dtype((np.bytes_, KEY_BYTES))
