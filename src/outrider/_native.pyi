@@ -6,6 +6,7 @@ from outrider.kernels.backlog import Backlog as Backlog
 from outrider.kernels.buffers import Buffer
 from outrider.kernels.columns import Column
 from outrider.kernels.framing import Bytes, Frame, Row
+from outrider.kernels.groups import Groups as Groups
 from outrider.kernels.leases import Leases as Leases
 from outrider.kernels.ready import Ready as Ready
 from outrider.kernels.timetable import Timetable as Timetable

@@ -114,6 +114,8 @@ CHUNK_DICTIONARY_BYTES = 32 << 10  # more saves less than 2 %
 CHUNK_SAMPLE_BYTES = 512  # of one chunk: the dictionary tells of 64 chunks
 CALENDAR_MOVE_CARDS = 1_024  # from a coarse bucket to finer ones per call: some milliseconds
 
+# the backlog
+
 # facts
 FACTS_COMPRESSED_BYTES_MIN = 512  # smaller payloads stay plain: zstd makes them hardly smaller, and costs 10 µs
 FACTS_ZSTD_LEVEL = 1  # a third of the bytes at 0.3 µs per URL; higher levels save a tenth more for twice the time
@@ -125,7 +127,9 @@ RUN_READ_BYTES = 256 << 10  # read at once in a scan or merge, per run: some tho
 RUN_WRITE_BYTES = 256 << 10  # written at once, so that the disk is never held for long
 RUNS_PER_MERGE = 4  # so many runs of one size become one: a record is written again log4(size) times
 RUN_ROWS_SMALL = 4_096  # runs up to this are of one size: merging them is a matter of milliseconds
-MEMTABLE_CHUNK_ROWS = 8_192  # appended records are sorted in pieces of this size: one call takes 2 ms at most
+MERGE_ROWS = 65_536  # of pieces in memory that are merged at once: some 15 MB
+SCAN_ROWS = 8_192  # that a scan gives at once: some two milliseconds of work
+MEMTABLE_CHUNK_ROWS = 4_096  # appended records are sorted in pieces of this size: one call takes 2 ms at most
 
 # the engine
 DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many links: bounded memory, one sync

@@ -20,8 +20,8 @@ from outrider import Frontier, Link
 from outrider.errors import StoreError
 from outrider.journey import Outcome, Verdict
 
-HOSTS = 24
-GAP_SECONDS = 0.05
+HOSTS = 40
+GAP_SECONDS = 0.2
 SETTINGS = {"delay": GAP_SECONDS, "delay_factor": 0}
 LONG_SECONDS, SHORT_SECONDS = 60.0, 0.3
 """How long leases live: only under a long one is a page visited, so that a busy machine ends no lease under a visit."""

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,6 +68,18 @@ class Rounds:
         self.oracle.read(journal)
         self.oracle.forget()
         return code
+
+    def wait(self) -> None:
+        """Until some moment in the opening of the life under way, or after so many lines of its journal."""
+        if self.rng.random() < 0.4:
+            time.sleep(self.rng.uniform(0, 0.04))
+            return
+        lines = self.rng.randrange(1, 300)
+        journal = self.journals / f"{self.rounds - 1}.jsonl"
+        end = time.monotonic() + 20
+        while time.monotonic() < end and not (journal.exists() and journal.read_bytes().count(b"\n") >= lines):
+            time.sleep(0.002)
+        time.sleep(self.rng.uniform(0, 0.002))
 
     def kill(self, process: int) -> None:
         os.kill(process, signal.SIGKILL)  # not gathered yet, so the number is still its own

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,15 @@ def killed(directory: Path, seed: int, rounds: int) -> None:
                 code = lives.live(lambda _: None, calls=lives.rng.randrange(1, 40))
                 assert 0 == code, f"seed {seed}: {lives.problems()}"
             else:
-                wait = lives.rng.choice([lives.rng.uniform(0, 0.04), lives.rng.uniform(0.04, 0.4)])
-                code = lives.live(lambda process, wait=wait: (time.sleep(wait), lives.kill(process)))
+                code = lives.live(lambda process: (lives.wait(), lives.kill(process)))
                 assert -9 == code, f"seed {seed}: {lives.problems()}"
-            if (lives.store / "manifest.json").exists():
+            # Not behind each kill: the next life may begin at once, while hosts still rest.
+            if lives.rng.random() < 0.4 and (lives.store / "manifest.json").exists():
                 lives.oracle.look(lives.store, lives.rng)
             assert [] == lives.problems(), f"seed {seed}, round {lives.rounds}"
     lives.oracle.drain(lives.store, lives.rng)
     assert [] == lives.problems(), f"seed {seed}"
-    assert lives.oracle.answered > 10 * rounds, "they had time to work"
+    assert lives.oracle.answered > 4 * rounds, "they had time to work"
     assert len(lives.site.visits) > rounds
 
 

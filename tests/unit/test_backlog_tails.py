@@ -66,7 +66,7 @@ def filled(count, files, **settings):
     )
 )
 def test_a_chunk_gives_back_the_cards_that_were_packed(rows):
-    heads = np.frombuffer(np.random.default_rng(1).bytes(72 * len(rows)), HEAD).copy()
+    heads = np.frombuffer(bytearray(np.random.default_rng(1).bytes(72 * len(rows))), HEAD)
     for row, (order, due, klass, url, referrer, extra) in enumerate(rows):
         heads[row]["order"], heads[row]["due"], heads[row]["klass"] = order, due, klass
         sizes = len(url), len(referrer), len(extra)

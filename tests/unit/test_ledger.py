@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.errors import DamagedStoreError, ForeignStoreError, StoreFailedError, StoreFullError
+from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreFailedError, StoreFullError
 from outrider.frontier.cards import Cards
 from outrider.frontier.ledger import Key, Ledger
 from outrider.kernels.cards import HEAD, Heads
@@ -225,6 +225,7 @@ def test_a_head_keeps_every_field() -> None:
     heads = np.frombuffer(rng.bytes(72 * 700), HEAD).copy()
     for name in ("url_bytes", "referrer_bytes", "extra_bytes"):
         heads[name] = 0
+    heads["spare"] = b""
     heads["state"] = 1 + heads["state"] % 6
     heads["crawl"] %= 2
     heads["slot"] %= 4096
@@ -478,6 +479,17 @@ def test_callers_may_reuse_the_heads_they_gave() -> None:
     ledger.append(cards)
     cards.heads["order"] = 77
     assert {0} == {order for order, _ in content(ledger).values()}
+
+
+def test_a_closed_ledger_says_so() -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    ledger.append(simple([1]))
+    ledger.freeze()
+    ledger.close()
+    ledger.close()
+    for call in (lambda: found(ledger, [key_of(1)]), lambda: content(ledger), ledger.statistics):
+        with pytest.raises(ClosedError):
+            call()
 
 
 @settings(max_examples=20)

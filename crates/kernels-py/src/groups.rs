@@ -1,1 +1,142 @@
-//! Not here yet.
+//! `Groups`: columns in, columns out.
+
+use outrider_kernels::groups as kernel;
+use outrider_kernels::rows::NONE;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::columns::{at_most, bytes_of, column, instants, number, rows, same_length};
+
+#[pyclass(module = "outrider._native")]
+pub(crate) struct Groups {
+    kernel: kernel::Groups,
+}
+
+impl Groups {
+    /// A column of groups; ValueError if one was not defined.
+    fn defined(&self, groups: &Bound<'_, PyAny>) -> PyResult<Vec<u32>> {
+        let groups = rows(groups, "groups")?;
+        match groups.iter().find(|&&group| !self.kernel.is_defined(group)) {
+            Some(group) => Err(PyValueError::new_err(format!("group {group} is not defined"))),
+            None => Ok(groups),
+        }
+    }
+}
+
+#[pymethods]
+impl Groups {
+    #[new]
+    fn new() -> Self {
+        Self { kernel: kernel::Groups::default() }
+    }
+
+    fn define(&mut self, group: &Bound<'_, PyAny>, capacity: &Bound<'_, PyAny>) -> PyResult<()> {
+        let group = number::<u32>(group, "u32", "group")?;
+        let capacity = number::<u32>(capacity, "u32", "capacity")?;
+        if group == NONE {
+            return Err(PyValueError::new_err(format!("group: {NONE} is no row")));
+        }
+        if capacity == 0 {
+            return Err(PyValueError::new_err(format!("group {group} needs a capacity above 0")));
+        }
+        self.kernel.define(group, capacity);
+        Ok(())
+    }
+
+    fn join(&mut self, hosts: &Bound<'_, PyAny>, groups: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (hosts, groups) = (rows(hosts, "hosts")?, self.defined(groups)?);
+        same_length(("hosts", hosts.len()), ("groups", groups.len()))?;
+        let pairs: Vec<(u32, u32)> = hosts.into_iter().zip(groups).collect();
+        self.kernel.join(&pairs).map_err(PyValueError::new_err)
+    }
+
+    fn leave(&mut self, hosts: &Bound<'_, PyAny>) -> PyResult<()> {
+        for host in rows(hosts, "hosts")? {
+            self.kernel.leave(host);
+        }
+        Ok(())
+    }
+
+    fn admit<'py>(
+        &mut self,
+        hosts: &Bound<'py, PyAny>,
+        classes: &Bound<'py, PyAny>,
+        now: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (asking, classes) = (rows(hosts, "hosts")?, column::<u8>(classes, "classes")?);
+        let now = number::<i64>(now, "i64", "now")?;
+        same_length(("hosts", asking.len()), ("classes", classes.len()))?;
+        at_most(&classes, kernel::CLASS_MAX, "classes")?;
+        let asking = asking.into_iter().zip(classes);
+        let admitted = asking.map(|(host, class)| [u8::from(self.kernel.admit(host, class, now))]);
+        Ok(bytes_of(hosts.py(), admitted))
+    }
+
+    fn take(&mut self, hosts: &Bound<'_, PyAny>) -> PyResult<()> {
+        for host in rows(hosts, "hosts")? {
+            self.kernel.take(host);
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, hosts: &Bound<'_, PyAny>, until: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (hosts, until) = (rows(hosts, "hosts")?, instants(until, "until")?);
+        same_length(("hosts", hosts.len()), ("until", until.len()))?;
+        for (host, until) in hosts.into_iter().zip(until) {
+            self.kernel.release(host, until);
+        }
+        Ok(())
+    }
+
+    fn wake<'py>(
+        &mut self,
+        py: Python<'py>,
+        now: &Bound<'py, PyAny>,
+        most: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (now, most) = (number::<i64>(now, "i64", "now")?, number::<u64>(most, "u64", "most")?);
+        let woken = self.kernel.wake(now, usize::try_from(most).unwrap_or(usize::MAX));
+        Ok(bytes_of(py, woken.into_iter().map(u32::to_le_bytes)))
+    }
+
+    fn next(&self) -> i64 {
+        self.kernel.next().unwrap_or(-1)
+    }
+
+    fn forget(&mut self, hosts: &Bound<'_, PyAny>) -> PyResult<()> {
+        for host in rows(hosts, "hosts")? {
+            self.kernel.forget(host);
+        }
+        Ok(())
+    }
+
+    fn waits_at<'py>(&self, hosts: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let rows = rows(hosts, "hosts")?;
+        let groups = rows.into_iter().map(|host| self.kernel.waits_at(host).unwrap_or(NONE));
+        Ok(bytes_of(hosts.py(), groups.map(u32::to_le_bytes)))
+    }
+
+    fn clock<'py>(&self, groups: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let clocks = self.defined(groups)?.into_iter().map(|group| self.kernel.clock(group));
+        Ok(bytes_of(groups.py(), clocks.map(i64::to_le_bytes)))
+    }
+
+    fn set_clock(&mut self, groups: &Bound<'_, PyAny>, clocks: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (groups, clocks) = (self.defined(groups)?, instants(clocks, "clocks")?);
+        same_length(("groups", groups.len()), ("clocks", clocks.len()))?;
+        for (group, clock) in groups.into_iter().zip(clocks) {
+            self.kernel.set_clock(group, clock);
+        }
+        Ok(())
+    }
+
+    fn in_flight<'py>(&self, groups: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let turns = self.defined(groups)?.into_iter().map(|group| self.kernel.in_flight(group));
+        Ok(bytes_of(groups.py(), turns.map(u32::to_le_bytes)))
+    }
+
+    fn __len__(&self) -> usize {
+        self.kernel.len()
+    }
+}

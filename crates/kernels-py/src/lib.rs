@@ -493,6 +493,8 @@ mod _native {
     #[pymodule_export]
     use super::fingerprint_set::FingerprintSet;
     #[pymodule_export]
+    use super::groups::Groups;
+    #[pymodule_export]
     use super::index::Index;
     #[pymodule_export]
     use super::leases::Leases;

@@ -91,7 +91,8 @@ class Calendar:
                 heapq.heappop(self._begins)
                 self._filled.discard(row)
                 continue
-            if begin > now:
+            if begin > max(now, self._horizon):
+                self._horizon = max(self._horizon, now)
                 break
             self._horizon = max(self._horizon, begin)
             if level:
@@ -103,9 +104,12 @@ class Calendar:
                 continue
             cards = self._take_due(row, now, wanted)
             if not len(cards):
+                self._horizon = max(self._horizon, now)
                 break
             parts.append(cards)
             wanted -= len(cards)
+        if not self._begins:
+            self._horizon = max(self._horizon, now)
         return self._as_put(Cards.concatenate(parts))
 
     def _take_due(self, row: int, now: int, most: int) -> Cards:

@@ -54,13 +54,13 @@ class Packer:
         """One chunk of 1 to CARDS_MAX cards."""
         count = len(cards)
         assert 0 < count <= CARDS_MAX, count
-        heads = np.array(cards.heads)
+        planes = np.frombuffer(bytearray(cards.heads.tobytes()), np.uint8).reshape(count, HEAD_BYTES)
+        heads = planes.view(HEAD)[:, 0]
         orders, dues = heads["order"], heads["due"].view(np.uint64)
         first = _FIRST.pack(int(orders[0]), int(dues[0]))
         orders[1:] -= orders[:-1].copy()
         dues[1:] -= dues[:-1].copy()
         orders[0] = dues[0] = 0
-        planes = heads.view(np.uint8).reshape(count, HEAD_BYTES)
         rest = planes[:, _PRINT_BYTES:]
         varied = (rest != rest[0]).any(axis=0)
         start, end = int(cards.offsets[0]), int(cards.offsets[-1])

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.cards import Cards
-from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
-from outrider.limits import MEMTABLE_CHUNK_ROWS, RUN_BODY_BYTES_MAX
+from outrider.kernels.cards import Heads
+from outrider.limits import MEMTABLE_CHUNK_ROWS, RUN_BODY_BYTES_MAX, SCAN_ROWS
 from outrider.storage.files import Files
-from outrider.storage.records import HEAD_USED_BYTES, Int64s, Keys, Records, body_bytes, merged, newest, pack_keys
+from outrider.storage.records import Int64s, Keys, Records, body_bytes, merged, newest, pack_keys
 from outrider.storage.tiers import Layers, Tiers, cut
 
 Key = tuple[int, int, int]
 """(crawl, slot, fingerprint); of the fingerprint the low 56 bits count."""
-_NO_BODIES: Int64s = np.zeros(1, np.int64)
+_WHOLE = np.ones(MEMTABLE_CHUNK_ROWS, np.bool_)
+_NO_BODIES: Int64s = np.zeros(MEMTABLE_CHUNK_ROWS + 1, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +66,21 @@ class Ledger:
         heads, offsets = cards.heads, np.asarray(cards.offsets, np.int64)
         if len(offsets) != len(heads) + 1 or offsets[0] < 0 or offsets[-1] > len(cards.arena):
             raise ValueError(f"{len(offsets)} offsets for {len(heads)} cards in {len(cards.arena)} bytes")
-        lengths = offsets[1:] - offsets[:-1]
-        if (lengths != body_bytes(heads)).any():
-            row = int(np.flatnonzero(lengths != body_bytes(heads))[0])
+        lengths, told = offsets[1:] - offsets[:-1], body_bytes(heads)
+        if lengths.tobytes() != told.tobytes():
+            row = int(np.flatnonzero(lengths != told)[0])
             raise ValueError(f"card {row} has a body of {lengths[row]} bytes, not as many as its head says")
-        if len(lengths) and lengths.max() > RUN_BODY_BYTES_MAX:
+        if len(cards.arena) > RUN_BODY_BYTES_MAX and lengths.max(initial=0) > RUN_BODY_BYTES_MAX:
             raise ValueError(f"a card with a body of {lengths.max()} bytes; it may have {RUN_BODY_BYTES_MAX}")
-        self._add(Records(_clean(heads), np.ones(len(heads), np.bool_), cards.arena, offsets))
+        self._add(Records(heads.copy(), _first(_WHOLE, len(heads)), cards.arena, offsets))
 
     def append_heads(self, heads: Heads) -> None:
         """New versions of which the bodies, and their lengths in the heads, are those of the versions before.
 
         One of state 0 ends its record, and one behind that has no body.
         """
-        offsets = np.zeros(len(heads) + 1, np.int64)
-        self._add(Records(_clean(heads), np.zeros(len(heads), np.bool_), b"", offsets))
+        rows = len(heads)
+        self._add(Records(heads.copy(), ~_first(_WHOLE, rows), b"", _first(_NO_BODIES, rows + 1)))
 
     def _add(self, records: Records) -> None:
         if not len(records):
@@ -97,7 +99,8 @@ class Ledger:
 
     def _sorted_tail(self) -> Records:
         if self._tail is None:
-            self._tail = newest(_with_ends(Records.concatenate(self._open)))
+            self._open = [Records.concatenate(self._open)]
+            self._tail = newest(_with_ends(self._open[0]))
             self._tail.heads.flags.writeable = False  # scans hand out pieces of it
         return self._tail
 
@@ -185,9 +188,10 @@ class Ledger:
         streams = [run.read(after=bound, bodies=bodies) for run in layers.runs]
         streams += [cut(piece, len(pieces)) for piece in pieces if len(piece)]
         for records in merged(streams):
-            living = records.living()
-            if len(living):
-                yield _cards(living) if bodies else Cards(living.heads, b"", np.zeros(len(living) + 1, np.int64))
+            for begin in range(0, len(records), SCAN_ROWS):
+                living = records.slice(begin, min(begin + SCAN_ROWS, len(records))).living()
+                if len(living):
+                    yield _cards(living) if bodies else Cards(living.heads, b"", np.zeros(len(living) + 1, np.int64))
 
     def _look(self) -> tuple[Layers, list[Records]]:
         """What counts at this moment: layers, and above them the pieces that are not frozen."""
@@ -208,16 +212,13 @@ class Ledger:
         )
 
 
-def _clean(heads: Heads) -> Heads:
-    """A copy of our own, zero between the fields."""
-    copy = np.zeros((len(heads), HEAD_BYTES), np.uint8)
-    source = np.ascontiguousarray(heads).view(np.uint8).reshape(len(heads), HEAD_BYTES)
-    copy[:, :HEAD_USED_BYTES] = source[:, :HEAD_USED_BYTES]
-    return copy.view(HEAD).ravel()
+def _first(column: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """So many of a column whose values are all alike."""
+    return column[:rows] if rows <= len(column) else np.resize(column, rows)
 
 
 def _with_ends(records: Records) -> Records:
-    """Versions of state 0 are whole and empty, so that nothing older shows through them."""
+    """Versions of state 0 whole and empty, so that nothing older shows through them."""
     ended = records.heads["state"] == 0
     if not ended.any():
         return records
@@ -229,18 +230,18 @@ def _with_ends(records: Records) -> Records:
     return result
 
 
-def _find_piece(piece: Records, keys: Keys) -> Records:
+def _find_piece(piece: Records, keys: Keys) -> Records | None:
     if not len(keys) or not len(piece):
-        return Records.none()
-    rows = piece.keys.searchsorted(keys)
-    np.minimum(rows, len(piece) - 1, out=rows)
-    hit = piece.keys[rows] == keys
-    return piece.take(rows[hit]) if hit.any() else Records.none()
+        return None
+    here = piece.keys
+    rows = here.searchsorted(keys)
+    hit = here.take(rows, mode="clip") == keys
+    return piece.take(rows[hit]) if np.count_nonzero(hit) else None
 
 
-def _without(missing: Keys, found: list[Records], some: Records) -> Keys:
+def _without(missing: Keys, found: list[Records], some: Records | None) -> Keys:
     """Notes what a layer has; the keys that older layers are still asked for."""
-    if not len(some):
+    if some is None or not len(some):
         return missing
     found.append(some)
     return missing[~np.isin(missing, some.keys[some.whole])]

@@ -45,7 +45,7 @@ _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints"),
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
-    *("Backlog", "FingerprintSet", "Index", "Leases", "Ready", "Timetable"),
+    *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "Ready", "Timetable"),
     *("pack_heads", "unpack_heads"),
 )
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
@@ -54,6 +54,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.backlog import Backlog
     from outrider.kernels.fingerprint_set import FingerprintSet
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
+    from outrider.kernels.groups import Groups
     from outrider.kernels.index import Index
     from outrider.kernels.leases import Leases
     from outrider.kernels.planes import pack_heads, unpack_heads
@@ -73,6 +74,7 @@ else:
     from outrider._native import (
         Backlog,
         FingerprintSet,
+        Groups,
         Index,
         Leases,
         Ready,
@@ -119,6 +121,7 @@ __all__ = [
     "ZEROS",
     "Backlog",
     "FingerprintSet",
+    "Groups",
     "Index",
     "KernelsError",
     "Leases",

@@ -16,20 +16,20 @@ HEAD = np.dtype(
         "names": [
             *("fingerprint", "queue", "order", "due", "priority", "crawl", "extra_bytes"),
             *("slot", "depth", "attempts", "status", "url_bytes", "referrer_bytes"),
-            *("state", "reason", "klass", "hops", "losses", "flags", "error"),
+            *("state", "reason", "klass", "hops", "losses", "flags", "error", "spare"),
         ],
         "formats": [
             *("<u8", "<u8", "<u8", "<i8", "<f8", "<u4", "<u4"),
             *("<u2", "<u2", "<u2", "<u2", "<u2", "<u2"),
-            *("u1", "u1", "u1", "u1", "u1", "u1", "<u2"),
+            *("u1", "u1", "u1", "u1", "u1", "u1", "<u2", "V4"),
         ],
-        "offsets": [0, 8, 16, 24, 32, 40, 44, 48, 50, 52, 54, 56, 58, 60, 61, 62, 63, 64, 65, 66],
+        "offsets": [0, 8, 16, 24, 32, 40, 44, 48, 50, 52, 54, 56, 58, 60, 61, 62, 63, 64, 65, 66, 68],
         "itemsize": 72,
     }
 )
 """fingerprint: of the URL; queue: of (crawl, key, host); order: the number under which it was accepted; due: an instant;
-klass: 0 to 15, the best first; the order within a queue is (-klass, due, order). flags: HAS_CONTENT. error: the number of
-its class in the frontier's table of errors, 0 for none."""
+klass: 0 to 15, the best first; the order within a queue is (-klass, due, order). flags: HAS_CONTENT. error: the number of its class in the
+frontier's table of errors, 0 for none. spare: zeros; a name for every byte, since numpy copies and joins only bytes that belong to a field."""
 
 HEAD_BYTES = HEAD.itemsize
 ORDER_OFFSET, DUE_OFFSET, KLASS_OFFSET = 16, 24, 62

@@ -37,6 +37,7 @@ _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _PID_BYTES_MAX = 32
+_COPY_BYTES = 1 << 20
 
 # fdatasync does not write the times of a file; where it is missing (macOS) fsync is the only way.
 _sync_data = getattr(os, "fdatasync", os.fsync)
@@ -326,6 +327,55 @@ class Directory:
 
     def describe(self, name: str = "") -> str:
         return str(self._path / name) if name else str(self._path)
+
+    def keep_copy(self, name: str, folder: str) -> None:
+        """Keeps what `name` is now as folder/name below, durably: by a second link, by a copy where there are none.
+
+        The name stays; a file that replaces it leaves the one below as it was. Raises as `open` and `File.write_at`.
+        """
+        below = self._folder(folder)
+        try:
+            os.link(
+                flat_name(name),
+                flat_name(name),
+                src_dir_fd=self._descriptor,
+                dst_dir_fd=below._descriptor,
+                follow_symlinks=False,
+            )
+            below.sync_directory()
+        except FileExistsError:
+            return
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(name)) from None
+        except OSError:
+            self._copy_into(below, name)
+        finally:
+            below.close()
+
+    def put_copy(self, name: str, folder: str, data: bytes) -> None:
+        """Writes folder/name below, durably. Raises as `replace`."""
+        below = self._folder(folder)
+        try:
+            replace(below, name, data)
+        finally:
+            below.close()
+
+    def _folder(self, folder: str) -> Directory:
+        made = Directory(self._path / flat_name(folder), create=True)
+        self.sync_directory()
+        return made
+
+    def _copy_into(self, below: Directory, name: str) -> None:
+        source = self.open(name)
+        target = below.open(name, create=True)
+        try:
+            for begin in range(0, source.size(), _COPY_BYTES):
+                target.write_at(begin, source.read_at(begin, _COPY_BYTES))
+            target.sync()
+        finally:
+            source.close()
+            target.close()
+        below.sync_directory()
 
     def close(self) -> None:
         """Unlocks and gives the directory's descriptor back."""

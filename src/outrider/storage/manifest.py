@@ -131,6 +131,17 @@ class Manifest:
         return (json.dumps(written, indent=2, ensure_ascii=True) + "\n").encode("ascii")
 
 
+def is_manifest(data: bytes) -> bool:
+    """Whether this is a manifest whose checksum holds."""
+    try:
+        written = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(written, dict) or written.get("kind") != _KIND:
+        return False
+    return bool(written.pop("crc32c", None) == _checksum(written))
+
+
 def _checksum(written: Mapping[str, Any]) -> str:
     """CRC-32C, 8 hex digits, of the fields without the checksum: sorted, ASCII, no spaces."""
     plain = json.dumps(written, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

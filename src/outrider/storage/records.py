@@ -22,8 +22,6 @@ Keys = npt.NDArray[Any]
 
 KEY_BYTES = 16
 FINGERPRINT_MASK = np.uint64((1 << 56) - 1)
-HEAD_USED_BYTES = 66
-"""What follows in the 72 bytes of a head is zero: numpy copies fields and leaves what it likes between them."""
 _LENGTHS = ("url_bytes", "referrer_bytes", "extra_bytes")
 _OPAQUE = np.dtype((np.void, HEAD_BYTES))
 _KEY = np.dtype((np.bytes_, KEY_BYTES))
@@ -42,7 +40,7 @@ def pack_keys(crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.Arr
     """The keys of these columns (u32, u16, u64), of one length."""
     prints = np.asarray(fingerprints, np.uint64)
     pairs = np.empty((len(prints), 2), ">u8")
-    pairs[:, 0] = np.asarray(crawls, np.uint64) << np.uint64(16) | np.asarray(slots, np.uint64)
+    pairs[:, 0] = np.asarray(crawls, np.uint32).astype(np.uint64) << np.uint64(16) | np.asarray(slots, np.uint16)
     pairs[:, 1] = prints & FINGERPRINT_MASK
     return pairs.view(_KEY).ravel()
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from outrider.errors import ClosedError
-from outrider.limits import RUN_ROWS_SMALL, RUNS_PER_MERGE
+from outrider.limits import MERGE_ROWS, RUN_ROWS_SMALL, RUNS_PER_MERGE
 from outrider.storage.files import Files
 from outrider.storage.records import Records, merged
 from outrider.storage.runs import Run, RunWriter, run_number, unfinished_number
@@ -56,7 +56,9 @@ class Tiers:
 
     @property
     def layers(self) -> Layers:
-        """What counts now."""
+        """What counts now. Raises ClosedError."""
+        if self._closed:
+            raise ClosedError
         return self._layers
 
     def hold(self, pieces: Sequence[Records]) -> None:
@@ -155,10 +157,17 @@ class Tiers:
 
 
 def cut(records: Records, pieces: int) -> Iterator[Records]:
-    """A piece in memory as a stream, in portions that make a few thousand records with those of the other pieces."""
-    step = max(64, 2 * RUN_ROWS_SMALL // max(pieces, 1))
-    for begin in range(0, len(records), step):
-        yield records.slice(begin, min(begin + step, len(records)))
+    """A piece in memory as a stream, in portions that make some thousand records with those of as many other pieces.
+
+    The first are small, so that a page of a listing comes soon; the later ones make fewer rounds.
+    """
+    _ = records.keys  # once for all portions
+    step = max(32, RUN_ROWS_SMALL // pieces)
+    most = max(64, MERGE_ROWS // pieces)
+    begin, end = 0, len(records)
+    while begin < end:
+        yield records.slice(begin, min(begin + step, end))
+        begin, step = begin + step, min(2 * step, most)
 
 
 def due(runs: Sequence[Run]) -> int:

@@ -1,0 +1,181 @@
+"""The calendar: what waits for an instant comes when it is there, the earliest first."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.frontier.calendar import Calendar
+from outrider.frontier.cards import Cards
+from outrider.kernels.cards import HEAD
+from outrider.storage.memory import MemoryFiles
+
+SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
+
+
+def cards_of(dues, first=0, klass=0):
+    heads = np.zeros(len(dues), HEAD)
+    heads["due"], heads["klass"] = dues, klass
+    heads["order"] = np.arange(first, first + len(dues))
+    heads["fingerprint"] = heads["order"] + np.uint64(1000)
+    bodies = [b"https://example.org/%d" % order for order in heads["order"].tolist()]
+    heads["url_bytes"] = [len(body) for body in bodies]
+    return Cards(heads, b"".join(bodies), np.cumsum([0, *map(len, bodies)]).astype(np.int64))
+
+
+def rows(cards):
+    return [
+        (int(head["due"]), -int(head["klass"]), int(head["order"]), cards.url(row))
+        for row, head in enumerate(cards.heads)
+    ]
+
+
+def all_due(calendar, now, most=1_000):
+    """Calls as `next` asks for them."""
+    got = []
+    while (following := calendar.next()) is not None and following <= now:
+        before = len(got), calendar.statistics()["cards"], following
+        got += rows(calendar.due(now, most))
+        assert before != (len(got), calendar.statistics()["cards"], calendar.next()) or calendar.statistics()["loaded"]
+    return got
+
+
+def test_what_is_due_comes_and_what_is_not_waits():
+    calendar = Calendar(MemoryFiles(), name="c", now=HOUR)
+    calendar.put(cards_of([HOUR + 5 * SECOND, HOUR + 3 * SECOND, HOUR + 4 * SECOND]))
+    assert HOUR + 3 * SECOND == calendar.next()
+    assert [] == rows(calendar.due(HOUR + 3 * SECOND - 1, 10))
+    assert [1, 2] == [row[2] for row in rows(calendar.due(HOUR + 4 * SECOND, 10))]
+    assert (1, HOUR + 5 * SECOND) == (len(calendar), calendar.next())
+
+
+def test_of_many_due_the_earliest_come_first_and_no_more_than_wanted():
+    calendar = Calendar(MemoryFiles(), name="c")
+    cards = cards_of(np.random.default_rng(1).permutation(2_000))
+    calendar.put(cards)
+    assert list(range(7)) == calendar.due(5_000, 7).heads["due"].tolist()
+    assert list(range(7, 1_500)) == calendar.due(1_499, 5_000).heads["due"].tolist()
+    assert 500 == len(calendar)
+
+
+def test_cards_due_at_one_instant_come_by_class_and_order_and_as_they_were_put():
+    calendar = Calendar(None, name="c")
+    cards = cards_of([9, 9, 9, 9], klass=[3, 15, 0, 15])
+    calendar.put(cards)
+    back = calendar.due(9, 10)
+    assert sorted(rows(cards)) == rows(back)
+    assert [15, 15, 3, 0] == back.heads["klass"].tolist()
+    assert [1001, 1003, 1000, 1002] == back.heads["fingerprint"].tolist()
+
+
+def test_years_ahead_is_a_bucket_that_is_moved_when_its_time_comes():
+    calendar = Calendar(MemoryFiles(), name="c")
+    dues = np.random.default_rng(2).integers(400 * DAY, 401 * DAY, 6_000)
+    calendar.put(cards_of(dues))
+    assert calendar.next() <= dues.min()
+    assert calendar.statistics()["cards_on_disk"] > 5_000
+    assert [] == all_due(calendar, int(dues.min()) - 1)
+    got = all_due(calendar, 401 * DAY)
+    assert np.sort(dues).tolist() == [row[0] for row in got]
+
+
+def test_a_call_moves_a_bounded_number_of_cards():
+    calendar = Calendar(MemoryFiles(), name="c")
+    calendar.put(cards_of(np.full(5_000, 400 * DAY)))
+    loaded = 0
+    while len(calendar):
+        calendar.due(400 * DAY, 100)
+        now_loaded = calendar.statistics()["loaded"]
+        assert now_loaded - loaded <= 1_024 + 64 + 100 + 2 * 64
+        loaded = now_loaded
+
+
+def test_what_was_late_before_it_was_put_is_due_at_once():
+    calendar = Calendar(MemoryFiles(), name="c", now=9 * DAY)
+    calendar.put(cards_of([5, -(2**63), 9 * DAY, 2**63 - 1]))
+    assert -(2**63) == calendar.next()
+    assert [1, 0, 2] == [row[2] for row in rows(calendar.due(9 * DAY, 10))]
+    assert [3] == [row[2] for row in all_due(calendar, 2**63 - 1)]
+    assert None is calendar.next()
+
+
+def test_a_clock_that_goes_back_does_no_harm():
+    calendar = Calendar(MemoryFiles(), name="c")
+    calendar.put(cards_of([DAY, 2 * DAY]))
+    assert [DAY] == [row[0] for row in all_due(calendar, DAY)]
+    calendar.put(cards_of([5], first=7))
+    assert [] == rows(calendar.due(4, 10))
+    assert [7] == [row[2] for row in all_due(calendar, 5)]
+    assert [2 * DAY] == [row[0] for row in all_due(calendar, 2 * DAY)]
+
+
+def test_urls_are_taken_out_wherever_they_wait():
+    calendar = Calendar(MemoryFiles(), name="c")
+    dues = np.arange(2_000) * HOUR
+    calendar.put(cards_of(dues, klass=4))
+    removed = calendar.remove([1000 + 3, 1000 + 1_999, 5, 1000 + 700])
+    assert [3, 700, 1_999] == sorted(removed.heads["order"].tolist())
+    assert [4] * 3 == removed.heads["klass"].tolist()
+    got = [row[2] for row in all_due(calendar, 3_000 * HOUR)]
+    assert [order for order in range(2_000) if order not in (3, 700, 1_999)] == got
+
+
+@pytest.mark.parametrize(("klass", "order"), [(16, 0), (0, 2**60)])
+def test_a_card_that_finds_no_place_is_refused(klass, order):
+    calendar = Calendar(MemoryFiles(), name="c")
+    with pytest.raises(ValueError, match=str(klass or order)):
+        calendar.put(cards_of([5], first=order, klass=klass))
+    assert 0 == len(calendar)
+
+
+def test_closing_removes_the_files():
+    files = MemoryFiles()
+    calendar = Calendar(files, name="c")
+    calendar.put(cards_of(np.full(1_000, HOUR)))
+    assert ["c-00000001.tail"] == files.names()
+    calendar.close()
+    assert ([], 0, None) == (files.names(), len(calendar), calendar.next())
+
+
+instants = st.one_of(st.integers(0, 200 * SECOND), st.integers(0, 100 * DAY), st.integers(-(2**63), 2**63 - 1))
+histories = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.lists(st.tuples(instants, st.integers(0, 15)), max_size=30)),
+        st.tuples(st.just("due"), st.tuples(instants, st.integers(0, 40))),
+        st.tuples(st.just("wait"), st.integers(0, 100 * DAY)),
+        st.tuples(st.just("remove"), st.lists(st.integers(0, 200), max_size=5)),
+    ),
+    max_size=25,
+)
+
+
+@given(history=histories)
+def test_the_calendar_is_a_sorted_list(history):
+    calendar = Calendar(MemoryFiles(), name="c")
+    model: list[tuple] = []
+    number = now = 0
+    for verb, what in history:
+        if verb == "put":
+            cards = cards_of([row[0] for row in what], first=number, klass=[row[1] for row in what])
+            calendar.put(cards)
+            model = sorted(model + rows(cards))
+            number += len(what)
+        elif verb == "remove":
+            gone = calendar.remove([order + 1000 for order in what])
+            expected = [row for row in model if row[2] in what]
+            assert expected == sorted(rows(gone))
+            model = [row for row in model if row[2] not in what]
+        else:
+            at, most = what if verb == "due" else (now + what, 1_000)
+            now = max(now, min(at, 2**62))
+            expected = [row for row in model if row[0] <= at][:most]
+            assert expected == rows(calendar.due(at, most))
+            model = [row for row in model if row not in expected]
+        assert len(model) == len(calendar)
+        if model:
+            assert calendar.next() <= model[0][0]
+        else:
+            assert calendar.next() is None
+    assert model == all_due(calendar, 2**63 - 1)
