@@ -142,6 +142,14 @@ def columns_of(rows: Sequence[Row]) -> list[Values]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
+def arrays_of(kind: Fact, values: Sequence[Values]) -> list[Values]:
+    """Columns of one kind of facts, those of fixed width as arrays of their type."""
+    return [
+        np.ascontiguousarray(cells, _WIDTHS[column.type]) if column.type in _WIDTHS else cells
+        for column, cells in zip(SCHEMA[kind, FACTS_VERSION], values, strict=True)
+    ]
+
+
 def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
     """The payload of one frame, not compressed. Columns are in the schema's order; each has one value per fact."""
     parts = [_NOW.pack(now)]
@@ -245,8 +253,8 @@ def _unshuffled(payload: bytes, at: int, rows: int, dtype: np.dtype[Any]) -> tup
     if at + size > len(payload):
         raise DamagedStoreError(f"a column of facts runs past its frame at byte {at}")
     octets = np.frombuffer(payload, np.uint8, size, at)
-    if dtype.itemsize > 1 and rows > 1:
-        octets = np.ascontiguousarray(octets.reshape(dtype.itemsize, rows).T).reshape(-1)
+    # A copy in either case: a column may begin anywhere in the payload, and arrays of numbers want even places.
+    octets = octets.reshape(dtype.itemsize, rows).T.copy().reshape(-1) if dtype.itemsize > 1 else octets.copy()
     return octets.view(dtype), at + size
 
 

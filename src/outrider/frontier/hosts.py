@@ -120,7 +120,7 @@ class Hosts(_Columns):
 
     def find(self, hashes: Uint64s) -> Rows:
         """The rows of hosts by hash, NONE for those that are not known."""
-        return np.frombuffer(self._index.find(np.ascontiguousarray(hashes)), np.uint32)
+        return np.frombuffer(self._index.find(np.ascontiguousarray(hashes, np.uint64)), np.uint32)
 
     def row(self, name_hash: int) -> int:
         return int(self.find(np.array([name_hash], np.uint64))[0])
@@ -220,7 +220,7 @@ class Queues(_Columns):
 
     def find(self, hashes: Uint64s) -> Rows:
         """The rows of queues by hash, NONE for those that are not known."""
-        return np.frombuffer(self._index.find(np.ascontiguousarray(hashes)), np.uint32)
+        return np.frombuffer(self._index.find(np.ascontiguousarray(hashes, np.uint64)), np.uint32)
 
     def add(self, hashes: Uint64s, hosts: Rows, crawls: Column) -> Rows:
         """Rows of new queues, as many as hashes; they must not be known yet, and each is named once."""
@@ -230,7 +230,7 @@ class Queues(_Columns):
         self.host[new] = hosts
         self.crawl[new] = crawls
         self.next[new] = NONE
-        self._index.add(np.ascontiguousarray(hashes), new)
+        self._index.add(np.ascontiguousarray(hashes, np.uint64), new)
         self.count += len(hashes)
         return new
 

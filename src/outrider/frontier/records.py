@@ -104,7 +104,7 @@ def packed(records: Sequence[Record]) -> Cards:
         heads[row] = (
             *(one.fingerprint, one.queue, one.order, one.due, one.priority, one.crawl, len(extra)),
             *(one.slot, one.depth, one.attempts, one.status, len(url), len(referrer)),
-            *(one.state, one.reason, one.klass, one.hops, one.losses, HAS_CONTENT if one.content else 0, one.error),
+            *(one.state, one.reason, one.klass, one.hops, one.losses, HAS_CONTENT if one.content else 0, one.error, b""),
         )
         bodies += (url, referrer, extra)
         size += len(url) + len(referrer) + len(extra)

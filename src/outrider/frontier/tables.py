@@ -22,7 +22,7 @@ from outrider.errors import DamagedStoreError
 from outrider.frontier.backlog import Backlog
 from outrider.frontier.calendar import Calendar
 from outrider.frontier.cards import Cards
-from outrider.frontier.facts import STREAMS, Block, Fact, Row, Values, columns_of
+from outrider.frontier.facts import STREAMS, Block, Fact, Row, Values, arrays_of, columns_of
 from outrider.frontier.hosts import MANY, NONE, ROBOTS, RULED, VOIDED, Group, Hosts, QueueRules, Queues, Rows
 from outrider.frontier.ledger import Ledger
 from outrider.journey import State
@@ -225,9 +225,9 @@ class Tables:
                 for row in zip(*(v.tolist() if isinstance(v, np.ndarray) else v for v in values), strict=True):
                     each(*row)
             elif hand is None:
-                columns(*values)
+                columns(*arrays_of(fact, values))
             else:
-                columns(*values, hand=hand)
+                columns(*arrays_of(fact, values), hand=hand)
         except (IndexError, KeyError) as error:
             raise DamagedStoreError(
                 f"a fact of kind {fact.name.lower()} names something that does not exist ({error})"
