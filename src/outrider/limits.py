@@ -112,7 +112,9 @@ BACKLOG_COLLECT_CHUNKS = 16  # of a wasteful file per call: a fraction of a mill
 BACKLOG_RELEASE_CHUNKS = 1_000  # of dropped queues per call, likewise
 CHUNK_DICTIONARY_BYTES = 32 << 10  # more saves less than 2 %
 CHUNK_SAMPLE_BYTES = 512  # of one chunk: the dictionary tells of 64 chunks
-CALENDAR_MOVE_CARDS = 1_024  # from a coarse bucket to finer ones per call: some milliseconds
+CALENDAR_MOVE_CARDS = 512  # from one bucket to narrower ones per call: a millisecond or two
+CALENDAR_MOVE_BUCKETS = 64  # moved per call, likewise
+CALENDAR_COMING_CARDS_MAX = 50_000  # due within the next seconds, in memory: 10 MB; more stand in order on disk
 
 # the backlog
 

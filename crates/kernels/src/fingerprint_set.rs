@@ -5,6 +5,10 @@
 //! sorted list of what was added or removed since, merged into the packed part when it is full. A leaf that grows beyond
 //! its bound becomes two. So a change costs its share of one small merge, and nothing ever moves the whole.
 //!
+//! The packed part is one block of the heap and grows a little at each merge, which leaves holes: after 10^7 keys in chance
+//! order the process holds a quarter more than `bytes` says, after as many in ascending order 1 % more. Chunks of 2 KB from
+//! a pool of our own were tried: they leave few holes, but a check then takes 1.6 times as long.
+//!
 //! The packed words of `count` keys, by their distance from `base`, the smallest:
 //!
 //! | every 128th bucket's start in the upper bits, u16 | upper bits | lower bits, `low_bits` of each key |

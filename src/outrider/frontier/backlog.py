@@ -39,29 +39,28 @@ Rows = npt.NDArray[np.uint32]
 NO_CLASS = 255
 """What `best` says of a queue that holds nothing."""
 _DUE_BIAS = 1 << 63  # makes an int64 a u64 of the same order
-_ORDER_MAX = (1 << 64) - 1
 _PLACES = (1 << PLACE_BITS) - 1
 _SWEEP_CARDS_FIRST = 1 << 10
 _SWEEP_KEEP = 2  # cards of a swept queue that stay, so that not every take goes to disk
 
 _Key = tuple[int, int, int]
 """(255 - class, due + 2^63, order): the smaller one is better."""
+_NOTHING: _Key = (256, 0, 0)
+"""Worse than every card."""
 
 
 class _Tail:
     """The chunks of one queue on disk: a binary heap of (rank and place, due, order) in one array, the best first."""
 
-    __slots__ = ("cards", "refs")
+    __slots__ = ("cards", "first", "refs")
 
     def __init__(self) -> None:
         self.cards = 0
         self.refs = array("Q")
+        self.first: _Key = _NOTHING
 
     def __len__(self) -> int:
         return len(self.refs) // 3
-
-    def first(self) -> _Key:
-        return self._key(0)
 
     def _key(self, at: int) -> _Key:
         refs = self.refs
@@ -75,6 +74,7 @@ class _Tail:
             parent = (at - 1) // 2
             self._swap(at, parent)
             at = parent
+        self.first = self._key(0)
 
     def _swap(self, one: int, other: int) -> None:
         refs = self.refs
@@ -90,8 +90,13 @@ class _Tail:
         last = len(self) - 1
         self._swap(at, last)
         del self.refs[3 * last :]
-        if at == last:
-            return
+        if at < last:
+            self._order(at)
+        self.first = self._key(0) if last else _NOTHING
+
+    def _order(self, at: int) -> None:
+        """Lets what stands at one position rise or sink to where it belongs."""
+        last = len(self)
         while at and self._key(at) < self._key((at - 1) // 2):
             self._swap(at, (at - 1) // 2)
             at = (at - 1) // 2
@@ -183,7 +188,7 @@ class Backlog:
         if self._tails:
             best = best.copy()
             for row, tail in self._tails_of(rows):
-                klass = 255 - tail.first()[0]
+                klass = 255 - tail.first[0]
                 best[row] = klass if best[row] == NO_CLASS else max(klass, best[row])
         return best
 
@@ -347,18 +352,18 @@ class Backlog:
         loaded = 0
         heads = self._head_keys(np.fromiter(needed, np.uint32, len(needed)))
         for (queue, count), head in zip(needed.items(), heads, strict=True):
-            if count > 1 or self._tails[queue].first() <= head:
+            if count > 1 or self._tails[queue].first <= head:
                 loaded += self._bring(queue, count)
         return loaded
 
     def _head_keys(self, rows: Rows) -> list[_Key]:
-        """The best of each queue in memory; what is worse than every card where there is none."""
+        """The best of each queue in memory."""
         classes, dues, orders = self._kernel.best_keys(rows)
         numbers = zip(
             classes, np.frombuffer(dues, np.int64).tolist(), np.frombuffer(orders, np.uint64).tolist(), strict=True
         )
         return [
-            (256, 0, 0) if klass == NO_CLASS else (255 - klass, due + _DUE_BIAS, order) for klass, due, order in numbers
+            _NOTHING if klass == NO_CLASS else (255 - klass, due + _DUE_BIAS, order) for klass, due, order in numbers
         ]
 
     def _bring(self, queue: int, most: int) -> int:
@@ -376,7 +381,7 @@ class Backlog:
                 else:
                     last = Cards.of_columns(*self._kernel.peek(queue, most)).heads[-1]
                     worst = (255 - int(last["klass"]), int(last["due"]) + _DUE_BIAS, int(last["order"]))
-                if worst < tail.first():
+                if worst < tail.first:
                     break
             # All chunks that are better than what is there, not one after the other with a look between them.
             count = self._load(queue, tail)
@@ -408,6 +413,7 @@ class Backlog:
             self._long.update(np.frombuffer(over, np.uint32).tolist())
         if self._patience:
             self._patience -= 1
+            self._release_dropped()
             return
         try:
             budget = cards + BACKLOG_SPILL_CARDS_STEP
@@ -488,15 +494,7 @@ class Backlog:
     def _collect(self) -> None:
         """Clears up some of what dropped queues left, or writes some chunks of a wasteful file anew."""
         scratch = self._scratch
-        if scratch is None:
-            return
-        if self._dropped:
-            refs = self._dropped[-1]
-            for _ in range(min(BACKLOG_RELEASE_CHUNKS, len(refs) // 3)):
-                scratch.release(refs[-3] & _PLACES)
-                del refs[-3:]
-            if not refs:
-                self._dropped.pop()
+        if scratch is None or self._release_dropped():
             return
         for owner, place, chunk in scratch.survivors(BACKLOG_COLLECT_CHUNKS):
             tail = self._tails.get(owner)
@@ -505,6 +503,18 @@ class Backlog:
                 with contextlib.suppress(StoreFullError):  # it stays where it is
                     tail.move(at, scratch.append(owner, [chunk])[0])
                     scratch.release(place)
+
+    def _release_dropped(self) -> bool:
+        """Whether dropped queues had left anything."""
+        if self._scratch is None or not self._dropped:
+            return False
+        refs = self._dropped[-1]
+        for _ in range(min(BACKLOG_RELEASE_CHUNKS, len(refs) // 3)):
+            self._scratch.release(refs[-3] & _PLACES)
+            del refs[-3:]
+        if not refs:
+            self._dropped.pop()
+        return True
 
 
 def _rows(queues: npt.ArrayLike | Sequence[int]) -> Rows:

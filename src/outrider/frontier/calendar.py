@@ -1,9 +1,9 @@
 """Cards that wait for an instant: a wheel of buckets, near ones narrow and far ones wide, whose tails lie on disk.
 
-A bucket is a queue of a `Backlog`. The narrowest are 2^26 µs (67 s) wide, and each of seven levels has buckets 64 times
-as wide as those of the level before, so that every instant has its place in 448 buckets (G. Varghese and A. Lauck,
-"Hashed and hierarchical timing wheels", SOSP 1987). When a wide bucket's time comes, its cards are moved into narrower
-ones, some with each call; within the narrowest the backlog's order gives the earliest first.
+A bucket is a queue of a `Backlog`. The narrowest are 2^20 µs (one second) wide, and each of eight levels has buckets 64
+times as wide as those of the level before, so that every instant has its place in 512 buckets (G. Varghese and A.
+Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). When a bucket's time comes its cards are moved, some with
+each call: from a wide one into narrower ones, from a narrow one to those that come next, which stand in order.
 """
 
 from __future__ import annotations
@@ -15,28 +15,30 @@ import numpy.typing as npt
 
 from outrider.frontier.backlog import Backlog
 from outrider.frontier.cards import Cards
-from outrider.limits import CALENDAR_MOVE_CARDS
+from outrider.limits import CALENDAR_COMING_CARDS_MAX, CALENDAR_MOVE_BUCKETS, CALENDAR_MOVE_CARDS
 from outrider.storage.files import Files
 
-_NARROWEST_BITS = 26
+_NARROWEST_BITS = 20
 _LEVEL_BITS = 6
 _BUCKETS = 1 << _LEVEL_BITS  # of one level
-_LEVELS = 7  # the widest buckets have 2^62 µs
+_LEVELS = 8  # the widest buckets have 2^62 µs
 _CLASS_SHIFT = 60
 _ORDER_MAX = (1 << _CLASS_SHIFT) - 1
-_LOOK_CARDS = 64  # of a bucket that has begun: how many are taken at first to see which are due
+_LOOK_CARDS = 64  # taken at first to see which are due
+_LEVEL_WHOLE = -1  # narrower ones included: those of a minute
 
 
 class Calendar:
     """Cards by their `due` (microseconds). One thread at a time.
 
-    Cards due at one instant come by class, the highest first, then by order. `now` is an argument and may go back; what
-    was due stays due.
+    Cards due at one instant come by class, the highest first, then by order. `now` is an argument and may go back.
     """
 
     def __init__(self, files: Files | None, *, name: str, now: int = 0) -> None:
-        """`now`: about when the first `due` will be asked. Files as in `Backlog`, whose errors are raised here too."""
-        self._backlog = Backlog(files, name=name)
+        """`now`: about when `due` will be asked first. Files as in `Backlog`, whose errors are raised here too."""
+        self._waiting = Backlog(files, name=name)
+        self._coming = Backlog(files, name=f"{name}-coming", head_cards_max=CALENDAR_COMING_CARDS_MAX)
+        """Queue 0 holds, in order, all that is due before the horizon."""
         self._horizon = max(0, now)
         self._begins: list[tuple[int, int, int]] = []
         """A heap of (begin, -level, row) of buckets that may hold cards: a wide one before the narrow ones in it."""
@@ -47,7 +49,7 @@ class Calendar:
 
     def __len__(self) -> int:
         """How many cards wait."""
-        return len(self._backlog)
+        return len(self._waiting) + len(self._coming)
 
     def put(self, cards: Cards) -> None:
         """Adds cards. Raises ValueError when a class exceeds 15 or an order 2^60 - 1; nothing is added then."""
@@ -63,7 +65,15 @@ class Calendar:
         self._place(cards.with_heads(heads))
 
     def _place(self, cards: Cards) -> None:
-        dues = np.maximum(cards.heads["due"], self._horizon)
+        dues = cards.heads["due"]
+        late = dues < self._horizon
+        if late.any():
+            coming = cards.filter(late)
+            self._coming.put(np.zeros(len(coming), np.uint32), coming)
+            if late.all():
+                return
+            cards = cards.filter(~late)
+            dues = cards.heads["due"]
         levels = np.zeros(len(dues), np.int64)
         for level in range(1, _LEVELS):
             bits = _NARROWEST_BITS + _LEVEL_BITS * (level - 1)
@@ -77,98 +87,120 @@ class Calendar:
                 self._filled.add(row)
                 begin = int(numbers[first]) << int(shifts[first])
                 heapq.heappush(self._begins, (begin, -int(levels[first]), row))
-        self._backlog.put(rows.astype(np.uint32), cards)
+        self._waiting.put(rows.astype(np.uint32), cards)
 
     def due(self, now: int, most: int) -> Cards:
         """Takes up to `most` cards that are due at `now`, the earliest first. Fewer may come although more are due,
-        while a wide bucket is being moved: whenever `next()` is not after `now`, another call goes on. Raises
+        while buckets are being moved: whenever `next()` is not after `now`, another call goes on. Raises
         DamagedStoreError."""
         parts: list[Cards] = []
-        wanted, movable = most, CALENDAR_MOVE_CARDS
-        while wanted > 0 and self._begins:
-            begin, level, row = self._begins[0]
-            if not int(self._backlog.waiting([row])[0]):
-                heapq.heappop(self._begins)
-                self._filled.discard(row)
-                continue
-            if begin > max(now, self._horizon):
+        wanted, movable, moves = most, CALENDAR_MOVE_CARDS, 0
+        while wanted > 0:
+            bucket = self._earliest()
+            until = now if bucket is None else min(now, bucket[0] - 1)
+            cards = self._take_coming(until, wanted)
+            if len(cards):
+                parts.append(cards)
+                wanted -= len(cards)
+            elif bucket is None or bucket[0] > now:
                 self._horizon = max(self._horizon, now)
                 break
-            self._horizon = max(self._horizon, begin)
-            if level:
-                if movable <= 0:
-                    break
-                cards = self._backlog.unload(row, movable)
-                movable -= len(cards)
-                self._place(cards)
-                continue
-            cards = self._take_due(row, now, wanted)
-            if not len(cards):
-                self._horizon = max(self._horizon, now)
+            elif movable <= 0 or moves >= CALENDAR_MOVE_BUCKETS:
                 break
-            parts.append(cards)
-            wanted -= len(cards)
-        if not self._begins:
-            self._horizon = max(self._horizon, now)
-        return self._as_put(Cards.concatenate(parts))
+            else:
+                movable -= self._move(bucket, movable)
+                moves += 1
+        return _as_put(Cards.concatenate(parts))
 
-    def _take_due(self, row: int, now: int, most: int) -> Cards:
-        """The earliest of one bucket that are due."""
+    def _earliest(self) -> tuple[int, int, int] | None:
+        """The bucket that begins first of those that hold cards."""
+        while self._begins:
+            if self._count(self._begins[0][2]):
+                return self._begins[0]
+            self._filled.discard(heapq.heappop(self._begins)[2])
+        return None
+
+    def _count(self, row: int) -> int:
+        return int(self._waiting.waiting([row])[0])
+
+    def _move(self, bucket: tuple[int, int, int], most: int) -> int:
+        """Moves cards of a bucket that has begun to where they belong now; how many."""
+        begin, level, row = bucket
+        self._horizon = max(self._horizon, begin)
+        # What is left of a minute and can be moved at once needs no seconds.
+        last = level >= _LEVEL_WHOLE and self._count(row) <= most
+        cards = self._waiting.unload(row, most)
+        if level == 0 or last:
+            if last:
+                self._horizon = max(self._horizon, begin + (1 << _NARROWEST_BITS - _LEVEL_BITS * level))
+            self._coming.put(np.zeros(len(cards), np.uint32), cards)
+        else:
+            self._place(cards)
+        return len(cards)
+
+    def _take_coming(self, until: int, most: int) -> Cards:
+        """The earliest that are due at `until` or before."""
         parts: list[Cards] = []
         look = _LOOK_CARDS
-        if int(self._backlog.peek(row, 1).heads["due"][0]) > now:
+        if not len(self._coming) or self._first_coming() > until:
             return Cards.none()
         while most > 0:
-            cards = self._backlog.drain(row, min(most, look))
-            count = int(np.searchsorted(cards.heads["due"], now, side="right"))
+            look = min(most, look)
+            cards = self._coming.drain(0, look)
+            count = int(np.searchsorted(cards.heads["due"], until, side="right"))
             if count:
                 parts.append(cards.take(np.arange(count)))
             if count < len(cards):
                 early = cards.take(np.arange(count, len(cards)))
-                self._backlog.put(np.full(len(early), row, np.uint32), early)
-            if count < min(most, look):
+                self._coming.put(np.zeros(len(early), np.uint32), early)
+            if count < look:
                 break
             most -= count
             look *= 4
         return Cards.concatenate(parts)
 
+    def _first_coming(self) -> int:
+        return int(self._coming.peek(0, 1).heads["due"][0])
+
     def next(self) -> int | None:
-        """An instant not after the earliest due, None when nothing waits: exact when the earliest bucket is a narrow
-        one, else that bucket's begin. A call of `due` then makes progress."""
-        while self._begins:
-            begin, level, row = self._begins[0]
-            if int(self._backlog.waiting([row])[0]):
-                return begin if level else int(self._backlog.peek(row, 1).heads["due"][0])
-            heapq.heappop(self._begins)
-            self._filled.discard(row)
-        return None
+        """An instant not after the earliest due, None when nothing waits: exact where that stands in order already,
+        else the begin of its bucket. A call of `due` then makes progress."""
+        bucket = self._earliest()
+        instants = [] if bucket is None else [bucket[0]]
+        if len(self._coming):
+            instants.append(self._first_coming())
+        return min(instants, default=None)
 
     def remove(self, fingerprints: npt.ArrayLike) -> Cards:
         """Takes these URLs out, in the order of their buckets. Reads every chunk on disk until all were found: for rare
         use. Raises DamagedStoreError."""
         missing = np.ascontiguousarray(fingerprints, np.uint64)
         parts: list[Cards] = []
-        for row in sorted(self._filled):
+        for backlog, row in [(self._coming, 0), *((self._waiting, row) for row in sorted(self._filled))]:
             if not len(missing):
                 break
-            found, cards = self._backlog.remove(np.full(len(missing), row, np.uint32), missing)
+            found, cards = backlog.remove(np.full(len(missing), row, np.uint32), missing)
             parts.append(cards)
             missing = missing[~found]
-        return self._as_put(Cards.concatenate(parts))
-
-    def _as_put(self, cards: Cards) -> Cards:
-        """Class and order where they belong."""
-        heads = cards.heads.copy()
-        heads["klass"] = np.uint64(15) - (heads["order"] >> np.uint64(_CLASS_SHIFT))
-        heads["order"] &= np.uint64(_ORDER_MAX)
-        return cards.with_heads(heads)
+        return _as_put(Cards.concatenate(parts))
 
     def close(self) -> None:
         """Forgets everything and removes the files."""
-        self._backlog.close()
+        self._waiting.close()
+        self._coming.close()
         self._begins.clear()
         self._filled.clear()
 
     def statistics(self) -> dict[str, int]:
-        """As the backlog's, and how many buckets hold cards."""
-        return {**self._backlog.statistics(), "buckets": len(self._filled)}
+        """As those of `Backlog` (cards, bytes, disk_bytes …), and how many buckets hold cards."""
+        coming = self._coming.statistics()
+        added = {key: number + coming[key] for key, number in self._waiting.statistics().items()}
+        return {**added, "buckets": len(self._filled)}
+
+
+def _as_put(cards: Cards) -> Cards:
+    """Class and order where they belong."""
+    heads = cards.heads.copy()
+    heads["klass"] = np.uint64(15) - (heads["order"] >> np.uint64(_CLASS_SHIFT))
+    heads["order"] &= np.uint64(_ORDER_MAX)
+    return cards.with_heads(heads)

@@ -52,7 +52,7 @@ class FingerprintSet:
         return len(self._keys)
 
     def statistics(self) -> dict[str, int]:
-        """keys, and bytes of memory held for them."""
+        """keys, and bytes of memory held for them; not the holes between them in the heap."""
         return {"keys": len(self._keys), "bytes": sys.getsizeof(self._keys) + 36 * len(self._keys)}
 
 

@@ -142,13 +142,14 @@ def newest(records: Records) -> Records:
     if first.all():
         return records.take(order)
     begins = np.flatnonzero(first)
-    heads = np.maximum.reduceat(order, begins)
-    bodies = np.maximum.reduceat(np.where(records.whole[order], order, -1), begins)
-    return records.take(heads, bodies)
+    heads = order[np.append(begins[1:], len(order)) - 1]
+    if records.whole.all():
+        return records.take(heads)
+    return records.take(heads, np.maximum.reduceat(np.where(records.whole[order], order, -1), begins))
 
 
 def _sorted(heads: Heads) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """The order of the rows by key, and which rows of that order begin a new key; equal keys come in any order."""
+    """The order of the rows by key, older ones first, and which rows of that order begin a new key."""
     high = heads["crawl"].astype(np.uint64) << np.uint64(16) | heads["slot"]
     low = heads["fingerprint"] & FINGERPRINT_MASK
     least = high.min()
@@ -159,7 +160,7 @@ def _sorted(heads: Heads) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
         # as has room. Where that does not tell two keys apart, the slow way decides.
         short = (high - least) << np.uint64(64 - bits) if bits else np.zeros(len(heads), np.uint64)
         short |= (low << np.uint64(8)) >> np.uint64(bits)
-        order = np.argsort(short)
+        order = np.argsort(short, kind="stable")  # a merge sort, and most of what comes here are a few sorted parts
         short = short[order]
         np.not_equal(short[1:], short[:-1], out=first[1:])
         same = np.flatnonzero(~first)
