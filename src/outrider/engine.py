@@ -166,7 +166,7 @@ class Frontier:
             options = _pinned(files, manifest, options)
             store = manifest.store_bytes
             # Read before anything is written: a store that this version cannot read is left as it is.
-            checkpoint, tables, looked = _read(files, manifest, scratch=files)
+            checkpoint, tables, looked = _read(files, manifest, scratch=files, now=clock() if clock is not None else clocks.wall())
             looked.close()
             tables.ledger.remove_leftovers()
             log = _open_log(files, store, checkpoint)
@@ -1021,7 +1021,9 @@ def _open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read
     return Log.open(files, store=store, epoch=0, after=after, synced=synced, read_only=read_only)
 
 
-def _read(files: Files, manifest: Manifest, *, scratch: Files | None) -> tuple[Checkpoint | None, Tables, Log]:
+def _read(
+    files: Files, manifest: Manifest, *, scratch: Files | None, now: Instant = 0
+) -> tuple[Checkpoint | None, Tables, Log]:
     """The newest checkpoint, the tables as the log's end leaves them, and the log, open for reading only. scratch: where
     the tails of queues may lie, None to keep them in memory."""
     store = manifest.store_bytes
@@ -1032,7 +1034,7 @@ def _read(files: Files, manifest: Manifest, *, scratch: Files | None) -> tuple[C
     except BaseException:
         ledger.close()
         raise
-    tables = Tables(ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=scratch)
+    tables = Tables(ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=scratch, now=now)
     try:
         with _all_stays():
             recovery.load(tables, checkpoint, log)

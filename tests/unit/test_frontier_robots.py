@@ -271,7 +271,7 @@ def test_robots_takes_the_class_of_the_best_url_that_waits_for_it(world):
 def test_links_of_a_held_authority_are_held_in_bounded_steps(world):
     world.discover(*[f"http://a.com/{n}" for n in range(2_500)])
     world.lease()
-    assert 1_000 == len(world.frontier._machine.tables.authorities["http://a.com"].held)
+    assert 1_000 == world.frontier._machine.tables.authorities["http://a.com"].held
 
 
 # -- hops

@@ -6,14 +6,14 @@ Asking changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from outrider.clock import Instant, rfc3339, seconds
 from outrider.errors import SettingsError
 from outrider.frontier.cards import Cards
-from outrider.frontier.hosts import NONE, Rows
+from outrider.frontier.hosts import NONE, RULED, Rows
 from outrider.frontier.politeness import GapReason
 from outrider.frontier.records import Record
 from outrider.frontier.tables import (
@@ -66,29 +66,36 @@ def reason_text(record: Record, tables: Tables) -> str | None:
 # -- counts ------------------------------------------------------------------------------------------------------------
 
 
-def host_counts(tables: Tables, now: Instant, *, errands_at: Sequence[int] = ()) -> dict[str, int]:
+def host_counts(tables: Tables, now: Instant, *, errands_at: Mapping[int, Instant]) -> dict[str, int]:
     """Hosts by what they can do now: ready, resting, blocked (a lease is open, or an errand wanted), empty."""
     hosts, queues = tables.hosts, tables.queues
     count = hosts.count
     pending = np.zeros(count, np.bool_)
     rows = np.arange(queues.count, dtype=np.uint32)
     pending[queues.host[rows[tables.backlog.waiting(rows) > 0]]] = True
-    busy = hosts.in_flight[:count] > 0
+    blocked = hosts.in_flight[:count] > 0
+    until = hosts.rest_until[:count].copy()
     asking = np.zeros(count, np.bool_)
-    asking[list(errands_at)] = True
-    resting = hosts.rest_until[:count] > now
-    blocked = busy | (asking & ~resting & ~pending)
+    for host, at in errands_at.items():
+        asking[host] = True
+        if not pending[host]:
+            until[host] = max(int(until[host]), at)
+    for host in np.flatnonzero(pending & ~asking & ((hosts.flags[:count] & np.uint8(RULED)) != 0)).tolist():
+        there = host_status(tables, host, now, errands_at)
+        blocked[host] |= there.state == "blocked"
+        if there.state == "resting":
+            until[host] = max(int(until[host]), now + 1)
     open_ones = (pending | asking) & ~blocked
     return {
         "known": count,
-        "ready": int((open_ones & ~resting).sum()),
-        "resting": int((open_ones & resting).sum()),
+        "ready": int((open_ones & (until <= now)).sum()),
+        "resting": int((open_ones & (until > now)).sum()),
         "blocked": int(blocked.sum()),
-        "empty": int((~pending & ~busy & ~asking).sum()),
+        "empty": int((~pending & ~asking & ~blocked).sum()),
     }
 
 
-def statistics(tables: Tables, now: Instant, *, errands: int, errands_at: Sequence[int]) -> dict[str, object]:
+def statistics(tables: Tables, now: Instant, *, errands: int, errands_at: Mapping[int, Instant]) -> dict[str, object]:
     """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
     errors = {name[6:]: value for name, value in tables.tallies.items() if name.startswith("error.")}
     seen = [found.statistics() for found in tables.seen.values()]
@@ -274,7 +281,7 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
     return Page(found, str(row - 1) if row < tables.queues.count else None)
 
 
-def host_status(tables: Tables, row: int, now: Instant, errands_at: Sequence[int]) -> HostStatus:
+def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int, Instant]) -> HostStatus:
     hosts, queues = tables.hosts, tables.queues
     rows = np.array(list(tables.queues_of(row)), np.uint32)
     queued = int(tables.backlog.waiting(rows).sum()) + sum(tables.held_of.get(queue, 0) for queue in rows.tolist())
@@ -290,7 +297,7 @@ def host_status(tables: Tables, row: int, now: Instant, errands_at: Sequence[int
         state = "blocked"
     elif not queued and row not in errands_at:
         state = "empty"
-    elif rest_until > now or any(rule.blocked_until > now for rule in rules):
+    elif rest_until > now or any(rule.blocked_until > now for rule in rules) or errands_at.get(row, 0) > now:
         state = "resting"
     else:
         state = "ready"
@@ -311,7 +318,7 @@ def host_status(tables: Tables, row: int, now: Instant, errands_at: Sequence[int
 
 
 def list_hosts(
-    tables: Tables, now: Instant, after: str | None, limit: int, errands_at: Sequence[int]
+    tables: Tables, now: Instant, after: str | None, limit: int, errands_at: Mapping[int, Instant]
 ) -> Page[HostStatus]:
     """Hosts in the order in which they became known."""
     limit = _limit(limit)
@@ -350,7 +357,7 @@ def explain(
     token: int,
     slot: int,
     fingerprint: int,
-    errands_at: Sequence[int],
+    errands_at: Mapping[int, Instant],
     at_limit: bool,
 ) -> Explanation:
     """Everything known of a URL, and the one reason why it is not being fetched now."""
@@ -428,7 +435,7 @@ def idle(
     *,
     next_at: Instant | None,
     errands: int,
-    errands_at: Sequence[int],
+    errands_at: Mapping[int, Instant],
     at_limit: bool,
     delay: float,
 ) -> Idle:

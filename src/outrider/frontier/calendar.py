@@ -43,6 +43,8 @@ class Calendar:
         self._begins: list[tuple[int, int, int]] = []
         """A heap of (begin, -level, row) of buckets that may hold cards: a wide one before the narrow ones in it."""
         self._filled: set[int] = set()
+        self._least: dict[int, int] = {}
+        """The earliest due of each bucket that holds cards; after cards were taken out, an instant not after it."""
 
     def __repr__(self) -> str:
         return f"<Calendar {len(self)} cards in {len(self._filled)} buckets>"
@@ -87,6 +89,8 @@ class Calendar:
                 self._filled.add(row)
                 begin = int(numbers[first]) << int(shifts[first])
                 heapq.heappush(self._begins, (begin, -int(levels[first]), row))
+            least = int(dues[first] if len(distinct) == len(rows) else dues[rows == row].min())
+            self._least[row] = min(least, self._least.get(row, least))
         self._waiting.put(rows.astype(np.uint32), cards)
 
     def due(self, now: int, most: int) -> Cards:
@@ -117,7 +121,9 @@ class Calendar:
         while self._begins:
             if self._count(self._begins[0][2]):
                 return self._begins[0]
-            self._filled.discard(heapq.heappop(self._begins)[2])
+            row = heapq.heappop(self._begins)[2]
+            self._filled.discard(row)
+            self._least.pop(row, None)
         return None
 
     def _count(self, row: int) -> int:
@@ -163,13 +169,19 @@ class Calendar:
         return int(self._coming.peek(0, 1).heads["due"][0])
 
     def next(self) -> int | None:
-        """An instant not after the earliest due, None when nothing waits: exact where that stands in order already,
-        else the begin of its bucket. A call of `due` then makes progress."""
+        """The earliest due, None when nothing waits; after `remove` perhaps an instant before it. A call of `due` then
+        makes progress."""
+        best = self._first_coming() if len(self._coming) else None
         bucket = self._earliest()
-        instants = [] if bucket is None else [bucket[0]]
-        if len(self._coming):
-            instants.append(self._first_coming())
-        return min(instants, default=None)
+        if bucket is None or (best is not None and best < bucket[0]):
+            return best
+        for begin, _, row in sorted(self._begins):
+            if best is not None and begin > best:
+                break
+            least = self._least.get(row)
+            if least is not None:
+                best = least if best is None else min(best, least)
+        return best
 
     def remove(self, fingerprints: npt.ArrayLike) -> Cards:
         """Takes these URLs out, in the order of their buckets. Reads every chunk on disk until all were found: for rare
@@ -190,6 +202,7 @@ class Calendar:
         self._coming.close()
         self._begins.clear()
         self._filled.clear()
+        self._least.clear()
 
     def statistics(self) -> dict[str, int]:
         """As those of `Backlog` (cards, bytes, disk_bytes …), and how many buckets hold cards."""

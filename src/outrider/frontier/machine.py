@@ -895,7 +895,7 @@ class Machine(Operations):
             token=self.token_of(records[0]) if records else 0,
             slot=self.slot_of(host_of(text)),
             fingerprint=fingerprint,
-            errands_at=list(self.turns.errands_at),
+            errands_at=self.turns.asking(),
             at_limit=self._pages_left() <= 0,
         )
 
@@ -907,7 +907,7 @@ class Machine(Operations):
             now,
             next_at=self.next_ready(now),
             errands=self.errands(),
-            errands_at=list(self.turns.errands_at),
+            errands_at=self.turns.asking(),
             at_limit=self._pages_left() <= 0,
             delay=self.settings.delay,
         )
@@ -918,7 +918,7 @@ class Machine(Operations):
 
     def hosts(self, now: Instant, after: str | None, limit: int) -> Page[HostStatus]:
         """A piece of the list of hosts."""
-        return accounts.list_hosts(self.tables, max(now, self.now), after, limit, list(self.turns.errands_at))
+        return accounts.list_hosts(self.tables, max(now, self.now), after, limit, self.turns.asking())
 
     def chosen_cards(
         self,
@@ -996,7 +996,7 @@ class Machine(Operations):
     def statistics(self, now: Instant) -> dict[str, object]:
         """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
         return accounts.statistics(
-            self.tables, now, errands=self.errands(), errands_at=list(self.turns.errands_at)
+            self.tables, now, errands=self.errands(), errands_at=self.turns.asking()
         )
 
     def verify(self) -> Verification:
@@ -1430,6 +1430,11 @@ class Machine(Operations):
     ) -> None:
         places = np.flatnonzero(new)
         hashes, firsts, inverse = np.unique(names[places], return_index=True, return_inverse=True)
+        # In the order of their appearance, not of hashes: with one seed every store draws alike.
+        order = np.argsort(firsts)
+        place_of = np.empty(len(order), np.intp)
+        place_of[order] = np.arange(len(order))
+        hashes, firsts, inverse = hashes[order], firsts[order], place_of[inverse]
         starts, ends = urls.hosts()
         chosen = rows[places[firsts]]
         texts = kernels.texts_of_spans(
@@ -1647,7 +1652,7 @@ class Machine(Operations):
         queues = tables.queues
         # Every so many turns the class does not count, so that no crawl waits for ever behind a better one.
         fair = int(tables.hosts.turns[host]) % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
-        best: tuple[int, int] | None = None
+        best: tuple[int, int, int] | None = None
         chosen: int | None = None
         rows = list(tables.queues_of(host))
         for queue, klass in zip(rows, tables.backlog.best(np.array(rows, np.uint32)).tolist(), strict=True):
@@ -1661,7 +1666,7 @@ class Machine(Operations):
             at = self.turns.free_at(queue, 0)
             if at is None or at > now:
                 continue
-            rank = (0 if fair else -klass, int(queues.served[queue]))
+            rank = (0 if fair else -klass, int(queues.served[queue]), queue)
             if best is None or rank < best:
                 best, chosen = rank, queue
         return chosen
@@ -1804,7 +1809,7 @@ class Machine(Operations):
         tables = self.tables
         shelves = [authority.unreachable, authority.refused] if changed else [authority.unreachable]
         some = [shelf for shelf in shelves if int(tables.refused.waiting(np.array([shelf], np.uint32))[0])]
-        if not some:
+        if not some and not authority.again:
             return
         authority.again += some
         if authority.refused in some:

@@ -132,9 +132,10 @@ class Hand:
 
 
 class Tables:
-    """All there is. files: for tails on disk, None to keep all in memory; ledger: the records of URLs."""
+    """All there is. ledger: the records of URLs; scratch: for tails on disk, None to keep all in memory; now: about when
+    it begins."""
 
-    def __init__(self, ledger: Ledger, *, fingerprint_key: bytes, scratch: Files | None) -> None:
+    def __init__(self, ledger: Ledger, *, fingerprint_key: bytes, scratch: Files | None, now: Instant = 0) -> None:
         self.fingerprint_key = fingerprint_key
         self.ledger = ledger
         self.hosts = Hosts()
@@ -142,7 +143,8 @@ class Tables:
         self.leases = kernels.Leases()
         self.backlog = Backlog(scratch, name="backlog")
         self._scratch = scratch
-        self.calendar = Calendar(scratch, name="calendar")
+        self._began = now
+        self.calendar = Calendar(scratch, name="calendar", now=now)
         self.refused = Backlog(scratch, name="refused")  # by authority: parked by its rules
         self.spent = Backlog(scratch, name="spent")  # by host: parked for a budget
         self.held = Backlog(scratch, name="held")  # by authority: drawn, but its rules are not known yet
@@ -1019,6 +1021,8 @@ class Tables:
 
     def wake(self, now: Instant, most: int) -> int:
         """Waiting URLs whose time has come are queued, at most so many. That is no fact: their due time says it."""
+        if not len(self.calendar):
+            return 0
         at = self.calendar.next()
         if at is None or at > now:
             return 0
@@ -1034,7 +1038,7 @@ class Tables:
     def restore(self) -> None:
         """After the checkpoint's hosts and queues: fill what is derived from the ledger, one scan in its order."""
         self.calendar.close()
-        self.calendar = Calendar(self._scratch, name="calendar", now=self.now)
+        self.calendar = Calendar(self._scratch, name="calendar", now=max(self.now, self._began))
         for cards in self.ledger.scan():
             heads = cards.heads
             if self.voids():

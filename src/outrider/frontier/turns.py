@@ -159,6 +159,10 @@ class Turns:
                 del self.errands_at[host]
         return host
 
+    def asking(self) -> dict[int, Instant]:
+        """Hosts where errands are lined up, and when the first of them may be asked."""
+        return {host: min(authority.next_at for authority in line) for host, line in self.errands_at.items()}
+
     def queues_by_key(self, key: str, crawl: int | None) -> Rows:
         """The ready queues with a key, of one crawl or of all."""
         tables = self._tables
