@@ -33,7 +33,8 @@ RULES_PARSED_MAX = 4_096  # rules kept parsed, by digest: most sites share a few
 ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many URLs away
 
 # frontier
-COLUMN_ROWS_FIRST = 1 << 22  # rows of a column that are asked for at once; untouched ones cost no memory
+COLUMN_ROWS_STEPS = (1_024, 8_192, 65_536, 1 << 25)  # rows of a column asked for at once: copied while that takes a
+# millisecond or two; the last is address space that becomes memory as it is touched
 CLASSES = 16  # priority classes of the front tier
 DROP_LOOKS_AT_CARDS = 4_096  # a queue of so many is looked through for the card to drop: a millisecond or two
 LISTED_ROWS_MAX = 100_000  # rows of one piece of a list; a cursor leads to the next

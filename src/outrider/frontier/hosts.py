@@ -1,7 +1,7 @@
 """Hosts and queues: columns, one row per host and one per queue of (crawl, key, host); rows live as long as the process.
 
-On disk and in facts a host is named by the keyed hash of its name, a queue by that of (crawl, key, host). Columns are
-taken from the system as zeroed memory that is not there until it is touched, so that growing copies nothing.
+On disk and in facts a host is named by the keyed hash of its name, a queue by that of (crawl, key, host). Long columns
+are taken from the system as zeroed memory that is not there until it is touched: from then on growing copies nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
-from outrider.limits import COLUMN_ROWS_FIRST
+from outrider.limits import COLUMN_ROWS_STEPS
 
 NONE = 0xFFFFFFFF
 """No row."""
@@ -59,7 +59,7 @@ class _Columns:
     def __init__(self, names: dict[str, str]) -> None:
         self.count = 0
         self._dtypes = names
-        self._capacity = COLUMN_ROWS_FIRST
+        self._capacity = COLUMN_ROWS_STEPS[0]
         for name, dtype in names.items():
             setattr(self, name, np.zeros(self._capacity, dtype))
 
@@ -67,7 +67,8 @@ class _Columns:
         if self.count + more <= self._capacity:
             return
         while self.count + more > self._capacity:
-            self._capacity *= 4
+            steps = [rows for rows in COLUMN_ROWS_STEPS if rows > self._capacity]
+            self._capacity = steps[0] if steps else self._capacity * 2
         for name, dtype in self._dtypes.items():
             grown = np.zeros(self._capacity, dtype)
             grown[: self.count] = getattr(self, name)[: self.count]
