@@ -221,7 +221,7 @@ class Oracle:
                     self.leases[token].until = asked["at"] + int(about["ttl"] * 1e6)
                 if verb == "defer" and code == "ok":
                     self.deferred[self.leases[token].url] = asked["at"] + int(about["seconds"] * 1e6)
-        elif verb == "pause":
+        elif verb == "pause" and answer:
             self.paused[about["host"]] = True
 
     def discovered(self, asked: dict[str, Any], urls: list[str], codes: list[str]) -> None:

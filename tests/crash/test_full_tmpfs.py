@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 import subprocess
 from pathlib import Path
 
@@ -39,7 +40,9 @@ def fill(place: Path) -> Path:
 
 
 def some(turn: int) -> list[str]:
-    return [f"http://h{n}.com/{turn}/{'x' * 1_000}" for n in range(100)]
+    """A hundred URLs that no compression makes small."""
+    chance = random.Random(turn)
+    return [f"http://h{n}.com/{turn}/{chance.randbytes(500).hex()}" for n in range(100)]
 
 
 def refused(frontier: Frontier, first: int) -> tuple[set[str], StoreFullError]:
