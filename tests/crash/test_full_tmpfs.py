@@ -94,9 +94,9 @@ def test_on_a_full_tmpfs_puts_are_refused_leases_and_reports_go_on_and_all_resum
 
         # On a disk that is still full: everything answered is there, and it can be opened.
         with Frontier.open(place / "store", clock=clock, settings=SETTINGS) as frontier:
-            states = {url: str(frontier.status(url).state) for url in accepted}
-            assert done == {url for url, state in states.items() if state == "done"}
-            assert {"queued", "done"} == set(states.values())
+            assert {"done"} == {str(frontier.status(url).state) for url in done}
+            some_left = random.Random(0).sample(sorted(accepted - done), 2_000)
+            assert {"queued"} == {str(frontier.status(url).state) for url in some_left}
             assert len(accepted) == frontier.statistics()["accepted"]
             assert frontier.verify().ok
 
