@@ -9,6 +9,7 @@ from outrider.kernels.framing import Bytes, Frame, Row
 from outrider.kernels.groups import Groups as Groups
 from outrider.kernels.leases import Leases as Leases
 from outrider.kernels.ready import Ready as Ready
+from outrider.kernels.suffixes import PublicSuffixes as PublicSuffixes
 from outrider.kernels.timetable import Timetable as Timetable
 from outrider.kernels.urls import Columns, Numbers
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.url import PUBLIC_SUFFIX_VERSION, key, registrable_domain, spell
+from outrider.url import PUBLIC_SUFFIX_VERSION, key, registrable_domain, registrable_domains, spell
 
 pytestmark = pytest.mark.conformance
 
@@ -23,6 +23,7 @@ def vectors(shared: Path) -> list[tuple[str, str | None]]:
 def test_every_vector_has_its_registrable_domain(vectors: list[tuple[str, str | None]]) -> None:
     assert len(vectors) >= 38
     assert [domain for _, domain in vectors] == [registrable_domain(host) for host, _ in vectors]
+    assert [domain for _, domain in vectors] == registrable_domains(host for host, _ in vectors)
 
 
 def test_every_vector_that_is_a_host_has_its_key(vectors: list[tuple[str, str | None]]) -> None:

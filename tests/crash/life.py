@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from outrider import Frontier, Link
-from outrider.errors import StoreError
+from outrider.errors import SettingsError, StoreError
 from outrider.journey import Outcome, Verdict
 
 HOSTS = 40
@@ -239,12 +239,21 @@ class Worker:
         )
 
     def pause(self) -> None:
-        host = f"h{self.rng.randrange(HOSTS)}.com"
-        self.call("pause", {"host": host}, lambda _: self.frontier.pause(host))  # type: ignore[attr-defined]
+        self.by_host("pause")
 
     def resume(self) -> None:
+        self.by_host("resume")
+
+    def by_host(self, verb: str) -> None:
         host = f"h{self.rng.randrange(HOSTS)}.com"
-        self.call("resume", {"host": host}, lambda _: self.frontier.resume(host))  # type: ignore[attr-defined]
+
+        def run(_: Any) -> int:
+            try:
+                return int(getattr(self.frontier, verb)(host))
+            except SettingsError:
+                return 0  # it has no queue yet
+
+        self.call(verb, {"host": host}, run)
 
     def chance(self, of: int) -> bool:
         """Three times in ten, say."""

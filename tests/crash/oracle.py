@@ -18,8 +18,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from crash.life import GAP_SECONDS, SETTINGS, ticks
+from crash.life import GAP_SECONDS, HOSTS, SETTINGS, ticks
 from outrider import Frontier
+from outrider.errors import SettingsError
 
 DOUBT = 50_000
 """Microseconds by which a lease's end may be uncertain: the wall clock is corrected now and then."""
@@ -123,6 +124,10 @@ class Oracle:
     """Calls with a request id, by their first name."""
     deferred: dict[str, int] = field(default_factory=dict)
     paused: dict[str, bool] = field(default_factory=dict)
+    """By every host that somebody paused: whether it certainly is."""
+    resumes: dict[str, int] = field(default_factory=dict)
+    resuming: dict[str, int] = field(default_factory=dict)
+    """How often a host's resume was asked for, and how many of those are not answered."""
     answered: int = 0
     openings: list[int] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
@@ -184,6 +189,10 @@ class Oracle:
                 held.ended = True
         if line["ask"] == "resume":
             self.paused[about["host"]] = False
+            self.resumes[about["host"]] = self.resumes.get(about["host"], 0) + 1
+            self.resuming[about["host"]] = self.resuming.get(about["host"], 0) + 1
+        elif line["ask"] == "pause":
+            line["resumes"] = (self.resumes.get(about["host"], 0), self.resuming.get(about["host"], 0))
         self.pending[name] = line
         if "request" in line:
             self.asks[name] = line
@@ -222,7 +231,11 @@ class Oracle:
                 if verb == "defer" and code == "ok":
                     self.deferred[self.leases[token].url] = asked["at"] + int(about["seconds"] * 1e6)
         elif verb == "pause":
-            self.paused[about["host"]] = True
+            # Sure only where no other thread resumed it meanwhile.
+            alone = asked["resumes"] == (self.resumes.get(about["host"], 0), 0)
+            self.paused[about["host"]] = bool(answer) and alone
+        elif verb == "resume":
+            self.resuming[about["host"]] -= 1
 
     def discovered(self, asked: dict[str, Any], urls: list[str], codes: list[str]) -> None:
         for row, (url, code) in enumerate(zip(urls, codes, strict=True)):
@@ -290,6 +303,7 @@ class Oracle:
     def forget(self) -> None:
         """What was asked without request id and not answered stays open for ever."""
         self.pending.clear()
+        self.resuming.clear()
 
     # -- the store itself
 
@@ -328,8 +342,9 @@ class Oracle:
         with Frontier.look(path) as looked:
             start = looked.now() + 86_400_000_000
         with Frontier.open(path, clock=clock, settings=SETTINGS) as frontier:
-            if hasattr(frontier, "resume"):
-                frontier.resume()
+            for number in range(HOSTS if hasattr(frontier, "resume") else 0):
+                with contextlib.suppress(SettingsError):  # it has no queue
+                    frontier.resume(f"h{number}.com")  # type: ignore[attr-defined]
             for _ in range(100_000):
                 leases = frontier.lease(1_000)
                 for lease in leases:

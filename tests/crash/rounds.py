@@ -77,7 +77,10 @@ class Rounds:
         lines = self.rng.randrange(1, 300)
         journal = self.journals / f"{self.rounds - 1}.jsonl"
         end = time.monotonic() + 20
-        while time.monotonic() < end and not (journal.exists() and journal.read_bytes().count(b"\n") >= lines):
+        while time.monotonic() < end:
+            text = journal.read_bytes() if journal.exists() else b""
+            if text.count(b"\n") >= lines or b'"error"' in text or b'"refused"' in text:
+                break
             time.sleep(0.002)
         time.sleep(self.rng.uniform(0, 0.002))
 

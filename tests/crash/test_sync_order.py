@@ -52,9 +52,10 @@ def story(frontier: Frontier, clock: Clock) -> Iterator[str]:
         clock.move(40)
     frontier.checkpoint()
     yield "checkpoint"
-    # Long ones, so that a second segment is begun.
+    # Long ones that cannot be compressed, so that a second segment is begun.
+    chance = random.Random(1)
     for turn in range(30):
-        frontier.discover([f"http://l{n}.com/{turn}/{'y' * 400}" for n in range(200)])
+        frontier.discover([f"http://l{n}.com/{turn}/{chance.randbytes(200).hex()}" for n in range(200)])
         yield "discover much"
 
 

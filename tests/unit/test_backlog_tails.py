@@ -210,10 +210,12 @@ def test_damage_on_disk_is_told_and_nothing_is_taken(at):
 def test_what_an_earlier_process_left_is_removed():
     files = MemoryFiles()
     filled(1_000, files)
-    files.open("b-x.other", create=True)
-    assert ["b-00000001.tail", "b-x.other"] == files.names()
+    others = ["b-coming-00000001.tail", "b-x.other"]
+    for name in others:
+        files.open(name, create=True)
+    assert ["b-00000001.tail", *others] == files.names()
     assert 0 == len(Backlog(files, name="b"))
-    assert ["b-x.other"] == files.names()
+    assert others == files.names()
 
 
 def test_closing_removes_the_files():

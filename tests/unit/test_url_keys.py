@@ -6,13 +6,23 @@ import re
 from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider import kernels
 from outrider.errors import InvalidUrlError
-from outrider.url import PUBLIC_SUFFIX_DATE, PUBLIC_SUFFIX_VERSION, UrlBatch, fingerprints, key, registrable_domain
+from outrider.url import (
+    PUBLIC_SUFFIX_DATE,
+    PUBLIC_SUFFIX_VERSION,
+    UrlBatch,
+    domain_spans,
+    fingerprints,
+    key,
+    registrable_domain,
+    registrable_domains,
+)
 from outrider.url.keys import _cached_domain
 
 
@@ -36,7 +46,11 @@ def test_the_registrable_domain_is_the_public_suffix_and_one_label(host: str, do
 
 
 @pytest.mark.parametrize(
-    "host", ["", ".", "com", "co.uk", "github.io", "localhost", "127.0.0.1", "[::1]", "::1", ".example.com", "a..com"]
+    "host",
+    [
+        *("", ".", "com", "co.uk", "github.io", "localhost", "127.0.0.1", "[::1]", "::1"),
+        *(".example.com", "a..com", "example.com..", "1.2.3.4.."),
+    ],
 )
 def test_suffixes_addresses_and_malformed_names_have_no_registrable_domain(host: str) -> None:
     assert registrable_domain(host) is None
@@ -114,6 +128,43 @@ def test_a_function_that_gives_no_text_is_refused() -> None:
 )
 def test_the_private_section_can_be_switched_off(host: str, with_private: str | None, without: str) -> None:
     assert (with_private, without) == (registrable_domain(host), registrable_domain(host, private=False))
+
+
+HOSTS = ["a.someone.github.io", "WWW.Example.co.uk.", "com", "[::1]", "www.\u98df\u72ee.\u4e2d\u56fd", "a.\ud800.com"]
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_many_hosts_have_the_domains_that_each_has(private: bool) -> None:
+    expected = [registrable_domain(host, private) for host in HOSTS]
+    assert [expected, expected] == [registrable_domains(HOSTS, private), registrable_domains(iter(HOSTS), private)]
+
+
+def test_one_host_is_no_batch() -> None:
+    with pytest.raises(TypeError, match="not one string"):
+        registrable_domains("example.com")
+
+
+def spans(hosts: list[str]) -> tuple[bytes, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    bounds = np.cumsum([0, *map(len, hosts)], dtype=np.int64)
+    return "".join(hosts).encode(), bounds[:-1], bounds[1:]
+
+
+def test_spans_are_those_of_the_domains_or_the_hosts_themselves() -> None:
+    arena, starts, ends = spans(["a.someone.github.io", "www.example.com.", "", "com.", "[::1]", "example.org"])
+    found = kernels.texts_of_spans(arena, *domain_spans(arena, starts, ends))
+    assert ["someone.github.io", "example.com", "", "com.", "[::1]", "example.org"] == found
+    public = kernels.texts_of_spans(arena, *domain_spans(arena, starts, ends, private=False))
+    assert "github.io" == public[0]
+
+
+def test_spans_of_no_hosts_are_none() -> None:
+    assert [[], []] == [found.tolist() for found in domain_spans(*spans([]))]
+
+
+def test_a_host_that_is_not_ascii_has_no_span() -> None:
+    arena = "a.com\u00e9.com".encode()
+    with pytest.raises(ValueError, match="row 1: a host that is not ASCII"):
+        domain_spans(arena, np.array([0, 5]), np.array([5, len(arena)]))
 
 
 def test_the_key_by_domain_goes_with_or_without_the_private_section() -> None:

@@ -10,6 +10,7 @@ mod index;
 mod leases;
 mod planes;
 mod ready;
+mod suffixes;
 mod timetable;
 
 use outrider_kernels::{framing, siphash, urls};
@@ -502,6 +503,8 @@ mod _native {
     use super::planes::{pack_heads, unpack_heads};
     #[pymodule_export]
     use super::ready::Ready;
+    #[pymodule_export]
+    use super::suffixes::PublicSuffixes;
     #[pymodule_export]
     use super::timetable::Timetable;
     #[pymodule_export]

@@ -13,5 +13,6 @@ pub mod planes;
 pub mod ready;
 pub mod rows;
 pub mod siphash;
+pub mod suffixes;
 pub mod timetable;
 pub mod urls;

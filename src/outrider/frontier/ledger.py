@@ -19,7 +19,7 @@ from outrider.kernels.cards import Heads
 from outrider.limits import MEMTABLE_CHUNK_ROWS, RUN_BODY_BYTES_MAX, SCAN_ROWS
 from outrider.storage.files import Files
 from outrider.storage.records import Int64s, Keys, Records, body_bytes, merged, newest, pack_keys
-from outrider.storage.tiers import Layers, Tiers, cut
+from outrider.storage.tiers import Layers, Tiers
 
 Key = tuple[int, int, int]
 """(crawl, slot, fingerprint); of the fingerprint the low 56 bits count."""
@@ -186,8 +186,7 @@ class Ledger:
         layers, memory = self._look()
         pieces = [_above(piece, bound, inclusive=after is None) for piece in (*layers.frozen, *memory)]
         streams = [run.read(after=bound, bodies=bodies) for run in layers.runs]
-        streams += [cut(piece, len(pieces)) for piece in pieces if len(piece)]
-        for records in merged(streams):
+        for records in merged(streams, pieces):
             for begin in range(0, len(records), SCAN_ROWS):
                 living = records.slice(begin, min(begin + SCAN_ROWS, len(records))).living()
                 if len(living):

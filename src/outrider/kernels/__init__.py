@@ -45,7 +45,7 @@ _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints"),
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
-    *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "Ready", "Timetable"),
+    *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
     *("pack_heads", "unpack_heads"),
 )
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
@@ -60,6 +60,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.planes import pack_heads, unpack_heads
     from outrider.kernels.ready import Ready
     from outrider.kernels.siphash import fingerprints
+    from outrider.kernels.suffixes import PublicSuffixes
     from outrider.kernels.timetable import Timetable
     from outrider.kernels.urls import (
         distinct_spans,
@@ -77,6 +78,7 @@ else:
         Groups,
         Index,
         Leases,
+        PublicSuffixes,
         Ready,
         Timetable,
         crc32c,
@@ -125,6 +127,7 @@ __all__ = [
     "Index",
     "KernelsError",
     "Leases",
+    "PublicSuffixes",
     "Ready",
     "Timetable",
     "crc32c",

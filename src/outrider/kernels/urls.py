@@ -224,7 +224,7 @@ def spell_arena(arena: Bytes, offsets: Numbers, page: str | None = None, key: By
     numbers = _int64s(offsets)
     if len(numbers) == 0:
         raise ValueError("offsets name where each row begins and the last ends")
-    return _columns(_spans(arena, numbers[:-1], numbers[1:]), page, key)
+    return _columns(spans_of(arena, numbers[:-1], numbers[1:]), page, key)
 
 
 def spell_texts(rows: Sequence[object], page: str | None = None) -> tuple[list[str | None], list[int]]:
@@ -242,7 +242,7 @@ def spell_texts(rows: Sequence[object], page: str | None = None) -> tuple[list[s
 
 def hash_spans(arena: Bytes, starts: Numbers, ends: Numbers, key: Bytes) -> bytes:
     """The fingerprint of each span of an arena, as little-endian u64: SipHash-1-3 under a key of 16 bytes."""
-    return hash_messages(_spans(arena, starts, ends), key)
+    return hash_messages(spans_of(arena, starts, ends), key)
 
 
 def distinct_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> tuple[bytes, bytes]:
@@ -253,7 +253,7 @@ def distinct_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> tuple[bytes,
     numbers: dict[bytes, int] = {}
     firsts: list[int] = []
     codes: list[int] = []
-    for row, text in enumerate(_spans(arena, starts, ends)):
+    for row, text in enumerate(spans_of(arena, starts, ends)):
         number = numbers.setdefault(text, len(numbers))
         if number == len(firsts):
             firsts.append(row)
@@ -263,13 +263,13 @@ def distinct_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> tuple[bytes,
 
 def gather_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> bytes:
     """The spans of an arena one after the other."""
-    return b"".join(_spans(arena, starts, ends))
+    return b"".join(spans_of(arena, starts, ends))
 
 
 def texts_of_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> list[str]:
     """The spans of an arena as strings. Raises ValueError when one is no UTF-8."""
     try:
-        return [text.decode() for text in _spans(arena, starts, ends)]
+        return [text.decode() for text in spans_of(arena, starts, ends)]
     except UnicodeDecodeError:
         raise ValueError("a span holds no whole text in UTF-8") from None
 
@@ -280,7 +280,7 @@ def _sequence(rows: Iterable[object]) -> Iterable[object]:
     return rows
 
 
-def _spans(arena: Bytes, starts: Numbers, ends: Numbers) -> list[bytes]:
+def spans_of(arena: Bytes, starts: Numbers, ends: Numbers) -> list[bytes]:
     """The bytes of each span. Raises ValueError naming the row that lies outside."""
     octets = as_octets(arena)
     first, behind = _int64s(starts), _int64s(ends)

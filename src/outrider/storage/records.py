@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from outrider.kernels import gather_spans
 from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
+from outrider.limits import MERGE_ROWS
 
 Int64s = npt.NDArray[np.int64]
 Keys = npt.NDArray[Any]
@@ -174,13 +175,14 @@ def _sorted(heads: Heads) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
 
 
 class _Cursor:
-    """How far a stream has been read."""
+    """How far a stream has been read, or a piece in memory."""
 
-    __slots__ = ("_at", "_batch", "_rest")
+    __slots__ = ("_at", "_batch", "_piece", "_rest")
 
-    def __init__(self, stream: Iterator[Records]) -> None:
+    def __init__(self, stream: Iterator[Records], *, piece: bool) -> None:
         self._rest = stream
         self._batch = Records.none()
+        self._piece = piece
         self._at = 0
 
     def fill(self) -> bool:
@@ -192,14 +194,17 @@ class _Cursor:
             self._batch, self._at = batch, 0
         return True
 
-    def last(self) -> bytes:
-        return bytes(self._batch.keys[-1])
+    def ahead(self, reach: int) -> bytes:
+        """The key up to which all is at hand; in memory that is everything, and `reach` rows of it are as many as are
+        wanted."""
+        keys = self._batch.keys
+        return bytes(keys[min(self._at + reach, len(keys)) - 1 if self._piece else -1])
 
-    def upto(self, bound: bytes) -> Records:
-        """The rows at hand with keys up to the bound."""
+    def upto(self, bound: Keys) -> Records | None:
+        """The rows at hand with keys up to the bound, if there are any."""
         begin = self._at
-        self._at = int(self._batch.keys.searchsorted(np.array(bound, _KEY), "right"))
-        return self._batch.slice(begin, self._at)
+        self._at = int(self._batch.keys.searchsorted(bound, "right"))
+        return self._batch.slice(begin, self._at) if self._at > begin else None
 
     def rest(self) -> Iterator[Records]:
         if self._at < len(self._batch):
@@ -207,16 +212,24 @@ class _Cursor:
         yield from self._rest
 
 
-def merged(streams: Iterable[Iterator[Records]]) -> Iterator[Records]:
-    """The newest records of streams, oldest stream first, each sorted and without equal keys; in pieces, sorted.
+def merged(streams: Iterable[Iterator[Records]], pieces: Sequence[Records] = ()) -> Iterator[Records]:
+    """The newest records of streams, oldest stream first, and of pieces in memory above them; sorted, part by part.
 
-    As much is in memory as the streams give at once.
+    Each of them is sorted and without equal keys. In memory is as much as the streams give at once, and MERGE_ROWS rows
+    of the pieces; the first parts are small, so that a page of a listing comes soon.
     """
-    cursors = [cursor for cursor in map(_Cursor, streams) if cursor.fill()]
+    cursors = [_Cursor(stream, piece=False) for stream in streams]
+    cursors += [_Cursor(iter([piece]), piece=True) for piece in pieces]
+    cursors = [cursor for cursor in cursors if cursor.fill()]
+    most = max(64, MERGE_ROWS // max(len(pieces), 1))
+    reach = max(32, most // 16)
     while len(cursors) > 1:
-        bound = min(cursor.last() for cursor in cursors)
-        parts = [part for part in [cursor.upto(bound) for cursor in cursors] if len(part)]
+        # Each round ends where the first of them has no more at hand. Pieces look ahead from where they stand, not to
+        # the end of fixed portions: those would run out one at a time, and each round would serve one of them.
+        bound = np.array(min(cursor.ahead(reach) for cursor in cursors), _KEY)
+        parts = [part for cursor in cursors if (part := cursor.upto(bound)) is not None]
         yield newest(Records.concatenate(parts)) if len(parts) > 1 else parts[0]
         cursors = [cursor for cursor in cursors if cursor.fill()]
+        reach = min(2 * reach, most)
     for cursor in cursors:
         yield from cursor.rest()

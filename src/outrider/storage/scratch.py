@@ -54,7 +54,8 @@ class Scratch:
         self._wasteful: set[int] = set()
         self._cursor = (0, 0)
         for left in files.names():
-            if left.startswith(f"{name}-") and left.endswith(SUFFIX):
+            # As long as ours exactly: `a-b` keeps its files beside `a`.
+            if left.startswith(f"{name}-") and left.endswith(SUFFIX) and len(left) == len(self._file_name(0)):
                 files.remove(left)
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from outrider.errors import ClosedError
-from outrider.limits import MERGE_ROWS, RUN_ROWS_SMALL, RUNS_PER_MERGE
+from outrider.limits import RUN_ROWS_SMALL, RUNS_PER_MERGE
 from outrider.storage.files import Files
 from outrider.storage.records import Records, merged
 from outrider.storage.runs import Run, RunWriter, run_number, unfinished_number
@@ -72,7 +72,7 @@ class Tiers:
             pieces = self._layers.frozen
             if not pieces:
                 return
-            run = self._written(merged(cut(piece, len(pieces)) for piece in pieces))
+            run = self._written(merged([], pieces))
             with self.lock:
                 now = self._layers
                 runs = now.runs if run is None else (*now.runs, run)
@@ -154,20 +154,6 @@ class Tiers:
     def _number_of(name: str) -> int | None:
         number = run_number(name)
         return unfinished_number(name) if number is None else number
-
-
-def cut(records: Records, pieces: int) -> Iterator[Records]:
-    """A piece in memory as a stream, in portions that make some thousand records with those of as many other pieces.
-
-    The first are small, so that a page of a listing comes soon; the later ones make fewer rounds.
-    """
-    _ = records.keys  # once for all portions
-    step = max(32, RUN_ROWS_SMALL // pieces)
-    most = max(64, MERGE_ROWS // pieces)
-    begin, end = 0, len(records)
-    while begin < end:
-        yield records.slice(begin, min(begin + step, end))
-        begin, step = begin + step, min(2 * step, most)
 
 
 def due(runs: Sequence[Run]) -> int:

@@ -1,7 +1,15 @@
 """One spelling for every URL, its parts, keys and lossy rules, and the scope of a crawl: batches in, batches out."""
 
 from outrider.url.batch import UrlBatch
-from outrider.url.keys import PUBLIC_SUFFIX_DATE, PUBLIC_SUFFIX_VERSION, fingerprints, key, registrable_domain
+from outrider.url.keys import (
+    PUBLIC_SUFFIX_DATE,
+    PUBLIC_SUFFIX_VERSION,
+    domain_spans,
+    fingerprints,
+    key,
+    registrable_domain,
+    registrable_domains,
+)
 from outrider.url.parts import Url
 from outrider.url.rules import RULES_VERSION, HostRules, Rules, canonical_target
 from outrider.url.scope import Scope
@@ -20,12 +28,14 @@ __all__ = [
     "UrlBatch",
     "authority_of",
     "canonical_target",
+    "domain_spans",
     "fingerprints",
     "host_of",
     "join",
     "key",
     "normalize",
     "registrable_domain",
+    "registrable_domains",
     "spell",
     "surt",
     "surt_as_written",

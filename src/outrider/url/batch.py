@@ -20,7 +20,7 @@ from outrider import kernels
 from outrider.kernels.framing import Bytes
 from outrider.kernels.urls import HTTPS, INVALID, ODD, SPELLED, USERINFO, Columns
 from outrider.url import arrow
-from outrider.url.keys import BY, By, registrable_domain
+from outrider.url.keys import BY, By, registrable_domains
 from outrider.url.keys import key as key_of
 from outrider.url.spelling import Canonical, Page, Parsed, as_rows, host_of, opened, parsed
 
@@ -299,7 +299,9 @@ class UrlBatch:
             raise ValueError(f"a key is made by {', '.join(BY)} or a function, not by {by!r}")
         codes, names = self._distinct(self.origins() if by == "origin" else self.hosts())
         if by == "domain":
-            return _renamed(codes, [registrable_domain(host, private) or host for host in names])
+            return _renamed(
+                codes, [domain or host for domain, host in zip(registrable_domains(names, private), names, strict=True)]
+            )
         if by == "address":
             found = [key_of(f"http://{host}/", "address", address=addresses.get(host)) for host in names]
             return _renamed(codes, found)

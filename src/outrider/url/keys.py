@@ -19,6 +19,8 @@ import publicsuffixlist
 from ada_url import idna
 
 from outrider import kernels
+from outrider.kernels.framing import Bytes
+from outrider.kernels.suffixes import NO_DOMAIN, ODD
 from outrider.url.spelling import authority_of, host_of, mended, normalize, normalize_all
 
 _LIST = (pkgutil.get_data("outrider.url", "data/public_suffix_list.dat") or b"").decode("utf-8")
@@ -45,6 +47,24 @@ def _list(private: bool) -> publicsuffixlist.PublicSuffixList:
     )
 
 
+@cache
+def public_suffixes(private: bool = True) -> kernels.PublicSuffixes:
+    """The packaged list, with or without its private section, as hosts in batches are looked up in it."""
+    return kernels.PublicSuffixes(_rules(private))
+
+
+def _rules(private: bool) -> bytes:
+    sections = _LIST if private else _LIST.partition("// ===END ICANN DOMAINS===")[0]
+    rules = [line for line in sections.splitlines() if line and not line.startswith("//")]
+    # A kernel sees ASCII only; the list's own spelling of a rule is Unicode.
+    return "\n".join(rule if rule.isascii() else _a_labels(rule) for rule in rules).encode()
+
+
+def _a_labels(rule: str) -> str:
+    name = rule.removeprefix("!")
+    return rule[: len(rule) - len(name)] + idna.encode(name).decode("ascii")
+
+
 def registrable_domain(host: str, private: bool = True) -> str | None:
     """The public suffix of a host name and one label more: `example.co.uk` for `www.example.co.uk`.
 
@@ -59,12 +79,45 @@ def registrable_domain(host: str, private: bool = True) -> str | None:
     return _cached_domain(host, private)
 
 
+def registrable_domains(hosts: Iterable[str], private: bool = True) -> list[str | None]:
+    """`registrable_domain` of each of some host names, in one call of the kernel.
+
+    Raises TypeError when `hosts` is one string, or holds anything but strings.
+    """
+    rows = hosts if isinstance(hosts, list | tuple | str) else list(hosts)
+    domains, odd = public_suffixes(private).texts(rows)
+    for row in odd:
+        domains[row] = registrable_domain(rows[row], private)
+    return domains
+
+
+def domain_spans(
+    arena: Bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], private: bool = True
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where in an arena the registrable domain of each host begins and ends; the host itself where it has none.
+
+    arena, starts, ends  hosts as canonical URLs have them: ASCII, lower case; int64, one of both per host
+
+    Raises ValueError for a host that is not ASCII, or a span outside the arena, with the number of its row.
+    """
+    found = np.frombuffer(public_suffixes(private).domains(arena, starts, ends), np.int64)
+    if len(odd := np.flatnonzero(found == ODD)):
+        raise ValueError(f"row {odd[0]}: a host that is not ASCII is not canonical")
+    has_one = found != NO_DOMAIN
+    # No host that has a domain is empty.
+    dotted = has_one.copy()
+    dotted[has_one] = np.frombuffer(arena, np.uint8)[ends[has_one] - 1] == ord(".")
+    return np.where(has_one, found, starts), ends - dotted
+
+
 def _registrable_domain(host: str, private: bool) -> str | None:
     name = mended(host).lower()
     if not name.isascii():
         name = name.translate(_IDNA_DOTS)
     name = name.removesuffix(".")
-    if not name or "." not in name or name[0] == "." or ".." in name or ":" in name or name[0] == "[":
+    if "." not in name or name[0] == "." or name[-1] == "." or ".." in name:
+        return None
+    if ":" in name or name[0] == "[":
         return None
     if name[name.rfind(".") + 1 :].isdigit():
         return None  # WHATWG: a name whose last label is a number is an IPv4 address, or nothing
