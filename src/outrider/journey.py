@@ -441,7 +441,7 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class HostStatus:
-    """One host: ready, resting, blocked (leased, paused, or waiting for its robots.txt) or empty, and its clock.
+    """One host: ready, resting (or being visited), blocked (paused, or backing off) or empty, and its clock.
 
     rest_until: an instant. gap_seconds: what had to lie behind its last request, and the rule that said so (`reason`).
     """

@@ -67,31 +67,33 @@ def reason_text(record: Record, tables: Tables) -> str | None:
 
 
 def host_counts(tables: Tables, now: Instant, *, errands_at: Mapping[int, Instant]) -> dict[str, int]:
-    """Hosts by what they can do now: ready, resting, blocked (a lease is open, or an errand wanted), empty."""
+    """Hosts by what they can do now: ready, resting (or being visited), blocked (paused, or backing off), empty."""
     hosts, queues = tables.hosts, tables.queues
     count = hosts.count
     pending = np.zeros(count, np.bool_)
     rows = np.arange(queues.count, dtype=np.uint32)
     pending[queues.host[rows[tables.backlog.waiting(rows) > 0]]] = True
-    blocked = hosts.in_flight[:count] > 0
+    busy = hosts.in_flight[:count] > 0
     until = hosts.rest_until[:count].copy()
     asking = np.zeros(count, np.bool_)
     for host, at in errands_at.items():
         asking[host] = True
         if not pending[host]:
             until[host] = max(int(until[host]), at)
+    has_work = pending | asking | busy
+    blocked = has_work & (until > now) & (hosts.back_off[:count] > 0)
     for host in np.flatnonzero(pending & ~asking & ((hosts.flags[:count] & np.uint8(RULED)) != 0)).tolist():
         there = host_status(tables, host, now, errands_at)
         blocked[host] |= there.state == "blocked"
         if there.state == "resting":
             until[host] = max(int(until[host]), now + 1)
-    open_ones = (pending | asking) & ~blocked
+    resting = has_work & ~blocked & (busy | (until > now))
     return {
         "known": count,
-        "ready": int((open_ones & (until <= now)).sum()),
-        "resting": int((open_ones & (until > now)).sum()),
+        "ready": int((has_work & ~blocked & ~resting).sum()),
+        "resting": int(resting.sum()),
         "blocked": int(blocked.sum()),
-        "empty": int((~pending & ~asking & ~blocked).sum()),
+        "empty": int((~has_work).sum()),
     }
 
 
@@ -293,11 +295,15 @@ def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int,
         for queue in rows.tolist()
     )
     rest_until = int(hosts.rest_until[row])
-    if hosts.in_flight[row] or (paused and queued) or (queued and not waiting and row not in errands_at):
-        state = "blocked"
-    elif not queued and row not in errands_at:
+    has_work = bool(queued or row in errands_at or hosts.in_flight[row])
+    allowed = [rule.blocked_until for rule in rules if not rule.paused]
+    blocked_until = min(allowed) if len(allowed) == len(rows) and allowed else 0
+    until = max(rest_until, blocked_until, errands_at.get(row, 0) if not waiting else 0)
+    if not has_work:
         state = "empty"
-    elif rest_until > now or any(rule.blocked_until > now for rule in rules) or errands_at.get(row, 0) > now:
+    elif (until > now and hosts.back_off[row]) or (paused and not hosts.in_flight[row]):
+        state = "blocked"
+    elif hosts.in_flight[row] or until > now:
         state = "resting"
     else:
         state = "ready"
@@ -442,7 +448,8 @@ def idle(
     """Why nothing, or no more, can be leased now."""
     counts = host_counts(tables, now, errands_at=errands_at)
     known = counts.pop("known")
-    counts["blocked"], counts["leased"] = _split_busy(tables, counts["blocked"])
+    leased = int((tables.hosts.in_flight[: tables.hosts.count] > 0).sum())
+    counts["resting"], counts["leased"] = max(0, counts["resting"] - leased), leased
     urls = {STATES[state].value: tables.counts[state] for state in range(1, 7)}
     if at_limit:
         word, text = "limit", "a limit of pages is reached, and work is left"
@@ -474,11 +481,6 @@ def idle(
         tail_urls,
         tail_seconds,
     )
-
-
-def _split_busy(tables: Tables, blocked: int) -> tuple[int, int]:
-    leased = int((tables.hosts.in_flight[: tables.hosts.count] > 0).sum())
-    return blocked - leased, leased
 
 
 def _tail(tables: Tables, delay: float) -> tuple[str | None, int, float | None]:

@@ -96,7 +96,7 @@ from outrider.limits import (
     WAKES_PER_CALL_MAX,
 )
 from outrider.robots import Rules, verdict_of_status
-from outrider.url import Scope, UrlBatch, authority_of, host_of, registrable_domain, spell
+from outrider.url import Scope, UrlBatch, authority_of, domain_spans, host_of, spell
 from outrider.url.rules import Rules as UrlRules
 
 FRAME_PAYLOAD_BYTES_MAX = kernels.FRAME_BYTES_MAX - kernels.FRAME_HEADER_BYTES
@@ -1440,19 +1440,20 @@ class Machine(Operations):
         texts = kernels.texts_of_spans(
             urls.arena, np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen])
         )
-        found = self._slots_of(texts)
+        found = self._slots_of_spans(urls.arena, starts[chosen], ends[chosen])
         slots[places] = found[inverse]
         draft.add_columns(Fact.HOST, [found, hashes, texts])
 
-    def _slots_of(self, hosts: Sequence[str]) -> npt.NDArray[np.uint16]:
-        names = [registrable_domain(name) or name for name in hosts]
-        numbers = np.frombuffer(kernels.fingerprints(names, self._slot_key), np.uint64)
+    def _slots_of_spans(self, arena: bytes, starts: Any, ends: Any) -> npt.NDArray[np.uint16]:
+        starts, ends = domain_spans(arena, np.ascontiguousarray(starts), np.ascontiguousarray(ends))
+        numbers = np.frombuffer(kernels.hash_spans(arena, starts, ends, self._slot_key), np.uint64)
         return (numbers >> np.uint64(52)).astype(np.uint16)
 
     def slot_of(self, name: str) -> int:
         """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of itself if it has
         none."""
-        return int(self._slots_of([name])[0])
+        text = name.encode("ascii")
+        return int(self._slots_of_spans(text, np.zeros(1, np.int64), np.array([len(text)], np.int64))[0])
 
     def _bodies(self, links: Arrivals, rows: npt.NDArray[np.intp], heads: Any) -> Cards:
         """The cards of links: their heads, and url, referrer and extra in one arena."""
