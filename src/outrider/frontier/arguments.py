@@ -163,18 +163,21 @@ def _told_in_columns(given: OutcomeBatch) -> Told:
     try:
         seconds = np.broadcast_to(np.array(given.seconds, np.float64), (rows,))
         statuses = np.broadcast_to(np.array(0 if given.statuses is None else given.statuses, np.float64), (rows,))
-        words = [given.verdicts] * rows if isinstance(given.verdicts, str) else list(given.verdicts)
-        verdicts = [Verdict(word) for word in words]
+        one = Verdict(given.verdicts) if isinstance(given.verdicts, str) else None
+        verdicts = [one] * rows if one is not None else [Verdict(word) for word in given.verdicts]
     except (TypeError, ValueError) as error:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens: {error}") from error
     if len(verdicts) != rows:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(verdicts)} verdicts")
     if (np.abs(seconds[~np.isnan(seconds)]) > _SECONDS_MAX).any():
         raise SettingsError("the seconds of an OutcomeBatch: give finite ones, or NaN for none")
-    statuses = np.nan_to_num(statuses)
+    statuses = np.fmax(statuses, 0.0)
     if not ((statuses >= 0) & (statuses <= _HTTP_STATUS_MAX)).all():
         raise SettingsError(f"the statuses of an OutcomeBatch: give whole numbers from 0 to {_HTTP_STATUS_MAX}")
-    plain = np.array([verdict is Verdict.DONE for verdict in verdicts], np.bool_)
+    if one is not None:
+        plain = np.full(rows, one is Verdict.DONE, np.bool_)
+    else:
+        plain = np.array([verdict is Verdict.DONE for verdict in verdicts], np.bool_)
     return Told(None, numbers, seconds, statuses.astype(np.uint16), plain, verdicts)
 
 

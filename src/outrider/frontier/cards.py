@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.kernels.cards import HEAD, Heads
+from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
 
 Int64s = npt.NDArray[np.int64]
 NO_BODIES = np.zeros(1, np.int64)
+_OPAQUE = np.dtype((np.void, HEAD_BYTES))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +58,7 @@ class Cards:
         starts, ends = self.offsets[:-1][chosen], self.offsets[1:][chosen]
         offsets = np.zeros(len(chosen) + 1, np.int64)
         np.cumsum(ends - starts, out=offsets[1:])
-        return Cards(self.heads[chosen], kernels.gather_spans(self.arena, starts, ends), offsets)
+        return Cards(self.heads.take(chosen), kernels.gather_spans(self.arena, starts, ends), offsets)
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Cards:
         return self if mask.all() else self.take(np.flatnonzero(mask))
@@ -65,6 +66,11 @@ class Cards:
     def with_heads(self, heads: Heads) -> Cards:
         """The same bodies under other heads."""
         return Cards(heads, self.arena, self.offsets)
+
+    def changed(self) -> Heads:
+        """A copy of the heads to be written to (as opaque bytes: numpy copies the fields of records one by one)."""
+        heads: Heads = np.ascontiguousarray(self.heads).view(_OPAQUE).copy().view(HEAD)
+        return heads
 
     def urls(self) -> list[str]:
         starts = self.offsets[:-1]

@@ -27,6 +27,7 @@ _ORDER = (
     *(Fact.ROBOTS, Fact.RULES, Fact.HEAD, Fact.CARD, Fact.LEASE, Fact.EXTEND, Fact.ERRAND, Fact.TOKEN, Fact.TALLY),
     *(Fact.LINE, Fact.WATERMARK, Fact.PROJECTION, Fact.REQUEST, Fact.CLOSING),
 )
+_PLACE = {kind: place for place, kind in enumerate(_ORDER)}
 Tokens = npt.NDArray[np.uint64]
 
 
@@ -91,7 +92,12 @@ class Draft:
         if self._records:
             self._pack_records()
         found: list[tuple[Block, Hand | None]] = []
-        for kind in _ORDER:
+        here = self.rows.keys() | self.columns.keys()
+        if self._bare:
+            here.add(Fact.HEAD)
+        if self._whole:
+            here.add(Fact.CARD)
+        for kind in sorted(here, key=_PLACE.__getitem__):
             if kind is Fact.HEAD and self._bare:
                 cards, tokens, old = _joined(self._bare)
                 found.append(((kind, [tokens, cards.heads]), Hand(cards, old)))

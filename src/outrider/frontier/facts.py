@@ -43,6 +43,8 @@ _NOW = struct.Struct("<q")
 class Fact(IntEnum):
     """The kinds of facts; numbers are never reused."""
 
+    __hash__ = int.__hash__  # an Enum's own goes by its name, in Python
+
     OPENING = 1
     CLOSING = 2
     CRAWL = 3

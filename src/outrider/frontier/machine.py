@@ -279,7 +279,7 @@ class Machine(Operations):
         """Cards that nothing forbids any more: queued, or waiting for their time."""
         if not len(cards):
             return
-        heads = cards.heads.copy()
+        heads = cards.changed()
         heads["state"] = np.where(heads["due"] > now, WAITING, QUEUED)
         heads["reason"] = 0
         states = np.full(len(cards), old, np.uint8)
@@ -408,7 +408,7 @@ class Machine(Operations):
                 if errand is not None:
                     asked.append(errand)
         self._log_leases(draft, picks, asked, first, deadline, holder, now)
-        if picks.count or asked:
+        if request_id is not None and (picks.count or asked):
             tokens = b"".join(struct.pack("<Q", first + place) for place in range(picks.count + len(asked)))
             self._answered(draft, request_id, "lease", tokens)
         try:
@@ -507,7 +507,7 @@ class Machine(Operations):
         tables = self.tables
         if picks.count:
             cards = Cards.concatenate(picks.cards)
-            heads = cards.heads.copy()
+            heads = cards.changed()
             old = heads["state"].copy()
             assert (old == QUEUED).all()
             draft.leased = cards.with_heads(heads)
@@ -553,7 +553,8 @@ class Machine(Operations):
         draft = self._draft(now)
         leases = self._by_token(told.tokens)
         ok = leases.found.copy()
-        if rows > 1 and len(np.unique(told.tokens)) < rows:
+        growing = rows < 2 or bool((told.tokens[1:] > told.tokens[:-1]).all())
+        if not growing and len(np.unique(told.tokens)) < rows:
             first = np.zeros(rows, np.bool_)
             first[np.unique(told.tokens, return_index=True)[1]] = True
             ok &= first
@@ -568,8 +569,8 @@ class Machine(Operations):
             plain[:] = False  # an errand and a page may share a host: one clock, one order
         if plain.any():
             plain &= (tables.hosts.flags[hosts] & np.uint8(ROBOTS | RULED)) == 0
-            counted = np.bincount(np.unique(hosts[ok], return_inverse=True)[1]) if ok.any() else np.zeros(0)
-            if len(counted) and counted.max() > 1:
+            some = np.sort(hosts[ok])
+            if len(some) > 1 and (some[1:] == some[:-1]).any():
                 names, inverse = np.unique(hosts, return_inverse=True)
                 often = np.bincount(inverse[ok], minlength=len(names)) > 1
                 plain &= ~often[inverse]
@@ -692,7 +693,7 @@ class Machine(Operations):
             ],
         )
         cards = leases.cards if all_of_them else leases.cards.take(np.flatnonzero(plain))
-        heads = cards.heads.copy()
+        heads = cards.changed()
         heads["state"], heads["reason"], heads["error"] = DONE, 0, 0
         heads["attempts"], heads["losses"] = 0, 0
         heads["status"] = statuses
@@ -753,7 +754,7 @@ class Machine(Operations):
             answer.append(_STALE if authority is None and not leases.found[row] else _OK)
         if leases.found.any():
             cards = leases.cards.filter(leases.found)
-            heads = cards.heads.copy()
+            heads = cards.changed()
             heads["state"] = QUEUED
             if until is not None:
                 heads["due"] = until
@@ -805,7 +806,7 @@ class Machine(Operations):
             leases = self._by_token(tokens)
             for queue in leases.queues.tolist():
                 self._rest_whole(draft, int(tables.queues.host[queue]), self._floor(queue), now)
-            heads = leases.cards.heads.copy()
+            heads = leases.cards.changed()
             heads["state"] = QUEUED
             draft.heads(leases.cards.with_heads(heads), tokens, np.full(len(tokens), LEASED, np.uint8))
         draft.add(Fact.CLOSING, (OWN_SLOT, tables.opening[0], state))
@@ -942,7 +943,7 @@ class Machine(Operations):
         for cards in tables.ledger.scan(after=accounts.after_of(after)):
             if tables.voids():
                 cards = self._living(cards)  # noqa: PLW2901
-            heads = cards.heads.copy()
+            heads = cards.changed()
             heads["state"][(heads["state"] == WAITING) & (heads["due"] <= self._woken)] = QUEUED
             if open_ones:
                 heads["state"][np.array([order in open_ones for order in heads["order"].tolist()], np.bool_)] = LEASED

@@ -178,7 +178,7 @@ class Operations:
             heads[row]["fingerprint"], heads[row]["queue"] = record.fingerprint, record.queue
             heads[row]["slot"], heads[row]["crawl"] = record.slot, record.crawl
         cards, old = self.tables.take_out(heads)
-        new = cards.heads.copy()
+        new = cards.changed()
         new["priority"] = values
         new["klass"] = [class_of(value) for value in values]
         draft.heads(cards.with_heads(new), np.zeros(len(cards), np.uint64), old)
@@ -244,7 +244,7 @@ class Operations:
             some = cards.filter(mask)
             if not len(some):
                 continue
-            heads = some.heads.copy()
+            heads = some.changed()
             heads["state"], heads["reason"], heads["attempts"], heads["losses"] = QUEUED, 0, 0, 0
             heads["due"] = now
             draft = self._draft(now)

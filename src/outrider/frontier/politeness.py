@@ -100,8 +100,9 @@ def rests_after(
 
     ended: instants of the requests' ends; seconds: how long they took, NaN for unknown.
     """
-    term = np.minimum(factor * np.maximum(np.nan_to_num(seconds), 0.0), DELAY_FACTOR_SECONDS_MAX)
-    factored = (np.nan_to_num(seconds) != 0) & (term >= floor)
+    known = np.fmax(seconds, 0.0)  # NaN becomes 0
+    term = np.minimum(factor * known, DELAY_FACTOR_SECONDS_MAX)
+    factored = (known > 0) & (term >= floor)
     gap = np.where(factored, term, floor)
     reason = np.where(factored, np.uint8(GapReason.FACTOR), np.uint8(GapReason.FLOOR))
     quiet = ended - refused_at > ((back_off + BACK_OFF_FORGET_SECONDS) * MICROSECONDS).astype(np.int64)

@@ -856,7 +856,7 @@ class Tables:
             wanted["queue"], wanted["fingerprint"] = queues[keep], fingerprints[keep]
             wanted["slot"], wanted["crawl"] = slots[keep], self.queues.crawl[rows]
             cards, old = self._take_out(wanted, np.zeros(len(rows), np.uint64))
-            heads = cards.heads.copy()
+            heads = cards.changed()
             heads["state"] = LEASED
             cards = cards.with_heads(heads)
             if self.voids():
@@ -1030,7 +1030,7 @@ class Tables:
         taken = len(cards)
         if self.voids():
             cards = cards.filter(~self.void(cards.heads))
-        heads = cards.heads.copy()
+        heads = cards.changed()
         heads["state"] = QUEUED
         self.file(cards.with_heads(heads), np.full(len(cards), WAITING, np.uint8))
         return taken

@@ -20,6 +20,7 @@ from outrider.limits import WAKES_PER_CALL_MAX
 
 EMPTY = 255
 """The class of a queue that holds nothing."""
+_FIRST = np.ones(1, np.bool_)
 _ALONE = ~np.uint8(MANY | RULED | GROUPED)
 
 
@@ -40,7 +41,9 @@ class Turns:
         parts = [part for part in hosts if len(part)]
         if not parts:
             return
-        rows = np.unique(np.concatenate(parts)) if len(parts) > 1 or len(parts[0]) > 1 else parts[0]
+        rows = np.sort(np.concatenate(parts)) if len(parts) > 1 else np.sort(parts[0])
+        if len(rows) > 1:
+            rows = rows[np.concatenate((_FIRST, rows[1:] != rows[:-1]))]
         columns, queues = self._tables.hosts, self._tables.queues
         alone = (columns.flags[rows] & ~_ALONE) == 0
         alone &= columns.first_queue[rows] != NONE
