@@ -161,15 +161,15 @@ def _told_in_columns(given: OutcomeBatch) -> Told:
     if rows > CALL_ROWS_MAX:
         raise SettingsError(f"{rows} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
     try:
-        seconds = np.broadcast_to(np.array(given.seconds, np.float64), (rows,))
-        statuses = np.broadcast_to(np.array(0 if given.statuses is None else given.statuses, np.float64), (rows,))
+        seconds = _column(np.nan if given.seconds is None else given.seconds, rows)
+        statuses = _column(0 if given.statuses is None else given.statuses, rows)
         one = Verdict(given.verdicts) if isinstance(given.verdicts, str) else None
         verdicts = [one] * rows if one is not None else [Verdict(word) for word in given.verdicts]
     except (TypeError, ValueError) as error:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens: {error}") from error
     if len(verdicts) != rows:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(verdicts)} verdicts")
-    if (np.abs(seconds[~np.isnan(seconds)]) > _SECONDS_MAX).any():
+    if (np.abs(seconds) > _SECONDS_MAX).any():
         raise SettingsError("the seconds of an OutcomeBatch: give finite ones, or NaN for none")
     statuses = np.fmax(statuses, 0.0)
     if not ((statuses >= 0) & (statuses <= _HTTP_STATUS_MAX)).all():
@@ -179,6 +179,13 @@ def _told_in_columns(given: OutcomeBatch) -> Told:
     else:
         plain = np.array([verdict is Verdict.DONE for verdict in verdicts], np.bool_)
     return Told(None, numbers, seconds, statuses.astype(np.uint16), plain, verdicts)
+
+
+def _column(given: npt.ArrayLike, rows: int) -> npt.NDArray[np.float64]:
+    if isinstance(given, int | float):
+        return np.full(rows, given, np.float64)
+    column = np.asarray(given, np.float64)
+    return column if column.shape == (rows,) else np.broadcast_to(column, (rows,))
 
 
 def tokens(given: npt.ArrayLike) -> Uint64s:

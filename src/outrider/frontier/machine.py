@@ -583,7 +583,7 @@ class Machine(Operations):
         targets: dict[int, int] = {}  # the redirect's target of an outcome, among `wanted`
         columns: list[tuple[int, UrlBatch]] = []
         lined: dict[int, tuple[int, int]] = {}
-        busy_rows = np.flatnonzero(~plain).tolist()
+        busy_rows = [] if plain.all() else np.flatnonzero(~plain).tolist()
         stale = 0
         for row in busy_rows:
             outcome = told.outcome(row)
@@ -647,7 +647,11 @@ class Machine(Operations):
             answer = msgspec.msgpack.encode([bytes(code is _OK for code in settled), listed])
             self._answered(draft, request_id, "report", answer)
         self._commit(draft, reserve=True)
-        found = tuple(_codes_of(codes[row]) if row in codes else _NO_CODES for row in range(rows))
+        found = (
+            tuple(_codes_of(codes[row]) if row in codes else _NO_CODES for row in range(rows))
+            if codes
+            else (_NO_CODES,) * rows
+        )
         return Report(tuple(settled), found, self._take_lines(draft), self.lsn)
 
     def _by_token(self, tokens: npt.NDArray[np.uint64]) -> _Found:

@@ -77,6 +77,9 @@ def rest_after(
     return Rest(ended + instant(gap), gap, reason, back_off, refused_at)
 
 
+_FACTOR, _FLOOR = np.uint8(GapReason.FACTOR), np.uint8(GapReason.FLOOR)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rests:
     """As `Rest`, for many hosts in columns."""
@@ -104,7 +107,9 @@ def rests_after(
     term = np.minimum(factor * known, DELAY_FACTOR_SECONDS_MAX)
     factored = (known > 0) & (term >= floor)
     gap = np.where(factored, term, floor)
-    reason = np.where(factored, np.uint8(GapReason.FACTOR), np.uint8(GapReason.FLOOR))
-    quiet = ended - refused_at > ((back_off + BACK_OFF_FORGET_SECONDS) * MICROSECONDS).astype(np.int64)
+    reason = np.where(factored, _FACTOR, _FLOOR)
+    if back_off.any():
+        quiet = ended - refused_at > ((back_off + BACK_OFF_FORGET_SECONDS) * MICROSECONDS).astype(np.int64)
+        back_off = np.where(quiet, 0.0, back_off)
     until = ended + np.ceil(gap * MICROSECONDS).astype(np.int64)
-    return Rests(until, gap, reason.astype(np.uint8), np.where(quiet, 0.0, back_off))
+    return Rests(until, gap, reason, back_off)

@@ -646,16 +646,21 @@ class Tables:
     def _turns(self, queues: Rows, step: int) -> None:
         """So many leases of these queues were opened (step 1) or ended (-1)."""
         hosts = self.queues.host[queues]
-        if step > 0:
-            np.add.at(self.hosts.in_flight, hosts, 1)
+        in_flight = self.hosts.in_flight
+        ordered = np.sort(hosts)
+        if len(hosts) < 2 or (ordered[1:] != ordered[:-1]).all():
+            in_flight[hosts] += np.uint16(step & 0xFFFF)
         else:
-            np.subtract.at(self.hosts.in_flight, hosts, 1)
+            np.add.at(in_flight, hosts, np.uint16(step & 0xFFFF))
         if self.queues.group_of:
             for queue in queues.tolist():
                 group = self.queues.group_of.get(queue)
                 if group is not None:
                     group.busy += step
                     self.changed.append(self.queues.host[group.queues])
+        if step > 0:
+            # Whoever has nothing but its own clock was taken out of ring and timetable when it was drawn.
+            hosts = hosts[self.hosts.flags[hosts] != 0]
         self.changed.append(hosts)
 
     def take_out(self, heads: Heads) -> tuple[Cards, Uint8s]:
@@ -873,7 +878,7 @@ class Tables:
             if left[state]:
                 np.subtract.at(column, rows[old == state], 1)
         self.counts[LEASED] += len(rows)
-        starts = np.flatnonzero(
+        starts = np.zeros(1, np.intp) if hand is not None else np.flatnonzero(
             np.concatenate(
                 (
                     [True],
