@@ -168,7 +168,6 @@ class Machine(Operations):
         self._compressor = Compressor()
         self.turns = Turns(tables, seed & ((1 << 64) - 1))
         self._deadlines: list[tuple[Instant, int]] = []  # of errands
-        self._served = 0
         self._rules = Rulebook(settings.user_agent)
         self._scopes: dict[int, Scope] = {}
         self._spans: dict[int, set[Scope]] = {}
@@ -486,8 +485,8 @@ class Machine(Operations):
             # Several at once: their beginnings keep the gap, for their ends are not known yet.
             clock = draft.clock(host)
             clock.rest_at_least(now + instant(max(float(columns.gap[host]), self._floor(chosen))))
-        self._served += 1
-        tables.queues.served[chosen] = self._served & 0xFFFFFFFF
+        tables.turn += 1
+        tables.queues.served[chosen] = tables.turn & 0xFFFFFFFF
         columns.turns[host] += 1
         group = tables.queues.group_of.get(chosen)
         if group is not None:

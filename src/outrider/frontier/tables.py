@@ -171,6 +171,7 @@ class Tables:
         self.errors: list[str] = [""]
         self.error_numbers: dict[str, int] = {"": 0}
         self.token = 0
+        self.turn = 0  # of hosts with several queues: their queues take turns
         self.order = 1  # the number of the next URL that is accepted
         self.opening: tuple[int, Instant, Instant, str, Instant] = (0, 0, 0, "", 0)
         self.closed = ""
@@ -383,6 +384,10 @@ class Tables:
         else:
             for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
                 if first[home] != NONE:
+                    if not self.hosts.flags[home] & MANY:
+                        # As long as it was alone nobody noted its turns: it has had some, the new one none.
+                        self.turn += 1
+                        self.queues.served[first[home]] = self.turn
                     self.hosts.flags[home] |= MANY
                 self.queues.next[row] = first[home]
                 first[home] = row
