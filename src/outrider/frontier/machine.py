@@ -1058,12 +1058,11 @@ class Machine(Operations):
                     heapq.heappush(self._deadlines, (authority.deadline, authority.token))
                 raise
             self._lines_of_wakes += draft.lines
-        if tables.wake(now, WAKES_PER_CALL_MAX):
-            at = tables.calendar.next()
-            self._woken = now if at is None or at > now else at - 1
+        woken = tables.wake(now, WAKES_PER_CALL_MAX)
+        at = tables.calendar.next() if len(tables.calendar) else None
+        self._woken = now if at is None or at > now else at - 1
+        if woken:
             self._settle(now)
-        else:
-            self._woken = now
         self.turns.wake(now)
         if tables.stalled:
             for queue in tables.stalled[-WAKES_PER_CALL_MAX:]:

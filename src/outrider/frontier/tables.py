@@ -27,7 +27,7 @@ from outrider.frontier.hosts import MANY, NONE, ROBOTS, RULED, VOIDED, Group, Ho
 from outrider.frontier.ledger import Ledger
 from outrider.journey import State
 from outrider.kernels.cards import HAS_CONTENT, HEAD, Heads
-from outrider.limits import CLIENTS_MAX, OWN_SLOT, REQUEST_BYTES_MAX, REQUEST_IDS_PER_CLIENT_MAX
+from outrider.limits import CALENDAR_ROUNDS_MAX, CLIENTS_MAX, OWN_SLOT, REQUEST_BYTES_MAX, REQUEST_IDS_PER_CLIENT_MAX
 from outrider.storage.files import Files
 from outrider.url import host_of
 
@@ -384,7 +384,7 @@ class Tables:
         else:
             for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
                 if first[home] != NONE:
-                    if not self.hosts.flags[home] & MANY:
+                    if not self.hosts.flags[home] & MANY and self.hosts.ended[home]:
                         # As long as it was alone nobody noted its turns: it has had some, the new one none.
                         self.turn += 1
                         self.queues.served[first[home]] = self.turn
@@ -1031,13 +1031,17 @@ class Tables:
 
     def wake(self, now: Instant, most: int) -> int:
         """Waiting URLs whose time has come are queued, at most so many. That is no fact: their due time says it."""
-        if not len(self.calendar):
+        parts: list[Cards] = []
+        taken = 0
+        for _ in range(CALENDAR_ROUNDS_MAX):  # each moves a bounded number of cards between buckets
+            at = self.calendar.next() if len(self.calendar) and taken < most else None
+            if at is None or at > now:
+                break
+            parts.append(self.calendar.due(now, most - taken))
+            taken += len(parts[-1])
+        if not taken:
             return 0
-        at = self.calendar.next()
-        if at is None or at > now:
-            return 0
-        cards = self.calendar.due(now, most)
-        taken = len(cards)
+        cards = Cards.concatenate(parts)
         if self.voids():
             cards = cards.filter(~self.void(cards.heads))
         heads = cards.changed()
