@@ -166,7 +166,9 @@ class Frontier:
             options = _pinned(files, manifest, options)
             store = manifest.store_bytes
             # Read before anything is written: a store that this version cannot read is left as it is.
-            checkpoint, tables, looked = _read(files, manifest, scratch=files, now=clock() if clock is not None else clocks.wall())
+            checkpoint, tables, looked = _read(
+                files, manifest, scratch=files, now=clock() if clock is not None else clocks.wall()
+            )
             looked.close()
             tables.ledger.remove_leftovers()
             log = _open_log(files, store, checkpoint)
@@ -426,9 +428,7 @@ class Frontier:
             self._check()
             return self._machine.explain_idle(self._instant())
 
-    def queues(
-        self, *, crawl: str | None = None, after: str | None = None, limit: int = 100
-    ) -> Page[QueueStatus]:
+    def queues(self, *, crawl: str | None = None, after: str | None = None, limit: int = 100) -> Page[QueueStatus]:
         """A piece of the list of queues; `after` is the cursor of the piece before."""
         with self._lock:
             self._check()
@@ -884,9 +884,7 @@ class AsyncFrontier:
         """As `Frontier.block_until`."""
         return await self._call(lambda m, now: m.block_until(until, key, crawl, now))
 
-    async def set_delay(
-        self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None
-    ) -> int:
+    async def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> int:
         """As `Frontier.set_delay`."""
         return await self._call(lambda m, now: m.set_delay(delay_seconds, key, crawl, now))
 
@@ -1024,8 +1022,8 @@ def _open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read
 def _read(
     files: Files, manifest: Manifest, *, scratch: Files | None, now: Instant = 0
 ) -> tuple[Checkpoint | None, Tables, Log]:
-    """The newest checkpoint, the tables as the log's end leaves them, and the log, open for reading only. scratch: where
-    the tails of queues may lie, None to keep them in memory."""
+    """The newest checkpoint, the tables as the log's end leaves them, and the log, open for reading only. scratch:
+    where the tails of queues may lie, None to keep them in memory."""
     store = manifest.store_bytes
     checkpoint = newest_checkpoint(files, store=store)
     ledger = Ledger.open(files, store=store, names=recovery.run_names(checkpoint))

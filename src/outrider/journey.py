@@ -319,10 +319,10 @@ class LeaseBatch(Sequence[Lease]):
     ) -> None:
         self._columns: LeaseColumns | None = None
         self._leases: Sequence[Lease] | None = None
-        if hasattr(leases, "leases"):
-            self._columns = leases
-        else:
+        if isinstance(leases, Iterable):
             self._leases = tuple(leases)
+        else:
+            self._columns = leases
         self.lines = tuple(lines)
         self.lsn = lsn
 

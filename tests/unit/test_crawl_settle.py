@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_lease
 
 from outrider.clock import wall
 from outrider.crawl.directory import opened
@@ -178,7 +179,7 @@ def test_a_request_that_was_broken_off_is_recorded_and_asked_again(house):
 
 def test_leases_that_end_soon_are_extended_before_their_outcome_is_written(house):
     lease = house.pages()[0]
-    late = replace(lease, deadline=house.frontier.now() + 1_000_000)
+    late = replace_lease(lease, deadline=house.frontier.now() + 1_000_000)
     asked = []
     house.settler._frontier = Watched(house.frontier, asked)
     house.settler.settle([house.visit(late)])
@@ -239,7 +240,7 @@ def test_a_canonical_url_is_only_noted_by_default(tmp_path):
 def test_a_canonical_url_that_is_honoured_is_gone_to_instead(tmp_path):
     house = House(tmp_path, scope="any", honour_canonical=True)
     lease = house.pages()[0]
-    deep = replace(lease, url=lease.url + "copy")
+    deep = replace_lease(lease, url=lease.url + "copy")
     house.settler.settle([house.visit(deep, body=CANONICAL)])
     found = [str(house.frontier.status(lease.url + path).state) for path in ("real", "other")]
     assert (["queued", "unknown"], 1) == (found, house.frontier.statistics()["duplicates"])
@@ -251,7 +252,7 @@ def naming(url, body=b"<a href=/other>x</a>"):
 
 def settled(house, lease, canonical, path="copy"):
     """What became of a page that names a canonical URL: was it a duplicate, was its link taken?"""
-    house.settler.settle([house.visit(replace(lease, url=lease.url + path), body=naming(canonical))])
+    house.settler.settle([house.visit(replace_lease(lease, url=lease.url + path), body=naming(canonical))])
     return house.frontier.statistics()["duplicates"], str(house.frontier.status(lease.url + "other").state)
 
 
@@ -274,13 +275,13 @@ def test_a_canonical_url_that_is_gone_takes_nobodys_place(tmp_path):
     house.frontier.discover([first.url + "real"])
     real = house.settler.turn([house.visit(first)], 1).leases[0]
     house.settler.settle([house.visit(real, 410)])
-    assert (0, "queued") == settled(house, replace(second, url=first.url), "/real")
+    assert (0, "queued") == settled(house, replace_lease(second, url=first.url), "/real")
 
 
 def test_of_two_pages_that_name_each_other_one_is_no_copy(tmp_path):
     house = House(tmp_path, honour_canonical=True)
     lease = house.pages()[0]
-    assert (0, "queued") == settled(house, replace(lease, referrer=lease.url + "one"), "/one")
+    assert (0, "queued") == settled(house, replace_lease(lease, referrer=lease.url + "one"), "/one")
 
 
 def test_url_rules_of_a_crawl_make_two_spellings_one(tmp_path):

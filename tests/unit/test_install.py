@@ -170,7 +170,7 @@ def test_an_unknown_wish_for_kernels_is_refused(project):
 
 def names_of(lines):
     found = (re.match(r"([A-Za-z0-9._-]+)", line) for line in lines)
-    return {match.group(1).lower().replace("_", "-") for match in found if match}
+    return {re.sub(r"[._]", "-", match.group(1).lower()) for match in found if match}
 
 
 def test_the_package_needs_what_the_runtime_is_locked_for(project):

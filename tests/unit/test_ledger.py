@@ -169,7 +169,7 @@ def test_a_head_alone_keeps_the_body_and_its_lengths_across_runs() -> None:
         int(cards.heads["state"][0]),
         cards.url(0),
         cards.referrer(0),
-        cards.extra(0),
+        cards.extra_of(0),
     )
 
 

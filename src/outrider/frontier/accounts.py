@@ -1,5 +1,5 @@
-"""What the tables say when they are asked: a URL's status, counts, lists, why nothing is leased, and a recount that finds a
-counter that lies.
+"""What the tables say when they are asked: a URL's status, counts, lists, why nothing is leased, and a recount that
+finds a counter that lies.
 
 Asking changes nothing.
 """
@@ -31,6 +31,7 @@ from outrider.frontier.tables import (
     Tables,
 )
 from outrider.journey import Explanation, HostStatus, Idle, Page, QueueStatus, State, UrlStatus, Verification
+from outrider.kernels.cards import Heads
 from outrider.limits import LISTED_ROWS_MAX
 from outrider.url import authority_of
 
@@ -193,7 +194,8 @@ def recount(tables: Tables) -> Verification:
         if len(wrong):
             row = int(wrong[0])
             problems.append(
-                f"queue {tables.key_of(row)}: {int(column[row])} {name} are counted, there are {int(columns[state][row])}"
+                f"queue {tables.key_of(row)}: {int(column[row])} {name} are counted, "
+                f"there are {int(columns[state][row])}"
             )
     transit = sum(len(home.outbox) for home in tables.transit.values())
     if transit != tables.in_transit:
@@ -213,10 +215,11 @@ def recount(tables: Tables) -> Verification:
     return Verification(not problems, tuple(problems), {"accepted": sum(counts), **names})
 
 
-def leased_heads(tables: Tables) -> np.ndarray:  # type: ignore[type-arg]
+def leased_heads(tables: Tables) -> Heads:
     """The heads of all URLs that are leased, void ones left out."""
-    heads = tables.open_leases()[5]
-    return heads[~tables.void(heads)]
+    heads: Heads = tables.open_leases()[5]
+    living: Heads = heads[~tables.void(heads)]
+    return living
 
 
 def leased_queues(tables: Tables) -> Rows:
@@ -496,4 +499,3 @@ def _tail(tables: Tables, delay: float) -> tuple[str | None, int, float | None]:
     if not urls[worst]:
         return None, 0, None
     return tables.hosts.name(worst), int(urls[worst]), float(urls[worst] * gaps[worst])
-

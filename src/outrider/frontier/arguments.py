@@ -82,8 +82,8 @@ def link(given: Link) -> None:
 
 
 class Told:
-    """What callers say of leases, in columns: tokens, seconds (NaN for unknown), statuses (0 for none). plain: rows that
-    say no more than done; of the others `outcome` gives all."""
+    """What callers say of leases, in columns: tokens, seconds (NaN for unknown), statuses (0 for none). plain: rows
+    that say no more than done; of the others `outcome` gives all."""
 
     __slots__ = ("_given", "plain", "seconds", "statuses", "tokens", "verdicts")
 
@@ -163,25 +163,26 @@ def _told_in_columns(given: OutcomeBatch) -> Told:
     try:
         seconds = _column(np.nan if given.seconds is None else given.seconds, rows)
         statuses = _column(0 if given.statuses is None else given.statuses, rows)
-        one = Verdict(given.verdicts) if isinstance(given.verdicts, str) else None
-        verdicts = [one] * rows if one is not None else [Verdict(word) for word in given.verdicts]
+        words = given.verdicts
+        same = Verdict(words) if isinstance(words, str) else None
+        verdicts = [Verdict(word) for word in words] if same is None else [same] * rows
     except (TypeError, ValueError) as error:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens: {error}") from error
     if len(verdicts) != rows:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(verdicts)} verdicts")
     if (np.abs(seconds) > _SECONDS_MAX).any():
         raise SettingsError("the seconds of an OutcomeBatch: give finite ones, or NaN for none")
-    statuses = np.fmax(statuses, 0.0)
+    statuses = np.where(np.isnan(statuses), 0.0, statuses)
     if not ((statuses >= 0) & (statuses <= _HTTP_STATUS_MAX)).all():
         raise SettingsError(f"the statuses of an OutcomeBatch: give whole numbers from 0 to {_HTTP_STATUS_MAX}")
-    if one is not None:
-        plain = np.full(rows, one is Verdict.DONE, np.bool_)
+    if same is not None:
+        plain = np.full(rows, same is Verdict.DONE, np.bool_)
     else:
         plain = np.array([verdict is Verdict.DONE for verdict in verdicts], np.bool_)
     return Told(None, numbers, seconds, statuses.astype(np.uint16), plain, verdicts)
 
 
-def _column(given: npt.ArrayLike, rows: int) -> npt.NDArray[np.float64]:
+def _column(given: Any, rows: int) -> npt.NDArray[np.float64]:
     if isinstance(given, int | float):
         return np.full(rows, given, np.float64)
     column = np.asarray(given, np.float64)

@@ -120,9 +120,12 @@ class Arrivals:
         return cls(
             UrlBatch.concatenate([part.urls for part in parts]),
             parts[0].origins,
-            *(
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in ("origin", "depth", "hops", "due", "priority", "crawl", "seed")
-            ),
+            np.concatenate([part.origin for part in parts]),
+            np.concatenate([part.depth for part in parts]),
+            np.concatenate([part.hops for part in parts]),
+            np.concatenate([part.due for part in parts]),
+            np.concatenate([part.priority for part in parts]),
+            np.concatenate([part.crawl for part in parts]),
+            np.concatenate([part.seed for part in parts]),
             odd,
         )

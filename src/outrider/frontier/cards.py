@@ -18,8 +18,8 @@ _OPAQUE = np.dtype((np.void, HEAD_BYTES))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cards:
-    """heads: a structured array (`outrider.kernels.cards.HEAD`), one row per card. The body of row i, | url | referrer |
-    extra |, lies in the arena from offsets[i] to offsets[i + 1]."""
+    """heads: a structured array (`outrider.kernels.cards.HEAD`), one row per card. The body of row i, | url | referrer
+    | extra |, lies in the arena from offsets[i] to offsets[i + 1]."""
 
     heads: Heads
     arena: bytes
@@ -84,6 +84,6 @@ class Cards:
         start = int(self.offsets[row]) + int(self.heads["url_bytes"][row])
         return self.arena[start : start + int(self.heads["referrer_bytes"][row])].decode("utf-8", "surrogatepass")
 
-    def extra(self, row: int) -> bytes:
+    def extra_of(self, row: int) -> bytes:
         end = int(self.offsets[row + 1])
         return self.arena[end - int(self.heads["extra_bytes"][row]) : end]

@@ -61,7 +61,9 @@ class Draft:
         self.lines: list[Line] = []
         self.order = tables.order
         self.leased: Cards | None = None  # in hand for the LEASE facts
-        self.drawn: list[tuple[Rows, Cards]] = []  # taken out of their queues: they go back if the log refuses the frame
+        self.drawn: list[
+            tuple[Rows, Cards]
+        ] = []  # taken out of their queues: they go back if the log refuses the frame
         self._tables = tables
         self._keeps_lines = keeps_lines
         self._bare: list[tuple[Cards, Tokens, npt.NDArray[np.uint8]]] = []

@@ -1,12 +1,12 @@
 """Facts: what the log holds. A frame's payload is | now i64 | block … |, a block is | kind u8 | version u8 | rows u32
 | columns |.
 
-A block holds facts of one kind, column by column. Fixed-width columns are little-endian and shuffled: the first bytes of
-all rows, then the second bytes … (what hardly changes from row to row then lies together, and compresses). `text` and
-`blob` columns are their lengths (u32 each) and then their bytes. `cards` are the heads, shuffled likewise, and then the
-bodies, whose lengths the heads know; `heads` are heads alone. Every fact names the slot it changes and says absolute
-values, never differences, so that replaying a fact twice, or an older one before a newer one, ends in the same state.
-"""
+A block holds facts of one kind, column by column. Fixed-width columns are little-endian and shuffled: the first bytes
+of all rows, then the second bytes … (what hardly changes from row to row then lies together, and compresses). `text`
+and `blob` columns are their lengths (u32 each) and then their bytes. `cards` are the heads, shuffled likewise, and then
+the bodies, whose lengths the heads know; `heads` are heads alone. Every fact names the slot it changes and says
+absolute values, never differences, so that replaying a fact twice, or an older one before a newer one, ends in the same
+state."""
 
 from __future__ import annotations
 
@@ -124,9 +124,7 @@ SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
     (Fact.DELIVERED, 2): _columns("slot:u16 sequence:u64"),
     (Fact.CARD, 2): _columns("token:u64 cards:cards"),
     (Fact.HEAD, 2): _columns("token:u64 heads:heads"),
-    (Fact.LEASE, 2): _columns(
-        "slot:u16 queue:u64 fingerprint:u64 token:u64 deadline:i64 holder:u32 not_before:i64"
-    ),
+    (Fact.LEASE, 2): _columns("slot:u16 queue:u64 fingerprint:u64 token:u64 deadline:i64 holder:u32 not_before:i64"),
     (Fact.ERRAND, 2): _columns("slot:u16 name:text token:u64 deadline:i64 holder:u32"),
     (Fact.EXTEND, 2): _columns("slot:u16 token:u64 deadline:i64"),
     (Fact.LINE, 2): _columns("slot:u16 token:u64 stream:u8 new_links:i64 text:blob"),
@@ -284,7 +282,10 @@ def _cards(payload: bytes, at: int, rows: int) -> tuple[Cards, int]:
 
 def body_bytes(heads: Heads) -> npt.NDArray[np.int64]:
     """How long the body behind each head is."""
-    return heads["url_bytes"].astype(np.int64) + heads["referrer_bytes"] + heads["extra_bytes"]
+    lengths: npt.NDArray[np.int64] = heads["url_bytes"].astype(np.int64)
+    lengths += heads["referrer_bytes"]
+    lengths += heads["extra_bytes"]
+    return lengths
 
 
 def drawing() -> str:

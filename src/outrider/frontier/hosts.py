@@ -1,4 +1,5 @@
-"""Hosts and queues: columns, one row per host and one per queue of (crawl, key, host); rows live as long as the process.
+"""Hosts and queues: columns, one row per host and one per queue of (crawl, key, host); rows live as long as the
+process.
 
 On disk and in facts a host is named by the keyed hash of its name, a queue by that of (crawl, key, host). Long columns
 are taken from the system as zeroed memory that is not there until it is touched: from then on growing copies nothing.
@@ -185,8 +186,8 @@ class Group:
 
 
 class Queues(_Columns):
-    """hash; host: a row of Hosts; crawl: its row; next: the next queue of the same host; served: the turn in which it was
-    served last; waiting, parked, done, gone: how many of its URLs are in these states."""
+    """hash; host: a row of Hosts; crawl: its row; next: the next queue of the same host; served: the turn in which it
+    was served last; waiting, parked, done, gone: how many of its URLs are in these states."""
 
     hash: Column
     host: Column

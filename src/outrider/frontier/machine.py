@@ -30,10 +30,10 @@ from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, Row, encode
 from outrider.frontier.hosts import NONE, ROBOTS, RULED, VOIDED, Group, Rows, keyed_queue_hash, queue_hashes
 from outrider.frontier.leased import Leased, errand_lease
 from outrider.frontier.lines import refusal
-from outrider.frontier.politeness import rest_after, rests_after
 from outrider.frontier.operations import Operations
-from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, class_of, priorities
-from outrider.frontier.records import Record, extra_of, packed
+from outrider.frontier.politeness import rest_after, rests_after
+from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, priorities
+from outrider.frontier.records import Record, extra_of
 from outrider.frontier.revisit import retries_left, retry_seconds
 from outrider.frontier.settings import FrontierSettings
 from outrider.frontier.tables import (
@@ -46,7 +46,6 @@ from outrider.frontier.tables import (
     UNKNOWN,
     WAITING,
     Authority,
-    CrawlState,
     Reason,
     RobotsState,
     Tables,
@@ -189,7 +188,7 @@ class Machine(Operations):
         tables.changed.clear()
         for token, authority in tables.errands.items():
             heapq.heappush(self._deadlines, (authority.deadline, token))
-        for (_, _), group in tables.queues.groups.items():
+        for group in tables.queues.groups.values():
             hosts = tables.queues.host[group.queues]
             group.rest_until = max(group.rest_until, int(tables.hosts.rest_until[hosts].max()))
         for authority in tables.authorities.values():
@@ -199,7 +198,9 @@ class Machine(Operations):
                 self._judge_later(authority, changed=True)
         tables.changed.clear()
         for first in range(0, tables.hosts.count, WAKES_PER_CALL_MAX):
-            self.turns.touch((np.arange(first, min(first + WAKES_PER_CALL_MAX, tables.hosts.count), dtype=np.uint32),), now)
+            self.turns.touch(
+                (np.arange(first, min(first + WAKES_PER_CALL_MAX, tables.hosts.count), dtype=np.uint32),), now
+            )
         self.now = max(self.now, now)
 
     def open_facts(
@@ -473,13 +474,19 @@ class Machine(Operations):
             return 0, None, 0
         gap = 0
         if most > 1:
-            gap = instant(max(float(columns.gap[host]), self._floor(chosen), self._rules.crawl_delay(self._authorities(host))))
+            gap = instant(
+                max(float(columns.gap[host]), self._floor(chosen), self._rules.crawl_delay(self._authorities(host)))
+            )
             # What may only be fetched when its lease is over would be lost, and after three times gone.
             most = min(most, 1 + (deadline - now - 1) // gap) if gap else most
         cards, judged_away = self._take(draft, chosen, host, most, refusals, now)
         if not len(cards):
             line = self.turns.errands_at.get(host, ())
-            return 0, errand_of(line, now) if errands else None, judged_away  # what was just found to be asked for first
+            return (
+                0,
+                errand_of(line, now) if errands else None,
+                judged_away,
+            )  # what was just found to be asked for first
         picks.add(cards, np.full(len(cards), chosen, np.uint32), gap)
         if self.turns.capacity(chosen) > 1:
             # Several at once: their beginnings keep the gap, for their ends are not known yet.
@@ -614,7 +621,7 @@ class Machine(Operations):
             draft.tally("stale", stale)
         given = told.links()
         for row in sorted({*given, *extra} if given or extra else ()):
-            if settled[row] is not _OK or row not in of_row and not plain[row]:
+            if settled[row] is not _OK or (row not in of_row and not plain[row]):
                 continue
             if row not in of_row:
                 of_row[row] = len(origins)
@@ -622,12 +629,12 @@ class Machine(Operations):
             origin_row = of_row[row]
             origin = origins[origin_row]
             start = len(wanted)
-            for some in (given.get(row, ()), extra.get(row, ())):
-                _bounded(len(some), "links of one outcome")
-                if isinstance(some, UrlBatch):
-                    columns.append((row, some))
+            for found in (given.get(row, ()), extra.get(row, ())):
+                _bounded(len(found), "links of one outcome")
+                if isinstance(found, UrlBatch):
+                    columns.append((row, found))
                     continue
-                for link in some if isinstance(some, Sequence) else some.strings():
+                for link in found if isinstance(found, Sequence) else found.strings():
                     wanted.append(self._arrival(link, origin_row, origin, draft))
             if len(wanted) > start:
                 spans[row] = (start, len(wanted))
@@ -646,12 +653,12 @@ class Machine(Operations):
             answer = msgspec.msgpack.encode([bytes(code is _OK for code in settled), listed])
             self._answered(draft, request_id, "report", answer)
         self._commit(draft, reserve=True)
-        found = (
+        answers = (
             tuple(_codes_of(codes[row]) if row in codes else _NO_CODES for row in range(rows))
             if codes
             else (_NO_CODES,) * rows
         )
-        return Report(tuple(settled), found, self._take_lines(draft), self.lsn)
+        return Report(tuple(settled), answers, self._take_lines(draft), self.lsn)
 
     def _by_token(self, tokens: npt.NDArray[np.uint64]) -> _Found:
         found, queues, deadlines, holders, not_before, heads, arena, offsets = lease_columns(
@@ -819,12 +826,10 @@ class Machine(Operations):
         """Whether content with this digest was accepted for some URL."""
         hashes = np.array([self._content_hash(digest) for digest in digests], np.uint64)
         slots = (hashes >> np.uint64(52)).astype(np.uint16)
-        return np.frombuffer(self.tables.contents.check(slots, hashes), np.bool_).tolist()
+        return [bool(found) for found in self.tables.contents.check(slots, hashes)]
 
     def _content_hash(self, digest: bytes) -> int:
-        number = int.from_bytes(
-            kernels.fingerprints([digest.decode("latin-1")], self._fingerprint_key), "little"
-        )
+        number = int.from_bytes(kernels.fingerprints([digest.decode("latin-1")], self._fingerprint_key), "little")
         return number or 1
 
     def finished(self) -> bool:
@@ -999,9 +1004,7 @@ class Machine(Operations):
 
     def statistics(self, now: Instant) -> dict[str, object]:
         """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
-        return accounts.statistics(
-            self.tables, now, errands=self.errands(), errands_at=self.turns.asking()
-        )
+        return accounts.statistics(self.tables, now, errands=self.errands(), errands_at=self.turns.asking())
 
     def verify(self) -> Verification:
         """Recount everything from the records and hold it against the counters."""
@@ -1648,9 +1651,7 @@ class Machine(Operations):
         """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
         return max(self.tables.token + 1, self.tables.opening[0] << 40)
 
-    def _queue_of(
-        self, host: int, crawl: int | None, key: str | None, now: Instant, taken: set[Group]
-    ) -> int | None:
+    def _queue_of(self, host: int, crawl: int | None, key: str | None, now: Instant, taken: set[Group]) -> int | None:
         """The host's queue whose turn it is: the best class first, among equals the one that was served longest ago."""
         tables = self.tables
         queues = tables.queues
@@ -1675,9 +1676,7 @@ class Machine(Operations):
                 best, chosen = rank, queue
         return chosen
 
-    def _take(
-        self, draft: Draft, queue: int, host: int, most: int, budget: int, now: Instant
-    ) -> tuple[Cards, int]:
+    def _take(self, draft: Draft, queue: int, host: int, most: int, budget: int, now: Instant) -> tuple[Cards, int]:
         """Up to `most` URLs of a queue that may be fetched now, and how many were judged away; at most `budget`."""
         tables = self.tables
         row = np.array([queue], np.uint32)
@@ -1931,9 +1930,7 @@ class Machine(Operations):
         if page and _answered(outcome):
             clock.answered += 1
 
-    def _late(
-        self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant, now: Instant
-    ) -> None:
+    def _late(self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant, now: Instant) -> None:
         """The report of a URL that was deleted while it was leased: its host rests all the same."""
         self._rest_page(draft, outcome, queue, begun, now)
         record.state = GONE

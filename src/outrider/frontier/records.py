@@ -59,7 +59,7 @@ class Record:
         record.url = cards.url(row)
         record.referrer = cards.referrer(row)
         record.content = 0
-        extra = cards.extra(row)
+        extra = cards.extra_of(row)
         if head["flags"] & HAS_CONTENT:
             record.content = int.from_bytes(extra[:8], "little")
             extra = extra[8:]
@@ -78,9 +78,7 @@ class Record:
         return f"<Record {self.url} state {self.state}>"
 
 
-def extra_of(
-    digest: bytes = b"", etag: str = "", modified: str = "", metadata: bytes = b"", content: int = 0
-) -> bytes:
+def extra_of(digest: bytes = b"", etag: str = "", modified: str = "", metadata: bytes = b"", content: int = 0) -> bytes:
     """The last part of a body; empty when there is nothing to tell."""
     told = {
         name: value
@@ -104,7 +102,16 @@ def packed(records: Sequence[Record]) -> Cards:
         heads[row] = (
             *(one.fingerprint, one.queue, one.order, one.due, one.priority, one.crawl, len(extra)),
             *(one.slot, one.depth, one.attempts, one.status, len(url), len(referrer)),
-            *(one.state, one.reason, one.klass, one.hops, one.losses, HAS_CONTENT if one.content else 0, one.error, b""),
+            *(
+                one.state,
+                one.reason,
+                one.klass,
+                one.hops,
+                one.losses,
+                HAS_CONTENT if one.content else 0,
+                one.error,
+                b"",
+            ),
         )
         bodies += (url, referrer, extra)
         size += len(url) + len(referrer) + len(extra)

@@ -28,10 +28,9 @@ def run_names(checkpoint: Checkpoint | None) -> list[str]:
 def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
     """Fill empty tables. Raises DamagedStoreError or ForeignStoreError, naming the place.
 
-    Hosts, queues and authorities of a checkpoint are copied between calls, each range at its own LSN: facts say absolute
-    values, so replaying all of them from the checkpoint's start on, older ones included, ends in the state of the last
-    one. URLs and open leases are those of the checkpoint's start exactly.
-    """
+    Hosts, queues and authorities of a checkpoint are copied between calls, each range at its own LSN: facts say
+    absolute values, so replaying all of them from the checkpoint's start on, older ones included, ends in the state of
+    the last one. URLs and open leases are those of the checkpoint's start exactly."""
     leases: list[bytes] = []
     if checkpoint is not None:
         for _, section, _, _, payload in checkpoint.ranges():
@@ -75,5 +74,3 @@ def lines(log: Log, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
                 for place, new, text in zip(streams.tolist(), new_links.tolist(), texts, strict=True):
                     if place == number:
                         yield frame.lsn, completed(text, new)
-
-

@@ -22,11 +22,11 @@ class FrontierSettings:
     at most 60 s. scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: answered
     pages, None for no limit. user_agent: the product token that robots rules are read for.
     priority: a function of priority for links that have none of their own (docs/priority.md).
-    max_urls, max_urls_per_queue: URLs that may wait, in all and per queue, None for no limit; when_full: what becomes of
-    more: "refuse" answers over_limit, "drop_lowest" drops what would be visited last, if it is of a lower class than the
-    new one (it becomes gone(dropped)), "spill" takes them all and keeps them on disk, "delay" takes them all and asks
-    callers to slow down (`Frontier.pressure`).
-    url_rules: lossy rules of spelling (docs/urls.md); None: those the store was made with, none for a new one."""
+    max_urls, max_urls_per_queue: URLs that may wait, in all and per queue, None for no limit; when_full: what becomes
+    of more: "refuse" answers over_limit, "drop_lowest" drops what would be visited last, if it is of a lower class than
+    the new one (it becomes gone(dropped)), "spill" takes them all and keeps them on disk, "delay" takes them all and
+    asks callers to slow down (`Frontier.pressure`). url_rules: lossy rules of spelling (docs/urls.md); None: those the
+    store was made with, none for a new one."""
 
     delay: float = DELAY_SECONDS_FLOOR
     delay_factor: float = DELAY_FACTOR
@@ -63,7 +63,9 @@ class FrontierSettings:
         if given.get("scope", "any") not in ("host", "domain", "prefix", "any"):
             raise SettingsError(f"scope {given['scope']!r}: give host, domain, prefix or any")
         if given.get("when_full", "refuse") not in WHEN_FULL:
-            raise SettingsError(f"when_full {given['when_full']!r}: give {', '.join(WHEN_FULL[:-1])} or {WHEN_FULL[-1]}")
+            raise SettingsError(
+                f"when_full {given['when_full']!r}: give {', '.join(WHEN_FULL[:-1])} or {WHEN_FULL[-1]}"
+            )
         if given.get("priority") is not None and not callable(given["priority"]):
             raise SettingsError(f"priority {given['priority']!r}: give a function of (urls, page)")
         if isinstance(given.get("url_rules"), str):

@@ -1,9 +1,8 @@
-"""The state of a frontier, changed only by applying facts: hosts and queues in columns, the cards of URLs wherever their
-state puts them.
+"""The state of a frontier, changed only by applying facts: hosts and queues in columns, the cards of URLs wherever
+their state puts them.
 
-`apply` is the only way in, for a live call and for replay alike; it calls no policy, clock or random source. A live call
-brings along the cards that it holds already (a *hand*); replay finds them where they stand.
-"""
+`apply` is the only way in, for a live call and for replay alike; it calls no policy, clock or random source. A live
+call brings along the cards that it holds already (a *hand*); replay finds them where they stand."""
 
 from __future__ import annotations
 
@@ -132,8 +131,8 @@ class Hand:
 
 
 class Tables:
-    """All there is. ledger: the records of URLs; scratch: for tails on disk, None to keep all in memory; now: about when
-    it begins."""
+    """All there is. ledger: the records of URLs; scratch: for tails on disk, None to keep all in memory; now: about
+    when it begins."""
 
     def __init__(self, ledger: Ledger, *, fingerprint_key: bytes, scratch: Files | None, now: Instant = 0) -> None:
         self.fingerprint_key = fingerprint_key
@@ -469,7 +468,7 @@ class Tables:
         self._forget(row, order)
 
     def _forget(self, queue: int, order: int) -> None:
-        """What was accepted into a queue before this order leaves the counts; its cards are void wherever they stand."""
+        """What was accepted into a queue before this order leaves the counts; its cards are void wherever they are."""
         queues = self.queues
         if queues.voids.get(queue, 0) >= order:
             return
@@ -816,9 +815,10 @@ class Tables:
                 np.add.at(column, rows[states == state], 1)
         all_alike = come.max() == len(heads)
         if come[QUEUED]:
-            some = slice(None) if all_alike else np.flatnonzero(states == QUEUED)
-            self.backlog.put(rows[some], cards if all_alike else cards.take(some))
-            self.changed.append(self.queues.host[rows[some]])
+            some = np.flatnonzero(states == QUEUED)
+            queues = rows if all_alike else rows[some]
+            self.backlog.put(queues, cards if all_alike else cards.take(some))
+            self.changed.append(self.queues.host[queues])
         if come[WAITING]:
             self.calendar.put(cards if all_alike else cards.take(np.flatnonzero(states == WAITING)))
         if come[PARKED]:
@@ -883,11 +883,15 @@ class Tables:
             if left[state]:
                 np.subtract.at(column, rows[old == state], 1)
         self.counts[LEASED] += len(rows)
-        starts = np.zeros(1, np.intp) if hand is not None else np.flatnonzero(
-            np.concatenate(
-                (
-                    [True],
-                    (np.diff(tokens) != 1) | (np.diff(deadlines) != 0) | (np.diff(holders.astype(np.int64)) != 0),
+        starts = (
+            np.zeros(1, np.intp)
+            if hand is not None
+            else np.flatnonzero(
+                np.concatenate(
+                    (
+                        [True],
+                        (np.diff(tokens) != 1) | (np.diff(deadlines) != 0) | (np.diff(holders.astype(np.int64)) != 0),
+                    )
                 )
             )
         )
@@ -1056,7 +1060,7 @@ class Tables:
         for cards in self.ledger.scan():
             heads = cards.heads
             if self.voids():
-                cards = cards.filter(~self.void(heads))
+                cards = cards.filter(~self.void(heads))  # noqa: PLW2901
                 heads = cards.heads
             if not len(heads):
                 continue

@@ -90,12 +90,13 @@ class Turns:
                 else:
                     book = at if book is None else min(book, at)
         for queue, klass in zip(rows, best, strict=True):
-            at = self.free_at(queue, rest_until) if klass != EMPTY and in_flight < self.capacity(queue) else None
-            if at is not None and at > now:
-                book = at if book is None else min(book, at)
-                at = None
-            if at is not None or errand_class >= 0:
-                offered.append((queue, max(klass if at is not None else 0, errand_class)))
+            has_turn = klass != EMPTY and in_flight < self.capacity(queue)
+            free = self.free_at(queue, rest_until) if has_turn else None
+            if free is not None and free > now:
+                book = free if book is None else min(book, free)
+                free = None
+            if free is not None or errand_class >= 0:
+                offered.append((queue, max(klass if free is not None else 0, errand_class)))
             else:
                 withdrawn.append(queue)
         if withdrawn:

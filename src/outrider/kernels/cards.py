@@ -27,9 +27,10 @@ HEAD = np.dtype(
         "itemsize": 72,
     }
 )
-"""fingerprint: of the URL; queue: of (crawl, key, host); order: the number under which it was accepted; due: an instant;
-klass: 0 to 15, the best first; the order within a queue is (-klass, due, order). flags: HAS_CONTENT. error: the number of its class in the
-frontier's table of errors, 0 for none. spare: zeros; a name for every byte, since numpy copies and joins only bytes that belong to a field."""
+"""fingerprint: of the URL; queue: of (crawl, key, host); order: the number under which it was accepted; due: an
+instant; klass: 0 to 15, the best first; the order within a queue is (-klass, due, order). flags: HAS_CONTENT. error:
+the number of its class in the frontier's table of errors, 0 for none. spare: zeros; a name for every byte, since numpy
+copies and joins only bytes that belong to a field."""
 
 HEAD_BYTES = HEAD.itemsize
 ORDER_OFFSET, DUE_OFFSET, KLASS_OFFSET = 16, 24, 62
