@@ -1,0 +1,469 @@
+"""What operators do between the verbs: pause, block, slow down, limit, delete, reprioritise, retry; and what they ask."""
+
+from __future__ import annotations
+
+import pytest
+from model.world import START, World, recount
+
+from outrider import Link
+from outrider.errors import SettingsError
+from outrider.journey import OutcomeBatch, State
+from outrider.limits import MICROSECONDS
+
+A, B = "http://a.com/", "http://b.com/"
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+# -- pause
+
+
+def test_a_paused_queue_is_not_leased_and_its_urls_stay_queued(world):
+    world.discover(A, B)
+    assert 1 == world.frontier.pause("a.com")
+    assert ([B], "queued", []) == (world.urls(), world.state(A), recount(world.frontier))
+
+
+def test_a_paused_queue_goes_on_when_it_is_resumed(world):
+    world.discover(A)
+    world.frontier.pause("a.com")
+    assert ([], None) == (world.urls(), world.ready_in())
+    world.frontier.resume("a.com")
+    assert (0.0, [A]) == (world.ready_in(), world.urls())
+
+
+def test_a_queue_that_stands_ready_is_paused_at_once(world):
+    world.discover(A)
+    assert 0.0 == world.ready_in()
+    world.frontier.pause("a.com")
+    assert [] == world.urls()
+
+
+def test_a_pause_survives_a_kill(world):
+    world.discover(A, B)
+    world.frontier.pause("a.com")
+    world.kill()
+    assert [B] == world.urls()
+
+
+def test_a_pause_survives_a_checkpoint(world):
+    world.discover(A, B)
+    world.frontier.pause("a.com")
+    world.frontier.checkpoint()
+    world.kill()
+    assert [B] == world.urls()
+
+
+def test_a_paused_crawl_is_not_leased(world):
+    world.discover(A, Link(B, crawl="other"))
+    assert 1 == world.frontier.pause(crawl="other")
+    assert [A] == world.urls()
+    world.frontier.resume(crawl="other")
+    assert [B] == world.urls()
+
+
+def test_what_comes_into_a_paused_crawl_waits_too(world):
+    world.discover(Link(A, crawl="other"))
+    world.frontier.pause(crawl="other")
+    world.discover(Link(B, crawl="other"))
+    assert [] == world.urls()
+    world.kill()
+    assert [] == world.urls()
+    world.frontier.resume(crawl="other")
+    assert {A, B} == set(world.urls())
+
+
+def test_an_open_lease_of_a_paused_queue_is_reported_as_ever(world):
+    world.discover(A, "http://a.com/2")
+    lease = world.one()
+    world.frontier.pause("a.com")
+    assert (["ok"], "done") == (world.report(lease.done()), world.state(lease.url))
+    world.clock.move(100)
+    assert [] == world.urls()
+
+
+def test_another_queue_of_a_host_goes_on_while_one_is_paused(world):
+    world.discover(Link("http://a.com/1", key="one"), Link("http://a.com/2", key="two"))
+    world.frontier.pause("one")
+    assert ["http://a.com/2"] == world.urls()
+
+
+def test_a_key_or_crawl_that_is_not_known_is_told(world):
+    with pytest.raises(SettingsError, match=r"key 'nobody\.com'"):
+        world.frontier.pause("nobody.com")
+    with pytest.raises(SettingsError, match="crawl 'nothing'"):
+        world.frontier.pause(crawl="nothing")
+
+
+# -- block, delay, limit
+
+
+def test_a_blocked_queue_is_leased_when_its_time_has_come(world):
+    world.discover(A)
+    world.frontier.block_until(START + 30 * MICROSECONDS, "a.com")
+    assert ([], 30.0) == (world.urls(), world.ready_in())
+    world.clock.move(30)
+    assert [A] == world.urls()
+
+
+def test_a_block_survives_a_kill(world):
+    world.discover(A)
+    world.frontier.block_until(START + 30 * MICROSECONDS, "a.com")
+    world.kill()
+    assert 30.0 == world.ready_in()
+
+
+def test_a_delay_of_its_own_takes_the_place_of_the_floor(world):
+    world.discover(A, "http://a.com/2", B, "http://b.com/2")
+    world.frontier.set_delay(20.0, "a.com")
+    world.report(*[lease.done(seconds=0) for lease in world.lease()])
+    world.clock.move(1)
+    assert ["http://b.com/2"] == world.urls()
+    world.clock.move(19)
+    assert ["http://a.com/2"] == world.urls()
+
+
+def test_a_delay_that_is_taken_back_is_the_floor_again(world):
+    world.discover(A, "http://a.com/2")
+    world.frontier.set_delay(20.0, "a.com")
+    world.frontier.set_delay(None, "a.com")
+    world.report(world.one().done(seconds=0))
+    assert 1.0 == world.ready_in()
+
+
+def test_a_limit_of_two_lets_two_requests_be_open_a_gap_apart(world):
+    world.discover(*[f"http://a.com/{n}" for n in range(4)])
+    world.frontier.set_limit(2, "a.com")
+    assert 1 == len(first := world.lease())
+    assert [] == world.urls()
+    world.clock.move(1)
+    assert 1 == len(world.lease())
+    world.clock.move(10)
+    assert [] == world.urls()
+    world.report(first[0].done(seconds=0))
+    world.clock.move(1)
+    assert 1 == len(world.lease())
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", True, 1 << 20])
+def test_a_limit_that_makes_no_sense_is_told(world, wrong):
+    world.discover(A)
+    with pytest.raises(SettingsError, match="limit"):
+        world.frontier.set_limit(wrong, "a.com")
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), "1", 1e9])
+def test_a_delay_that_makes_no_sense_is_told(world, wrong):
+    world.discover(A)
+    with pytest.raises(SettingsError, match="delay"):
+        world.frontier.set_delay(wrong, "a.com")
+
+
+# -- delete
+
+
+def test_a_deleted_queue_is_as_if_it_had_never_been(world):
+    world.discover(A, "http://a.com/2", B)
+    assert 1 == world.frontier.delete("a.com")
+    assert (1, "unknown", [B]) == (world.frontier.statistics()["accepted"], world.state(A), world.urls())
+    assert [] == recount(world.frontier)
+
+
+def test_urls_of_a_deleted_queue_can_be_discovered_again(world):
+    world.discover(A)
+    world.report(world.one().done())
+    world.frontier.delete("a.com")
+    assert (["new"], ["known"]) == (world.discover(A), world.discover(A))
+    world.clock.move(60)
+    assert [A] == world.urls()
+
+
+def test_a_deletion_survives_a_kill_and_a_checkpoint(world):
+    world.discover(A, "http://a.com/2", B)
+    world.report(*[lease.done() for lease in world.lease()])
+    world.frontier.checkpoint()
+    world.frontier.delete("a.com")
+    world.kill()
+    assert ("unknown", {"done": 1}) == (world.state(A), world.counts())
+    world.frontier.checkpoint()
+    world.kill()
+    assert ("unknown", {"done": 1}, ["new"]) == (world.state(A), world.counts(), world.discover(A))
+    assert [] == recount(world.frontier)
+
+
+def test_waiting_and_parked_urls_of_a_deleted_queue_do_not_come_back():
+    world = World(max_pages_per_host=1)
+    world.discover(Link("http://a.com/later", not_before=START + MICROSECONDS), A, "http://a.com/2")
+    world.report(world.one().done())
+    world.clock.move(5)
+    world.lease()
+    assert {"done": 1, "parked": 2} == world.counts()
+    world.frontier.delete("a.com")
+    world.reopen(max_pages_per_host=10)
+    world.clock.move(100)
+    assert ([], {}, []) == (world.urls(), world.counts(), recount(world.frontier))
+
+
+def test_a_lease_of_a_deleted_queue_rests_its_host_and_is_stale(world):
+    world.discover(A)
+    lease = world.one()
+    world.frontier.delete("a.com")
+    assert {} == world.counts()
+    world.discover("http://a.com/2")
+    assert [] == world.urls()
+    assert ["stale"] == world.report(lease.done(seconds=2.0))
+    assert (20.0, {"queued": 1}, []) == (world.ready_in(), world.counts(), recount(world.frontier))
+
+
+def test_a_deleted_crawl_leaves_others_alone_and_can_be_made_again(world):
+    world.discover(A, Link(A, crawl="other"), Link(B, crawl="other"))
+    assert 2 == world.frontier.delete(crawl="other")
+    assert ({"queued": 1}, ["new"]) == (world.counts(), world.discover(Link(A, crawl="other")))
+    world.kill()
+    assert ({"queued": 2}, []) == (world.counts(), recount(world.frontier))
+    assert ["unknown", "queued"] == [world.frontier.status(url, crawl="other").state for url in (B, A)]
+
+
+# -- single URLs
+
+
+def test_a_url_with_a_better_priority_comes_first(world):
+    world.discover(*[f"http://a.com/{n}" for n in range(3)])
+    assert [State.QUEUED] == world.frontier.reprioritise("http://a.com/2", 0.9)
+    assert (["http://a.com/2"], 0.9) == (world.urls(), world.frontier.status("http://a.com/2").priority)
+
+
+def test_many_urls_are_reprioritised_at_once_also_on_disk(world):
+    world.discover(*[f"http://a.com/{n}" for n in range(400)])
+    states = world.frontier.reprioritise({f"http://a.com/{n}": 0.9 for n in range(390, 400)} | {"http://x.com/": 0.1})
+    assert [State.QUEUED] * 10 + [State.UNKNOWN] == states
+    world.kill()
+    first = []
+    for _ in range(10):
+        lease = world.one()
+        first.append(lease.url)
+        world.report(lease.done(seconds=0))
+        world.clock.move(1)
+    assert [f"http://a.com/{n}" for n in range(390, 400)] == first
+
+
+def test_a_waiting_url_keeps_its_time_under_another_priority(world):
+    world.discover(Link(A, not_before=START + 5 * MICROSECONDS))
+    assert [State.WAITING] == world.frontier.reprioritise([A], 1.0)
+    assert (5.0, "waiting") == (world.ready_in(), world.state(A))
+
+
+def test_a_leased_or_done_url_keeps_its_priority(world):
+    world.discover(A, B)
+    leases = {lease.url: lease for lease in world.lease()}
+    world.report(leases[A].done())
+    assert [State.DONE, State.LEASED] == world.frontier.reprioritise([A, B], 0.1)
+
+
+def test_a_deferred_url_waits_until_then(world):
+    world.discover(A)
+    assert ["ok", "stale"] == [str(c) for c in world.frontier.defer([world.one().token, 5], START + 7 * MICROSECONDS)]
+    assert ("waiting", 7.0) == (world.state(A), world.ready_in())
+    world.kill()
+    world.clock.move(7)
+    assert [A] == world.urls()
+
+
+def test_dead_letters_go_back_to_their_queues(world):
+    world.discover(A, B)
+    leases = {lease.url: lease for lease in world.lease()}
+    world.report(leases[A].gone(error="timeout"), leases[B].gone(status=404))
+    assert (1, "queued", "gone") == (world.frontier.retry(error="timeout"), world.state(A), world.state(B))
+    world.kill()
+    world.clock.move(10)
+    assert ([A], []) == (world.urls(), recount(world.frontier))
+
+
+def test_dead_letters_of_one_host_go_back(world):
+    world.discover(A, B)
+    world.report(*[lease.gone(error="x") for lease in world.lease()])
+    assert (1, "gone", "queued") == (world.frontier.retry(host="b.com"), world.state(A), world.state(B))
+
+
+# -- limits of URLs
+
+
+def test_beyond_the_limit_links_are_refused():
+    world = World(max_urls=2)
+    assert ["new", "new", "over_limit"] == world.discover(A, B, "http://c.com/")
+    assert (1, {"queued": 2}) == (world.frontier.statistics()["refused"], world.counts())
+
+
+def test_when_there_is_room_again_a_refused_link_is_taken():
+    world = World(max_urls=1)
+    world.discover(A, B)
+    world.report(world.one().done())
+    assert ["new"] == world.discover(B)
+
+
+def test_each_queue_has_a_limit_of_its_own():
+    world = World(max_urls_per_queue=1)
+    assert ["new", "over_limit", "new"] == world.discover(A, "http://a.com/2", B)
+
+
+def test_what_is_queued_lowest_makes_room():
+    world = World(max_urls_per_queue=2, when_full="drop_lowest")
+    low = [Link(f"http://a.com/{n}", priority=0.1 * n) for n in (1, 2)]
+    assert ["new", "new"] == world.discover(*low)
+    assert ["new"] == world.discover(Link("http://a.com/best", priority=0.9))
+    assert ("gone", "dropped", {"queued": 2, "gone": 1}) == (
+        world.state("http://a.com/1"),
+        world.reason("http://a.com/1"),
+        world.counts(),
+    )
+    assert (["over_limit"], []) == (world.discover(Link("http://a.com/low", priority=0.0)), recount(world.frontier))
+
+
+def test_a_dropped_url_can_be_revived():
+    world = World(max_urls_per_queue=1, when_full="drop_lowest")
+    world.discover(Link(A, priority=0.1))
+    world.discover(Link("http://a.com/2", priority=0.9))
+    assert (1, "queued") == (world.frontier.retry(error="dropped"), world.state(A))
+
+
+def test_the_pressure_tells_how_full_it_is():
+    world = World(max_urls=4, when_full="delay")
+    world.discover(*[f"http://a.com/{n}" for n in range(6)])
+    assert (1.5, {"queued": 6}) == (world.frontier.pressure(), world.counts())
+
+
+# -- lists
+
+
+def test_queues_are_listed_in_pieces_that_go_on_while_others_write(world):
+    world.discover(*[f"http://h{n}.com/" for n in range(5)])
+    first = world.frontier.queues(limit=3)
+    world.discover("http://h9.com/")
+    rest = world.frontier.queues(after=first.cursor, limit=10)
+    assert ["h0.com", "h1.com", "h2.com", "h3.com", "h4.com", "h9.com"] == [q.key for q in [*first, *rest]]
+    assert None is rest.cursor
+
+
+def test_urls_are_listed_by_state_host_crawl_and_key(world):
+    world.discover(A, "http://a.com/2", B, Link(B, crawl="other"), Link("http://a.com/3", key="k"))
+    world.report(world.one(key="b.com", crawl="default").done())
+    urls = world.frontier.urls
+    assert {B} == {status.url for status in urls(state="done")}
+    assert {A, "http://a.com/2", "http://a.com/3"} == {status.url for status in urls(host="a.com")}
+    assert {("other", B)} == {(status.crawl, status.url) for status in urls(crawl="other")}
+    assert {"http://a.com/3"} == {status.url for status in urls(key="k")}
+    assert (5, 1, 3, 1) == (
+        world.frontier.count(),
+        world.frontier.count(state="done"),
+        world.frontier.count(host="a.com"),
+        world.frontier.count(crawl="other", state="queued"),
+    )
+
+
+def test_urls_are_listed_in_pieces_each_once(world):
+    urls = {f"http://h{n % 7}.com/{n}" for n in range(100)}
+    world.discover(*urls)
+    found, cursor = [], None
+    while True:
+        piece = world.frontier.urls(after=cursor, limit=9)
+        found += [status.url for status in piece]
+        cursor = piece.cursor
+        world.lease(1)
+        if cursor is None:
+            break
+    assert sorted(urls) == sorted(found)
+
+
+def test_hosts_tell_their_clocks(world):
+    world.discover(A, "http://a.com/2", B)
+    leases = {lease.url: lease for lease in world.lease()}
+    world.report(leases[A].done(seconds=0.5))
+    hosts = {host.name: host for host in world.frontier.hosts()}
+    assert ("resting", 1, 5.0, "factor", 1) == (
+        hosts["a.com"].state,
+        hosts["a.com"].queued,
+        hosts["a.com"].gap_seconds,
+        hosts["a.com"].reason,
+        hosts["a.com"].answered,
+    )
+    assert ("resting", 1) == (hosts["b.com"].state, hosts["b.com"].leased)
+
+
+# -- why
+
+
+def test_a_url_explains_why_it_is_not_fetched_now(world):
+    world.discover(A, "http://a.com/2", Link(B, not_before=START + MICROSECONDS))
+    why = world.frontier.explain
+    assert "behind" == why("http://a.com/2").reason_now
+    lease = world.one()
+    assert ("leased", "host_busy", "waiting") == tuple(why(url).reason_now for url in (A, "http://a.com/2", B))
+    world.report(lease.done(seconds=0.3))
+    found = why("http://a.com/2")
+    assert ("host_resting", START + 3 * MICROSECONDS) == (found.reason_now, found.next_at)
+    world.frontier.pause("a.com")
+    assert ("paused", "done", "unknown") == tuple(
+        why(url).reason_now for url in ("http://a.com/2", A, "http://nobody.com/")
+    )
+
+
+def test_an_idle_frontier_says_why(world):
+    idle = world.frontier.explain_idle
+    assert "finished" == idle().reason
+    world.discover(A, "http://a.com/2")
+    assert "ready" == idle().reason
+    world.report(world.one().done(seconds=0.3))
+    found = idle()
+    assert ("resting", 3.0, "a.com", 1, 3.0) == (
+        found.reason,
+        found.next_seconds,
+        found.tail_host,
+        found.tail_urls,
+        found.tail_seconds,
+    )
+    assert found.known == sum(found.hosts.values())
+
+
+# -- outcomes in columns
+
+
+def test_outcomes_in_columns_mean_what_outcomes_mean(world):
+    world.discover(*[f"http://h{n}.com/" for n in range(4)])
+    leases = world.lease()
+    batch = OutcomeBatch(
+        leases.tokens, ["done", "gone", "retry", "done"], seconds=[0.1, 0.1, None, 2.0], statuses=[200, 404, 0, 304]
+    )
+    assert ["ok"] * 4 == [str(code) for code in world.frontier.report(batch)]
+    assert ["done", "gone", "waiting", "done"] == world.states(leases.urls)
+    other = World()
+    other.discover(*[f"http://h{n}.com/" for n in range(4)])
+    a, b, c, d = other.lease()
+    other.report(a.done(seconds=0.1), b.gone(status=404, seconds=0.1), c.retry(), d.done(seconds=2.0, status=304))
+    assert [(h.name, h.rest_until, h.gap_seconds, h.answered) for h in other.frontier.hosts()] == [
+        (h.name, h.rest_until, h.gap_seconds, h.answered) for h in world.frontier.hosts()
+    ]
+
+
+def test_a_token_named_twice_in_columns_counts_once(world):
+    world.discover(A)
+    token = world.one().token
+    assert ["ok", "stale"] == [str(code) for code in world.frontier.report(OutcomeBatch([token, token]))]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        OutcomeBatch([1], "nonsense"),
+        OutcomeBatch([1, 2], ["done"]),
+        OutcomeBatch([1], seconds=[float("inf")]),
+        OutcomeBatch([1], statuses=[1_000]),
+        OutcomeBatch(["x"]),
+        OutcomeBatch([[1]]),
+    ],
+)
+def test_columns_that_make_no_sense_are_told(world, wrong):
+    with pytest.raises(SettingsError):
+        world.frontier.report(wrong)
