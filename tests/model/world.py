@@ -130,7 +130,7 @@ def recount(frontier: Frontier) -> list[str]:
         for head in cards.heads[~tables.void(cards.heads)]:
             places[STATES[head["state"]]] += 1
     leased = len(heads := leased_heads(tables))
-    places["queued"] += places["waiting"] - len(tables.calendar) + places["leased"] - leased
+    places["queued"] += places["waiting"] - (len(tables.calendar) - tables.void_waiting) + places["leased"] - leased
     filed = len(tables.backlog) + len(tables.held)
     voided = sum(map(len, (tables.backlog, tables.held))) if tables.voids() else 0
     if filed < places["queued"] or (filed > places["queued"] and not voided):
@@ -146,8 +146,9 @@ def recount(frontier: Frontier) -> list[str]:
         if (authority.deadline, token) not in deadlines
     )
     held = sum(tables.held_of.values())
-    if held != len(tables.held) or held != sum(authority.held for authority in tables.authorities.values()):
-        problems.append(f"{len(tables.held)} URLs are held, the counts say {held}")
+    of_authorities = sum(authority.held for authority in tables.authorities.values())
+    if of_authorities != len(tables.held) or held > of_authorities or (held < of_authorities and not tables.voids()):
+        problems.append(f"{len(tables.held)} URLs are held, the counts say {held} and {of_authorities}")
     return problems
 
 
@@ -160,7 +161,8 @@ def everything(frontier: Frontier) -> list[object]:
             blocks = tables.copy(section, 0, rows)
             listed = [sorted(zip(*map(list, values), strict=True), key=repr) for _, values in blocks]
             facts.append((section, [kind for kind, _ in blocks], listed))
-    facts.append([sorted((bytes(card.heads.tobytes()), card.arena) for card in _single(tables.ledger.scan()))])
+    cards = (found.filter(~tables.void(found.heads)) for found in tables.ledger.scan())
+    facts.append([sorted((bytes(card.heads.tobytes()), card.arena) for card in _single(cards))])
     return facts
 
 

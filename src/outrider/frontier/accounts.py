@@ -173,7 +173,7 @@ def recount(tables: Tables) -> Verification:
     if unseen:
         problems.append(f"{unseen} URLs have no key in the seen-set")
     # A waiting URL is queued when its time has come, which its record does not say.
-    woken = counts[WAITING] - len(tables.calendar)
+    woken = counts[WAITING] - (len(tables.calendar) - tables.void_waiting)
     if woken >= 0:
         counts[WAITING] -= woken
         counts[QUEUED] += woken

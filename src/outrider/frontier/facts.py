@@ -124,7 +124,9 @@ SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
     (Fact.DELIVERED, 2): _columns("slot:u16 sequence:u64"),
     (Fact.CARD, 2): _columns("token:u64 cards:cards"),
     (Fact.HEAD, 2): _columns("token:u64 heads:heads"),
-    (Fact.LEASE, 2): _columns("slot:u16 queue:u64 fingerprint:u64 token:u64 deadline:i64 holder:u32 not_before:i64"),
+    (Fact.LEASE, 2): _columns(
+        "slot:u16 queue:u64 fingerprint:u64 order:u64 token:u64 deadline:i64 holder:u32 not_before:i64"
+    ),
     (Fact.ERRAND, 2): _columns("slot:u16 name:text token:u64 deadline:i64 holder:u32"),
     (Fact.EXTEND, 2): _columns("slot:u16 token:u64 deadline:i64"),
     (Fact.LINE, 2): _columns("slot:u16 token:u64 stream:u8 new_links:i64 text:blob"),

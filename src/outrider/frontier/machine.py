@@ -525,6 +525,7 @@ class Machine(Operations):
                     heads["slot"],
                     tables.queues.hash[queues],
                     heads["fingerprint"],
+                    heads["order"],
                     np.arange(first, first + rows, dtype=np.uint64),
                     np.full(rows, deadline, np.int64),
                     np.full(rows, holder, np.uint32),

@@ -176,7 +176,7 @@ class Operations:
         heads = np.zeros(len(records), HEAD)
         for row, record in enumerate(records):
             heads[row]["fingerprint"], heads[row]["queue"] = record.fingerprint, record.queue
-            heads[row]["slot"], heads[row]["crawl"] = record.slot, record.crawl
+            heads[row]["slot"], heads[row]["crawl"], heads[row]["order"] = record.slot, record.crawl, record.order
         cards, old = self.tables.take_out(heads)
         new = cards.changed()
         new["priority"] = values
@@ -215,8 +215,11 @@ class Operations:
             return 0
         # Another crawl may have leased the same URL, or this one before its queue was deleted.
         heads = np.frombuffer(self.tables.leases.get(np.array([token], np.uint64))[5], HEAD)
-        same = int(heads["crawl"][0]) == record.crawl and int(heads["order"][0]) == record.order
-        return token if same else 0
+        if int(heads["order"][0]) == record.order:
+            return token
+        *_, heads, _, _ = self.tables.open_leases()
+        place = np.flatnonzero(heads["order"] == record.order)
+        return int(np.frombuffer(self.tables.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
 
     def woken(self) -> Instant:
         """Waiting URLs that were due by then are queued."""

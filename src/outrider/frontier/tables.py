@@ -7,10 +7,11 @@ call brings along the cards that it holds already (a *hand*); replay finds them 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -176,6 +177,7 @@ class Tables:
         self.closed = ""
         self.counts = [0] * 7
         self.in_transit = 0  # links on their way to other logs
+        self.void_waiting = 0  # cards of deleted queues that the calendar still holds
         self.now: Instant = 0
         self.deleted: set[int] = set()  # crawls
         self.changed: list[Rows] = []  # hosts whose turn must be looked at again
@@ -487,6 +489,7 @@ class Tables:
         self.counts[QUEUED] -= int(self.backlog.waiting(queues).sum())
         if self.held_of:
             self.counts[QUEUED] -= sum(self.held_of.pop(queue, 0) for queue in queues.tolist())
+        self.void_waiting += int(self.queues.waiting[queues].sum())
         for state, column in self._columns():
             self.counts[state] -= int(column[queues].sum())
             column[queues] = 0
@@ -617,7 +620,8 @@ class Tables:
         else:
             old = np.zeros(len(heads), np.uint8)
             _, old[~fresh] = self._take_out(heads[~fresh], tokens[~fresh])
-        self.ledger.append(cards)
+        dead = self._dead(heads)
+        self.ledger.append(cards if dead is None else cards.filter(~dead))
         if fresh.any():
             self._see(heads[fresh] if not fresh.all() else heads)
             self.order = int(heads["order"].max()) + 1
@@ -631,8 +635,17 @@ class Tables:
         else:
             cards, old = hand.cards, hand.old
             self._close(tokens)
-        self.ledger.append_heads(heads)
+        dead = self._dead(heads)
+        self.ledger.append_heads(heads if dead is None else heads[~dead])
         self._put(cards, old)
+
+    def _dead(self, heads: Heads) -> npt.NDArray[np.bool_] | None:
+        """Which cards are void, None for none. The ledger hears no more of them: the URL may have been accepted anew,
+        and that is the record that counts."""
+        if not self.voids():
+            return None
+        dead = self.void(heads)
+        return dead if dead.any() else None
 
     def _see(self, heads: Heads) -> None:
         for crawl, rows in by_value(heads["crawl"]):
@@ -686,6 +699,9 @@ class Tables:
             places.append(some[mask])
             old[some[mask]] = LEASED
             rest = np.setdiff1d(rest, some[mask], assume_unique=True)
+        # What is void stands nowhere, though the same URL, accepted anew, may.
+        dead = self._dead(heads[rest]) if len(rest) else None
+        void, rest = (rest[dead], rest[~dead]) if dead is not None else (rest[:0], rest)
         for take, state in (
             (self._from_backlog, QUEUED),
             (self._from_held, QUEUED),
@@ -700,10 +716,18 @@ class Tables:
             places.append(rest[mask])
             old[rest[mask]] = state
             rest = rest[~mask]
+        rest = np.concatenate([rest, void])
         if len(rest):
-            mask, cards = self.find(heads["crawl"][rest], heads["slot"][rest], heads["fingerprint"][rest])
+            # Void ones included: a lease may outlive the queue it came from.
+            mask, cards = self.ledger.find(heads["crawl"][rest], heads["slot"][rest], heads["fingerprint"][rest])
             if not mask.all():
                 raise KeyError(f"URL {int(heads['fingerprint'][rest[~mask][0]]):016x}")
+            other = cards.heads["order"] != heads["order"][rest]
+            if other.any():
+                # The URL was accepted anew since: its text is the same, the rest is another's.
+                mended = cards.heads.copy()
+                mended["order"][other] = heads["order"][rest][other]
+                cards = cards.with_heads(mended)
             parts.append(cards)
             places.append(rest)
             old[rest] = cards.heads["state"]
@@ -716,7 +740,18 @@ class Tables:
     def _from_calendar(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
         if not len(self.calendar):
             return np.zeros(len(heads), np.bool_), Cards.none()
-        return _matched(heads, self.calendar.remove(heads["fingerprint"]))
+
+        def look(some: Heads) -> Iterator[_Found]:
+            yield self.calendar.remove(some["fingerprint"]), self._back_to_calendar
+
+        return _exactly(heads, look)
+
+    def _back_to_calendar(self, cards: Cards) -> None:
+        dead = self._dead(cards.heads)
+        if dead is not None:
+            self.void_waiting -= int(dead.sum())
+            cards = cards.filter(~dead)
+        self.calendar.put(cards)
 
     def _from_held(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
         if not self.held_of:
@@ -724,6 +759,8 @@ class Tables:
         mask, cards = self._from_shelves(heads, self.held, lambda authority: [authority.shelf])
         for queue in self._rows_of_queues(cards.heads["queue"]).tolist():
             self.hold_less(queue)
+        for url in cards.urls():
+            self.authorities[_origin(url)].held -= 1
         return mask, cards
 
     def _from_refused(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
@@ -736,23 +773,29 @@ class Tables:
     def _from_shelves(
         self, heads: Heads, store: Backlog, shelves: Callable[[Authority], list[int]]
     ) -> tuple[npt.NDArray[np.bool_], Cards]:
-        found: list[Cards] = []
-        hosts = self.queues.host[self._rows_of_queues(heads["queue"])]
-        for row, host in enumerate(hosts.tolist()):
-            for authority in self.authorities_of.get(host, ()):
-                numbers = np.array(shelves(authority), np.uint32)
-                mask, cards = store.remove(numbers, np.repeat(heads["fingerprint"][row : row + 1], len(numbers)))
-                if mask.any():
-                    found.append(cards)
-                    if store is self.held:
-                        authority.held -= 1
-                    break
-        return _matched(heads, Cards.concatenate(found))
+        def look(some: Heads) -> Iterator[_Found]:
+            hosts = self.queues.host[self._rows_of_queues(some["queue"])]
+            for row, host in enumerate(hosts.tolist()):
+                for authority in self.authorities_of.get(host, ()):
+                    for shelf in shelves(authority):
+                        _, cards = store.remove(np.array([shelf], np.uint32), some["fingerprint"][row : row + 1])
+                        if len(cards):
+                            yield cards, partial(_to_shelf, store, shelf)
+
+        return _exactly(heads, look)
 
     def _from_spent(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
         if not self.counts[PARKED]:
             return np.zeros(len(heads), np.bool_), Cards.none()
-        return self.spent.remove(self.queues.host[self._rows_of_queues(heads["queue"])], heads["fingerprint"])
+
+        def back(cards: Cards) -> None:
+            self.spent.put(self.queues.host[self._rows_of_queues(cards.heads["queue"])], cards)
+
+        def look(some: Heads) -> Iterator[_Found]:
+            hosts = self.queues.host[self._rows_of_queues(some["queue"])]
+            yield self.spent.remove(hosts, np.ascontiguousarray(some["fingerprint"]))[1], back
+
+        return _exactly(heads, look)
 
     def find(
         self, crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.ArrayLike
@@ -848,6 +891,7 @@ class Tables:
         slots: Rows,
         queues: Uint64s,
         fingerprints: Uint64s,
+        orders: Uint64s,
         tokens: Uint64s,
         deadlines: Values,
         holders: Values,
@@ -864,7 +908,7 @@ class Tables:
             holders, not_before = holders[keep], not_before[keep]
             wanted = np.zeros(len(rows), HEAD)
             wanted["queue"], wanted["fingerprint"] = queues[keep], fingerprints[keep]
-            wanted["slot"], wanted["crawl"] = slots[keep], self.queues.crawl[rows]
+            wanted["slot"], wanted["crawl"], wanted["order"] = slots[keep], self.queues.crawl[rows], orders[keep]
             cards, old = self._take_out(wanted, np.zeros(len(rows), np.uint64))
             heads = cards.changed()
             heads["state"] = LEASED
@@ -975,7 +1019,10 @@ class Tables:
             return [
                 (
                     Fact.LEASE,
-                    [heads["slot"], queues.hash[rows], heads["fingerprint"], tokens, deadlines, holders, not_before],
+                    [
+                        *(heads["slot"], queues.hash[rows], heads["fingerprint"], heads["order"]),
+                        *(tokens, deadlines, holders, not_before),
+                    ],
                 )
             ]
         some = self.all_authorities[first:last]
@@ -1046,8 +1093,10 @@ class Tables:
         if not taken:
             return 0
         cards = Cards.concatenate(parts)
-        if self.voids():
-            cards = cards.filter(~self.void(cards.heads))
+        dead = self._dead(cards.heads)
+        if dead is not None:
+            self.void_waiting -= int(dead.sum())
+            cards = cards.filter(~dead)
         heads = cards.changed()
         heads["state"] = QUEUED
         self.file(cards.with_heads(heads), np.full(len(cards), WAITING, np.uint8))
@@ -1121,12 +1170,46 @@ def content_hashes(cards: Cards) -> Uint64s:
     return np.frombuffer(octets, np.uint64)
 
 
-def _matched(heads: Heads, cards: Cards) -> tuple[npt.NDArray[np.bool_], Cards]:
-    """Which heads have a card among these, and those cards in the order of the heads."""
-    places = {int(print_): place for place, print_ in enumerate(cards.heads["fingerprint"].tolist())}
-    found = [places.get(print_) for print_ in heads["fingerprint"].tolist()]
-    mask = np.array([place is not None for place in found], np.bool_)
-    return mask, cards.take([place for place in found if place is not None])
+_Found: TypeAlias = tuple[Cards, Callable[[Cards], None]]
+"""Cards that bear the fingerprints asked for, and how those of somebody else go back to where they were."""
+
+
+def _exactly(heads: Heads, look: Callable[[Heads], Iterable[_Found]]) -> tuple[npt.NDArray[np.bool_], Cards]:
+    """Which of these URLs were found, and their cards in the order of the heads.
+
+    A fingerprint does not name one card: another crawl may hold the same URL, or a deleted queue have held it. Its
+    order does.
+    """
+    rows = {order: row for row, order in enumerate(heads["order"].tolist())}
+    parts: list[Cards] = []
+    strangers: list[_Found] = []
+    rest = np.arange(len(heads))
+    while len(rest):
+        doubles: list[npt.NDArray[np.uint64]] = []
+        for cards, back in look(heads[rest]):
+            mine = np.array([order in rows for order in cards.heads["order"].tolist()], np.bool_)
+            if mine.all():
+                parts.append(cards)
+                continue
+            parts.append(cards.filter(mine))
+            strangers.append((cards.filter(~mine), back))
+            doubles.append(strangers[-1][0].heads["fingerprint"])
+        if not doubles:
+            break
+        found = {order for part in parts for order in part.heads["order"].tolist()}
+        missing = np.array([order not in found for order in heads["order"][rest].tolist()], np.bool_)
+        rest = rest[missing & np.isin(heads["fingerprint"][rest], np.concatenate(doubles))]
+    for cards, back in strangers:
+        back(cards)
+    cards = Cards.concatenate(parts)
+    mask = np.zeros(len(heads), np.bool_)
+    places = np.array([rows[order] for order in cards.heads["order"].tolist()], np.intp)
+    mask[places] = True
+    return mask, cards.take(np.argsort(places))
+
+
+def _to_shelf(store: Backlog, shelf: int, cards: Cards) -> None:
+    store.put(np.full(len(cards), shelf, np.uint32), cards)
 
 
 def _origin(url: str) -> str:

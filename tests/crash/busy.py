@@ -1,0 +1,146 @@
+"""A caller who uses every verb of a frontier, at random, with few hosts and few URLs: so that they meet."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import Any
+
+from model.world import World
+from outrider import Link
+from outrider.clock import instant
+from outrider.errors import SettingsError
+from outrider.journey import Lease, Outcome, Verdict
+
+HOSTS = [f"{name}.com" for name in "abcdef"]
+CRAWLS = [None, None, "other"]
+RULES = [b"User-agent: *\nDisallow: /no", b"User-agent: *\nDisallow: /1\nCrawl-delay: 0.3", b""]
+
+
+class Busy:
+    """One caller. held: leases that it was given and has not settled."""
+
+    def __init__(self, world: World, rng: random.Random, *, deletes: bool = True) -> None:
+        self.world = world
+        self.rng = rng
+        self.held: list[Lease] = []
+        self.calls = 0
+        self.verbs: list[tuple[Any, float]] = [
+            (self.discover, 6), (self.lease, 8), (self.report, 9), (self.extend, 1), (self.give_back, 2),
+            (self.rule, 2), (self.reprioritise, 1), (self.robots, 0.5), (self.note, 0.5), (self.retry, 0.3),
+        ]  # fmt: skip
+        if deletes:
+            self.verbs.append((self.delete, 0.6))
+
+    def call(self) -> None:
+        """One call of any verb; some time passes."""
+        self.calls += 1
+        verbs, weights = zip(*self.verbs, strict=True)
+        with contextlib.suppress(SettingsError):  # of a key or crawl that is not there
+            self.rng.choices(verbs, weights)[0]()
+        self.world.clock.move(self.rng.choice([0, 0.05, 0.3, 1.0]))
+
+    def url(self) -> str:
+        path = self.rng.choice(["", "no/", "1/"]) + str(self.rng.randrange(40))
+        return f"http://{self.rng.choice(HOSTS)}/{path}"
+
+    def link(self) -> str | Link:
+        rng = self.rng
+        if rng.random() < 0.4:
+            return self.url()
+        return Link(
+            self.url(), crawl=rng.choice(CRAWLS), key=rng.choice([None, None, None, "together"]),
+            priority=rng.choice([None, 0.1, 0.9]), metadata=rng.choice([None, {"n": self.calls}]),
+            not_before=rng.choice([None, None, self.world.clock() + instant(rng.choice([1, 5, 90]))]),
+        )  # fmt: skip
+
+    def discover(self) -> None:
+        self.world.frontier.discover([self.link() for _ in range(self.rng.randrange(1, 12))])
+
+    def lease(self) -> None:
+        rng = self.rng
+        batch = self.world.frontier.lease(
+            rng.randrange(1, 6), per_queue=rng.choice([1, 1, 3]), crawl=rng.choice([None, None, "other"]),
+            worker=rng.choice([None, "w"]), ttl_seconds=rng.choice([2, 100]), errands=True,
+        )  # fmt: skip
+        self.held += batch
+
+    def report(self) -> None:
+        rng = self.rng
+        some, self.held = self.held[:3], self.held[3:]
+        outcomes = []
+        for lease in some:
+            if lease.kind == "robots":
+                outcomes.append(lease.robots(*rng.choice([(200, rng.choice(RULES)), (404, b""), (None, b"")])))
+                continue
+            links = [self.link() for _ in range(rng.randrange(3))]
+            verdict = rng.choice(["done"] * 6 + ["again", "gone", "retry", "retry", "redirect"])
+            if verdict == "redirect":
+                outcomes.append(Outcome(lease.token, Verdict.DONE, seconds=0.1, status=301, location=self.url()))
+            elif verdict == "again":
+                at = self.world.clock() + instant(rng.choice([1, 60]))
+                outcomes.append(Outcome(lease.token, Verdict.AGAIN, seconds=0.1, status=200, at=at, links=links))
+            else:
+                digest, metadata = rng.choice([None, b"%020d" % self.calls]), rng.choice([None, {"m": self.calls}])
+                outcomes.append(
+                    Outcome(
+                        lease.token, Verdict(verdict), seconds=rng.choice([0.0, 0.2]), links=links, digest=digest,
+                        status=None if verdict == "retry" else 200, metadata=metadata, line=b'{"x":1}',
+                        error="timeout" if verdict == "retry" else None,
+                    )
+                )  # fmt: skip
+        self.world.frontier.report(outcomes)
+
+    def extend(self) -> None:
+        self.world.frontier.extend([lease.token for lease in self.held[:2]], self.rng.choice([1, 50]))
+
+    def give_back(self) -> None:
+        some, self.held = self.held[:2], self.held[2:]
+        tokens = [lease.token for lease in some]
+        if self.rng.random() < 0.5:
+            self.world.frontier.release(tokens)
+        else:
+            self.world.frontier.defer(tokens, self.world.clock() + instant(self.rng.choice([0, 3, 70])))
+
+    def place(self) -> tuple[str | None, str | None]:
+        return self.rng.choice([*HOSTS, "together"]), self.rng.choice(CRAWLS)
+
+    def rule(self) -> None:
+        rng, frontier = self.rng, self.world.frontier
+        key, crawl = self.place()
+        verb = rng.randrange(6)
+        if verb == 0:
+            frontier.pause(rng.choice([key, None]), crawl=crawl)
+        elif verb == 1:
+            frontier.resume(key, crawl=crawl)
+        elif verb == 2:
+            frontier.resume(crawl=crawl)
+        elif verb == 3:
+            frontier.block_until(self.world.clock() + instant(rng.choice([0, 2, 9])), key, crawl=crawl)
+        elif verb == 4:
+            frontier.set_delay(rng.choice([None, 0.05, 0.5]), key, crawl=crawl)
+        else:
+            frontier.set_limit(rng.choice([None, 2, 3]), key, crawl=crawl)
+
+    def delete(self) -> None:
+        if self.rng.random() < 0.1:
+            self.world.frontier.delete(crawl="other")
+        else:
+            key, crawl = self.place()
+            self.world.frontier.delete(key, crawl=crawl)
+
+    def reprioritise(self) -> None:
+        urls = {self.url(): self.rng.choice([0.05, 0.95]) for _ in range(8)}
+        self.world.frontier.reprioritise(urls, crawl=self.rng.choice(CRAWLS))
+
+    def robots(self) -> None:
+        self.world.frontier.set_robots(f"http://{self.rng.choice(HOSTS)}", 200, self.rng.choice(RULES))
+
+    def note(self) -> None:
+        self.world.frontier.note_watermark("w", b"%d" % self.calls)
+        lsn = self.world.frontier._log.synced_lsn
+        for stream in ("pages", "politeness"):
+            self.world.frontier.note_projection(stream, self.calls, lsn)
+
+    def retry(self) -> None:
+        self.world.frontier.retry(error=self.rng.choice([None, "timeout"]), host=self.rng.choice([None, *HOSTS]))
