@@ -1,10 +1,10 @@
-"""What operators do between the verbs: pause, block, slow down, limit, delete, reprioritise, retry; and what they ask."""
+"""What operators do between the verbs (pause, block, slow down, limit, delete, reprioritise, retry), and what they ask."""
 
 from __future__ import annotations
 
 import pytest
-from model.world import START, World, recount
 
+from model.world import START, World, recount
 from outrider import Link
 from outrider.errors import SettingsError
 from outrider.journey import OutcomeBatch, State
@@ -137,7 +137,8 @@ def test_a_delay_that_is_taken_back_is_the_floor_again(world):
 def test_a_limit_of_two_lets_two_requests_be_open_a_gap_apart(world):
     world.discover(*[f"http://a.com/{n}" for n in range(4)])
     world.frontier.set_limit(2, "a.com")
-    assert 1 == len(first := world.lease())
+    first = world.lease()
+    assert 1 == len(first)
     assert [] == world.urls()
     world.clock.move(1)
     assert 1 == len(world.lease())
