@@ -191,7 +191,7 @@ FRONTIER_PARTS: dict[str, set[str]] = {
     "draft": {"cards", "facts", "hosts", "lines", "records", "tables"},
     "errands": {"facts", "revisit", "tables"},
     "facts": {"cards"},
-    "hosts": set(),
+    "hosts": {"facts"},
     "leased": {"cards", "hosts", "records", "tables"},
     "ledger": {"cards"},
     "lines": set(),

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from outrider.clock import Instant
 from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.cards import Cards
+from outrider.kernels import gather_spans
 from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
 from outrider.limits import FACTS_COMPRESSED_BYTES_MIN, FACTS_ZSTD_LEVEL
 
@@ -134,6 +135,44 @@ SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
 
 STREAMS = ("pages", "politeness")  # LINE.stream is the place in this list
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Texts:
+    """Many texts in UTF-8: their bytes one after the other, and how long each is (u32)."""
+
+    octets: bytes
+    lengths: npt.NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.list())
+
+    def list(self) -> list[str]:
+        return [piece.decode("utf-8", "surrogatepass") for piece in self.pieces()]
+
+    def pieces(self) -> Iterator[bytes]:
+        at = 0
+        for length in self.lengths.tolist():
+            yield self.octets[at : at + length]
+            at += length
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Texts:
+        """The texts of these rows, in this order."""
+        if len(rows) == len(self) and (rows == np.arange(len(rows))).all():
+            return self
+        ends = np.cumsum(self.lengths, dtype=np.int64)
+        starts = ends - self.lengths
+        octets = gather_spans(self.octets, np.ascontiguousarray(starts[rows]), np.ascontiguousarray(ends[rows]))
+        return Texts(octets, self.lengths[rows])
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Texts:
+        pieces = [text.encode("utf-8", "surrogatepass") for text in texts]
+        return cls(b"".join(pieces), np.fromiter(map(len, pieces), np.uint32, len(pieces)))
+
+
 Row = tuple[Any, ...]
 Values = Any  # of one column: an array, a list of texts or bytes, Cards, or heads
 Block = tuple[int, Sequence[Values]]  # (kind, its columns as in the newest schema of that kind)
@@ -167,6 +206,8 @@ def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
                 parts += (_shuffled(cells.heads), cells.arena)
             elif column.type == "heads":
                 parts.append(_shuffled(cells))
+            elif isinstance(cells, Texts):
+                parts += (_shuffled(cells.lengths.astype("<u4", copy=False)), cells.octets)
             else:
                 texts = [c.encode("utf-8", "surrogatepass") if isinstance(c, str) else c for c in cells]
                 parts.append(_shuffled(np.fromiter(map(len, texts), "<u4", len(texts))))
@@ -216,7 +257,7 @@ def instant_of(payload: bytes) -> Instant:
 
 
 def decode(payload: bytes) -> Iterator[tuple[int, list[Values]]]:
-    """The blocks of a payload: (kind, columns in the schema's order); arrays are read-only.
+    """The blocks of a payload: (kind, columns in the schema's order): arrays, `Texts`, lists of bytes, cards or heads.
 
     Raises DamagedStoreError for lengths that do not fit, ForeignStoreError for kinds or versions of another release.
     """
@@ -245,8 +286,12 @@ def decode(payload: bytes) -> Iterator[tuple[int, list[Values]]]:
                 values.append(cards)
             else:
                 lengths, at = _unshuffled(payload, at, rows, np.dtype("<u4"))
-                pieces, at = _pieces(payload, at, lengths.tolist())
-                values.append([p.decode("utf-8", "surrogatepass") for p in pieces] if column.type == "text" else pieces)
+                end_of_texts = at + int(lengths.sum(dtype=np.int64))
+                if end_of_texts > end:
+                    raise DamagedStoreError(f"a column of facts runs past its frame at byte {at}")
+                texts = Texts(payload[at:end_of_texts], lengths)
+                values.append(texts if column.type == "text" else list(texts.pieces()))
+                at = end_of_texts
         yield kind, values
 
 
@@ -258,16 +303,6 @@ def _unshuffled(payload: bytes, at: int, rows: int, dtype: np.dtype[Any]) -> tup
     # A copy in either case: a column may begin anywhere in the payload, and arrays of numbers want even places.
     octets = octets.reshape(dtype.itemsize, rows).T.copy().reshape(-1) if dtype.itemsize > 1 else octets.copy()
     return octets.view(dtype), at + size
-
-
-def _pieces(payload: bytes, at: int, lengths: list[int]) -> tuple[list[bytes], int]:
-    if at + sum(lengths) > len(payload):
-        raise DamagedStoreError(f"a column of facts runs past its frame at byte {at}")
-    pieces = []
-    for length in lengths:
-        pieces.append(payload[at : at + length])
-        at += length
-    return pieces, at
 
 
 def _cards(payload: bytes, at: int, rows: int) -> tuple[Cards, int]:

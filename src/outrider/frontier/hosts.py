@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
+from outrider.frontier.facts import Texts
 from outrider.limits import COLUMN_ROWS_STEPS
 
 NONE = 0xFFFFFFFF
@@ -127,7 +128,7 @@ class Hosts(_Columns):
     def row(self, name_hash: int) -> int:
         return int(self.find(np.array([name_hash], np.uint64))[0])
 
-    def add(self, hashes: Uint64s, slots: Column, names: list[str]) -> Rows:
+    def add(self, hashes: Uint64s, slots: Column, names: Texts) -> Rows:
         """Rows for new hosts; those that are known already keep theirs."""
         known = self.find(hashes)
         fresh = np.flatnonzero(known == NONE)
@@ -140,10 +141,10 @@ class Hosts(_Columns):
         self.hash[new] = hashes[fresh]
         self.slot[new] = slots[fresh]
         self.first_queue[new] = NONE
-        texts = [names[place].encode("utf-8", "surrogatepass") for place in fresh.tolist()]
-        self._names += b"".join(texts)
+        texts = names.take(fresh)
+        self._names += texts.octets
         start = int(self._name_ends[self.count - 1]) if self.count else 0
-        self._name_ends[new] = start + np.cumsum(np.fromiter(map(len, texts), np.uint64, len(texts)))
+        self._name_ends[new] = start + np.cumsum(texts.lengths, dtype=np.int64)
         self._index.add(np.ascontiguousarray(hashes[fresh]), new)
         self.count += len(fresh)
         return rows
@@ -151,6 +152,13 @@ class Hosts(_Columns):
     def name(self, row: int) -> str:
         start = int(self._name_ends[row - 1]) if row else 0
         return self._names[start : int(self._name_ends[row])].decode("utf-8", "surrogatepass")
+
+    def names(self, first: int, last: int) -> tuple[bytes, npt.NDArray[np.uint32]]:
+        """The names of the rows `first` … `last - 1`, one after the other, and their lengths."""
+        start = int(self._name_ends[first - 1]) if first else 0
+        ends = self._name_ends[first:last].astype(np.int64)
+        lengths = np.diff(ends, prepend=start).astype(np.uint32)
+        return bytes(self._names[start : int(ends[-1])] if len(ends) else b""), lengths
 
     def bytes(self) -> int:
         """Memory of what is known of all hosts."""

@@ -21,7 +21,7 @@ def run_names(checkpoint: Checkpoint | None) -> list[str]:
         for _, section, _, _, payload in checkpoint.ranges():
             if section == RUNS:
                 for _, values in decode(payload):
-                    names += values[1]
+                    names += values[1].list()
     return names
 
 

@@ -22,7 +22,7 @@ from outrider.errors import DamagedStoreError
 from outrider.frontier.backlog import Backlog
 from outrider.frontier.calendar import Calendar
 from outrider.frontier.cards import Cards
-from outrider.frontier.facts import STREAMS, Block, Fact, Row, Values, arrays_of, columns_of
+from outrider.frontier.facts import STREAMS, Block, Fact, Row, Texts, Values, arrays_of, columns_of
 from outrider.frontier.hosts import MANY, NONE, ROBOTS, RULED, VOIDED, Group, Hosts, QueueRules, Queues, Rows
 from outrider.frontier.ledger import Ledger
 from outrider.journey import State
@@ -226,7 +226,7 @@ class Tables:
             columns = self._apply.get(fact)
             if columns is None:
                 each = self._apply_rows[fact]
-                for row in zip(*(v.tolist() if isinstance(v, np.ndarray) else v for v in values), strict=True):
+                for row in zip(*map(_listed, values), strict=True):
                     each(*row)
             elif hand is None:
                 columns(*arrays_of(fact, values))
@@ -323,8 +323,8 @@ class Tables:
 
     # -- hosts and queues ---------------------------------------------------------------------------------------------
 
-    def _host(self, slots: Rows, hashes: Uint64s, names: list[str]) -> None:
-        self.hosts.add(hashes, slots, names)
+    def _host(self, slots: Rows, hashes: Uint64s, names: Texts | Sequence[str]) -> None:
+        self.hosts.add(hashes, slots, names if isinstance(names, Texts) else Texts.of(names))
 
     def _rows_of_hosts(self, hashes: Uint64s) -> Rows:
         rows = self.hosts.find(hashes)
@@ -372,7 +372,7 @@ class Tables:
                 group.rest_until = until
                 self.changed.append(self.queues.host[group.queues])
 
-    def _queue(self, slots: Rows, hashes: Uint64s, hosts: Uint64s, crawls: Rows, keys: list[str]) -> None:
+    def _queue(self, slots: Rows, hashes: Uint64s, hosts: Uint64s, crawls: Rows, keys: Texts | Sequence[str]) -> None:
         fresh = np.flatnonzero(self.queues.find(hashes) == NONE)
         if not len(fresh):
             return
@@ -392,9 +392,11 @@ class Tables:
                     self.hosts.flags[home] |= MANY
                 self.queues.next[row] = first[home]
                 first[home] = row
-        for row, home, place in zip(rows.tolist(), homes.tolist(), fresh.tolist(), strict=True):
-            if keys[place]:
-                self._keyed(row, home, keys[place])
+        if not isinstance(keys, Texts) or len(keys.octets):
+            told = keys.list() if isinstance(keys, Texts) else keys
+            for row, home, place in zip(rows.tolist(), homes.tolist(), fresh.tolist(), strict=True):
+                if told[place]:
+                    self._keyed(row, home, told[place])
         if self.queues.groups:
             for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
                 if row not in self.queues.keys:
@@ -994,13 +996,15 @@ class Tables:
             return blocks
         if section == HOSTS:
             rows_ = np.arange(first, last)
-            names = [hosts.name(row) for row in rows_.tolist()]
+            names = Texts(*hosts.names(first, last))
             return [(Fact.HOST, [hosts.slot[rows_], hosts.hash[rows_], names]), self.host_cells(rows_)]
         if section == QUEUES:
             rows_ = np.arange(first, last)
             slots, hashes = hosts.slot[queues.host[rows_]], queues.hash[rows_]
             homes = hosts.hash[queues.host[rows_]]
-            keys = [queues.keys.get(row, "") for row in rows_.tolist()]
+            keys: Texts | list[str] = Texts(b"", np.zeros(len(rows_), np.uint32))
+            if queues.keys:
+                keys = [queues.keys.get(row, "") for row in rows_.tolist()]
             found: list[Block] = [(Fact.QUEUE, [slots, hashes, homes, queues.crawl[rows_], keys])]
             ruled = [self.queue_rules(row) for row in queues.rules if first <= row < last]
             voided = [
@@ -1128,7 +1132,14 @@ class Tables:
 
 
 OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS = range(7)
-COPY_ROWS = {OWN: 1, HOSTS: 2_000, QUEUES: 5_000, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1}  # rows that stay near 256 KiB
+COPY_ROWS = {OWN: 1, HOSTS: 1_000, QUEUES: 2_000, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1}  # rows that stay near 256 KiB
+
+
+def _listed(values: Values) -> Sequence[Any]:
+    if isinstance(values, np.ndarray):
+        found: Sequence[Any] = values.tolist()
+        return found
+    return values.list() if isinstance(values, Texts) else values
 
 
 def robots_cells(authority: Authority) -> Row:
