@@ -1,4 +1,4 @@
-"""What operators do between the verbs: pause, block, slow down, limit, delete, reprioritise, retry. And what they ask."""
+"""What operators do between the verbs (pause, block, slow, limit, delete, reprioritise, retry), and what they ask."""
 
 from __future__ import annotations
 
