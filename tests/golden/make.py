@@ -1,13 +1,15 @@
-"""Makes the golden store of a format: the same bytes each time, so that a change of the format shows.
+"""Makes the golden stores of a format: the same bytes each time, so that a change of the format shows.
 
-    python tests/golden/make.py v1
+    python tests/golden/make.py v2
 
-writes `tests/golden/v1/store.tar.xz` and `contents.json` beside it, what the store must be found to hold. Run it once
-per released format and never again for the same one: a store that a release has written stays as it was.
+writes for each of `NAMES` a `tests/golden/v2/NAME.tar.xz`, and a `NAME.json` beside it: what the store must be found to
+hold. Run it once per released format and never again for the same one: a store that a release has written stays as it
+was. v1 was made by the releases before the ledger; what must be found of it is that it is refused with words.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import json
@@ -21,7 +23,7 @@ from unittest.mock import patch
 from outrider import Frontier, Link
 from outrider import clock as clocks
 from outrider.clock import instant
-from outrider.journey import Outcome, Verdict
+from outrider.journey import HostStatus, Lease, Outcome, Verdict
 from outrider.sim.disk import MemoryFiles
 from outrider.storage.log import Log
 
@@ -29,9 +31,15 @@ HERE = Path(__file__).resolve().parent
 START = 1_700_000_000_000_000
 SEGMENT_BYTES = 16_384
 SETTINGS = {"delay": 1.0, "scope": "domain", "max_pages_per_host": 3}
+NAMES = tuple(f"{kind}-{robots}" for kind in ("log", "runs") for robots in ("caller", "errands"))
+"""A log alone, or a checkpoint with runs of the ledger and the log behind it; who asks for robots.txt."""
 
 
-def build() -> tuple[MemoryFiles, dict[str, Any]]:
+def robots_of(name: str) -> str:
+    return name.partition("-")[2]
+
+
+def build(name: str) -> tuple[MemoryFiles, dict[str, Any]]:
     """A store with every kind of fact in its checkpoint or its log, and what it holds."""
     numbers = itertools.count(1)
 
@@ -50,21 +58,30 @@ def build() -> tuple[MemoryFiles, dict[str, Any]]:
     ):
 
         def opened() -> Frontier:
-            return Frontier.open(disk, clock=lambda: now[0], settings=SETTINGS, robots="errands", output=True)
+            return Frontier.open(disk, clock=lambda: now[0], settings=SETTINGS, robots=robots_of(name), output=True)
 
         frontier = opened()
         _first_life(frontier, now)
+        if name.startswith("runs"):
+            frontier.checkpoint()
         frontier.close("stopped")
         frontier = opened()
         _second_life(frontier, now)
+        if name.startswith("runs"):
+            frontier.checkpoint()
+        _third_part(frontier, now)
+        contents = contents_of(frontier)
         # No goodbye: the log ends as a kill leaves it, with leases open.
         frontier._log.close()
-        contents = contents_of(frontier)
     return disk, contents
 
 
-def _errands(frontier: Frontier, now: list[int], answers: dict[str, tuple[int | None, bytes]]) -> None:
-    """Answers robots.txt for some seconds; pages that come along are given back."""
+def _robots(frontier: Frontier, now: list[int], answers: dict[str, tuple[int | None, bytes]]) -> None:
+    """Tells the robots.txt of some authorities: as answers to errands where those are, else by the caller."""
+    if not frontier._machine.errands_mode:
+        for authority, (status, body) in answers.items():
+            frontier.set_robots(authority, 404 if status == 301 else status, body)
+        return
     for _ in range(12):
         for lease in frontier.lease(50, errands=True, worker="w1"):
             if lease.kind == "page":
@@ -94,22 +111,24 @@ def _first_life(frontier: Frontier, now: list[int]) -> None:
         "http://moved.example.net": (301, b""),
         "http://silent.example.net": (None, b""),
     }
-    _errands(frontier, now, answers)
+    _robots(frontier, now, answers)
     outcomes = []
     for lease in frontier.lease(20, worker="w1", ttl_seconds=1_000, request_id=("golden", 2)):
-        if lease.host == "www.example.org":
-            outcomes.append(lease.done(status=301, location="http://www.example.org/b", seconds=0.1))
-        elif lease.host == "example.net":
-            outcomes.append(lease.retry(error="timeout", seconds=3.0))
-        elif lease.host == "nowhere.test":
-            outcomes.append(lease.gone(error="dns_unknown"))
-        elif lease.host == "example.org":
-            outcomes.append(_page(lease.token))
+        outcomes += _told(lease)
     watermark = ("warc", b'["crawl-000000.warc.gz",100]')
     frontier.report(outcomes, request_id=("golden", 3), watermark=watermark)
     frontier.note_projection("pages", 30, 5)
     frontier.note_projection("politeness", 23, 5)
-    frontier.checkpoint()
+
+
+def _told(lease: Lease) -> list[Outcome]:
+    if lease.host == "www.example.org":
+        return [lease.done(status=301, location="http://www.example.org/b", seconds=0.1)]
+    if lease.host == "example.net":
+        return [lease.retry(error="timeout", seconds=3.0)]
+    if lease.host == "nowhere.test":
+        return [lease.gone(error="dns_unknown")]
+    return [_page(lease.token)] if lease.host == "example.org" else []
 
 
 def _page(token: int) -> Outcome:
@@ -129,41 +148,65 @@ def _page(token: int) -> Outcome:
 
 
 def _second_life(frontier: Frontier, now: list[int]) -> None:
+    """What operators do, and a queue and a crawl that are deleted, one while a lease of it is open."""
     now[0] += instant(600)
-    _errands(frontier, now, {"http://silent.example.net": (None, b"")})
+    seeds = [f"http://{name}.example/{n}" for name in ("paused", "slow", "wide", "late", "dropped") for n in range(3)]
+    frontier.discover([*seeds, *(Link(f"http://dropped.example/{n}", crawl="third") for n in range(2))])
+    _robots(frontier, now, {"http://silent.example.net": (None, b"")})
+    frontier.pause("paused.example")
+    frontier.set_delay(5.0, "slow.example")
+    frontier.set_limit(2, "wide.example")
+    frontier.block_until(START + instant(3_600), "late.example")
+    frontier.reprioritise({"http://wide.example/2": 0.95, "http://example.com/later": 0.7})
+    frontier.lease(2, worker="w1", key="dropped.example", ttl_seconds=10_000)
+    frontier.delete("dropped.example", crawl="default")
+    frontier.delete(crawl="third")
+    frontier.discover(["http://dropped.example/1"])
+    (wide,) = frontier.lease(1, worker="w2", key="wide.example", ttl_seconds=10_000)
+    frontier.defer([wide.token], START + instant(7_200))
+    frontier.retry(error="dns_unknown")
+
+
+def _third_part(frontier: Frontier, now: list[int]) -> None:
+    """Behind the last checkpoint: a page gone, leases of a named worker and of the process itself."""
+    now[0] += instant(5)
     (first, *_) = frontier.lease(2, worker="w1", ttl_seconds=10_000)
     frontier.report([first.gone(status=404, seconds=0.05)])
+    frontier.pause(crawl="second")
+    frontier.lease(1, worker="w2", key="wide.example", ttl_seconds=10_000)
     frontier.lease(2, ttl_seconds=10_000)
 
 
 def contents_of(frontier: Frontier) -> dict[str, Any]:
     """Everything that people and callers can see of it, as JSON has it."""
     tables = frontier._machine.tables
-    urls = {}
-    for url in tables.urls():
-        crawl = tables.crawls[url.queue.crawl][0]
-        urls[f"{crawl} {url.url}"] = [
-            url.state, url.reason, url.due, url.priority, url.depth, url.hops, url.referrer, url.metadata.decode(),
-            url.attempts, url.losses, url.status, url.error, url.etag, url.queue.key,
-        ]  # fmt: skip
+    verified = frontier.verify()
     return {
-        "counts": dict(frontier._machine.verify().counts),
-        "problems": list(frontier._machine.verify().problems),
-        "urls": urls,
-        "hosts": {h.name: [h.slot, h.ended, h.rest_until, h.gap, h.reason, h.answered] for h in tables.hosts.values()},
+        "counts": dict(verified.counts),
+        "problems": list(verified.problems),
+        "urls": {f"{url.crawl} {url.url}": dataclasses.asdict(url) for url in frontier.urls(limit=1_000)},
+        "queues": [dataclasses.asdict(queue) for queue in frontier.queues(limit=1_000)],
+        "hosts": {host.name: _without_state(host) for host in frontier.hosts(limit=1_000)},
         "authorities": {
             a.name: [int(a.state), a.expires, a.next_at, a.attempts, a.hops, a.url, a.body.decode()]
             for a in tables.authorities.values()
+            if a.logged
         },
         "tallies": dict(tables.tallies),
         "crawls": [list(crawl) for crawl in tables.crawls],
+        "crawl_states": list(map(int, tables.crawl_states)),
         "scope": {str(crawl): list(seeds) for crawl, seeds in tables.scope.items()},
         "requests": {client: sorted(window) for client, window in tables.requests.items()},
         "watermarks": {writer: value.decode() for writer, value in tables.watermarks.items()},
         "projections": {stream: list(place) for stream, place in tables.projections.items()},
         "token": tables.token,
-        "leases": {str(token): [owner.url, owner.deadline] for token, owner in tables.leases.items()},
+        "order": tables.order,
     }
+
+
+def _without_state(host: HostStatus) -> dict[str, Any]:
+    """Whether a host is ready goes by what this process has asked of its robots.txt."""
+    return {name: value for name, value in dataclasses.asdict(host).items() if name != "state"}
 
 
 def packed(disk: MemoryFiles) -> bytes:
@@ -183,9 +226,10 @@ def main(version: str) -> None:
     if folder.exists():
         sys.exit(f"{folder} is there: what a release has written is not made again")
     folder.mkdir()
-    disk, contents = build()
-    (folder / "store.tar.xz").write_bytes(packed(disk))
-    (folder / "contents.json").write_text(json.dumps(contents, indent=1, sort_keys=True) + "\n", "utf-8")
+    for name in NAMES:
+        disk, contents = build(name)
+        (folder / f"{name}.tar.xz").write_bytes(packed(disk))
+        (folder / f"{name}.json").write_text(json.dumps(contents, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

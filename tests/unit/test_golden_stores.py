@@ -17,14 +17,17 @@ from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
 from outrider.storage.log import Log
 from outrider.storage.manifest import MANIFEST_NAME, Manifest
 
-VERSIONS = ["v1"]
+NAMES = ["log-caller", "log-errands", "runs-caller", "runs-errands"]
 
 
 @pytest.fixture
 def golden(project):
-    def unpacked(version: str) -> MemoryFiles:
+    """A golden store of this format by its name, or of an older one as `v1/store`."""
+
+    def unpacked(name: str) -> MemoryFiles:
         disk = MemoryFiles(name="golden")
-        with tarfile.open(project / "tests" / "golden" / version / "store.tar.xz") as archive:
+        path = project / "tests" / "golden" / (name if "/" in name else f"v2/{name}")
+        with tarfile.open(f"{path}.tar.xz") as archive:
             for entry in archive:
                 file = archive.extractfile(entry)
                 assert file is not None
@@ -44,60 +47,69 @@ def make(project):
     return module
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_golden_store_holds_what_it_held(golden, make, project, version):
-    looker = Frontier.look(golden(version))
-    expected = json.loads((project / "tests" / "golden" / version / "contents.json").read_text("utf-8"))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_golden_store_holds_what_it_held(golden, make, project, name):
+    looker = Frontier.look(golden(name))
+    expected = json.loads((project / "tests" / "golden" / "v2" / f"{name}.json").read_text("utf-8"))
     assert expected == json.loads(json.dumps(make.contents_of(looker)))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_looking_at_a_golden_store_changes_nothing(golden, version):
-    disk = golden(version)
+@pytest.mark.parametrize("name", NAMES)
+def test_looking_at_a_golden_store_changes_nothing(golden, name):
+    disk = golden(name)
     before = disk.contents()
     Frontier.look(disk).close()
     assert before == {name: data for name, data in disk.contents().items() if name in before}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_crawl_goes_on_from_a_golden_store(golden, make, version):
-    """Own leases of the process that was killed end, those of the named worker live, and what was known is known."""
+@pytest.mark.parametrize("name", NAMES)
+def test_a_crawl_goes_on_from_a_golden_store(golden, make, name):
+    """Own leases of the process that was killed end, those of named workers live, and what was said of queues holds."""
     now = [make.START + 700_000_000]
-    frontier = Frontier.open(golden(version), clock=lambda: now[0], settings=make.SETTINGS, robots="errands")
-    assert ([], 3, "crashed", 1) == (
-        recount(frontier), frontier.opening.number, frontier.opening.previous_state, frontier.opening.leases_ended,
-    )  # fmt: skip
-    assert "leased" == frontier.status("http://moved.example.net/").state
+    frontier = Frontier.open(golden(name), clock=lambda: now[0], settings=make.SETTINGS, robots=make.robots_of(name))
+    found = frontier.opening
+    assert ([], 3, "crashed", 2) == (recount(frontier), found.number, found.previous_state, found.leases_ended)
+    assert ("waiting", 0.95) == (frontier.status(wide := "http://wide.example/2").state, frontier.status(wide).priority)
+    assert 3 == frontier.count(state="leased"), "by w1 and w2"
+    assert "queued" == frontier.status("http://dropped.example/1").state, "accepted anew"
+    assert "unknown" == frontier.status("http://dropped.example/0").state, "deleted, and leased to w1"
     assert ["known", "new"] == [
         str(code) for code in frontier.discover(["http://example.org/1", "http://example.org/9"])
     ]
-    now[0] += 10_000_000
-    assert "http://example.org/1" in [lease.url for lease in frontier.lease(10, errands=True)]
+    frontier.resume("paused.example")
+    hosts = set()
+    for _ in range(20):
+        now[0] += 1_000_000
+        hosts |= {lease.host for lease in frontier.lease(30, worker="w3", errands=True)}
+    assert {"paused.example", "slow.example"} <= hosts
+    assert hosts.isdisjoint({"late.example", "dropped.example"})
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_requests_answered_by_a_golden_store_are_repeated(golden, make, version):
-    frontier = Frontier.open(golden(version), clock=lambda: make.START + 700_000_000, settings=make.SETTINGS)
+@pytest.mark.parametrize("name", NAMES)
+def test_requests_answered_by_a_golden_store_are_repeated(golden, make, name):
+    frontier = Frontier.open(golden(name), clock=lambda: make.START + 700_000_000, settings=make.SETTINGS)
     assert ["new"] * 9 == [str(code) for code in frontier.discover([], request_id=("golden", 1))]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_the_lines_of_a_golden_store_can_be_read(golden, version):
-    looker = Frontier.look(golden(version))
+@pytest.mark.parametrize("name", NAMES)
+def test_the_lines_of_a_golden_store_can_be_read(golden, name):
+    looker = Frontier.look(golden(name))
     pages = [json.loads(line) for _, line in looker.lines("pages", 5)]
     assert {"url": "http://example.org/", "new_links": 2} in pages
     assert [{"host": "example.org"}] == [json.loads(line) for _, line in looker.lines("politeness", 5)]
 
 
-def test_making_it_twice_gives_the_same_bytes(make):
-    first, contents = make.build()
-    second, again = make.build()
+@pytest.mark.parametrize("name", NAMES)
+def test_making_it_twice_gives_the_same_bytes(make, name):
+    first, contents = make.build(name)
+    second, again = make.build(name)
     assert contents == again
     assert make.packed(first) == make.packed(second)
-    assert [name for name in first.names() if name.endswith(".ckpt")], "it has a checkpoint"
+    runs = sum(file.endswith(".run") for file in first.names())
+    assert (2 if name.startswith("runs") else 0) == runs
 
 
-# -- newer than this version
+# -- of other formats than this version's
 
 
 def refused(disk: MemoryFiles) -> str:
@@ -109,15 +121,33 @@ def refused(disk: MemoryFiles) -> str:
     return str(caught.value)
 
 
+def test_a_store_of_an_older_format_is_refused_with_the_way_out(golden):
+    disk = golden("v1/store")
+    words = refused(disk)
+    assert "store format 1; this version opens format 2 alone" in words
+    assert "export it with the version it was made with" in words
+    with pytest.raises(ForeignStoreError, match="store format 1"):
+        Frontier.look(disk)
+
+
 def test_a_manifest_of_a_newer_format_is_refused(golden):
-    disk = golden("v1")
+    disk = golden("runs-caller")
     written = json.loads(disk.contents()[MANIFEST_NAME])
-    disk.put(MANIFEST_NAME, json.dumps(written | {"format": 2}).encode())
-    assert "store format 2" in refused(disk)
+    disk.put(MANIFEST_NAME, json.dumps(written | {"format": 3}).encode())
+    assert "store format 3" in refused(disk)
+
+
+def test_a_run_of_a_newer_format_is_refused(golden):
+    disk = golden("runs-caller")
+    name = max(name for name in disk.names() if name.endswith(".run"))
+    data = bytearray(disk.contents()[name])
+    data[8] = 2
+    disk.put(name, bytes(data))
+    assert "run format 2" in refused(disk)
 
 
 def test_a_log_of_a_newer_format_is_refused(golden):
-    disk = golden("v1")
+    disk = golden("runs-caller")
     name = max(name for name in disk.names() if name.startswith("log-"))
     data = bytearray(disk.contents()[name])
     data[8] = 2
@@ -126,7 +156,7 @@ def test_a_log_of_a_newer_format_is_refused(golden):
 
 
 def test_a_checkpoint_of_a_newer_format_is_refused(golden):
-    disk = golden("v1")
+    disk = golden("runs-caller")
     name = max(name for name in disk.names() if name.endswith(".ckpt"))
     data = bytearray(disk.contents()[name])
     data[8] = 2
@@ -138,12 +168,13 @@ def test_a_checkpoint_of_a_newer_format_is_refused(golden):
     ("kind", "payload"),
     [
         (FRAME_KIND + 1, b""),
-        (FRAME_KIND, bytes(8) + bytes([200, 1, 1, 0, 0, 0])),
-        (FRAME_KIND, bytes(8) + b"\x20\x02\x01\x00\x00\x00"),
+        (FRAME_KIND - 1, b""),
+        (FRAME_KIND, bytes(8) + bytes([200, 2, 1, 0, 0, 0])),
+        (FRAME_KIND, bytes(8) + b"\x20\x03\x01\x00\x00\x00"),
     ],
 )
 def test_frames_and_facts_of_a_newer_release_are_refused(golden, kind, payload):
-    disk = golden("v1")
+    disk = golden("runs-caller")
     manifest = Manifest.load(disk)
     assert manifest is not None
     checkpoint = newest_checkpoint(disk, store=manifest.store_bytes)
@@ -152,11 +183,11 @@ def test_frames_and_facts_of_a_newer_release_are_refused(golden, kind, payload):
     log.append(kind, payload)
     log.sync()
     log.close()
-    assert "newer release" in refused(disk)
+    assert "another release" in refused(disk)
 
 
 def test_a_checkpoint_with_facts_of_a_newer_release_is_refused(golden):
-    disk = golden("v1")
+    disk = golden("runs-caller")
     manifest = Manifest.load(disk)
     assert manifest is not None
     old = newest_checkpoint(disk, store=manifest.store_bytes)
@@ -164,9 +195,9 @@ def test_a_checkpoint_with_facts_of_a_newer_release_is_refused(golden):
     writer = CheckpointWriter(disk, store=manifest.store_bytes, number=old.number + 1, start_lsn=old.start_lsn)
     writer.add(4_096, 0, 0, old.lsn, bytes(8) + bytes([201, 1, 1, 0, 0, 0]))
     writer.finish(old.lsn)
-    assert "newer release" in refused(disk)
+    assert "another release" in refused(disk)
 
 
 def test_another_spelling_of_urls_is_refused(golden, monkeypatch):
     monkeypatch.setattr("outrider.engine.SPELLING_VERSION", "2")
-    assert "URL spelling 1" in refused(golden("v1"))
+    assert "URL spelling 1" in refused(golden("runs-caller"))

@@ -45,7 +45,7 @@ def test_people_can_read_it() -> None:
     files = MemoryFiles()
     created(files)
     written = json.loads(files.contents()[MANIFEST_NAME])
-    assert ("outrider store", 1, "whatwg-1") == (written["kind"], written["format"], written["spelling"])
+    assert ("outrider store", 2, "whatwg-1") == (written["kind"], written["format"], written["spelling"])
     assert files.contents()[MANIFEST_NAME].count(b"\n") > 8
 
 
@@ -91,8 +91,18 @@ def test_another_programs_manifest_is_foreign(content: bytes) -> None:
 def test_a_newer_format_is_refused_with_both_versions() -> None:
     files = MemoryFiles()
     created(files)
-    files.put(MANIFEST_NAME, files.contents()[MANIFEST_NAME].replace(b'"format": 1', b'"format": 12'))
-    with pytest.raises(ForeignStoreError, match="store format 12; this version opens up to 1"):
+    files.put(MANIFEST_NAME, files.contents()[MANIFEST_NAME].replace(b'"format": 2', b'"format": 12'))
+    with pytest.raises(ForeignStoreError, match="store format 12; this version opens up to 2"):
+        Manifest.load(files)
+
+
+def test_an_older_format_is_refused_with_both_versions_and_the_way_out() -> None:
+    files = MemoryFiles()
+    created(files)
+    files.put(MANIFEST_NAME, files.contents()[MANIFEST_NAME].replace(b'"format": 2', b'"format": 1'))
+    with pytest.raises(
+        ForeignStoreError, match="store format 1; this version opens format 2 alone: export it with the"
+    ):
         Manifest.load(files)
 
 

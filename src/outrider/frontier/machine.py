@@ -1068,10 +1068,7 @@ class Machine(Operations):
         if woken:
             self._settle(now)
         self.turns.wake(now)
-        if tables.stalled:
-            for queue in tables.stalled[-WAKES_PER_CALL_MAX:]:
-                tables.backlog.drop(queue)
-            del tables.stalled[-WAKES_PER_CALL_MAX:]
+        tables.drop_stalled(WAKES_PER_CALL_MAX)
 
     def woken(self) -> Instant:
         return self._woken

@@ -127,6 +127,7 @@ class Operations:
             count = int((tables.queues.crawl[: tables.queues.count] == row).sum())
             draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(CrawlState.DELETED)))
             self._commit(draft, reserve=True)
+            tables.drop_stalled(WAKES_PER_CALL_MAX)
             return count
         rows = self.chosen(key, crawl)
         for queue in rows.tolist():

@@ -46,6 +46,7 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
         while tables.wake(instant_of(payload), WAKES_PER_CALL_MAX):
             pass
         _apply(tables, payload)
+    tables.drop_stalled(len(tables.stalled))
     tables.changed.clear()
 
 

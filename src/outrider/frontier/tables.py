@@ -485,6 +485,11 @@ class Tables:
         self.backlog.drop(queue)
         self.changed.append(queues.host[one])
 
+    def drop_stalled(self, most: int) -> None:
+        """The cards of up to so many queues of deleted crawls leave the backlog."""
+        for _ in range(min(most, len(self.stalled))):
+            self.backlog.drop(self.stalled.pop())
+
     def _uncount(self, queues: Rows, leased: int) -> None:
         """What these queues hold leaves the counts."""
         self.counts[LEASED] -= leased

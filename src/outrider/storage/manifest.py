@@ -18,7 +18,8 @@ from outrider.limits import MANIFEST_BYTES_MAX
 from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX, Files, read_whole, replace
 
 MANIFEST_NAME = "manifest.json"
-MANIFEST_FORMAT = 1
+MANIFEST_FORMAT = 2
+"""1 kept all rows in the log and its checkpoint, 2 keeps URLs in a ledger of sorted runs."""
 
 _KIND = "outrider store"
 _HEX_32 = re.compile(r"[0-9a-f]{32}")
@@ -84,7 +85,7 @@ class Manifest:
     def load(cls, files: Files) -> Manifest | None:
         """The manifest of the store in this directory; None when the directory is empty, so that one may be made.
 
-        Raises ForeignStoreError when the directory holds something else or a newer format, DamagedStoreError when the
+        Raises ForeignStoreError when the directory holds something else or another format, DamagedStoreError when the
         manifest is not what was written.
         """
         try:
@@ -106,6 +107,11 @@ class Manifest:
         if isinstance(version, int) and version > MANIFEST_FORMAT:
             raise ForeignStoreError(
                 f"{where} has store format {version}; this version opens up to {MANIFEST_FORMAT}, use a newer Outrider"
+            )
+        if isinstance(version, int) and version < MANIFEST_FORMAT:
+            raise ForeignStoreError(
+                f"{where} has store format {version}; this version opens format {MANIFEST_FORMAT} alone: export it with "
+                "the version it was made with, and import that file into a new store"
             )
         crc = written.pop("crc32c", None)
         if crc != _checksum(written):
