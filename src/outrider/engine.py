@@ -12,11 +12,12 @@ import gc
 import os
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -56,7 +57,13 @@ from outrider.journey import (
     UrlStatus,
     Verification,
 )
-from outrider.limits import CHECKPOINT_STEP_BYTES, DISCOVER_ROWS_PER_FRAME, LOG_BYTES_BEFORE_CHECKPOINT, OWN_SLOT
+from outrider.limits import (
+    CHECKPOINT_STEP_BYTES,
+    DISCOVER_ROWS_PER_FRAME,
+    LOG_BYTES_BEFORE_CHECKPOINT,
+    OWN_SLOT,
+    SMALL_CALL_ROWS_MAX,
+)
 from outrider.storage.checkpoint import Checkpoint, CheckpointWriter, newest_checkpoint
 from outrider.storage.files import Directory, Files
 from outrider.storage.log import Log
@@ -107,6 +114,7 @@ class Frontier:
         self._clock = clock
         self._store = store
         self._lock = threading.RLock()
+        self._small: deque[_Small] = deque()  # small calls that wait for their turn
         self._sync_turn = threading.Condition()
         self._syncing = False
         self._failure: BaseException | None = None
@@ -296,6 +304,10 @@ class Frontier:
 
         With `request_id` all links are one frame; without, a long input goes in as several and is synced once.
         """
+        small = _Small.discover(links, request_id)
+        if small is not None:
+            found: list[Code] = self._gathered(small)
+            return found
         codes: list[Code] = []
         for discovery in _discoveries(links, request_id):
             codes += self._call(discovery, wait=False)
@@ -321,19 +333,12 @@ class Frontier:
         deadline.
         errands: whether robots.txt leases are taken too.
         """
-        return self._call(
-            lambda m, now: m.lease(
-                want,
-                now,
-                ttl_seconds=ttl_seconds,
-                per_queue=per_queue,
-                crawl=crawl,
-                key=key,
-                worker=worker,
-                errands=errands,
-                request_id=request_id,
-            )
-        )
+        how = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key, "worker": worker}
+        small = _Small.lease(want, how | {"errands": errands}, request_id)
+        if small is not None:
+            leases: LeaseBatch = self._gathered(small)
+            return leases
+        return self._call(partial(_lease, want, how | {"errands": errands, "request_id": request_id}))
 
     def report(
         self,
@@ -348,6 +353,10 @@ class Frontier:
         links: (row of the outcome, link), or a UrlBatch with a column `outcome`, beside those an outcome carries.
         watermark: (archive writer, opaque place) synced before.
         """
+        small = _Small.report(outcomes, links, request_id, watermark) if not self._machine.keeps_lines else None
+        if small is not None:
+            told: Report = self._gathered(small)
+            return told
         return self._call(lambda m, now: m.report(outcomes, links, now, request_id=request_id, watermark=watermark))
 
     # -- around them --------------------------------------------------------------------------------------------------
@@ -598,6 +607,46 @@ class Frontier:
             self._durable(lsn)
         return answer
 
+    def _gathered(self, small: _Small) -> Any:
+        """Make a small call together with those that wait when its turn comes: whoever gets the lock makes the calls of
+        all of them, in their order, and the others find them made."""
+        self._small.append(small)
+        with self._lock:
+            if not small.made:
+                self._make_small()
+        if small.error is not None:
+            raise small.error
+        self._durable(small.lsn)
+        return small.answer
+
+    def _make_small(self) -> None:
+        waiting: list[_Small] = []
+        while self._small:
+            waiting.append(self._small.popleft())
+        for group in _alike(waiting):
+            try:
+                answers, lsn = self._decide(partial(_together, group))
+            except (SettingsError, StoreFullError) as error:
+                # One of them may be wrong, or too much for what room is left: each gets its own answer.
+                for one in group:
+                    one.fail(error) if len(group) == 1 else self._make_alone(one)
+                continue
+            except BaseException as error:
+                for one in waiting:
+                    if not one.made:
+                        one.fail(error)
+                raise
+            for one, answer in zip(group, answers, strict=True):
+                one.succeed(answer, lsn)
+
+    def _make_alone(self, one: _Small) -> None:
+        try:
+            (answer,), lsn = self._decide(partial(_together, [one]))
+        except (SettingsError, StoreFullError) as error:
+            one.fail(error)
+        else:
+            one.succeed(answer, lsn)
+
     def _decide(self, verb: Callable[[Machine, Instant], Answer]) -> tuple[Answer, int]:
         with self._lock:
             self._check()
@@ -776,12 +825,121 @@ class _Round:
         return next(self._ranges, None)
 
 
+class _Small:
+    """A call of few rows, which costs less together with others of its kind; and what came of it."""
+
+    __slots__ = ("answer", "error", "how", "kind", "links", "lsn", "made", "rows", "want")
+
+    def __init__(
+        self,
+        kind: str,
+        rows: Sequence[Any] = (),
+        links: Sequence[tuple[int, str | Link]] = (),
+        want: int = 0,
+        how: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.kind, self.rows, self.links, self.want, self.how = kind, rows, links, want, how
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.lsn = 0
+        self.made = False
+
+    @classmethod
+    def discover(cls, links: object, request_id: RequestId | None) -> _Small | None:
+        """None where the call is long, or must be a frame of its own."""
+        if request_id is not None or not isinstance(links, list | tuple) or len(links) > SMALL_CALL_ROWS_MAX:
+            return None
+        return cls("discover", links)
+
+    @classmethod
+    def lease(cls, want: object, how: Mapping[str, Any], request_id: RequestId | None) -> _Small | None:
+        if request_id is not None or type(want) is not int or not 0 < want <= SMALL_CALL_ROWS_MAX:
+            return None
+        return cls("lease", want=want, how=how)
+
+    @classmethod
+    def report(cls, outcomes: object, links: object, request_id: RequestId | None, watermark: object) -> _Small | None:
+        if request_id is not None or watermark is not None or not isinstance(outcomes, list | tuple):
+            return None
+        if not isinstance(links, list | tuple) or len(outcomes) + len(links) > SMALL_CALL_ROWS_MAX:
+            return None
+        return cls("report", outcomes, links)
+
+    def succeed(self, answer: object, lsn: int) -> None:
+        self.answer, self.lsn, self.made = answer, lsn, True
+
+    def fail(self, error: BaseException) -> None:
+        self.error, self.made = error, True
+
+
+def _alike(calls: Sequence[_Small]) -> Iterator[list[_Small]]:
+    """Calls that can be one, in the order in which they came."""
+    group: list[_Small] = []
+    for one in calls:
+        if group and (one.kind != group[0].kind or one.how != group[0].how):
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
+
+
+def _together(calls: Sequence[_Small], machine: Machine, now: Instant) -> list[Any]:
+    """One call of the machine for all of these, which are of one kind; the answer of each."""
+    first = calls[0]
+    if first.kind == "discover":
+        codes = machine.discover([link for one in calls for link in one.rows], now)
+        return _cut(codes, [len(one.rows) for one in calls])
+    if first.kind == "lease":
+        leases = machine.lease(sum(one.want for one in calls), now, **(first.how or {}))
+        if len(calls) == 1:
+            return [leases]
+        pieces = _cut(list(leases), [one.want for one in calls])
+        # What the call itself decided is told once, to the first.
+        told = [leases.lines, *[()] * (len(calls) - 1)]
+        return [LeaseBatch(piece, lines=lines, lsn=leases.lsn) for piece, lines in zip(pieces, told, strict=True)]
+    starts = [0, *accumulate(len(one.rows) for one in calls)]
+    links = [(_row_after(start, link), link) for one, start in zip(calls, starts, strict=False) for link in one.links]
+    if len(calls) == 1:
+        return [machine.report(first.rows, first.links, now)]
+    report = machine.report(
+        [outcome for one in calls for outcome in one.rows], [(row, link[1]) for row, link in links], now
+    )
+    lengths = [len(one.rows) for one in calls]
+    return [
+        Report(outcomes, found, report.lines if place == 0 else (), report.lsn)
+        for place, (outcomes, found) in enumerate(
+            zip(_cut(report.outcomes, lengths), _cut(report.links, lengths), strict=True)
+        )
+    ]
+
+
+def _row_after(start: int, link: object) -> int:
+    """The row of an outcome when calls are joined. Raises SettingsError, which makes each call alone, for a strange
+    link."""
+    if not isinstance(link, tuple) or len(link) != 2 or type(link[0]) is not int or link[0] < 0:
+        raise SettingsError(f"link {link!r:.80}: give (row of the outcome, link)")
+    return start + link[0]
+
+
+def _cut(rows: Sequence[Any], lengths: Sequence[int]) -> list[Any]:
+    """Rows in pieces of these lengths; where there are too few, the last pieces are shorter."""
+    ends = list(accumulate(lengths))
+    return [rows[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+
+def _lease(want: int, how: Mapping[str, Any], machine: Machine, now: Instant) -> LeaseBatch:
+    return machine.lease(want, now, **how)
+
+
 class AsyncFrontier:
-    """The same verbs to await: deciding happens on the loop, waiting for the disk in a thread."""
+    """The same verbs to await: deciding happens on the loop, waiting for the disk in a thread. Small calls of tasks
+    that run in the same turn of the loop are made together."""
 
     def __init__(self, frontier: Frontier) -> None:
         self.sync = frontier
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="outrider-sync")
+        self._small: list[tuple[_Small, asyncio.Future[None]]] = []
 
     @classmethod
     async def open(
@@ -811,10 +969,41 @@ class AsyncFrontier:
             await asyncio.get_running_loop().run_in_executor(self._pool, self.sync._durable, lsn)
         return answer
 
+    async def _gathered(self, small: _Small) -> Any:
+        loop = asyncio.get_running_loop()
+        made = loop.create_future()
+        self._small.append((small, made))
+        if len(self._small) == 1:
+            loop.call_soon(self._make_small)
+        await made
+        if small.error is not None:
+            raise small.error
+        if self.sync._log.synced_lsn < small.lsn:
+            await loop.run_in_executor(self._pool, self.sync._durable, small.lsn)
+        return small.answer
+
+    def _make_small(self) -> None:
+        waiting, self._small = self._small, []
+        self.sync._small.extend(small for small, _ in waiting)
+        try:
+            with self.sync._lock:
+                self.sync._make_small()
+        except BaseException as error:  # noqa: BLE001 - each of them is told what failed
+            for small, _ in waiting:
+                if not small.made:
+                    small.fail(error)
+        for _, made in waiting:
+            if not made.done():
+                made.set_result(None)
+
     async def discover(
         self, links: Iterable[str | Link] | UrlBatch, *, request_id: RequestId | None = None
     ) -> list[Code]:
         """As `Frontier.discover`; a long input gives way to others between its pieces."""
+        small = _Small.discover(links, request_id)
+        if small is not None:
+            found: list[Code] = await self._gathered(small)
+            return found
         codes: list[Code] = []
         for discovery in _discoveries(links, request_id):
             codes += await self._call(discovery)
@@ -833,19 +1022,12 @@ class AsyncFrontier:
         request_id: RequestId | None = None,
     ) -> LeaseBatch:
         """As `Frontier.lease`."""
-        return await self._call(
-            lambda m, now: m.lease(
-                want,
-                now,
-                ttl_seconds=ttl_seconds,
-                per_queue=per_queue,
-                crawl=crawl,
-                key=key,
-                worker=worker,
-                errands=errands,
-                request_id=request_id,
-            )
-        )
+        how = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key, "worker": worker}
+        small = _Small.lease(want, how | {"errands": errands}, request_id)
+        if small is not None:
+            leases: LeaseBatch = await self._gathered(small)
+            return leases
+        return await self._call(partial(_lease, want, how | {"errands": errands, "request_id": request_id}))
 
     async def report(
         self,
@@ -856,6 +1038,10 @@ class AsyncFrontier:
         watermark: tuple[str, bytes] | None = None,
     ) -> Report:
         """As `Frontier.report`."""
+        small = _Small.report(outcomes, links, request_id, watermark) if not self.sync._machine.keeps_lines else None
+        if small is not None:
+            told: Report = await self._gathered(small)
+            return told
         return await self._call(
             lambda m, now: m.report(outcomes, links, now, request_id=request_id, watermark=watermark)
         )

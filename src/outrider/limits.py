@@ -136,6 +136,7 @@ SCAN_ROWS = 8_192  # that a scan gives at once: some two milliseconds of work
 MEMTABLE_CHUNK_ROWS = 4_096  # appended records are sorted in pieces of this size: one call takes 2 ms at most
 
 # the engine
+SMALL_CALL_ROWS_MAX = 256  # calls of so few rows are made together with others that wait: a call has a fixed price
 DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many links: bounded memory, one sync
 
 # the crawl and what it says
