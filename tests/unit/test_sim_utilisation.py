@@ -115,6 +115,13 @@ def test_the_command_prints_a_table_and_writes_the_plot(capsys, tmp_path):
     assert plot.read_text("utf-8").startswith("<svg ")
 
 
+def test_the_page_about_the_frontier_shows_what_the_command_prints(capsys, project):
+    text = (project / "docs" / "frontier.md").read_text("utf-8")
+    shown = text.split("$ outrider sim utilisation\n")[1].split("```", maxsplit=1)[0]
+    assert 0 == cli.run(["sim", "utilisation"])
+    assert capsys.readouterr().out == shown
+
+
 def test_the_command_gives_json(capsys):
     assert 0 == cli.run(["sim", "utilisation", "--threads", "10", "--factor", "3", "--json"])
     found = json.loads(capsys.readouterr().out)
