@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from outrider.clock import Instant
 from outrider.url import UrlBatch
 
 NO_DUE = -1
+_TOLD = ("outcome", "depth", "priority")
+"""Columns of links that are read when they arrive; any other is for functions of priority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Arrival:
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
     """depth, hops, crawl: whole numbers; due: instants, NO_DUE for at once; priority: NaN for none told; origin: the
-    place in `origins`; odd: rows that told more, by row."""
+    place in `origins`; odd: rows that told more, by row; signals: further columns, for functions of priority."""
 
     urls: UrlBatch
     origins: Sequence[Origin]
@@ -60,6 +62,7 @@ class Arrivals:
     crawl: npt.NDArray[np.uint32]
     seed: npt.NDArray[np.bool_]
     odd: dict[int, Arrival]
+    signals: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.urls)
@@ -68,7 +71,7 @@ class Arrivals:
     def of_columns(
         cls, urls: UrlBatch, origin: npt.NDArray[np.intp], origins: Sequence[Origin], depth: Any, priority: Any
     ) -> Arrivals:
-        """Links of which nothing is told but depth and priority."""
+        """Links of which nothing is told but depth, priority, and what further columns say."""
         crawls = np.array([one.crawl for one in origins], np.uint32)
         pages = np.array([one.page for one in origins], np.bool_)
         rows = len(urls)
@@ -83,6 +86,7 @@ class Arrivals:
             crawls[origin],
             ~pages[origin] & (depth == 0),
             {},
+            {name: column for name, column in urls.columns.items() if name not in _TOLD},
         )
 
     @classmethod
@@ -128,4 +132,10 @@ class Arrivals:
             np.concatenate([part.crawl for part in parts]),
             np.concatenate([part.seed for part in parts]),
             odd,
+            {name: _joined(name, parts) for part in parts for name in part.signals},
         )
+
+
+def _joined(name: str, parts: Sequence[Arrivals]) -> npt.NDArray[Any]:
+    """A further column of several parts; NaN where a part has none."""
+    return np.concatenate([part.signals.get(name, np.full(len(part), np.nan)) for part in parts])

@@ -1425,7 +1425,8 @@ class Machine(Operations):
             origin = links.origins[place]
             page = Referrer(origin.referrer, max(origin.depth - 1, 0), origin.priority) if origin.page else None
             chosen = rows[mask]
-            batch = links.urls.take(chosen).with_columns(depth=links.depth[chosen])
+            signals = {name: column[chosen] for name, column in links.signals.items()}
+            batch = links.urls.take(chosen).with_columns(**signals, depth=links.depth[chosen])
             told[mask] = priorities(function, batch, page)
         return told
 
@@ -1510,7 +1511,8 @@ class Machine(Operations):
         if not self.rules:
             return urls
         texts = urls.strings()
-        return UrlBatch.of(self.rules.apply_batch(texts) if urls.valid.all() else map(self._ruled_text, texts))
+        ruled = UrlBatch.of(self.rules.apply_batch(texts) if urls.valid.all() else map(self._ruled_text, texts))
+        return ruled.with_columns(**urls.columns) if urls.columns else ruled
 
     def _ruled_text(self, text: str) -> str:
         return self.rules.apply(text) if text else text
