@@ -733,8 +733,9 @@ class Frontier:
         round_.writer.add(OWN_SLOT, section, first, self._log.appended_lsn, payload)
         round_.copied_bytes += len(payload)
 
-    def _begin_round(self, now: Instant) -> None:
+    def _begin_round(self, now: Instant | None = None) -> None:
         """From here on: what belongs to no slot, the open leases and the ledger are those of this LSN exactly."""
+        now = self._instant() if now is None else now
         start = self._log.appended_lsn
         try:
             writer = CheckpointWriter(
