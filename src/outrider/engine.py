@@ -25,6 +25,7 @@ from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, rfc3339, seconds
 from outrider.errors import (
     ClosedError,
+    DamagedStoreError,
     ForeignStoreError,
     OutriderError,
     SettingsError,
@@ -38,7 +39,7 @@ from outrider.frontier.facts import STREAMS, Fact, encode
 from outrider.frontier.ledger import Ledger
 from outrider.frontier.machine import Machine
 from outrider.frontier.settings import FrontierSettings
-from outrider.frontier.tables import COPY_ROWS, LEASES, OWN, RUNS, Tables
+from outrider.frontier.tables import COPY_ROWS, LEASES, OWN, RUNS, STATES, Tables
 from outrider.journey import (
     Code,
     Explanation,
@@ -62,12 +63,14 @@ from outrider.limits import (
     DISCOVER_ROWS_PER_FRAME,
     LOG_BYTES_BEFORE_CHECKPOINT,
     OWN_SLOT,
+    ROUND_PATIENCE_BYTES,
     SMALL_CALL_ROWS_MAX,
+    VERIFY_PROBLEMS_MAX,
 )
-from outrider.storage.checkpoint import Checkpoint, CheckpointWriter, newest_checkpoint
+from outrider.storage.checkpoint import Checkpoint, CheckpointWriter, checkpoint_name, newest_checkpoint
 from outrider.storage.files import Directory, Files
 from outrider.storage.log import Log
-from outrider.storage.manifest import Manifest
+from outrider.storage.manifest import MANIFEST_NAME, Manifest
 from outrider.storage.memory import MemoryFiles
 from outrider.url import PUBLIC_SUFFIX_VERSION, SPELLING_VERSION, Rules, UrlBatch
 
@@ -127,6 +130,7 @@ class Frontier:
         self._covered = checkpoint.start_lsn if checkpoint is not None else 0
         self._checkpoint_bytes = checkpoint.bytes if checkpoint is not None else 0
         self._checkpoint_number = checkpoint.number if checkpoint is not None else 0
+        self._patience = 0  # so much log there must be before a round is tried again
         self._round: _Round | None = None
         self._finisher: threading.Thread | None = None
         self._finished_round: tuple[int, int, int] | None = None
@@ -166,6 +170,7 @@ class Frontier:
             _give_back(files)
             raise
         log: Log | None = None
+        tables: Tables | None = None
         try:
             manifest = Manifest.load(files)
             fresh = manifest is None
@@ -173,7 +178,8 @@ class Frontier:
                 manifest = _new_manifest(files, clock, keys, options)
             options = _pinned(files, manifest, options)
             store = manifest.store_bytes
-            # Read before anything is written: a store that this version cannot read is left as it is.
+            # Read before anything is written but tails, which go again: a store that this version cannot read is left as
+            # it is.
             checkpoint, tables, looked = _read(
                 files, manifest, scratch=files, now=clock() if clock is not None else clocks.wall()
             )
@@ -205,6 +211,7 @@ class Frontier:
         except BaseException:
             if log is not None:
                 log.close()
+            _let_go(tables)
             _give_back(files)
             raise
         return frontier
@@ -233,6 +240,7 @@ class Frontier:
         except StoreError:
             pass  # it belongs to somebody else or lies on a read-only mount: nobody can own it from here
         log: Log | None = None
+        tables: Tables | None = None
         try:
             manifest = Manifest.load(files)
             if manifest is None:
@@ -255,6 +263,7 @@ class Frontier:
         except BaseException:
             if log is not None:
                 log.close()
+            _let_go(tables)
             _give_back(files)
             raise
         return frontier
@@ -268,8 +277,7 @@ class Frontier:
             if self._process != os.getpid():
                 return  # in a forked child: the store is the parent's
             try:
-                if self._finisher is not None:
-                    self._finisher.join()
+                self._join_finisher()
                 if self._round is not None:
                     self._round.writer.abandon()
                 if self._failure is None and not self._read_only:
@@ -277,9 +285,7 @@ class Frontier:
                     self._log.sync()
             finally:
                 self._log.close()
-                with contextlib.suppress(StoreError):
-                    self._machine.tables.close()  # tails of queues are made anew from the ledger
-                self._machine.tables.ledger.close()
+                _let_go(self._machine.tables)
                 _give_back(self._files)
 
     def __enter__(self) -> Self:
@@ -528,21 +534,46 @@ class Frontier:
             }
 
     def verify(self) -> Verification:
-        """Recount everything, and read every record of checkpoint and log again."""
+        """Recount everything, and read every byte of manifest, checkpoint, ledger and log again; up to a hundred
+        problems."""
         with self._lock:
             self._check()
-            found = self._machine.verify()
-            problems = list(found.problems)
+            tables = self._machine.tables
+            problems = list(islice(tables.ledger.check(), VERIFY_PROBLEMS_MAX))
+            if problems:
+                # Nobody can count what cannot be read.
+                counts = {state.value: tables.counts[row] for row, state in enumerate(STATES) if row}
+                counts = {"accepted": tables.accepted(), **counts}
+            else:
+                found = self._machine.verify()
+                problems, counts = list(found.problems), dict(found.counts)
+            for read in (self._read_manifest, self._read_checkpoint, self._read_log):
+                try:
+                    read()
+                except StoreError as error:
+                    problems.append(str(error))
+            return Verification(not problems, tuple(problems), counts)
+
+    def _read_manifest(self) -> None:
+        if Manifest.load(self._files) is None:
+            raise DamagedStoreError(f"{self._files.describe(MANIFEST_NAME)} is gone; bring a copy of it back")
+
+    def _read_checkpoint(self) -> None:
+        """Reads the newest one to its end. A round that ends meanwhile removes it: then the next one counts."""
+        while (checkpoint := newest_checkpoint(self._files, store=self._store)) is not None:
             try:
-                checkpoint = newest_checkpoint(self._files, store=self._store)
-                if checkpoint is not None:
-                    for _ in checkpoint.ranges():
-                        pass
-                for _ in self._log.replay(self._covered):
+                for _ in checkpoint.ranges():
                     pass
-            except StoreError as error:
-                problems.append(str(error))
-            return Verification(not problems, tuple(problems), found.counts)
+            except FileNotFoundError:
+                continue
+            return
+        if self._checkpoint_number:
+            where = self._files.describe(checkpoint_name(self._checkpoint_number))
+            raise DamagedStoreError(f"{where} is gone, and the log begins behind it; bring it back")
+
+    def _read_log(self) -> None:
+        for _ in self._log.replay(self._kept_after()):
+            pass
 
     def now(self) -> Instant:
         """The frontier's instant: int microseconds since 1970, never going back."""
@@ -700,12 +731,13 @@ class Frontier:
             self._finished_round = None
             self._finisher = None
             self._checkpoint_number, self._covered, self._checkpoint_bytes = number, start, size
+            self._patience = 0
             self._drop()
             return
         if self._finisher is not None:
             return
         if self._round is None:
-            threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self._checkpoint_bytes // 2)
+            threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self._checkpoint_bytes // 2, self._patience)
             if self._log.bytes_after(self._covered) > threshold:
                 self._begin_round(now)
             return
@@ -723,6 +755,7 @@ class Frontier:
             # No room for a checkpoint now: the log keeps everything, and a later round tries again.
             round_.writer.abandon()
             self._round = None
+            self._try_later()
             return
         self._round = None
         self._finisher = threading.Thread(target=self._finish_round, args=(round_, self._log.appended_lsn), daemon=True)
@@ -742,6 +775,7 @@ class Frontier:
                 self._files, store=self._store, number=self._checkpoint_number + 1, start_lsn=start
             )
         except StoreFullError:
+            self._try_later()
             return
         tables = self._machine.tables
         round_ = _Round(writer, tables.sections(), start)
@@ -750,9 +784,14 @@ class Frontier:
                 self._copy(round_, section, 0, 1, now)
         except StoreFullError:
             writer.abandon()
+            self._try_later()
             return
         tables.ledger.freeze()
         self._round = round_
+
+    def _try_later(self) -> None:
+        """A round found no room: the log keeps everything, and when it has grown some more the next one is tried."""
+        self._patience = self._log.bytes_after(self._covered) + ROUND_PATIENCE_BYTES
 
     def _finish_round(self, round_: _Round, lsn: int) -> None:
         ledger = self._machine.tables.ledger
@@ -772,6 +811,7 @@ class Frontier:
         except StoreFullError:
             try:
                 round_.writer.abandon()
+                self._try_later()
                 self._finisher = None
             except OutriderError as error:
                 self._failure = error
@@ -782,25 +822,34 @@ class Frontier:
         """Take a whole checkpoint now, and drop the log before it."""
         with self._lock:
             self._check()
-            if self._finisher is not None:
-                self._finisher.join()
+            if self._join_finisher():
                 self._checkpoint_step(self._instant())
             if self._round is None:
                 self._begin_round(self._instant())
             while self._round is not None:
                 self._checkpoint_step(self._instant())
-            if self._finisher is not None:
-                self._finisher.join()
+            if self._join_finisher():
                 self._checkpoint_step(self._instant())
+
+    def _join_finisher(self) -> bool:
+        """Whether the end of a round was under way; it is over now."""
+        finisher = self._finisher  # it clears this itself where it finds no room
+        if finisher is not None:
+            finisher.join()
+        return finisher is not None
 
     def _drop(self) -> None:
         """Drop what the checkpoint and the synced projections have passed."""
+        self._log.drop_through(self._kept_after())
+
+    def _kept_after(self) -> int:
+        """The log is wanted behind this LSN."""
         through = self._covered
         projected = [lsn for _, lsn in self._machine.tables.projections.values()]
         if self._machine.keeps_lines or any(projected):
             # Also where this process keeps no lines: those of an earlier one are not lost.
             through = min([through, *projected])
-        self._log.drop_through(through)
+        return through
 
     def __repr__(self) -> str:
         if self._closed:
@@ -1225,9 +1274,17 @@ def _read(
             recovery.load(tables, checkpoint, log)
     except BaseException:
         log.close()
-        ledger.close()
+        _let_go(tables)
         raise
     return checkpoint, tables, log
+
+
+def _let_go(tables: Tables | None) -> None:
+    """Gives descriptors back, and the files of tails, which are made anew from the ledger."""
+    if tables is not None:
+        with contextlib.suppress(StoreError):
+            tables.close()
+        tables.ledger.close()
 
 
 @contextlib.contextmanager

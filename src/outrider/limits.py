@@ -52,6 +52,8 @@ SLOTS = 4_096  # fixed ranges of hash(registrable domain)
 OWN_SLOT = 4_096  # what belongs to no slot: tokens, crawls, holders, watermarks
 LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
 CHECKPOINT_STEP_BYTES = 64 << 10  # ranges are copied up to this between two calls: one to two milliseconds
+ROUND_PATIENCE_BYTES = 1 << 20  # of log after which a round that found no room is tried again: not with each call
+VERIFY_PROBLEMS_MAX = 100  # damaged places told by name; whoever has more knows enough
 CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that none waits long
 
 # fetching

@@ -198,6 +198,10 @@ class Ledger:
             tail = [self._sorted_tail()] if self._open else []
             return self._tiers.layers, [*self._sealed, *tail]
 
+    def check(self) -> Iterator[str]:
+        """Reads every run again, to its last byte: what is damaged, in words, naming file and byte."""
+        yield from self._tiers.check()
+
     def statistics(self) -> LedgerStatistics:
         """Counts of the moment; no file is read."""
         with self._tiers.lock:

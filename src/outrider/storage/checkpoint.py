@@ -61,6 +61,7 @@ class CheckpointWriter:
                 files.remove(name)
         header = _HEADER.pack(_HEADER_MAGIC, CHECKPOINT_FORMAT, store, number, start_lsn)
         self._buffer = bytearray(sealed(header))
+        self._ended = False
         self._file: File | None = files.open(self._temporary, create=True)
         self._file.truncate(0)
         self._position = 0
@@ -119,6 +120,7 @@ class CheckpointWriter:
         file.close()
         self._file = None
         self._files.rename(self._temporary, checkpoint_name(self._number))
+        self._ended = True
         self._files.sync_directory()
         for number in _numbers(self._files):
             if number < self._number:
@@ -126,10 +128,12 @@ class CheckpointWriter:
 
     def abandon(self) -> None:
         """Removes what was written; the older checkpoint counts. After `finish` nothing happens."""
-        if self._file is None:
+        if self._ended:
             return
-        self._file.close()
-        self._file = None
+        self._ended = True
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         self._buffer.clear()
         with contextlib.suppress(FileNotFoundError):
             self._files.remove(self._temporary)

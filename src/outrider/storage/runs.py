@@ -102,6 +102,7 @@ class RunWriter:
         self._offsets: list[int] = []
         self._last = b""
         self._body_bytes = 0
+        self._ended = False
         self._file: File | None = files.open(self._temporary, create=True)
         try:
             self._file.truncate(0)
@@ -144,15 +145,18 @@ class RunWriter:
         self._file = None
         name = run_name(self._number)
         self._files.rename(self._temporary, name)
+        self._ended = True
         self._files.sync_directory()
         return name
 
     def abandon(self) -> None:
         """Removes what was written; after `finish` nothing happens."""
-        if self._file is None:
+        if self._ended:
             return
-        self._file.close()
-        self._file = None
+        self._ended = True
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         self._buffer.clear()
         with contextlib.suppress(FileNotFoundError, StoreError):
             self._files.remove(self._temporary)
@@ -315,6 +319,17 @@ class Run:
             if len(records):
                 yield records
             block = end_block
+
+    def check(self) -> Iterator[str]:
+        """Reads every block again: what is damaged, in words, naming file and byte."""
+        for number in range(len(self._keys)):
+            begin, end = int(self._offsets[number]), int(self._offsets[number + 1])
+            try:
+                data = self._file.read_at(begin, end - begin)
+                records, place = self._heads(data, 0, begin, number)
+                self._with_bodies(records, data, place, begin)
+            except DamagedStoreError as error:
+                yield str(error)
 
     def _heads(self, data: bytes, at: int, base: int, number: int) -> tuple[Records, tuple[int, int, int, int]]:
         """The heads of the block at `at` of data read from `base`; of its bodies place, bytes, bytes unpacked, crc."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from outrider.errors import ClosedError
+from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError
 from outrider.limits import RUN_ROWS_SMALL, RUNS_PER_MERGE
 from outrider.storage.files import Files
 from outrider.storage.records import Records, merged
@@ -122,6 +122,16 @@ class Tiers:
             for name in self._files.names():
                 if self._number_of(name) is not None and name not in kept:
                     self._files.remove(name)
+
+    def check(self) -> Iterator[str]:
+        """Reads every byte of every run that counts again: what is damaged, in words, naming file and byte."""
+        with self._writing:
+            for run in self.layers.runs:
+                try:
+                    Run(self._files, run.name, store=self._store).close()
+                except (DamagedStoreError, ForeignStoreError) as error:
+                    yield str(error)
+                yield from run.check()
 
     def close(self) -> None:
         """Gives the descriptors back; nothing is written."""

@@ -1,0 +1,137 @@
+"""A frontier on a full disk: what grows is refused, what ends goes on, checkpoints and tails wait for room."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from model.world import World, recount, rows
+from outrider.errors import StoreFullError
+from outrider.frontier.backlog import Backlog
+from outrider.sim.disk import CrashDisk
+
+CAPACITY = 12 << 20
+
+
+def full(world: World, *, left: int = 0) -> None:
+    """Somebody else takes all but so many bytes of the disk."""
+    world.disk.fill(0)
+    world.disk.fill(CAPACITY - world.disk.used_bytes() - left)
+
+
+@pytest.fixture
+def small_tails(monkeypatch):
+    """Every queue of more than four cards gives some to the disk."""
+    for name in ("head_cards_max", "chunk_cards"):
+        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, name, 2)
+
+
+def test_on_a_full_disk_rounds_are_given_up_while_leases_and_reports_go_on(monkeypatch):
+    world = World(disk=CrashDisk(capacity_bytes=CAPACITY), delay=0, delay_factor=0)
+    rng = random.Random(0)
+    world.discover(*[f"http://h{n}.com/{rng.randbytes(600).hex()}" for n in range(2_000)])
+    monkeypatch.setattr("outrider.engine.LOG_BYTES_BEFORE_CHECKPOINT", 1)
+    full(world)
+    with pytest.raises(StoreFullError):
+        while True:
+            world.discover(*[f"http://new{rng.random()}.com/{rng.randbytes(600).hex()}" for _ in range(20)])
+    for _ in range(5):
+        assert 100 == world.report(*[lease.done(seconds=0) for lease in world.lease(100)]).count("ok")
+    world.frontier._join_finisher()
+    assert ([], 0) == (recount(world.frontier), world.frontier.statistics()["checkpoint"]["number"])
+    assert [] == [name for name in world.disk.names() if name.endswith((".tmp", ".ckpt"))]
+    world.disk.fill(0)
+    world.frontier.checkpoint()
+    assert ["new"] == world.discover("http://a.com/")
+    assert 1 == world.frontier.statistics()["checkpoint"]["number"]
+    live = rows(world.frontier)
+    world.kill()
+    assert ([], live) == (recount(world.frontier), rows(world.frontier))
+
+
+@pytest.mark.parametrize("verb", ["open", "write", "rename"])
+def test_wherever_a_round_finds_no_room_it_is_given_up_whole_and_the_next_one_holds_everything(verb):
+    """The ledger's run, the checkpoint's ranges, their ends: from each call of the disk on there is no room."""
+    for nth in range(1, 60):
+        world = World(delay=0, delay_factor=0)
+        world.discover(*[f"http://h{n}.com/" for n in range(50)])
+        world.frontier.checkpoint()
+        world.report(*[lease.done(seconds=0) for lease in world.lease(20)])
+        world.discover(*[f"http://h{n}.com/2" for n in range(50)])
+        calls = len(world.disk.calls)
+        world.disk.fail(nth, errno.ENOSPC, forever=True, verb=verb)
+        world.frontier.checkpoint()
+        used = sum(called == verb for called, _ in world.disk.calls[calls:])
+        world.disk.mend()
+        done = world.frontier.statistics()["checkpoint"]["number"] == 2
+        assert done or [] == [name for name in world.disk.names() if name.endswith(".tmp")]
+        assert [] == recount(world.frontier)
+        live = rows(world.frontier)
+        for image in world.disk.crash_images(random.Random(nth), 1):
+            again = World(disk=image, clock=world.clock)
+            assert ([], live) == (recount(again.frontier), rows(again.frontier)), f"call {nth}"
+        world.report(*[lease.done(seconds=0) for lease in world.lease(20)])
+        world.frontier.checkpoint()
+        assert (3 if done else 2) == world.frontier.statistics()["checkpoint"]["number"]
+        live = rows(world.frontier)
+        world.kill()
+        assert ([], live) == (recount(world.frontier), rows(world.frontier))
+        if used < nth:
+            return
+    raise AssertionError("the round never got through")
+
+
+def test_a_round_that_found_no_room_is_not_tried_again_with_each_call(monkeypatch):
+    monkeypatch.setattr("outrider.engine.ROUND_PATIENCE_BYTES", 4_000)
+    begun: list[int] = []
+    world = World(delay=0, delay_factor=0)
+    begin = world.frontier._begin_round
+    monkeypatch.setattr(world.frontier, "_begin_round", lambda now: (begun.append(now), begin(now)))
+    world.discover("http://a.com/")
+    monkeypatch.setattr("outrider.engine.LOG_BYTES_BEFORE_CHECKPOINT", 1)
+    world.disk.fail(1, errno.ENOSPC, forever=True)
+    for _ in range(20):
+        world.frontier.lease(0)
+    assert 1 == len(begun)
+    world.disk.mend()
+    for n in range(100):
+        world.discover(f"http://a.com/{n}")
+    world.frontier._join_finisher()
+    world.frontier.lease(0)
+    assert world.frontier.statistics()["checkpoint"]["number"] >= 1
+
+
+def test_tails_that_find_no_room_stay_in_memory_in_their_order(small_tails):
+    disk = CrashDisk(capacity_bytes=CAPACITY)
+    world = World(disk=disk, delay=0, delay_factor=0)
+    world.discover(*[f"http://a.com/{n}" for n in range(300)])
+    assert [name for name in disk.names() if name.endswith(".tail")]
+    world.frontier.close()
+    full(world)
+    world.frontier = world._open()
+    backlog = world.frontier.statistics()["structures"]["backlog"]
+    assert (300, 300, True) == (backlog["cards"], backlog["cards_in_memory"], backlog["refused"] > 0)
+    urls = []
+    for _ in range(300):
+        lease = world.one()
+        urls.append(lease.url)
+        world.report(lease.done(seconds=0))
+    assert [f"http://a.com/{n}" for n in range(300)] == urls
+    assert [] == recount(world.frontier)
+
+
+def test_tails_go_to_the_disk_again_when_there_is_room(small_tails, monkeypatch):
+    monkeypatch.setattr("outrider.frontier.backlog.BACKLOG_SPILL_PATIENCE", 2)
+    disk = CrashDisk(capacity_bytes=CAPACITY)
+    world = World(disk=disk, delay=0, delay_factor=0)
+    world.discover(*[f"http://a.com/{n}" for n in range(100)])
+    world.frontier.close()
+    full(world)
+    world.frontier = world._open()
+    assert 0 == world.frontier.statistics()["structures"]["backlog"]["cards_on_disk"]
+    disk.fill(0)
+    for n in range(10):
+        world.discover(f"http://a.com/more{n}")
+    assert world.frontier.statistics()["structures"]["backlog"]["cards_on_disk"] > 50

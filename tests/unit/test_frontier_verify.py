@@ -1,0 +1,112 @@
+"""`verify` reads every byte of a store that is open: damage that came meanwhile is told with file and byte."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from model.world import World
+from outrider import Frontier
+from outrider.errors import StoreError
+
+
+@pytest.fixture
+def world():
+    """Two runs, a checkpoint, and a log behind it."""
+    world = World(delay=0, delay_factor=0)
+    rng = random.Random(1)
+    for turn in range(2):
+        world.discover(*[f"http://h{n % 50}.com/{turn}/{rng.randbytes(40).hex()}" for n in range(1_200)])
+        world.report(*[lease.done(seconds=0) for lease in world.lease(30)])
+        world.frontier.checkpoint()
+    world.report(*[lease.done(seconds=0) for lease in world.lease(30)])
+    assert world.frontier.verify().ok
+    return world
+
+
+def files_of(world: World, suffix: str) -> list[str]:
+    return [name for name in sorted(world.disk.names()) if name.endswith(suffix)]
+
+
+def flip(world: World, name: str, *places: int) -> None:
+    """In the file itself, which somebody may have open."""
+    file = world.disk.open(name)
+    for at in places:
+        file.write_at(at, bytes([file.read_at(at, 1)[0] ^ 4]))
+    file.close()
+
+
+def spoiled(world: World, name: str, *places: int) -> list[str]:
+    """What `verify` says while these bytes have a bit flipped."""
+    flip(world, name, *places)
+    found = world.frontier.verify()
+    flip(world, name, *places)
+    assert found.ok == (not found.problems)
+    return list(found.problems)
+
+
+@pytest.mark.parametrize("suffix", [".run", ".ckpt", "manifest.json"])
+def test_any_byte_that_is_not_what_was_written_is_told_with_its_file(world, suffix):
+    names = files_of(world, suffix)
+    assert names
+    rng = random.Random(2)
+    for name in names:
+        size = len(world.disk.contents()[name])
+        for at in {0, 8, 40, 63, size - 1, size - 40, *(rng.randrange(size) for _ in range(25))}:
+            problems = spoiled(world, name, at)
+            assert [name in problem for problem in problems] == [True] * len(problems) != [], f"{name} at {at}"
+            if suffix != "manifest.json" and "format" not in problems[0]:
+                places = [int(place) for problem in problems for place in re.findall(r"at byte (\d+)", problem)]
+                assert places, problems
+                assert min(places) <= at
+    assert world.frontier.verify().ok
+
+
+def test_each_damaged_block_is_told(world):
+    name = files_of(world, ".run")[0]
+    run = world.frontier._machine.tables.ledger._tiers.layers.runs[0]
+    starts = run._offsets.tolist()[:-1]
+    assert len(starts) >= 3
+    problems = spoiled(world, name, *(start + 40 for start in starts))
+    assert [f"at byte {start}" in problem for start, problem in zip(starts, problems, strict=True)] == [True] * len(
+        starts
+    )
+
+
+def test_damage_in_several_files_is_told_of_each(world):
+    names = [*files_of(world, ".run"), *files_of(world, ".ckpt"), "manifest.json"]
+    for name in names:
+        flip(world, name, len(world.disk.contents()[name]) // 2)
+    problems = world.frontier.verify().problems
+    assert {name for name in names if any(name in problem for problem in problems)} == set(names)
+
+
+@pytest.mark.parametrize("suffix", [".run", ".ckpt", "manifest.json"])
+def test_a_file_that_is_gone_is_told(world, suffix):
+    name = files_of(world, suffix)[0]
+    world.disk.drop(name)
+    problems = world.frontier.verify().problems
+    assert any(name in problem and "bring" in problem for problem in problems), problems
+
+
+def test_the_counts_of_a_damaged_ledger_are_those_that_were_kept(world):
+    counts = world.frontier.verify().counts
+    flip(world, files_of(world, ".run")[0], 200)
+    found = world.frontier.verify()
+    assert (False, counts) == (found.ok, found.counts)
+
+
+def test_a_damaged_run_refuses_to_open_where_recovery_reads_it(world):
+    image = world.disk.copy()
+    name = files_of(world, ".run")[0]
+    data = bytearray(image.contents()[name])
+    data[200] ^= 1
+    image.put(name, bytes(data))
+    before = image.contents()
+    for way in (Frontier.look, lambda files: Frontier.open(files, clock=world.clock)):
+        with pytest.raises(StoreError, match=f"{name} at byte"):
+            way(image)
+        assert before == {key: data for key, data in image.contents().items() if key in before}
+        assert [] == [key for key in image.names() if key.endswith(".tail")], "what was begun is cleared up"
