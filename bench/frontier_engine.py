@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import inspect
 import json
 import os
 import pstats
@@ -255,8 +256,9 @@ def lookups(frontier: Frontier, queues: int, each: int) -> dict[str, Any]:
 
 def begin_checkpoint(frontier: Frontier) -> None:
     """A round begins now, as it does by itself when the log has grown long enough; the calls that follow take part."""
+    begin: Callable[..., None] = frontier._begin_round
     if frontier._round is None:
-        frontier._begin_round(frontier.now())
+        begin(*[frontier.now()] * len(inspect.signature(begin).parameters))
 
 
 def settle(frontier: Frontier) -> None:
