@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import inspect
 import json
 import os
 import pstats
@@ -112,7 +113,8 @@ def visit(
 ) -> dict[str, Any]:
     """`visits` leases and reports in calls of `want`, most hosts resting; a round of checkpoint begins if wanted."""
     want = min(want, queues)
-    finished = checkpoints(frontier)
+    settle(frontier)
+    finished, logged = checkpoints(frontier), log_bytes(frontier)
     if checkpointing:
         begin_checkpoint(frontier)
     ready = max(want, round(queues * (1 - RESTING_SHARE)))
@@ -131,8 +133,11 @@ def visit(
         reporting.append((spent.walls[-1], spent.cpus[-1]))
         assert all(code == "ok" for code in report), "every lease was open"
         visited += len(leases)
+    if checkpointing:
+        settle(frontier)  # what a round leaves to its thread belongs to it
     spent.end()
     return {
+        "log_bytes": (log_bytes(frontier) - logged) / max(1, visited),
         "want": want,
         "columns": columns,
         "checkpointing": checkpointing,
@@ -238,22 +243,35 @@ def lookups(frontier: Frontier, queues: int, each: int) -> dict[str, Any]:
             url = url_of(row, queues)
             spent.call(lambda verb=ask, one=url: verb(one))
         found[name] = spread(spent.walls)
+        found[f"{name}_cpu"] = spread(spent.cpus)
     idle = getattr(frontier, "explain_idle", None)
     if idle is not None:
         spent = Spent()
         for _ in range(20):
             spent.call(idle)
         found["explain_idle"] = spread(spent.walls)
+        found["explain_idle_cpu"] = spread(spent.cpus)
     return found
 
 
 def begin_checkpoint(frontier: Frontier) -> None:
-    """A round begins with the next call, as it does when the log has grown long enough."""
-    for name in ("_begin_round", "_begin_checkpoint"):
-        begin = getattr(frontier, name, None)
-        if begin is not None and getattr(frontier, "_round", None) is None:
-            begin()
-            return
+    """A round begins now, as it does by itself when the log has grown long enough; the calls that follow take part."""
+    begin: Callable[..., None] = frontier._begin_round
+    if frontier._round is None:
+        begin(*[frontier.now()] * len(inspect.signature(begin).parameters))
+
+
+def settle(frontier: Frontier) -> None:
+    """Waits for the thread that ends a round, so that its time is not counted with what comes after."""
+    thread = frontier._finisher
+    if thread is not None:
+        thread.join()
+
+
+def log_bytes(frontier: Frontier) -> int:
+    """Bytes of the frames that the log holds."""
+    log = frontier.statistics()["log"]
+    return int(log["frame_bytes"]) if isinstance(log, dict) else 0
 
 
 def checkpoints(frontier: Frontier) -> int:
@@ -270,9 +288,7 @@ def store_bytes(frontier: Frontier, directory: Path) -> dict[str, int]:
             name = re.match(r"[a-z]+", path.relative_to(directory).as_posix())
             kind = name[0] if name else "other"
             sizes[kind] = sizes.get(kind, 0) + path.stat().st_size
-    log = frontier.statistics()["log"]
-    if isinstance(log, dict) and "frame_bytes" in log:
-        sizes["log"] = int(log["frame_bytes"])
+    sizes["log"] = log_bytes(frontier)
     return sizes
 
 

@@ -78,7 +78,7 @@ class Worker:
         self.repeats: list[dict[str, Any]] = list(life.order["repeats"]) if number == 0 else []
         self.kinds = [
             (self.discover, 5), (self.lease, 6), (self.settle, 12), (self.extend, 1), (self.release, 1),
-            (self.checkpoint, 0.2),
+            (self.checkpoint, 0.7),
         ]  # fmt: skip
         if hasattr(self.frontier, "defer"):
             self.kinds.append((self.defer, 1))
