@@ -178,8 +178,7 @@ class Frontier:
                 manifest = _new_manifest(files, clock, keys, options)
             options = _pinned(files, manifest, options)
             store = manifest.store_bytes
-            # Read before anything is written but tails, which go again: a store that this version cannot read is left as
-            # it is.
+            # Read before anything is written but tails, which go again: a store that cannot be read is left as it is.
             checkpoint, tables, looked = _read(
                 files, manifest, scratch=files, now=clock() if clock is not None else clocks.wall()
             )

@@ -110,8 +110,8 @@ class Manifest:
             )
         if isinstance(version, int) and version < MANIFEST_FORMAT:
             raise ForeignStoreError(
-                f"{where} has store format {version}; this version opens format {MANIFEST_FORMAT} alone: export it "
-                "with the version it was made with, and import that file into a new store"
+                f"{where} has store format {version}; this version opens format {MANIFEST_FORMAT} alone: export it with"
+                " the version it was made with, and import that file into a new store"
             )
         crc = written.pop("crc32c", None)
         if crc != _checksum(written):
