@@ -188,7 +188,7 @@ class Machine(Operations):
         self._lined_up: dict[str, Authority] = {}
         self._recheck: list[Authority] = []
         self._lines_of_wakes: list[Line] = []
-        self._woken: Instant = 0  # waiting URLs that were due by then are queued
+        self._woken: Instant = tables.now  # waiting URLs that were due by then are queued
         self.lsn = 0
         self.now: Instant = tables.now
 
@@ -869,8 +869,12 @@ class Machine(Operations):
     def at_limit(self) -> bool:
         """No page may be leased any more (max_pages), or URLs are parked because a budget is used up."""
         if self.settings.max_pages is not None and self.tables.tallies.get("answered", 0) >= self.settings.max_pages:
-            return not self.finished() or len(self.tables.spent) > 0
-        return self.finished() and len(self.tables.spent) > 0
+            return not self.finished() or self._spent()
+        return self.finished() and self._spent()
+
+    def _spent(self) -> bool:
+        """Whether URLs are parked for a budget; cards of deleted queues may still lie there."""
+        return len(self.tables.spent) > 0 and self.tables.counts[PARKED] > 0
 
     def errands(self) -> int:
         """Errands that are open or lined up."""
