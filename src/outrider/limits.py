@@ -124,7 +124,7 @@ CALENDAR_COMING_CARDS_MAX = 50_000  # due within the next seconds, in memory: 10
 
 # facts
 FACTS_COMPRESSED_BYTES_MIN = 512  # smaller payloads stay plain: zstd makes them hardly smaller, and costs 10 µs
-FACTS_ZSTD_LEVEL = 1  # a third of the bytes at 0.3 µs per URL; higher levels save a tenth more for twice the time
+FACTS_ZSTD_LEVEL = -1  # leases and reports as small as at level 1 for a third of its time, new URLs a fourteenth larger
 # the ledger
 RUN_BLOCK_ROWS = 512  # records that a point read unpacks: a fifth of a millisecond; a block costs 24 bytes of memory
 RUN_BLOCK_BYTES = 128 << 10  # bodies of a block before the one that fills it: long URLs make shorter blocks

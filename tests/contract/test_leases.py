@@ -91,6 +91,22 @@ def test_a_lease_that_is_not_open_has_zeros_and_no_body(kernel):
 
 
 @BOTH
+def test_bodies_stay_where_nobody_asks_for_them(kernel):
+    leases = opened(kernel)
+    whole, bare = unpacked(leases.get(u64(10, 99))), unpacked(leases.get(u64(10, 99), False))
+    assert [(*row[:-1], b"") for row in whole] == bare
+    assert b"http://a/" == whole[0][-1]
+
+
+@BOTH
+def test_leases_end_without_their_cards(kernel):
+    leases = opened(kernel)
+    found, queues = leases.end(u64(11, 11, 12))
+    assert (b"\1\0\1", [2, 0, 3]) == (found, np.frombuffer(queues, np.uint32).tolist())
+    assert [10] == tokens(leases.tokens())
+
+
+@BOTH
 def test_a_closed_lease_is_given_once(kernel):
     leases = opened(kernel)
     expected = [(1, 2, 100, 5, 1, 72, b""), NOTHING]
@@ -206,6 +222,7 @@ acts = st.one_of(
         st.integers(0, 2),
     ),
     st.tuples(st.just("close"), st.lists(tokens_drawn, max_size=6)),
+    st.tuples(st.just("end"), st.lists(tokens_drawn, max_size=6)),
     st.tuples(st.just("get"), st.lists(tokens_drawn, max_size=6)),
     st.tuples(st.just("extend"), st.lists(tokens_drawn, max_size=6), instants_drawn),
     st.tuples(st.just("expire"), instants_drawn, st.integers(0, 5)),

@@ -125,3 +125,36 @@ def test_both_refuse_the_same_bytes(rows, seed, noise):
 
     for data in (bytes(packed), noise):
         assert told(planes, data) == told(NATIVE, data)
+
+
+COLUMNS = [
+    np.array([0x0201, 0x0403, 0x0605], np.uint16),
+    np.array([7, 8, 9], np.uint8),
+    b"abc",
+    some_heads(3, 1)["slot"],
+    some_heads(3, 1).view((np.void, 72)),
+    np.broadcast_to(np.uint32(5), 3),
+    np.zeros(0, np.int64),
+]
+
+
+@BOTH
+def test_columns_are_shuffled_one_after_the_other(kernel):
+    assert b"\1\3\5\2\4\6abc" == kernel.shuffle_columns([COLUMNS[0], b"abc"])
+    assert b"" == kernel.shuffle_columns([])
+
+
+@BOTH
+@pytest.mark.parametrize("column", [np.zeros((2, 2), np.uint8), np.arange(3)[::-1]])
+def test_what_is_no_column_is_not_shuffled(kernel, column):
+    with pytest.raises(BufferError, match="one dimension"):
+        kernel.shuffle_columns([column])
+
+
+@WITHOUT_NATIVE
+@given(st.lists(st.sampled_from(range(len(COLUMNS))), max_size=5), st.integers(1, 200), st.integers(0, 2**32))
+def test_both_shuffle_alike(chosen, rows, seed):
+    heads = some_heads(rows, seed, few=False)
+    columns = [COLUMNS[place] for place in chosen] + [heads[name] for name in ("fingerprint", "state", "due")]
+    columns.append(heads.view((np.void, 72))[::2])
+    assert planes.shuffle_columns(columns) == NATIVE.shuffle_columns(columns)

@@ -14,7 +14,7 @@ from crash.busy import Busy
 from model.world import START, Clock, World, everything, outcome, recount, rows
 from outrider import Frontier, Link
 from outrider.clock import instant
-from outrider.errors import OutriderError, StoreError, StoreFailedError, StoreFullError
+from outrider.errors import DamagedStoreError, OutriderError, StoreError, StoreFailedError, StoreFullError
 from outrider.frontier.backlog import Backlog
 from outrider.frontier.tables import AUTHORITIES, HOSTS, LEASES, OWN, QUEUES, TRANSIT
 from outrider.journey import Outcome, Verdict
@@ -249,6 +249,8 @@ def verbs(world: World) -> dict[str, Callable[[], object]]:
         "report": lambda: world.report(lease.done(links=["http://z.com/"])),
         "extend": lambda: world.frontier.extend([lease.token], 90),
         "release": lambda: world.frontier.release([lease.token]),
+        "pause": lambda: world.frontier.pause("a.com"),
+        "delete": lambda: world.frontier.delete("b.com"),
         "set_robots": lambda: world.frontier.set_robots("http://a.com", 200, NO),
         "note_watermark": lambda: world.frontier.note_watermark("w", b"x"),
         "checkpoint": world.frontier.checkpoint,
@@ -290,7 +292,12 @@ def test_the_nth_call_of_the_disk_fails_and_nothing_is_answered_wrongly(verb, er
         for image in world.disk.crash_images(random.Random(nth), 1):
             frontier = opened(image, world.clock)
             assert [] == recount(frontier)
-            assert "unknown" not in [frontier.status(url).state for url in urls]
+            unknown = {url for url in urls if frontier.status(url).state == "unknown"}
+            assert unknown <= ({"http://b.com/"} if verb == "delete" else set())
+            if verb == "delete" and not refused:
+                assert unknown
+            if verb == "pause" and not refused:
+                assert ["a.com"] == [queue.key for queue in frontier.queues() if queue.paused]
             if verb == "discover" and not refused:
                 assert ["new", "new"] == answered
                 assert "queued" == frontier.status("http://x.com/").state == frontier.status("http://y.com/").state
@@ -457,6 +464,120 @@ def test_any_history_of_any_verbs_is_found_again_after_a_power_cut(
     assert {(True, False), (False, True), (True, True)} <= kinds, "before, during and after a round"
     assert tails >= 2
     assert runs >= 2
+
+
+def merging_world(seed: int) -> World:
+    """Three runs of one size and a fourth in memory, long queues on disk, a deleted queue, rules, open leases."""
+    world = World(delay=0.2, seed=seed)
+    rng = random.Random(seed)
+    busy = Busy(world, rng)
+    for _ in range(3):
+        for _ in range(25):
+            busy.call()
+        world.frontier.checkpoint()
+    for _ in range(25):
+        busy.call()
+    return world
+
+
+@pytest.mark.parametrize("partial", [False, True], ids=["cut", "torn"])
+def test_a_power_cut_at_any_call_of_a_round_keeps_the_old_checkpoint_or_the_new_one(
+    small_heads, small_segments, partial
+):
+    """Ranges, the ledger's run, the merge of four into one, the names, the files that go: cut off at each of them."""
+    rng = random.Random(3)
+    base = merging_world(5)
+    assert 3 == sum(name.endswith(".run") for name in base.disk.names())
+    numbers = set()
+    for nth in range(1, 200):
+        disk = CrashDisk()
+        for name, data in base.disk.contents().items():
+            disk.put(name, data)
+        world = World(disk=disk, clock=Clock(base.clock()), delay=0.2)
+        live = rows(world.frontier)
+        world.disk.fail(nth, errno.EIO, forever=True, partial=partial)
+        failed = False
+        try:
+            world.frontier.checkpoint()
+        except StoreFailedError:
+            failed = True
+        # Whether the thread that ends a round met it is told by the next call.
+        failed = failed or world.frontier._failure is not None
+        world.disk.mend()
+        for image in rng.sample(list(world.disk.crash_images(rng, 2)), 2):
+            looker = Frontier.look(image)
+            assert ([], live) == (recount(looker), rows(looker)), f"call {nth}"
+            looker.close()
+            again = World(disk=image, clock=world.clock, delay=0.2)
+            numbers.add(again.frontier.statistics()["checkpoint"]["number"])
+            listed = set(again.frontier._machine.tables.ledger._tiers.names())
+            assert listed == {name for name in image.names() if name.endswith(".run")}, "nothing is left over"
+            again.frontier.close()
+        if not failed:
+            assert 1 == sum(name.endswith(".run") for name in world.disk.names())
+            assert {3, 4} == numbers
+            return
+    raise AssertionError("the round never got through")
+
+
+def test_tails_of_a_dead_process_may_hold_anything(small_heads):
+    rng = random.Random(9)
+    world = World(delay=0, delay_factor=0)
+    world.discover(*[f"http://a.com/{n}" for n in range(60)])
+    world.discover(*[Link(f"http://b.com/{n}", not_before=START + instant(50 + n)) for n in range(60)])
+    live = rows(world.frontier)
+    tails = [name for name in world.disk.names() if name.endswith(".tail")]
+    assert {"backlog", "calendar"} <= {name.split("-")[0] for name in tails}
+    for fate in ("gone", "empty", "cut", "garbage", "another's"):
+        image = world.disk.copy()
+        for name in tails:
+            data = image.contents()[name]
+            other = world.disk.contents()[rng.choice(tails)]
+            if fate == "gone":
+                image.drop(name)
+            else:
+                kept = {"empty": b"", "cut": data[: len(data) // 2], "garbage": rng.randbytes(len(data))}
+                image.put(name, kept.get(fate, other))
+        again = World(disk=image, clock=Clock(), delay=0, delay_factor=0)
+        assert ([], live) == (recount(again.frontier), rows(again.frontier)), fate
+        urls = []
+        for _ in range(60):
+            lease = again.one()
+            urls.append(lease.url)
+            again.report(lease.done(seconds=0))
+        assert [f"http://a.com/{n}" for n in range(60)] == urls, fate
+        again.clock.move(200)
+        assert 60 == sum(len(again.report(lease.done(seconds=0))) for _ in range(60) for lease in again.lease(1))
+
+
+@pytest.mark.parametrize("what", ["backlog", "calendar"])
+def test_a_tail_damaged_while_it_is_in_use_stops_the_store_and_nothing_is_lost(small_heads, what):
+    world = World(delay=0, delay_factor=0)
+    if what == "backlog":
+        world.discover(*[f"http://a.com/{n}" for n in range(60)])
+    else:
+        world.discover(*[Link(f"http://a.com/{n}", not_before=START + instant(50)) for n in range(60)])
+    live = rows(world.frontier)
+    for name in [name for name in world.disk.names() if name.startswith(what) and name.endswith(".tail")]:
+        file = world.disk.open(name)
+        file.write_at(0, bytes(octet ^ 1 for octet in file.read_at(0, file.size())))
+        file.close()
+    world.clock.move(100)
+    again = (world.frontier.defer(world.lease(1).tokens, START + instant(500)) for _ in range(60))
+    with pytest.raises(DamagedStoreError, match=rf"{what}\S*\.tail at byte"):
+        list(again)
+    with pytest.raises(StoreFailedError, match="open the store again"):
+        world.discover("http://b.com/")
+    world.kill()
+    assert ([], 60) == (recount(world.frontier), world.frontier.statistics()["accepted"])
+    assert len(live) == len(rows(world.frontier))
+    world.clock.move(1_000)
+    urls = set()
+    for _ in range(60):
+        lease = world.one()
+        urls.add(lease.url)
+        world.report(lease.done(seconds=0))
+    assert {f"http://a.com/{n}" for n in range(60)} == urls
 
 
 def test_the_log_shrinks_behind_a_checkpoint():

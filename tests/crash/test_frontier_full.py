@@ -51,6 +51,23 @@ def test_on_a_full_disk_rounds_are_given_up_while_leases_and_reports_go_on(monke
     assert ([], live) == (recount(world.frontier), rows(world.frontier))
 
 
+def test_what_operators_say_goes_through_on_a_full_disk():
+    world = World(disk=CrashDisk(capacity_bytes=CAPACITY), delay=0, delay_factor=0)
+    world.discover("http://a.com/", "http://b.com/", "http://c.com/", "http://d.com/")
+    full(world)
+    rng = random.Random(0)
+    pieces = ([f"http://new{n}.com/{rng.randbytes(600).hex()}" for _ in range(20)] for n in range(3_000))
+    with pytest.raises(StoreFullError):
+        any(world.discover(*piece) == [] for piece in pieces)
+    frontier = world.frontier
+    assert (1, 1) == (frontier.pause("a.com"), frontier.delete("b.com"))
+    assert (1, 1) == (frontier.set_limit(2, "c.com"), frontier.set_delay(3, "d.com"))
+    world.kill()
+    said = {queue.key: (queue.paused, queue.limit, queue.delay_seconds) for queue in world.frontier.queues(limit=1_000)}
+    assert ((True, None, None), (False, 2, None), (False, None, 3.0)) == tuple(said[f"{name}.com"] for name in "acd")
+    assert ("unknown", []) == (world.state("http://b.com/"), recount(world.frontier))
+
+
 @pytest.mark.parametrize("verb", ["open", "write", "rename"])
 def test_wherever_a_round_finds_no_room_it_is_given_up_whole_and_the_next_one_holds_everything(verb):
     """The ledger's run, the checkpoint's ranges, their ends: from each call of the disk on there is no room."""

@@ -175,3 +175,25 @@ def test_a_delete_in_the_middle_of_a_checkpoint_is_found_whole(monkeypatch):
     world.kill()
     assert ["stale"] == world.report(lease.done())
     assert ([], "queued") == (recount(world.frontier), world.state("http://a.com/2"))
+
+
+def test_a_budget_that_held_back_nothing_but_deleted_urls_is_no_limit_any_more(then):
+    world = World(max_pages_per_host=1, delay=0, delay_factor=0)
+    world.discover("http://a.com/1", "http://a.com/2")
+    world.report(world.one().done(status=200))
+    world.lease()
+    assert ({"parked": 1, "done": 1}, True) == (world.counts(), world.frontier.at_limit())
+    world.frontier.delete("a.com")
+    then(world)
+    assert ({}, False, True) == (world.counts(), world.frontier.at_limit(), world.frontier.finished())
+
+
+def test_what_was_due_before_a_crash_is_listed_and_counted_as_queued_after_it(then):
+    world = World()
+    world.discover(*[Link(f"http://{name}.com/", not_before=START + instant(5)) for name in "abc"])
+    world.clock.move(10)
+    world.lease(1, worker="w")
+    then(world)
+    listed = sorted(str(status.state) for status in world.frontier.urls())
+    assert (["leased", "queued", "queued"], {"queued": 2, "leased": 1}) == (listed, world.counts())
+    assert 2 == world.frontier.count(state="queued", crawl="default")

@@ -38,7 +38,7 @@ struct LeaseColumns {
 }
 
 impl LeaseColumns {
-    fn with_room_for(leases: usize) -> Self {
+    fn with_room_for(leases: usize, bodies: bool) -> Self {
         let room = |bytes| Vec::with_capacity(bytes * leases);
         Self {
             found: room(1),
@@ -47,12 +47,16 @@ impl LeaseColumns {
             holders: room(4),
             not_before: room(8),
             heads: room(kernel::HEAD_BYTES),
-            arena: room(96),
-            offsets: 0_i64.to_le_bytes().to_vec(),
+            arena: room(if bodies { 96 } else { 0 }),
+            offsets: {
+                let mut offsets = room(8);
+                offsets.extend_from_slice(&0_i64.to_le_bytes());
+                offsets
+            },
         }
     }
 
-    fn push(&mut self, lease: Option<&kernel::Lease>) {
+    fn push(&mut self, lease: Option<&kernel::Lease>, bodies: bool) {
         self.found.push(u8::from(lease.is_some()));
         let none = kernel::Lease::default();
         let said = lease.unwrap_or(&none);
@@ -63,7 +67,9 @@ impl LeaseColumns {
         match lease {
             Some(lease) => {
                 self.heads.extend_from_slice(lease.head());
-                self.arena.extend_from_slice(lease.body());
+                if bodies {
+                    self.arena.extend_from_slice(lease.body());
+                }
             }
             None => self.heads.extend_from_slice(&[0; kernel::HEAD_BYTES]),
         }
@@ -147,22 +153,39 @@ impl Leases {
         Ok(bytes_of(tokens.py(), found))
     }
 
-    fn get<'py>(&self, tokens: &Bound<'py, PyAny>) -> PyResult<LeaseBytes<'py>> {
+    #[pyo3(signature = (tokens, bodies = true))]
+    fn get<'py>(&self, tokens: &Bound<'py, PyAny>, bodies: bool) -> PyResult<LeaseBytes<'py>> {
         let asked = column::<u64>(tokens, "tokens")?;
-        let mut columns = LeaseColumns::with_room_for(asked.len());
+        let mut columns = LeaseColumns::with_room_for(asked.len(), bodies);
         for token in asked {
-            columns.push(self.kernel.get(token));
+            columns.push(self.kernel.get(token), bodies);
         }
         Ok(columns.bytes(tokens.py()))
     }
 
     fn close<'py>(&mut self, tokens: &Bound<'py, PyAny>) -> PyResult<LeaseBytes<'py>> {
         let asked = column::<u64>(tokens, "tokens")?;
-        let mut columns = LeaseColumns::with_room_for(asked.len());
+        let mut columns = LeaseColumns::with_room_for(asked.len(), true);
         for token in asked {
-            columns.push(self.kernel.close(token).as_ref());
+            columns.push(self.kernel.close(token).as_ref(), true);
         }
         Ok(columns.bytes(tokens.py()))
+    }
+
+    fn end<'py>(
+        &mut self,
+        tokens: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let asked = column::<u64>(tokens, "tokens")?;
+        let mut found = Vec::with_capacity(asked.len());
+        let mut queues = Vec::with_capacity(4 * asked.len());
+        for token in asked {
+            let lease = self.kernel.close(token);
+            found.push(u8::from(lease.is_some()));
+            queues.extend_from_slice(&lease.map_or(0, |lease| lease.queue).to_le_bytes());
+        }
+        let py = tokens.py();
+        Ok((PyBytes::new(py, &found), PyBytes::new(py, &queues)))
     }
 
     fn extend<'py>(

@@ -500,7 +500,7 @@ mod _native {
     #[pymodule_export]
     use super::leases::Leases;
     #[pymodule_export]
-    use super::planes::{pack_heads, unpack_heads};
+    use super::planes::{pack_heads, shuffle_columns, unpack_heads};
     #[pymodule_export]
     use super::ready::Ready;
     #[pymodule_export]

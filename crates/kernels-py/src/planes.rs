@@ -2,9 +2,44 @@
 
 use crate::Octets;
 use outrider_kernels::planes;
-use pyo3::exceptions::PyValueError;
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+
+/// See `outrider.kernels.planes.shuffle_columns`.
+#[pyfunction]
+pub fn shuffle_columns<'py>(columns: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    let mut shuffled = Vec::new();
+    for object in columns.try_iter()? {
+        let buffer = PyUntypedBuffer::get(&object?)?;
+        shuffle(&buffer, &mut shuffled)?;
+    }
+    Ok(PyBytes::new(columns.py(), &shuffled))
+}
+
+#[allow(unsafe_code)]
+fn shuffle(buffer: &PyUntypedBuffer, out: &mut Vec<u8>) -> PyResult<()> {
+    let (width, rows) = (buffer.item_size(), buffer.item_count());
+    let stride = match (buffer.dimensions(), buffer.strides()) {
+        (1, [stride]) => usize::try_from(*stride).ok(),
+        _ => None,
+    };
+    let Some(stride) = stride.filter(|_| buffer.suboffsets().is_none()) else {
+        return Err(PyBufferError::new_err("a column has one dimension, and runs forwards"));
+    };
+    if rows == 0 || width == 0 {
+        return Ok(());
+    }
+    // SAFETY: the export keeps the memory in place and alive as long as `buffer`; it holds `rows` initialised items of
+    // `width` bytes, `stride` bytes apart with no indirection (checked above), and between the items of a strided view
+    // lies memory of the same array. The GIL is held while it is looked at, so no Python code writes to it.
+    let octets = unsafe {
+        std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), (rows - 1) * stride + width)
+    };
+    planes::shuffle(octets, rows, stride, width, out);
+    Ok(())
+}
 
 /// See `outrider.kernels.planes.pack_heads`.
 #[pyfunction]

@@ -12,6 +12,13 @@ const LOW: u64 = (1 << 56) - 1;
 /// The most rows that are packed together.
 pub const ROWS_MAX: usize = 65_536;
 
+/// Items of one width that lie `stride` bytes apart: first the first bytes of all, then the second bytes …
+pub fn shuffle(octets: &[u8], rows: usize, stride: usize, width: usize, out: &mut Vec<u8>) {
+    for at in 0..width {
+        out.extend((0..rows).map(|row| octets[row * stride + at]));
+    }
+}
+
 fn cell(head: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&head[at..at + 8]);

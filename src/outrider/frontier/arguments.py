@@ -85,7 +85,7 @@ class Told:
     """What callers say of leases, in columns: tokens, seconds (NaN for unknown), statuses (0 for none). plain: rows
     that say no more than done; of the others `outcome` gives all."""
 
-    __slots__ = ("_given", "plain", "seconds", "statuses", "tokens", "verdicts")
+    __slots__ = ("_given", "others", "plain", "seconds", "statuses", "tokens", "verdicts")
 
     def __init__(
         self,
@@ -101,6 +101,7 @@ class Told:
         self.seconds = seconds
         self.statuses = statuses
         self.plain = plain
+        self.others = len(plain) - np.count_nonzero(plain)
         self.verdicts = verdicts
 
     def outcome(self, row: int) -> Outcome:
@@ -162,7 +163,7 @@ def _told_in_columns(given: OutcomeBatch) -> Told:
         raise SettingsError(f"{rows} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
     try:
         seconds = _column(np.nan if given.seconds is None else given.seconds, rows)
-        statuses = _column(0 if given.statuses is None else given.statuses, rows)
+        statuses = _statuses(given.statuses, rows)
         words = given.verdicts
         same = Verdict(words) if isinstance(words, str) else None
         verdicts = [Verdict(word) for word in words] if same is None else [same] * rows
@@ -170,16 +171,26 @@ def _told_in_columns(given: OutcomeBatch) -> Told:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens: {error}") from error
     if len(verdicts) != rows:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(verdicts)} verdicts")
-    if (np.abs(seconds) > _SECONDS_MAX).any():
+    if rows and not (np.fmax.reduce(np.abs(seconds)) <= _SECONDS_MAX or np.isnan(seconds).all()):
         raise SettingsError("the seconds of an OutcomeBatch: give finite ones, or NaN for none")
-    statuses = np.where(np.isnan(statuses), 0.0, statuses)
-    if not ((statuses >= 0) & (statuses <= _HTTP_STATUS_MAX)).all():
-        raise SettingsError(f"the statuses of an OutcomeBatch: give whole numbers from 0 to {_HTTP_STATUS_MAX}")
     if same is not None:
         plain = np.full(rows, same is Verdict.DONE, np.bool_)
     else:
         plain = np.array([verdict is Verdict.DONE for verdict in verdicts], np.bool_)
-    return Told(None, numbers, seconds, statuses.astype(np.uint16), plain, verdicts)
+    return Told(None, numbers, seconds, statuses, plain, verdicts)
+
+
+def _statuses(given: Any, rows: int) -> npt.NDArray[np.uint16]:
+    """HTTP statuses of an OutcomeBatch, 0 where there is none."""
+    if given is None:
+        given = 0
+    if type(given) is int and 0 <= given <= _HTTP_STATUS_MAX:
+        return np.full(rows, given, np.uint16)
+    statuses = _column(given, rows)
+    statuses = np.where(np.isnan(statuses), 0.0, statuses)
+    if not ((statuses >= 0) & (statuses <= _HTTP_STATUS_MAX)).all():
+        raise SettingsError(f"the statuses of an OutcomeBatch: give whole numbers from 0 to {_HTTP_STATUS_MAX}")
+    return statuses.astype(np.uint16)
 
 
 def _column(given: Any, rows: int) -> npt.NDArray[np.float64]:

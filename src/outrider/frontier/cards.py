@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
+from outrider.kernels.cards import HEAD, Heads
 
 Int64s = npt.NDArray[np.int64]
 NO_BODIES = np.zeros(1, np.int64)
-_OPAQUE = np.dtype((np.void, HEAD_BYTES))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,9 +67,8 @@ class Cards:
         return Cards(heads, self.arena, self.offsets)
 
     def changed(self) -> Heads:
-        """A copy of the heads to be written to (as opaque bytes: numpy copies the fields of records one by one)."""
-        heads: Heads = np.ascontiguousarray(self.heads).view(_OPAQUE).copy().view(HEAD)
-        return heads
+        """A copy of the heads to be written to."""
+        return np.frombuffer(bytearray(self.heads.tobytes()), HEAD)
 
     def urls(self) -> list[str]:
         starts = self.offsets[:-1]

@@ -5,7 +5,7 @@ A call that ends in an error throws its draft away, and the tables are what they
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ _ORDER = (
 )
 _PLACE = {kind: place for place, kind in enumerate(_ORDER)}
 Tokens = npt.NDArray[np.uint64]
+_Part: TypeAlias = tuple[Cards, Tokens, npt.NDArray[np.uint8], Rows | None]
+"""Cards, the leases that end, the states they leave, the rows of their queues."""
 
 
 class Clock:
@@ -57,17 +59,16 @@ class Draft:
     def __init__(self, tables: Tables, now: Instant, *, keeps_lines: bool = False) -> None:
         self.now = now
         self.rows: dict[Fact, list[Row]] = {}
-        self.columns: dict[Fact, list[list[Any]]] = {}
+        self.columns: dict[Fact, list[tuple[list[Any], Hand | None]]] = {}
         self.lines: list[Line] = []
         self.order = tables.order
-        self.leased: Cards | None = None  # in hand for the LEASE facts
         self.drawn: list[
             tuple[Rows, Cards]
         ] = []  # taken out of their queues: they go back if the log refuses the frame
         self._tables = tables
         self._keeps_lines = keeps_lines
-        self._bare: list[tuple[Cards, Tokens, npt.NDArray[np.uint8]]] = []
-        self._whole: list[tuple[Cards, Tokens, npt.NDArray[np.uint8]]] = []
+        self._bare: list[_Part] = []
+        self._whole: list[_Part] = []
         self._records: list[tuple[Record, int, int, bool]] = []
         self._clocks: dict[int, Clock] = {}
         self._tallies: dict[str, int] = {}
@@ -80,9 +81,10 @@ class Draft:
         else:
             rows.append(row)
 
-    def add_columns(self, kind: Fact, columns: list[Any]) -> None:
-        """Facts of one kind in columns; beside rows of that kind they make a block of their own."""
-        self.columns.setdefault(kind, []).append(columns)
+    def add_columns(self, kind: Fact, columns: list[Any], hand: Hand | None = None) -> None:
+        """Facts of one kind in columns; beside rows of that kind they make a block of their own. hand: what is known of
+        them beyond what is logged."""
+        self.columns.setdefault(kind, []).append((columns, hand))
 
     def blocks(self) -> list[tuple[Block, Hand | None]]:
         """All facts, in the order in which they can be applied, and the cards in hand for them; ask once, when the call
@@ -101,18 +103,15 @@ class Draft:
             here.add(Fact.CARD)
         for kind in sorted(here, key=_PLACE.__getitem__):
             if kind is Fact.HEAD and self._bare:
-                cards, tokens, old = _joined(self._bare)
-                found.append(((kind, [tokens, cards.heads]), Hand(cards, old)))
+                cards, tokens, old, rows = _joined(self._bare)
+                found.append(((kind, [tokens, cards.heads]), Hand(cards, old, rows)))
             elif kind is Fact.CARD and self._whole:
-                cards, tokens, old = _joined(self._whole)
-                found.append(((kind, [tokens, cards]), Hand(cards, old)))
-            elif kind is Fact.LEASE and self.leased is not None:
-                for columns in self.columns[kind]:
-                    found.append(((kind, columns), Hand(self.leased, self.leased.heads["state"])))
+                cards, tokens, old, rows = _joined(self._whole)
+                found.append(((kind, [tokens, cards]), Hand(cards, old, rows)))
             else:
                 if kind in self.rows:
                     found.append(((kind, columns_of(self.rows[kind])), None))
-                found += [((kind, columns), None) for columns in self.columns.get(kind, ())]
+                found += [((kind, columns), hand) for columns, hand in self.columns.get(kind, ())]
         return found
 
     def _add_clocks(self) -> None:
@@ -127,6 +126,7 @@ class Draft:
                 *([getattr(clock, name) for clock in clocks] for name in ("ended", "rest_until", "gap", "reason")),
                 *([getattr(clock, name) for clock in clocks] for name in ("back_off", "refused_at", "answered")),
             ],
+            Hand.of_rows(rows),
         )
 
     def _pack_records(self) -> None:
@@ -135,18 +135,19 @@ class Draft:
             if some:
                 tokens = np.array([token for _, token, _, _ in some], np.uint64)
                 old = np.array([state for _, _, state, _ in some], np.uint8)
-                (self._whole if whole else self._bare).append((packed([record for record, *_ in some]), tokens, old))
+                part = (packed([record for record, *_ in some]), tokens, old, None)
+                (self._whole if whole else self._bare).append(part)
 
     # -- what changes -------------------------------------------------------------------------------------------------
 
-    def heads(self, cards: Cards, tokens: Tokens, old: npt.NDArray[np.uint8]) -> None:
+    def heads(self, cards: Cards, tokens: Tokens, old: npt.NDArray[np.uint8], queues: Rows | None = None) -> None:
         """These cards have new heads; their bodies stay. tokens: of the leases that end with it, 0 for none; old: the
-        states they leave."""
-        self._bare.append((cards, tokens, old))
+        states they leave; queues: the rows of their queues, where they are known."""
+        self._bare.append((cards, tokens, old, queues))
 
-    def cards(self, cards: Cards) -> None:
-        """New URLs."""
-        self._whole.append((cards, np.zeros(len(cards), np.uint64), np.zeros(len(cards), np.uint8)))
+    def cards(self, cards: Cards, queues: Rows | None = None) -> None:
+        """New URLs. queues: the rows of their queues, where they are known."""
+        self._whole.append((cards, np.zeros(len(cards), np.uint64), np.zeros(len(cards), np.uint8), queues))
 
     def record(self, record: Record, old: int, *, token: int = 0, whole: bool = False) -> None:
         """A URL as this call leaves it. old: the state it leaves; whole: its body changed, too."""
@@ -230,10 +231,9 @@ class Draft:
         return row
 
 
-def _joined(
-    parts: list[tuple[Cards, Tokens, npt.NDArray[np.uint8]]],
-) -> tuple[Cards, Tokens, npt.NDArray[np.uint8]]:
+def _joined(parts: list[_Part]) -> _Part:
     if len(parts) == 1:
         return parts[0]
-    cards, tokens, old = zip(*parts, strict=True)
-    return Cards.concatenate(cards), np.concatenate(tokens), np.concatenate(old)
+    cards, tokens, old, queues = zip(*parts, strict=True)
+    rows = None if any(some is None for some in queues) else np.concatenate(queues)
+    return Cards.concatenate(cards), np.concatenate(tokens), np.concatenate(old), rows

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from outrider.clock import Instant
 from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.cards import Cards
-from outrider.kernels import gather_spans
-from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
+from outrider.kernels import gather_spans, shuffle_columns
+from outrider.kernels.cards import HEAD, HEAD_BYTES, OPAQUE, Heads
 from outrider.limits import FACTS_COMPRESSED_BYTES_MIN, FACTS_ZSTD_LEVEL
 
 if sys.version_info >= (3, 14):
@@ -37,6 +37,7 @@ FRAME_KIND = 2  # the log frame kind that carries facts
 PLAIN, ZSTD = 0, 1  # codecs of a frame
 
 _WIDTHS = {"u8": "u1", "u16": "<u2", "u32": "<u4", "u64": "<u8", "i64": "<i8", "f64": "<f8"}
+_DTYPES = {name: np.dtype(width) for name, width in _WIDTHS.items()}
 _BLOCK = struct.Struct("<BBI")
 _NOW = struct.Struct("<q")
 
@@ -168,8 +169,8 @@ class Texts:
         return Texts(octets, self.lengths[rows])
 
     @classmethod
-    def of(cls, texts: Sequence[str]) -> Texts:
-        pieces = [text.encode("utf-8", "surrogatepass") for text in texts]
+    def of(cls, texts: Sequence[str | bytes]) -> Texts:
+        pieces = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts]
         return cls(b"".join(pieces), np.fromiter(map(len, pieces), np.uint32, len(pieces)))
 
 
@@ -186,7 +187,7 @@ def columns_of(rows: Sequence[Row]) -> list[Values]:
 def arrays_of(kind: Fact, values: Sequence[Values]) -> list[Values]:
     """Columns of one kind of facts, those of fixed width as arrays of their type."""
     return [
-        np.ascontiguousarray(cells, _WIDTHS[column.type]) if column.type in _WIDTHS else cells
+        np.ascontiguousarray(cells, _DTYPES[column.type]) if column.type in _DTYPES else cells
         for column, cells in zip(SCHEMA[kind, FACTS_VERSION], values, strict=True)
     ]
 
@@ -199,27 +200,25 @@ def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
         if not rows:
             continue
         parts.append(_BLOCK.pack(kind, FACTS_VERSION, rows))
+        fixed: list[Any] = []  # columns since the last part
         for column, cells in zip(SCHEMA[kind, FACTS_VERSION], values, strict=True):
             if column.type in _WIDTHS:
-                parts.append(_shuffled(np.asarray(cells, _WIDTHS[column.type])))
-            elif column.type == "cards":
-                parts += (_shuffled(cells.heads), cells.arena)
+                fixed.append(np.asarray(cells, _DTYPES[column.type]))
             elif column.type == "heads":
-                parts.append(_shuffled(cells))
-            elif isinstance(cells, Texts):
-                parts += (_shuffled(cells.lengths.astype("<u4", copy=False)), cells.octets)
+                fixed.append(cells.view(OPAQUE))
             else:
-                texts = [c.encode("utf-8", "surrogatepass") if isinstance(c, str) else c for c in cells]
-                parts.append(_shuffled(np.fromiter(map(len, texts), "<u4", len(texts))))
-                parts.append(b"".join(texts))
+                if column.type == "cards":
+                    fixed.append(cells.heads.view(OPAQUE))
+                    octets = cells.arena
+                else:
+                    texts = cells if isinstance(cells, Texts) else Texts.of(cells)
+                    fixed.append(texts.lengths)
+                    octets = texts.octets
+                parts += (shuffle_columns(fixed), octets)
+                fixed = []
+        if fixed:
+            parts.append(shuffle_columns(fixed))
     return b"".join(parts)
-
-
-def _shuffled(column: npt.NDArray[Any]) -> bytes:
-    width = column.dtype.itemsize
-    if width == 1 or len(column) == 1:
-        return column.tobytes()
-    return np.ascontiguousarray(column).view(np.uint8).reshape(len(column), width).T.tobytes()
 
 
 class Compressor:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.frontier.cards import Cards
-from outrider.kernels.cards import Heads
+from outrider.kernels.cards import HEAD, Heads
 from outrider.limits import MEMTABLE_CHUNK_ROWS, RUN_BODY_BYTES_MAX, SCAN_ROWS
 from outrider.storage.files import Files
 from outrider.storage.records import Int64s, Keys, Records, body_bytes, merged, newest, pack_keys
@@ -72,7 +72,7 @@ class Ledger:
             raise ValueError(f"card {row} has a body of {lengths[row]} bytes, not as many as its head says")
         if len(cards.arena) > RUN_BODY_BYTES_MAX and lengths.max(initial=0) > RUN_BODY_BYTES_MAX:
             raise ValueError(f"a card with a body of {lengths.max()} bytes; it may have {RUN_BODY_BYTES_MAX}")
-        self._add(Records(heads.copy(), _first(_WHOLE, len(heads)), cards.arena, offsets))
+        self._add(Records(_copy(heads), _first(_WHOLE, len(heads)), cards.arena, offsets))
 
     def append_heads(self, heads: Heads) -> None:
         """New versions of which the bodies, and their lengths in the heads, are those of the versions before.
@@ -80,7 +80,7 @@ class Ledger:
         One of state 0 ends its record, and one behind that has no body.
         """
         rows = len(heads)
-        self._add(Records(heads.copy(), ~_first(_WHOLE, rows), b"", _first(_NO_BODIES, rows + 1)))
+        self._add(Records(_copy(heads), ~_first(_WHOLE, rows), b"", _first(_NO_BODIES, rows + 1)))
 
     def _add(self, records: Records) -> None:
         if not len(records):
@@ -213,6 +213,10 @@ class Ledger:
             bytes=sum(run.bytes for run in layers.runs),
             memtable_bytes=sum(piece.nbytes for piece in pieces),
         )
+
+
+def _copy(heads: Heads) -> Heads:
+    return np.frombuffer(bytearray(heads.tobytes()), HEAD)
 
 
 def _first(column: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:

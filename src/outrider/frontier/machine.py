@@ -46,6 +46,7 @@ from outrider.frontier.tables import (
     UNKNOWN,
     WAITING,
     Authority,
+    Hand,
     Reason,
     RobotsState,
     Tables,
@@ -103,7 +104,9 @@ _VERBS = {"discover": 1, "lease": 2, "report": 3}
 _CODES = tuple(Code)
 _CODE_NUMBERS = {code: number for number, code in enumerate(_CODES)}
 _NEW, _KNOWN = _CODE_NUMBERS[Code.NEW], _CODE_NUMBERS[Code.KNOWN]
+_NOT_ALONE = ~np.uint8(VOIDED)  # flags of hosts that need a closer look
 _OK, _STALE = Settled.OK, Settled.STALE
+_NO_ROWS: Rows = np.zeros(0, np.uint32)
 _NO_CODES: tuple[Code, ...] = ()
 
 
@@ -117,16 +120,28 @@ class _Picks:
     """What a lease call has drawn: cards, the rows of their queues, and how long each has to wait in its train."""
 
     def __init__(self) -> None:
-        self.cards: list[Cards] = []
-        self.queues: list[Rows] = []
-        self.waits: list[npt.NDArray[np.int64]] = []
+        self._cards: list[Cards] = []
+        self._queues: list[Rows] = []
+        self._gaps: list[Instant] = []
         self.count = 0
 
     def add(self, cards: Cards, queues: Rows, gap: Instant = 0) -> None:
-        self.cards.append(cards)
-        self.queues.append(queues)
-        self.waits.append(np.arange(len(cards), dtype=np.int64) * gap)
+        self._cards.append(cards)
+        self._queues.append(queues)
+        self._gaps.append(gap)
         self.count += len(cards)
+
+    def columns(self, now: Instant) -> tuple[Cards, Rows, npt.NDArray[np.int64]]:
+        """All of them, and the instants before which they must not be fetched."""
+        cards = Cards.concatenate(self._cards)
+        queues = self._queues[0] if len(self._queues) == 1 else np.concatenate([_NO_ROWS, *self._queues])
+        not_before = np.full(len(cards), now, np.int64)
+        if any(self._gaps):
+            at = 0
+            for some, gap in zip(self._queues, self._gaps, strict=True):
+                not_before[at : at + len(some)] += np.arange(len(some)) * gap
+                at += len(some)
+        return cards, queues, not_before
 
 
 class _Found(NamedTuple):
@@ -173,7 +188,7 @@ class Machine(Operations):
         self._lined_up: dict[str, Authority] = {}
         self._recheck: list[Authority] = []
         self._lines_of_wakes: list[Line] = []
-        self._woken: Instant = 0  # waiting URLs that were due by then are queued
+        self._woken: Instant = tables.now  # waiting URLs that were due by then are queued
         self.lsn = 0
         self.now: Instant = tables.now
 
@@ -374,15 +389,16 @@ class Machine(Operations):
                 drawn = np.frombuffer(self.turns.ready.draw(left, row), np.uint32)
             if not len(drawn):
                 break
-            hosts = tables.queues.host[drawn]
+            hosts = tables.queues.host[drawn.astype(np.intp)]
             tried.append(hosts)
             alone = self._may_go(hosts, now) if plain else np.zeros(len(drawn), np.bool_)
-            if alone.any():
-                chosen = drawn if alone.all() else drawn[alone]  # each host once: it has no other queue
+            count = np.count_nonzero(alone)
+            if count:
+                chosen = drawn if count == len(drawn) else drawn[alone]  # each host once: it has no other queue
                 found, cards = tables.backlog.take(chosen)
-                if not found.all():
-                    chosen = chosen[found]
-                picks.add(cards, chosen)
+                picks.add(cards, chosen if len(cards) == count else chosen[found])
+                if count == len(drawn):
+                    continue
             for queue, host in zip(drawn[~alone].tolist(), hosts[~alone].tolist(), strict=True):
                 if refusals <= 0 or picks.count + len(asked) >= want or picks.count >= pages_left:
                     break
@@ -407,40 +423,35 @@ class Machine(Operations):
                     taken.add(host)
                 if errand is not None:
                     asked.append(errand)
-        self._log_leases(draft, picks, asked, first, deadline, holder, now)
+        cards, queues, not_before = picks.columns(now)
+        self._log_leases(draft, cards, queues, not_before, asked, first, deadline, holder)
         if request_id is not None and (picks.count or asked):
             tokens = b"".join(struct.pack("<Q", first + place) for place in range(picks.count + len(asked)))
             self._answered(draft, request_id, "lease", tokens)
         try:
             self._commit(draft, reserve=True)
         except StoreFullError:
-            for cards, queues in zip(picks.cards, picks.queues, strict=True):
-                tables.backlog.put(queues, cards)
+            tables.backlog.put(queues, cards)
             self.turns.touch(tried, now)
             raise
         if sum(map(len, tried)) > picks.count or taken:
             self.turns.touch(tried, now)
-        leases = Leased(
-            tables,
-            first,
-            draft.leased or Cards.none(),
-            np.concatenate(picks.queues) if picks.queues else np.zeros(0, np.uint32),
-            np.concatenate(picks.waits) + now if picks.waits else np.zeros(0, np.int64),
-            deadline,
-            [errand_lease(authority, tables, now) for authority in asked],
-        )
+        errand_leases = [errand_lease(authority, tables, now) for authority in asked]
+        leases = Leased(tables, first, cards, queues, not_before, deadline, errand_leases)
         for authority in asked:
             heapq.heappush(self._deadlines, (authority.deadline, authority.token))
         return LeaseBatch(leases, lines=self._take_lines(draft), lsn=self.lsn)
 
     def _may_go(self, hosts: Rows, now: Instant) -> npt.NDArray[np.bool_]:
         """Which of these hosts, each the first of its name, may be visited with nothing but their clocks to look at."""
-        columns = self.tables.hosts
-        good: npt.NDArray[np.bool_] = (
-            (columns.flags[hosts] & ~np.uint8(VOIDED) == 0)
-            & (columns.in_flight[hosts] == 0)
-            & (columns.rest_until[hosts] <= now)
-        )
+        columns, places = self.tables.hosts, hosts.astype(np.intp)
+        good: npt.NDArray[np.bool_] = columns.rest_until[places] <= now
+        busy = columns.in_flight[places]
+        if np.count_nonzero(busy):
+            good &= busy == 0
+        flags = columns.flags[places]
+        if np.count_nonzero(flags):
+            good &= (flags & _NOT_ALONE) == 0
         return good
 
     def _look_closely(
@@ -503,37 +514,36 @@ class Machine(Operations):
     def _log_leases(
         self,
         draft: Draft,
-        picks: _Picks,
+        cards: Cards,
+        queues: Rows,
+        not_before: npt.NDArray[np.int64],
         asked: Sequence[Authority],
         first: int,
         deadline: Instant,
         holder: int,
-        now: Instant,
     ) -> None:
-        tables = self.tables
-        if picks.count:
-            cards = Cards.concatenate(picks.cards)
+        tables, rows = self.tables, len(cards)
+        if rows:
             heads = cards.changed()
-            old = heads["state"].copy()
-            assert (old == QUEUED).all()
-            draft.leased = cards.with_heads(heads)
-            queues = np.concatenate(picks.queues)
-            rows = len(cards)
+            old = cards.heads["state"]
+            assert old.tobytes().count(QUEUED) == rows
+            heads["state"] = LEASED
             draft.add_columns(
                 Fact.LEASE,
                 [
                     heads["slot"],
-                    tables.queues.hash[queues],
+                    tables.queues.hash[queues.astype(np.intp)],
                     heads["fingerprint"],
                     heads["order"],
                     np.arange(first, first + rows, dtype=np.uint64),
                     np.full(rows, deadline, np.int64),
                     np.full(rows, holder, np.uint32),
-                    np.concatenate(picks.waits) + now,
+                    not_before,
                 ],
+                Hand(cards.with_heads(heads), old, queues),
             )
         for place, authority in enumerate(asked):
-            token = first + picks.count + place
+            token = first + rows + place
             self._name(draft, authority)
             draft.add(Fact.ERRAND, (authority.slot, authority.name, token, deadline, holder))
 
@@ -558,7 +568,12 @@ class Machine(Operations):
         self._wake(now)
         tables = self.tables
         draft = self._draft(now)
-        leases = self._by_token(told.tokens)
+        given = told.links()
+        # Bodies only where somebody reads them: a URL that was fetched, and brought nothing else to tell, is its head.
+        bodies = bool(given or extra or told.others)
+        leases = self._by_token(told.tokens, bodies=bodies)
+        if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
+            leases, bodies = self._by_token(told.tokens), True
         ok = leases.found.copy()
         growing = rows < 2 or bool((told.tokens[1:] > told.tokens[:-1]).all())
         if not growing and len(np.unique(told.tokens)) < rows:
@@ -568,16 +583,18 @@ class Machine(Operations):
         else:
             first = np.ones(rows, np.bool_)
         dead = ok & tables.void(leases.cards.heads) if tables.voids() else None
-        hosts = tables.queues.host[leases.queues]
-        plain = ok & told.plain
+        hosts = tables.queues.host[leases.queues.astype(np.intp)]
+        plain = ok & told.plain if told.others else ok.copy()
         if dead is not None:
             plain &= ~dead
         if tables.errands and any(token in tables.errands for token in told.tokens.tolist()):
             plain[:] = False  # an errand and a page may share a host: one clock, one order
-        if plain.any():
-            plain &= (tables.hosts.flags[hosts] & np.uint8(ROBOTS | RULED)) == 0
+        if np.count_nonzero(plain):
+            flags = tables.hosts.flags[hosts.astype(np.intp)]
+            if np.count_nonzero(flags):
+                plain &= (flags & np.uint8(ROBOTS | RULED)) == 0
             some = np.sort(hosts[ok])
-            if len(some) > 1 and (some[1:] == some[:-1]).any():
+            if np.count_nonzero(some[1:] == some[:-1]):
                 names, inverse = np.unique(hosts, return_inverse=True)
                 often = np.bincount(inverse[ok], minlength=len(names)) > 1
                 plain &= ~often[inverse]
@@ -590,7 +607,9 @@ class Machine(Operations):
         targets: dict[int, int] = {}  # the redirect's target of an outcome, among `wanted`
         columns: list[tuple[int, UrlBatch]] = []
         lined: dict[int, tuple[int, int]] = {}
-        busy_rows = [] if plain.all() else np.flatnonzero(~plain).tolist()
+        busy_rows = [] if np.count_nonzero(plain) == rows else np.flatnonzero(~plain).tolist()
+        if busy_rows and not bodies:
+            leases = self._by_token(told.tokens)
         stale = 0
         for row in busy_rows:
             outcome = told.outcome(row)
@@ -620,7 +639,6 @@ class Machine(Operations):
             origins.append(origin)
         if stale:
             draft.tally("stale", stale)
-        given = told.links()
         for row in sorted({*given, *extra} if given or extra else ()):
             if settled[row] is not _OK or (row not in of_row and not plain[row]):
                 continue
@@ -661,9 +679,9 @@ class Machine(Operations):
         )
         return Report(tuple(settled), answers, self._take_lines(draft), self.lsn)
 
-    def _by_token(self, tokens: npt.NDArray[np.uint64]) -> _Found:
+    def _by_token(self, tokens: npt.NDArray[np.uint64], *, bodies: bool = True) -> _Found:
         found, queues, deadlines, holders, not_before, heads, arena, offsets = lease_columns(
-            self.tables.leases.get(tokens)
+            self.tables.leases.get(tokens, bodies)
         )
         return _Found(found, queues, deadlines, holders, not_before, Cards(heads, arena, offsets))
 
@@ -678,10 +696,11 @@ class Machine(Operations):
     ) -> None:
         """Outcomes that say no more than done: clocks and heads in columns. Each host stands there once."""
         tables = self.tables
-        all_of_them = bool(plain.all())
-        homes = hosts if all_of_them else hosts[plain]
-        if not len(homes):
+        all_of_them = np.count_nonzero(plain) == len(plain)
+        rows = hosts if all_of_them else hosts[plain]
+        if not len(rows):
             return
+        homes = rows.astype(np.intp)
         seconds = told.seconds if all_of_them else told.seconds[plain]
         statuses = told.statuses if all_of_them else told.statuses[plain]
         columns = tables.hosts
@@ -702,6 +721,7 @@ class Machine(Operations):
                 *(np.maximum(rests.until, columns.rest_until[homes]), rests.gap, rests.reason, rests.back_off),
                 *(columns.refused_at[homes], columns.answered[homes] + answered),
             ],
+            Hand.of_rows(rows),
         )
         cards = leases.cards if all_of_them else leases.cards.take(np.flatnonzero(plain))
         heads = cards.changed()
@@ -709,9 +729,11 @@ class Machine(Operations):
         heads["attempts"], heads["losses"] = 0, 0
         heads["status"] = statuses
         tokens = told.tokens if all_of_them else told.tokens[plain]
-        draft.heads(cards.with_heads(heads), tokens, np.full(len(cards), LEASED, np.uint8))
-        if answered.any():
-            draft.tally("answered", int(answered.sum()))
+        queues = leases.queues if all_of_them else leases.queues[plain]
+        draft.heads(cards.with_heads(heads), tokens, np.full(len(cards), LEASED, np.uint8), queues)
+        count = int(np.count_nonzero(answered))
+        if count:
+            draft.tally("answered", count)
 
     # -- around them --------------------------------------------------------------------------------------------------
 
@@ -770,7 +792,12 @@ class Machine(Operations):
             if until is not None:
                 heads["due"] = until
                 heads["state"] = WAITING if until > now else QUEUED
-            draft.heads(cards.with_heads(heads), tokens[leases.found], np.full(len(cards), LEASED, np.uint8))
+            draft.heads(
+                cards.with_heads(heads),
+                tokens[leases.found],
+                np.full(len(cards), LEASED, np.uint8),
+                leases.queues[leases.found],
+            )
         self._commit(draft, reserve=True)
         return answer
 
@@ -842,8 +869,12 @@ class Machine(Operations):
     def at_limit(self) -> bool:
         """No page may be leased any more (max_pages), or URLs are parked because a budget is used up."""
         if self.settings.max_pages is not None and self.tables.tallies.get("answered", 0) >= self.settings.max_pages:
-            return not self.finished() or len(self.tables.spent) > 0
-        return self.finished() and len(self.tables.spent) > 0
+            return not self.finished() or self._spent()
+        return self.finished() and self._spent()
+
+    def _spent(self) -> bool:
+        """Whether URLs are parked for a budget; cards of deleted queues may still lie there."""
+        return len(self.tables.spent) > 0 and self.tables.counts[PARKED] > 0
 
     def errands(self) -> int:
         """Errands that are open or lined up."""

@@ -46,6 +46,8 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
         while tables.wake(instant_of(payload), WAKES_PER_CALL_MAX):
             pass
         _apply(tables, payload)
+    while len(tables.calendar) and (at := tables.calendar.next()) is not None and at <= tables.now:
+        tables.wake(tables.now, WAKES_PER_CALL_MAX)
     tables.drop_stalled(len(tables.stalled))
     tables.changed.clear()
 

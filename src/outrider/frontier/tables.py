@@ -36,6 +36,7 @@ UNKNOWN, QUEUED, LEASED, WAITING, PARKED, DONE, GONE = range(7)
 
 Uint8s = npt.NDArray[np.uint8]
 Uint64s = npt.NDArray[np.uint64]
+_NO_STATES = np.zeros(0, np.uint8)
 SEEN_BITS = (1 << 56) - 1
 
 
@@ -125,10 +126,16 @@ class Transit:
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """Cards that a live call holds: with their new heads, and the states they leave."""
+    """What a live call holds of a block: cards with their new heads, the states they leave, and the rows of their
+    queues where they are known; for clocks the rows of the hosts."""
 
     cards: Cards
     old: Uint8s
+    rows: Rows | None = None
+
+    @classmethod
+    def of_rows(cls, rows: Rows) -> Hand:
+        return cls(Cards.none(), _NO_STATES, rows)
 
 
 class Tables:
@@ -349,16 +356,18 @@ class Tables:
         back_off: Values,
         refused_at: Values,
         answered: Values,
+        hand: Hand | None = None,
     ) -> None:
-        rows = self._rows_of_hosts(hashes)
+        rows = self._rows_of_hosts(hashes) if hand is None or hand.rows is None else hand.rows
         hosts = self.hosts
-        hosts.ended[rows] = ended
-        hosts.rest_until[rows] = rest_until
-        hosts.gap[rows] = gap
-        hosts.reason[rows] = reason
-        hosts.back_off[rows] = back_off
-        hosts.refused_at[rows] = refused_at
-        hosts.answered[rows] = answered
+        places = rows.astype(np.intp)
+        hosts.ended[places] = ended
+        hosts.rest_until[places] = rest_until
+        hosts.gap[places] = gap
+        hosts.reason[places] = reason
+        hosts.back_off[places] = back_off
+        hosts.refused_at[places] = refused_at
+        hosts.answered[places] = answered
         self.changed.append(rows)
         if self.queues.groups:
             for row in rows[(hosts.flags[rows] & MANY) != 0].tolist():
@@ -619,8 +628,9 @@ class Tables:
         """Whole cards: of URLs that are new, or whose body changed."""
         heads = cards.heads
         fresh = heads["order"] >= self.order
+        rows = None
         if hand is not None:
-            old = hand.old
+            old, rows = hand.old, hand.rows
             self._close(tokens)
         elif fresh.all():
             old = np.zeros(len(heads), np.uint8)
@@ -632,19 +642,20 @@ class Tables:
         if fresh.any():
             self._see(heads[fresh] if not fresh.all() else heads)
             self.order = int(heads["order"].max()) + 1
-        self._put(cards, old)
+        self._put(cards, old, rows)
 
     def _head(self, tokens: Uint64s, heads: Heads, hand: Hand | None = None) -> None:
         """New heads of URLs whose bodies stay as they are."""
+        rows = None
         if hand is None:
             cards, old = self._take_out(heads, tokens)
             cards = cards.with_heads(heads)
         else:
-            cards, old = hand.cards, hand.old
+            cards, old, rows = hand.cards, hand.old, hand.rows
             self._close(tokens)
         dead = self._dead(heads)
         self.ledger.append_heads(heads if dead is None else heads[~dead])
-        self._put(cards, old)
+        self._put(cards, old, rows)
 
     def _dead(self, heads: Heads) -> npt.NDArray[np.bool_] | None:
         """Which cards are void, None for none. The ledger hears no more of them: the URL may have been accepted anew,
@@ -663,19 +674,17 @@ class Tables:
 
     def _close(self, tokens: Uint64s) -> None:
         """These leases end; 0 is none."""
-        if tokens.any():
-            closed = self.leases.close(np.ascontiguousarray(tokens[tokens != 0]))
-            self._turns(np.frombuffer(closed[1], np.uint32)[np.frombuffer(closed[0], np.bool_)], -1)
+        open_ones = np.count_nonzero(tokens)
+        if open_ones:
+            found, queues = self.leases.end(tokens if open_ones == len(tokens) else tokens[tokens != 0])
+            rows = np.frombuffer(queues, np.uint32)
+            self._turns(rows if 0 not in found else rows[np.frombuffer(found, np.bool_)], -1)
 
     def _turns(self, queues: Rows, step: int) -> None:
         """So many leases of these queues were opened (step 1) or ended (-1)."""
-        hosts = self.queues.host[queues]
-        in_flight = self.hosts.in_flight
-        ordered = np.sort(hosts)
-        if len(hosts) < 2 or (ordered[1:] != ordered[:-1]).all():
-            in_flight[hosts] += np.uint16(step & 0xFFFF)
-        else:
-            np.add.at(in_flight, hosts, np.uint16(step & 0xFFFF))
+        hosts = self.queues.host[queues.astype(np.intp)]
+        places = hosts.astype(np.intp)
+        _add(self.hosts.in_flight, places, step)
         if self.queues.group_of:
             for queue in queues.tolist():
                 group = self.queues.group_of.get(queue)
@@ -684,8 +693,10 @@ class Tables:
                     self.changed.append(self.queues.host[group.queues])
         if step > 0:
             # Whoever has nothing but its own clock was taken out of ring and timetable when it was drawn.
-            hosts = hosts[self.hosts.flags[hosts] != 0]
-        self.changed.append(hosts)
+            flags = self.hosts.flags[places]
+            hosts = hosts[flags != 0] if np.count_nonzero(flags) else hosts[:0]
+        if len(hosts):
+            self.changed.append(hosts)
 
     def take_out(self, heads: Heads) -> tuple[Cards, Uint8s]:
         """The cards of URLs without a lease from wherever they stand, in this order, and the states they leave."""
@@ -840,30 +851,26 @@ class Tables:
         queues = self.queues
         yield from ((WAITING, queues.waiting), (PARKED, queues.parked), (DONE, queues.done), (GONE, queues.gone))
 
-    def _put(self, cards: Cards, old: Uint8s) -> None:
+    def _put(self, cards: Cards, old: Uint8s, rows: Rows | None = None) -> None:
         """Cards go where their new states put them; the counters follow."""
         if self.voids():
             lives = ~self.void(cards.heads)
             if not lives.all():
                 cards, old = cards.filter(lives), old[lives]
-        self.file(cards, old)
+                rows = None if rows is None else rows[lives]
+        self.file(cards, old, rows)
 
-    def file(self, cards: Cards, old: Uint8s) -> None:
-        """As `_put`, for cards that are not void. old: the states they leave, UNKNOWN for none."""
+    def file(self, cards: Cards, old: Uint8s, rows: Rows | None = None) -> None:
+        """As `_put`, for cards that are not void. old: the states they leave, UNKNOWN for none; rows: of their queues,
+        where they are known."""
         heads = cards.heads
         if not len(heads):
             return
-        rows = self._rows_of_queues(heads["queue"])
+        if rows is None:
+            rows = self._rows_of_queues(heads["queue"])
         states = heads["state"]
-        left, come = np.bincount(old, minlength=7), np.bincount(states, minlength=7)
-        for state in range(1, 7):
-            self.counts[state] += int(come[state]) - int(left[state])
-        for state, column in self._columns():
-            if left[state]:
-                np.subtract.at(column, rows[old == state], 1)
-            if come[state]:
-                np.add.at(column, rows[states == state], 1)
-        all_alike = come.max() == len(heads)
+        come = self._recount(rows, old, states)
+        all_alike = max(come) == len(heads)
         if come[QUEUED]:
             some = np.flatnonzero(states == QUEUED)
             queues = rows if all_alike else rows[some]
@@ -879,10 +886,22 @@ class Tables:
             others = (states == PARKED) & ~robots
             if others.any():
                 self.spent.put(self.queues.host[rows[others]], cards.filter(others))
-        marked = (heads["flags"] & HAS_CONTENT) != 0
-        if marked.any():
+        if np.count_nonzero(heads["flags"]):
+            marked = (heads["flags"] & HAS_CONTENT) != 0
             found = content_hashes(cards.filter(marked))
             self.contents.add((found >> np.uint64(52)).astype(np.uint16), found)
+
+    def _recount(self, rows: Rows, old: Uint8s, states: Uint8s) -> list[int]:
+        """URLs of these queues went from old states to new ones; how many came to each."""
+        left, come = _of_each(old), _of_each(states)
+        for state in range(1, 7):
+            self.counts[state] += come[state] - left[state]
+        for state, column in self._columns():
+            if left[state]:
+                _add(column, rows if left[state] == len(rows) else rows[old == state], -1)
+            if come[state]:
+                _add(column, rows if come[state] == len(rows) else rows[states == state], 1)
+        return come
 
     def _shelves_of(self, cards: Cards) -> Rows:
         nobody = self.error_numbers.get("robots_unreachable", -1)
@@ -905,7 +924,7 @@ class Tables:
         not_before: Values,
         hand: Hand | None = None,
     ) -> None:
-        rows = self._rows_of_queues(queues)
+        rows = self._rows_of_queues(queues) if hand is None or hand.rows is None else hand.rows
         if hand is None:
             known = np.frombuffer(self.leases.find(np.ascontiguousarray(tokens)), np.bool_)
             if known.all():
@@ -927,27 +946,12 @@ class Tables:
                 self.counts[LEASED] -= int(dead.sum())
         else:
             cards, old = hand.cards, hand.old
-        left = np.bincount(old, minlength=7)
-        for state in range(1, 7):
-            self.counts[state] -= int(left[state])
-        for state, column in self._columns():
-            if left[state]:
-                np.subtract.at(column, rows[old == state], 1)
-        self.counts[LEASED] += len(rows)
-        starts = (
-            np.zeros(1, np.intp)
-            if hand is not None
-            else np.flatnonzero(
-                np.concatenate(
-                    (
-                        [True],
-                        (np.diff(tokens) != 1) | (np.diff(deadlines) != 0) | (np.diff(holders.astype(np.int64)) != 0),
-                    )
-                )
-            )
-        )
-        ends = [*starts[1:].tolist(), len(rows)]
-        for start, end in zip(starts.tolist(), ends, strict=True):
+        self._recount(rows, old, np.full(len(rows), LEASED, np.uint8))
+        starts = [0]
+        if hand is None:
+            others = (np.diff(tokens) != 1) | (np.diff(deadlines) != 0) | (np.diff(holders.astype(np.int64)) != 0)
+            starts += (np.flatnonzero(others) + 1).tolist()
+        for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
             part = cards if end - start == len(rows) else cards.take(np.arange(start, end))
             self.leases.open(
                 int(tokens[start]),
@@ -955,7 +959,7 @@ class Tables:
                 int(deadlines[start]),
                 int(holders[start]),
                 np.ascontiguousarray(not_before[start:end]),
-                part.heads,
+                part.heads.tobytes(),
                 part.arena,
                 part.offsets,
             )
@@ -1165,6 +1169,22 @@ def lease_columns(columns: tuple[bytes, ...]) -> tuple[Any, ...]:
         arena,
         np.frombuffer(offsets, np.int64),
     )
+
+
+def _of_each(states: Uint8s) -> list[int]:
+    octets = states.tobytes()
+    return [octets.count(state) for state in range(7)]
+
+
+def _add(column: npt.NDArray[Any], rows: npt.NDArray[Any], step: int) -> None:
+    """Counts go up or down by one for each time that a row is named."""
+    one = column.dtype.type(1)
+    # numpy has a fast way for indices and numbers of just these types.
+    places = rows.astype(np.intp, copy=False)
+    if step > 0:
+        np.add.at(column, places, one)
+    else:
+        np.subtract.at(column, places, one)
 
 
 def by_value(column: npt.NDArray[Any]) -> Iterator[tuple[int, Any]]:

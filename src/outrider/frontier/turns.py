@@ -21,7 +21,7 @@ from outrider.limits import WAKES_PER_CALL_MAX
 EMPTY = 255
 """The class of a queue that holds nothing."""
 _FIRST = np.ones(1, np.bool_)
-_ALONE = ~np.uint8(MANY | RULED | GROUPED)
+_NOT_ALONE = np.uint8(MANY | RULED | GROUPED)
 
 
 class Turns:
@@ -38,36 +38,41 @@ class Turns:
 
     def touch(self, hosts: Iterable[npt.NDArray[np.uint32]], now: Instant) -> None:
         """Book these hosts, offer their queues, or leave them alone, as clocks, turns and queues say."""
-        parts = [part for part in hosts if len(part)]
+        parts = list({id(part): part for part in hosts if len(part)}.values())
         if not parts:
             return
-        rows = np.sort(np.concatenate(parts)) if len(parts) > 1 else np.sort(parts[0])
-        if len(rows) > 1:
-            rows = rows[np.concatenate((_FIRST, rows[1:] != rows[:-1]))]
+        rows = np.sort(parts[0] if len(parts) == 1 else np.concatenate(parts))
+        fresh = rows[1:] != rows[:-1]
+        if np.count_nonzero(fresh) < len(rows) - 1:
+            rows = rows[np.concatenate((_FIRST, fresh))]
         columns, queues = self._tables.hosts, self._tables.queues
-        alone = (columns.flags[rows] & ~_ALONE) == 0
-        alone &= columns.first_queue[rows] != NONE
+        places = rows.astype(np.intp)
+        first = columns.first_queue[places]
+        odd = (columns.flags[places] & _NOT_ALONE) | (first == NONE)
         if self.runs_errands and self.errands_at:
-            alone &= np.array([row not in self.errands_at for row in rows.tolist()], np.bool_)
-        if not alone.all():
+            odd |= np.array([row in self.errands_at for row in rows.tolist()], np.bool_)
+        if np.count_nonzero(odd):
+            alone = odd == 0
             for row in rows[~alone].tolist():
                 self._touch_one(row, now)
-            rows = rows[alone]
-        if not len(rows):
-            return
-        first = columns.first_queue[rows]
+            rows, places, first = rows[alone], places[alone], first[alone]
+            if not len(rows):
+                return
         best = self._tables.backlog.best(first)
-        out = (best == EMPTY) | (columns.in_flight[rows] > 0)
-        until = columns.rest_until[rows]
-        due = ~out & (until <= now)
-        later = ~out & ~due
-        if out.any():
+        until = columns.rest_until[places]
+        out = (best == EMPTY) | (columns.in_flight[places] != 0)
+        later = until > now
+        if np.count_nonzero(out):
             self.ready.withdraw(first[out])
             self.timetable.cancel(rows[out])
-        if due.any():
+            stay = ~out
+            rows, first, best, until, later = rows[stay], first[stay], best[stay], until[stay], later[stay]
+        resting = np.count_nonzero(later)
+        if resting < len(rows):
+            due = ~later
             some = first[due]
             self.ready.offer(some, queues.crawl[some], best[due])
-        if later.any():
+        if resting:
             self.ready.withdraw(first[later])
             self.timetable.rest(rows[later], until[later])
 

@@ -46,7 +46,7 @@ _FUNCTIONS = (
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
-    *("pack_heads", "unpack_heads"),
+    *("pack_heads", "shuffle_columns", "unpack_heads"),
 )
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.groups import Groups
     from outrider.kernels.index import Index
     from outrider.kernels.leases import Leases
-    from outrider.kernels.planes import pack_heads, unpack_heads
+    from outrider.kernels.planes import pack_heads, shuffle_columns, unpack_heads
     from outrider.kernels.ready import Ready
     from outrider.kernels.siphash import fingerprints
     from outrider.kernels.suffixes import PublicSuffixes
@@ -90,6 +90,7 @@ else:
         pack_frames,
         pack_heads,
         scan_frames,
+        shuffle_columns,
         spell_arena,
         spell_texts,
         spell_urls,
@@ -140,6 +141,7 @@ __all__ = [
     "pack_frames",
     "pack_heads",
     "scan_frames",
+    "shuffle_columns",
     "spell_arena",
     "spell_texts",
     "spell_urls",

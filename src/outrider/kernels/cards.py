@@ -33,6 +33,9 @@ the number of its class in the frontier's table of errors, 0 for none. spare: ze
 copies and joins only bytes that belong to a field."""
 
 HEAD_BYTES = HEAD.itemsize
+OPAQUE = np.dtype((np.void, HEAD_BYTES))
+"""A head as bytes: numpy copies the fields of records one by one."""
+
 ORDER_OFFSET, DUE_OFFSET, KLASS_OFFSET = 16, 24, 62
 HAS_CONTENT = 1
 """The first 8 bytes of `extra` are the hash of what was found there."""

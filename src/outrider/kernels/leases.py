@@ -95,9 +95,13 @@ class Leases:
         """1 (u8) for each token (u64) that is open, 0 for the others."""
         return bytes(token in self._leases for token in column(tokens, "<u8", "tokens").tolist())
 
-    def get(self, tokens: Column) -> LeaseColumns:
-        """The leases of these tokens (u64), in their order."""
-        return _columns([self._leases.get(token) for token in column(tokens, "<u8", "tokens").tolist()])
+    def get(self, tokens: Column, bodies: bool = True) -> LeaseColumns:
+        """The leases of these tokens (u64), in their order; without `bodies` all of these are empty."""
+        return _columns([self._leases.get(token) for token in column(tokens, "<u8", "tokens").tolist()], bodies=bodies)
+
+    def end(self, tokens: Column) -> tuple[bytes, bytes]:
+        """As `close`, for callers that have the cards: found (u8) and queues (u32)."""
+        return self.close(tokens)[:2]
 
     def close(self, tokens: Column) -> LeaseColumns:
         """The leases of these tokens (u64), which end; of a token named twice, the second is not found."""
@@ -170,11 +174,11 @@ class Leases:
             heapq.heapify(self._heap)
 
 
-def _columns(leases: list[_Lease | None]) -> LeaseColumns:
+def _columns(leases: list[_Lease | None], *, bodies: bool = True) -> LeaseColumns:
     said = [lease or _Lease(0, 0, 0, 0, bytes(HEAD_BYTES), b"") for lease in leases]
     offsets = [0]
     for lease in said:
-        offsets.append(offsets[-1] + len(lease.body))
+        offsets.append(offsets[-1] + (len(lease.body) if bodies else 0))
     return (
         bytes(lease is not None for lease in leases),
         packed([lease.queue for lease in said], "<u4"),
@@ -182,6 +186,6 @@ def _columns(leases: list[_Lease | None]) -> LeaseColumns:
         packed([lease.holder for lease in said], "<u4"),
         packed([lease.not_before for lease in said], "<i8"),
         b"".join(lease.head for lease in said),
-        b"".join(lease.body for lease in said),
+        b"".join(lease.body for lease in said) if bodies else b"",
         packed(offsets, "<i8"),
     )

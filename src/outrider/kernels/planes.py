@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider.kernels.cards import HEAD, HEAD_BYTES
 from outrider.kernels.columns import Column, column
+from outrider.kernels.framing import Bytes
 
 PLANES = HEAD_BYTES + 1
 """The bytes of a head, and one that says whether the version is whole."""
@@ -18,6 +21,22 @@ _LISTED = ("queue", "due", "priority")
 _COUNTS = struct.Struct("<3H")
 _LIST_AT = _MASK_BYTES + PLANES + _COUNTS.size
 _LOW = np.uint64((1 << 56) - 1)
+
+
+def shuffle_columns(columns: Iterable[Column]) -> bytes:
+    """The bytes of columns, one column after the other, of each the first bytes of all items, then the second bytes …
+
+    A column is a buffer of one dimension; its items may lie apart, as those of a field of records do, or be one and the
+    same. Raises BufferError for any other.
+    """
+    parts: list[bytes] = []
+    for given in columns:
+        view = memoryview(cast("Bytes", given))
+        if view.ndim != 1 or view.strides is None or view.strides[0] < 0:
+            raise BufferError("a column has one dimension, and runs forwards")
+        cells = np.frombuffer(view.tobytes(), np.uint8)
+        parts.append(cells.reshape(len(view), view.itemsize).T.tobytes())
+    return b"".join(parts)
 
 
 def pack_heads(heads: Column, whole: Column) -> bytes:

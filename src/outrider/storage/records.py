@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.kernels import gather_spans
-from outrider.kernels.cards import HEAD, HEAD_BYTES, Heads
+from outrider.kernels.cards import HEAD, HEAD_BYTES, OPAQUE, Heads
 from outrider.limits import MERGE_ROWS
 
 Int64s = npt.NDArray[np.int64]
@@ -24,7 +24,6 @@ Keys = npt.NDArray[Any]
 KEY_BYTES = 16
 FINGERPRINT_MASK = np.uint64((1 << 56) - 1)
 _LENGTHS = ("url_bytes", "referrer_bytes", "extra_bytes")
-_OPAQUE = np.dtype((np.void, HEAD_BYTES))
 _KEY = np.dtype((np.bytes_, KEY_BYTES))
 _SORT_BITS_MAX = 40
 
@@ -74,13 +73,13 @@ class Records:
             return cls.none()
         rows = sum(len(part) for part in parts)
         offsets = np.empty(rows + 1, np.int64)
-        heads = np.empty(rows, _OPAQUE)
+        heads = np.empty(rows, OPAQUE)
         bodies, row, base = [], 0, 0
         for part in parts:
             end = row + len(part)
             first, last = int(part.offsets[0]), int(part.offsets[-1])
             np.add(part.offsets[:-1], base - first, out=offsets[row:end])
-            heads[row:end] = part.heads.view(_OPAQUE)
+            heads[row:end] = part.heads.view(OPAQUE)
             bodies.append(memoryview(part.arena)[first:last])
             row, base = end, base + last - first
         offsets[rows] = base
@@ -113,7 +112,7 @@ class Records:
             whole = bodies >= 0
             starts, ends = self.offsets[:-1][bodies], self.offsets[1:][bodies]
             ends = np.where(whole, ends, starts)
-        heads = self.heads.view(_OPAQUE)[rows].view(HEAD)
+        heads = self.heads.view(OPAQUE)[rows].view(HEAD)
         if bodies is not rows:
             other = np.flatnonzero((bodies != rows) & whole)
             if len(other):
@@ -129,7 +128,7 @@ class Records:
         found = self if state.all() else self.take(np.flatnonzero(state))
         if found.whole.all():
             return found
-        heads = found.heads.view(_OPAQUE).copy().view(HEAD)
+        heads = found.heads.view(OPAQUE).copy().view(HEAD)
         for name in _LENGTHS:
             heads[name][~found.whole] = 0
         return Records(heads, found.whole, found.arena, found.offsets)
