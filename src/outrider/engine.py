@@ -63,6 +63,7 @@ from outrider.limits import (
     DISCOVER_ROWS_PER_FRAME,
     LOG_BYTES_BEFORE_CHECKPOINT,
     OWN_SLOT,
+    RECORDS_PER_SCAN,
     ROUND_PATIENCE_BYTES,
     SMALL_CALL_ROWS_MAX,
     VERIFY_PROBLEMS_MAX,
@@ -517,6 +518,27 @@ class Frontier:
     def retry(self, *, error: str | None = None, host: str | None = None) -> int:
         """Dead letters go back to their queues, all or those of an error class or host; how many."""
         return self._call(lambda m, now: m.retry(error, host, now))
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Everything that belongs to each accepted URL, as JSON values, in the order in which they were accepted.
+
+        A URL that is leased counts as queued; clocks and robots rules belong to hosts and are not told.
+        """
+        with self._lock:
+            self._check()
+            orders = self._machine.orders()
+        for begin in range(0, len(orders), RECORDS_PER_SCAN):
+            last = min(begin + RECORDS_PER_SCAN, len(orders)) - 1
+            with self._lock:
+                self._check()
+                cards = self._machine.cards_between(int(orders[begin]), int(orders[last]))
+            for row in range(len(cards)):
+                yield self._machine.record_of(cards, row)
+
+    def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
+        """Take URLs with the states that `records` told of them; those that are known stay as they are. How many are
+        new. Raises SettingsError for a record that makes no sense."""
+        return self._call(lambda m, now: m.restore(records, now))
 
     def statistics(self) -> dict[str, object]:
         """Counts for machines; the names of `status --json`."""
@@ -1202,6 +1224,10 @@ class AsyncFrontier:
     async def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
         """As `Frontier.status`."""
         return self.sync.status(url, crawl=crawl)
+
+    async def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
+        """As `Frontier.restore`."""
+        return await self._call(lambda m, now: m.restore(records, now))
 
     async def statistics(self) -> dict[str, object]:
         """As `Frontier.statistics`."""

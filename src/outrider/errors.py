@@ -47,7 +47,7 @@ class StoreError(OutriderError):
 
 
 class DamagedStoreError(StoreError):
-    """The store is damaged and was left untouched."""
+    """The store is damaged and was left untouched; `outrider repair` keeps what is whole and lists the rest."""
 
 
 class ForeignStoreError(StoreError):

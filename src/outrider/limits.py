@@ -157,6 +157,8 @@ SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
 
 # files that go out and come in
 EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and told of at once: some megabytes of memory
+RECORDS_PER_SCAN = 1_000_000  # of an export in memory at once: some 300 MB; a ledger of more is scanned again for each
+RESTORE_ROWS_PER_FRAME = 1_000  # records of one frame: some hundred kilobytes
 IMPORT_ROWS_AT_ONCE = 1_000  # of one call: a frame of some hundred kilobytes, durable in one sync
 IMPORT_LINE_BYTES_MAX = (
     1 << 20

@@ -18,7 +18,7 @@ def test_the_reference_is_what_the_commands_say(project):
 def test_there_are_exactly_the_commands_that_do_something():
     looks = ["explain", "hosts", "status", "urls", "why-idle"]
     assert sorted(
-        ["crawl", "export", "import", *looks, "resume", "retry", "sim", "url", "verify", "version"]
+        ["crawl", "export", "import", *looks, "repair", "resume", "retry", "sim", "url", "verify", "version"]
     ) == sorted(cli.outrider.commands)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from threading import Event, Thread
 
 import pytest
@@ -31,9 +31,6 @@ class Row:
     gap_seconds: float | None = None
     url: str = ""
     reason: str | None = None
-
-    def as_dict(self):
-        return asdict(self)
 
 
 class Said(dict):
@@ -96,25 +93,70 @@ def lines(capsys):
     return capsys.readouterr().out.splitlines()
 
 
-def test_explain_says_names_and_values_one_a_line(crawl, capsys):
-    fake = FakeFrontier(
-        said={"url": "http://a.com/", "why": "its host rests", "host": {"rest_until": AT, "queued": 1200}}
-    )
+STATUS = {"url": "http://a.com/", "state": "queued", "priority": 0.5, "attempts": 0, "error": None, "due": None}
+EXPLAINED = {
+    "url": "http://a.com/",
+    "state": "queued",
+    "reason_now": "host_resting",
+    "reason_text": "a.com rests for 1 s more (floor)",
+    "status": STATUS,
+    "slot": 17,
+    "fingerprint": 255,
+    "klass": 8,
+    "order": 1,
+    "queue": {"key": "a.com", "queued": 1200},
+    "host": {"name": "a.com", "rest_until": AT},
+    "authority": "http://a.com",
+    "robots": "allow",
+    "robots_line": None,
+    "next_at": AT,
+}
+IDLE = {
+    "reason": "resting",
+    "text": "all 2 hosts that hold something rest",
+    "known": 3,
+    "hosts": {"ready": 0, "resting": 2, "blocked": 0, "leased": 0, "empty": 1},
+    "urls": {"queued": 1200, "done": 4},
+    "next_at": AT,
+    "next_seconds": 0.25,
+    "errands": 0,
+    "tail_host": "a.com",
+    "tail_urls": 1200,
+    "tail_seconds": 1200.0,
+}
+
+
+def test_explain_says_the_reason_first_and_then_what_is_known(crawl, capsys):
+    fake = FakeFrontier(said=EXPLAINED)
     assert 0 == cli.run(["explain", "HTTP://A.com", "-o", crawl(fake)])
+    said = lines(capsys)
     assert [
-        "url   http://a.com/",
-        "why   its host rests",
-        "host",
-        "  rest until  2023-11-14T22:13:20.000Z",
-        "  queued      1,200",
-    ] == lines(capsys)
+        "url          http://a.com/",
+        "state        queued",
+        "why not now  a.com rests for 1 s more (floor)",
+        "next at      2023-11-14T22:13:20.000Z",
+        "priority     0.5",
+    ] == said[:5]
+    assert {"fingerprint  00000000000000ff", "queue", "  queued  1,200", "host"} <= set(said)
     assert ([("http://a.com/", None)], True) == (fake.asked, fake.closed)
 
 
 def test_explain_in_json_is_one_object(crawl, capsys):
-    directory = crawl(FakeFrontier(said={"url": "http://a.com/", "due": None}))
+    directory = crawl(FakeFrontier(said=EXPLAINED))
     assert 0 == cli.run(["explain", "http://a.com/", "-o", directory, "--json"])
-    assert {"url": "http://a.com/", "due": None} == json.loads(capsys.readouterr().out)
+    assert {**EXPLAINED, "fingerprint": "00000000000000ff"} == json.loads(capsys.readouterr().out)
+
+
+def test_why_idle_says_the_reason_what_comes_next_and_the_tail(crawl, capsys):
+    assert 0 == cli.run(["why-idle", crawl(FakeFrontier(said=IDLE))])
+    assert [
+        "all 2 hosts that hold something rest",
+        "next      2023-11-14T22:13:20.000Z, in 0.25 s",
+        "hosts     3 known: 0 ready, 2 resting, 0 blocked, 0 leased, 1 empty",
+        "urls      1,200 queued, 4 done",
+        "errands   0 robots.txt to ask for",
+        "the tail  a.com has 1,200 URLs: about 20 min left, at its gap",
+    ] == lines(capsys)
 
 
 def test_what_is_no_url_is_refused_before_anything_is_asked(crawl, capsys):
@@ -125,9 +167,11 @@ def test_what_is_no_url_is_refused_before_anything_is_asked(crawl, capsys):
 
 def test_no_control_character_of_the_web_reaches_the_terminal(crawl, capsys):
     evil = "\x1b[2J\x7f\u202e\x9b"
-    directory = crawl(
-        FakeFrontier([Row(evil, "ready")], said={"reason": evil, evil: {"a": [evil]}, "rows": [{"x": evil}]})
-    )
+    told = {"text": evil, "reason_text": evil, "tail_host": evil, "robots_line": evil, "hosts": {evil: 1}}
+    queue = {evil: {"a": [evil]}, "rows": [{"x": evil}]}
+    directory = crawl(FakeFrontier([Row(evil, "ready")], said={**EXPLAINED, **IDLE, **told, "queue": queue}))
+    for more in ([], ["--json"]):
+        assert 0 == cli.run(["explain", "http://a.com/", "-o", directory, *more])
     for arguments in (
         ["why-idle"],
         ["why-idle", "--json"],
@@ -249,15 +293,15 @@ def running(tmp_path, monkeypatch):
 
 
 def test_a_running_crawl_is_asked(running, capsys):
-    directory = running(FakeFrontier(hosts(600), said={"why": "none"}))
+    directory = running(FakeFrontier(hosts(600), said=IDLE))
     assert 0 == cli.run(["why-idle", directory, "--json"])
-    assert {"why": "none"} == json.loads(capsys.readouterr().out)
+    assert IDLE == json.loads(capsys.readouterr().out)
     assert 0 == cli.run(["hosts", directory, "--limit", "0", "--json"])
     assert [f"h{number}.test" for number in range(600)] == [json.loads(line)["name"] for line in lines(capsys)]
 
 
 def test_a_running_crawl_explains_a_url(running):
-    fake = FakeFrontier(said={"state": "queued"})
+    fake = FakeFrontier(said=EXPLAINED)
     assert 0 == cli.run(["explain", "http://a.com", "-o", running(fake), "--crawl", "second"])
     assert [("http://a.com/", "second")] == fake.asked
 

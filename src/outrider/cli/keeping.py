@@ -1,13 +1,20 @@
-"""The commands that keep a store in order, each its owner meanwhile: `verify`, `retry`, `export`, `import`."""
+"""The commands that keep a store in order, its owners meanwhile: `verify`, `repair`, `retry`, `export`, `import`."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from outrider.cli.layout import machine_text
 from outrider.crawl.terminal import safe, say
+from outrider.errors import DamagedStoreError
+
+if TYPE_CHECKING:
+    from outrider.crawl.mending import Repaired
 
 VIOLATION = 9
 NOTHING_USABLE = 2
@@ -25,22 +32,75 @@ def verify(directory: str, as_json: bool) -> int:
 
     Exit code 0 when all is true, 9 when a count is wrong, 5 when a file is damaged.
     """
-    from outrider.crawl.looks import store_of
-    from outrider.engine import Frontier
+    from outrider.crawl.mending import verify as verified
 
-    frontier = Frontier.look(store_of(directory))
-    try:
-        found = frontier.verify()
-    finally:
-        frontier.close()
+    done = verified(directory)
+    problems = done.found.problems if done.found is not None else ()
+    counts = dict(done.found.counts) if done.found is not None else {}
     if as_json:
-        click.echo(machine_text({"ok": found.ok, "problems": list(found.problems), "counts": dict(found.counts)}))
+        damage = [asdict(loss) for loss in done.damage]
+        click.echo(machine_text({"ok": done.ok, "damage": damage, "problems": list(problems), "counts": counts}))
     else:
-        for problem in found.problems:
-            click.echo(safe(problem))
-        counts = ", ".join(f"{count:,} {name}" for name, count in found.counts.items())
-        click.echo(f"{'all is true' if found.ok else 'this is not true'}: {counts}")
-    return 0 if found.ok else VIOLATION
+        for found in (*done.damage, *problems):
+            click.echo(safe(found))
+        if not done.damage:
+            told = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+            click.echo(f"{'all is true' if done.ok else 'this is not true'}: {told}")
+    if done.damage:
+        say(f"outrider: {directory} is damaged; `outrider repair {directory}` keeps what is whole", sys.stderr)
+        return DamagedStoreError.exit_code
+    return 0 if done.ok else VIOLATION
+
+
+@click.command()
+@_directory
+@_json
+def repair(directory: str, as_json: bool) -> int:
+    """Keep what is whole of a damaged store in DIR, and list the rest.
+
+    The damaged files go into a folder of the store, as they were, with a report; nothing is removed. Then the store
+    opens again. Exit code 0 when it does, 9 when its counts are not true then, 5 when it cannot be mended.
+    """
+    from outrider.crawl.mending import repair as mended
+    from outrider.crawl.mending import verify as verified
+
+    done = mended(directory)
+    after = verified(directory)
+    if as_json:
+        click.echo(machine_text({"ok": after.ok, **done.as_dict()}))
+    elif not done.folder:
+        click.echo("nothing is damaged")
+    else:
+        for line in repair_lines(done):
+            click.echo(safe(line))
+    if done.salvaged.own_lost:
+        say(
+            "outrider: the seeds that set the scope, request ids and totals are lost; give the seeds again: "
+            f"outrider crawl SEED… -o {directory}",
+            sys.stderr,
+        )
+    for wrong in (*after.damage, *(after.found.problems if after.found is not None else ())):
+        say(f"outrider: {wrong}", sys.stderr)
+    return 0 if after.ok else VIOLATION
+
+
+def repair_lines(done: Repaired) -> Iterator[str]:
+    """What was lost, what was made again, and where the damaged files are."""
+    for loss in done.losses:
+        yield f"lost     {loss}"
+    found = done.salvaged
+    if found.urls:
+        yield f"lost     {found.urls:,} URLs of which only later states are left"
+    for name, count in found.facts.items():
+        yield f"lost     {count:,} facts of kind {name}, which name what is lost"
+    if found.leases_ended:
+        yield f"ended    {found.leases_ended:,} leases; their URLs are queued again"
+    if found.hosts_made or found.queues_made:
+        yield f"made     {found.hosts_made:,} hosts and {found.queues_made:,} queues anew, from their URLs"
+    for name in found.names_made:
+        yield f"made     {name}, in the place of a name that is lost"
+    kept = ", ".join(done.kept) or "no file"
+    yield f"kept     {kept} as before, in {done.folder}; report.json there says all of this"
 
 
 @click.command()
@@ -49,10 +109,10 @@ def verify(directory: str, as_json: bool) -> int:
 @click.option("--host", metavar="HOST", help="Only those of this host.")
 def retry(directory: str, error: str | None, host: str | None) -> int:
     """Put the URLs that were given up back into their queues."""
-    from outrider.crawl.looks import changing, retried
+    from outrider.crawl.looks import changing
 
     with changing(directory) as frontier:
-        count = retried(frontier, error=error, host=host)
+        count = frontier.retry(error=error, host=host)
     click.echo(f"{count:,} URLs are queued again")
     return 0
 

@@ -6,14 +6,15 @@ A running crawl is asked over its socket, so they work beside it; where none run
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from outrider.cli.layout import machine_text, named, table
-from outrider.crawl.terminal import say
+from outrider.cli.layout import machine_text, named, shown, table
+from outrider.crawl.progress import eta_text
+from outrider.crawl.terminal import safe, say
 from outrider.url import normalize
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def explain(url: str, directory: str, crawl: str | None, as_json: bool) -> int:
     spelled = normalize(url)
     with looking(directory) as look:
         found = look("explain", {"url": spelled, "crawl": crawl})
-    _say(found, as_json)
+    _say(found, as_json, explained)
     return 0
 
 
@@ -86,7 +87,7 @@ def why_idle(directory: str, as_json: bool) -> int:
 
     with looking(directory) as look:
         found = look("why-idle", {})
-    _say(found, as_json)
+    _say(found, as_json, idle_lines)
     return 0
 
 
@@ -121,12 +122,43 @@ def urls(directory: str, state: str | None, host: str | None, after: str | None,
     return 0
 
 
-def _say(found: Mapping[str, Any], as_json: bool) -> None:
+def _say(found: Mapping[str, Any], as_json: bool, lines: Callable[[Mapping[str, Any]], Iterator[str]]) -> None:
     if as_json:
         click.echo(machine_text(found))
         return
-    for line in named(found):
+    for line in lines(found):
         click.echo(line)
+
+
+def explained(found: Mapping[str, Any]) -> Iterator[str]:
+    """What `explain` says to people: the reason first, then what is known of the URL, its queue and its host."""
+    status = dict(found["status"])
+    first = {
+        "url": found["url"],
+        "state": found["state"],
+        "why not now": found["reason_text"],
+        "next_at": found["next_at"],
+    }
+    own = {name: value for name, value in status.items() if name not in ("url", "state", "due")}
+    print_ = {"fingerprint": found["fingerprint"], "slot": found["slot"], "class": found["klass"]}
+    robots = {name: found.get(name) for name in ("authority", "robots", "robots_line")}
+    yield from named({**first, **own, **print_, "order": found["order"], **robots})
+    for name in ("queue", "host"):
+        if found[name] is not None:
+            yield from named({name: found[name]})
+
+
+def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """What `why-idle` says to people: the reason, what comes next, and counts that add up."""
+    yield safe(found["text"])
+    if found["next_at"] is not None:
+        yield f"next      {shown('next_at', found['next_at'])}, in {shown('next_seconds', found['next_seconds'])}"
+    for name, total in (("hosts", f"{found['known']:,} known: "), ("urls", "")):
+        yield f"{name:<8}  {total}" + ", ".join(f"{count:,} {safe(state)}" for state, count in found[name].items())
+    yield f"errands   {found['errands']:,} robots.txt to ask for"
+    if found["tail_host"] is not None:
+        left = eta_text(found["tail_seconds"])
+        yield f"the tail  {safe(found['tail_host'])} has {found['tail_urls']:,} URLs: {left}, at its gap"
 
 
 def _list(

@@ -17,7 +17,7 @@ import click
 from outrider.errors import OutriderError
 
 try:
-    from outrider.cli.keeping import export_command, import_command, retry, verify
+    from outrider.cli.keeping import export_command, import_command, repair, retry, verify
     from outrider.cli.looking import explain, hosts, urls, why_idle
     from outrider.cli.sim import sim
     from outrider.cli.url import url
@@ -147,7 +147,7 @@ def version() -> int:
     return 0
 
 
-for _command in (explain, why_idle, hosts, urls, export_command, import_command, verify, retry, url, sim):
+for _command in (explain, why_idle, hosts, urls, export_command, import_command, verify, repair, retry, url, sim):
     outrider.add_command(_command)
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, Protocol, TextIO
+from typing import Any, Final, TextIO
 
 import msgspec
 
@@ -29,14 +29,6 @@ from outrider.url import normalize
 
 SHOW_SECONDS: Final = 1.0
 _STATES: Final = frozenset(state.value for state in State if state is not State.UNKNOWN)
-
-
-class Kept(Protocol):
-    """The part of `outrider.Frontier` that gives and takes records."""
-
-    def records(self, *, after: str | None = None) -> Iterator[dict[str, Any]]: ...
-    def restore(self, records: Iterable[Mapping[str, Any]]) -> int: ...
-    def discover(self, links: Iterable[str]) -> list[Code]: ...
 
 
 class Counter:
@@ -91,16 +83,11 @@ def export(directory: str, path: str, what: str, talk: TextIO) -> int:
                 f"{owned.facts}; its frontier can be exported when it has stopped (`--what pages` at any time)"
             ) from None
         try:
-            write_records(path, _kept(frontier).records(), FRONTIER, counter.add)
+            write_records(path, frontier.records(), FRONTIER, counter.add)
         finally:
             frontier.close()
     counter.end(f" to {path}")
     return counter.total
-
-
-def _kept(frontier: Any) -> Kept:
-    kept: Kept = frontier
-    return kept
 
 
 def _pages(directory: str) -> Iterator[Mapping[str, Any]]:
@@ -161,12 +148,12 @@ def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported
     counter = Counter(talk, "imported")
     with changing(directory, create=True) as frontier:
         for path in paths:
-            take_file(_kept(frontier), path, found, counter)
+            take_file(frontier, path, found, counter)
     counter.end(f" from {len(paths)} file{'s' if len(paths) != 1 else ''}")
     return found
 
 
-def take_file(frontier: Kept, path: str, found: Imported, counter: Counter) -> None:
+def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:
     """One file, batch by batch."""
     urls = form_of(path, READ) == URLS
     rows = read_records(path, FRONTIER)
@@ -234,7 +221,7 @@ def _fits(value: object, kind: str) -> bool:
     return isinstance(value, int | float)
 
 
-def _discover(frontier: Kept, good: Sequence[Read], path: str, found: Imported) -> None:
+def _discover(frontier: Frontier, good: Sequence[Read], path: str, found: Imported) -> None:
     links = [str((read.record or {})["url"]) for read in good]
     for read, code in zip(good, frontier.discover(links), strict=True):
         if code is Code.INVALID:
@@ -244,7 +231,7 @@ def _discover(frontier: Kept, good: Sequence[Read], path: str, found: Imported) 
         found.taken += code is Code.NEW
 
 
-def _restore(frontier: Kept, good: Sequence[Read], path: str, found: Imported) -> None:
+def _restore(frontier: Frontier, good: Sequence[Read], path: str, found: Imported) -> None:
     try:
         _count(found, frontier.restore([read.record or {} for read in good]), len(good))
         return

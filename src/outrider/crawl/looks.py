@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeVar
+from dataclasses import asdict
+from typing import Any, Final
 
 from outrider.crawl.control import Answers, ask
 from outrider.crawl.directory import FRONTIER_NAME, Found, inspect, kept_settings
@@ -22,44 +23,28 @@ _PAGES_PER_LOOK_MAX = 32
 """A question for hosts in a state that few of them have goes through so many pages; then it answers what it found and a
 cursor, so that a running crawl is not held up."""
 
-Answer = TypeVar("Answer")
 Looks = Callable[[str, Mapping[str, Any]], Any]
 """A question by its name, and its arguments; the answer is made of JSON values."""
 
 
-class Looked(Protocol):
-    """The part of `outrider.Frontier` that answers and changes nothing. Lists come in pages: a list with `.cursor`."""
-
-    def explain(self, url: str, *, crawl: str | None = None) -> Any: ...
-    def explain_idle(self) -> Any: ...
-    def hosts(self, *, after: str | None = None, limit: int = 100) -> Any: ...
-    def urls(
-        self,
-        *,
-        state: str | None = None,
-        host: str | None = None,
-        after: str | None = None,
-        limit: int = 1000,
-    ) -> Any: ...
-
-
-def _explain(frontier: Looked, question: Mapping[str, Any]) -> dict[str, Any]:
+def _explain(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = frontier.explain(str(question.get("url", "")), crawl=question.get("crawl")).as_dict()
-    return found
+    # 16 hex digits: as a number it is larger than many readers of JSON keep exactly.
+    return {**found, "fingerprint": f"{found['fingerprint']:016x}"}
 
 
-def _why_idle(frontier: Looked, _: Mapping[str, Any]) -> dict[str, Any]:
+def _why_idle(frontier: Frontier, _: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = frontier.explain_idle().as_dict()
     return found
 
 
-def _hosts(frontier: Looked, question: Mapping[str, Any]) -> dict[str, Any]:
+def _hosts(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     state, after, limit = question.get("state"), question.get("after"), _limit(question)
     rows: list[dict[str, Any]] = []
     rows_per_page = CONTROL_PAGE_ROWS_MAX if state is not None else limit
     for _ in range(_PAGES_PER_LOOK_MAX):
         page = frontier.hosts(after=after, limit=rows_per_page)
-        found = [host.as_dict() for host in page if state is None or host.state == state]
+        found = [asdict(host) for host in page if state is None or host.state == state]
         if len(rows) + len(found) > limit:
             # A page of no more than are wanted, so that its end is the answer's.
             rows_per_page = limit - len(rows)
@@ -71,11 +56,11 @@ def _hosts(frontier: Looked, question: Mapping[str, Any]) -> dict[str, Any]:
     return {"rows": rows, "cursor": after}
 
 
-def _urls(frontier: Looked, question: Mapping[str, Any]) -> dict[str, Any]:
+def _urls(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     page = frontier.urls(
         state=question.get("state"), host=question.get("host"), after=question.get("after"), limit=_limit(question)
     )
-    return {"rows": [url.as_dict() for url in page], "cursor": page.cursor}
+    return {"rows": [asdict(url) for url in page], "cursor": page.cursor}
 
 
 def _limit(question: Mapping[str, Any]) -> int:
@@ -83,7 +68,7 @@ def _limit(question: Mapping[str, Any]) -> int:
     return max(1, min(limit, CONTROL_PAGE_ROWS_MAX)) if isinstance(limit, int) else CONTROL_PAGE_ROWS_MAX
 
 
-LOOKS: Final[dict[str, Callable[[Looked, Mapping[str, Any]], dict[str, Any]]]] = {
+LOOKS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]] = {
     "explain": _explain,
     "why-idle": _why_idle,
     "hosts": _hosts,
@@ -93,10 +78,10 @@ LOOKS: Final[dict[str, Callable[[Looked, Mapping[str, Any]], dict[str, Any]]]] =
 end; an answer may have fewer rows than were asked for and still a cursor."""
 
 
-def answers_of(frontier: Looked, in_books: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Answers:
+def answers_of(frontier: Frontier, in_books: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Answers:
     """What a running crawl answers over its socket; `in_books` calls where the frontier may be called."""
 
-    def answer(look: Callable[[Looked, Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
+    def answer(look: Callable[[Frontier, Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
         return lambda question: in_books(lambda: look(frontier, question))
 
     return {name: answer(look) for name, look in LOOKS.items()}
@@ -130,15 +115,9 @@ def looking(path: str) -> Iterator[Looks]:
         yield _asking(path, owned)
         return
     try:
-        yield lambda name, question: LOOKS[name](looked(frontier), question)
+        yield lambda name, question: LOOKS[name](frontier, question)
     finally:
         frontier.close()
-
-
-def looked(frontier: Any) -> Looked:
-    """A frontier, seen as what answers."""
-    looked: Looked = frontier
-    return looked
 
 
 def _asking(path: str, owned: StoreInUseError) -> Looks:
@@ -181,13 +160,10 @@ def changing(path: str, *, create: bool = False) -> Iterator[Frontier]:
     whole = store != path
     settings = None
     if whole:
-        kept = kept_settings(path) if os.path.isdir(path) else None
-        if kept is not None and kept.options:
-            settings = resolved({}, from_environment(os.environ), kept.options, path).frontier_settings()
+        # Without an outrider.toml those that a crawl there would begin with.
+        kept = kept_settings(path).options if os.path.isdir(path) else {}
+        settings = resolved({}, from_environment(os.environ), kept, path).frontier_settings()
+        if not kept:
+            del settings["url_rules"]  # a store that is there has its own
     with Frontier.open(store, settings=settings, robots="errands" if whole else "caller") as frontier:
         yield frontier
-
-
-def retried(frontier: Any, *, error: str | None, host: str | None) -> int:
-    """Puts dead letters back; how many."""
-    return int(frontier.retry(error=error, host=host))

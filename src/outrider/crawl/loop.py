@@ -31,7 +31,7 @@ from outrider.crawl.directory import (
 )
 from outrider.crawl.fetching import Fetching, NameService
 from outrider.crawl.journal import JOURNAL_FILE, Journal
-from outrider.crawl.looks import answers_of, looked
+from outrider.crawl.looks import answers_of
 from outrider.crawl.options import CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
@@ -258,7 +258,7 @@ class Crawler:
         if self._concurrency < options.concurrency:
             text = f"{self._concurrency} requests at once, for few files may be open (`ulimit -n` says how many)"
             self._journal.note("note", text=text)
-        looks = answers_of(looked(self._frontier), self._in_books)
+        looks = answers_of(self._frontier, self._in_books)
         control = Control(options.output, {"status": lambda _: self.status(), **looks})
         try:
             await control.open()

@@ -24,6 +24,7 @@ from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import accounts, arguments
 from outrider.frontier.arrivals import NO_DUE, Arrival, Arrivals, Origin
 from outrider.frontier.cards import Cards
+from outrider.frontier.carried import Carrying
 from outrider.frontier.draft import Draft
 from outrider.frontier.errands import Judgement, Rulebook, after_answer, errand_of, judged, unanswered
 from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, Row, encode
@@ -155,7 +156,7 @@ class _Found(NamedTuple):
     cards: Cards
 
 
-class Machine(Operations):
+class Machine(Operations, Carrying):
     """One frontier. Not thread-safe: one caller at a time, which is `engine.py`'s business."""
 
     def __init__(

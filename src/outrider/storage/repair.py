@@ -121,6 +121,11 @@ class Survey:
     """Of the ledger, oldest first."""
 
     @property
+    def last_lsn(self) -> int:
+        """The last one of which anything is known."""
+        return max([self.known_lsn, *(segment.until for segment in self.segments), *(last for _, last in self.gaps)])
+
+    @property
     def whole(self) -> bool:
         """Nothing is lost."""
         return not self.losses and not self.foreign
@@ -543,45 +548,72 @@ class Mended:
         return asdict(self)
 
 
-def mend(files: MendableFiles, found: Survey, filler: Filler, facts: Mapping[str, object] | None = None) -> Mended:
+def mend(files: MendableFiles, found: Survey, filler: Filler, folder: str | None = None) -> Mended:
     """Writes the damaged files anew from what is whole in them; call it under the directory's lock.
 
-    After a crash in between it is simply run again. facts: what else the report shall say. Raises StoreFullError,
-    StoreFailedError; then each file is as it was or as it should be.
+    After a crash in between it is simply run again. folder: where the files go as they were, by default a new one.
+    Raises StoreFullError, StoreFailedError; then each file is as it was or as it should be.
     """
     if found.whole:
         return Mended()
-    folder = _new_folder(files.names())
-    kept = []
+    if folder is None:
+        folder = new_folder(files.names())
+    kept, more = mend_ledger(files, found, folder)
+    kept += mend_checkpoint(files, found, folder)
+    kept += mend_log(files, found, filler, folder)
+    mended = Mended(folder, tuple(kept), (*found.losses, *more))
+    report(files, mended, {})
+    return mended
 
-    def keep(name: str) -> None:
+
+def mend_ledger(files: MendableFiles, found: Survey, folder: str) -> tuple[list[str], list[Loss]]:
+    """Runs without what is not whole; the files that are kept in the folder, and what is lost beside their blocks."""
+    if not any(run.damaged for run in found.runs):
+        return [], []
+    return mend_runs(files, found.store, found.runs, folder)
+
+
+def mend_checkpoint(files: MendableFiles, found: Survey, folder: str) -> list[str]:
+    """A checkpoint of the ranges that are whole, where the newest one is not or the log begins behind it."""
+    if not found.begins_late and (found.checkpoint is None or not found.checkpoint.damaged):
+        return []
+    kept = keep_checkpoints(files, folder)
+    _write_checkpoint(files, found)
+    return kept
+
+
+def checkpoint_numbers(files: Files) -> list[int]:
+    """Of all checkpoints that are there, ascending."""
+    return ckpt._numbers(files)
+
+
+def keep_checkpoints(files: MendableFiles, folder: str) -> list[str]:
+    """Keeps all checkpoints as they are in the folder: whoever finishes a newer one removes them."""
+    names = [checkpoint_name(number) for number in ckpt._numbers(files)]
+    for name in names:
         files.keep_copy(name, folder)
-        kept.append(name)
+    return names
 
+
+def mend_log(files: MendableFiles, found: Survey, filler: Filler, folder: str) -> list[str]:
+    """Segments of all whole frames, with fillers between them, and without files of others."""
+    kept = []
     for name in found.foreign:
-        keep(name)
-        files.remove(name)
+        if logs._SEGMENT_NAME.fullmatch(name):
+            files.keep_copy(name, folder)
+            files.remove(name)
+            kept.append(name)
     for first, last in found.gaps:
         _write_segment(files, found, Segment(segment_name(first), first, 0, True, until=last, next_lsn=first), filler)
     for segment in found.segments:
         if segment.damaged:
-            keep(segment.name)
+            files.keep_copy(segment.name, folder)
+            kept.append(segment.name)
             _write_segment(files, found, segment, filler)
             if segment.name != segment.right_name:
                 files.remove(segment.name)
-    if found.begins_late or (found.checkpoint is not None and found.checkpoint.damaged):
-        for number in ckpt._numbers(files):
-            keep(checkpoint_name(number))
-        _write_checkpoint(files, found)
-    losses = list(found.losses)
-    if any(run.damaged for run in found.runs):
-        names, more = mend_runs(files, found.store, found.runs, folder)
-        kept += names
-        losses += more
     files.sync_directory()
-    mended = Mended(folder, tuple(kept), tuple(losses))
-    report(files, mended, facts or {})
-    return mended
+    return kept
 
 
 def report(files: MendableFiles, mended: Mended, facts: Mapping[str, object]) -> None:
@@ -590,7 +622,8 @@ def report(files: MendableFiles, mended: Mended, facts: Mapping[str, object]) ->
     files.put_copy(REPORT_NAME, mended.folder, json.dumps(told, indent=2).encode("ascii") + b"\n")
 
 
-def _new_folder(names: Sequence[str]) -> str:
+def new_folder(names: Sequence[str]) -> str:
+    """The name of a folder for damaged files that is not there yet."""
     taken = [int(match.group(1)) for name in names if (match := re.fullmatch(DAMAGED_PREFIX + r"(\d{1,9})", name))]
     return f"{DAMAGED_PREFIX}{max(taken, default=0) + 1}"
 

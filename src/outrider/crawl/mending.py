@@ -1,0 +1,276 @@
+"""Verify and repair of a whole store: what its files hold, what that says, and a new checkpoint of what is left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import msgspec
+
+from outrider.clock import Instant, instant, rfc3339, wall
+from outrider.crawl.directory import kept_settings
+from outrider.crawl.kept_output import archive_end, line_file_end, packed_watermark
+from outrider.crawl.looks import store_of
+from outrider.crawl.options import from_environment, resolved
+from outrider.crawl.output import ARCHIVE_WRITER
+from outrider.engine import Frontier
+from outrider.errors import DamagedStoreError, ForeignStoreError, StoreError, StoreInUseError
+from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, columns_of, decode, encode, unpacked
+from outrider.frontier.ledger import Ledger
+from outrider.frontier.lines import completed
+from outrider.frontier.salvage import Salvage, Salvaged, empty_payload, names_of_runs
+from outrider.frontier.tables import COPY_ROWS, RUNS, Tables
+from outrider.journey import Verification
+from outrider.kernels import FRAME_BYTES_MAX
+from outrider.limits import DELAY_SECONDS_FLOOR, OWN_SLOT
+from outrider.storage.checkpoint import CheckpointWriter
+from outrider.storage.files import Directory, replace
+from outrider.storage.losses import Loss
+from outrider.storage.manifest import MANIFEST_NAME, Manifest
+from outrider.storage.repair import (
+    Filler,
+    Mended,
+    Survey,
+    checkpoint_numbers,
+    keep_checkpoints,
+    manifest_of,
+    mend_ledger,
+    mend_log,
+    new_folder,
+    report,
+    survey,
+    survey_runs,
+    whole_frames,
+    whole_ranges,
+)
+
+_TAIL_BYTES_MIN = 1 << 20
+_NOTHING = Filler(FRAME_KIND, 1, 0, empty_payload(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found: places that are not whole, and what the recount says of a store that can be opened."""
+
+    damage: tuple[Loss, ...] = ()
+    found: Verification | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.damage and self.found is not None and self.found.ok
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair did: which files are kept in which folder of the store, what was lost, what could be made again."""
+
+    folder: str = ""
+    kept: tuple[str, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    salvaged: Salvaged = field(default_factory=Salvaged)
+
+    def as_dict(self) -> dict[str, Any]:
+        found = asdict(self)
+        return {**found, "losses": list(found["losses"]), "kept": list(found["kept"])}
+
+
+def verify(path: str) -> Verified:
+    """Checks every checksum of a store that nobody owns and recounts it; nothing is changed.
+
+    Raises StoreError where it can neither be read nor told why: StoreInUseError, ForeignStoreError.
+    """
+    store = store_of(path)
+    with _held(store, read_only=True) as files:
+        losses: list[Loss] = []
+        data = _manifest(files, losses)
+        if data is None:
+            losses.append(Loss(MANIFEST_NAME, 0, 0, "it fails its checksum; bring a copy of it back"))
+        elif not losses:
+            manifest = Manifest.load(files)
+            assert manifest is not None
+            losses = _survey(files, manifest).losses
+    if losses:
+        return Verified(tuple(losses))
+    try:
+        frontier = Frontier.look(store)
+    except DamagedStoreError as error:
+        return Verified((Loss(store, 0, 0, error.facts),))
+    try:
+        return Verified((), frontier.verify())
+    finally:
+        frontier.close()
+
+
+def repair(path: str, *, now: Instant | None = None) -> Repaired:
+    """Keeps what is whole of a store that nobody owns, so that it opens; what it was before is in a folder beside it.
+
+    now: hosts rest one whole delay from then on, by default the wall clock's now: a visit may be among what was lost.
+    Raises StoreError; what was not mended by then is mended by the next attempt.
+    """
+    store = store_of(path)
+    if verify(path).ok:
+        return Repaired()
+    delay = _delay_of(path)
+    with _held(store, read_only=False) as files:
+        losses: list[Loss] = []
+        data = _manifest(files, losses)
+        if data is None:
+            raise DamagedStoreError(
+                f"{files.describe(MANIFEST_NAME)} has more than one wrong byte, and the store's keys are in it; "
+                "bring a copy of it back"
+            )
+        folder = new_folder(files.names())
+        kept: list[str] = []
+        if losses:
+            files.keep_copy(MANIFEST_NAME, folder)
+            kept.append(MANIFEST_NAME)
+            replace(files, MANIFEST_NAME, data)
+        manifest = Manifest.load(files)
+        assert manifest is not None
+        found = _survey(files, manifest)
+        losses += found.losses
+        facts = {"at": rfc3339(wall()), "store": manifest.store}
+        report(files, Mended(folder, tuple(kept), tuple(losses)), facts)
+        # The order matters for whoever is killed in between. Behind the new checkpoint nothing that is lost is asked
+        # for any more; until then the log stays as it is and refuses to open, where it is damaged.
+        names, more = mend_ledger(files, found, folder)
+        kept += names
+        losses += more
+        kept += keep_checkpoints(files, folder)
+        until = (wall() if now is None else now) + instant(delay)
+        salvaged = _salvage(files, manifest, found, until, path if store != path else None, losses)
+        kept += mend_log(files, found, _NOTHING, folder)
+        done = Repaired(folder, tuple(kept), tuple(losses), salvaged)
+        report(files, Mended(folder, done.kept, done.losses), facts | {"salvaged": asdict(salvaged)})
+        return done
+
+
+@contextmanager
+def _held(store: str, *, read_only: bool) -> Iterator[Directory]:
+    try:
+        files = Directory(store, create=False, read_only=read_only)
+    except FileNotFoundError as error:
+        raise ForeignStoreError(f"{error.filename} is not there") from None
+    try:
+        try:
+            files.lock()
+        except StoreInUseError:
+            raise
+        except StoreError:
+            if not read_only:
+                raise
+        yield files
+    finally:
+        files.close()
+
+
+def _manifest(files: Directory, losses: list[Loss]) -> bytes | None:
+    try:
+        return manifest_of(files, losses)
+    except FileNotFoundError:
+        raise ForeignStoreError(f"{files.describe()} has no {MANIFEST_NAME}; bring a copy of it back") from None
+
+
+def _survey(files: Directory, manifest: Manifest) -> Survey:
+    found = survey(files, manifest.store_bytes)
+    checkpoint = found.checkpoint
+    ranges = (
+        [] if checkpoint is None else [(one[1], one[4]) for one in whole_ranges(files, checkpoint) if one[1] == RUNS]
+    )
+    names = names_of_runs(ranges)
+    if names is None and checkpoint is not None and not checkpoint.damaged:
+        names = []
+    survey_runs(files, found, names)
+    return found
+
+
+def _salvage(
+    files: Directory, manifest: Manifest, found: Survey, until: Instant, crawl: str | None, losses: list[Loss]
+) -> Salvaged:
+    """A checkpoint of all that whole files say, behind the last frame of which anything is known."""
+    ledger = Ledger.open(files, store=found.store, names=[run.name for run in found.runs])
+    tables = Tables(ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=None)
+    checkpoint = found.checkpoint
+    start = checkpoint.start_lsn if checkpoint is not None else 0
+    try:
+        salvage = Salvage(tables)
+        if checkpoint is not None:
+            for _, section, _, _, payload in whole_ranges(files, checkpoint):
+                salvage.take_range(section, payload)
+        for _, payload in _payloads(files, found, start or 0):
+            salvage.take(payload)
+        epoch = max([0, *(segment.epoch for segment in found.segments)])
+        salvage.finish(epoch=epoch, rest_until=until, behind_checkpoint=start != 0 or found.begins_late)
+        if crawl is not None:
+            _keep_output(crawl, files, found, tables, losses)
+        _write(files, found, tables)
+    finally:
+        tables.close()
+        ledger.close()
+    return salvage.found
+
+
+def _payloads(files: Directory, found: Survey, after: int) -> Iterator[tuple[int, bytes]]:
+    """(LSN, facts) of the whole frames with a higher LSN."""
+    for lsn, kind, _, codec, payload in whole_frames(files, found, after):
+        if kind != FRAME_KIND:
+            raise ForeignStoreError(f"LSN {lsn} has frame kind {kind}, made by another release; open it with that one")
+        yield lsn, unpacked(payload, codec, bytes_max=FRAME_BYTES_MAX)
+
+
+def _keep_output(crawl: str, files: Directory, found: Survey, tables: Tables, losses: list[Loss]) -> None:
+    """The tables know how far archive and line files really reach, so that opening cuts nothing that is whole."""
+    tail = 2 * sum(segment.size for segment in found.segments) + _TAIL_BYTES_MIN
+    for number, stream in enumerate(STREAMS):
+        noted = tables.projections[stream]
+        place, loss = line_file_end(crawl, stream, noted, _lines(files, found, number, noted[1]), tail)
+        tables.apply(Fact.PROJECTION, columns_of([(OWN_SLOT, stream, *place)]))
+        losses += [loss] if loss is not None else []
+    known = tables.watermarks.get(ARCHIVE_WRITER)
+    end, loss = archive_end(crawl, msgspec.json.decode(known, type=tuple[str, int]) if known is not None else None)
+    if end is not None:
+        tables.apply(Fact.WATERMARK, columns_of([(OWN_SLOT, ARCHIVE_WRITER, packed_watermark(end))]))
+    losses += [loss] if loss is not None else []
+
+
+def _lines(files: Directory, found: Survey, number: int, after: int) -> Iterator[tuple[int, bytes]]:
+    """Output lines of a stream by its number, as (LSN, line)."""
+    for lsn, payload in _payloads(files, found, after):
+        for kind, values in decode(payload):
+            if kind == Fact.LINE:
+                _, _, streams, new_links, texts = values
+                for stream, new, text in zip(streams.tolist(), new_links.tolist(), texts, strict=True):
+                    if stream == number:
+                        yield lsn, completed(text, new)
+
+
+def _write(files: Directory, found: Survey, tables: Tables) -> None:
+    """The tables as one checkpoint, all of it of one LSN, with the ledger in runs."""
+    lsn = found.last_lsn
+    number = max([0, *checkpoint_numbers(files)]) + 1
+    writer = CheckpointWriter(files, store=found.store, number=number, start_lsn=lsn)
+    try:
+        for section, rows in tables.sections():
+            step = COPY_ROWS[section]
+            for first in range(0, rows, step):
+                payload = encode(tables.now, tables.copy(section, first, min(first + step, rows)))
+                writer.add(OWN_SLOT, section, first, lsn, payload)
+        tables.ledger.freeze()
+        tables.ledger.write_frozen()
+        names = tables.ledger.names()
+        if names:
+            writer.add(OWN_SLOT, RUNS, 0, lsn, encode(0, [(Fact.RUNS, [[OWN_SLOT] * len(names), names])]))
+        writer.finish(lsn)
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+def _delay_of(path: str) -> float:
+    kept = kept_settings(path) if os.path.isdir(path) else None
+    if kept is None or not kept.options:
+        return DELAY_SECONDS_FLOOR
+    return resolved({}, from_environment(os.environ), kept.options, path).delay

@@ -1,0 +1,240 @@
+"""Records of URLs as plain values, out of one frontier and into another: all that belongs to a URL, its state too.
+
+A lease is no part of it, nor is what belongs to hosts: clocks, robots rules, how often they answered. Records come in
+the order in which their URLs were accepted, which restoring keeps; so the copy of a copy reads as the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import numpy as np
+
+from outrider.clock import Instant
+from outrider.errors import SettingsError
+from outrider.frontier.arrivals import Arrival, Arrivals, Origin
+from outrider.frontier.cards import Cards
+from outrider.frontier.draft import Draft
+from outrider.frontier.hosts import NONE
+from outrider.frontier.priority import checked, class_of
+from outrider.frontier.records import Record
+from outrider.frontier.settings import FrontierSettings
+from outrider.frontier.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason, Tables, by_value
+from outrider.limits import METADATA_BYTES_MAX, NAME_CHARACTERS_MAX, RESTORE_ROWS_PER_FRAME
+from outrider.url import UrlBatch, host_of
+
+INSTANT_MAX: Final = 2**53
+_STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STATES) if number != UNKNOWN}
+_REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is not Reason.NONE}
+
+
+class Carrying:
+    """The part of the machine that gives and takes records. What it needs of the rest is named here."""
+
+    tables: Tables
+    settings: FrontierSettings
+    _fingerprint_key: bytes
+    _advance: Callable[[Instant], Instant]
+    _draft: Callable[[Instant], Draft]
+    _spelled_batch: Callable[[Iterable[Any]], UrlBatch]
+    _seen: Callable[[Any, Any, Any], Any]
+    _content_hash: Callable[[bytes], int]
+    if TYPE_CHECKING:
+
+        def _commit(self, draft: Draft, *, reserve: bool = False) -> None: ...
+        def _forget_scopes(self) -> None: ...
+        def _widen(self, draft: Draft, crawl: int, seeds: Iterable[str]) -> None: ...
+        def _welcome(
+            self, links: Arrivals, rows: Any, prints: Any, names: Any, hosts: Any, codes: Any, draft: Draft
+        ) -> None: ...
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def orders(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """The numbers under which URLs were accepted, ascending."""
+        parts = [self._living_heads(heads)["order"] for heads in self.tables.ledger.scan_heads()]
+        found = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+        found.sort()
+        return found
+
+    def _living_heads(self, heads: Any) -> Any:
+        return heads[~self.tables.void(heads)] if self.tables.voids() else heads
+
+    def cards_between(self, first: int, last: int) -> Cards:
+        """The cards that were accepted under these numbers, both included, in that order."""
+        parts = []
+        for cards in self.tables.ledger.scan():
+            orders = cards.heads["order"]
+            mask = (orders >= first) & (orders <= last)
+            if mask.any():
+                parts.append(cards.filter(mask))
+        found = Cards.concatenate(parts)
+        if len(found) and self.tables.voids():
+            found = found.filter(~self.tables.void(found.heads))
+        return found.take(np.argsort(found.heads["order"], kind="stable")) if len(found) else found
+
+    def record_of(self, cards: Cards, row: int) -> dict[str, Any]:
+        """A card as plain values; None for what there is not."""
+        record = Record.of(cards, row)
+        tables = self.tables
+        queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
+        return {
+            "url": record.url,
+            "crawl": tables.crawls[record.crawl][0],
+            "key": tables.queues.keys.get(queue),
+            "state": STATES[QUEUED if record.state == LEASED else record.state].value,
+            "reason": Reason(record.reason).name.lower() if record.reason else None,
+            "priority": record.priority,
+            "depth": record.depth,
+            "hops": record.hops,
+            "referrer": record.referrer or None,
+            "due": record.due or None,
+            "attempts": record.attempts,
+            "losses": record.losses,
+            "status": record.status or None,
+            "error": tables.errors[record.error] or None,
+            "digest": record.digest.hex() or None,
+            "etag": record.etag or None,
+            "last_modified": record.modified or None,
+            "metadata": msgspec.json.decode(record.metadata) if record.metadata else None,
+        }
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def restore(self, records: Iterable[Mapping[str, Any]], now: Instant) -> int:
+        """URLs with the states that their records say; those that are known stay as they are. How many are new.
+
+        Raises SettingsError for a record that makes no sense; the pieces before it are taken.
+        """
+        rest = iter(records)
+        count = 0
+        while piece := list(islice(rest, RESTORE_ROWS_PER_FRAME)):
+            now = self._advance(now)
+            draft = self._draft(now)
+            try:
+                count += self._restore(piece, draft)
+            except SettingsError:
+                self._forget_scopes()
+                raise
+            self._commit(draft)
+        return count
+
+    def _restore(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> int:
+        arrivals = [_arrival(record, draft) for record in records]
+        links = Arrivals.of_links(arrivals, [Origin()], self._spelled_batch)
+        urls, tables = links.urls, self.tables
+        if not urls.valid.all():
+            wrong = arrivals[int(np.flatnonzero(~urls.valid)[0])].url
+            raise SettingsError(f"url {wrong!r:.200} is no http or https URL")
+        prints = urls.fingerprints(self._fingerprint_key)
+        names = urls.host_fingerprints(self._fingerprint_key)
+        hosts = tables.hosts.find(names)
+        there = np.flatnonzero(hosts != NONE)
+        known = np.zeros(len(urls), np.bool_)
+        if len(there):
+            known[there] = self._seen(links.crawl[there], tables.hosts.slot[hosts[there]], prints[there])
+        if tables.queues.voids:
+            for row in np.flatnonzero(known).tolist():
+                here, _ = tables.find([int(links.crawl[row])], [int(tables.hosts.slot[hosts[row]])], [int(prints[row])])
+                known[row] = bool(here[0])
+        identity = prints ^ (links.crawl.astype(np.uint64) << np.uint64(1))
+        _, firsts = np.unique(identity, return_index=True)
+        first = np.zeros(len(urls), np.bool_)
+        first[firsts] = True
+        rows = np.flatnonzero(first & ~known)
+        if not len(rows):
+            return 0
+        if self.settings.scope != "any":
+            # As `discover` does: what has depth 0 is a seed, or what one redirects to.
+            for crawl, some in by_value(links.crawl):
+                seeds = np.zeros(len(urls), np.bool_)
+                seeds[some] = True
+                seeds &= links.depth == 0
+                self._widen(draft, crawl, urls.strings(np.flatnonzero(seeds)))
+        codes = np.zeros(len(urls), np.uint8)
+        self._welcome(links, rows, prints[rows], names[rows], hosts[rows], codes, draft)
+        told = {(int(links.crawl[row]), urls[row]): records[row] for row in rows.tolist()}
+        count = 0
+        for cards in draft.taken_back():
+            for row in range(len(cards)):
+                record = Record.of(cards, row)
+                self._tell(record, told[record.crawl, record.url], draft)
+                draft.record(record, UNKNOWN, whole=True)
+                count += 1
+        return count
+
+    def _tell(self, record: Record, told: Mapping[str, Any], draft: Draft) -> None:
+        """What a record says beside how it was found."""
+        state = _STATE_NUMBERS[_text("state", told["state"]) or ""]
+        record.state = QUEUED if state == LEASED else state
+        record.reason = _reason(told.get("reason"))
+        record.due = _whole("due", told.get("due"), INSTANT_MAX) or (draft.now if state in (QUEUED, WAITING) else 0)
+        if told.get("priority") is not None:
+            record.priority = checked(told["priority"])
+            record.klass = class_of(record.priority)
+        record.attempts = _whole("attempts", told.get("attempts"), 65_535)
+        record.losses = _whole("losses", told.get("losses"), 255)
+        record.status = _whole("status", told.get("status"), 65_535)
+        error = _text("error", told.get("error"))
+        record.error = draft.error_number(error) if error else 0
+        record.etag = _text("etag", told.get("etag")) or ""
+        record.modified = _text("last_modified", told.get("last_modified")) or ""
+        digest = _text("digest", told.get("digest")) or ""
+        try:
+            record.digest = bytes.fromhex(digest)
+        except ValueError:
+            raise SettingsError(f"digest {digest!r:.80}: give hex digits") from None
+        record.content = self._content_hash(record.digest) if record.digest else 0
+
+
+def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
+    url = _text("url", told.get("url"))
+    state = told.get("state")
+    if url is None or state not in _STATE_NUMBERS:
+        raise SettingsError(f"state {state!r:.80} of {url!r:.200}: there are {', '.join(_STATE_NUMBERS)}")
+    metadata = told.get("metadata")
+    octets = b"" if metadata is None else msgspec.json.encode(metadata)
+    if len(octets) > METADATA_BYTES_MAX:
+        raise SettingsError(f"metadata has {len(octets)} bytes; it may have {METADATA_BYTES_MAX}")
+    key = _text("key", told.get("key"), NAME_CHARACTERS_MAX)
+    crawl = _text("crawl", told.get("crawl"), NAME_CHARACTERS_MAX)
+    return Arrival(
+        url,
+        0,
+        _whole("depth", told.get("depth"), 65_535),
+        _whole("hops", told.get("hops"), 255),
+        None,
+        None,
+        draft.crawl(crawl),
+        None if key is not None and key == host_of(url) else key,
+        _text("referrer", told.get("referrer")),
+        octets,
+    )
+
+
+def _whole(name: str, value: object, most: int) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise SettingsError(f"{name} {value!r:.80}: give a whole number from 0 to {most}")
+    return value
+
+
+def _text(name: str, value: object, most: int = 1 << 20) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > most:
+        raise SettingsError(f"{name} {value!r:.80}: give a text of at most {most} characters")
+    return value
+
+
+def _reason(value: object) -> int:
+    name = _text("reason", value)
+    if name is None:
+        return 0
+    if name not in _REASONS:
+        raise SettingsError(f"reason {name!r:.80}: there are {', '.join(_REASONS)}")
+    return int(_REASONS[name])

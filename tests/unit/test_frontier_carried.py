@@ -1,0 +1,177 @@
+"""Records out of one frontier and into another: states, order and names stay; leases and hosts' clocks stay behind."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from outrider import Frontier, Link
+from outrider.errors import SettingsError
+from outrider.sim.disk import MemoryFiles
+
+START = 1_700_000_000_000_000
+SECOND = 1_000_000
+
+
+class Clock:
+    def __init__(self, now=START):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def lived():
+    """A frontier with URLs in every state, of two crawls, with keys, metadata and validators."""
+    clock = Clock()
+    frontier = Frontier.memory(clock=clock, settings={"delay": 1.0})
+    frontier.discover([Link(f"http://h{n % 5}.test/{n}", priority=n / 100, depth=n % 3) for n in range(40)])
+    frontier.discover(
+        [
+            Link("http://later.test/", not_before=START + 86_400 * SECOND),
+            Link("http://key.test/", key="shared", metadata={"a": [1, None], "b": "ü"}),
+            Link("http://h0.test/0", crawl="second", referrer="http://h1.test/from"),
+            "http://private.test/x",
+        ]
+    )
+    frontier.set_robots("http://private.test", 200, b"User-agent: *\nDisallow: /x\n")
+    for turn in range(6):
+        clock.now += 20 * SECOND
+        outcomes = []
+        for number, lease in enumerate(frontier.lease(8)):
+            if number % 4 == 0:
+                outcomes.append(lease.gone(status=404, error="http_404"))
+            elif number % 4 == 1:
+                outcomes.append(lease.retry(error="timeout"))
+            else:
+                digest = bytes([turn, number]) * 10
+                outcomes.append(lease.done(seconds=0.1, digest=digest, etag=f'"{number}"', last_modified="Mon"))
+        frontier.report(outcomes)
+    clock.now += 10 * SECOND
+    frontier.lease(3)
+    return frontier
+
+
+def copied(records, **more):
+    copy = Frontier.memory(clock=Clock(START + 1_000 * SECOND), **more)
+    return copy, copy.restore(records)
+
+
+def test_the_copy_of_a_copy_reads_as_the_first(lived):
+    first = list(lived.records())
+    assert {"queued", "waiting", "parked", "done", "gone"} == {record["state"] for record in first}
+    copy, count = copied(first)
+    assert (len(first), first) == (count, list(copy.records()))
+    assert copy.verify().ok
+
+
+def test_records_are_json_and_tell_what_status_tells(lived):
+    records = {(record["crawl"], record["url"]): record for record in lived.records()}
+    assert records == {key: json.loads(json.dumps(record)) for key, record in records.items()}
+    for (crawl, url), record in records.items():
+        status = lived.status(url, crawl=crawl)
+        # A waiting URL whose time has come is queued, and may be leased: its record does not say so.
+        states = {"queued": ("queued", "leased"), "waiting": ("waiting", "queued", "leased")}
+        assert status.state in states.get(record["state"], (record["state"],))
+        assert (status.priority, status.depth, status.attempts) == (
+            record["priority"], record["depth"], record["attempts"],
+        )  # fmt: skip
+
+
+def test_a_copy_leases_in_the_order_of_the_first():
+    clock = Clock()
+    frontier = Frontier.memory(clock=clock, settings={"delay": 0.0, "delay_factor": 0.0})
+    frontier.discover([Link(f"http://h.test/{n}", priority=0.5) for n in (3, 1, 2, 5, 4)])
+    copy, _ = copied(list(frontier.records()), settings={"delay": 0.0, "delay_factor": 0.0})
+    order = []
+    for _ in range(5):
+        (lease,) = copy.lease(1)
+        order.append(lease.url)
+        copy.report([lease.done(seconds=0.0)])
+    assert [f"http://h.test/{n}" for n in (3, 1, 2, 5, 4)] == order
+
+
+def test_what_is_known_stays_as_it_is(lived):
+    copy = Frontier.memory(clock=Clock(START + 1_000 * SECOND))
+    copy.discover(["http://h0.test/0"])
+    records = list(lived.records())
+    assert len(records) - 1 == copy.restore(records)
+    assert "queued" == copy.status("http://h0.test/0").state
+    assert 0 == copy.restore(records)
+
+
+def test_a_record_that_comes_twice_counts_once(lived):
+    records = list(lived.records())
+    assert len(records) == copied([*records, *records])[1]
+
+
+def test_what_was_restored_survives_a_crash(lived):
+    records = list(lived.records())
+    disk = MemoryFiles()
+    frontier = Frontier.open(disk, clock=Clock(START + 1_000 * SECOND))
+    assert len(records) == frontier.restore(records)
+    frontier._log.close()
+    disk.unlock()
+    again = Frontier.open(disk, clock=Clock(START + 1_001 * SECOND))
+    assert (True, records) == (again.verify().ok, list(again.records()))
+
+
+def test_a_restored_frontier_goes_on(lived):
+    copy, _ = copied(list(lived.records()))
+    assert "known" == str(copy.discover(["http://h1.test/1"])[0])
+    leases = copy.lease(20)
+    assert len(leases) >= 5
+    copy.report([lease.done(seconds=0.1, links=["http://new.test/"]) for lease in leases])
+    assert "queued" == copy.status("http://new.test/").state
+    assert copy.verify().ok
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"state": "lost"},
+        {"url": "mailto:a@b"},
+        {"url": None},
+        {"priority": 2},
+        {"priority": "high"},
+        {"depth": -1},
+        {"depth": 70_000},
+        {"attempts": True},
+        {"due": 2**63},
+        {"reason": "boredom"},
+        {"digest": "xyz"},
+        {"error": 7},
+        {"metadata": {"x": "y" * 20_000}},
+        {"key": "k" * 2_000},
+    ],
+)
+def test_a_record_that_makes_no_sense_is_refused_and_nothing_of_its_call_is_taken(wrong):
+    copy = Frontier.memory(clock=Clock())
+    good = {"url": "http://a.com/", "state": "done"}
+    with pytest.raises(SettingsError):
+        copy.restore([{**good, "url": "http://b.com/"}, {**good, **wrong}])
+    assert 0 == copy.statistics()["accepted"]
+    assert 1 == copy.restore([good])
+
+
+def test_a_copy_has_the_scope_of_its_seeds():
+    """What has depth 0 spans the scope, as it did where it came from."""
+    records = [{"url": "http://a.com/", "state": "done"}, {"url": "http://b.com/x", "state": "queued", "depth": 1}]
+    copy, _ = copied(records, settings={"scope": "host"})
+    (lease,) = copy.lease(5)
+    report = copy.report([lease.done(links=["http://a.com/2", "http://b.com/2"])])
+    assert ["new", "out_of_scope"] == [str(code) for code in report.links[0]]
+
+
+def test_few_words_are_enough():
+    copy, count = copied([{"url": "HTTP://A.com:80", "state": "queued"}, {"url": "http://b.com/", "state": "gone"}])
+    assert (2, "queued", "gone") == (count, copy.status("http://a.com/").state, copy.status("http://b.com/").state)
+    assert ["http://a.com/"] == copy.lease(5).urls
+
+
+def test_a_large_ledger_is_read_in_pieces(lived, monkeypatch):
+    whole = list(lived.records())
+    monkeypatch.setattr("outrider.engine.RECORDS_PER_SCAN", 7)
+    assert whole == list(lived.records())
