@@ -152,7 +152,7 @@ class Draft:
     def taken_back(self) -> list[Cards]:
         """The new URLs that were told so far, taken out again, so that more can be told of them."""
         found, self._whole = self._whole, []
-        return [cards for cards, _, _ in found]
+        return [cards for cards, *_ in found]
 
     def record(self, record: Record, old: int, *, token: int = 0, whole: bool = False) -> None:
         """A URL as this call leaves it. old: the state it leaves; whole: its body changed, too."""
