@@ -118,7 +118,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None) -> list[
 
 def each_of(queues: int) -> int:
     """URLs a queue: enough that none runs empty while it is visited."""
-    return max(2, min(400, {2: 400, 3: 60, 4: 20, 5: 5}.get(len(str(queues)) - 1, 2)))
+    return {2: 400, 3: 60, 4: 20, 5: 8, 6: 3}.get(len(str(queues)) - 1, 2)
 
 
 def visits_of(queues: int) -> int:
@@ -271,6 +271,7 @@ def visit_table(memory: Mapping[int, Found], durable: Mapping[int, Found]) -> Ta
             for one in found["visits"]:
                 what = f"calls of {one['want']:,}"
                 what += ", with a checkpoint" if one["checkpointing"] else ""
+                what += f", {one['short_calls']} short" if one["short_calls"] else ""
                 what += ", list of Outcome" if found["columns"] and not one["columns"] else ""
                 cpu, wall = one["cpu"], one["wall"]
                 rows.append((what, where, size, f"{one['resting']:.1%}", cpu * 1e6, wall * 1e6, 1 / wall))

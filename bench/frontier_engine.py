@@ -124,10 +124,11 @@ def visit(
     while visited < visits and rests.wait_for(ready):
         leases = spent.call(lambda: frontier.lease(want, ttl_seconds=LEASE_SECONDS))
         leasing.append((spent.walls[-1], spent.cpus[-1]))
-        if not leases:
-            break
         short += len(leases) < want
-        rests.ready -= len(leases)
+        # A short call took all that was ready: some host had no URL left, and must not be counted for ever.
+        rests.ready = rests.ready - len(leases) if len(leases) == want else 0
+        if not leases:
+            continue
         seconds = rests.seconds(len(leases))
         report = spent.call(lambda some=leases, took=seconds: frontier.report(outcomes_of(some, took, columns=columns)))
         reporting.append((spent.walls[-1], spent.cpus[-1]))
@@ -219,14 +220,14 @@ def spelling(calls: list[list[str]]) -> float:
 
 
 def nothing_ready(frontier: Frontier) -> dict[str, Any]:
-    """Calls that find no host ready; what is ready is taken and reported before."""
+    """Calls that find no host ready; what is ready is taken and reported before, and no checkpoint is due."""
     while leases := frontier.lease(BATCH, ttl_seconds=LEASE_SECONDS):
         frontier.report([lease.done(seconds=5.0) for lease in leases])
+    frontier.checkpoint()
     spent = Spent()
     for _ in range(EMPTY_CALLS):
         assert not spent.call(lambda: frontier.lease(100, ttl_seconds=LEASE_SECONDS))
     spent.end()
-    # Of this thread alone: a checkpoint that is still being written is no part of an empty call.
     return {"cpu": sum(spent.cpus) / EMPTY_CALLS, "wall": spread(spent.walls)}
 
 
@@ -262,9 +263,11 @@ def begin_checkpoint(frontier: Frontier) -> None:
 
 
 def settle(frontier: Frontier) -> None:
-    """Waits for the thread that ends a round, so that its time is not counted with what comes after."""
+    """Brings a round under way to its end, so that its time is not counted with what comes after."""
     thread = frontier._finisher
-    if thread is not None:
+    if frontier._round is not None:
+        frontier.checkpoint()
+    elif thread is not None:
         thread.join()
 
 
