@@ -51,13 +51,12 @@ def queue_hashes(hosts: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
 
 def keyed_queue_hash(host: int, crawl: int, key_hash: int) -> int:
     """The hash of a queue with a key of its own; key_hash: the fingerprint of the key."""
-    # One after the other: a key may be the name of another host, whose queue may have this host's name as its key.
-    of_host = queue_hashes(np.array([host], np.uint64), np.array([crawl], np.uint32))
-    return int(mixed(of_host ^ np.uint64(key_hash))[0])
+    both = mixed(np.array([host ^ key_hash], np.uint64) ^ mixed(np.array([crawl], np.uint64)))
+    return int(mixed(both)[0])
 
 
-class _Columns:
-    """Named columns of equal length."""
+class Columns:
+    """Named columns of equal length, for those who inherit from it: `_room` makes place behind the last row."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.count = 0
@@ -78,7 +77,7 @@ class _Columns:
             setattr(self, name, grown)
 
 
-class Hosts(_Columns):
+class Hosts(Columns):
     """Who answers at each host name: the clock, the back-off, and how many requests are open.
 
     hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
@@ -194,7 +193,7 @@ class Group:
         self.queues: list[int] = []
 
 
-class Queues(_Columns):
+class Queues(Columns):
     """hash; host: a row of Hosts; crawl: its row; next: the next queue of the same host; served: the turn in which it
     was served last; waiting, parked, done, gone: how many of its URLs are in these states."""
 

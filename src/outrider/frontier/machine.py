@@ -27,7 +27,7 @@ from outrider.frontier.cards import Cards
 from outrider.frontier.draft import Draft
 from outrider.frontier.errands import Judgement, Rulebook, after_answer, errand_of, judged, unanswered
 from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, Row, encode
-from outrider.frontier.hosts import NONE, ROBOTS, RULED, VOIDED, Group, Rows, keyed_queue_hash, queue_hashes
+from outrider.frontier.hosts import GROUPED, NONE, ROBOTS, RULED, VOIDED, Group, Rows, keyed_queue_hash, queue_hashes
 from outrider.frontier.leased import Leased, errand_lease
 from outrider.frontier.lines import refusal
 from outrider.frontier.operations import Operations
@@ -104,7 +104,7 @@ _VERBS = {"discover": 1, "lease": 2, "report": 3}
 _CODES = tuple(Code)
 _CODE_NUMBERS = {code: number for number, code in enumerate(_CODES)}
 _NEW, _KNOWN = _CODE_NUMBERS[Code.NEW], _CODE_NUMBERS[Code.KNOWN]
-_NOT_ALONE = ~np.uint8(VOIDED)  # flags of hosts that need a closer look
+_NOT_ALONE = ~np.uint8(VOIDED | GROUPED)  # flags of hosts that need a closer look
 _OK, _STALE = Settled.OK, Settled.STALE
 _NO_ROWS: Rows = np.zeros(0, np.uint32)
 _NO_CODES: tuple[Code, ...] = ()
@@ -180,7 +180,7 @@ class Machine(Operations):
         self._fingerprint_key = tables.fingerprint_key
         self._slot_key = slot_key
         self._compressor = Compressor()
-        self.turns = Turns(tables, seed & ((1 << 64) - 1))
+        self.turns = Turns(tables, seed & ((1 << 64) - 1), settings.group)
         self._deadlines: list[tuple[Instant, int]] = []  # of errands
         self._rules = Rulebook(settings.user_agent)
         self._scopes: dict[int, Scope] = {}
@@ -200,10 +200,6 @@ class Machine(Operations):
         What was parked by robots rules is judged again, little by little: how far that had come is not in the log.
         """
         tables = self.tables
-        while (at := tables.calendar.next()) is not None and at <= now:
-            tables.wake(now, WAKES_PER_CALL_MAX)
-        self._woken = now
-        tables.drop_stalled(len(tables.stalled))
         tables.changed.clear()
         for token, authority in tables.errands.items():
             heapq.heappush(self._deadlines, (authority.deadline, token))
@@ -216,6 +212,8 @@ class Machine(Operations):
             if authority.state in (RobotsState.RULES, RobotsState.ALLOW):
                 self._judge_later(authority, changed=True)
         tables.changed.clear()
+        if self.turns.shared is not None:
+            self.turns.shared.meet()  # all of them before the first is offered
         for first in range(0, tables.hosts.count, WAKES_PER_CALL_MAX):
             self.turns.touch(
                 (np.arange(first, min(first + WAKES_PER_CALL_MAX, tables.hosts.count), dtype=np.uint32),), now
@@ -234,7 +232,14 @@ class Machine(Operations):
         """
         tables = self.tables
         last = tables.now
-        resting = np.flatnonzero(tables.hosts.rest_until[: tables.hosts.count] > last).tolist()
+        count = tables.hosts.count
+        rests = tables.hosts.rest_until[:count] > last
+        shared = self.turns.shared
+        # How far the clock has moved on without time going by, as far as that is known.
+        jump = max(0, now - last - (passed or 0))
+        if shared is not None and jump:
+            rests |= tables.hosts.ended[:count] > max(0, last - shared.gap_max)
+        resting = np.flatnonzero(rests).tolist()
         dead: list[int] = np.frombuffer(tables.leases.of_holder(0), np.uint64).tolist()
         errands = [authority for authority in tables.errands.values() if authority.holder == 0]
         ended = len(dead) + len(errands)
@@ -272,6 +277,10 @@ class Machine(Operations):
                 # left.
                 left = min(left, instant(max(clock.gap, self.settings.delay)))
                 clock.rest_at_least(now + left)
+            shared = self.turns.shared
+            if shared is not None and clock.ended > max(0, self.tables.now - shared.gap_max):
+                # The gap of its group counts from there: it moves along with the clock.
+                clock.ended += max(0, now - self.tables.now - (passed or 0))
 
     def _revive(self, now: Instant) -> None:
         """URLs parked for a budget that has grown since go on."""
@@ -456,6 +465,8 @@ class Machine(Operations):
         flags = columns.flags[places]
         if np.count_nonzero(flags):
             good &= (flags & _NOT_ALONE) == 0
+        if self.turns.shared is not None:
+            good &= self.turns.shared.may_go(hosts, now)
         return good
 
     def _look_closely(
@@ -479,17 +490,20 @@ class Machine(Operations):
         columns = tables.hosts
         if columns.rest_until[host] > now:
             return 0, None, 0
+        if columns.flags[host] & GROUPED:
+            if self.turns.shared is not None and not self.turns.shared.may_go(np.array([host], np.uint32), now)[0]:
+                return 0, None, 0
+            most = 1  # a train would not leave the gaps that others of its groups have between them
         busy = int(columns.in_flight[host])
         line = self.turns.errands_at.get(host, ())
         errand = errand_of(line, now) if errands and not busy else None
         if errand is not None:
             return 0, errand, 0
         chosen = self._queue_of(host, crawl, key, now, groups)
-        if chosen is None:
+        if chosen is None or busy >= self.turns.capacity(chosen):
             return 0, None, 0
         gap = 0
-        several = self.turns.capacity(chosen) > 1
-        if most > 1 or several:
+        if most > 1:
             gap = instant(
                 max(float(columns.gap[host]), self._floor(chosen), self._rules.crawl_delay(self._authorities(host)))
             )
@@ -504,9 +518,10 @@ class Machine(Operations):
                 judged_away,
             )  # what was just found to be asked for first
         picks.add(cards, np.full(len(cards), chosen, np.uint32), gap)
-        if several:
+        if self.turns.capacity(chosen) > 1:
             # Several at once: their beginnings keep the gap, for their ends are not known yet.
-            draft.clock(host).rest_at_least(now + len(cards) * gap)
+            clock = draft.clock(host)
+            clock.rest_at_least(now + instant(max(float(columns.gap[host]), self._floor(chosen))))
         tables.turn += 1
         tables.queues.served[chosen] = tables.turn & 0xFFFFFFFF
         columns.turns[host] += 1
@@ -781,15 +796,14 @@ class Machine(Operations):
         now = self._advance(now)
         self._wake(now)
         draft = self._draft(now)
-        tokens, firsts = np.unique(given, return_index=True)
+        tokens = np.array(list(dict.fromkeys(given.tolist())), np.uint64)
         leases = self._by_token(tokens)
-        answer: list[Settled] = [_STALE] * len(given)  # of a token named twice the second finds it ended
-        for row, (token, first) in enumerate(zip(tokens.tolist(), firsts.tolist(), strict=True)):
+        answer: list[Settled] = []
+        for row, token in enumerate(tokens.tolist()):
             authority = self.tables.errands.get(token)
             if authority is not None:
                 draft.add(Fact.ROBOTS, robots_cells(authority))  # as they are, which ends the errand
-            if authority is not None or leases.found[row]:
-                answer[first] = _OK
+            answer.append(_STALE if authority is None and not leases.found[row] else _OK)
         if leases.found.any():
             cards = leases.cards.filter(leases.found)
             heads = cards.changed()
@@ -822,6 +836,26 @@ class Machine(Operations):
         self._robots_answer(draft, owner, RobotsAnswer(status, body), None, None, now)
         self._commit(draft)
         self._line_down(owner)
+
+    def set_addresses(self, addresses: Mapping[str, str | None], now: Instant) -> int:
+        """Hosts by name are at these addresses (None: not known any more) from their next offer on; how many of them
+        were not before. Raises SettingsError."""
+        now = self._advance(now)
+        told = arguments.addresses(addresses)
+        draft = self._draft(now)
+        for name in told:
+            self._add_host(draft, name)
+        self._commit(draft)
+        tables = self.tables
+        rows = {tables.host_row(name): address for name, address in told.items()}
+        rows = {row: address for row, address in rows.items() if tables.addresses.get(row, "") != address}
+        draft = self._draft(now)
+        for row, address in rows.items():
+            draft.add(Fact.ADDRESS, (int(tables.hosts.slot[row]), int(tables.hosts.hash[row]), address))
+        if self.turns.shared is not None:
+            self.turns.shared.moved(rows)
+        self._commit(draft)
+        return len(rows)
 
     def note_projection(self, stream: str, length: int, lsn: int, now: Instant) -> None:
         """A projection is synced to this length and holds the lines up to this LSN."""
@@ -943,6 +977,7 @@ class Machine(Operations):
             fingerprint=fingerprint,
             errands_at=self.turns.asking(),
             at_limit=self._pages_left() <= 0,
+            shared=self.turns.shared,
         )
 
     def explain_idle(self, now: Instant) -> Idle:
@@ -956,6 +991,7 @@ class Machine(Operations):
             errands_at=self.turns.asking(),
             at_limit=self._pages_left() <= 0,
             delay=self.settings.delay,
+            shared=self.turns.shared,
         )
 
     def queues(self, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
@@ -1041,7 +1077,9 @@ class Machine(Operations):
 
     def statistics(self, now: Instant) -> dict[str, object]:
         """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
-        return accounts.statistics(self.tables, now, errands=self.errands(), errands_at=self.turns.asking())
+        return accounts.statistics(
+            self.tables, now, errands=self.errands(), errands_at=self.turns.asking(), shared=self.turns.shared
+        )
 
     def verify(self) -> Verification:
         """Recount everything from the records and hold it against the counters."""
@@ -1126,6 +1164,8 @@ class Machine(Operations):
         clock = draft.clock(host)
         delay = self._rules.crawl_delay(self._authorities(host))
         clock.rest_at_least(now + instant(max(clock.gap, floor, delay)))
+        if self.turns.shared is not None:
+            clock.ended = max(clock.ended, now)  # in doubt; the gaps of its groups count from there
 
     def _lose(self, draft: Draft, tokens: Sequence[int], now: Instant) -> None:
         """Their holders died or let them expire. The third time in a row a URL is gone: it may be what kills its
@@ -1694,10 +1734,7 @@ class Machine(Operations):
         best: tuple[int, int, int] | None = None
         chosen: int | None = None
         rows = list(tables.queues_of(host))
-        busy = int(tables.hosts.in_flight[host])
         for queue, klass in zip(rows, tables.backlog.best(np.array(rows, np.uint32)).tolist(), strict=True):
-            if busy and busy >= self.turns.capacity(queue):
-                continue
             if klass == EMPTY or (crawl is not None and queues.crawl[queue] != crawl):
                 continue
             if key is not None and tables.key_of(queue) != key:
@@ -2032,8 +2069,7 @@ class Machine(Operations):
             self._move(draft, record, DONE, attempts=0, losses=0, status=status, error=outcome.error or "")
         elif outcome.verdict is Verdict.AGAIN:
             record.due = outcome.at if outcome.at is not None else now
-            state = WAITING if record.due > now else QUEUED
-            self._move(draft, record, state, attempts=0, losses=0, status=status, error="")
+            self._move(draft, record, WAITING, attempts=0, losses=0, status=status, error="")
         elif outcome.verdict is Verdict.GONE:
             reason = Reason.STATUS if outcome.status is not None else Reason.ERROR
             self._move(draft, record, GONE, reason, losses=0, status=status, error=outcome.error or "")
@@ -2062,8 +2098,7 @@ class Machine(Operations):
             return
         wait = outcome.after_seconds if outcome.after_seconds is not None else retry_seconds(attempt)
         record.due = max(ended + instant(max(0.0, wait)), draft.clock(host).rest_until)
-        state = WAITING if record.due > draft.now else QUEUED
-        self._move(draft, record, state, attempts=attempt, losses=0, status=status, error=error)
+        self._move(draft, record, WAITING, attempts=attempt, losses=0, status=status, error=error)
 
     def _errand_done(self, draft: Draft, authority: Authority, outcome: Outcome, now: Instant) -> None:
         host = authority.busy if authority.busy != NONE else authority.host

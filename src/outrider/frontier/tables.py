@@ -6,6 +6,7 @@ call brings along the cards that it holds already (a *hand*); replay finds them 
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -161,6 +162,7 @@ class Tables:
         self.authorities: dict[str, Authority] = {}
         self.all_authorities: list[Authority] = []  # in the order of their making
         self.shelf_count = 0
+        self.addresses: dict[int, str] = {}  # of hosts, as they were last told
         self.authorities_of: dict[int, list[Authority]] = {}
         self.errands: dict[int, Authority] = {}  # open ones, by token
         self.transit: dict[int, Transit] = {}
@@ -220,6 +222,7 @@ class Tables:
             Fact.OUTBOX: self._outbox,
             Fact.ARRIVED: self._arrived,
             Fact.DELIVERED: self._delivered,
+            Fact.ADDRESS: self._address,
             Fact.ERRAND: self._errand,
             Fact.LINE: self._nothing,
         }
@@ -373,6 +376,14 @@ class Tables:
             for row in rows[(hosts.flags[rows] & MANY) != 0].tolist():
                 self._rest_groups(row)
 
+    def _address(self, slot: int, host: int, address: str) -> None:
+        rows = self._rows_of_hosts(np.array([host], np.uint64))
+        if address:
+            self.addresses[int(rows[0])] = sys.intern(address)  # many hosts may be at one
+        else:
+            self.addresses.pop(int(rows[0]), None)
+        self.changed.append(rows)
+
     def _rest_groups(self, host: int) -> None:
         until = int(self.hosts.rest_until[host])
         for queue in self.queues_of(host):
@@ -403,13 +414,12 @@ class Tables:
                 first[home] = row
         if not isinstance(keys, Texts) or len(keys.octets):
             told = keys.list() if isinstance(keys, Texts) else keys
-            keyed = {row: told[place] for row, place in zip(rows.tolist(), fresh.tolist(), strict=True) if told[place]}
-            self.queues.keys |= keyed  # all of them first: a key that spans hosts looks for those that have none
-            for row, key in keyed.items():
-                self._keyed(row, int(self.queues.host[row]), key)
+            for row, home, place in zip(rows.tolist(), homes.tolist(), fresh.tolist(), strict=True):
+                if told[place]:
+                    self._keyed(row, home, told[place])
         if self.queues.groups:
             for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
-                if row not in self.queues.keys and row not in self.queues.group_of:
+                if row not in self.queues.keys:
                     group = self.queues.groups.get((int(self.queues.crawl[row]), self.hosts.name(home)))
                     if group is not None:
                         self._join(group, row, home)
@@ -419,6 +429,7 @@ class Tables:
     def _keyed(self, row: int, home: int, key: str) -> None:
         """A queue whose key is not its host: from here on the key spans hosts, the one that bears its name included."""
         queues = self.queues
+        queues.keys[row] = key
         crawl = int(queues.crawl[row])
         group = queues.groups.get((crawl, key))
         if group is None:
@@ -704,8 +715,6 @@ class Tables:
 
     def _take_out(self, heads: Heads, tokens: Uint64s) -> tuple[Cards, Uint8s]:
         """The cards of these URLs from wherever they stand, in this order, and the states they leave."""
-        if not len(heads):
-            return Cards.none(), _NO_STATES
         parts: list[Cards] = []
         places: list[npt.NDArray[np.intp]] = []
         old = np.zeros(len(heads), np.uint8)
@@ -994,8 +1003,8 @@ class Tables:
         hosts, queues = self.hosts, self.queues
         if section == OWN:
             return self._own_facts()
+        blocks: list[Block] = []
         if section == TRANSIT:
-            blocks: list[Block] = []
             for slot, home in self.transit.items():
                 rows = [(slot, min(home.outbox, default=home.sent + 1) - 1)]
                 blocks.append((Fact.DELIVERED, columns_of(rows)))
@@ -1008,7 +1017,12 @@ class Tables:
         if section == HOSTS:
             rows_ = np.arange(first, last)
             names = Texts(*hosts.names(first, last))
-            return [(Fact.HOST, [hosts.slot[rows_], hosts.hash[rows_], names]), self.host_cells(rows_)]
+            blocks = [(Fact.HOST, [hosts.slot[rows_], hosts.hash[rows_], names]), self.host_cells(rows_)]
+            told = [row for row in range(first, last) if row in self.addresses] if self.addresses else []
+            if told:
+                addresses = [self.addresses[row] for row in told]
+                blocks.append((Fact.ADDRESS, [hosts.slot[told], hosts.hash[told], addresses]))
+            return blocks
         if section == QUEUES:
             rows_ = np.arange(first, last)
             slots, hashes = hosts.slot[queues.host[rows_]], queues.hash[rows_]
