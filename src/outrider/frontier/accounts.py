@@ -480,6 +480,8 @@ def idle(
     urls = {STATES[state].value: tables.counts[state] for state in range(1, 7)}
     if at_limit:
         word, text = "limit", "a limit of pages is reached, and work is left"
+    elif not (tables.counts[QUEUED] or tables.counts[LEASED] or tables.counts[WAITING] or errands):
+        word, text = "finished", "nothing is left to do"
     elif counts["ready"]:
         word, text = "ready", f"{counts['ready']} hosts are ready: lease from them"
     elif counts["resting"]:
@@ -492,10 +494,8 @@ def idle(
         word, text = "waiting", f"{tables.counts[WAITING]} URLs wait for their time"
     elif errands or counts["blocked"]:
         word, text = "blocked", f"{counts['blocked']} hosts are paused or wait for their robots.txt"
-    elif tables.counts[QUEUED]:
-        word, text = "paused", "what is queued is paused or blocked"
     else:
-        word, text = "finished", "nothing is left to do"
+        word, text = "paused", "what is queued is paused or blocked"
     tail_host, tail_urls, tail_seconds = _tail(tables, delay)
     return Idle(
         word,

@@ -51,8 +51,9 @@ def queue_hashes(hosts: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
 
 def keyed_queue_hash(host: int, crawl: int, key_hash: int) -> int:
     """The hash of a queue with a key of its own; key_hash: the fingerprint of the key."""
-    both = mixed(np.array([host ^ key_hash], np.uint64) ^ mixed(np.array([crawl], np.uint64)))
-    return int(mixed(both)[0])
+    # One after the other: a key may be the name of another host, whose queue may have this host's name as its key.
+    of_host = queue_hashes(np.array([host], np.uint64), np.array([crawl], np.uint32))
+    return int(mixed(of_host ^ np.uint64(key_hash))[0])
 
 
 class Columns:

@@ -200,6 +200,10 @@ class Machine(Operations):
         What was parked by robots rules is judged again, little by little: how far that had come is not in the log.
         """
         tables = self.tables
+        while (at := tables.calendar.next()) is not None and at <= now:
+            tables.wake(now, WAKES_PER_CALL_MAX)
+        self._woken = now
+        tables.drop_stalled(len(tables.stalled))
         tables.changed.clear()
         for token, authority in tables.errands.items():
             heapq.heappush(self._deadlines, (authority.deadline, token))
@@ -500,10 +504,11 @@ class Machine(Operations):
         if errand is not None:
             return 0, errand, 0
         chosen = self._queue_of(host, crawl, key, now, groups)
-        if chosen is None or busy >= self.turns.capacity(chosen):
+        if chosen is None:
             return 0, None, 0
         gap = 0
-        if most > 1:
+        several = self.turns.capacity(chosen) > 1
+        if most > 1 or several:
             gap = instant(
                 max(float(columns.gap[host]), self._floor(chosen), self._rules.crawl_delay(self._authorities(host)))
             )
@@ -518,10 +523,9 @@ class Machine(Operations):
                 judged_away,
             )  # what was just found to be asked for first
         picks.add(cards, np.full(len(cards), chosen, np.uint32), gap)
-        if self.turns.capacity(chosen) > 1:
+        if several:
             # Several at once: their beginnings keep the gap, for their ends are not known yet.
-            clock = draft.clock(host)
-            clock.rest_at_least(now + instant(max(float(columns.gap[host]), self._floor(chosen))))
+            draft.clock(host).rest_at_least(now + len(cards) * gap)
         tables.turn += 1
         tables.queues.served[chosen] = tables.turn & 0xFFFFFFFF
         columns.turns[host] += 1
@@ -796,14 +800,15 @@ class Machine(Operations):
         now = self._advance(now)
         self._wake(now)
         draft = self._draft(now)
-        tokens = np.array(list(dict.fromkeys(given.tolist())), np.uint64)
+        tokens, firsts = np.unique(given, return_index=True)
         leases = self._by_token(tokens)
-        answer: list[Settled] = []
-        for row, token in enumerate(tokens.tolist()):
+        answer: list[Settled] = [_STALE] * len(given)  # of a token named twice the second finds it ended
+        for row, (token, first) in enumerate(zip(tokens.tolist(), firsts.tolist(), strict=True)):
             authority = self.tables.errands.get(token)
             if authority is not None:
                 draft.add(Fact.ROBOTS, robots_cells(authority))  # as they are, which ends the errand
-            answer.append(_STALE if authority is None and not leases.found[row] else _OK)
+            if authority is not None or leases.found[row]:
+                answer[first] = _OK
         if leases.found.any():
             cards = leases.cards.filter(leases.found)
             heads = cards.changed()
@@ -1734,7 +1739,10 @@ class Machine(Operations):
         best: tuple[int, int, int] | None = None
         chosen: int | None = None
         rows = list(tables.queues_of(host))
+        busy = int(tables.hosts.in_flight[host])
         for queue, klass in zip(rows, tables.backlog.best(np.array(rows, np.uint32)).tolist(), strict=True):
+            if busy and busy >= self.turns.capacity(queue):
+                continue
             if klass == EMPTY or (crawl is not None and queues.crawl[queue] != crawl):
                 continue
             if key is not None and tables.key_of(queue) != key:
@@ -2069,7 +2077,8 @@ class Machine(Operations):
             self._move(draft, record, DONE, attempts=0, losses=0, status=status, error=outcome.error or "")
         elif outcome.verdict is Verdict.AGAIN:
             record.due = outcome.at if outcome.at is not None else now
-            self._move(draft, record, WAITING, attempts=0, losses=0, status=status, error="")
+            state = WAITING if record.due > now else QUEUED
+            self._move(draft, record, state, attempts=0, losses=0, status=status, error="")
         elif outcome.verdict is Verdict.GONE:
             reason = Reason.STATUS if outcome.status is not None else Reason.ERROR
             self._move(draft, record, GONE, reason, losses=0, status=status, error=outcome.error or "")
@@ -2098,7 +2107,8 @@ class Machine(Operations):
             return
         wait = outcome.after_seconds if outcome.after_seconds is not None else retry_seconds(attempt)
         record.due = max(ended + instant(max(0.0, wait)), draft.clock(host).rest_until)
-        self._move(draft, record, WAITING, attempts=attempt, losses=0, status=status, error=error)
+        state = WAITING if record.due > draft.now else QUEUED
+        self._move(draft, record, state, attempts=attempt, losses=0, status=status, error=error)
 
     def _errand_done(self, draft: Draft, authority: Authority, outcome: Outcome, now: Instant) -> None:
         host = authority.busy if authority.busy != NONE else authority.host

@@ -414,12 +414,13 @@ class Tables:
                 first[home] = row
         if not isinstance(keys, Texts) or len(keys.octets):
             told = keys.list() if isinstance(keys, Texts) else keys
-            for row, home, place in zip(rows.tolist(), homes.tolist(), fresh.tolist(), strict=True):
-                if told[place]:
-                    self._keyed(row, home, told[place])
+            keyed = {row: told[place] for row, place in zip(rows.tolist(), fresh.tolist(), strict=True) if told[place]}
+            self.queues.keys |= keyed  # all of them first: a key that spans hosts looks for those that have none
+            for row, key in keyed.items():
+                self._keyed(row, int(self.queues.host[row]), key)
         if self.queues.groups:
             for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
-                if row not in self.queues.keys:
+                if row not in self.queues.keys and row not in self.queues.group_of:
                     group = self.queues.groups.get((int(self.queues.crawl[row]), self.hosts.name(home)))
                     if group is not None:
                         self._join(group, row, home)
@@ -429,7 +430,6 @@ class Tables:
     def _keyed(self, row: int, home: int, key: str) -> None:
         """A queue whose key is not its host: from here on the key spans hosts, the one that bears its name included."""
         queues = self.queues
-        queues.keys[row] = key
         crawl = int(queues.crawl[row])
         group = queues.groups.get((crawl, key))
         if group is None:
@@ -715,6 +715,8 @@ class Tables:
 
     def _take_out(self, heads: Heads, tokens: Uint64s) -> tuple[Cards, Uint8s]:
         """The cards of these URLs from wherever they stand, in this order, and the states they leave."""
+        if not len(heads):
+            return Cards.none(), _NO_STATES
         parts: list[Cards] = []
         places: list[npt.NDArray[np.intp]] = []
         old = np.zeros(len(heads), np.uint8)
