@@ -73,8 +73,9 @@ class Columns:
             steps = [rows for rows in COLUMN_ROWS_STEPS if rows > self._capacity]
             self._capacity = steps[0] if steps else self._capacity * 2
         for name, dtype in self._dtypes.items():
-            grown = np.zeros(self._capacity, dtype)
-            grown[: self.count] = getattr(self, name)[: self.count]
+            grown, column = np.zeros(self._capacity, dtype), getattr(self, name)[: self.count]
+            if np.count_nonzero(column):  # zeros are there already, and copying them would take the memory for them
+                grown[: self.count] = column
             setattr(self, name, grown)
 
 

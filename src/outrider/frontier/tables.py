@@ -368,8 +368,10 @@ class Tables:
         hosts.rest_until[places] = rest_until
         hosts.gap[places] = gap
         hosts.reason[places] = reason
-        hosts.back_off[places] = back_off
-        hosts.refused_at[places] = refused_at
+        for column, cells in ((hosts.back_off, back_off), (hosts.refused_at, refused_at)):
+            # Few hosts ever refuse: where zeros stand already none are written, and the column takes no memory.
+            if np.count_nonzero(cells) or np.count_nonzero(column[places]):
+                column[places] = cells
         hosts.answered[places] = answered
         self.changed.append(rows)
         if self.queues.groups:
