@@ -1071,6 +1071,9 @@ def _discoveries(
         yield lambda machine, now: machine.discover(links, now, request_id=request_id)
         return
     if isinstance(links, UrlBatch):
+        if len(links) <= DISCOVER_ROWS_PER_FRAME:
+            yield partial(_discover, links)
+            return
         for start in range(0, len(links), DISCOVER_ROWS_PER_FRAME):
             yield partial(_discover, links[start : start + DISCOVER_ROWS_PER_FRAME])
         return

@@ -176,6 +176,11 @@ class Texts:
         return cls(b"".join(pieces), np.fromiter(map(len, pieces), np.uint32, len(pieces)))
 
 
+def no_texts(rows: int) -> Texts:
+    """So many empty ones."""
+    return Texts(b"", np.zeros(rows, np.uint32))
+
+
 Row = tuple[Any, ...]
 Values = Any  # of one column: an array, a list of texts or bytes, Cards, or heads
 Block = tuple[int, Sequence[Values]]  # (kind, its columns as in the newest schema of that kind)

@@ -56,6 +56,19 @@ def keyed_queue_hash(host: int, crawl: int, key_hash: int) -> int:
     return int(mixed(of_host ^ np.uint64(key_hash))[0])
 
 
+def firsts_of(values: Uint64s) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The places of the first ones of equal values, in their order, and of each value which of them is its first."""
+    ordered = np.sort(values)
+    if not np.count_nonzero(ordered[1:] == ordered[:-1]):
+        everyone = np.arange(len(values))
+        return everyone, everyone
+    _, firsts, inverse = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)
+    place_of = np.empty(len(order), np.intp)
+    place_of[order] = np.arange(len(order))
+    return firsts[order], place_of[inverse]
+
+
 class Columns:
     """Named columns of equal length, for those who inherit from it: `_room` makes place behind the last row."""
 
@@ -130,9 +143,9 @@ class Hosts(Columns):
     def row(self, name_hash: int) -> int:
         return int(self.find(np.array([name_hash], np.uint64))[0])
 
-    def add(self, hashes: Uint64s, slots: Column, names: Texts) -> Rows:
-        """Rows for new hosts; those that are known already keep theirs."""
-        known = self.find(hashes)
+    def add(self, hashes: Uint64s, slots: Column, names: Texts, *, absent: bool = False) -> Rows:
+        """Rows for new hosts; those that are known already keep theirs. absent: they were looked for just now."""
+        known = np.full(len(hashes), NONE, np.uint32) if absent else self.find(hashes)
         fresh = np.flatnonzero(known == NONE)
         if not len(fresh):
             return known

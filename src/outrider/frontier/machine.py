@@ -26,8 +26,19 @@ from outrider.frontier.arrivals import NO_DUE, Arrival, Arrivals, Origin
 from outrider.frontier.cards import Cards
 from outrider.frontier.draft import Draft
 from outrider.frontier.errands import Judgement, Rulebook, after_answer, errand_of, judged, unanswered
-from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, Row, encode
-from outrider.frontier.hosts import GROUPED, NONE, ROBOTS, RULED, VOIDED, Group, Rows, keyed_queue_hash, queue_hashes
+from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, Row, Texts, encode, no_texts
+from outrider.frontier.hosts import (
+    GROUPED,
+    NONE,
+    ROBOTS,
+    RULED,
+    VOIDED,
+    Group,
+    Rows,
+    firsts_of,
+    keyed_queue_hash,
+    queue_hashes,
+)
 from outrider.frontier.leased import Leased, errand_lease
 from outrider.frontier.lines import refusal
 from outrider.frontier.operations import Operations
@@ -1296,16 +1307,21 @@ class Machine(Operations):
         rows = np.flatnonzero(fit)
         if not len(rows):
             return codes
-        prints = urls.fingerprints(self._fingerprint_key)[rows]
-        names = urls.host_fingerprints(self._fingerprint_key)[rows]
-        crawls = links.crawl[rows]
+        prints = urls.fingerprints(self._fingerprint_key)
+        names = urls.host_fingerprints(self._fingerprint_key)
+        crawls = links.crawl
+        if len(rows) < len(urls):
+            prints, names, crawls = prints[rows], names[rows], crawls[rows]
         hosts = tables.hosts.find(names)
-        known = np.zeros(len(rows), np.bool_)
         there = np.flatnonzero(hosts != NONE)
-        if len(there):
+        if len(there) == len(rows):
+            known = self._seen(crawls, tables.hosts.slot[hosts.astype(np.intp)], prints)
+        else:
+            known = np.zeros(len(rows), np.bool_)
             known[there] = self._seen(crawls[there], tables.hosts.slot[hosts[there]], prints[there])
-            doubtful = np.flatnonzero(known & (hosts != NONE))
-            if tables.queues.voids and len(doubtful):
+        if tables.queues.voids:
+            doubtful = np.flatnonzero(known)
+            if len(doubtful):
                 doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
                 if len(doubtful):
                     slots = tables.hosts.slot[hosts[doubtful]]
@@ -1317,11 +1333,10 @@ class Machine(Operations):
             return codes
         if len(fresh) > 1:
             # The first of equal ones is new, the others are known.
-            identity = prints[fresh] ^ (crawls[fresh].astype(np.uint64) << np.uint64(1))
-            _, firsts = np.unique(identity, return_index=True)
+            firsts, _ = firsts_of(prints[fresh] ^ (crawls[fresh].astype(np.uint64) << np.uint64(1)))
             if len(firsts) < len(fresh):
                 codes[rows[fresh]] = _KNOWN
-                fresh = fresh[np.sort(firsts)]
+                fresh = fresh[firsts]
         if self._owned is not None:
             fresh = self._send_abroad(links, rows, fresh, names, hosts, codes, draft)
             if not len(fresh):
@@ -1336,8 +1351,10 @@ class Machine(Operations):
         too_long |= links.hops > REDIRECT_HOPS_MAX
         for row, link in links.odd.items():
             too_long[row] |= len(link.metadata) > METADATA_BYTES_MAX
-        codes[urls.valid & too_long] = _CODE_NUMBERS[Code.OVER_LIMIT]
-        fit = urls.valid & ~too_long
+        fit = urls.valid
+        if np.count_nonzero(too_long):
+            codes[fit & too_long] = _CODE_NUMBERS[Code.OVER_LIMIT]
+            fit = fit & ~too_long
         s = self.settings
         if s.scope == "any" and not s.include and not s.exclude and s.max_depth is None:
             return fit
@@ -1350,7 +1367,7 @@ class Machine(Operations):
                 self._widen(draft, crawl, urls.strings(np.flatnonzero(seeds & here)))
             outside = here & ~(np.asarray(self._scope(crawl).verdicts(urls, links.depth)) | links.seed)
             codes[outside] = _CODE_NUMBERS[Code.OUT_OF_SCOPE]
-            fit &= ~outside
+            fit = fit & ~outside
         return fit
 
     def _seen(self, crawls: Any, slots: Any, prints: Any) -> npt.NDArray[np.bool_]:
@@ -1378,8 +1395,9 @@ class Machine(Operations):
         slots = np.zeros(len(rows), np.uint16)
         there = hosts != NONE
         slots[there] = tables.hosts.slot[hosts[there]]
-        if not there.all():
-            self._new_hosts(urls, rows, names, ~there, slots, draft)
+        homes = hosts
+        if np.count_nonzero(there) < len(there):
+            homes = self._new_hosts(urls, rows, names, hosts, slots, draft)
         crawls = links.crawl[rows]
         heads = np.zeros(len(rows), HEAD)
         heads["queue"] = queues = queue_hashes(names, crawls)
@@ -1391,17 +1409,25 @@ class Machine(Operations):
                     keys[place] = link.key
                     queues[place] = keyed_queue_hash(int(names[place]), int(crawls[place]), tables.hash_of(link.key))
             heads["queue"] = queues
-        known_queues = tables.queues.find(np.ascontiguousarray(queues))
-        if (known_queues == NONE).any():
-            new = np.flatnonzero(known_queues == NONE)
+        known_queues = np.full(len(rows), NONE, np.uint32)
+        known_queues[there] = tables.queues.find(queues[there])  # a new host has no queue yet
+        queue_rows = known_queues
+        new = np.flatnonzero(known_queues == NONE)
+        if len(new):
             made = {(row[1]) for row in draft.rows.get(Fact.QUEUE, ())}
-            _, firsts = np.unique(queues[new], return_index=True)
-            new = new[np.sort(firsts)]
+            firsts, which = firsts_of(queues[new])
+            queue_rows = known_queues.copy()
+            queue_rows[new] = tables.queues.count + which
+            new = new[firsts]
             if made:
                 new = np.array([place for place in new.tolist() if int(queues[place]) not in made], np.intp)
             if len(new):
-                told = [keys.get(place, "") for place in new.tolist()]
-                draft.add_columns(Fact.QUEUE, [slots[new], queues[new], names[new], crawls[new], told])
+                told = [keys.get(place, "") for place in new.tolist()] if keys else no_texts(len(new))
+                draft.add_columns(
+                    Fact.QUEUE,
+                    [slots[new], queues[new], names[new], crawls[new], told],
+                    Hand.of_rows(homes[new], first=tables.queues.count),
+                )
         due = links.due[rows]
         heads["fingerprint"], heads["slot"], heads["crawl"] = prints, slots, crawls
         heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)
@@ -1422,10 +1448,10 @@ class Machine(Operations):
             codes[rows[over]] = _CODE_NUMBERS[Code.PARKED]
         self._limit(heads, known_queues, rows, codes, draft)
         kept = heads["state"] != UNKNOWN
-        if not kept.all():
-            rows, heads = rows[kept], heads[kept]
+        if np.count_nonzero(kept) < len(kept):
+            rows, heads, queue_rows = rows[kept], heads[kept], queue_rows[kept]
         if len(rows):
-            draft.cards(self._bodies(links, rows, heads))
+            draft.cards(self._bodies(links, rows, heads), queue_rows)
 
     def _limit(
         self,
@@ -1511,23 +1537,23 @@ class Machine(Operations):
         return told
 
     def _new_hosts(
-        self, urls: UrlBatch, rows: npt.NDArray[np.intp], names: Any, new: Any, slots: Any, draft: Draft
-    ) -> None:
-        places = np.flatnonzero(new)
-        hashes, firsts, inverse = np.unique(names[places], return_index=True, return_inverse=True)
-        # In the order of their appearance, not of hashes: with one seed every store draws alike.
-        order = np.argsort(firsts)
-        place_of = np.empty(len(order), np.intp)
-        place_of[order] = np.arange(len(order))
-        hashes, firsts, inverse = hashes[order], firsts[order], place_of[inverse]
+        self, urls: UrlBatch, rows: npt.NDArray[np.intp], names: Any, hosts: Rows, slots: Any, draft: Draft
+    ) -> Rows:
+        """Facts for hosts that are not known, in the order of their appearance, not of hashes: with one seed every
+        store draws alike. Fills in their slots; the rows of all hosts, of new ones those that they will have."""
+        places = np.flatnonzero(hosts == NONE)
+        firsts, which = firsts_of(names[places])
         starts, ends = urls.hosts()
         chosen = rows[places[firsts]]
-        texts = kernels.texts_of_spans(
-            urls.arena, np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen])
-        )
-        found = self._slots_of_spans(urls.arena, starts[chosen], ends[chosen])
-        slots[places] = found[inverse]
-        draft.add_columns(Fact.HOST, [found, hashes, texts])
+        starts, ends = starts[chosen], ends[chosen]
+        texts = Texts(kernels.gather_spans(urls.arena, starts, ends), (ends - starts).astype(np.uint32))
+        found = self._slots_of_spans(urls.arena, starts, ends)
+        slots[places] = found[which]
+        first = self.tables.hosts.count
+        draft.add_columns(Fact.HOST, [found, names[places[firsts]], texts], Hand.of_rows(None, first=first))
+        homes = hosts.copy()
+        homes[places] = first + which
+        return homes
 
     def _slots_of_spans(self, arena: bytes, starts: Any, ends: Any) -> npt.NDArray[np.uint16]:
         starts, ends = domain_spans(arena, np.ascontiguousarray(starts), np.ascontiguousarray(ends))

@@ -23,7 +23,7 @@ from outrider.errors import DamagedStoreError
 from outrider.frontier.backlog import Backlog
 from outrider.frontier.calendar import Calendar
 from outrider.frontier.cards import Cards
-from outrider.frontier.facts import STREAMS, Block, Fact, Row, Texts, Values, arrays_of, columns_of
+from outrider.frontier.facts import STREAMS, Block, Fact, Row, Texts, Values, arrays_of, columns_of, no_texts
 from outrider.frontier.hosts import MANY, NONE, ROBOTS, RULED, VOIDED, Group, Hosts, QueueRules, Queues, Rows
 from outrider.frontier.ledger import Ledger
 from outrider.journey import State
@@ -128,15 +128,17 @@ class Transit:
 @dataclass(frozen=True, slots=True)
 class Hand:
     """What a live call holds of a block: cards with their new heads, the states they leave, and the rows of their
-    queues where they are known; for clocks the rows of the hosts."""
+    queues where they are known; for clocks and queues the rows of the hosts. first: of hosts and queues that are new
+    the row that the first of them will have."""
 
     cards: Cards
     old: Uint8s
     rows: Rows | None = None
+    first: int = -1
 
     @classmethod
-    def of_rows(cls, rows: Rows) -> Hand:
-        return cls(Cards.none(), _NO_STATES, rows)
+    def of_rows(cls, rows: Rows | None, *, first: int = -1) -> Hand:
+        return cls(Cards.none(), _NO_STATES, rows, first)
 
 
 class Tables:
@@ -333,16 +335,22 @@ class Tables:
 
     # -- hosts and queues ---------------------------------------------------------------------------------------------
 
-    def _host(self, slots: Rows, hashes: Uint64s, names: Texts | Sequence[str]) -> None:
-        self.hosts.add(hashes, slots, names if isinstance(names, Texts) else Texts.of(names))
+    def _host(self, slots: Rows, hashes: Uint64s, names: Texts | Sequence[str], hand: Hand | None = None) -> None:
+        absent = hand is not None and hand.first == self.hosts.count
+        self.hosts.add(hashes, slots, names if isinstance(names, Texts) else Texts.of(names), absent=absent)
 
-    def _rows_of_hosts(self, hashes: Uint64s) -> Rows:
+    def _rows_of_hosts(self, hashes: Uint64s, expected: Rows | None = None) -> Rows:
+        """expected: where the caller takes them to be; one look tells whether they are."""
+        if expected is not None and _named(self.hosts.hash[: self.hosts.count], expected, hashes):
+            return expected
         rows = self.hosts.find(hashes)
         if (rows == NONE).any():
             raise KeyError(f"host {int(hashes[rows == NONE][0]):016x}")
         return rows
 
-    def _rows_of_queues(self, hashes: Uint64s) -> Rows:
+    def _rows_of_queues(self, hashes: Uint64s, expected: Rows | None = None) -> Rows:
+        if expected is not None and _named(self.queues.hash[: self.queues.count], expected, hashes):
+            return expected
         rows = self.queues.find(hashes)
         if (rows == NONE).any():
             raise KeyError(f"queue {int(hashes[rows == NONE][0]):016x}")
@@ -394,11 +402,22 @@ class Tables:
                 group.rest_until = until
                 self.changed.append(self.queues.host[group.queues])
 
-    def _queue(self, slots: Rows, hashes: Uint64s, hosts: Uint64s, crawls: Rows, keys: Texts | Sequence[str]) -> None:
-        fresh = np.flatnonzero(self.queues.find(hashes) == NONE)
+    def _queue(
+        self,
+        slots: Rows,
+        hashes: Uint64s,
+        hosts: Uint64s,
+        crawls: Rows,
+        keys: Texts | Sequence[str],
+        hand: Hand | None = None,
+    ) -> None:
+        if hand is not None and hand.first == self.queues.count:
+            fresh = np.arange(len(hashes))
+        else:
+            fresh = np.flatnonzero(self.queues.find(hashes) == NONE)
         if not len(fresh):
             return
-        homes = self._rows_of_hosts(hosts[fresh])
+        homes = self._rows_of_hosts(hosts, hand.rows if hand is not None else None)[fresh]
         rows = self.queues.add(hashes[fresh], homes, crawls[fresh])
         first = self.hosts.first_queue
         simple = first[homes] == NONE
@@ -644,6 +663,8 @@ class Tables:
         rows = None
         if hand is not None:
             old, rows = hand.old, hand.rows
+            if rows is not None:
+                rows = self._rows_of_queues(heads["queue"], rows)
             self._close(tokens)
         elif fresh.all():
             old = np.zeros(len(heads), np.uint8)
@@ -1031,7 +1052,7 @@ class Tables:
             rows_ = np.arange(first, last)
             slots, hashes = hosts.slot[queues.host[rows_]], queues.hash[rows_]
             homes = hosts.hash[queues.host[rows_]]
-            keys: Texts | list[str] = Texts(b"", np.zeros(len(rows_), np.uint32))
+            keys: Texts | list[str] = no_texts(len(rows_))
             if queues.keys:
                 keys = [queues.keys.get(row, "") for row in rows_.tolist()]
             found: list[Block] = [(Fact.QUEUE, [slots, hashes, homes, queues.crawl[rows_], keys])]
@@ -1189,6 +1210,13 @@ def lease_columns(columns: tuple[bytes, ...]) -> tuple[Any, ...]:
         arena,
         np.frombuffer(offsets, np.int64),
     )
+
+
+def _named(hashes: Uint64s, rows: Rows, names: Uint64s) -> bool:
+    """Whether the rows have just these names."""
+    if not len(rows) or rows.max() >= len(hashes):
+        return False
+    return int(np.count_nonzero(hashes[rows.astype(np.intp)] == names)) == len(rows)
 
 
 def _of_each(states: Uint8s) -> list[int]:
