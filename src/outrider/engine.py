@@ -384,6 +384,15 @@ class Frontier:
         body."""
         self._call(lambda m, now: m.set_robots(authority, status, body, now))
 
+    def set_address(self, host: str, address: str | None) -> None:
+        """The address that a host was found at, given by the caller; None: it is not known any more. It counts for
+        groups by address (docs/groups.md), from the host's next offer on."""
+        self.set_addresses({host: address})
+
+    def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
+        """The addresses of many hosts; how many were not known to be there. Those that were cost nothing."""
+        return self._call(lambda m, now: m.set_addresses(addresses, now))
+
     def note_projection(self, stream: str, length: int, lsn: int) -> None:
         """A projection is synced to `length` and holds the lines up to `lsn`."""
         self._call(lambda m, now: m.note_projection(stream, length, lsn, now))
@@ -1197,6 +1206,14 @@ class AsyncFrontier:
         """As `Frontier.set_robots`."""
         await self._call(lambda m, now: m.set_robots(authority, status, body, now))
 
+    async def set_address(self, host: str, address: str | None) -> None:
+        """As `Frontier.set_address`."""
+        await self.set_addresses({host: address})
+
+    async def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
+        """As `Frontier.set_addresses`."""
+        return await self._call(lambda m, now: m.set_addresses(addresses, now))
+
     async def note_projection(self, stream: str, length: int, lsn: int) -> None:
         """As `Frontier.note_projection`."""
         await self._call(lambda m, now: m.note_projection(stream, length, lsn, now))
@@ -1262,6 +1279,9 @@ def _discoveries(
         yield lambda machine, now: machine.discover(links, now, request_id=request_id)
         return
     if isinstance(links, UrlBatch):
+        if len(links) <= DISCOVER_ROWS_PER_FRAME:
+            yield partial(_discover, links)
+            return
         for start in range(0, len(links), DISCOVER_ROWS_PER_FRAME):
             yield partial(_discover, links[start : start + DISCOVER_ROWS_PER_FRAME])
         return

@@ -19,6 +19,11 @@ RETRY_AFTER_SECONDS_MAX = 31_536_000.0  # a year: what a server may ask for
 BACK_OFF_SECONDS_FIRST = 30.0  # 429 and 503 without a usable Retry-After; doubles
 BACK_OFF_SECONDS_MAX = 86_400.0  # it doubles up to a day
 BACK_OFF_FORGET_SECONDS = 1_800.0  # after half an hour without a refusal the next one starts from the beginning
+GROUPS_PER_HOST_MAX = 4  # politeness groups that one request counts in: domain, address and two named ones
+GROUP_CAPACITY_MAX = 65_535  # requests at once in a group; more is what no group is for
+GROUP_GAP_SECONDS_MAX = 86_400.0  # of a group's own gap; more than a day is a typing error
+GROUPS_ROWS_AT_ONCE = 65_536  # hosts that join their groups in one piece: some ten megabytes on the way
+GROUPING_FILE_BYTES_MAX = 16 << 20  # a file of groups; a hundred thousand names or networks have place
 
 # leases and retries
 LEASE_SECONDS_MAX = 86_400.0  # a worker that needs longer extends

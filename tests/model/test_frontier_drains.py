@@ -191,5 +191,5 @@ def test_many_crawls_come_to_their_end(checkpoints):
     for seed in range(first, first + int(os.environ.get("OUTRIDER_MODEL_EXAMPLES", "2000"))):
         try:
             live(seed, 150)
-        except AssertionError as error:
+        except Exception as error:
             raise AssertionError(f"seed {seed}") from error

@@ -88,6 +88,10 @@ class Life(RuleBasedStateMachine):
         for token, (_, _, deadline) in list(self.leases.items()):
             if deadline <= self.clock():
                 self.lose(token)
+        self.comes_back()
+
+    def comes_back(self) -> None:
+        """What waited is queued when its time has come: each verb sees to it, and each opening."""
         for known in self.urls.values():
             if known.state == "waiting" and known.due <= self.clock():
                 known.state = "queued"
@@ -107,6 +111,7 @@ class Life(RuleBasedStateMachine):
             for _ in range(count)
         ]
         expected = []
+        self.passes()
         for link in links:
             place = (link.crawl or "default", link.url)
             expected.append("known" if place in self.urls else "new")
@@ -272,6 +277,7 @@ class Life(RuleBasedStateMachine):
         for token, (_, worker, _) in list(self.leases.items()):
             if worker is None:
                 self.lose(token, counted=counted)
+        self.comes_back()
 
     @rule()
     def stop_and_go_on(self) -> None:
@@ -304,10 +310,7 @@ class Life(RuleBasedStateMachine):
     def every_url_is_where_the_model_has_it(self) -> None:
         if not hasattr(self, "frontier"):
             return
-        tables = self.frontier._machine.tables
-        crawls = [name for name, _ in tables.crawls]
-        names = ("unknown", "queued", "leased", "waiting", "parked", "done", "gone")
-        found = {(crawls[url.queue.crawl], url.url): names[url.state] for url in tables.urls()}
+        found = {(url.crawl, url.url): str(url.state) for url in self.frontier.urls(limit=1_000)}
         assert {place: known.state for place, known in self.urls.items()} == found
         statistics = self.frontier.statistics()
         assert len(self.urls) == statistics["accepted"] == sum(statistics["urls"].values())

@@ -126,15 +126,26 @@ def recount(frontier: Frontier) -> list[str]:
     machine = frontier._machine
     tables = machine.tables
     places: Counter[str] = Counter()
+    open_ones = set(leased_heads(tables)["order"].tolist())
     for cards in tables.ledger.scan():
         for head in cards.heads[~tables.void(cards.heads)]:
-            places[STATES[head["state"]]] += 1
-    leased = len(heads := leased_heads(tables))
-    places["queued"] += places["waiting"] - (len(tables.calendar) - tables.void_waiting) + places["leased"] - leased
-    filed = len(tables.backlog) + len(tables.held)
-    voided = sum(map(len, (tables.backlog, tables.held))) if tables.voids() else 0
-    if filed < places["queued"] or (filed > places["queued"] and not voided):
-        problems.append(f"{places['queued']} URLs are queued, {filed} stand in queues ({len(heads)} leased)")
+            state = STATES[head["state"]].value
+            if int(head["order"]) in open_ones:
+                state = "leased"
+            elif state == "waiting" and head["due"] <= machine.woken():
+                state = "queued"
+            places[state] += 1
+    filed = {
+        "queued": len(tables.backlog) + len(tables.held),
+        "leased": len(open_ones),
+        "waiting": len(tables.calendar) - tables.void_waiting,
+        "parked": len(tables.refused) + len(tables.spent),
+    }
+    problems.extend(
+        f"{places[state]} URLs are {state}, {count} are where they must be"
+        for state, count in filed.items()
+        if count < places[state] or (count > places[state] and not tables.voids())
+    )
     for queue, group in tables.queues.group_of.items():
         busy = int(np.isin(tables.open_leases()[1], group.queues).sum())
         if group.busy != busy:
@@ -146,9 +157,9 @@ def recount(frontier: Frontier) -> list[str]:
         if (authority.deadline, token) not in deadlines
     )
     held = sum(tables.held_of.values())
-    of_authorities = sum(authority.held for authority in tables.authorities.values())
-    if of_authorities != len(tables.held) or held > of_authorities or (held < of_authorities and not tables.voids()):
-        problems.append(f"{len(tables.held)} URLs are held, the counts say {held} and {of_authorities}")
+    shelved = sum(authority.held for authority in tables.authorities.values())
+    if len(tables.held) != shelved or held > shelved or (held < shelved and not tables.voids()):
+        problems.append(f"{len(tables.held)} URLs are held, the counts say {held}")
     return problems
 
 
@@ -161,8 +172,7 @@ def everything(frontier: Frontier) -> list[object]:
             blocks = tables.copy(section, 0, rows)
             listed = [sorted(zip(*map(list, values), strict=True), key=repr) for _, values in blocks]
             facts.append((section, [kind for kind, _ in blocks], listed))
-    cards = (found.filter(~tables.void(found.heads)) for found in tables.ledger.scan())
-    facts.append([sorted((bytes(card.heads.tobytes()), card.arena) for card in _single(cards))])
+    facts.append([sorted((bytes(card.heads.tobytes()), card.arena) for card in _single(tables.ledger.scan()))])
     return facts
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from outrider.crawl.groups import GROUP_WORDS, read_groups
 from outrider.errors import SettingsError
 from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
 from outrider.url import Rules, Scope
@@ -185,6 +186,15 @@ def _patterns(value: object) -> tuple[str, ...]:
     return patterns
 
 
+def _groups(value: object) -> tuple[str, ...]:
+    told = tuple(text if text in GROUP_WORDS else _readable(text) for text in _several(value))
+    try:
+        read_groups(told)
+    except SettingsError as error:
+        raise RefusedError(str(error.facts)) from None
+    return told
+
+
 def _networks(value: object) -> tuple[str, ...]:
     networks = _several(value)
     for network in networks:
@@ -300,6 +310,14 @@ class CrawlOptions:
         _real(0, DELAY_FACTOR_MAX),
         "K",
     )
+    group: tuple[str, ...] = _setting(
+        (),
+        "Hosts of one registrable domain, or at one address, or as a file says, share a politeness clock (repeatable).",
+        "domain, address, or a readable file of groups (docs/groups.md)",
+        _groups,
+        "domain|address|FILE",
+        many=True,
+    )
     concurrency: int = _setting(
         64,
         "Requests in flight at once, one at most per host.",
@@ -373,7 +391,7 @@ class CrawlOptions:
 
     def frontier_settings(self) -> dict[str, object]:
         """The part that the frontier decides by, under the same names."""
-        return {name: getattr(self, name) for name in FRONTIER_SETTINGS}
+        return {name: getattr(self, name) for name in FRONTIER_SETTINGS} | {"group": read_groups(self.group)}
 
 
 SETTINGS: dict[str, Setting] = {entry.name: entry.metadata["setting"] for entry in fields(CrawlOptions)}
@@ -449,9 +467,16 @@ def from_file(text: str, shown: str, directory: str) -> Kept:
             continue
         if name not in SETTINGS:
             raise SettingsError(f"{key} ({shown}) is no setting{_nearest(name)}")
-        is_path = name in {"output", "hosts", "ca"} and isinstance(value, str) and value not in {"", "none"}
-        found[name] = (os.path.join(directory, os.path.expanduser(value)) if is_path else value, shown)
+        if name == "group" and isinstance(value, list):
+            value = [_seen_from(directory, part) if part not in GROUP_WORDS else part for part in value]  # noqa: PLW2901
+        elif name in {"output", "hosts", "ca", "group"} and value not in ("", "none", *GROUP_WORDS):
+            value = _seen_from(directory, value)  # noqa: PLW2901
+        found[name] = (value, shown)
     return Kept(found, seeds)
+
+
+def _seen_from(directory: str, path: object) -> object:
+    return os.path.join(directory, os.path.expanduser(path)) if isinstance(path, str) else path
 
 
 def _nearest(name: str) -> str:

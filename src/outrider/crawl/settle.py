@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from outrider.clock import instant
+from outrider.crawl.groups import read_groups
 from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
@@ -66,6 +67,8 @@ class Settler:
         self._output = output
         self._options = options
         self._journal = journal
+        grouping = read_groups(options.group)
+        self._tells_addresses = grouping is not None and grouping.needs_addresses
         self._pending: list[_Settling] = []
 
     def turn(self, visits: Sequence[Visit], want: int) -> Turn:
@@ -94,6 +97,14 @@ class Settler:
         if not pending:
             return 0
         self._extend(pending)
+        if self._tells_addresses:
+            # Before the report, so that whoever goes next is grouped by it.
+            found = {
+                one.visit.lease.host: one.visit.response.address
+                for one in pending
+                if one.visit.response and one.visit.sent
+            }
+            self._frontier.set_addresses(found)
         self._read([one for one in pending if one.outcome is None and one.judgement is None])
         for one in pending:
             if one.outcome is None:

@@ -16,6 +16,7 @@ from outrider.frontier.cards import Cards
 from outrider.frontier.hosts import NONE, RULED, Rows
 from outrider.frontier.politeness import GapReason
 from outrider.frontier.records import Record
+from outrider.frontier.shared import SharedTurns
 from outrider.frontier.tables import (
     DONE,
     GONE,
@@ -67,8 +68,11 @@ def reason_text(record: Record, tables: Tables) -> str | None:
 # -- counts ------------------------------------------------------------------------------------------------------------
 
 
-def host_counts(tables: Tables, now: Instant, *, errands_at: Mapping[int, Instant]) -> dict[str, int]:
-    """Hosts by what they can do now: ready, resting (or being visited), blocked (paused, or backing off), empty."""
+def host_counts(
+    tables: Tables, now: Instant, *, errands_at: Mapping[int, Instant], shared: SharedTurns | None = None
+) -> dict[str, int]:
+    """Hosts by what they can do now: ready, resting (or being visited, or waiting for a group's turn), blocked (paused,
+    or backing off), empty."""
     hosts, queues = tables.hosts, tables.queues
     count = hosts.count
     pending = np.zeros(count, np.bool_)
@@ -88,6 +92,8 @@ def host_counts(tables: Tables, now: Instant, *, errands_at: Mapping[int, Instan
         blocked[host] |= there.state == "blocked"
         if there.state == "resting":
             until[host] = max(int(until[host]), now + 1)
+    if shared is not None:
+        until = np.where(shared.waits(), np.maximum(until, now + 1), until)
     resting = has_work & ~blocked & (busy | (until > now))
     return {
         "known": count,
@@ -98,7 +104,14 @@ def host_counts(tables: Tables, now: Instant, *, errands_at: Mapping[int, Instan
     }
 
 
-def statistics(tables: Tables, now: Instant, *, errands: int, errands_at: Mapping[int, Instant]) -> dict[str, object]:
+def statistics(
+    tables: Tables,
+    now: Instant,
+    *,
+    errands: int,
+    errands_at: Mapping[int, Instant],
+    shared: SharedTurns | None = None,
+) -> dict[str, object]:
     """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
     errors = {name[6:]: value for name, value in tables.tallies.items() if name.startswith("error.")}
     seen = [found.statistics() for found in tables.seen.values()]
@@ -109,7 +122,8 @@ def statistics(tables: Tables, now: Instant, *, errands: int, errands_at: Mappin
         "held": 0,
         "in_transit": tables.in_transit,
         "errands": errands,
-        "hosts": host_counts(tables, now, errands_at=errands_at),
+        "hosts": host_counts(tables, now, errands_at=errands_at, shared=shared),
+        "groups": {"known": len(shared or ()), "waiting": shared.waiting if shared is not None else 0},
         "answered": tables.tallies.get("answered", 0),
         "bytes": tables.tallies.get("bytes", 0),
         "duplicates": tables.tallies.get("duplicates", 0),
@@ -368,6 +382,7 @@ def explain(
     fingerprint: int,
     errands_at: Mapping[int, Instant],
     at_limit: bool,
+    shared: SharedTurns | None = None,
 ) -> Explanation:
     """Everything known of a URL, and the one reason why it is not being fetched now."""
     if record is None:
@@ -379,7 +394,8 @@ def explain(
     there = host_status(tables, host, now, errands_at)
     name = authority_of(record.url)
     authority = tables.authorities.get(name)
-    word, text, at = _why_not(record, tables, now, queue, there, authority, at_limit=at_limit)
+    group = shared.holds_back(host) if shared is not None else None
+    word, text, at = _why_not(record, tables, now, queue, there, authority, group, at_limit=at_limit)
     return Explanation(
         record.url,
         STATES[record.state],
@@ -405,6 +421,7 @@ def _why_not(
     queue: QueueStatus,
     host: HostStatus,
     authority: Authority | None,
+    group: tuple[str, Instant] | None,
     *,
     at_limit: bool,
 ) -> tuple[str, str, Instant | None]:
@@ -433,6 +450,12 @@ def _why_not(
         wait = seconds(host.rest_until - now)
         text = f"{host.name} rests for {wait:.3g} s more ({host.reason or 'in doubt'})"
         return "host_resting", text, host.rest_until
+    if group is not None:
+        name, until = group
+        if until > now:
+            text = f"the group {name} rests for {seconds(until - now):.3g} s more, and {host.name} belongs to it"
+            return "group_resting", text, until
+        return "group_busy", f"{host.name} waits for its turn in the group {name}: others are being visited", None
     if queue.queued > 1:
         return "behind", f"{queue.queued - 1} other URLs of its queue are queued, too, and its host is ready", now
     return "ready", "nothing: it is given to whoever leases next", now
@@ -447,29 +470,32 @@ def idle(
     errands_at: Mapping[int, Instant],
     at_limit: bool,
     delay: float,
+    shared: SharedTurns | None = None,
 ) -> Idle:
     """Why nothing, or no more, can be leased now."""
-    counts = host_counts(tables, now, errands_at=errands_at)
+    counts = host_counts(tables, now, errands_at=errands_at, shared=shared)
     known = counts.pop("known")
     leased = int((tables.hosts.in_flight[: tables.hosts.count] > 0).sum())
     counts["resting"], counts["leased"] = max(0, counts["resting"] - leased), leased
     urls = {STATES[state].value: tables.counts[state] for state in range(1, 7)}
     if at_limit:
         word, text = "limit", "a limit of pages is reached, and work is left"
+    elif not (tables.counts[QUEUED] or tables.counts[LEASED] or tables.counts[WAITING] or errands):
+        word, text = "finished", "nothing is left to do"
     elif counts["ready"]:
         word, text = "ready", f"{counts['ready']} hosts are ready: lease from them"
     elif counts["resting"]:
         word, text = "resting", f"all {counts['resting']} hosts that hold something rest"
+        if shared is not None and shared.waiting:
+            text += f", {shared.waiting} of them because a group they belong to rests or is being visited"
     elif counts["leased"]:
         word, text = "leased", f"{counts['leased']} hosts are being visited, the others have nothing"
     elif tables.counts[WAITING]:
         word, text = "waiting", f"{tables.counts[WAITING]} URLs wait for their time"
     elif errands or counts["blocked"]:
         word, text = "blocked", f"{counts['blocked']} hosts are paused or wait for their robots.txt"
-    elif tables.counts[QUEUED]:
-        word, text = "paused", "what is queued is paused or blocked"
     else:
-        word, text = "finished", "nothing is left to do"
+        word, text = "paused", "what is queued is paused or blocked"
     tail_host, tail_urls, tail_seconds = _tail(tables, delay)
     return Idle(
         word,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider.errors import SettingsError
+from outrider.frontier.grouping import address_of
 from outrider.journey import Link, Outcome, OutcomeBatch, RobotsAnswer, Verdict
 from outrider.limits import CALL_ROWS_MAX, ERROR_TEXT_MAX, LEASE_SECONDS_MAX, NAME_CHARACTERS_MAX
-from outrider.url import UrlBatch
+from outrider.url import UrlBatch, host_of, spell
 
 Uint64s = npt.NDArray[np.uint64]
 
@@ -300,6 +301,20 @@ def robots(answer: RobotsAnswer) -> None:
     _text("location", answer.location)
     if not isinstance(answer.body, bytes):
         raise SettingsError(f"body {answer.body!r:.80}: give the bytes of the robots.txt")
+
+
+def addresses(given: Mapping[str, str | None]) -> dict[str, str]:
+    """Hosts in their canonical spelling with their addresses in theirs, "" for one that is not known."""
+    found: dict[str, str] = {}
+    for host, address in given.items():
+        spelled = spell([f"http://{host}/"])[0] if isinstance(host, str) and not set(host) & set("/?#@\\") else None
+        if spelled is None:
+            raise SettingsError(f"host {host!r:.200}: give a host's name, as in a URL")
+        try:
+            found[host_of(spelled)] = "" if address is None else str(address_of(address))
+        except ValueError:
+            raise SettingsError(f"address {address!r:.80} of {host!r:.200}: give an IPv4 or IPv6 address") from None
+    return found
 
 
 def _text(what: str, value: object, most: int | None = None) -> None:

@@ -23,9 +23,18 @@ from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, OWN_SLOT
 # What facts name must exist before them, and an errand's host before the errand.
 _ORDER = (
     *(Fact.OPENING, Fact.CRAWL, Fact.CRAWL_RULES, Fact.HOLDER, Fact.SCOPE, Fact.ERROR, Fact.HOST, Fact.QUEUE),
-    *(Fact.QUEUE_RULES, Fact.VOID, Fact.AUTHORITY, Fact.OUTBOX, Fact.ARRIVED, Fact.DELIVERED, Fact.HOST_CELLS),
-    *(Fact.ROBOTS, Fact.RULES, Fact.HEAD, Fact.CARD, Fact.LEASE, Fact.EXTEND, Fact.ERRAND, Fact.TOKEN, Fact.TALLY),
-    *(Fact.LINE, Fact.WATERMARK, Fact.PROJECTION, Fact.REQUEST, Fact.CLOSING),
+    *(
+        Fact.QUEUE_RULES,
+        Fact.VOID,
+        Fact.AUTHORITY,
+        Fact.OUTBOX,
+        Fact.ARRIVED,
+        Fact.DELIVERED,
+        Fact.ADDRESS,
+        Fact.HOST_CELLS,
+    ),
+    *(Fact.ROBOTS, Fact.RULES, Fact.HEAD, Fact.CARD, Fact.LEASE, Fact.EXTEND, Fact.ERRAND, Fact.TOKEN),
+    *(Fact.TALLY, Fact.LINE, Fact.WATERMARK, Fact.PROJECTION, Fact.REQUEST, Fact.CLOSING),
 )
 _PLACE = {kind: place for place, kind in enumerate(_ORDER)}
 Tokens = npt.NDArray[np.uint64]

@@ -71,6 +71,7 @@ class Fact(IntEnum):
     OUTBOX = 24
     ARRIVED = 25
     DELIVERED = 26
+    ADDRESS = 27
     CARD = 32
     HEAD = 33
     LEASE = 35
@@ -124,6 +125,7 @@ SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
     ),
     (Fact.ARRIVED, 2): _columns("slot:u16 source:u16 sequence:u64"),
     (Fact.DELIVERED, 2): _columns("slot:u16 sequence:u64"),
+    (Fact.ADDRESS, 2): _columns("slot:u16 host:u64 address:text"),
     (Fact.CARD, 2): _columns("token:u64 cards:cards"),
     (Fact.HEAD, 2): _columns("token:u64 heads:heads"),
     (Fact.LEASE, 2): _columns(
@@ -172,6 +174,11 @@ class Texts:
     def of(cls, texts: Sequence[str | bytes]) -> Texts:
         pieces = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts]
         return cls(b"".join(pieces), np.fromiter(map(len, pieces), np.uint32, len(pieces)))
+
+
+def no_texts(rows: int) -> Texts:
+    """So many empty ones."""
+    return Texts(b"", np.zeros(rows, np.uint32))
 
 
 Row = tuple[Any, ...]

@@ -51,12 +51,26 @@ def queue_hashes(hosts: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
 
 def keyed_queue_hash(host: int, crawl: int, key_hash: int) -> int:
     """The hash of a queue with a key of its own; key_hash: the fingerprint of the key."""
-    both = mixed(np.array([host ^ key_hash], np.uint64) ^ mixed(np.array([crawl], np.uint64)))
-    return int(mixed(both)[0])
+    # One after the other: a key may be the name of another host, whose queue may have this host's name as its key.
+    of_host = queue_hashes(np.array([host], np.uint64), np.array([crawl], np.uint32))
+    return int(mixed(of_host ^ np.uint64(key_hash))[0])
 
 
-class _Columns:
-    """Named columns of equal length."""
+def firsts_of(values: Uint64s) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The places of the first ones of equal values, in their order, and of each value which of them is its first."""
+    ordered = np.sort(values)
+    if not np.count_nonzero(ordered[1:] == ordered[:-1]):
+        everyone = np.arange(len(values))
+        return everyone, everyone
+    _, firsts, inverse = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)
+    place_of = np.empty(len(order), np.intp)
+    place_of[order] = np.arange(len(order))
+    return firsts[order], place_of[inverse]
+
+
+class Columns:
+    """Named columns of equal length, for those who inherit from it: `_room` makes place behind the last row."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.count = 0
@@ -72,12 +86,13 @@ class _Columns:
             steps = [rows for rows in COLUMN_ROWS_STEPS if rows > self._capacity]
             self._capacity = steps[0] if steps else self._capacity * 2
         for name, dtype in self._dtypes.items():
-            grown = np.zeros(self._capacity, dtype)
-            grown[: self.count] = getattr(self, name)[: self.count]
+            grown, column = np.zeros(self._capacity, dtype), getattr(self, name)[: self.count]
+            if np.count_nonzero(column):  # zeros are there already, and copying them would take the memory for them
+                grown[: self.count] = column
             setattr(self, name, grown)
 
 
-class Hosts(_Columns):
+class Hosts(Columns):
     """Who answers at each host name: the clock, the back-off, and how many requests are open.
 
     hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
@@ -128,9 +143,9 @@ class Hosts(_Columns):
     def row(self, name_hash: int) -> int:
         return int(self.find(np.array([name_hash], np.uint64))[0])
 
-    def add(self, hashes: Uint64s, slots: Column, names: Texts) -> Rows:
-        """Rows for new hosts; those that are known already keep theirs."""
-        known = self.find(hashes)
+    def add(self, hashes: Uint64s, slots: Column, names: Texts, *, absent: bool = False) -> Rows:
+        """Rows for new hosts; those that are known already keep theirs. absent: they were looked for just now."""
+        known = np.full(len(hashes), NONE, np.uint32) if absent else self.find(hashes)
         fresh = np.flatnonzero(known == NONE)
         if not len(fresh):
             return known
@@ -193,7 +208,7 @@ class Group:
         self.queues: list[int] = []
 
 
-class Queues(_Columns):
+class Queues(Columns):
     """hash; host: a row of Hosts; crawl: its row; next: the next queue of the same host; served: the turn in which it
     was served last; waiting, parked, done, gone: how many of its URLs are in these states."""
 

@@ -27,8 +27,19 @@ from outrider.frontier.cards import Cards
 from outrider.frontier.carried import Carrying
 from outrider.frontier.draft import Draft
 from outrider.frontier.errands import Judgement, Rulebook, after_answer, errand_of, judged, unanswered
-from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, Row, encode
-from outrider.frontier.hosts import NONE, ROBOTS, RULED, VOIDED, Group, Rows, keyed_queue_hash, queue_hashes
+from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, Row, Texts, encode, no_texts
+from outrider.frontier.hosts import (
+    GROUPED,
+    NONE,
+    ROBOTS,
+    RULED,
+    VOIDED,
+    Group,
+    Rows,
+    firsts_of,
+    keyed_queue_hash,
+    queue_hashes,
+)
 from outrider.frontier.leased import Leased, errand_lease
 from outrider.frontier.lines import refusal
 from outrider.frontier.operations import Operations
@@ -105,7 +116,7 @@ _VERBS = {"discover": 1, "lease": 2, "report": 3}
 _CODES = tuple(Code)
 _CODE_NUMBERS = {code: number for number, code in enumerate(_CODES)}
 _NEW, _KNOWN = _CODE_NUMBERS[Code.NEW], _CODE_NUMBERS[Code.KNOWN]
-_NOT_ALONE = ~np.uint8(VOIDED)  # flags of hosts that need a closer look
+_NOT_ALONE = ~np.uint8(VOIDED | GROUPED)  # flags of hosts that need a closer look
 _OK, _STALE = Settled.OK, Settled.STALE
 _NO_ROWS: Rows = np.zeros(0, np.uint32)
 _NO_CODES: tuple[Code, ...] = ()
@@ -181,7 +192,7 @@ class Machine(Operations, Carrying):
         self._fingerprint_key = tables.fingerprint_key
         self._slot_key = slot_key
         self._compressor = Compressor()
-        self.turns = Turns(tables, seed & ((1 << 64) - 1))
+        self.turns = Turns(tables, seed & ((1 << 64) - 1), settings.group)
         self._deadlines: list[tuple[Instant, int]] = []  # of errands
         self._rules = Rulebook(settings.user_agent)
         self._scopes: dict[int, Scope] = {}
@@ -201,6 +212,10 @@ class Machine(Operations, Carrying):
         What was parked by robots rules is judged again, little by little: how far that had come is not in the log.
         """
         tables = self.tables
+        while (at := tables.calendar.next()) is not None and at <= now:
+            tables.wake(now, WAKES_PER_CALL_MAX)
+        self._woken = now
+        tables.drop_stalled(len(tables.stalled))
         tables.changed.clear()
         for token, authority in tables.errands.items():
             heapq.heappush(self._deadlines, (authority.deadline, token))
@@ -213,6 +228,8 @@ class Machine(Operations, Carrying):
             if authority.state in (RobotsState.RULES, RobotsState.ALLOW):
                 self._judge_later(authority, changed=True)
         tables.changed.clear()
+        if self.turns.shared is not None:
+            self.turns.shared.meet()  # all of them before the first is offered
         for first in range(0, tables.hosts.count, WAKES_PER_CALL_MAX):
             self.turns.touch(
                 (np.arange(first, min(first + WAKES_PER_CALL_MAX, tables.hosts.count), dtype=np.uint32),), now
@@ -231,7 +248,14 @@ class Machine(Operations, Carrying):
         """
         tables = self.tables
         last = tables.now
-        resting = np.flatnonzero(tables.hosts.rest_until[: tables.hosts.count] > last).tolist()
+        count = tables.hosts.count
+        rests = tables.hosts.rest_until[:count] > last
+        shared = self.turns.shared
+        # How far the clock has moved on without time going by, as far as that is known.
+        jump = max(0, now - last - (passed or 0))
+        if shared is not None and jump:
+            rests |= tables.hosts.ended[:count] > max(0, last - shared.gap_max)
+        resting = np.flatnonzero(rests).tolist()
         dead: list[int] = np.frombuffer(tables.leases.of_holder(0), np.uint64).tolist()
         errands = [authority for authority in tables.errands.values() if authority.holder == 0]
         ended = len(dead) + len(errands)
@@ -269,6 +293,10 @@ class Machine(Operations, Carrying):
                 # left.
                 left = min(left, instant(max(clock.gap, self.settings.delay)))
                 clock.rest_at_least(now + left)
+            shared = self.turns.shared
+            if shared is not None and clock.ended > max(0, self.tables.now - shared.gap_max):
+                # The gap of its group counts from there: it moves along with the clock.
+                clock.ended += max(0, now - self.tables.now - (passed or 0))
 
     def _revive(self, now: Instant) -> None:
         """URLs parked for a budget that has grown since go on."""
@@ -453,6 +481,8 @@ class Machine(Operations, Carrying):
         flags = columns.flags[places]
         if np.count_nonzero(flags):
             good &= (flags & _NOT_ALONE) == 0
+        if self.turns.shared is not None:
+            good &= self.turns.shared.may_go(hosts, now)
         return good
 
     def _look_closely(
@@ -476,16 +506,21 @@ class Machine(Operations, Carrying):
         columns = tables.hosts
         if columns.rest_until[host] > now:
             return 0, None, 0
+        if columns.flags[host] & GROUPED:
+            if self.turns.shared is not None and not self.turns.shared.may_go(np.array([host], np.uint32), now)[0]:
+                return 0, None, 0
+            most = 1  # a train would not leave the gaps that others of its groups have between them
         busy = int(columns.in_flight[host])
         line = self.turns.errands_at.get(host, ())
         errand = errand_of(line, now) if errands and not busy else None
         if errand is not None:
             return 0, errand, 0
         chosen = self._queue_of(host, crawl, key, now, groups)
-        if chosen is None or busy >= self.turns.capacity(chosen):
+        if chosen is None:
             return 0, None, 0
         gap = 0
-        if most > 1:
+        several = self.turns.capacity(chosen) > 1
+        if most > 1 or several:
             gap = instant(
                 max(float(columns.gap[host]), self._floor(chosen), self._rules.crawl_delay(self._authorities(host)))
             )
@@ -500,10 +535,9 @@ class Machine(Operations, Carrying):
                 judged_away,
             )  # what was just found to be asked for first
         picks.add(cards, np.full(len(cards), chosen, np.uint32), gap)
-        if self.turns.capacity(chosen) > 1:
+        if several:
             # Several at once: their beginnings keep the gap, for their ends are not known yet.
-            clock = draft.clock(host)
-            clock.rest_at_least(now + instant(max(float(columns.gap[host]), self._floor(chosen))))
+            draft.clock(host).rest_at_least(now + len(cards) * gap)
         tables.turn += 1
         tables.queues.served[chosen] = tables.turn & 0xFFFFFFFF
         columns.turns[host] += 1
@@ -778,14 +812,15 @@ class Machine(Operations, Carrying):
         now = self._advance(now)
         self._wake(now)
         draft = self._draft(now)
-        tokens = np.array(list(dict.fromkeys(given.tolist())), np.uint64)
+        tokens, firsts = np.unique(given, return_index=True)
         leases = self._by_token(tokens)
-        answer: list[Settled] = []
-        for row, token in enumerate(tokens.tolist()):
+        answer: list[Settled] = [_STALE] * len(given)  # of a token named twice the second finds it ended
+        for row, (token, first) in enumerate(zip(tokens.tolist(), firsts.tolist(), strict=True)):
             authority = self.tables.errands.get(token)
             if authority is not None:
                 draft.add(Fact.ROBOTS, robots_cells(authority))  # as they are, which ends the errand
-            answer.append(_STALE if authority is None and not leases.found[row] else _OK)
+            if authority is not None or leases.found[row]:
+                answer[first] = _OK
         if leases.found.any():
             cards = leases.cards.filter(leases.found)
             heads = cards.changed()
@@ -818,6 +853,26 @@ class Machine(Operations, Carrying):
         self._robots_answer(draft, owner, RobotsAnswer(status, body), None, None, now)
         self._commit(draft)
         self._line_down(owner)
+
+    def set_addresses(self, addresses: Mapping[str, str | None], now: Instant) -> int:
+        """Hosts by name are at these addresses (None: not known any more) from their next offer on; how many of them
+        were not before. Raises SettingsError."""
+        now = self._advance(now)
+        told = arguments.addresses(addresses)
+        draft = self._draft(now)
+        for name in told:
+            self._add_host(draft, name)
+        self._commit(draft)
+        tables = self.tables
+        rows = {tables.host_row(name): address for name, address in told.items()}
+        rows = {row: address for row, address in rows.items() if tables.addresses.get(row, "") != address}
+        draft = self._draft(now)
+        for row, address in rows.items():
+            draft.add(Fact.ADDRESS, (int(tables.hosts.slot[row]), int(tables.hosts.hash[row]), address))
+        if self.turns.shared is not None:
+            self.turns.shared.moved(rows)
+        self._commit(draft)
+        return len(rows)
 
     def note_projection(self, stream: str, length: int, lsn: int, now: Instant) -> None:
         """A projection is synced to this length and holds the lines up to this LSN."""
@@ -939,6 +994,7 @@ class Machine(Operations, Carrying):
             fingerprint=fingerprint,
             errands_at=self.turns.asking(),
             at_limit=self._pages_left() <= 0,
+            shared=self.turns.shared,
         )
 
     def explain_idle(self, now: Instant) -> Idle:
@@ -952,6 +1008,7 @@ class Machine(Operations, Carrying):
             errands_at=self.turns.asking(),
             at_limit=self._pages_left() <= 0,
             delay=self.settings.delay,
+            shared=self.turns.shared,
         )
 
     def queues(self, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
@@ -1037,7 +1094,9 @@ class Machine(Operations, Carrying):
 
     def statistics(self, now: Instant) -> dict[str, object]:
         """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
-        return accounts.statistics(self.tables, now, errands=self.errands(), errands_at=self.turns.asking())
+        return accounts.statistics(
+            self.tables, now, errands=self.errands(), errands_at=self.turns.asking(), shared=self.turns.shared
+        )
 
     def verify(self) -> Verification:
         """Recount everything from the records and hold it against the counters."""
@@ -1122,6 +1181,8 @@ class Machine(Operations, Carrying):
         clock = draft.clock(host)
         delay = self._rules.crawl_delay(self._authorities(host))
         clock.rest_at_least(now + instant(max(clock.gap, floor, delay)))
+        if self.turns.shared is not None:
+            clock.ended = max(clock.ended, now)  # in doubt; the gaps of its groups count from there
 
     def _lose(self, draft: Draft, tokens: Sequence[int], now: Instant) -> None:
         """Their holders died or let them expire. The third time in a row a URL is gone: it may be what kills its
@@ -1247,16 +1308,21 @@ class Machine(Operations, Carrying):
         rows = np.flatnonzero(fit)
         if not len(rows):
             return codes
-        prints = urls.fingerprints(self._fingerprint_key)[rows]
-        names = urls.host_fingerprints(self._fingerprint_key)[rows]
-        crawls = links.crawl[rows]
+        prints = urls.fingerprints(self._fingerprint_key)
+        names = urls.host_fingerprints(self._fingerprint_key)
+        crawls = links.crawl
+        if len(rows) < len(urls):
+            prints, names, crawls = prints[rows], names[rows], crawls[rows]
         hosts = tables.hosts.find(names)
-        known = np.zeros(len(rows), np.bool_)
         there = np.flatnonzero(hosts != NONE)
-        if len(there):
+        if len(there) == len(rows):
+            known = self._seen(crawls, tables.hosts.slot[hosts.astype(np.intp)], prints)
+        else:
+            known = np.zeros(len(rows), np.bool_)
             known[there] = self._seen(crawls[there], tables.hosts.slot[hosts[there]], prints[there])
-            doubtful = np.flatnonzero(known & (hosts != NONE))
-            if tables.queues.voids and len(doubtful):
+        if tables.queues.voids:
+            doubtful = np.flatnonzero(known)
+            if len(doubtful):
                 doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
                 if len(doubtful):
                     slots = tables.hosts.slot[hosts[doubtful]]
@@ -1268,11 +1334,10 @@ class Machine(Operations, Carrying):
             return codes
         if len(fresh) > 1:
             # The first of equal ones is new, the others are known.
-            identity = prints[fresh] ^ (crawls[fresh].astype(np.uint64) << np.uint64(1))
-            _, firsts = np.unique(identity, return_index=True)
+            firsts, _ = firsts_of(prints[fresh] ^ (crawls[fresh].astype(np.uint64) << np.uint64(1)))
             if len(firsts) < len(fresh):
                 codes[rows[fresh]] = _KNOWN
-                fresh = fresh[np.sort(firsts)]
+                fresh = fresh[firsts]
         if self._owned is not None:
             fresh = self._send_abroad(links, rows, fresh, names, hosts, codes, draft)
             if not len(fresh):
@@ -1287,8 +1352,10 @@ class Machine(Operations, Carrying):
         too_long |= links.hops > REDIRECT_HOPS_MAX
         for row, link in links.odd.items():
             too_long[row] |= len(link.metadata) > METADATA_BYTES_MAX
-        codes[urls.valid & too_long] = _CODE_NUMBERS[Code.OVER_LIMIT]
-        fit = urls.valid & ~too_long
+        fit = urls.valid
+        if np.count_nonzero(too_long):
+            codes[fit & too_long] = _CODE_NUMBERS[Code.OVER_LIMIT]
+            fit = fit & ~too_long
         s = self.settings
         if s.scope == "any" and not s.include and not s.exclude and s.max_depth is None:
             return fit
@@ -1301,7 +1368,7 @@ class Machine(Operations, Carrying):
                 self._widen(draft, crawl, urls.strings(np.flatnonzero(seeds & here)))
             outside = here & ~(np.asarray(self._scope(crawl).verdicts(urls, links.depth)) | links.seed)
             codes[outside] = _CODE_NUMBERS[Code.OUT_OF_SCOPE]
-            fit &= ~outside
+            fit = fit & ~outside
         return fit
 
     def _seen(self, crawls: Any, slots: Any, prints: Any) -> npt.NDArray[np.bool_]:
@@ -1329,8 +1396,9 @@ class Machine(Operations, Carrying):
         slots = np.zeros(len(rows), np.uint16)
         there = hosts != NONE
         slots[there] = tables.hosts.slot[hosts[there]]
-        if not there.all():
-            self._new_hosts(urls, rows, names, ~there, slots, draft)
+        homes = hosts
+        if np.count_nonzero(there) < len(there):
+            homes = self._new_hosts(urls, rows, names, hosts, slots, draft)
         crawls = links.crawl[rows]
         heads = np.zeros(len(rows), HEAD)
         heads["queue"] = queues = queue_hashes(names, crawls)
@@ -1342,17 +1410,25 @@ class Machine(Operations, Carrying):
                     keys[place] = link.key
                     queues[place] = keyed_queue_hash(int(names[place]), int(crawls[place]), tables.hash_of(link.key))
             heads["queue"] = queues
-        known_queues = tables.queues.find(np.ascontiguousarray(queues))
-        if (known_queues == NONE).any():
-            new = np.flatnonzero(known_queues == NONE)
+        known_queues = np.full(len(rows), NONE, np.uint32)
+        known_queues[there] = tables.queues.find(queues[there])  # a new host has no queue yet
+        queue_rows = known_queues
+        new = np.flatnonzero(known_queues == NONE)
+        if len(new):
             made = {(row[1]) for row in draft.rows.get(Fact.QUEUE, ())}
-            _, firsts = np.unique(queues[new], return_index=True)
-            new = new[np.sort(firsts)]
+            firsts, which = firsts_of(queues[new])
+            queue_rows = known_queues.copy()
+            queue_rows[new] = tables.queues.count + which
+            new = new[firsts]
             if made:
                 new = np.array([place for place in new.tolist() if int(queues[place]) not in made], np.intp)
             if len(new):
-                told = [keys.get(place, "") for place in new.tolist()]
-                draft.add_columns(Fact.QUEUE, [slots[new], queues[new], names[new], crawls[new], told])
+                told = [keys.get(place, "") for place in new.tolist()] if keys else no_texts(len(new))
+                draft.add_columns(
+                    Fact.QUEUE,
+                    [slots[new], queues[new], names[new], crawls[new], told],
+                    Hand.of_rows(homes[new], first=tables.queues.count),
+                )
         due = links.due[rows]
         heads["fingerprint"], heads["slot"], heads["crawl"] = prints, slots, crawls
         heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)
@@ -1373,10 +1449,10 @@ class Machine(Operations, Carrying):
             codes[rows[over]] = _CODE_NUMBERS[Code.PARKED]
         self._limit(heads, known_queues, rows, codes, draft)
         kept = heads["state"] != UNKNOWN
-        if not kept.all():
-            rows, heads = rows[kept], heads[kept]
+        if np.count_nonzero(kept) < len(kept):
+            rows, heads, queue_rows = rows[kept], heads[kept], queue_rows[kept]
         if len(rows):
-            draft.cards(self._bodies(links, rows, heads))
+            draft.cards(self._bodies(links, rows, heads), queue_rows)
 
     def _limit(
         self,
@@ -1463,23 +1539,23 @@ class Machine(Operations, Carrying):
         return told
 
     def _new_hosts(
-        self, urls: UrlBatch, rows: npt.NDArray[np.intp], names: Any, new: Any, slots: Any, draft: Draft
-    ) -> None:
-        places = np.flatnonzero(new)
-        hashes, firsts, inverse = np.unique(names[places], return_index=True, return_inverse=True)
-        # In the order of their appearance, not of hashes: with one seed every store draws alike.
-        order = np.argsort(firsts)
-        place_of = np.empty(len(order), np.intp)
-        place_of[order] = np.arange(len(order))
-        hashes, firsts, inverse = hashes[order], firsts[order], place_of[inverse]
+        self, urls: UrlBatch, rows: npt.NDArray[np.intp], names: Any, hosts: Rows, slots: Any, draft: Draft
+    ) -> Rows:
+        """Facts for hosts that are not known, in the order of their appearance, not of hashes: with one seed every
+        store draws alike. Fills in their slots; the rows of all hosts, of new ones those that they will have."""
+        places = np.flatnonzero(hosts == NONE)
+        firsts, which = firsts_of(names[places])
         starts, ends = urls.hosts()
         chosen = rows[places[firsts]]
-        texts = kernels.texts_of_spans(
-            urls.arena, np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen])
-        )
-        found = self._slots_of_spans(urls.arena, starts[chosen], ends[chosen])
-        slots[places] = found[inverse]
-        draft.add_columns(Fact.HOST, [found, hashes, texts])
+        starts, ends = starts[chosen], ends[chosen]
+        texts = Texts(kernels.gather_spans(urls.arena, starts, ends), (ends - starts).astype(np.uint32))
+        found = self._slots_of_spans(urls.arena, starts, ends)
+        slots[places] = found[which]
+        first = self.tables.hosts.count
+        draft.add_columns(Fact.HOST, [found, names[places[firsts]], texts], Hand.of_rows(None, first=first))
+        homes = hosts.copy()
+        homes[places] = first + which
+        return homes
 
     def _slots_of_spans(self, arena: bytes, starts: Any, ends: Any) -> npt.NDArray[np.uint16]:
         starts, ends = domain_spans(arena, np.ascontiguousarray(starts), np.ascontiguousarray(ends))
@@ -1692,7 +1768,10 @@ class Machine(Operations, Carrying):
         best: tuple[int, int, int] | None = None
         chosen: int | None = None
         rows = list(tables.queues_of(host))
+        busy = int(tables.hosts.in_flight[host])
         for queue, klass in zip(rows, tables.backlog.best(np.array(rows, np.uint32)).tolist(), strict=True):
+            if busy and busy >= self.turns.capacity(queue):
+                continue
             if klass == EMPTY or (crawl is not None and queues.crawl[queue] != crawl):
                 continue
             if key is not None and tables.key_of(queue) != key:
@@ -2027,7 +2106,8 @@ class Machine(Operations, Carrying):
             self._move(draft, record, DONE, attempts=0, losses=0, status=status, error=outcome.error or "")
         elif outcome.verdict is Verdict.AGAIN:
             record.due = outcome.at if outcome.at is not None else now
-            self._move(draft, record, WAITING, attempts=0, losses=0, status=status, error="")
+            state = WAITING if record.due > now else QUEUED
+            self._move(draft, record, state, attempts=0, losses=0, status=status, error="")
         elif outcome.verdict is Verdict.GONE:
             reason = Reason.STATUS if outcome.status is not None else Reason.ERROR
             self._move(draft, record, GONE, reason, losses=0, status=status, error=outcome.error or "")
@@ -2056,7 +2136,8 @@ class Machine(Operations, Carrying):
             return
         wait = outcome.after_seconds if outcome.after_seconds is not None else retry_seconds(attempt)
         record.due = max(ended + instant(max(0.0, wait)), draft.clock(host).rest_until)
-        self._move(draft, record, WAITING, attempts=attempt, losses=0, status=status, error=error)
+        state = WAITING if record.due > draft.now else QUEUED
+        self._move(draft, record, state, attempts=attempt, losses=0, status=status, error=error)
 
     def _errand_done(self, draft: Draft, authority: Authority, outcome: Outcome, now: Instant) -> None:
         host = authority.busy if authority.busy != NONE else authority.host

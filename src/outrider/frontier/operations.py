@@ -161,14 +161,14 @@ class Operations:
         states = [State.UNKNOWN] * len(wishes)
         places = np.flatnonzero(mask).tolist()
         draft = self._draft(now)
-        moving: list[int] = []
+        moving: dict[int, tuple[Record, float]] = {}  # by order: of several wishes for one URL the last counts
         for place, record in zip(places, records, strict=True):
             states[place] = STATES[record.state]
-            if record.priority != values[place] and record.state in (QUEUED, WAITING, PARKED):
-                moving.append(place)
-        if moving:
-            by_place = dict(zip(places, records, strict=True))
-            self._change(draft, [by_place[place] for place in moving], [values[place] for place in moving])
+            if record.state in (QUEUED, WAITING, PARKED):
+                moving[record.order] = (record, values[place])
+        moved = [(record, value) for record, value in moving.values() if record.priority != value]
+        if moved:
+            self._change(draft, [record for record, _ in moved], [value for _, value in moved])
             self._commit(draft, reserve=True)
         return states
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from outrider.errors import SettingsError
+from outrider.frontier.grouping import Grouping
 from outrider.frontier.priority import PriorityFunction
 from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
 from outrider.url import Rules, Scope
@@ -26,7 +27,8 @@ class FrontierSettings:
     of more: "refuse" answers over_limit, "drop_lowest" drops what would be visited last, if it is of a lower class than
     the new one (it becomes gone(dropped)), "spill" takes them all and keeps them on disk, "delay" takes them all and
     asks callers to slow down (`Frontier.pressure`). url_rules: lossy rules of spelling (docs/urls.md); None: those the
-    store was made with, none for a new one."""
+    store was made with, none for a new one. group: politeness clocks that several hosts share: "domain", "address",
+    tables of groups, or a list of these (docs/groups.md)."""
 
     delay: float = DELAY_SECONDS_FLOOR
     delay_factor: float = DELAY_FACTOR
@@ -42,6 +44,7 @@ class FrontierSettings:
     max_urls: int | None = None
     max_urls_per_queue: int | None = None
     when_full: str = "refuse"
+    group: Grouping | None = None
 
     @classmethod
     def of(cls, settings: Mapping[str, object] | None) -> FrontierSettings:
@@ -72,6 +75,7 @@ class FrontierSettings:
             given["url_rules"] = Rules.parse(given["url_rules"])
         if not isinstance(given.get("url_rules"), Rules | None):
             raise SettingsError(f"url_rules {given['url_rules']!r}: give names of rules in one text, or Rules")
+        given["group"] = Grouping.of(given.get("group"))
         agent = given.get("user_agent", "Outrider")
         if not isinstance(agent, str) or not agent:
             raise SettingsError(f"user_agent {agent!r}: give the product token, a text")

@@ -6,6 +6,7 @@ call brings along the cards that it holds already (a *hand*); replay finds them 
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from outrider.errors import DamagedStoreError
 from outrider.frontier.backlog import Backlog
 from outrider.frontier.calendar import Calendar
 from outrider.frontier.cards import Cards
-from outrider.frontier.facts import STREAMS, Block, Fact, Row, Texts, Values, arrays_of, columns_of
+from outrider.frontier.facts import STREAMS, Block, Fact, Row, Texts, Values, arrays_of, columns_of, no_texts
 from outrider.frontier.hosts import MANY, NONE, ROBOTS, RULED, VOIDED, Group, Hosts, QueueRules, Queues, Rows
 from outrider.frontier.ledger import Ledger
 from outrider.journey import State
@@ -127,15 +128,17 @@ class Transit:
 @dataclass(frozen=True, slots=True)
 class Hand:
     """What a live call holds of a block: cards with their new heads, the states they leave, and the rows of their
-    queues where they are known; for clocks the rows of the hosts."""
+    queues where they are known; for clocks and queues the rows of the hosts. first: of hosts and queues that are new
+    the row that the first of them will have."""
 
     cards: Cards
     old: Uint8s
     rows: Rows | None = None
+    first: int = -1
 
     @classmethod
-    def of_rows(cls, rows: Rows) -> Hand:
-        return cls(Cards.none(), _NO_STATES, rows)
+    def of_rows(cls, rows: Rows | None, *, first: int = -1) -> Hand:
+        return cls(Cards.none(), _NO_STATES, rows, first)
 
 
 class Tables:
@@ -161,6 +164,7 @@ class Tables:
         self.authorities: dict[str, Authority] = {}
         self.all_authorities: list[Authority] = []  # in the order of their making
         self.shelf_count = 0
+        self.addresses: dict[int, str] = {}  # of hosts, as they were last told
         self.authorities_of: dict[int, list[Authority]] = {}
         self.errands: dict[int, Authority] = {}  # open ones, by token
         self.transit: dict[int, Transit] = {}
@@ -220,6 +224,7 @@ class Tables:
             Fact.OUTBOX: self._outbox,
             Fact.ARRIVED: self._arrived,
             Fact.DELIVERED: self._delivered,
+            Fact.ADDRESS: self._address,
             Fact.ERRAND: self._errand,
             Fact.LINE: self._nothing,
         }
@@ -330,16 +335,22 @@ class Tables:
 
     # -- hosts and queues ---------------------------------------------------------------------------------------------
 
-    def _host(self, slots: Rows, hashes: Uint64s, names: Texts | Sequence[str]) -> None:
-        self.hosts.add(hashes, slots, names if isinstance(names, Texts) else Texts.of(names))
+    def _host(self, slots: Rows, hashes: Uint64s, names: Texts | Sequence[str], hand: Hand | None = None) -> None:
+        absent = hand is not None and hand.first == self.hosts.count
+        self.hosts.add(hashes, slots, names if isinstance(names, Texts) else Texts.of(names), absent=absent)
 
-    def _rows_of_hosts(self, hashes: Uint64s) -> Rows:
+    def _rows_of_hosts(self, hashes: Uint64s, expected: Rows | None = None) -> Rows:
+        """expected: where the caller takes them to be; one look tells whether they are."""
+        if expected is not None and _named(self.hosts.hash[: self.hosts.count], expected, hashes):
+            return expected
         rows = self.hosts.find(hashes)
         if (rows == NONE).any():
             raise KeyError(f"host {int(hashes[rows == NONE][0]):016x}")
         return rows
 
-    def _rows_of_queues(self, hashes: Uint64s) -> Rows:
+    def _rows_of_queues(self, hashes: Uint64s, expected: Rows | None = None) -> Rows:
+        if expected is not None and _named(self.queues.hash[: self.queues.count], expected, hashes):
+            return expected
         rows = self.queues.find(hashes)
         if (rows == NONE).any():
             raise KeyError(f"queue {int(hashes[rows == NONE][0]):016x}")
@@ -365,13 +376,23 @@ class Tables:
         hosts.rest_until[places] = rest_until
         hosts.gap[places] = gap
         hosts.reason[places] = reason
-        hosts.back_off[places] = back_off
-        hosts.refused_at[places] = refused_at
+        for column, cells in ((hosts.back_off, back_off), (hosts.refused_at, refused_at)):
+            # Few hosts ever refuse: where zeros stand already none are written, and the column takes no memory.
+            if np.count_nonzero(cells) or np.count_nonzero(column[places]):
+                column[places] = cells
         hosts.answered[places] = answered
         self.changed.append(rows)
         if self.queues.groups:
             for row in rows[(hosts.flags[rows] & MANY) != 0].tolist():
                 self._rest_groups(row)
+
+    def _address(self, slot: int, host: int, address: str) -> None:
+        rows = self._rows_of_hosts(np.array([host], np.uint64))
+        if address:
+            self.addresses[int(rows[0])] = sys.intern(address)  # many hosts may be at one
+        else:
+            self.addresses.pop(int(rows[0]), None)
+        self.changed.append(rows)
 
     def _rest_groups(self, host: int) -> None:
         until = int(self.hosts.rest_until[host])
@@ -381,11 +402,22 @@ class Tables:
                 group.rest_until = until
                 self.changed.append(self.queues.host[group.queues])
 
-    def _queue(self, slots: Rows, hashes: Uint64s, hosts: Uint64s, crawls: Rows, keys: Texts | Sequence[str]) -> None:
-        fresh = np.flatnonzero(self.queues.find(hashes) == NONE)
+    def _queue(
+        self,
+        slots: Rows,
+        hashes: Uint64s,
+        hosts: Uint64s,
+        crawls: Rows,
+        keys: Texts | Sequence[str],
+        hand: Hand | None = None,
+    ) -> None:
+        if hand is not None and hand.first == self.queues.count:
+            fresh = np.arange(len(hashes))
+        else:
+            fresh = np.flatnonzero(self.queues.find(hashes) == NONE)
         if not len(fresh):
             return
-        homes = self._rows_of_hosts(hosts[fresh])
+        homes = self._rows_of_hosts(hosts, hand.rows if hand is not None else None)[fresh]
         rows = self.queues.add(hashes[fresh], homes, crawls[fresh])
         first = self.hosts.first_queue
         simple = first[homes] == NONE
@@ -403,12 +435,13 @@ class Tables:
                 first[home] = row
         if not isinstance(keys, Texts) or len(keys.octets):
             told = keys.list() if isinstance(keys, Texts) else keys
-            for row, home, place in zip(rows.tolist(), homes.tolist(), fresh.tolist(), strict=True):
-                if told[place]:
-                    self._keyed(row, home, told[place])
+            keyed = {row: told[place] for row, place in zip(rows.tolist(), fresh.tolist(), strict=True) if told[place]}
+            self.queues.keys |= keyed  # all of them first: a key that spans hosts looks for those that have none
+            for row, key in keyed.items():
+                self._keyed(row, int(self.queues.host[row]), key)
         if self.queues.groups:
             for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
-                if row not in self.queues.keys:
+                if row not in self.queues.keys and row not in self.queues.group_of:
                     group = self.queues.groups.get((int(self.queues.crawl[row]), self.hosts.name(home)))
                     if group is not None:
                         self._join(group, row, home)
@@ -418,7 +451,6 @@ class Tables:
     def _keyed(self, row: int, home: int, key: str) -> None:
         """A queue whose key is not its host: from here on the key spans hosts, the one that bears its name included."""
         queues = self.queues
-        queues.keys[row] = key
         crawl = int(queues.crawl[row])
         group = queues.groups.get((crawl, key))
         if group is None:
@@ -631,6 +663,8 @@ class Tables:
         rows = None
         if hand is not None:
             old, rows = hand.old, hand.rows
+            if rows is not None:
+                rows = self._rows_of_queues(heads["queue"], rows)
             self._close(tokens)
         elif fresh.all():
             old = np.zeros(len(heads), np.uint8)
@@ -704,6 +738,8 @@ class Tables:
 
     def _take_out(self, heads: Heads, tokens: Uint64s) -> tuple[Cards, Uint8s]:
         """The cards of these URLs from wherever they stand, in this order, and the states they leave."""
+        if not len(heads):
+            return Cards.none(), _NO_STATES
         parts: list[Cards] = []
         places: list[npt.NDArray[np.intp]] = []
         old = np.zeros(len(heads), np.uint8)
@@ -992,8 +1028,8 @@ class Tables:
         hosts, queues = self.hosts, self.queues
         if section == OWN:
             return self._own_facts()
+        blocks: list[Block] = []
         if section == TRANSIT:
-            blocks: list[Block] = []
             for slot, home in self.transit.items():
                 rows = [(slot, min(home.outbox, default=home.sent + 1) - 1)]
                 blocks.append((Fact.DELIVERED, columns_of(rows)))
@@ -1006,12 +1042,17 @@ class Tables:
         if section == HOSTS:
             rows_ = np.arange(first, last)
             names = Texts(*hosts.names(first, last))
-            return [(Fact.HOST, [hosts.slot[rows_], hosts.hash[rows_], names]), self.host_cells(rows_)]
+            blocks = [(Fact.HOST, [hosts.slot[rows_], hosts.hash[rows_], names]), self.host_cells(rows_)]
+            told = [row for row in range(first, last) if row in self.addresses] if self.addresses else []
+            if told:
+                addresses = [self.addresses[row] for row in told]
+                blocks.append((Fact.ADDRESS, [hosts.slot[told], hosts.hash[told], addresses]))
+            return blocks
         if section == QUEUES:
             rows_ = np.arange(first, last)
             slots, hashes = hosts.slot[queues.host[rows_]], queues.hash[rows_]
             homes = hosts.hash[queues.host[rows_]]
-            keys: Texts | list[str] = Texts(b"", np.zeros(len(rows_), np.uint32))
+            keys: Texts | list[str] = no_texts(len(rows_))
             if queues.keys:
                 keys = [queues.keys.get(row, "") for row in rows_.tolist()]
             found: list[Block] = [(Fact.QUEUE, [slots, hashes, homes, queues.crawl[rows_], keys])]
@@ -1169,6 +1210,13 @@ def lease_columns(columns: tuple[bytes, ...]) -> tuple[Any, ...]:
         arena,
         np.frombuffer(offsets, np.int64),
     )
+
+
+def _named(hashes: Uint64s, rows: Rows, names: Uint64s) -> bool:
+    """Whether the rows have just these names."""
+    if not len(rows) or rows.max() >= len(hashes):
+        return False
+    return int(np.count_nonzero(hashes[rows.astype(np.intp)] == names)) == len(rows)
 
 
 def _of_each(states: Uint8s) -> list[int]:

@@ -1,8 +1,9 @@
 """Whose turn it is: hosts that rest, and queues that are ready. Rebuilt on opening, never stored.
 
 A host rests in the timetable until its clock allows a request; then its queues that hold something stand in the rings.
-Most hosts have one queue and nothing but their own clock: they are looked at in columns. The others (several queues,
-keys that span hosts, operators' rules, robots.txt to be asked for) are looked at one by one.
+Most hosts have one queue and nothing but their own clock, or one they share: they are looked at in columns. The others
+(several queues, keys that span hosts, operators' rules, robots.txt to be asked for) are looked at one by one. A host
+that belongs to groups stands in the rings as long as it holds their turns (shared.py); else it waits for them there.
 """
 
 from __future__ import annotations
@@ -14,21 +15,24 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
+from outrider.frontier.grouping import Grouping
 from outrider.frontier.hosts import GROUPED, MANY, NONE, RULED, Rows
+from outrider.frontier.shared import SharedTurns
 from outrider.frontier.tables import Authority, CrawlState, Tables
 from outrider.limits import WAKES_PER_CALL_MAX
 
 EMPTY = 255
 """The class of a queue that holds nothing."""
 _FIRST = np.ones(1, np.bool_)
-_NOT_ALONE = np.uint8(MANY | RULED | GROUPED)
+_NOT_ALONE = np.uint8(MANY | RULED)
 
 
 class Turns:
-    """Timetable, rings, and the errands that are lined up at hosts."""
+    """Timetable, rings, and the errands that are lined up at hosts. shared: the clocks that hosts share, if they do."""
 
-    def __init__(self, tables: Tables, seed: int) -> None:
+    def __init__(self, tables: Tables, seed: int, grouping: Grouping | None = None) -> None:
         self._tables = tables
+        self.shared = SharedTurns(tables, grouping) if grouping is not None else None
         self.timetable = kernels.Timetable()
         self.ready = kernels.Ready(seed)
         self.errands_at: dict[int, list[Authority]] = {}  # by host: robots.txt files to ask for there
@@ -45,6 +49,18 @@ class Turns:
         fresh = rows[1:] != rows[:-1]
         if np.count_nonzero(fresh) < len(rows) - 1:
             rows = rows[np.concatenate((_FIRST, fresh))]
+        if self.shared is not None:
+            self.shared.follow(rows)
+            self._wake_shared(now)  # who has waited for a turn comes before who asks for one now
+        self._look(rows, now)
+
+    def _wake_shared(self, now: Instant) -> None:
+        left = WAKES_PER_CALL_MAX
+        while self.shared is not None and left and len(woken := self.shared.wake(now, left)):
+            left -= len(woken)
+            self._look(woken, now)
+
+    def _look(self, rows: Rows, now: Instant) -> None:
         columns, queues = self._tables.hosts, self._tables.queues
         places = rows.astype(np.intp)
         first = columns.first_queue[places]
@@ -62,6 +78,9 @@ class Turns:
         until = columns.rest_until[places]
         out = (best == EMPTY) | (columns.in_flight[places] != 0)
         later = until > now
+        if self.shared is not None:
+            due = ~(out | later)
+            out |= due & ~self.shared.admitted(rows, due, best, now)
         if np.count_nonzero(out):
             self.ready.withdraw(first[out])
             self.timetable.cancel(rows[out])
@@ -104,6 +123,11 @@ class Turns:
                 offered.append((queue, max(klass if free is not None else 0, errand_class)))
             else:
                 withdrawn.append(queue)
+        if self.shared is not None and columns.flags[host] & GROUPED:
+            klasses = np.array([max((klass for _, klass in offered), default=0)], np.uint8)
+            one, wanting = np.array([host], np.uint32), np.array([bool(offered)])
+            if not self.shared.admitted(one, wanting, klasses, now)[0]:
+                withdrawn, offered = rows, []
         if withdrawn:
             self.ready.withdraw(np.array(withdrawn, np.uint32))
         if offered:
@@ -138,7 +162,8 @@ class Turns:
         return max(1, rules.limit) if rules is not None else 1
 
     def wake(self, now: Instant) -> None:
-        """Hosts whose rest is over are looked at, a bounded number of them."""
+        """Hosts whose rest is over, or whose turn has come, are looked at, a bounded number of them."""
+        self._wake_shared(now)
         due = np.frombuffer(self.timetable.due(now, WAKES_PER_CALL_MAX), np.uint32)
         if len(due):
             self.touch((due,), now)
@@ -148,7 +173,10 @@ class Turns:
         if len(self.ready):
             return now
         at = self.timetable.next()
-        return None if at < 0 else max(now, at)
+        times = [at] if at >= 0 else []
+        if self.shared is not None and (turn := self.shared.next()) is not None:
+            times.append(turn)
+        return max(now, min(times)) if times else None
 
     # -- errands -------------------------------------------------------------------------------------------------------
 

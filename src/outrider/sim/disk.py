@@ -51,6 +51,7 @@ class _Naming:
 
 
 _Change = _Write | _Truncation | _Naming
+_Moment = tuple[list[_Change], dict[str, _Node], dict[_Node, bytes]]  # pending, names on the device, what they hold
 
 
 @dataclass(slots=True)
@@ -298,40 +299,41 @@ class CrashDisk(MemoryFiles):
         more); `count` random subsets of them; names without data and data without names; `count` times a prefix or
         subset with writes torn at 512 or 4,096 bytes and with growth that came without its data.
         """
-        with self._guard:
-            pending = list(self._pending)
+        with self._guard:  # one moment for all images, whatever other threads write meanwhile
+            pending, device = list(self._pending), dict(self._durable_names)
+            durable = {node: bytes(node.durable) for node in (*device.values(), *(one.node for one in pending))}
+        moment = (pending, device, durable)
         every = range(len(pending))
-        yield self._image(pending, set())
+        yield self._image(moment, set())
         if not pending:
             return
-        yield self._image(pending, set(every))
+        yield self._image(moment, set(every))
         cuts = list(every)[1:]
         for cut in cuts if len(cuts) <= count else sorted(rng.sample(cuts, count)):
-            yield self._image(pending, set(range(cut)))
+            yield self._image(moment, set(range(cut)))
         for _ in range(count):
-            yield self._image(pending, {number for number in every if rng.random() < 0.5})
+            yield self._image(moment, {number for number in every if rng.random() < 0.5})
         namings = {number for number in every if isinstance(pending[number], _Naming)}
         if namings:
-            yield self._image(pending, set(every) - namings)
-            yield self._image(pending, namings)
+            yield self._image(moment, set(every) - namings)
+            yield self._image(moment, namings)
         for turn in range(count):
             grain = PAGE_BYTES if turn % 2 else SECTOR_BYTES
             if turn % 4 < 2:
                 kept = set(range(rng.randint(1, len(pending))))
             else:
                 kept = {number for number in every if rng.random() < 0.7}
-            yield self._image(pending, kept, rng=rng, grain=grain)
+            yield self._image(moment, kept, rng=rng, grain=grain)
 
-    def _image(
-        self, pending: list[_Change], kept: set[int], *, rng: random.Random | None = None, grain: int = 0
-    ) -> CrashDisk:
+    def _image(self, moment: _Moment, kept: set[int], *, rng: random.Random | None = None, grain: int = 0) -> CrashDisk:
         """The device with some of the changes; with `rng` writes come in pieces of `grain` bytes, or not at all."""
+        pending, device, durable = moment
         nodes: dict[_Node, bytearray] = {}
 
         def content(node: _Node) -> bytearray:
-            return nodes.setdefault(node, bytearray(node.durable))
+            return nodes.setdefault(node, bytearray(durable[node]))
 
-        names = dict(self._durable_names)
+        names = dict(device)
         for number, change in enumerate(pending):
             if number not in kept:
                 continue

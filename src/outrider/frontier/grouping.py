@@ -1,0 +1,227 @@
+"""Which hosts share a politeness clock: what `--group` and its file say, checked once (docs/groups.md)."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from outrider.errors import SettingsError
+from outrider.limits import GROUP_CAPACITY_MAX, GROUP_GAP_SECONDS_MAX, GROUPS_PER_HOST_MAX
+from outrider.url import host_of, spell
+
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A group for every registrable domain, or for every address. capacity: requests at once; gap: seconds between the
+    end of one request and the beginning of the next, None: as long as the host that was visited rests."""
+
+    capacity: int = 1
+    gap: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamedGroup:
+    """A group of its own. hosts: names, or `*.name` for all that lie below; addresses: networks. exempt: its members
+    count in no group of a domain or an address. capacity None (exempt groups only): it has no clock of its own."""
+
+    name: str
+    hosts: tuple[str, ...] = ()
+    addresses: tuple[IpNetwork, ...] = ()
+    capacity: int | None = 1
+    gap: float | None = None
+    exempt: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """All groups of a frontier; None where hosts are not grouped by their domain or address."""
+
+    domain: Kind | None = None
+    address: Kind | None = None
+    named: tuple[NamedGroup, ...] = ()
+
+    @property
+    def needs_addresses(self) -> bool:
+        """Whether it matters at which address a host is."""
+        return self.address is not None or any(group.addresses for group in self.named)
+
+    @classmethod
+    def of(cls, value: object) -> Grouping | None:
+        """From "domain", "address", a table (`[domain]`, `[address]`, `[[group]]`), a named group's table, or a list of
+        these; None for no group at all. Raises SettingsError naming the key, the value and what is accepted."""
+        if value is None or isinstance(value, Grouping):
+            return value
+        made = cls()
+        tables: set[str] = set()
+        for part in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(part, str):
+                if part not in ("domain", "address"):
+                    raise SettingsError(f"group {part!r:.200}: give domain, address, or tables of groups")
+                made = _with_kind(made, part, getattr(made, part) or Kind())
+            elif isinstance(part, NamedGroup):
+                made = replace(made, named=(*made.named, part))
+            elif isinstance(part, Mapping):
+                made = _with_table(made, part, tables)
+            else:
+                raise SettingsError(f"group {part!r:.200}: give domain, address, a table of groups, or a list of these")
+        return _fitting(made) if made != cls() else None
+
+
+def _with_kind(made: Grouping, name: str, kind: Kind) -> Grouping:
+    return replace(made, domain=kind) if name == "domain" else replace(made, address=kind)
+
+
+def _with_table(made: Grouping, table: Mapping[str, Any], tables: set[str]) -> Grouping:
+    if "name" in table:
+        return replace(made, named=(*made.named, _named(table)))
+    for key, value in table.items():
+        if key == "group":
+            if not isinstance(value, list | tuple) or not all(isinstance(part, Mapping) for part in value):
+                raise SettingsError("group: write each named group as a table of its own, [[group]]")
+            made = replace(made, named=(*made.named, *map(_named, value)))
+        elif key in ("domain", "address"):
+            if not isinstance(value, Mapping):
+                raise SettingsError(f"{key} {value!r:.200}: write it as a table, [{key}]")
+            if key in tables:
+                raise SettingsError(f"[{key}] is told twice; say it once")
+            tables.add(key)
+            _known(value, ("capacity", "gap"), f"[{key}]")
+            made = _with_kind(made, key, Kind(_capacity(value, f"[{key}]"), _gap(value, f"[{key}]")))
+        else:
+            raise SettingsError(f"{key!r:.200} is none of [domain], [address] and [[group]]")
+    return made
+
+
+def _known(table: Mapping[str, Any], names: tuple[str, ...], where: str) -> None:
+    for key in table:
+        if key not in names:
+            raise SettingsError(f"{key!r:.200} ({where}) is no setting of it; there are {', '.join(names)}")
+
+
+def _named(table: Mapping[str, Any]) -> NamedGroup:
+    name = table.get("name")
+    if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > 200:
+        raise SettingsError(f"name {name!r:.200} of a group: give a text of 1 to 200 characters")
+    where = f"group {name!r}"
+    _known(table, ("name", "hosts", "addresses", "capacity", "gap", "exempt"), where)
+    exempt = table.get("exempt", False)
+    if not isinstance(exempt, bool):
+        raise SettingsError(f"exempt {exempt!r:.200} ({where}): give true or false")
+    hosts = tuple(_pattern(text, where) for text in _texts(table, "hosts", where))
+    networks = tuple(_network(text, where) for text in _texts(table, "addresses", where))
+    if not hosts and not networks:
+        raise SettingsError(f"{where} has no members: give hosts, addresses, or both")
+    capacity: int | None = None
+    if not exempt or "capacity" in table or "gap" in table:
+        capacity = _capacity(table, where)
+    return NamedGroup(name, hosts, networks, capacity, _gap(table, where), exempt)
+
+
+def _texts(table: Mapping[str, Any], key: str, where: str) -> list[str]:
+    texts = table.get(key, ())
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise SettingsError(f"{key} {texts!r:.200} ({where}): give a list of texts")
+    return list(texts)
+
+
+def _capacity(table: Mapping[str, Any], where: str) -> int:
+    value = table.get("capacity", 1)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= GROUP_CAPACITY_MAX:
+        raise SettingsError(f"capacity {value!r:.200} ({where}): give a whole number from 1 to {GROUP_CAPACITY_MAX}")
+    return value
+
+
+def _gap(table: Mapping[str, Any], where: str) -> float | None:
+    value = table.get("gap")
+    if value is None:
+        return None
+    good = isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+    if not good or not 0 <= value <= GROUP_GAP_SECONDS_MAX:
+        raise SettingsError(f"gap {value!r:.200} ({where}): give seconds from 0 to {GROUP_GAP_SECONDS_MAX:g}")
+    return float(value)
+
+
+def _pattern(text: str, where: str) -> str:
+    """In the spelling that hosts have; the star of a pattern stays in front."""
+    name = text.removeprefix("*.")
+    spelled = None if set(name) & set("*?/:@#\\ ") and not name.startswith("[") else spell([f"http://{name}/"])[0]
+    if spelled is None:
+        raise SettingsError(f"hosts {text!r:.200} ({where}): give a host's name, or *.name for all that lie below it")
+    return text[: len(text) - len(name)] + host_of(spelled)
+
+
+def _network(text: str, where: str) -> IpNetwork:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise SettingsError(
+            f"addresses {text!r:.200} ({where}): {error}; give addresses or networks such as 192.0.2.0/24"
+        ) from None
+
+
+def _fitting(made: Grouping) -> Grouping:
+    """Raises SettingsError for two groups of one name, and where a host could count in more groups than one can."""
+    names = [group.name for group in made.named]
+    for name in names:
+        if names.count(name) > 1:
+            raise SettingsError(f"group {name!r}: there are two of this name")
+    members = Members(group for group in made.named if group.capacity is not None)
+    # Patterns, and networks, either exclude or contain each other: a host that matches several matches the narrowest.
+    by_name = max((len(members.by_name(one)) for group in made.named for one in group.hosts), default=0)
+    by_address = max((len(members.by_address(one)) for group in made.named for one in group.addresses), default=0)
+    most = by_name + by_address + (made.domain is not None) + (made.address is not None)
+    if most > GROUPS_PER_HOST_MAX:
+        raise SettingsError(
+            f"group: a host could count in {most} groups at once, {GROUPS_PER_HOST_MAX} are possible; "
+            "let fewer of the named ones overlap"
+        )
+    return made
+
+
+class Members:
+    """Who belongs to named groups, found by name and address; groups are numbered from 0 in the order given."""
+
+    def __init__(self, groups: Iterable[NamedGroup]) -> None:
+        self._names: dict[str, set[int]] = {}
+        self._networks: dict[tuple[int, int], dict[int, set[int]]] = {}  # (version, bits of prefix) -> prefix -> groups
+        for number, group in enumerate(groups):
+            for pattern in group.hosts:
+                self._names.setdefault(pattern, set()).add(number)
+            for network in group.addresses:
+                of_length = self._networks.setdefault((network.version, network.prefixlen), {})
+                of_length.setdefault(int(network.network_address), set()).add(number)
+
+    def by_name(self, host: str) -> set[int]:
+        """The groups that have this host by its name (or all hosts that a pattern stands for)."""
+        found = set(self._names.get(host, ()))
+        dot = host.find(".") if self._names else -1
+        while dot >= 0:
+            found |= self._names.get("*" + host[dot:], set())
+            dot = host.find(".", dot + 1)
+        return found
+
+    def by_address(self, where: IpAddress | IpNetwork) -> set[int]:
+        """The groups that have this address, or a whole network."""
+        bits = where.max_prefixlen
+        number, length = (
+            (int(where), bits)
+            if isinstance(where, ipaddress.IPv4Address | ipaddress.IPv6Address)
+            else (int(where.network_address), where.prefixlen)
+        )
+        found: set[int] = set()
+        for (version, prefix), networks in self._networks.items():
+            if version == where.version and prefix <= length:
+                found |= networks.get(number >> (bits - prefix) << (bits - prefix), set())
+        return found
+
+
+def address_of(text: str) -> IpAddress:
+    """An address in its one form, IPv4 within IPv6 (RFC 4291 section 2.5.5.2) as IPv4. Raises ValueError."""
+    found = ipaddress.ip_address(text)
+    return found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found

@@ -1,0 +1,335 @@
+"""Politeness clocks that hosts share: who belongs to which group, whose turn it is, and when the groups may be visited.
+
+Nothing of it is stored. Membership follows from names, addresses and settings; a group's clock from the cells of its
+hosts: it stands at the latest of their rests, or of their last requests' ends and its own gap. A host's turn is a turn
+of each of its groups, from the moment its queues are offered (it *stands*) until the request is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant, instant
+from outrider.frontier.grouping import Grouping, IpAddress, Kind, Members, NamedGroup, address_of
+from outrider.frontier.hosts import GROUPED, NONE, Column, Columns, Rows
+from outrider.frontier.tables import Tables
+from outrider.limits import GROUPS_PER_HOST_MAX, GROUPS_ROWS_AT_ONCE
+from outrider.url import domain_spans
+
+Masks = npt.NDArray[np.bool_]
+_OF_HOSTS = -1  # the gap of a group that rests as long as its hosts do
+
+
+class _Hosts(Columns):
+    """groups: up to four, 0 for none; busy: its requests that hold turns; stands: whether it holds one more."""
+
+    groups: Column
+    busy: Column
+    stands: Column
+
+    def __init__(self) -> None:
+        super().__init__({"groups": f"{GROUPS_PER_HOST_MAX}u4", "busy": "u2", "stands": "?"})
+
+    def grow(self, count: int) -> None:
+        self._room(count - self.count)
+        self.count = count
+
+
+class _Clocks(Columns):
+    """clock: an instant; gap: microseconds, or _OF_HOSTS. Row 0 is no group."""
+
+    clock: Column
+    gap: Column
+
+    def __init__(self) -> None:
+        super().__init__({"clock": "i8", "gap": "i8"})
+        self.count = 1
+
+    def add(self, rows: int, gap: float | None) -> Rows:
+        self._room(rows)
+        new = np.arange(self.count, self.count + rows, dtype=np.uint32)
+        self.gap[new] = _OF_HOSTS if gap is None else instant(gap)
+        self.count += rows
+        return new
+
+
+class SharedTurns:
+    """The turns of hosts that belong to groups. Hosts are rows of `Tables.hosts`; whoever is in a group is GROUPED."""
+
+    def __init__(self, tables: Tables, grouping: Grouping) -> None:
+        self._tables = tables
+        self._grouping = grouping
+        self._turns = kernels.Groups()
+        self._hosts = _Hosts()
+        self._groups = _Clocks()
+        self._index = kernels.Index()  # keyed hash of a domain, or of an address -> its group
+        self._clocked = [group for group in grouping.named if group.capacity is not None]
+        self._named = Members(self._clocked)
+        self._exempt = Members(group for group in grouping.named if group.exempt)
+        self._has_exempt = any(group.exempt for group in grouping.named)
+        self._moving: set[int] = set()  # hosts whose address changed and whose groups did not yet
+        for group in self._clocked:
+            self._define(1, group)
+        gaps = [kind.gap for kind in (grouping.domain, grouping.address, *self._clocked) if kind is not None]
+        self.gap_max: Instant = instant(max((gap for gap in gaps if gap is not None), default=0.0))
+
+    def __len__(self) -> int:
+        """How many groups there are by now."""
+        return self._groups.count - 1
+
+    @property
+    def waiting(self) -> int:
+        """How many hosts wait for a group's turn."""
+        return len(self._turns)
+
+    # -- who belongs where ---------------------------------------------------------------------------------------------
+
+    def _define(self, rows: int, kind: Kind | NamedGroup) -> Rows:
+        new = self._groups.add(rows, kind.gap)
+        assert kind.capacity is not None
+        for group in new.tolist():
+            self._turns.define(group, kind.capacity)
+        return new
+
+    def _numbers(self, hashes: npt.NDArray[np.uint64], kind: Kind) -> Rows:
+        """The groups of domains or addresses by hash, made where they are new."""
+        found = np.frombuffer(self._index.find(np.ascontiguousarray(hashes)), np.uint32)
+        new = found == NONE
+        if not new.any():
+            return found
+        fresh, inverse = np.unique(hashes[new], return_inverse=True)
+        made = self._define(len(fresh), kind)
+        self._index.add(fresh, made)
+        found = found.copy()
+        found[new] = made[inverse]
+        return found
+
+    def meet(self) -> None:
+        """Hosts that became known since the last call join their groups, with the rests and requests they have."""
+        while self._hosts.count < self._tables.hosts.count:
+            first = self._hosts.count
+            last = min(first + GROUPS_ROWS_AT_ONCE, self._tables.hosts.count)
+            self._hosts.grow(last)
+            rows = np.arange(first, last, dtype=np.uint32)
+            self._join(rows, self._groups_of(first, last))
+            self._follow(rows[(self._tables.hosts.flags[rows] & GROUPED) != 0])
+
+    def _groups_of(self, first: int, last: int) -> npt.NDArray[np.uint32]:
+        """The groups of the hosts `first` … `last - 1`, a row of four each."""
+        tables, grouping = self._tables, self._grouping
+        found = np.zeros((last - first, GROUPS_PER_HOST_MAX), np.uint32)
+        column = 0
+        exempt = np.zeros(last - first, np.bool_)
+        singly = self._clocked or self._has_exempt or grouping.address is not None
+        names: list[str] = []
+        where: list[IpAddress | None] = []
+        if singly:
+            names = [tables.hosts.name(row) for row in range(first, last)]
+            where = [self._address(row, name) for row, name in enumerate(names, first)]
+            if self._has_exempt:
+                exempt[:] = [bool(self._matching(self._exempt, *both)) for both in zip(names, where, strict=True)]
+        if grouping.domain is not None:
+            arena, lengths = tables.hosts.names(first, last)
+            ends = np.cumsum(lengths, dtype=np.int64)
+            starts, ends = domain_spans(arena, ends - lengths, ends)
+            hashes = np.frombuffer(kernels.hash_spans(arena, starts, ends, tables.fingerprint_key), np.uint64)
+            found[~exempt, column] = self._numbers(hashes[~exempt], grouping.domain)
+            column += 1
+        if grouping.address is not None:
+            known = np.flatnonzero([address is not None for address in where] & ~exempt)
+            # An address is no domain: the space keeps their hashes apart.
+            texts = [f"address {where[place]}" for place in known.tolist()]
+            hashes = np.frombuffer(kernels.fingerprints(texts, tables.fingerprint_key), np.uint64)
+            found[known, column] = self._numbers(hashes, grouping.address)
+            column += 1
+        if self._clocked:
+            for place, (name, address) in enumerate(zip(names, where, strict=True)):
+                for at, number in enumerate(sorted(self._matching(self._named, name, address)), column):
+                    found[place, at] = number + 1
+        return found
+
+    @staticmethod
+    def _matching(members: Members, name: str, address: IpAddress | None) -> set[int]:
+        by_name = members.by_name(name)
+        return by_name if address is None else by_name | members.by_address(address)
+
+    def _address(self, host: int, name: str) -> IpAddress | None:
+        """Where a host was last seen; a host that is an address needs nobody to tell."""
+        if name[-1:].isdigit() or name[:1] == "[":
+            try:
+                return address_of(name.strip("[]"))
+            except ValueError:
+                pass  # no name ends in a digit and is none: an odd one is known by what was told of it
+        text = self._tables.addresses.get(host)
+        return None if text is None else address_of(text)
+
+    def _join(self, rows: Rows, groups: npt.NDArray[np.uint32]) -> None:
+        self._hosts.groups[rows] = groups
+        flags = self._tables.hosts.flags
+        anywhere = (groups != 0).any(axis=1)
+        flags[rows] = np.where(anywhere, flags[rows] | GROUPED, flags[rows] & ~np.uint8(GROUPED))
+        for column in groups.T:
+            some = column != 0
+            if some.any():
+                self._turns.join(np.ascontiguousarray(rows[some]), np.ascontiguousarray(column[some]))
+
+    def moved(self, hosts: Iterable[int]) -> None:
+        """The addresses of these hosts changed: their groups do with their next offer."""
+        self._moving.update(hosts)
+
+    def _move(self, rows: Rows) -> None:
+        """Hosts whose address changed, and that are not being visited, leave their groups and join others."""
+        in_flight = self._tables.hosts.in_flight
+        some = [row for row in rows.tolist() if row in self._moving and not in_flight[row]]
+        self._moving.difference_update(some)
+        for row in some:
+            groups = self._groups_of(row, row + 1)
+            if (groups == self._hosts.groups[row]).all():
+                continue
+            one = np.array([row], np.uint32)
+            self._turns.leave(one)
+            self._hosts.stands[row] = False
+            self._join(one, groups)
+            self._follow(one)
+
+    # -- turns and clocks ----------------------------------------------------------------------------------------------
+
+    def follow(self, rows: Rows) -> None:
+        """Turns and clocks follow what became of these hosts: requests that began or ended, rests, addresses."""
+        self.meet()
+        grouped = rows[(self._tables.hosts.flags[rows] & GROUPED) != 0]
+        if len(grouped):
+            self._follow(grouped)
+        if self._moving:
+            self._move(rows)
+
+    def _follow(self, rows: Rows) -> None:
+        hosts, own = self._tables.hosts, self._hosts
+        now_busy, busy = hosts.in_flight[rows].astype(np.int64), own.busy[rows].astype(np.int64)
+        change = now_busy - busy
+        if change.any():
+            begun = change > 0
+            if begun.any():
+                some = rows[begun]
+                more = change[begun] - own.stands[some]
+                own.stands[some] = False
+                if more.any():  # begun before this process, or by a holder that goes on after it
+                    self._turns.take(np.repeat(some, more))
+            ended = change < 0
+            if ended.any():
+                over = np.repeat(rows[ended], -change[ended])
+                self._turns.release(over, np.zeros(len(over), np.int64))
+            own.busy[rows] = now_busy
+        groups = own.groups[rows]
+        gaps = self._groups.gap[groups]
+        rest, ends = hosts.rest_until[rows][:, np.newaxis], hosts.ended[rows][:, np.newaxis]
+        until = np.where(gaps == _OF_HOSTS, rest, np.where(ends > 0, ends + gaps, 0))
+        later = (until > self._groups.clock[groups]) & (groups != 0)
+        if later.any():
+            clocks = self._groups.clock
+            some = groups[later]
+            np.maximum.at(clocks, some, until[later])
+            some = np.unique(some)
+            self._turns.set_clock(some, clocks[some])
+
+    def admitted(self, rows: Rows, wanting: Masks, classes: npt.NDArray[np.uint8], now: Instant) -> Masks:
+        """Which of the hosts that want to be offered hold a turn of each of their groups; the others that want one wait
+        for it, whoever does not gives back what it holds."""
+        own = self._hosts
+        grouped = (self._tables.hosts.flags[rows] & GROUPED) != 0
+        allowed = wanting.copy()
+        if not grouped.any():
+            return allowed
+        stands = own.stands[rows]
+        # The clock of a group may have moved on since: others of a group with several turns ended a request.
+        lapsed = stands & ~(wanting & self._clear(rows, now))
+        if lapsed.any():
+            some = rows[lapsed]
+            self._turns.release(some, np.zeros(len(some), np.int64))
+            own.stands[some] = False
+        away = grouped & ~wanting
+        if away.any():
+            self._turns.forget(np.ascontiguousarray(rows[away]))
+        asking = grouped & wanting & ~(stands & ~lapsed)
+        if asking.any():
+            some = np.ascontiguousarray(rows[asking])
+            got = np.frombuffer(self._turns.admit(some, np.ascontiguousarray(classes[asking]), now), np.bool_)
+            own.stands[some] = got
+            allowed[asking] = got
+        return allowed
+
+    def _clear(self, rows: Rows, now: Instant) -> Masks:
+        """Whether the clocks of all groups of each host are reached."""
+        latest = self._groups.clock[self._hosts.groups[rows]].max(axis=1)
+        found: Masks = latest <= now
+        return found
+
+    def may_go(self, rows: Rows, now: Instant) -> Masks:
+        """Which hosts hold the turns that a request needs, and whose groups may be visited now."""
+        grouped = (self._tables.hosts.flags[rows] & GROUPED) != 0
+        found: Masks = ~grouped | (self._hosts.stands[rows] & self._clear(rows, now))
+        return found
+
+    def wake(self, now: Instant, most: int) -> Rows:
+        """Up to `most` hosts that waited and may ask again."""
+        if not 0 <= self._turns.next() <= now:
+            return np.zeros(0, np.uint32)
+        return np.frombuffer(self._turns.wake(now, most), np.uint32)
+
+    def next(self) -> Instant | None:
+        """When somebody who waits may ask again at the earliest."""
+        at = self._turns.next()
+        return None if at < 0 else at
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def waits(self) -> Masks:
+        """Which hosts wait for a turn, by row of all hosts."""
+        rows = np.arange(self._hosts.count, dtype=np.uint32)
+        found = np.zeros(self._tables.hosts.count, np.bool_)
+        found[rows] = np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE
+        return found
+
+    def holds_back(self, host: int) -> tuple[str, Instant] | None:
+        """The name and clock of the group that a host waits for."""
+        if host >= self._hosts.count:
+            return None
+        group = int(np.frombuffer(self._turns.waits_at(np.array([host], np.uint32)), np.uint32)[0])
+        if group == NONE:
+            return None
+        return self._name(host, group), int(self._groups.clock[group])
+
+    def _name(self, host: int, group: int) -> str:
+        if group <= len(self._clocked):
+            return self._clocked[group - 1].name
+        name = self._tables.hosts.name(host)
+        if self._grouping.domain is not None and self._hosts.groups[host][0] == group:
+            octets = name.encode()
+            starts, ends = domain_spans(octets, np.zeros(1, np.int64), np.array([len(octets)], np.int64))
+            return octets[int(starts[0]) : int(ends[0])].decode()
+        return str(self._address(host, name))
+
+    def problems(self) -> list[str]:
+        """What is wrong inside: turns that nobody holds, or more of them than there are."""
+        own, hosts = self._hosts, self._tables.hosts
+        rows = np.arange(own.count, dtype=np.uint32)
+        held = own.busy[: own.count].astype(np.int64) + own.stands[: own.count]
+        turns = np.zeros(self._groups.count, np.int64)
+        for column in own.groups[: own.count].T:
+            np.add.at(turns, column, held)
+        numbers = np.arange(1, self._groups.count, dtype=np.uint32)
+        taken = np.frombuffer(self._turns.in_flight(numbers), np.uint32)
+        found = [
+            f"group {number}: {int(turns[number])} turns are held, {int(taken[number - 1])} are taken"
+            for number in (np.flatnonzero(taken != turns[1:]) + 1).tolist()
+        ]
+        grouped = (hosts.flags[: own.count] & GROUPED) != 0
+        wrong = rows[grouped & (own.busy[: own.count] != hosts.in_flight[: own.count])].tolist()
+        return found + [f"host {hosts.name(row)}: its turns are not those of its requests" for row in wrong[:10]]
+
+    def __repr__(self) -> str:
+        return f"<SharedTurns {len(self)} groups, {self.waiting} hosts wait>"

@@ -1,0 +1,54 @@
+"""Crawls with groups, judged by the web's own log: who shares a clock is not visited at once, nor without the gap."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from e2e import crawling
+from e2e.judge import Request, read
+
+GAP = 0.04
+
+
+def requests(served) -> list[Request]:
+    with served.log_file.open(encoding="utf-8") as lines:
+        return read(lines)
+
+
+def gaps(some: list[Request]) -> list[float]:
+    """Seconds from the end of each request to the begin of the next; below 0 where they overlap."""
+    return [after.start - before.end for before, after in pairwise(some)]
+
+
+def test_the_hosts_of_a_domain_are_visited_one_at_a_time(tmp_path):
+    with crawling.web(tmp_path / "web", hosts=5, pages=20) as served:
+        arguments = crawling.on(served, tmp_path / "out", "--delay", str(GAP), "--group", "domain")
+        ended = crawling.outrider(*arguments)
+        assert 0 == ended.returncode, ended.stderr
+        seen = requests(served)
+        assert served.web.must_fetch() == crawling.fetched(tmp_path / "out")
+    assert (5, 0) == (len({request.host for request in seen}), sum(gap < GAP for gap in gaps(seen)))
+
+
+def test_hosts_in_one_network_share_the_clock_of_a_file(tmp_path):
+    (tmp_path / "groups.toml").write_text(
+        f'[[group]]\nname = "here"\naddresses = ["127.0.0.0/8"]\ngap = {GAP}\n', encoding="ascii"
+    )
+    with crawling.web(tmp_path / "web", hosts=5, pages=20) as served:
+        arguments = crawling.on(served, tmp_path / "out", "--delay", "0", "--group", str(tmp_path / "groups.toml"))
+        ended = crawling.outrider(*arguments)
+        assert 0 == ended.returncode, ended.stderr
+        # Where a host is, the crawl knows when it has asked for the first time: for its robots.txt.
+        pages = [request for request in requests(served) if request.path != "/robots.txt"]
+        assert served.web.must_fetch() == crawling.fetched(tmp_path / "out")
+    assert (5, 0) == (len({request.host for request in pages}), sum(gap < GAP for gap in gaps(pages)))
+
+
+def test_a_file_that_makes_no_sense_is_refused_before_anything_is_asked(tmp_path):
+    (tmp_path / "groups.toml").write_text("[domain]\ncapacity = 0\n", encoding="ascii")
+    with crawling.web(tmp_path / "web", hosts=2, pages=4) as served:
+        ended = crawling.outrider(
+            *crawling.on(served, tmp_path / "out"), OUTRIDER_GROUP=f"address {tmp_path / 'groups.toml'}"
+        )
+        assert (2, []) == (ended.returncode, requests(served) if served.log_file.exists() else [])
+    assert "groups.toml': capacity 0 ([domain]): give a whole number from 1 to 65535" in ended.stderr

@@ -1,0 +1,921 @@
+"""Random histories of all verbs of a frontier beside a plain model of its contract.
+
+The model keeps dictionaries and does what docs/frontier.md says, nothing cleverer: which state each URL is in, whose
+lease it is, until when each host rests, what was said of each queue. After each step the answers are held against it,
+and after some steps everything that can be listed.
+
+Each step has a random source of its own, from (seed, number of the step): a history that fails can be told with the
+steps that do not matter left out (`shortest`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from model.world import Clock, recount
+from outrider import Frontier, Link
+from outrider.clock import instant
+from outrider.errors import SettingsError
+from outrider.journey import Lease, Outcome, Settled, Verdict
+from outrider.limits import LEASES_LOST_MAX, REDIRECT_HOPS_MAX, RETRY_SECONDS
+from outrider.sim.disk import CrashDisk, MemoryFiles
+
+DELAY, FACTOR = 1.0, 10.0
+HOSTS = [f"h{number}.com" for number in range(5)]
+KEYS = [None, None, None, None, "k", HOSTS[1], HOSTS[4]]
+CRAWLS = [None, None, "other"]
+PRIORITIES = [0.03, 0.3, 0.5, 0.9]
+ERRORS = ["timeout", "reset"]
+CLUSTER_KEYS = (bytes(range(16)), bytes(range(16, 32)))
+
+
+# -- the model ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Crawl:
+    """A crawl of some generation: one that was deleted and made again is another."""
+
+    name: str
+    paused: bool = False
+    deleted: bool = False
+
+
+@dataclass(eq=False)
+class Host:
+    rest_until: int = 0
+    gap: float = 0.0
+    visited: bool = False
+
+
+@dataclass(eq=False)
+class Queue:
+    crawl: Crawl
+    key: str
+    host: str
+    paused: bool = False
+    blocked_until: int = 0
+    delay: float | None = None
+    limit: int | None = None
+
+
+@dataclass(eq=False)
+class Url:
+    text: str
+    queue: Queue
+    order: int
+    due: int
+    priority: float
+    hops: int = 0
+    state: str = "queued"
+    attempts: int = 0
+    losses: int = 0
+    error: str = ""
+    deleted: bool = False
+
+    def rank(self) -> tuple[int, int, int]:
+        return (-int(self.priority * 16), self.due, self.order)
+
+
+@dataclass(eq=False)
+class Held:
+    """An open lease."""
+
+    url: Url
+    worker: str | None
+    deadline: int
+    not_before: int
+
+
+@dataclass
+class Model:
+    """What a frontier must be after what it was told. Instants are given: the model has no clock."""
+
+    now: int
+    crawls: dict[str, Crawl] = field(default_factory=lambda: {"default": Crawl("default")})
+    hosts: dict[str, Host] = field(default_factory=dict)
+    queues: list[Queue] = field(default_factory=list)
+    urls: dict[tuple[Crawl, str], Url] = field(default_factory=dict)
+    leases: dict[int, Held] = field(default_factory=dict)
+    ended: list[int] = field(default_factory=list)
+    token: int = 0
+    order: int = 0
+
+    # -- time
+
+    def passes(self, now: int) -> None:
+        """What each verb that looks at the clock does first: leases that are over end, waiting URLs come back."""
+        self.now = now
+        for token in [token for token, held in self.leases.items() if held.deadline <= now]:
+            self.lose(token)
+        self.wakes(now)
+
+    def wakes(self, now: int) -> None:
+        for url in self.urls.values():
+            if url.state == "waiting" and url.due <= now:
+                url.state = "queued"
+
+    def lose(self, token: int, *, counted: bool = True) -> None:
+        held = self.end(token)
+        self.rest_whole(held.url.queue)
+        held.url.losses += counted
+        held.url.state = "queued"
+        if counted and held.url.losses >= LEASES_LOST_MAX:
+            held.url.state, held.url.error = "gone", "lost"
+
+    def end(self, token: int) -> Held:
+        self.ended.append(token)
+        return self.leases.pop(token)
+
+    def rest(self, host: str, until: int) -> None:
+        clock = self.hosts[host]
+        clock.rest_until = max(clock.rest_until, until)
+
+    def rest_whole(self, queue: Queue) -> None:
+        self.rest(queue.host, self.now + instant(max(self.hosts[queue.host].gap, self.floor(queue))))
+
+    def steps_back(self, now: int) -> None:
+        for clock in self.hosts.values():
+            if clock.visited or clock.rest_until:
+                clock.rest_until = max(clock.rest_until, now + instant(max(clock.gap, DELAY)))
+
+    def dies(self, now: int, *, counted: bool) -> None:
+        """The process ends, and another one opens the store."""
+        self.now = now
+        for token in [token for token, held in self.leases.items() if held.worker is None]:
+            self.lose(token, counted=counted)
+        self.wakes(now)
+
+    # -- queues
+
+    @staticmethod
+    def floor(queue: Queue) -> float:
+        return DELAY if queue.delay is None else queue.delay
+
+    def queue(self, crawl: Crawl, key: str | None, host: str) -> Queue:
+        key = key or host
+        for queue in self.queues:
+            if queue.crawl is crawl and queue.key == key and queue.host == host:
+                return queue
+        self.queues.append(Queue(crawl, key, host))
+        self.hosts.setdefault(host, Host())
+        return self.queues[-1]
+
+    def group(self, queue: Queue) -> list[Queue]:
+        """The queues that share a turn and a clock, empty where the key spans no other host."""
+        some = [one for one in self.queues if one.crawl is queue.crawl and one.key == queue.key]
+        return some if any(one.key != one.host for one in some) else []
+
+    def chosen(self, key: str | None, crawl: str | None) -> list[Queue] | None:
+        """The queues that an operator means; None where the frontier must refuse."""
+        if key is None:
+            of = self.crawls.get(crawl or "default")
+            return None if of is None else [queue for queue in self.queues if queue.crawl is of]
+        if crawl is not None and crawl not in self.crawls:
+            return None
+        found = [
+            queue
+            for queue in self.queues
+            if queue.key == key and not queue.crawl.deleted and crawl in (None, queue.crawl.name)
+        ]
+        return found or None
+
+    def allowed(self, queue: Queue, now: int) -> bool:
+        """Whether operators, clocks and turns let one more request of this queue begin."""
+        group = self.group(queue)
+        return (
+            self.permitted(queue)
+            and queue.blocked_until <= now
+            and self.free_at(queue) <= now
+            and self.busy(queue.host) < (queue.limit or 1)
+            and not any(held.url.queue in group for held in self.leases.values())
+        )
+
+    @staticmethod
+    def permitted(queue: Queue) -> bool:
+        return not (queue.crawl.deleted or queue.crawl.paused or queue.paused)
+
+    def free_at(self, queue: Queue) -> int:
+        return max(self.hosts[one.host].rest_until for one in (queue, *self.group(queue)))
+
+    def busy(self, host: str) -> int:
+        return sum(held.url.queue.host == host for held in self.leases.values())
+
+    def queued(self, queue: Queue) -> list[Url]:
+        return sorted((u for u in self.urls.values() if u.queue is queue and u.state == "queued"), key=Url.rank)
+
+    # -- the three verbs
+
+    def accept(
+        self, text: str, crawl: Crawl, *, key: str | None = None, priority: float = 0.5, due: int | None = None,
+        hops: int = 0,
+    ) -> str:  # fmt: skip
+        if hops > REDIRECT_HOPS_MAX:
+            return "over_limit"
+        if (crawl, text) in self.urls:
+            return "known"
+        due = self.now if due is None else due
+        queue = self.queue(crawl, key, text.split("/")[2])
+        self.order += 1
+        url = Url(text, queue, self.order, due, priority, hops)
+        url.state = "waiting" if due > self.now else "queued"
+        self.urls[crawl, text] = url
+        return "new"
+
+    def crawl(self, name: str | None) -> Crawl:
+        return self.crawls.setdefault(name or "default", Crawl(name or "default"))
+
+    def discover(self, links: Sequence[Link]) -> list[str]:
+        self.crawl(None)
+        crawls = [self.crawl(link.crawl) for link in links]
+        return [
+            self.accept(link.url, crawl, key=link.key, priority=link.priority, due=link.not_before)  # type: ignore[arg-type]
+            for link, crawl in zip(links, crawls, strict=True)
+        ]
+
+    def leased(self, leases: Sequence[Lease], *, per_queue: int, worker: str | None, ttl: float) -> None:
+        """Hold what was handed out against what may be."""
+        trains: dict[str, list[Lease]] = {}
+        for lease in leases:
+            trains.setdefault(lease.host, []).append(lease)
+            assert lease.token > self.token, f"{lease.token} is not above {self.token}"
+            self.token = lease.token
+            assert lease.deadline == self.now + instant(ttl), lease
+        rests: list[tuple[str, int]] = []
+        for host, train in trains.items():
+            queue = self.urls[self.crawls[train[0].crawl], train[0].url].queue
+            assert self.allowed(queue, self.now), f"{queue} may not be visited now"
+            assert len(train) <= per_queue, train
+            gap = instant(max(self.hosts[host].gap, self.floor(queue)))
+            for place, lease in enumerate(train):
+                url = self.urls[self.crawls[lease.crawl], lease.url]
+                assert url is self.queued(queue)[0], f"{url} is not the first of {self.queued(queue)}"
+                assert url.due <= self.now, url
+                assert self.now + place * gap == lease.not_before, lease
+                assert place == 0 or lease.not_before < lease.deadline, lease
+                assert (url.queue.key, url.attempts + 1, url.hops) == (lease.key, lease.attempt, lease.hops), lease
+                url.state = "leased"
+                self.leases[lease.token] = Held(url, worker, lease.deadline, lease.not_before)
+            if (queue.limit or 1) > 1:
+                rests.append((host, self.now + len(train) * gap))
+        for host, until in rests:
+            self.rest(host, until)
+
+    def ready(self, crawl: str | None, key: str | None, *, served: Iterable[str] = ()) -> list[Queue]:
+        """Queues that hold something and may be visited now. served: hosts that had their turn in this call."""
+        of = self.crawls.get(crawl) if crawl is not None else None
+        taken = {id(one) for queue in self.queues if queue.host in served for one in self.group(queue)}
+        return [
+            queue
+            for queue in self.queues
+            if (crawl is None or queue.crawl is of)
+            and key in (None, queue.key)
+            and queue.host not in served
+            and id(queue) not in taken
+            and self.allowed(queue, self.now)
+            and self.queued(queue)
+        ]
+
+    def reported(self, outcome: Outcome) -> Url | None:
+        """The state that an outcome leads to, links aside; None where it comes too late."""
+        held = self.leases.get(outcome.token)
+        if held is None:
+            return None
+        url = self.end(outcome.token).url
+        clock = self.hosts[url.queue.host]
+        moves = outcome.location is not None and outcome.verdict is Verdict.DONE
+        asked = 0.0 if moves else outcome.retry_after_seconds or 0.0
+        ended = max(held.not_before, self.now if outcome.ended_at is None else outcome.ended_at)
+        ended = (
+            min(ended, self.now) if outcome.ended_at is None else max(held.not_before, min(outcome.ended_at, self.now))
+        )
+        clock.gap = max(self.floor(url.queue), min(FACTOR * (outcome.seconds or 0.0), 60.0), asked)
+        clock.visited = True
+        self.rest(url.queue.host, ended + instant(clock.gap))
+        if url.deleted:
+            return None
+        url.losses = 0
+        if moves and outcome.location == url.text:
+            url.state, url.error = "gone", "redirect_self"
+        elif outcome.verdict is Verdict.DONE:
+            url.state, url.attempts, url.error = "done", 0, outcome.error or ""
+        elif outcome.verdict is Verdict.GONE:
+            url.state, url.error = "gone", outcome.error or ""
+        elif outcome.verdict is Verdict.AGAIN:
+            url.due = self.now if outcome.at is None else outcome.at
+            url.state, url.attempts, url.error = "waiting" if url.due > self.now else "queued", 0, ""
+        else:
+            url.attempts += 1
+            url.error = outcome.error or ""
+            if url.attempts > len(RETRY_SECONDS):
+                url.state, url.error = "gone", url.error or "retries"
+            else:
+                at = self.now if outcome.ended_at is None else min(outcome.ended_at, self.now)
+                url.due = max(at + instant(RETRY_SECONDS[url.attempts - 1]), clock.rest_until)
+                url.state = "waiting" if url.due > self.now else "queued"
+        return url
+
+    def target(self, outcome: Outcome, url: Url, due: int) -> None:
+        """A redirect leads to a URL of its own, due when its source was."""
+        if outcome.location is None or outcome.verdict is not Verdict.DONE or url.state == "gone":
+            return
+        if outcome.retry_after_seconds:
+            at = self.now if outcome.ended_at is None else min(outcome.ended_at, self.now)
+            due = at + instant(outcome.retry_after_seconds)
+        self.accept(outcome.location, url.queue.crawl, priority=url.priority, due=due, hops=url.hops + 1)
+
+    # -- around them
+
+    def back(self, token: int, until: int | None) -> str:
+        if token not in self.leases:
+            return "stale"
+        url = self.end(token).url
+        url.state = "queued"
+        if until is not None:
+            url.due = until
+            url.state = "waiting" if until > self.now else "queued"
+        return "ok"
+
+    def extended(self, token: int, deadline: int) -> str:
+        if token not in self.leases:
+            return "stale"
+        self.leases[token].deadline = deadline
+        return "ok"
+
+    def delete(self, queues: Sequence[Queue]) -> None:
+        for place, url in list(self.urls.items()):
+            if url.queue in queues:
+                url.deleted = True
+                del self.urls[place]
+
+    def delete_crawl(self, name: str) -> None:
+        crawl = self.crawls.pop(name)
+        crawl.deleted = True
+        self.delete([queue for queue in self.queues if queue.crawl is crawl])
+
+    def reprioritise(self, text: str, priority: float, crawl: Crawl) -> str:
+        url = self.urls.get((crawl, text))
+        if url is None:
+            return "unknown"
+        if url.state in ("queued", "waiting"):
+            url.priority = priority
+        return url.state
+
+    def retry(self, error: str | None, host: str | None) -> int:
+        some = [
+            url
+            for url in self.urls.values()
+            if url.state == "gone" and error in (None, url.error) and host in (None, url.queue.host)
+        ]
+        for url in some:
+            url.state, url.due, url.attempts, url.losses = "queued", self.now, 0, 0
+        return len(some)
+
+    # -- looking
+
+    def counts(self) -> dict[str, int]:
+        states = dict.fromkeys(("queued", "leased", "waiting", "parked", "done", "gone"), 0)
+        for url in self.urls.values():
+            states[url.state] += 1
+        return states
+
+    def next_at(self) -> int | None:
+        """When something changes by time alone at the latest: a lease, an expiry, a URL that comes back."""
+        times = [held.deadline for held in self.leases.values()]
+        times += [url.due for url in self.urls.values() if url.state == "waiting"]
+        times += [
+            max(self.now, self.free_at(queue), queue.blocked_until)
+            for queue in self.queues
+            if self.permitted(queue) and self.queued(queue) and self.allowed(queue, 1 << 62)
+        ]
+        return max(self.now, min(times)) if times else None
+
+
+# -- a history ---------------------------------------------------------------------------------------------------------
+
+
+class History:
+    """A frontier and its model, step by step. `answers`: all that the frontier answered, for comparing two of them."""
+
+    def __init__(
+        self, seed: int, *, disk: Callable[[], MemoryFiles] = MemoryFiles, steps: Iterable[int] = range(60),
+        checkpoints: bool = True,
+    ) -> None:  # fmt: skip
+        self.seed = seed
+        self.steps = list(steps)
+        self.clock = Clock()
+        self.disk = disk()
+        self.model = Model(self.clock())
+        self.answers: list[object] = []
+        self.told: list[str] = []
+        self.sequence = 0
+        self.calls: list[tuple[str, tuple[str, int], Callable[[tuple[str, int]], object], Any]] = []
+        self.checkpoints = checkpoints
+        self.rng = random.Random(seed)
+        self.frontier = self.open()
+
+    def open(self) -> Frontier:
+        settings = {"delay": DELAY, "delay_factor": FACTOR}
+        return Frontier.open(self.disk, clock=self.clock, settings=settings, seed=self.seed & 0xFFFF, keys=CLUSTER_KEYS)
+
+    def live(self) -> None:
+        """Raises AssertionError with the history so far as soon as frontier and model disagree."""
+        try:
+            for number in self.steps:
+                self.rng = random.Random(f"{self.seed}/{number}")
+                verb = self.rng.choices(VERBS, WEIGHTS)[0]
+                self.told.append(f"{number}: {verb.__name__}")
+                verb(self)
+                self.look(thoroughly=self.rng.random() < 0.1)
+            self.rng = random.Random(f"{self.seed}/end")
+            self.told.append("the end")
+            self.ends()
+        except Exception as error:
+            raise AssertionError(f"seed {self.seed}: {error!r}\n" + "\n".join(self.told)) from error
+        self.frontier.close()
+
+    def tell(self, *what: object) -> None:
+        self.told[-1] += " " + " ".join(map(str, what))
+
+    # -- verbs
+
+    def url(self) -> str:
+        return f"http://{self.rng.choice(HOSTS)}/{self.rng.randrange(6)}"
+
+    def link(self) -> Link:
+        soon = self.clock() + instant(self.rng.choice([-1.0, 3.0, 3.0, 100.0, 90_000.0]))
+        return Link(
+            self.url(),
+            priority=self.rng.choice(PRIORITIES),
+            not_before=self.rng.choice([None, None, soon]),
+            key=self.rng.choice(KEYS),
+            crawl=self.rng.choice(CRAWLS),
+        )
+
+    def discover(self) -> None:
+        links = [self.link() for _ in range(self.rng.randrange(1, 8))]
+        self.tell(*((link.url, link.crawl, link.key, link.priority, link.not_before) for link in links))
+
+        def call(request: tuple[str, int]) -> list[str]:
+            return [str(code) for code in self.frontier.discover(links, request_id=request)]
+
+        self.model.passes(self.clock())
+        self.asked("discover", call, self.model.discover(links))
+
+    def asked(self, verb: str, call: Callable[[tuple[str, int]], Any], expected: Any) -> None:
+        """Make a call whose answer is known, now and then twice, and keep it for being repeated later."""
+        self.sequence += 1
+        request = ("me", self.sequence)
+        answer = call(request)
+        assert expected == answer, f"{verb} answered {answer}, not {expected}"
+        self.answers.append((verb, answer))
+        self.calls.append((verb, request, call, expected))
+        if self.rng.random() < 0.1:
+            assert expected == call(request), f"{verb} repeated"
+
+    def repeat(self) -> None:
+        """A call that was answered long ago, perhaps by another process, comes again."""
+        if not self.calls:
+            return
+        verb, request, call, expected = self.rng.choice(self.calls[-30:])
+        self.tell(verb, request)
+        assert expected == call(request), f"{verb} {request} repeated"
+        self.frontier.lease(0)
+        self.model.passes(self.clock())
+
+    def lease(self) -> None:
+        want = self.rng.choice([0, 1, 2, 3, 10])
+        per_queue = self.rng.choice([1, 1, 1, 2, 4])
+        ttl = self.rng.choice([2.5, 10.0, 60.0, 80_000.0])
+        worker = self.rng.choice([None, None, "w", "v"])
+        crawl = self.rng.choice([None, None, None, "other", "default", "nobody"])
+        key = self.rng.choice([None, None, None, None, "k", HOSTS[0], HOSTS[1]])
+        self.tell(f"{want=} {per_queue=} {ttl=} {worker=} {crawl=} {key=}")
+        self.model.passes(self.clock())
+        self.sequence += 1
+        request = ("me", self.sequence)
+        batch = self.frontier.lease(
+            want, per_queue=per_queue, ttl_seconds=ttl, worker=worker, crawl=crawl, key=key, request_id=request
+        )
+        self.got(batch, want, per_queue=per_queue, ttl=ttl, worker=worker, crawl=crawl, key=key)
+        if self.rng.random() < 0.1:
+            again = self.frontier.lease(want, per_queue=per_queue, ttl_seconds=ttl, worker=worker, request_id=request)
+            if len(batch):
+                assert [lease.token for lease in batch] == [lease.token for lease in again]
+                assert [lease.url for lease in batch] == again.urls
+            else:
+                self.got(again, want, per_queue=per_queue, ttl=ttl, worker=worker)
+
+    def got(
+        self, batch: Sequence[Lease], want: int, *, per_queue: int, ttl: float, worker: str | None,
+        crawl: str | None = None, key: str | None = None,
+    ) -> None:  # fmt: skip
+        assert len(batch) <= want
+        self.tell("->", *((lease.token, lease.crawl, lease.url) for lease in batch))
+        self.answers.append([(lease.token, lease.crawl, lease.url, lease.not_before) for lease in batch])
+        for lease in batch:
+            assert crawl in (None, lease.crawl), lease
+            assert key in (None, lease.key), lease
+        self.model.leased(batch, per_queue=per_queue, worker=worker, ttl=ttl)
+        if len(batch) < want:
+            forgotten = self.model.ready(crawl, key, served={lease.host for lease in batch})
+            assert [] == forgotten, "ready, but nobody got it"
+
+    def tokens(self, most: int) -> list[int]:
+        """Tokens of open leases, now and then one that has ended, or one twice."""
+        self.model.passes(self.clock())
+        open_ones = sorted(self.model.leases)
+        some = self.rng.sample(open_ones, min(len(open_ones), self.rng.randint(1, most)))
+        if self.model.ended and self.rng.random() < 0.15:
+            some.append(self.rng.choice(self.model.ended))
+        if some and self.rng.random() < 0.1:
+            some.append(some[0])
+        return some
+
+    def report(self) -> None:
+        outcomes = [self.outcome(token) for token in self.tokens(3)]
+        if not outcomes:
+            self.frontier.lease(0)
+            return
+        self.tell(*outcomes)
+        model = self.model
+        dues = {token: held.url.due for token, held in model.leases.items()}
+        urls = [model.reported(outcome) for outcome in outcomes]
+        for outcome, url in zip(outcomes, urls, strict=True):
+            if url is not None:
+                model.target(outcome, url, dues[outcome.token])
+        links = tuple(
+            () if url is None else tuple(model.accept(str(link), url.queue.crawl) for link in outcome.links)
+            for outcome, url in zip(outcomes, urls, strict=True)
+        )
+
+        def call(request: tuple[str, int]) -> Any:
+            answer = self.frontier.report(outcomes, request_id=request)
+            return [str(code) for code in answer], tuple(tuple(map(str, codes)) for codes in answer.links)
+
+        self.asked("report", call, (["stale" if url is None else "ok" for url in urls], links))
+
+    def outcome(self, token: int) -> Outcome:
+        rng, now = self.rng, self.clock()
+        verdict = rng.choice(["done", "done", "done", "retry", "gone", "again"])
+        failed = verdict in ("retry", "gone")
+        plain = verdict == "done" and rng.random() < 0.4
+        return Outcome(
+            token,
+            Verdict(verdict),
+            seconds=rng.choice([0.0, 0.0, 0.3, 2.0]),
+            status=None if failed else 200,
+            error=rng.choice([None, *ERRORS]) if failed else None,
+            location=self.url() if verdict == "done" and not plain and rng.random() < 0.3 else None,
+            retry_after_seconds=None if plain else rng.choice([None, None, 4.0]),
+            at=now + instant(rng.choice([0.0, 2.0, 50.0])) if verdict == "again" else None,
+            ended_at=None if plain else rng.choice([None, None, now - instant(0.7)]),
+            links=[] if plain else [self.url() for _ in range(rng.randrange(3))],
+            etag=None if plain else rng.choice([None, f'"{rng.randrange(9)}"']),
+        )
+
+    def release(self) -> None:
+        tokens = self.tokens(3)
+        self.tell(tokens)
+        expected = [self.model.back(token, None) for token in tokens]
+        self.same("release", expected, self.frontier.release(tokens))
+
+    def defer(self) -> None:
+        tokens = self.tokens(3)
+        until = self.clock() + instant(self.rng.choice([0.0, 2.0, 30.0, 5_000.0]))
+        self.tell(tokens, until)
+        expected = [self.model.back(token, until) for token in tokens]
+        self.same("defer", expected, self.frontier.defer(tokens, until))
+
+    def extend(self) -> None:
+        tokens, ttl = self.tokens(3), self.rng.choice([1.0, 30.0, 1_000.0])
+        self.tell(tokens, ttl)
+        expected = [self.model.extended(token, self.clock() + instant(ttl)) for token in tokens]
+        self.same("extend", expected, self.frontier.extend(tokens, ttl))
+
+    def same(self, verb: str, expected: list[str], answer: Iterable[Settled]) -> None:
+        found = [str(code) for code in answer]
+        assert expected == found, f"{verb} answered {found}, not {expected}"
+        self.answers.append((verb, found))
+
+    # -- operators
+
+    def meant(self) -> tuple[str | None, str | None]:
+        key = self.rng.choice([None, "k", HOSTS[0], HOSTS[1], HOSTS[2], "nobody"])
+        return key, self.rng.choice([None, None, "default", "other"])
+
+    def rule(self, change: Callable[[Queue], None], call: Callable[..., int]) -> None:
+        """What is said of queues by key and crawl; for a crawl that is not there, or a key, the frontier refuses."""
+        key, crawl = self.meant()
+        self.tell(key, crawl)
+        queues = self.model.chosen(key, crawl)
+        if queues is None:
+            self.refused(lambda: call(key, crawl=crawl))
+            return
+        for queue in queues:
+            change(queue)
+        answer = call(key, crawl=crawl)
+        assert len(queues) == answer, f"{answer} queues, not {len(queues)}"
+        self.answers.append(answer)
+
+    @staticmethod
+    def refused(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except SettingsError:
+            return
+        raise AssertionError("a crawl or key that is not there was taken")
+
+    def pause(self) -> None:
+        self.pauses(paused=True)
+
+    def resume(self) -> None:
+        self.pauses(paused=False)
+
+    def pauses(self, *, paused: bool) -> None:
+        key, crawl = self.meant()
+        self.tell(key, crawl)
+        queues = self.model.chosen(key, crawl)
+        call = self.frontier.pause if paused else self.frontier.resume
+        if queues is None:
+            self.refused(lambda: call(key, crawl=crawl))
+            return
+        if key is None:
+            self.model.crawls[crawl or "default"].paused = paused
+        for queue in queues if key is not None else ():
+            queue.paused = paused
+        assert len(queues) == call(key, crawl=crawl)
+
+    def block_until(self) -> None:
+        until = self.clock() + instant(self.rng.choice([-5.0, 3.0, 60.0, 4_000.0]))
+        self.tell(until)
+        self.rule(
+            lambda queue: setattr(queue, "blocked_until", until),
+            lambda key, crawl: self.frontier.block_until(until, key, crawl=crawl),
+        )
+
+    def set_delay(self) -> None:
+        delay = self.rng.choice([None, 0.5, 3.0])
+        self.tell(delay)
+        self.rule(
+            lambda queue: setattr(queue, "delay", delay),
+            lambda key, crawl: self.frontier.set_delay(delay, key, crawl=crawl),
+        )
+
+    def set_limit(self) -> None:
+        limit = self.rng.choice([None, 1, 2, 3])
+        self.tell(limit)
+        self.rule(
+            lambda queue: setattr(queue, "limit", limit),
+            lambda key, crawl: self.frontier.set_limit(limit, key, crawl=crawl),
+        )
+
+    def delete(self) -> None:
+        key, crawl = self.meant()
+        if key is None:
+            crawl = self.rng.choice(["other", "other", "default", None])
+        self.tell(key, crawl)
+        queues = self.model.chosen(key, crawl)
+        if queues is None:
+            self.refused(lambda: self.frontier.delete(key, crawl=crawl))
+            return
+        if key is None:
+            self.model.delete_crawl(crawl or "default")
+        else:
+            self.model.delete(queues)
+        assert len(queues) == self.frontier.delete(key, crawl=crawl)
+
+    def reprioritise(self) -> None:
+        crawl = self.rng.choice(CRAWLS)
+        wishes = [(self.url(), self.rng.choice(PRIORITIES)) for _ in range(self.rng.randrange(1, 6))]
+        self.tell(crawl, *wishes)
+        of = self.model.crawls.get(crawl or "default")
+        if of is None:
+            self.refused(lambda: self.frontier.reprioritise(dict(wishes), crawl=crawl))
+            return
+        self.model.passes(self.clock())
+        if self.rng.random() < 0.5:
+            expected = [self.model.reprioritise(url, priority, of) for url, priority in dict(wishes).items()]
+            answer = self.frontier.reprioritise(dict(wishes), crawl=crawl)
+        else:
+            urls, priority = [url for url, _ in wishes], wishes[0][1]
+            expected = [self.model.reprioritise(url, priority, of) for url in urls]
+            answer = self.frontier.reprioritise(urls, priority, crawl=crawl)
+        assert expected == [str(state) for state in answer], f"{answer}, not {expected}"
+        self.answers.append(expected)
+
+    def retry(self) -> None:
+        error = self.rng.choice([None, None, "lost", "retries", *ERRORS, "nothing"])
+        host = self.rng.choice([None, None, HOSTS[0], "nobody.com"])
+        self.tell(error, host)
+        self.model.passes(self.clock())
+        expected = self.model.retry(error, host)
+        assert expected == self.frontier.retry(error=error, host=host)
+
+    # -- time and ends
+
+    def advance(self) -> None:
+        seconds = self.rng.choice([0.2, 1.0, 1.0, 3.0, 10.0, 70.0, 5_000.0, 100_000.0])
+        self.tell(seconds)
+        self.clock.move(seconds)
+
+    def wait_as_told(self) -> None:
+        wait = self.frontier.next_ready_seconds()
+        self.tell(wait)
+        if wait is not None:
+            self.clock.move(wait)
+
+    def step_back(self) -> None:
+        """Time stands still and hosts rest; then the clock catches up."""
+        at = self.clock.at
+        self.model.passes(at)
+        self.frontier.lease(0)
+        self.clock.move(-self.rng.choice([0.5, 100.0]))
+        self.frontier.lease(0)
+        self.model.steps_back(at)
+        self.clock.at = at
+
+    def checkpoint(self) -> None:
+        if self.checkpoints:
+            self.frontier.checkpoint()
+
+    def stop_and_go_on(self) -> None:
+        self.frontier.close()
+        self.model.dies(self.clock(), counted=False)
+        self.frontier = self.open()
+
+    def kill(self) -> None:
+        """All that was written is there, nobody said goodbye."""
+        self.disk = self.disk.copy()
+        self.model.dies(self.clock(), counted=True)
+        self.frontier = self.open()
+
+    def power_cut(self) -> None:
+        """One of the disks that may be left. Everything was answered, so everything is there."""
+        if not isinstance(self.disk, CrashDisk):
+            self.kill()
+            return
+        self.disk = self.rng.choice(list(self.disk.crash_images(self.rng, 2)))
+        self.model.dies(self.clock(), counted=True)
+        self.frontier = self.open()
+
+    # -- what always holds
+
+    def look(self, *, thoroughly: bool) -> None:
+        model, frontier = self.model, self.frontier
+        statistics: Any = frontier.statistics()
+        counts = model.counts()
+        assert counts == statistics["urls"], f"{statistics['urls']}, not {counts}"
+        assert len(model.urls) == statistics["accepted"]
+        assert (not (counts["queued"] or counts["leased"] or counts["waiting"])) == frontier.finished()
+        self.answers.append(tuple(counts.values()))
+        model.now = self.clock()
+        expected, wait = model.next_at(), frontier.next_ready_seconds()
+        if expected is not None:
+            assert wait is not None, "there is something to wait for"
+            assert self.clock() + instant(wait) <= expected, f"{wait} s is too late for {expected}"
+        for host in frontier.hosts(limit=1_000):
+            clock = model.hosts[host.name]
+            until = host.rest_until or 0
+            assert max(clock.rest_until, model.now) == max(until, model.now), f"{host}, not {clock}"
+            assert model.busy(host.name) == host.leased, host
+        if thoroughly:
+            self.look_everywhere()
+
+    def look_everywhere(self) -> None:
+        """Each URL and each queue, and that nothing is wrong inside."""
+        model, frontier = self.model, self.frontier
+        tokens = {id(held.url): token for token, held in model.leases.items()}
+        found = {
+            (url.crawl, url.url): (
+                str(url.state),
+                url.key,
+                url.due,
+                url.attempts,
+                url.token,
+                int((url.priority or 0) * 16),
+            )
+            for url in frontier.urls(limit=1_000)
+        }
+        expected = {
+            (crawl.name, text): (
+                *(url.state, url.queue.key, url.due if url.state == "waiting" else None, url.attempts),
+                *(tokens.get(id(url)), int(url.priority * 16)),
+            )
+            for (crawl, text), url in model.urls.items()
+        }
+        assert expected == found
+        listed = frontier.queues(limit=1_000)
+        assert sum(not queue.crawl.deleted for queue in model.queues) == len(listed)
+        for queue in self.rng.sample(listed, min(3, len(listed))):
+            crawl = model.crawls[queue.crawl]
+            mine = next(one for one in model.queues if (one.crawl, one.key, one.host) == (crawl, queue.key, queue.host))
+            counts = dict.fromkeys(("queued", "leased", "waiting", "parked", "done", "gone"), 0)
+            for url in model.urls.values():
+                counts[url.state] += url.queue is mine
+            counts["leased"] = sum(held.url.queue is mine for held in model.leases.values())
+            assert counts == {state: getattr(queue, state) for state in counts}, queue
+            assert (mine.paused or crawl.paused, mine.delay, mine.limit) == (
+                queue.paused,
+                queue.delay_seconds,
+                queue.limit,
+            )
+        for (crawl, text), url in self.rng.sample(sorted(model.urls.items(), key=repr), min(3, len(model.urls))):
+            assert url.state == frontier.status(text, crawl=crawl.name).state
+            assert url.state == frontier.explain(text, crawl=crawl.name).state
+        idle = frontier.explain_idle()
+        assert (idle.reason == "finished") == frontier.finished(), idle
+        assert [] == recount(frontier)
+
+    def ends(self) -> None:
+        """Nothing is forbidden any more, and every page answers: each URL comes to its end."""
+        model, frontier = self.model, self.frontier
+        for name in list(model.crawls):
+            frontier.resume(crawl=name)
+            model.crawls[name].paused = False
+        for queue in model.queues:
+            if not queue.crawl.deleted:
+                frontier.resume(queue.key, crawl=queue.crawl.name)
+                frontier.block_until(0, queue.key, crawl=queue.crawl.name)
+                queue.paused, queue.blocked_until = False, 0
+        self.look_everywhere()
+        for _ in range(2_000):
+            model.passes(self.clock())
+            batch = frontier.lease(100, per_queue=2)
+            self.got(batch, 100, per_queue=2, ttl=60, worker=None)
+            mine = [token for token, held in model.leases.items() if held.worker is None]
+            outcomes = [Outcome(token, Verdict.DONE, seconds=0.0, status=200) for token in mine]
+            settled = ["stale" if model.reported(outcome) is None else "ok" for outcome in outcomes]
+            assert settled == [str(code) for code in frontier.report(outcomes)]
+            if frontier.finished():
+                break
+            wait = frontier.next_ready_seconds()
+            assert wait is not None, f"{model.counts()}, and nothing to wait for"
+            self.clock.move(wait)
+        assert frontier.finished(), f"{model.counts()} after 2000 rounds"
+        self.look_everywhere()
+        self.kill()
+        self.look(thoroughly=True)
+        self.look_everywhere()
+
+
+_SHARES: dict[Callable[[History], None], int] = {
+    History.discover: 14,
+    History.lease: 24,
+    History.report: 18,
+    History.release: 3,
+    History.defer: 3,
+    History.extend: 3,
+    History.repeat: 3,
+    History.pause: 2,
+    History.resume: 4,
+    History.block_until: 2,
+    History.set_delay: 2,
+    History.set_limit: 3,
+    History.delete: 2,
+    History.reprioritise: 4,
+    History.retry: 3,
+    History.advance: 14,
+    History.wait_as_told: 6,
+    History.step_back: 1,
+    History.checkpoint: 2,
+    History.stop_and_go_on: 2,
+    History.kill: 2,
+    History.power_cut: 1,
+}
+VERBS, WEIGHTS = list(_SHARES), list(_SHARES.values())
+
+
+def shortest(seed: int, steps: Sequence[int], **how: Any) -> str | None:
+    """The failure of a history with as many of its steps left out as can be; None where it does not fail."""
+    failure = _failure(seed, steps, **how)
+    if failure is None:
+        return None
+    kept, size = list(steps), max(1, len(steps) // 2)
+    while True:
+        begun = len(kept)
+        for pieces in _without_pieces(kept, size):
+            shorter = _failure(seed, pieces, **how)
+            if shorter is not None:
+                kept, failure = pieces, shorter
+                break
+        if len(kept) == begun:
+            if size == 1:
+                return failure
+            size //= 2
+
+
+def _without_pieces(steps: list[int], size: int) -> Iterator[list[int]]:
+    for start in range(0, len(steps), size):
+        yield steps[:start] + steps[start + size :]
+
+
+def _failure(seed: int, steps: Sequence[int], **how: Any) -> str | None:
+    try:
+        History(seed, steps=steps, **how).live()
+    except AssertionError as error:
+        return str(error)
+    return None

@@ -1,0 +1,84 @@
+"""Random histories of all verbs beside a model of the contract: what each answers, and where every URL is after it.
+
+`make test` lives some hundred of them, `make test-long` ten thousand (OUTRIDER_MODEL_EXAMPLES) with seeds of its own. A
+history that fails is told with the steps that do not matter left out, and its seed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from model.histories import History, shortest
+from outrider import kernels
+from outrider.frontier.backlog import Backlog
+from outrider.sim.disk import CrashDisk, MemoryFiles
+
+STEPS = 60
+KINDS = ("log alone", "checkpoints", "checkpoints all the time", "tails on disk", "power cuts")
+COMPARED = range(40)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request, monkeypatch):
+    """What the disk sees: no checkpoint at all, some, one after the other; long queues on disk; cuts of power."""
+    if request.param in ("checkpoints all the time", "power cuts"):
+        monkeypatch.setattr("outrider.engine.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
+        monkeypatch.setattr("outrider.engine.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1})
+        monkeypatch.setattr("outrider.engine.CHECKPOINT_STEP_BYTES", 1)
+    if request.param == "tails on disk":
+        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "head_cards_max", 1)
+        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "chunk_cards", 2)
+        monkeypatch.setattr("outrider.frontier.machine.RESTS_PER_FRAME_MAX", 2)
+    return request.param
+
+
+def live(seed: int, kind: str, steps: int = STEPS) -> None:
+    how = {"disk": CrashDisk if kind == "power cuts" else MemoryFiles, "checkpoints": kind != "log alone"}
+    try:
+        History(seed, steps=range(steps), **how).live()
+    except AssertionError as error:
+        raise AssertionError(f"{kind}: {shortest(seed, range(steps), **how) or error}") from error
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_frontier_does_what_the_contract_says(seed, kind):
+    live(1_000 * KINDS.index(kind) + seed, kind)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(14_400)
+def test_a_frontier_does_what_the_contract_says_for_long(kind):
+    first = random.SystemRandom().randrange(1 << 40)
+    for seed in range(first, first + int(os.environ.get("OUTRIDER_MODEL_EXAMPLES", "10000")) // len(KINDS)):
+        live(seed, kind, random.Random(seed).choice([20, STEPS, 150]))
+
+
+def answers(seeds: range) -> list[str]:
+    """All that frontiers answered, one line per seed."""
+    found = []
+    for seed in seeds:
+        history = History(seed, steps=range(STEPS))
+        history.live()
+        found.append(repr(history.answers))
+    return found
+
+
+@pytest.mark.skipif(kernels.in_use() != "native", reason="there are no native kernels to hold the plain ones against")
+def test_native_and_plain_kernels_answer_alike():
+    tests = Path(__file__).parents[1]
+    script = (
+        f"import sys; sys.path.insert(0, {str(tests)!r})\n"
+        "from model.test_frontier_histories import answers\n"
+        f"print(*answers({COMPARED!r}), sep='\\n')"
+    )
+    environment = os.environ | {"OUTRIDER_KERNELS": "python", "PYTHONPATH": os.pathsep.join(sys.path)}
+    plain = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert 0 == plain.returncode, plain.stderr
+    for seed, native, twin in zip(COMPARED, answers(COMPARED), plain.stdout.splitlines(), strict=True):
+        assert native == twin, f"seed {seed}"

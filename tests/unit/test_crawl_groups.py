@@ -1,0 +1,92 @@
+"""Groups as people write them: words, files, and what is said of a file that cannot be used."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+
+import pytest
+
+from outrider.crawl.groups import read_groups
+from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from_file, resolved
+from outrider.errors import SettingsError
+from outrider.frontier.grouping import Grouping, Kind
+from outrider.frontier.settings import FrontierSettings
+from outrider.limits import GROUPING_FILE_BYTES_MAX
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "groups.toml"
+    path.write_text('[domain]\ngap = 2\n[[group]]\nname = "g"\nhosts = ["a.com"]\n', encoding="utf-8")
+    return str(path)
+
+
+def test_words_and_files_say_it_together(file):
+    found = read_groups(["address", file, "domain"])
+    assert found is not None
+    assert (Kind(1, 2.0), Kind(), ["g"]) == (found.domain, found.address, [group.name for group in found.named])
+
+
+def test_nothing_told_is_no_group():
+    assert (None, None) == (read_groups([]), CrawlOptions().frontier_settings()["group"])
+
+
+@pytest.mark.parametrize(
+    ("octets", "said"),
+    [
+        (b"[domain", "is no TOML"),
+        (b"\xff", "is no TOML"),
+        (b"domain = true", "domain True: write it as a table"),
+        (b"#" * (GROUPING_FILE_BYTES_MAX + 1), "is larger than"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_with_its_name(tmp_path, octets, said):
+    (tmp_path / "g.toml").write_bytes(octets)
+    with pytest.raises(SettingsError, match=f"group is .*g.toml.*{said}"):
+        CrawlOptions(group=(str(tmp_path / "g.toml"),))
+
+
+def test_a_file_that_is_not_there_is_refused():
+    with pytest.raises(SettingsError, match=r"group is .*hosts.*cannot be read.*it takes domain, address, or"):
+        CrawlOptions(group=("hosts",))
+
+
+def test_two_files_that_contradict_each_other_are_refused(file):
+    with pytest.raises(SettingsError, match="told twice"):
+        CrawlOptions(group=(file, file))
+
+
+def test_the_settings_file_reads_back(file):
+    options = CrawlOptions(group=("domain", file))
+    kept = from_file(as_toml(options, ()), "outrider.toml", "/elsewhere")
+    assert options.group == resolved({}, {}, kept.options, "").group
+
+
+def test_a_file_named_in_outrider_toml_is_seen_from_there(tmp_path, file):
+    for text in ('group = ["domain", "groups.toml"]', 'group = "groups.toml"'):
+        kept = from_file(text, "outrider.toml", str(tmp_path))
+        assert file == resolved({}, {}, kept.options, "").group[-1]
+    assert ("domain",) == resolved(
+        {}, {}, from_file('group = "domain"', "outrider.toml", str(tmp_path)).options, ""
+    ).group
+
+
+def test_the_environment_names_several(file):
+    given = from_environment({"OUTRIDER_GROUP": f"domain {file}"})
+    assert ("domain", file) == resolved({}, given, {}, "").group
+
+
+def test_the_file_in_the_docs_is_one(project):
+    text = (project / "docs" / "groups.md").read_text("utf-8")
+    (example,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    found = Grouping.of(tomllib.loads(example))
+    assert found is not None
+    assert (2.5, 2, ["shops", "cdn"]) == (
+        found.domain and found.domain.gap,
+        found.address and found.address.capacity,
+        [group.name for group in found.named],
+    )
+    for settings in re.findall(r"settings=(\{\"group\": [^t].*\})\)", text):
+        assert FrontierSettings.of(ast.literal_eval(settings)).group is not None

@@ -1,0 +1,95 @@
+"""Histories that random ones found (tests/model/test_frontier_histories.py), each cut down to what matters."""
+
+from __future__ import annotations
+
+from model.world import START, World, outcome, recount
+from outrider import Link
+from outrider.clock import instant
+from outrider.journey import Outcome, Verdict
+
+
+def test_two_hosts_whose_keys_are_each_others_names_have_two_queues():
+    world = World()
+    world.discover(Link("http://a.com/", key="b.com"), Link("http://b.com/", key="a.com"))
+    assert [("b.com", "a.com"), ("a.com", "b.com")] == [(queue.key, queue.host) for queue in world.frontier.queues()]
+
+
+def test_a_key_made_beside_a_keyed_queue_of_its_namesake_spans_only_its_own():
+    world = World()
+    world.discover(Link("http://a.com/", key="b.com"), Link("http://b.com/", key="k"))
+    assert ["http://a.com/", "http://b.com/"] == sorted(world.urls())
+
+
+def test_a_busy_hosts_queue_without_room_does_not_hide_one_with_room():
+    world = World()
+    world.discover(Link("http://a.com/1", crawl="one"), Link("http://a.com/2", crawl="one"), "http://a.com/3")
+    assert ["http://a.com/1"] == world.urls(1, crawl="one")
+    world.frontier.set_limit(2, "a.com", crawl="default")
+    assert 0 == world.ready_in()
+    assert ["http://a.com/3"] == world.urls()
+
+
+def test_behind_a_train_of_a_queue_with_several_requests_the_host_keeps_the_gap():
+    world = World(delay=1.0)
+    world.discover(*[f"http://a.com/{number}" for number in range(6)])
+    world.frontier.set_limit(3, "a.com")
+    begins = [lease.not_before for lease in world.lease(2, per_queue=2)]
+    world.clock.move(1.0)
+    assert [] == world.urls()
+    world.clock.move(1.0)
+    begins.append(world.one().not_before)
+    assert [START + instant(second) for second in range(3)] == begins
+
+
+def test_a_token_given_back_twice_in_one_call_is_stale_the_second_time():
+    world = World()
+    world.discover("http://a.com/")
+    token = world.one().token
+    assert ["ok", "stale"] == [str(code) for code in world.frontier.release([token, token])]
+
+
+def test_of_two_wishes_for_one_url_in_one_call_the_last_counts():
+    world = World()
+    world.discover("http://a.com/")
+    world.frontier.reprioritise({"http://a.com/": 0.1, "http://A.com": 0.9})
+    assert ["http://a.com/"] == [url.url for url in world.frontier.urls() if url.priority and url.priority > 0.8]
+    assert [] == recount(world.frontier)
+
+
+def test_a_page_to_be_visited_again_at_once_is_queued_and_not_waiting():
+    world = World()
+    world.discover("http://a.com/")
+    world.report(outcome(world.one(), "again", at=world.clock()))
+    assert {"queued": 1} == world.counts()
+    assert [] == world.frontier.urls(state="waiting")
+
+
+def test_what_came_due_before_the_opening_is_queued_for_whoever_looks_first():
+    world = World()
+    world.discover(Link("http://a.com/", not_before=START + instant(5)))
+    world.clock.move(10)
+    world.kill()
+    assert "queued" == world.state("http://a.com/")
+    assert {"queued": 1} == world.counts()
+
+
+def test_after_a_crawl_was_deleted_idleness_is_the_end():
+    world = World()
+    world.discover("http://a.com/", "http://b.com/")
+    world.frontier.delete()
+    assert "finished" == world.frontier.explain_idle().reason
+    world.kill()
+    assert "finished" == world.frontier.explain_idle().reason
+
+
+def test_a_late_report_of_a_life_before_the_delete_is_replayed():
+    world = World()
+    world.discover("http://a.com/")
+    token = world.one().token
+    world.frontier.delete("a.com")
+    world.discover("http://a.com/")
+    assert ["stale"] == [str(code) for code in world.frontier.report([Outcome(token, Verdict.DONE)])]
+    assert "queued" == world.state("http://a.com/")
+    world.kill()
+    assert "queued" == world.state("http://a.com/")
+    assert [] == recount(world.frontier)
