@@ -1007,8 +1007,8 @@ class Tables:
             self.leases.extend(np.ascontiguousarray(tokens[rows]), deadline)
 
     def open_leases(self) -> tuple[Any, ...]:
-        """All open leases of pages: found, queues, deadlines, holders, not_before, heads, arena, offsets as arrays."""
-        return lease_columns(self.leases.get(np.frombuffer(self.leases.tokens(), np.uint64)))
+        """All open leases of pages: found, queues, deadlines, holders, not_before, heads as arrays, and no bodies."""
+        return lease_columns(self.leases.get(np.frombuffer(self.leases.tokens(), np.uint64), False))
 
     # -- what a checkpoint copies --------------------------------------------------------------------------------------
 
