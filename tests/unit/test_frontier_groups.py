@@ -605,6 +605,28 @@ def test_nobody_starves_however_much_the_others_have():
     assert order.index("http://a.x.com/") < 20
 
 
+def test_a_host_whose_groups_are_free_by_turns_but_never_together_has_its_turn():
+    world = World(group=["domain", {"name": "n", "hosts": ["a.x.com", "b.y.com", "c.z.com"], "gap": 1}], delay=1)
+
+    def visit() -> list[str]:
+        leases = list(world.lease())
+        world.report(*[lease.done(seconds=0) for lease in leases])
+        assert [] == problems(world)
+        return [lease.url for lease in leases]
+
+    world.discover(*[f"http://{host}.x.com/{n}" for n in range(60) for host in "bc"])
+    visit()
+    world.clock.move(0.5)  # the named group is visited half a second after the domain, as long as both have work
+    world.discover(*[f"http://{host}/{n}" for host in ("b.y.com", "c.z.com") for n in range(60)])
+    visit()
+    world.discover("http://a.x.com/")
+    order: list[str] = []
+    while not world.frontier.finished():
+        world.clock.move(world.ready_in() or 0)
+        order += visit()
+    assert (True, 239) == (order.index("http://a.x.com/") < 30, len(order))
+
+
 def test_many_hosts_go_through_their_groups_in_columns():
     world = World(group="domain", delay=1)
     world.discover(*[f"http://h{n}.d{n % 50}.com/{k}" for n in range(500) for k in range(2)])

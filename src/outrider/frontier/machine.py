@@ -610,8 +610,8 @@ class Machine(Operations, Carrying):
         if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
             leases, bodies = self._by_token(told.tokens), True
         ok = leases.found.copy()
-        growing = rows < 2 or bool((told.tokens[1:] > told.tokens[:-1]).all())
-        if not growing and len(np.unique(told.tokens)) < rows:
+        rising = int(np.count_nonzero(told.tokens[1:] > told.tokens[:-1]))
+        if rising < rows - 1 and len(np.unique(told.tokens)) < rows:
             first = np.zeros(rows, np.bool_)
             first[np.unique(told.tokens, return_index=True)[1]] = True
             ok &= first
@@ -628,7 +628,7 @@ class Machine(Operations, Carrying):
             flags = tables.hosts.flags[hosts.astype(np.intp)]
             if np.count_nonzero(flags):
                 plain &= (flags & np.uint8(ROBOTS | RULED)) == 0
-            some = np.sort(hosts[ok])
+            some = np.sort(hosts if np.count_nonzero(ok) == rows else hosts[ok])
             if np.count_nonzero(some[1:] == some[:-1]):
                 names, inverse = np.unique(hosts, return_inverse=True)
                 often = np.bincount(inverse[ok], minlength=len(names)) > 1

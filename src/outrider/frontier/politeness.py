@@ -77,7 +77,7 @@ def rest_after(
     return Rest(ended + instant(gap), gap, reason, back_off, refused_at)
 
 
-_FACTOR, _FLOOR = np.uint8(GapReason.FACTOR), np.uint8(GapReason.FLOOR)
+_REASONS = np.array([GapReason.FLOOR, GapReason.FACTOR], np.uint8)  # by whether the factor sets the rest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,10 +105,9 @@ def rests_after(
     """
     known = np.fmax(seconds, 0.0)  # NaN becomes 0
     term = np.minimum(factor * known, DELAY_FACTOR_SECONDS_MAX)
-    factored = (known > 0) & (term >= floor)
-    gap = np.where(factored, term, floor)
-    reason = np.where(factored, _FACTOR, _FLOOR)
-    if back_off.any():
+    gap = np.maximum(term, floor)
+    reason = _REASONS[((known > 0) & (term >= floor)).view(np.uint8)]
+    if np.count_nonzero(back_off):
         quiet = ended - refused_at > ((back_off + BACK_OFF_FORGET_SECONDS) * MICROSECONDS).astype(np.int64)
         back_off = np.where(quiet, 0.0, back_off)
     until = ended + np.ceil(gap * MICROSECONDS).astype(np.int64)

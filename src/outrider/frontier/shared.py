@@ -17,11 +17,12 @@ from outrider.clock import Instant, instant
 from outrider.frontier.grouping import Grouping, IpAddress, Kind, Members, NamedGroup, address_of
 from outrider.frontier.hosts import GROUPED, NONE, Column, Columns, Rows
 from outrider.frontier.tables import Tables
-from outrider.limits import GROUPS_PER_HOST_MAX, GROUPS_ROWS_AT_ONCE
+from outrider.limits import GROUP_VAIN_WAKES_MAX, GROUPS_PER_HOST_MAX, GROUPS_ROWS_AT_ONCE
 from outrider.url import domain_spans
 
 Masks = npt.NDArray[np.bool_]
 _OF_HOSTS = -1  # the gap of a group that rests as long as its hosts do
+_CLOSED: Instant = 1 << 62  # the clock of a group that is kept for one host
 
 
 class _Hosts(Columns):
@@ -40,18 +41,22 @@ class _Hosts(Columns):
 
 
 class _Clocks(Columns):
-    """clock: an instant; gap: microseconds, or _OF_HOSTS. Row 0 is no group."""
+    """clock: an instant; gap: microseconds, or _OF_HOSTS; capacity: turns; kept: for one host alone. Row 0 is no
+    group."""
 
     clock: Column
     gap: Column
+    capacity: Column
+    kept: Column
 
     def __init__(self) -> None:
-        super().__init__({"clock": "i8", "gap": "i8"})
+        super().__init__({"clock": "i8", "gap": "i8", "capacity": "u4", "kept": "?"})
         self.count = 1
 
-    def add(self, rows: int, gap: float | None) -> Rows:
+    def add(self, rows: int, capacity: int, gap: float | None) -> Rows:
         self._room(rows)
         new = np.arange(self.count, self.count + rows, dtype=np.uint32)
+        self.capacity[new] = capacity
         self.gap[new] = _OF_HOSTS if gap is None else instant(gap)
         self.count += rows
         return new
@@ -71,6 +76,8 @@ class SharedTurns:
         self._named = Members(self._clocked)
         self._exempt = Members(group for group in grouping.named if group.exempt)
         self._has_exempt = any(group.exempt for group in grouping.named)
+        self._vainly: dict[int, int] = {}  # hosts of several groups: how often they were woken since they last went
+        self._kept: dict[int, Rows] = {}  # hosts that several groups are kept for, and those groups
         self._moving: set[int] = set()  # hosts whose address changed and whose groups did not yet
         for group in self._clocked:
             self._define(1, group)
@@ -89,8 +96,8 @@ class SharedTurns:
     # -- who belongs where ---------------------------------------------------------------------------------------------
 
     def _define(self, rows: int, kind: Kind | NamedGroup) -> Rows:
-        new = self._groups.add(rows, kind.gap)
         assert kind.capacity is not None
+        new = self._groups.add(rows, kind.capacity, kind.gap)
         for group in new.tolist():
             self._turns.define(group, kind.capacity)
         return new
@@ -191,6 +198,7 @@ class SharedTurns:
             if (groups == self._hosts.groups[row]).all():
                 continue
             one = np.array([row], np.uint32)
+            self._open(row)
             self._turns.leave(one)
             self._hosts.stands[row] = False
             self._join(one, groups)
@@ -234,7 +242,7 @@ class SharedTurns:
             some = groups[later]
             np.maximum.at(clocks, some, until[later])
             some = np.unique(some)
-            self._turns.set_clock(some, clocks[some])
+            self._turns.set_clock(some, np.where(self._groups.kept[some], _CLOSED, clocks[some]))
 
     def admitted(self, rows: Rows, wanting: Masks, classes: npt.NDArray[np.uint8], now: Instant) -> Masks:
         """Which of the hosts that want to be offered hold a turn of each of their groups; the others that want one wait
@@ -254,13 +262,44 @@ class SharedTurns:
         away = grouped & ~wanting
         if away.any():
             self._turns.forget(np.ascontiguousarray(rows[away]))
+            for row in rows[away].tolist() if self._vainly else ():
+                self._vainly.pop(row, None)
+                self._open(row)
         asking = grouped & wanting & ~(stands & ~lapsed)
         if asking.any():
             some = np.ascontiguousarray(rows[asking])
             got = np.frombuffer(self._turns.admit(some, np.ascontiguousarray(classes[asking]), now), np.bool_)
             own.stands[some] = got
             allowed[asking] = got
+            for row, went in zip(some.tolist(), got.tolist(), strict=True) if self._vainly else ():
+                if went:
+                    self._vainly.pop(row, None)
+                elif self._vainly.get(row, 0) >= GROUP_VAIN_WAKES_MAX:
+                    self._keep(row)
         return allowed
+
+    def _keep(self, host: int) -> None:
+        """Whoever was woken often and found its groups free one after the other, but never together, has them closed
+        to all others until they are."""
+        groups = self._hosts.groups[host]
+        groups = groups[groups != 0]
+        if host in self._kept or self._groups.kept[groups].any():
+            return  # two that keep groups from each other would wait for ever
+        self._kept[host] = groups
+        self._groups.kept[groups] = True
+        self._turns.set_clock(groups, np.full(len(groups), _CLOSED))
+
+    def _open(self, host: int) -> None:
+        groups = self._kept.pop(host, None)
+        if groups is not None:
+            self._groups.kept[groups] = False
+            self._turns.set_clock(groups, self._groups.clock[groups])
+
+    def _free_for(self, host: int) -> Instant | None:
+        """When the groups that are kept for a host are all free; None while one of them is being visited."""
+        groups = self._kept[host]
+        taken = np.frombuffer(self._turns.in_flight(groups), np.uint32)
+        return int(self._groups.clock[groups].max()) if (taken < self._groups.capacity[groups]).all() else None
 
     def _clear(self, rows: Rows, now: Instant) -> Masks:
         """Whether the clocks of all groups of each host are reached."""
@@ -276,14 +315,25 @@ class SharedTurns:
 
     def wake(self, now: Instant, most: int) -> Rows:
         """Up to `most` hosts that waited and may ask again."""
+        for host in self._kept:
+            free = self._free_for(host)
+            if free is not None and free <= now:
+                self._open(host)
+                return np.array([host], np.uint32)
         if not 0 <= self._turns.next() <= now:
             return np.zeros(0, np.uint32)
-        return np.frombuffer(self._turns.wake(now, most), np.uint32)
+        woken = np.frombuffer(self._turns.wake(now, most), np.uint32)
+        several = (self._hosts.groups[woken] != 0).sum(axis=1) > 1
+        for host in woken[several].tolist():
+            self._vainly[host] = self._vainly.get(host, 0) + 1
+        return woken
 
     def next(self) -> Instant | None:
         """When somebody who waits may ask again at the earliest."""
         at = self._turns.next()
-        return None if at < 0 else at
+        times = [at] if 0 <= at < _CLOSED else []
+        times += [free for host in self._kept if (free := self._free_for(host)) is not None]
+        return min(times, default=None)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

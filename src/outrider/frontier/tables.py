@@ -1007,8 +1007,8 @@ class Tables:
             self.leases.extend(np.ascontiguousarray(tokens[rows]), deadline)
 
     def open_leases(self) -> tuple[Any, ...]:
-        """All open leases of pages: found, queues, deadlines, holders, not_before, heads, arena, offsets as arrays."""
-        return lease_columns(self.leases.get(np.frombuffer(self.leases.tokens(), np.uint64)))
+        """All open leases of pages: found, queues, deadlines, holders, not_before, heads as arrays, and no bodies."""
+        return lease_columns(self.leases.get(np.frombuffer(self.leases.tokens(), np.uint64), False))
 
     # -- what a checkpoint copies --------------------------------------------------------------------------------------
 
@@ -1221,7 +1221,12 @@ def _named(hashes: Uint64s, rows: Rows, names: Uint64s) -> bool:
 
 def _of_each(states: Uint8s) -> list[int]:
     octets = states.tobytes()
-    return [octets.count(state) for state in range(7)]
+    counts = [0] * 7
+    if octets:
+        counts[octets[0]] = octets.count(octets[0])
+        if counts[octets[0]] < len(octets):
+            counts = [octets.count(state) for state in range(7)]
+    return counts
 
 
 def _add(column: npt.NDArray[Any], rows: npt.NDArray[Any], step: int) -> None:
