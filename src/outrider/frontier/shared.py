@@ -79,6 +79,8 @@ class SharedTurns:
         self._vainly: dict[int, int] = {}  # hosts of several groups: how often they were woken since they last went
         self._kept: dict[int, Rows] = {}  # hosts that several groups are kept for, and those groups
         self._moving: set[int] = set()  # hosts whose address changed and whose groups did not yet
+        kinds = (grouping.domain is not None) + (grouping.address is not None)
+        self._width = GROUPS_PER_HOST_MAX if self._clocked else max(1, kinds)  # columns of groups that are in use
         for group in self._clocked:
             self._define(1, group)
         gaps = [kind.gap for kind in (grouping.domain, grouping.address, *self._clocked) if kind is not None]
@@ -232,7 +234,7 @@ class SharedTurns:
                 over = np.repeat(rows[ended], -change[ended])
                 self._turns.release(over, np.zeros(len(over), np.int64))
             own.busy[rows] = now_busy
-        groups = own.groups[rows]
+        groups = own.groups[:, : self._width][rows]
         gaps = self._groups.gap[groups]
         rest, ends = hosts.rest_until[rows][:, np.newaxis], hosts.ended[rows][:, np.newaxis]
         until = np.where(gaps == _OF_HOSTS, rest, np.where(ends > 0, ends + gaps, 0))
@@ -303,7 +305,7 @@ class SharedTurns:
 
     def _clear(self, rows: Rows, now: Instant) -> Masks:
         """Whether the clocks of all groups of each host are reached."""
-        latest = self._groups.clock[self._hosts.groups[rows]].max(axis=1)
+        latest = self._groups.clock[self._hosts.groups[:, : self._width][rows]].max(axis=1)
         found: Masks = latest <= now
         return found
 
