@@ -180,8 +180,9 @@ class Frontier:
             options = _pinned(files, manifest, options)
             store = manifest.store_bytes
             # Read before anything is written but tails, which go again: a store that cannot be read is left as it is.
+            began = clock() if clock is not None else clocks.wall()
             checkpoint, tables, looked = _read(
-                files, manifest, scratch=files, now=clock() if clock is not None else clocks.wall()
+                files, manifest, scratch=files, now=began, memory_bytes=options.memory_bytes
             )
             looked.close()
             tables.ledger.remove_leftovers()
@@ -1301,7 +1302,7 @@ def _open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read
 
 
 def _read(
-    files: Files, manifest: Manifest, *, scratch: Files | None, now: Instant = 0
+    files: Files, manifest: Manifest, *, scratch: Files | None, now: Instant = 0, memory_bytes: int | None = None
 ) -> tuple[Checkpoint | None, Tables, Log]:
     """The newest checkpoint, the tables as the log's end leaves them, and the log, open for reading only. scratch:
     where the tails of queues may lie, None to keep them in memory."""
@@ -1313,7 +1314,9 @@ def _read(
     except BaseException:
         ledger.close()
         raise
-    tables = Tables(ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=scratch, now=now)
+    tables = Tables(
+        ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=scratch, now=now, memory_bytes=memory_bytes
+    )
     try:
         with _all_stays():
             recovery.load(tables, checkpoint, log)

@@ -111,6 +111,7 @@ SCRATCH_FILE_BYTES_MAX = 64 << 20  # removed in useful pieces; an offset has 26 
 SCRATCH_FILES_OPEN_MAX = 16  # descriptors; reading goes from file to file slowly
 
 # the backlog
+CARD_BYTES_MAX = 1 << 30  # cards of queued URLs in memory by default: a gigabyte, some six million of them
 BACKLOG_HEAD_CARDS_MAX = 64  # of a queue in memory: some minutes of work for a fast host; the rest waits on disk
 BACKLOG_CHUNK_CARDS = 64  # enough for zstd, and few enough that a card of another rank brings little along
 BACKLOG_SPILL_CARDS_STEP = 8_192  # to disk at once: some milliseconds; more wait for the next call

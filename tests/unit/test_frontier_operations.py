@@ -336,6 +336,17 @@ def test_the_pressure_tells_how_full_it_is():
     assert (1.5, {"queued": 6}) == (world.frontier.pressure(), world.counts())
 
 
+def test_beyond_the_memory_for_cards_queues_lie_on_disk():
+    world = World(memory_bytes=200_000)
+    for start in range(0, 8_000, 1_000):
+        world.discover(*[f"http://h{n % 40}.com/{n}" for n in range(start, start + 1_000)])
+    for _ in range(200):
+        world.lease(0)
+        world.discover("http://h0.com/again")
+    backlog = world.frontier.statistics()["structures"]["backlog"]
+    assert (8_001, True) == (backlog["cards"], backlog["bytes"] < 600_000)
+
+
 # -- lists
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from outrider.errors import SettingsError
 from outrider.frontier.grouping import Grouping
 from outrider.frontier.priority import PriorityFunction
-from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
+from outrider.limits import CARD_BYTES_MAX, DELAY_FACTOR, DELAY_SECONDS_FLOOR
 from outrider.url import Rules, Scope
 from outrider.url.scope import ScopeKind
 
@@ -28,7 +28,8 @@ class FrontierSettings:
     the new one (it becomes gone(dropped)), "spill" takes them all and keeps them on disk, "delay" takes them all and
     asks callers to slow down (`Frontier.pressure`). url_rules: lossy rules of spelling (docs/urls.md); None: those the
     store was made with, none for a new one. group: politeness clocks that several hosts share: "domain", "address",
-    tables of groups, or a list of these (docs/groups.md)."""
+    tables of groups, or a list of these (docs/groups.md). memory_bytes: what the cards of queued URLs may take in
+    memory: beyond it all but the best of longer queues lie on disk."""
 
     delay: float = DELAY_SECONDS_FLOOR
     delay_factor: float = DELAY_FACTOR
@@ -44,6 +45,7 @@ class FrontierSettings:
     max_urls: int | None = None
     max_urls_per_queue: int | None = None
     when_full: str = "refuse"
+    memory_bytes: int = CARD_BYTES_MAX
     group: Grouping | None = None
 
     @classmethod
@@ -57,7 +59,7 @@ class FrontierSettings:
         for name in ("delay", "delay_factor"):
             if name in given:
                 given[name] = _number(name, given[name])
-        for name in ("max_depth", "max_pages", "max_pages_per_host", "max_urls", "max_urls_per_queue"):
+        for name in ("max_depth", "max_pages", "max_pages_per_host", "max_urls", "max_urls_per_queue", "memory_bytes"):
             if given.get(name) is not None:
                 given[name] = _count(name, given[name], least=0 if name == "max_depth" else 1)
         for name in ("include", "exclude"):

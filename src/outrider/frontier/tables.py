@@ -143,15 +143,23 @@ class Hand:
 
 class Tables:
     """All there is. ledger: the records of URLs; scratch: for tails on disk, None to keep all in memory; now: about
-    when it begins."""
+    when it begins; memory_bytes: what cards of queued URLs may take, as far as queues of more than a few can be cut."""
 
-    def __init__(self, ledger: Ledger, *, fingerprint_key: bytes, scratch: Files | None, now: Instant = 0) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        fingerprint_key: bytes,
+        scratch: Files | None,
+        now: Instant = 0,
+        memory_bytes: int | None = None,
+    ) -> None:
         self.fingerprint_key = fingerprint_key
         self.ledger = ledger
         self.hosts = Hosts()
         self.queues = Queues()
         self.leases = kernels.Leases()
-        self.backlog = Backlog(scratch, name="backlog")
+        self.backlog = Backlog(scratch, name="backlog", bytes_max=memory_bytes)
         self._scratch = scratch
         self._began = now
         self.calendar = Calendar(scratch, name="calendar", now=now)
