@@ -185,7 +185,7 @@ def test_a_crawl_comes_to_its_end(seed, checkpoints):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3_600)
+@pytest.mark.timeout(14_400)
 def test_many_crawls_come_to_their_end(checkpoints):
     first = random.SystemRandom().randrange(1 << 40)
     for seed in range(first, first + int(os.environ.get("OUTRIDER_MODEL_EXAMPLES", "2000"))):

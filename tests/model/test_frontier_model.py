@@ -337,7 +337,7 @@ def test_a_frontier_lives_as_its_model():
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3_600)
+@pytest.mark.timeout(14_400)
 def test_a_frontier_lives_as_its_model_for_long():
     examples = int(os.environ.get("OUTRIDER_MODEL_EXAMPLES", "3000"))
     run_state_machine_as_test(Life, settings=settings(max_examples=examples, stateful_step_count=80, deadline=None))
