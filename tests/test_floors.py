@@ -197,7 +197,7 @@ FRONTIER_PARTS: dict[str, set[str]] = {
     "leased": {"cards", "hosts", "records", "tables"},
     "ledger": {"cards"},
     "lines": set(),
-    "operations": {"arguments", "draft", "facts", "hosts", "priority", "records", "tables"},
+    "operations": {"arguments", "cards", "draft", "facts", "hosts", "priority", "records", "tables"},
     "politeness": set(),
     "priority": set(),
     "records": {"cards"},

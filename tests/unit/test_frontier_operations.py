@@ -6,7 +6,7 @@ import pytest
 
 from model.world import START, World, recount
 from outrider import Link
-from outrider.errors import SettingsError
+from outrider.errors import SettingsError, StoreFullError
 from outrider.journey import OutcomeBatch, State
 from outrider.limits import MICROSECONDS
 
@@ -262,6 +262,19 @@ def test_a_leased_or_done_url_keeps_its_priority(world):
     leases = {lease.url: lease for lease in world.lease()}
     world.report(leases[A].done())
     assert [State.DONE, State.LEASED] == world.frontier.reprioritise([A, B], 0.1)
+
+
+def test_what_the_disk_refused_to_reprioritise_is_where_it_was(world, monkeypatch):
+    world.discover(A, Link(B, not_before=START + 5 * MICROSECONDS))
+
+    def refused(*_, **__):
+        raise StoreFullError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.frontier._log, "append", refused)
+        with pytest.raises(StoreFullError):
+            world.frontier.reprioritise([A, B], 0.9)
+    assert ([A], 5.0, []) == (world.urls(), world.ready_in(), recount(world.frontier))
 
 
 def test_a_deferred_url_waits_until_then(world):

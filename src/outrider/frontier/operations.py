@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
-from outrider.errors import SettingsError
+from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import arguments
+from outrider.frontier.cards import Cards
 from outrider.frontier.draft import Draft
 from outrider.frontier.facts import Fact
 from outrider.frontier.hosts import NONE, QueueRules, Rows
@@ -168,12 +170,19 @@ class Operations:
                 moving[record.order] = (record, values[place])
         moved = [(record, value) for record, value in moving.values() if record.priority != value]
         if moved:
-            self._change(draft, [record for record, _ in moved], [value for _, value in moved])
-            self._commit(draft, reserve=True)
+            cards, old = self._change(draft, [record for record, _ in moved], [value for _, value in moved])
+            try:
+                self._commit(draft, reserve=True)
+            except StoreFullError:
+                self.tables.put_back(cards, old)
+                raise
         return states
 
-    def _change(self, draft: Draft, records: Sequence[Record], values: Sequence[float]) -> None:
-        """Records that are queued, waiting or parked are taken out and get other priorities."""
+    def _change(
+        self, draft: Draft, records: Sequence[Record], values: Sequence[float]
+    ) -> tuple[Cards, npt.NDArray[np.uint8]]:
+        """Records that are queued, waiting or parked are taken out and get other priorities; as they were, and the
+        states they leave."""
         heads = np.zeros(len(records), HEAD)
         for row, record in enumerate(records):
             heads[row]["fingerprint"], heads[row]["queue"] = record.fingerprint, record.queue
@@ -183,6 +192,7 @@ class Operations:
         new["priority"] = values
         new["klass"] = [class_of(value) for value in values]
         draft.heads(cards.with_heads(new), np.zeros(len(cards), np.uint64), old)
+        return cards, old
 
     def records_of(self, urls: Sequence[str], crawl: int) -> tuple[np.ndarray[Any, Any], list[Record]]:
         """Which of these URLs, by any spelling, are known to a crawl, and their records as they are now."""

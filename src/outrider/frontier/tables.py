@@ -740,6 +740,12 @@ class Tables:
         if len(hosts):
             self.changed.append(hosts)
 
+    def put_back(self, cards: Cards, old: Uint8s) -> None:
+        """Cards that `take_out` gave go back to where they stood; old: the states they were in."""
+        heads = cards.changed()
+        heads["state"] = old
+        self.file(cards.with_heads(heads), old)
+
     def take_out(self, heads: Heads) -> tuple[Cards, Uint8s]:
         """The cards of URLs without a lease from wherever they stand, in this order, and the states they leave."""
         return self._take_out(heads, np.zeros(len(heads), np.uint64))
