@@ -347,7 +347,7 @@ class Machine(Operations, Carrying):
         draft = self._draft(now)
         if isinstance(links, UrlBatch):
             arrivals = self._told_in_columns(links, draft)
-        elif all(type(link) is str for link in links):
+        elif set(map(type, links)) <= {str}:
             arrivals = self._told_in_columns(self._spelled_batch(links), draft)
         else:
             origins = [Origin(crawl=draft.crawl(None))]
