@@ -132,13 +132,13 @@ def test_wrong_batches_are_refused_and_nothing_was_done(kernel, verb):
     made = kernel.FingerprintSet()
     call = getattr(made, verb)
     slots, fingerprints = columns((1, 1), (2, 2))
-    with pytest.raises(ValueError, match="2 slots and 1 fingerprints make no keys"):
+    with pytest.raises(ValueError, match="2 slots and 1 fingerprints make no rows"):
         call(slots, fingerprints[:1])
     with pytest.raises(ValueError, match="place 1: a slot is below 4096, not 4096"):
         call(*columns((1, 1), (4_096, 2)))
-    with pytest.raises(ValueError, match="3 bytes are no whole number of u16"):
+    with pytest.raises(ValueError, match="slots: 3 bytes are no column of 2 bytes each"):
         call(bytes(3), fingerprints)
-    with pytest.raises(BufferError, match="a buffer of u16 or of bytes is wanted"):
+    with pytest.raises(BufferError, match=r"slots: items of type '\w' are no u16"):
         call(fingerprints, fingerprints)
     with pytest.raises(TypeError):
         call([1, 2], fingerprints)

@@ -1,5 +1,7 @@
 //! Columns of numbers as Python hands them over: raw bytes, little endian, or a buffer whose items have the very type.
 
+use std::any::type_name;
+
 use pyo3::buffer::{Element, PyUntypedBuffer};
 use pyo3::exceptions::{PyBufferError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -25,7 +27,7 @@ macro_rules! item {
         }
     )*};
 }
-item!(u8, u32, u64, i64);
+item!(u8, u16, u32, u64, i64);
 
 /// The numbers of a column; BufferError for a buffer of another type, ValueError for bytes that do not come out even.
 pub(crate) fn column<T: Item>(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Vec<T>> {
@@ -36,7 +38,12 @@ pub(crate) fn column<T: Item>(object: &Bound<'_, PyAny>, name: &str) -> PyResult
     if let Ok(typed) = buffer.as_typed::<T>() {
         return typed.to_vec(object.py());
     }
-    read(&buffer.as_typed::<u8>()?.to_vec(object.py())?, name)
+    let Ok(octets) = buffer.as_typed::<u8>() else {
+        let (found, wanted) = (buffer.format().to_string_lossy(), type_name::<T>());
+        let message = format!("{name}: items of type '{found}' are no {wanted}");
+        return Err(PyBufferError::new_err(message));
+    };
+    read(&octets.to_vec(object.py())?, name)
 }
 
 fn read<T: Item>(octets: &[u8], name: &str) -> PyResult<Vec<T>> {

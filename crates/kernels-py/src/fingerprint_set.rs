@@ -1,6 +1,6 @@
 //! The shell of `FingerprintSet`.
 
-use crate::buffers::numbers_of;
+use crate::columns::{column, same_length};
 use outrider_kernels::fingerprint_set::{self, wrong_slot};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -18,13 +18,9 @@ struct Keys(Vec<u16>, Vec<u64>);
 
 impl Keys {
     fn of(slots: &Bound<'_, PyAny>, fingerprints: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let slots: Vec<u16> = numbers_of(slots)?;
-        let fingerprints: Vec<u64> = numbers_of(fingerprints)?;
-        if slots.len() != fingerprints.len() {
-            let (slots, fingerprints) = (slots.len(), fingerprints.len());
-            let message = format!("{slots} slots and {fingerprints} fingerprints make no keys");
-            return Err(PyValueError::new_err(message));
-        }
+        let slots = column::<u16>(slots, "slots")?;
+        let fingerprints = column::<u64>(fingerprints, "fingerprints")?;
+        same_length(("slots", slots.len()), ("fingerprints", fingerprints.len()))?;
         if let Some(at) = wrong_slot(&slots) {
             let message = format!("place {at}: a slot is below 4096, not {}", slots[at]);
             return Err(PyValueError::new_err(message));

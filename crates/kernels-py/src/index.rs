@@ -1,7 +1,8 @@
 //! The shell of `Index`.
 
-use crate::buffers::numbers_of;
+use crate::columns::{bytes_of, column, same_length};
 use outrider_kernels::index;
+use outrider_kernels::rows::NONE;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -31,31 +32,23 @@ impl Index {
 
     fn find<'py>(&self, hashes: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let py = hashes.py();
-        let hashes: Vec<u64> = numbers_of(hashes)?;
+        let hashes = column::<u64>(hashes, "hashes")?;
         let rows = run(py, hashes.len(), || self.0.find(&hashes));
-        let mut out = Vec::with_capacity(4 * rows.len());
-        for row in rows {
-            out.extend_from_slice(&row.to_le_bytes());
-        }
-        Ok(PyBytes::new(py, &out))
+        Ok(bytes_of(py, rows.iter().map(|row| row.to_le_bytes())))
     }
 
     fn add(&mut self, hashes: &Bound<'_, PyAny>, rows: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = hashes.py();
-        let hashes: Vec<u64> = numbers_of(hashes)?;
-        let rows: Vec<u32> = numbers_of(rows)?;
-        if hashes.len() != rows.len() {
-            let message = format!("{} hashes and {} rows make no pairs", hashes.len(), rows.len());
-            return Err(PyValueError::new_err(message));
-        }
-        run(py, hashes.len(), || self.0.add(&hashes, &rows)).map_err(|at| {
-            PyValueError::new_err(format!("place {at}: 4294967295 is no row, it means none"))
-        })
+        let hashes = column::<u64>(hashes, "hashes")?;
+        let rows = column::<u32>(rows, "rows")?;
+        same_length(("hashes", hashes.len()), ("rows", rows.len()))?;
+        run(py, hashes.len(), || self.0.add(&hashes, &rows))
+            .map_err(|at| PyValueError::new_err(format!("rows: at {at} stands {NONE}, no row")))
     }
 
     fn remove(&mut self, hashes: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = hashes.py();
-        let hashes: Vec<u64> = numbers_of(hashes)?;
+        let hashes = column::<u64>(hashes, "hashes")?;
         run(py, hashes.len(), || self.0.remove(&hashes));
         Ok(())
     }

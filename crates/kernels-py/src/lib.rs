@@ -2,7 +2,6 @@
 //! errors included, is that of the twins in `src/outrider/kernels`. A panic becomes a Python exception at this border.
 
 mod backlog;
-mod buffers;
 mod columns;
 mod fingerprint_set;
 mod groups;

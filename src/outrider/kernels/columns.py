@@ -24,8 +24,8 @@ def column(buffer: Column, dtype: str, name: str) -> npt.NDArray[Any]:
     view, kind = memoryview(cast("Bytes", buffer)), np.dtype(dtype)
     octets = view.tobytes()
     form = view.format.lstrip("@=<")
-    if not (view.itemsize == kind.itemsize and form in _FORMATS[kind.kind]) and form != "B":
-        raise BufferError(f"{name}: items of type {view.format!r} are no {dtype}")
+    if not (view.itemsize == kind.itemsize and form in _FORMATS[kind.kind]) and form not in ("B", "c"):
+        raise BufferError(f"{name}: items of type {view.format!r} are no {kind.kind}{8 * kind.itemsize}")
     if len(octets) % kind.itemsize:
         raise ValueError(f"{name}: {len(octets)} bytes are no column of {kind.itemsize} bytes each")
     return np.frombuffer(octets, dtype)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from outrider.kernels.buffers import Buffer, numbers_of
+from outrider.kernels.columns import Column, column, same_length
 
 SLOTS = 4_096
 """A slot is below this."""
@@ -25,11 +25,11 @@ class FingerprintSet:
     def __init__(self) -> None:
         self._keys: set[int] = set()
 
-    def check(self, slots: Buffer, fingerprints: Buffer) -> bytes:
+    def check(self, slots: Column, fingerprints: Column) -> bytes:
         """1 for each key that is there, 0 for the others."""
         return bytes(key in self._keys for key in _keys_of(slots, fingerprints))
 
-    def add(self, slots: Buffer, fingerprints: Buffer) -> bytes:
+    def add(self, slots: Column, fingerprints: Column) -> bytes:
         """Adds the keys; 1 for each that was new, 0 for those known, be it from earlier in the batch.
 
         Keys in ascending order (by slot, then fingerprint) are added several times faster, by the native kernel.
@@ -40,7 +40,7 @@ class FingerprintSet:
             self._keys.add(key)
         return bytes(answers)
 
-    def remove(self, slots: Buffer, fingerprints: Buffer) -> bytes:
+    def remove(self, slots: Column, fingerprints: Column) -> bytes:
         """Removes the keys; 1 for each that was there, 0 for the others."""
         answers = bytearray()
         for key in _keys_of(slots, fingerprints):
@@ -56,10 +56,9 @@ class FingerprintSet:
         return {"keys": len(self._keys), "bytes": sys.getsizeof(self._keys) + 36 * len(self._keys)}
 
 
-def _keys_of(slots: Buffer, fingerprints: Buffer) -> list[int]:
-    numbers, prints = numbers_of(slots, "H"), numbers_of(fingerprints, "Q")
-    if len(numbers) != len(prints):
-        raise ValueError(f"{len(numbers)} slots and {len(prints)} fingerprints make no keys")
+def _keys_of(slots: Column, fingerprints: Column) -> list[int]:
+    numbers, prints = column(slots, "<u2", "slots").tolist(), column(fingerprints, "<u8", "fingerprints").tolist()
+    same_length("slots", len(numbers), "fingerprints", len(prints))
     for place, slot in enumerate(numbers):
         if slot >= SLOTS:
             raise ValueError(f"place {place}: a slot is below {SLOTS}, not {slot}")

@@ -6,13 +6,9 @@ some 17 bytes per entry and grows in parts, so that no call waits for the whole.
 
 from __future__ import annotations
 
-import struct
 import sys
 
-from outrider.kernels.buffers import Buffer, numbers_of
-
-NONE = 0xFFFF_FFFF
-"""The row of a hash that has none."""
+from outrider.kernels.columns import NONE, Column, column, packed, same_length
 
 
 class Index:
@@ -21,26 +17,24 @@ class Index:
     def __init__(self) -> None:
         self._rows: dict[int, int] = {}
 
-    def find(self, hashes: Buffer) -> bytes:
+    def find(self, hashes: Column) -> bytes:
         """The row of each hash (u64), as u32, NONE where it has none."""
-        found = [self._rows.get(hash_, NONE) for hash_ in numbers_of(hashes, "Q")]
-        return struct.pack(f"<{len(found)}I", *found)
+        return packed([self._rows.get(hash_, NONE) for hash_ in column(hashes, "<u8", "hashes").tolist()], "<u4")
 
-    def add(self, hashes: Buffer, rows: Buffer) -> None:
+    def add(self, hashes: Column, rows: Column) -> None:
         """Gives each hash (u64) its row (u32), one after the other; a known hash gets the new row.
 
         Raises ValueError when there are more of one than of the other or a row is NONE; then nothing was added.
         """
-        keys, values = numbers_of(hashes, "Q"), numbers_of(rows, "I")
-        if len(keys) != len(values):
-            raise ValueError(f"{len(keys)} hashes and {len(values)} rows make no pairs")
+        keys, values = column(hashes, "<u8", "hashes").tolist(), column(rows, "<u4", "rows").tolist()
+        same_length("hashes", len(keys), "rows", len(values))
         if NONE in values:
-            raise ValueError(f"place {values.index(NONE)}: {NONE} is no row, it means none")
+            raise ValueError(f"rows: at {values.index(NONE)} stands {NONE}, no row")
         self._rows.update(zip(keys, values, strict=True))
 
-    def remove(self, hashes: Buffer) -> None:
+    def remove(self, hashes: Column) -> None:
         """Forgets the hashes (u64); unknown ones are passed over."""
-        for hash_ in numbers_of(hashes, "Q"):
+        for hash_ in column(hashes, "<u8", "hashes").tolist():
             self._rows.pop(hash_, None)
 
     def __len__(self) -> int:
