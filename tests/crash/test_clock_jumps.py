@@ -90,9 +90,7 @@ class Life:
             self.held = []
 
     def reopen(self, down: float, *, boots: bool = False) -> None:
-        """A clean stop or a kill, and the next process. Deadlines are instants: where the wall clock was set forward,
-        leases end at the opening."""
-        ahead = self.frontier.now() - self.time.true
+        """A clean stop or a kill, and the next process. Leases of workers go on, wherever the clock jumped."""
         if self.rng.random() < 0.5:
             self.frontier.close()
         self.disk = self.disk.copy()
@@ -103,8 +101,6 @@ class Life:
         if self.rng.random() < 0.7:
             self.jump()
         self.open()
-        if self.frontier.now() - self.time.true - ahead > MICROSECONDS:
-            self.held = []
 
     # -- what happens
 

@@ -13,7 +13,7 @@ import pytest
 
 from model.world import START, Clock, World, everything, outcome, recount, rows
 from outrider import AsyncFrontier, Frontier, Link
-from outrider.clock import instant
+from outrider.clock import elapsed, instant
 from outrider.engine import Opening
 from outrider.errors import (
     ClosedError,
@@ -25,6 +25,7 @@ from outrider.errors import (
     StoreFullError,
     StoreInUseError,
 )
+from outrider.journey import State
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 A = "http://a.com/"
@@ -471,6 +472,73 @@ def test_after_a_start_of_the_machine_a_host_that_rested_rests_in_doubt_one_whol
     monkeypatch.setattr("outrider.clock.boot", lambda: "another")
     with Frontier.open(tmp_path, settings={"delay": 100}) as frontier:
         assert 99 < (frontier.next_ready_seconds() or 0) <= 100
+
+
+def test_a_wall_clock_set_forward_between_two_openings_ends_no_workers_lease(tmp_path, monkeypatch):
+    with Frontier.open(tmp_path) as frontier:
+        frontier.discover([A])
+        assert [A] == frontier.lease(1, ttl_seconds=100, worker="w").urls
+        before = frontier.now()
+    monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(86_400))
+    for _ in range(2):  # what was moved is found moved
+        with Frontier.open(tmp_path) as frontier:
+            assert ([], State.LEASED) == (frontier.lease(1).urls, frontier.status(A).state)
+            assert 90 < (frontier.next_ready_seconds() or 0) <= 100
+
+
+def test_time_that_passed_between_two_openings_counts_for_a_workers_lease_wherever_the_clock_jumped(
+    tmp_path, monkeypatch
+):
+    with Frontier.open(tmp_path) as frontier:
+        frontier.discover([A])
+        frontier.lease(1, ttl_seconds=100, worker="w")
+        before, started = frontier.now(), elapsed()
+    monkeypatch.setattr("outrider.clock.wall", lambda: before - instant(86_400))
+    monkeypatch.setattr("outrider.clock.elapsed", lambda: started + instant(60))
+    with Frontier.open(tmp_path) as frontier:
+        assert 39 < (frontier.next_ready_seconds() or 0) <= 41
+    monkeypatch.setattr("outrider.clock.elapsed", lambda: started + instant(101))
+    with Frontier.open(tmp_path) as frontier:
+        frontier.lease(1)
+        assert State.QUEUED == frontier.status(A).state
+
+
+def test_after_a_start_of_the_machine_a_workers_lease_keeps_what_it_had_left(tmp_path, monkeypatch):
+    with Frontier.open(tmp_path) as frontier:
+        frontier.discover([A])
+        frontier.lease(1, ttl_seconds=100, worker="w")
+        before = frontier.now()
+    monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(86_400))
+    monkeypatch.setattr("outrider.clock.boot", lambda: "another")
+    with Frontier.open(tmp_path) as frontier:
+        assert ([], State.LEASED) == (frontier.lease(1).urls, frontier.status(A).state)
+        assert 99 < (frontier.next_ready_seconds() or 0) <= 100
+
+
+def test_a_wall_clock_set_forward_between_two_openings_ends_no_workers_errand(tmp_path, monkeypatch):
+    with Frontier.open(tmp_path, robots="errands") as frontier:
+        frontier.discover([A])
+        leases = frontier.lease(1, ttl_seconds=100, worker="w", errands=True)
+        assert ["http://a.com/robots.txt"] == leases.urls
+        before = frontier.now()
+    monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(86_400))
+    with Frontier.open(tmp_path, robots="errands") as frontier:
+        assert [] == frontier.lease(1, errands=True).urls
+        assert 90 < (frontier.next_ready_seconds() or 0) <= 100
+
+
+def test_many_workers_leases_are_moved_in_several_frames(tmp_path, monkeypatch):
+    monkeypatch.setattr("outrider.frontier.machine.RESTS_PER_FRAME_MAX", 7)
+    urls = [f"http://a{number}.com/" for number in range(30)]
+    with Frontier.open(tmp_path) as frontier:
+        frontier.discover(urls)
+        assert 30 == len(frontier.lease(30, ttl_seconds=100, worker="w").urls)
+        before, lsn = frontier.now(), frontier.statistics()["log"]["appended_lsn"]
+    monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(86_400))
+    with Frontier.open(tmp_path) as frontier:
+        assert lsn + 1 + 5 == frontier.statistics()["log"]["appended_lsn"], "a closing, and 30 leases by sevens"
+        assert ([], 30) == (frontier.lease(30).urls, frontier.count(state="leased"))
+        assert frontier.verify().ok
 
 
 # -- the awaitable face

@@ -240,7 +240,7 @@ class Machine(Operations, Carrying):
         self, opening: tuple[int, Instant, Instant, str, Instant], now: Instant, passed: Instant | None
     ) -> int:
         """Log a new opening: leases of dead processes end and their hosts rest one whole delay; what was resting goes
-        on resting.
+        on resting, and leases of named workers live on for what they had left.
 
         passed: real time in microseconds since the last logged instant where it is known (same boot, or the caller's
         clock), else None.
@@ -259,6 +259,13 @@ class Machine(Operations, Carrying):
         dead: list[int] = np.frombuffer(tables.leases.of_holder(0), np.uint64).tolist()
         errands = [authority for authority in tables.errands.values() if authority.holder == 0]
         ended = len(dead) + len(errands)
+        moved = self._moved_deadlines(now, passed)
+        while len(moved[1]) > RESTS_PER_FRAME_MAX:
+            # As with the rests below: found at the last logged instant, a deadline was moved too far, if anything.
+            draft = self._draft(last)
+            draft.add_columns(Fact.EXTEND, [column[:RESTS_PER_FRAME_MAX] for column in moved])
+            moved = [column[RESTS_PER_FRAME_MAX:] for column in moved]
+            self._commit(draft, reserve=True)
         while len(resting) + len(dead) > RESTS_PER_FRAME_MAX:
             # Before the opening itself and at the last logged instant: a crash in between finds hosts that rest longer.
             draft = self._draft(last)
@@ -277,9 +284,26 @@ class Machine(Operations, Carrying):
         self._lose(draft, dead, now)
         for authority in errands:
             self._lose_errand(draft, authority, now)
+        if len(moved[1]):
+            draft.add_columns(Fact.EXTEND, moved)
+        for authority in tables.errands.values():
+            old, new = authority.deadline, int(_lived_on(authority.deadline, last, now, passed))
+            if authority.holder and old > last and new != max(old, now):
+                draft.add(Fact.ERRAND, (authority.slot, authority.name, authority.token, new, authority.holder))
         self._commit(draft, reserve=True)
         self._revive(now)
         return ended
+
+    def _moved_deadlines(self, now: Instant, passed: Instant | None) -> list[npt.NDArray[Any]]:
+        """The columns of EXTEND for leases of named workers: deadlines are told by the clock that dated the log, and
+        between two openings that clock may have jumped."""
+        tables = self.tables
+        tokens = np.frombuffer(tables.leases.tokens(), np.uint64)
+        leases = self._by_token(tokens, bodies=False)
+        last, old = tables.now, leases.deadlines
+        new = _lived_on(old, last, now, passed)
+        rows = np.flatnonzero((leases.holders != 0) & (old > last) & (new != np.maximum(old, now)))
+        return [np.ascontiguousarray(leases.cards.heads["slot"][rows]), tokens[rows], new[rows]]
 
     def _rest_on(self, draft: Draft, hosts: Iterable[int], now: Instant, passed: Instant | None) -> None:
         """What was left of these hosts' rests at the last logged instant is rested from the opening on."""
@@ -2280,6 +2304,13 @@ class Machine(Operations, Carrying):
     def __repr__(self) -> str:
         counts = self.tables.counts
         return f"<Machine {counts[QUEUED]} queued, {counts[LEASED]} leased, {counts[DONE]} done at {rfc3339(self.now)}>"
+
+
+def _lived_on(deadlines: npt.ArrayLike, last: Instant, now: Instant, passed: Instant | None) -> npt.NDArray[np.int64]:
+    """Deadlines above `last` as they are from an opening at `now` on: what was left at the last logged instant, less
+    what `passed` since; where nobody knows how much, all of it."""
+    left = np.asarray(deadlines, np.int64) - last
+    return now + np.maximum(0, left - (passed or 0))
 
 
 def _answered(outcome: Outcome) -> bool:
