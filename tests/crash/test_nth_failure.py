@@ -115,7 +115,6 @@ class History:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.mkdir(mode=0o700)
         self.clock = Clock()
         self.accepted: set[str] = set()
         self.done: set[str] = set()

@@ -189,6 +189,27 @@ def test_too_many_open_files_says_which_limit_to_raise(tmp_path: Path, monkeypat
         directory.open("a", create=True)
 
 
+@pytest.mark.parametrize(
+    ("number", "error"), [(errno.EMFILE, StoreError), (errno.EIO, StoreFailedError)], ids=["EMFILE", "EIO"]
+)
+@pytest.mark.parametrize("call", ["open", "fsync"])
+def test_a_directory_whose_name_cannot_be_made_durable_is_not_there(tmp_path, monkeypatch, number, error, call) -> None:
+    refused, opens, store = error if call == "open" else StoreFailedError, os.open, tmp_path / "store"
+
+    def refuses(path: object, *args: object, **how: object) -> int:
+        if call == "fsync" or path == tmp_path:
+            raise OSError(number, os.strerror(number))
+        return opens(path, *args, **how)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(os, call, refuses)
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(refused, match=str(tmp_path)):
+        Directory(store)
+    assert (False, before) == (store.exists(), sorted(os.listdir("/proc/self/fd")))
+    monkeypatch.undo()
+    Directory(store).close()
+
+
 def test_a_file_size_limit_counts_as_a_full_disk(tmp_path: Path) -> None:
     script = """
 import resource, sys

@@ -184,7 +184,14 @@ class Directory:
         except OSError as error:
             self._refuse(error, "")
         if made:
-            self._sync_parent()
+            try:
+                self._sync_parent()
+            except BaseException:
+                # It goes again, or the next attempt would find it and not know that its name is not durable.
+                self.close()
+                with contextlib.suppress(OSError):
+                    self._path.rmdir()
+                raise
         if not read_only:
             self._check_writable()
 
@@ -210,11 +217,15 @@ class Directory:
 
     def _sync_parent(self) -> None:
         # The new directory's own name must survive as well, or its synced files would be out of reach.
-        descriptor = os.open(self._path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        parent = self._path.absolute().parent
+        try:
+            descriptor = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            self._refuse(error, "")
         try:
             os.fsync(descriptor)
         except OSError as error:
-            self._refuse(error, "")
+            raise StoreFailedError(f"{parent}: {error.strerror}") from error
         finally:
             os.close(descriptor)
 
@@ -362,19 +373,18 @@ class Directory:
 
     def _folder(self, folder: str) -> Directory:
         made = Directory(self._path / flat_name(folder), create=True)
-        self.sync_directory()
+        try:
+            self.sync_directory()
+        except BaseException:
+            made.close()
+            raise
         return made
 
     def _copy_into(self, below: Directory, name: str) -> None:
-        source = self.open(name)
-        target = below.open(name, create=True)
-        try:
+        with contextlib.closing(self.open(name)) as source, contextlib.closing(below.open(name, create=True)) as target:
             for begin in range(0, source.size(), _COPY_BYTES):
                 target.write_at(begin, source.read_at(begin, _COPY_BYTES))
             target.sync()
-        finally:
-            source.close()
-            target.close()
         below.sync_directory()
 
     def close(self) -> None:
