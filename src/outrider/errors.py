@@ -67,6 +67,15 @@ class StoreFullError(StoreError):
     exit_code = 7
 
 
+class TooManyFilesError(StoreFullError):
+    """Too many files are open; nothing was changed, and the call may be repeated when there is room for more.
+
+    A lack of room like that of a full disk, and answered likewise: what is accepted stays, what can go on goes on.
+    """
+
+    exit_code = 5
+
+
 class StoreFailedError(StoreError):
     """The disk refused a write or a sync, so this store was stopped; open it again and it replays what was
     acknowledged."""

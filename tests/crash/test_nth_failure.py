@@ -18,7 +18,7 @@ import pytest
 import outrider.storage.files as files_room
 from model.world import Clock
 from outrider import Frontier
-from outrider.errors import OutriderError, StoreError, StoreFailedError, StoreFullError
+from outrider.errors import OutriderError, StoreError, StoreFailedError, StoreFullError, TooManyFilesError
 
 WRITING = frozenset({"pwrite", "ftruncate", "rename", "unlink", "fdatasync", "fsync", "create"})
 FAULTS: dict[str, tuple[int, frozenset[str]]] = {
@@ -218,7 +218,7 @@ def documented(fault: str, failed: str, error: OutriderError) -> bool:
         full = verb not in ("fsync", "fdatasync")
         return isinstance(error, StoreFullError if full else StoreFailedError) or "earlier call failed" in str(error)
     if fault == "EMFILE":
-        return isinstance(error, StoreError)
+        return isinstance(error, TooManyFilesError) or "Too many open files" in str(error)
     return isinstance(error, StoreError) and not isinstance(error, StoreFullError)
 
 

@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 
 import outrider.storage.files as files_room
-from outrider.errors import DamagedStoreError, StoreError, StoreFailedError, StoreFullError, StoreInUseError
+from outrider.errors import (
+    DamagedStoreError,
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+    StoreInUseError,
+    TooManyFilesError,
+)
 from outrider.sim.disk import CrashDisk
 from outrider.storage.files import Directory, read_whole, replace
 
@@ -185,12 +192,16 @@ def test_too_many_open_files_says_which_limit_to_raise(tmp_path: Path, monkeypat
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(os, "open", no_descriptors)
-    with pytest.raises(StoreError, match="ulimit -n"):
+    with pytest.raises(TooManyFilesError, match=r"Too many files are open.*ulimit -n") as caught:
         directory.open("a", create=True)
+    assert caught.value.retryable
+    monkeypatch.setattr(os, "listdir", no_descriptors)
+    with pytest.raises(TooManyFilesError, match="ulimit -n"):
+        directory.names()
 
 
 @pytest.mark.parametrize(
-    ("number", "error"), [(errno.EMFILE, StoreError), (errno.EIO, StoreFailedError)], ids=["EMFILE", "EIO"]
+    ("number", "error"), [(errno.EMFILE, TooManyFilesError), (errno.EIO, StoreFailedError)], ids=["EMFILE", "EIO"]
 )
 @pytest.mark.parametrize("call", ["open", "fsync"])
 def test_a_directory_whose_name_cannot_be_made_durable_is_not_there(tmp_path, monkeypatch, number, error, call) -> None:

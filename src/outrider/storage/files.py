@@ -5,8 +5,9 @@ that forgets what was not synced. What every implementation promises:
 
 - `write_at` writes all bytes or raises; what it wrote may be lost, in part or whole, until `sync` has returned.
 - A created, renamed or removed name may come back as it was until `sync_directory` has returned.
-- No space (also: quota, file size limit) is `StoreFullError`; any other refusal to write or sync is
-  `StoreFailedError`; bytes that cannot be read are `DamagedStoreError`; a missing name is `FileNotFoundError`.
+- No space (also: quota, file size limit) is `StoreFullError`, no descriptor is `TooManyFilesError`; any other refusal
+  to write or sync is `StoreFailedError`; bytes that cannot be read are `DamagedStoreError`; a missing name is
+  `FileNotFoundError`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from outrider.errors import (
     StoreFailedError,
     StoreFullError,
     StoreInUseError,
+    TooManyFilesError,
 )
 
 LOCK_NAME = "lock"
@@ -79,7 +81,8 @@ class Files(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """Every name in the directory, sorted; what other people put there included."""
+        """Every name in the directory, sorted; what other people put there included. Raises DamagedStoreError,
+        TooManyFilesError."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -236,7 +239,9 @@ class Directory:
         if error.errno in _NO_SPACE:
             raise StoreFullError(f"{where}: {why}; free space on this file system") from error
         if error.errno in _NO_DESCRIPTORS:
-            raise StoreError(f"{where}: {why}; raise the limit (`ulimit -n`) or lower the concurrency") from error
+            raise TooManyFilesError(
+                f"{where}: {why}; raise the limit (`ulimit -n`) or lower the concurrency"
+            ) from error
         if error.errno in _NOT_WRITABLE:
             raise StoreError(
                 f"{where} cannot be written by user {os.geteuid()} ({why}); "
@@ -266,6 +271,8 @@ class Directory:
         try:
             return sorted(os.listdir(self._descriptor))
         except OSError as error:
+            if error.errno in _NO_DESCRIPTORS:
+                self._refuse(error, "")
             raise DamagedStoreError(f"{self.describe()} cannot be listed: {error.strerror}") from error
 
     def rename(self, old: str, new: str) -> None:

@@ -23,6 +23,7 @@ from outrider.errors import (
     StoreError,
     StoreFailedError,
     StoreFullError,
+    TooManyFilesError,
 )
 from outrider.kernels import (
     BAD,
@@ -143,7 +144,7 @@ class Log:
         self._spare_unsynced = 0
         self._has_reserve = False
         self._full = False
-        self._full_why = ""
+        self._full_why = StoreFullError()
         self._patience = 0  # refusals until the next attempt to heal
         # Marks (LSN, bytes of frames up to it), sparse, for bytes_after.
         self._frame_bytes = 0
@@ -493,7 +494,7 @@ class Log:
         with self._append_lock:
             self._check()
             if self._full and not reserve and not self._heal():
-                raise StoreFullError(f"{self._files.describe()}: {self._full_why}")
+                self._refuse()
             if self._position + need > self._segments[-1].size:
                 self._rotate(need, reserve=reserve)
             current = self._current
@@ -509,7 +510,7 @@ class Log:
                 # Only where overwriting needs new space (copy-on-write file systems). The next frame covers the
                 # remains.
                 self._stale_until = max(self._stale_until, self._position + len(data))
-                self._set_full(str(error.facts))
+                self._set_full(error)
                 raise
             except StoreError as error:
                 self._fail(error)
@@ -651,9 +652,9 @@ class Log:
     def _open_mirror(self, lsn: int) -> None:
         try:
             self._mirror = self._files.open(MIRROR_NAME, create=True)
-        except StoreFailedError:
-            raise
-        except StoreError:
+        except StoreError as error:
+            if type(error) is not StoreFullError:
+                raise
             return  # no space for it: the log lives without, and makes it at the next opening
         self._write_mirror(lsn)
         self._write_mirror(lsn)
@@ -678,19 +679,25 @@ class Log:
         name, size = SPARE_NAME, 0
         if not self._finish_spare(least):
             if not (reserve and self._has_reserve and least <= self._segment_bytes_first):
-                raise StoreFullError(f"{self._files.describe()}: {self._full_why}")
+                self._refuse()
             name, size = RESERVE_NAME, self._segment_bytes_first
         with self._sync_lock:
             # A segment begins only when everything before it is synced: so a torn tail is always in the last one.
             self.sync()
             try:
                 if name == RESERVE_NAME:
-                    self._has_reserve = False
                     file = self._files.open(RESERVE_NAME)
+                    self._has_reserve = False
                 else:
                     assert self._spare is not None
                     file, size, self._spare = self._spare, self._spare_size, None
-                self._install(file, name, size, self._tip[0] + 1)
+                try:
+                    self._install(file, name, size, self._tip[0] + 1)
+                except BaseException:
+                    file.close()
+                    raise
+            except TooManyFilesError:
+                raise  # only the reserve is opened here, and it is still there
             except StoreError as error:
                 self._fail(error)
             except FileNotFoundError as error:
@@ -736,16 +743,15 @@ class Log:
         """Opens the next segment; False, and full, when the free space is less than it needs."""
         free = self._files.free_bytes()
         if free < size:
-            self._set_full(
-                f"the log's next segment needs {size} bytes, {free} are free; free space on this file system"
-            )
+            why = f"the log's next segment needs {size} bytes, {free} are free; free space on this file system"
+            self._set_full(StoreFullError(why))
             return False
         try:
             self._spare = self._files.open(SPARE_NAME, create=True)
         except StoreFailedError as error:
             self._fail(error)
         except StoreError as error:
-            self._set_full(error.facts)
+            self._set_full(error)
             return False
         self._spare_size, self._spare_zeroed, self._spare_unsynced = size, 0, 0
         return True
@@ -756,7 +762,7 @@ class Log:
             self._zero_spare(goal)
             return True
         except StoreFullError as error:
-            self._full_why = error.facts
+            self._full_why = error
             smaller = self._spare_size > self._segment_bytes_first
             self._discard_spare()
             if smaller and self._begin_spare(self._segment_bytes_first):
@@ -800,14 +806,19 @@ class Log:
             self._fail(error)
 
     def _make_reserve(self) -> bool:
-        """Has the reserve segment there and zero; False when the disk has no space for it."""
+        """Has the reserve segment there and zero; False when the disk has no space for it.
+
+        Raises StoreError where it is not space that lacks.
+        """
         size = self._segment_bytes_first
         try:
             file = self._files.open(RESERVE_NAME, create=True)
         except StoreFailedError as error:
             self._fail(error)
-        except StoreError:
-            return False
+        except StoreError as error:
+            if type(error) is StoreFullError:
+                return False
+            raise
         try:
             have = file.size()
             if have > size:
@@ -826,9 +837,13 @@ class Log:
         finally:
             file.close()
 
-    def _set_full(self, why: str) -> None:
+    def _set_full(self, why: StoreError) -> None:
         self._full = True
-        self._full_why = why
+        self._full_why = why if isinstance(why, StoreFullError) else StoreFullError(why.facts)
+
+    def _refuse(self) -> NoReturn:
+        """Says again why there is no room."""
+        raise type(self._full_why)(f"{self._files.describe()}: {self._full_why.facts}")
 
     def _heal(self) -> bool:
         """Tries to have a reserve and a next segment again; True when both are there and the log is no longer full.
@@ -844,10 +859,15 @@ class Log:
             self._patience -= 1
             return False
         if not self._has_reserve:
-            self._has_reserve = self._make_reserve()
+            try:
+                self._has_reserve = self._make_reserve()
+            except StoreFailedError:
+                raise
+            except StoreError as error:
+                self._set_full(error)
         spare = self._has_reserve and (self._spare is not None or self._begin_spare(size))
         if spare and self._grow_spare(self._spare_size):
-            self._full, self._full_why = False, ""
+            self._full, self._full_why = False, StoreFullError()
             return True
         self._patience = LOG_SPACE_CHECK_REFUSALS
         return False

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider import kernels
-from outrider.errors import DamagedStoreError
+from outrider.errors import DamagedStoreError, StoreError, StoreFullError
 from outrider.limits import SCRATCH_FILE_BYTES_MAX, SCRATCH_FILES_OPEN_MAX
 from outrider.storage.files import File, Files
 
@@ -143,6 +143,9 @@ class Scratch:
             file = self._file(number)
         except FileNotFoundError:
             raise DamagedStoreError(f"{self._describe(number, offset)}: the file is gone") from None
+        except StoreFullError as error:
+            # Nothing to repeat: the caller is in the middle of taking what it cannot get.
+            raise StoreError(error.facts) from error
         data = file.read_at(offset, _READ_BYTES)
         if len(data) < _HEADER.size:
             raise DamagedStoreError(f"{self._describe(number, offset)}: the file ends there")
