@@ -122,6 +122,7 @@ class Frontier:
         self._sync_turn = threading.Condition()
         self._syncing = False
         self._failure: BaseException | None = None
+        self._told = True  # whether a caller was, of the failure
         self._closed = False
         self._process = os.getpid()
         self._last = 0  # the frontier's instant when it was asked last
@@ -270,7 +271,11 @@ class Frontier:
         return frontier
 
     def close(self, state: str = "stopped") -> None:
-        """A clean stop; open leases of this process end. `state` is remembered: "finished" or "stopped"."""
+        """A clean stop; open leases of this process end. `state` is remembered: "finished" or "stopped".
+
+        Raises StoreFailedError when the stop cannot be written, or when a checkpoint beside the calls had failed and no
+        call has said so yet; the store is closed all the same, and what was acknowledged is in its log.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -284,6 +289,7 @@ class Frontier:
                 if self._failure is None and not self._read_only:
                     self._machine.note_closing(state, self._instant())
                     self._log.sync()
+                self._tell()
             finally:
                 self._log.close()
                 _let_go(self._machine.tables)
@@ -659,7 +665,16 @@ class Frontier:
                 f"process {self._process} opened it, and this is a child of it; open it after the fork"
             )
         if self._failure is not None:
+            self._told = True
             raise StoreFailedError(f"an earlier call failed ({self._failure}); open the store again") from self._failure
+
+    def _tell(self) -> None:
+        """Raises what went wrong beside the calls, once."""
+        if self._failure is not None and not self._told:
+            self._told = True
+            if isinstance(self._failure, StoreFailedError):
+                raise self._failure
+            raise StoreFailedError(f"a checkpoint failed ({self._failure}); open the store again") from self._failure
 
     def _call(self, verb: Callable[[Machine, Instant], Answer], *, wait: bool = True) -> Answer:
         """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share
@@ -817,6 +832,10 @@ class Frontier:
             writer.abandon()
             self._try_later()
             return
+        except BaseException:
+            with contextlib.suppress(StoreError):
+                writer.abandon()
+            raise
         tables.ledger.freeze()
         self._round = round_
 
@@ -845,22 +864,42 @@ class Frontier:
                 self._try_later()
                 self._finisher = None
             except OutriderError as error:
-                self._failure = error
+                self._fail_beside(error)
         except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
+            with contextlib.suppress(StoreError):
+                round_.writer.abandon()
+            self._fail_beside(error)
+
+    def _fail_beside(self, error: Exception) -> None:
+        if self._failure is None:
+            self._told = False
             self._failure = error
 
     def checkpoint(self) -> None:
-        """Take a whole checkpoint now, and drop the log before it."""
+        """Take a whole checkpoint now, and drop the log before it. Where there is no room for it the log is kept, and a
+        later round tries again.
+
+        Raises StoreFailedError when it failed: the one before counts, and the store is to be opened again.
+        """
         with self._lock:
             self._check()
-            if self._join_finisher():
-                self._checkpoint_step(self._instant())
-            if self._round is None:
-                self._begin_round(self._instant())
-            while self._round is not None:
-                self._checkpoint_step(self._instant())
-            if self._join_finisher():
-                self._checkpoint_step(self._instant())
+            try:
+                self._end_round()
+                if self._round is None:
+                    self._begin_round(self._instant())
+                while self._round is not None:
+                    self._checkpoint_step(self._instant())
+                self._end_round()
+            except BaseException as error:
+                if self._failure is None:
+                    self._failure = error
+                raise
+
+    def _end_round(self) -> None:
+        """Waits for the end of a round that is under way, and raises why it failed."""
+        if self._join_finisher():
+            self._tell()
+            self._checkpoint_step(self._instant())
 
     def _join_finisher(self) -> bool:
         """Whether the end of a round was under way; it is over now."""
@@ -1314,9 +1353,14 @@ def _read(
     except BaseException:
         ledger.close()
         raise
-    tables = Tables(
-        ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=scratch, now=now, memory_bytes=memory_bytes
-    )
+    try:
+        tables = Tables(
+            ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=scratch, now=now, memory_bytes=memory_bytes
+        )
+    except BaseException:
+        log.close()
+        ledger.close()
+        raise
     try:
         with _all_stays():
             recovery.load(tables, checkpoint, log)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,15 @@ import pytest
 import outrider.storage.files as files_room
 from model.world import Clock
 from outrider import Frontier
-from outrider.errors import OutriderError, StoreError, StoreFailedError, StoreFullError, TooManyFilesError
+from outrider.errors import (
+    DamagedStoreError,
+    OutriderError,
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+    TooManyFilesError,
+)
+from outrider.storage.checkpoint import CheckpointWriter
 
 WRITING = frozenset({"pwrite", "ftruncate", "rename", "unlink", "fdatasync", "fsync", "create"})
 FAULTS: dict[str, tuple[int, frozenset[str]]] = {
@@ -222,12 +231,19 @@ def documented(fault: str, failed: str, error: OutriderError) -> bool:
     return isinstance(error, StoreError) and not isinstance(error, StoreFullError)
 
 
+def descriptors() -> list[str]:
+    """What this process has open, by number and file."""
+    numbers = [number for number in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{number}")]
+    return sorted(f"{number} {os.readlink(f'/proc/self/fd/{number}')}" for number in numbers)
+
+
 def lives(directory: Path, system: FaultyOs, fault: str, most: int | None = None) -> None:
     """One life per n, of `most` of them evenly where given."""
     whole = History(directory / "0")
     assert whole.live()
     whole.holds()
     every = range(1, system.calls + 1)
+    before = descriptors()
     first = list(FAULTS).index(fault)  # so that the faults meet different calls
     for nth in every if most is None else every[first :: max(1, len(every) // most)]:
         history = History(directory / str(nth))
@@ -235,6 +251,7 @@ def lives(directory: Path, system: FaultyOs, fault: str, most: int | None = None
         system.failed.clear()
         through = history.live()
         system.arm(0)
+        assert before == descriptors(), f"{fault} at {nth}, {system.failed}: descriptors are left"
         for error in history.errors:
             assert documented(fault, system.failed[0], error), f"{fault} at {nth}, {system.failed}: {error!r}"
         assert through or history.errors, f"{fault} at {nth}"
@@ -257,6 +274,72 @@ def test_a_failure_of_the_nth_system_call_is_told_and_loses_nothing(tmp_path, fa
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_a_failure_of_any_system_call_is_told_and_loses_nothing(tmp_path, faulty, fault):
     lives(tmp_path, faulty(fault), fault)
+
+
+def test_wherever_descriptors_run_out_an_opening_says_so_and_may_be_repeated(tmp_path):
+    """The machine's own limit, one descriptor more each time, until it is opened."""
+    history = History(tmp_path / "store")
+    history.open()
+    history.discover("a", 8)
+    history.checkpoint()
+    history.discover("b", 8)
+    history.close()
+    before, kept = descriptors(), set(os.listdir(history.path)) - {"next.seg"}  # the log makes that one anew
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    errors: list[OutriderError] = []
+    while history.frontier is None:
+        lowest = os.dup(0)  # what is free from there on is counted
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + len(errors), hard))
+        try:
+            history.open()
+        except OutriderError as error:
+            errors.append(error)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if history.frontier is None:
+            assert (before, kept) == (descriptors(), set(os.listdir(history.path)) - {"next.seg"}), errors[-1]
+    assert {TooManyFilesError} == set(map(type, errors))
+    assert all("ulimit -n" in str(error) and error.retryable for error in errors)
+    assert len(errors) > 4
+    history.close()
+    assert before == descriptors()
+    history.holds()
+
+
+def test_a_checkpoint_that_fails_beside_the_calls_is_told_and_leaves_no_descriptor(tmp_path, monkeypatch):
+    def refuses(writer: CheckpointWriter, lsn: int) -> None:
+        raise StoreFailedError("the disk is gone")
+
+    history, before = History(tmp_path / "store"), descriptors()
+    history.open()
+    history.discover("a", 8)
+    monkeypatch.setattr(CheckpointWriter, "finish", refuses)
+    with pytest.raises(StoreFailedError, match="the disk is gone"):
+        history.checkpoint()
+    with pytest.raises(StoreFailedError, match="an earlier call failed"):
+        history.discover("b", 8)
+    history.close()  # everybody was told
+    monkeypatch.undo()
+    assert before == descriptors()
+    history.holds()
+
+
+def test_a_checkpoint_that_failed_untold_is_told_by_close(tmp_path, monkeypatch):
+    def refuses(writer: CheckpointWriter, lsn: int) -> None:
+        raise DamagedStoreError("a run cannot be read")
+
+    monkeypatch.setattr("outrider.engine.LOG_BYTES_BEFORE_CHECKPOINT", 0)
+    monkeypatch.setattr(CheckpointWriter, "finish", refuses)
+    history, before = History(tmp_path / "store"), descriptors()
+    history.open()
+    history.discover("a", 8)  # begins a round
+    history.discover("b", 8)  # copies it all; the rest is done beside
+    with pytest.raises(StoreFailedError, match="a run cannot be read"):
+        history.close()
+    monkeypatch.undo()
+    assert before == descriptors()
+    history.holds()
 
 
 def test_the_history_meets_every_kind_of_call(tmp_path, faulty):

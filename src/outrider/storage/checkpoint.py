@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from outrider.errors import DamagedStoreError
+from outrider.errors import DamagedStoreError, StoreError
 from outrider.kernels import crc32c
 from outrider.limits import CHECKPOINT_RANGE_BYTES_MAX, CHECKPOINT_SYNC_BYTES, LOG_READ_BYTES
 from outrider.storage.files import TEMPORARY_SUFFIX, File, Files
@@ -63,7 +63,12 @@ class CheckpointWriter:
         self._buffer = bytearray(sealed(header))
         self._ended = False
         self._file: File | None = files.open(self._temporary, create=True)
-        self._file.truncate(0)
+        try:
+            self._file.truncate(0)
+        except StoreError:
+            with contextlib.suppress(StoreError):
+                self.abandon()
+            raise
         self._position = 0
         self._unsynced = 0
         self._ranges = 0

@@ -47,12 +47,13 @@ class Tiers:
         try:
             for name in names:
                 runs.append(Run(files, name, store=store))
+            numbers = [number for number in map(self._number_of, files.names()) if number is not None]
         except BaseException:
             for run in runs:
                 run.close()
             raise
         self._layers = Layers(tuple(runs), ())
-        self._next = 1 + max([-1, *(number for number in map(self._number_of, files.names()) if number is not None)])
+        self._next = 1 + max(numbers, default=-1)
 
     @property
     def layers(self) -> Layers:
