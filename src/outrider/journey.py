@@ -299,11 +299,17 @@ class LeaseColumns(Protocol):
 
     def __len__(self) -> int: ...
 
-    def tokens(self) -> list[int]: ...
+    def tokens(self) -> list[int]:
+        """One per lease, in order."""
+        ...
 
-    def urls(self) -> list[str]: ...
+    def urls(self) -> list[str]:
+        """One per lease, in order."""
+        ...
 
-    def leases(self) -> Sequence[Lease]: ...
+    def leases(self) -> Sequence[Lease]:
+        """The same, row by row."""
+        ...
 
 
 class LeaseBatch(Sequence[Lease]):
@@ -359,10 +365,12 @@ class LeaseBatch(Sequence[Lease]):
 
     @property
     def urls(self) -> list[str]:
+        """The URL of each lease, in order."""
         return self._columns.urls() if self._columns is not None else [lease.url for lease in self._all()]
 
     @property
     def tokens(self) -> list[int]:
+        """The token of each lease, in order: what `OutcomeBatch`, `extend` and `defer` take."""
         return self._columns.tokens() if self._columns is not None else [lease.token for lease in self._all()]
 
     def __repr__(self) -> str:
@@ -483,6 +491,7 @@ class Explanation:
     next_at: Instant | None = None
 
     def as_dict(self) -> dict[str, Any]:
+        """All of it as dicts and values that JSON knows."""
         return asdict(self)
 
 
@@ -507,6 +516,7 @@ class Idle:
     tail_seconds: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
+        """All of it as dicts and values that JSON knows."""
         return asdict(self)
 
 
@@ -551,7 +561,7 @@ class ReportIn(Protocol):
 
     def report(
         self,
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[Outcome] | OutcomeBatch,
         links: Sequence[tuple[int, str | Link]] | UrlColumns = (),
         *,
         request_id: RequestId | None = None,

@@ -64,8 +64,8 @@ CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that none
 
 # fetching
 BODY_BYTES_MAX = 2_000_000  # headers included; Google reads as much of a page
-CONNECT_SECONDS_MAX = 10.0
-IDLE_SECONDS_MAX = 30.0
+CONNECT_SECONDS_MAX = 10.0  # TCP has asked four times by then, at 0, 1, 3 and 7 s
+IDLE_SECONDS_MAX = 30.0  # without a byte: who is silent for half of the whole time does not finish in it
 TOTAL_SECONDS_MAX = 60.0  # below the lease's 90 s: a fetch ends before its lease does
 HEAD_BYTES_MAX = 262_144  # Chromium's cap; real heads stay below 32 KiB; interim (1xx) heads count too
 HEADER_LINES_MAX = 1_000  # a head of 1,000 lines is a flood; interim (1xx) heads count too
@@ -110,7 +110,7 @@ MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger fil
 SCRATCH_FILE_BYTES_MAX = 64 << 20  # removed in useful pieces; an offset has 26 bits
 SCRATCH_FILES_OPEN_MAX = 16  # descriptors; reading goes from file to file slowly
 
-# the backlog
+# the backlog and the calendar
 CARD_BYTES_MAX = 1 << 30  # cards of queued URLs in memory by default: a gigabyte, some six million of them
 BACKLOG_HEAD_CARDS_MAX = 64  # of a queue in memory: some minutes of work for a fast host; the rest waits on disk
 BACKLOG_CHUNK_CARDS = 64  # enough for zstd, and few enough that a card of another rank brings little along
@@ -127,11 +127,10 @@ CALENDAR_MOVE_CARDS = 512  # from one bucket to narrower ones per call: a millis
 CALENDAR_MOVE_BUCKETS = 64  # moved per call, likewise
 CALENDAR_COMING_CARDS_MAX = 50_000  # due within the next seconds, in memory: 10 MB; more stand in order on disk
 
-# the backlog
-
 # facts
 FACTS_COMPRESSED_BYTES_MIN = 512  # smaller payloads stay plain: zstd makes them hardly smaller, and costs 10 µs
 FACTS_ZSTD_LEVEL = -1  # leases and reports as small as at level 1 for a third of its time, new URLs a fourteenth larger
+
 # the ledger
 RUN_BLOCK_ROWS = 512  # records that a point read unpacks: a fifth of a millisecond; a block costs 24 bytes of memory
 RUN_BLOCK_BYTES = 128 << 10  # bodies of a block before the one that fills it: long URLs make shorter blocks

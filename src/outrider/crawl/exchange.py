@@ -27,7 +27,7 @@ from outrider.journey import Code, State
 from outrider.limits import IMPORT_FAULTS_NAMED_MAX, IMPORT_ROWS_AT_ONCE
 from outrider.url import normalize
 
-SHOW_SECONDS: Final = 1.0
+SHOW_SECONDS: Final = 1.0  # between two lines on how far it is
 _STATES: Final = frozenset(state.value for state in State if state is not State.UNKNOWN)
 
 

@@ -20,7 +20,7 @@ from outrider.crawl.directory import ARCHIVE_NAME
 from outrider.crawl.output import ARCHIVE_PREFIX, FILES
 from outrider.storage.losses import Loss
 
-_STEP_BYTES: Final = 1 << 20
+_STEP_BYTES: Final = 1 << 20  # read at once
 
 
 def line_file_end(

@@ -47,7 +47,7 @@ from outrider.storage.repair import (
     whole_ranges,
 )
 
-_TAIL_BYTES_MIN = 1 << 20
+_TAIL_BYTES_MIN = 1 << 20  # of a line file that are looked through, however short the log is
 _NOTHING = Filler(FRAME_KIND, 1, 0, empty_payload(0))
 
 

@@ -468,9 +468,9 @@ def from_file(text: str, shown: str, directory: str) -> Kept:
         if name not in SETTINGS:
             raise SettingsError(f"{key} ({shown}) is no setting{_nearest(name)}")
         if name == "group" and isinstance(value, list):
-            value = [_seen_from(directory, part) if part not in GROUP_WORDS else part for part in value]  # noqa: PLW2901
+            value = [_seen_from(directory, part) if part not in GROUP_WORDS else part for part in value]
         elif name in {"output", "hosts", "ca", "group"} and value not in ("", "none", *GROUP_WORDS):
-            value = _seen_from(directory, value)  # noqa: PLW2901
+            value = _seen_from(directory, value)
         found[name] = (value, shown)
     return Kept(found, seeds)
 

@@ -158,7 +158,7 @@ def recount(tables: Tables) -> Verification:
     open_ones = set(zip(leased["crawl"].tolist(), leased["order"].tolist(), strict=True))
     for cards in tables.ledger.scan():
         if tables.voids():
-            cards = cards.filter(~tables.void(cards.heads))  # noqa: PLW2901
+            cards = cards.filter(~tables.void(cards.heads))
         heads = cards.heads
         if not len(heads):
             continue
@@ -261,6 +261,7 @@ def _row_after(after: str | None, what: str) -> int:
 
 
 def queue_status(tables: Tables, row: int) -> QueueStatus:
+    """One queue by its row: its counts, and what operators said of it."""
     queues = tables.queues
     one = np.array([row], np.uint32)
     rules = queues.rules.get(row)

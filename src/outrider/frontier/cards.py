@@ -26,6 +26,7 @@ class Cards:
 
     @classmethod
     def none(cls) -> Cards:
+        """No cards."""
         return cls(np.zeros(0, HEAD), b"", NO_BODIES)
 
     @classmethod
@@ -35,6 +36,7 @@ class Cards:
 
     @classmethod
     def concatenate(cls, parts: Iterable[Cards]) -> Cards:
+        """All cards, one part after the other; a single part is given as it is, not copied."""
         some = [part for part in parts if len(part)]
         if not some:
             return cls.none()
@@ -60,6 +62,7 @@ class Cards:
         return Cards(self.heads.take(chosen), kernels.gather_spans(self.arena, starts, ends), offsets)
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Cards:
+        """The cards that the mask says; these themselves, not a copy, when it says all."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def with_heads(self, heads: Heads) -> Cards:
@@ -71,17 +74,21 @@ class Cards:
         return np.frombuffer(bytearray(self.heads.tobytes()), HEAD)
 
     def urls(self) -> list[str]:
+        """The URL of each card."""
         starts = self.offsets[:-1]
         return kernels.texts_of_spans(self.arena, starts, starts + self.heads["url_bytes"])
 
     def url(self, row: int) -> str:
+        """The URL of one card."""
         start = int(self.offsets[row])
         return self.arena[start : start + int(self.heads["url_bytes"][row])].decode("ascii")
 
     def referrer(self, row: int) -> str:
+        """Where the URL was found first; empty where nobody said."""
         start = int(self.offsets[row]) + int(self.heads["url_bytes"][row])
         return self.arena[start : start + int(self.heads["referrer_bytes"][row])].decode("utf-8", "surrogatepass")
 
     def extra_of(self, row: int) -> bytes:
+        """What else is kept of one URL, packed as `records.py` packs it; empty where there is nothing."""
         end = int(self.offsets[row + 1])
         return self.arena[end - int(self.heads["extra_bytes"][row]) : end]

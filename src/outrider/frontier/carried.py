@@ -26,7 +26,7 @@ from outrider.frontier.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, R
 from outrider.limits import METADATA_BYTES_MAX, NAME_CHARACTERS_MAX, RESTORE_ROWS_PER_FRAME
 from outrider.url import UrlBatch, host_of
 
-INSTANT_MAX: Final = 2**53
+INSTANT_MAX: Final = 2**53  # whole numbers that every reader of JSON keeps exactly
 _STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STATES) if number != UNKNOWN}
 _REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is not Reason.NONE}
 

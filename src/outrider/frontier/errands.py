@@ -42,6 +42,7 @@ class Rulebook:
         self._parsed: dict[int, Rules] = {}
 
     def of(self, authority: Authority) -> Rules:
+        """The rules of an authority whose robots.txt is known, parsed once per digest."""
         rules = self._parsed.get(authority.digest)
         if rules is None:
             if len(self._parsed) >= RULES_PARSED_MAX:
@@ -50,6 +51,7 @@ class Rulebook:
         return rules
 
     def allowed(self, authority: Authority, url: str) -> bool:
+        """Whether its rules let our agent fetch a URL of it."""
         return self.of(authority).allowed(self._agent, url)
 
     def crawl_delay(self, authorities: Iterable[Authority]) -> float:

@@ -153,9 +153,11 @@ class Texts:
         return iter(self.list())
 
     def list(self) -> list[str]:
+        """Each text as a string."""
         return [piece.decode("utf-8", "surrogatepass") for piece in self.pieces()]
 
     def pieces(self) -> Iterator[bytes]:
+        """Each text as bytes."""
         at = 0
         for length in self.lengths.tolist():
             yield self.octets[at : at + length]
@@ -172,6 +174,7 @@ class Texts:
 
     @classmethod
     def of(cls, texts: Sequence[str | bytes]) -> Texts:
+        """Of strings, half surrogates as they come, or bytes."""
         pieces = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts]
         return cls(b"".join(pieces), np.fromiter(map(len, pieces), np.uint32, len(pieces)))
 

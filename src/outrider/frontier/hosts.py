@@ -141,6 +141,7 @@ class Hosts(Columns):
         return np.frombuffer(self._index.find(np.ascontiguousarray(hashes, np.uint64)), np.uint32)
 
     def row(self, name_hash: int) -> int:
+        """The row of one host by its hash, NONE where it is not known."""
         return int(self.find(np.array([name_hash], np.uint64))[0])
 
     def add(self, hashes: Uint64s, slots: Column, names: Texts, *, absent: bool = False) -> Rows:
@@ -165,6 +166,7 @@ class Hosts(Columns):
         return rows
 
     def name(self, row: int) -> str:
+        """The name of one host."""
         start = int(self._name_ends[row - 1]) if row else 0
         return self._names[start : int(self._name_ends[row])].decode("utf-8", "surrogatepass")
 
@@ -194,6 +196,7 @@ class QueueRules:
     limit: int = 0
 
     def any(self) -> bool:
+        """Whether anything was said."""
         return self.paused or bool(self.blocked_until) or self.delay is not None or bool(self.limit)
 
 

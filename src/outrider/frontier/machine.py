@@ -125,7 +125,9 @@ _NO_CODES: tuple[Code, ...] = ()
 class LogOut(Protocol):
     """What the machine needs of a log."""
 
-    def append(self, kind: int, payload: bytes, *, version: int = 1, codec: int = 0, reserve: bool = False) -> int: ...
+    def append(self, kind: int, payload: bytes, *, version: int = 1, codec: int = 0, reserve: bool = False) -> int:
+        """Adds a frame; its LSN. reserve: it may go into what is held back for a full disk. Raises StoreFullError."""
+        ...
 
 
 class _Picks:
@@ -1064,7 +1066,7 @@ class Machine(Operations, Carrying):
         open_ones = set(accounts.leased_heads(tables)["order"].tolist())
         for cards in tables.ledger.scan(after=accounts.after_of(after)):
             if tables.voids():
-                cards = self._living(cards)  # noqa: PLW2901
+                cards = self._living(cards)
             heads = cards.changed()
             heads["state"][(heads["state"] == WAITING) & (heads["due"] <= self._woken)] = QUEUED
             if open_ones:
@@ -1186,6 +1188,7 @@ class Machine(Operations, Carrying):
         tables.drop_stalled(WAKES_PER_CALL_MAX)
 
     def woken(self) -> Instant:
+        """Waiting URLs that were due by then are queued."""
         return self._woken
 
     def _take_lines(self, draft: Draft) -> tuple[Line, ...]:

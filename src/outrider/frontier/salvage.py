@@ -88,7 +88,7 @@ class Salvage:
         tables.restore()
         self._open_leases()
         number, *more = tables.opening
-        tables.opening = (max(number, epoch) + 1, *more)  # type: ignore[assignment]
+        tables.opening = (max(number, epoch) + 1, *more)  # type: ignore[assignment]  # a starred rest has no length
         hosts = tables.hosts
         column = hosts.rest_until[: hosts.count]
         np.maximum(column, rest_until, out=column)
@@ -208,7 +208,7 @@ class Salvage:
             if empty.any():
                 self._lose(heads[empty])
                 gone.append(heads[empty].copy())
-                cards = cards.filter(~empty)  # noqa: PLW2901
+                cards = cards.filter(~empty)
                 heads = cards.heads
             if not len(heads):
                 continue

@@ -38,7 +38,6 @@ UNKNOWN, QUEUED, LEASED, WAITING, PARKED, DONE, GONE = range(7)
 Uint8s = npt.NDArray[np.uint8]
 Uint64s = npt.NDArray[np.uint64]
 _NO_STATES = np.zeros(0, np.uint8)
-SEEN_BITS = (1 << 56) - 1
 
 
 class Reason(IntEnum):
@@ -1177,7 +1176,7 @@ class Tables:
         for cards in self.ledger.scan():
             heads = cards.heads
             if self.voids():
-                cards = cards.filter(~self.void(heads))  # noqa: PLW2901
+                cards = cards.filter(~self.void(heads))
                 heads = cards.heads
             if not len(heads):
                 continue

@@ -13,13 +13,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from outrider.kernels.cards import HEAD_BYTES
+from outrider.kernels.columns import NONE
 
 HeadsArenaOffsets = tuple[bytes, bytes, bytes]
 """Cards as a kernel gives them: 72 bytes a head, the bodies, int64 offsets of the bodies (one more than cards)."""
 FoundCards = tuple[bytes, bytes, bytes, bytes]
 """For each row whether it had a card (u8), and the cards of those rows in row order."""
 
-NO_ROW = 0xFFFFFFFF
 NO_CLASS = 255
 CARD_OVERHEAD_BYTES = 24
 
@@ -67,13 +67,13 @@ def _bytes(column: Any, name: str, item_bytes: int) -> bytes:
 def _rows(column: Any) -> list[int]:
     rows = _numbers(column, "queues", "I")
     for row, queue in enumerate(rows):
-        if queue == NO_ROW:
+        if queue == NONE:
             raise IndexError(f"row {row}: {queue} is no queue")
     return rows
 
 
 def _row(queue: int) -> int:
-    if not 0 <= queue < NO_ROW:
+    if not 0 <= queue < NONE:
         raise IndexError(f"{queue} is no queue")
     return queue
 
@@ -123,7 +123,7 @@ class Backlog:
             )
         cards = []
         for row, queue in enumerate(rows):
-            if queue == NO_ROW:
+            if queue == NONE:
                 raise IndexError(f"row {row}: {queue} is no queue")
             start, end = ends[row], ends[row + 1]
             if start < 0 or end < start or end > len(bodies):

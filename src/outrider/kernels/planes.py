@@ -15,7 +15,7 @@ from outrider.kernels.framing import Bytes
 
 PLANES = HEAD_BYTES + 1
 """The bytes of a head, and one that says whether the version is whole."""
-PLANES_ROWS_MAX = 65_536
+PLANES_ROWS_MAX = 65_536  # a block has 512; places in the lists of values are u16
 _MASK_BYTES = (PLANES + 7) // 8
 _LISTED = ("queue", "due", "priority")
 _COUNTS = struct.Struct("<3H")
@@ -104,10 +104,10 @@ def unpack_heads(packed: Column, rows: int) -> tuple[bytes, bytes]:
 
 
 def _column_of(matrix: npt.NDArray[np.uint8], name: str) -> npt.NDArray[np.uint64]:
-    at = HEAD.fields[name][1]  # type: ignore[index]
+    at = HEAD.fields[name][1]  # type: ignore[index]  # None is only said of types without fields
     return np.frombuffer(matrix[:, at : at + 8].tobytes(), "<u8")
 
 
 def _set_column(matrix: npt.NDArray[np.uint8], name: str, values: npt.NDArray[np.uint64]) -> None:
-    at = HEAD.fields[name][1]  # type: ignore[index]
+    at = HEAD.fields[name][1]  # type: ignore[index]  # None is only said of types without fields
     matrix[:, at : at + 8] = np.frombuffer(values.astype("<u8").tobytes(), np.uint8).reshape(len(values), 8)

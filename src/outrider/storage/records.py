@@ -25,7 +25,7 @@ KEY_BYTES = 16
 FINGERPRINT_MASK = np.uint64((1 << 56) - 1)
 _LENGTHS = ("url_bytes", "referrer_bytes", "extra_bytes")
 _KEY = np.dtype((np.bytes_, KEY_BYTES))
-_SORT_BITS_MAX = 40
+_SORT_BITS_MAX = 40  # of crawl and slot in a number to sort by, so that 24 are left for the fingerprint
 
 
 def body_bytes(heads: Heads) -> Int64s:
@@ -62,6 +62,7 @@ class Records:
 
     @classmethod
     def none(cls) -> Records:
+        """No records."""
         return cls(np.zeros(0, HEAD), np.zeros(0, np.bool_), b"", np.zeros(1, np.int64))
 
     @classmethod
@@ -87,12 +88,14 @@ class Records:
 
     @property
     def keys(self) -> Keys:
+        """The key of each record; packed once."""
         if self._keys is None:
             self._keys = pack_keys(self.heads["crawl"], self.heads["slot"], self.heads["fingerprint"])
         return self._keys
 
     @property
     def nbytes(self) -> int:
+        """Bytes of memory that they take, keys included."""
         return len(self.heads) * (HEAD_BYTES + 1 + 8 + KEY_BYTES) + int(self.offsets[-1] - self.offsets[0])
 
     def slice(self, begin: int, end: int) -> Records:
