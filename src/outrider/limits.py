@@ -100,6 +100,8 @@ LOG_SEGMENT_BYTES_MAX = (
 )  # segments double up to this: zeroed ahead within half a second, dropped in useful pieces
 LOG_SPACE_SHARE = 16  # a segment ahead of its use takes at most this share of the free space
 LOG_ZERO_BYTES_STEP = 256 << 10  # zeroed and synced at once: a millisecond or two that some caller waits
+REPLAY_WINDOW_ROWS = 16_384  # facts that are applied together in recovery: the fixed price of a call is spread thin
+REPLAY_WINDOW_BYTES = 4 << 20  # and so many bytes of them, that memory stays bounded
 LOG_READ_BYTES = 1 << 20  # read at once in recovery; a larger frame is read whole
 LOG_MARK_BYTES = 64 << 10  # how closely bytes_after(lsn) knows: a thousand marks per 64 MB
 LOG_SPACE_CHECK_REFUSALS = (

@@ -37,9 +37,10 @@ FRAME_KIND = 2  # the log frame kind that carries facts
 PLAIN, ZSTD = 0, 1  # codecs of a frame
 
 _WIDTHS = {"u8": "u1", "u16": "<u2", "u32": "<u4", "u64": "<u8", "i64": "<i8", "f64": "<f8"}
-_DTYPES = {name: np.dtype(width) for name, width in _WIDTHS.items()}
-_BLOCK = struct.Struct("<BBI")
+DTYPES = {name: np.dtype(width) for name, width in _WIDTHS.items()}
+BLOCK = struct.Struct("<BBI")  # what leads a block: kind, version, rows
 _NOW = struct.Struct("<q")
+INSTANT_BYTES = _NOW.size
 
 
 class Fact(IntEnum):
@@ -197,7 +198,7 @@ def columns_of(rows: Sequence[Row]) -> list[Values]:
 def arrays_of(kind: Fact, values: Sequence[Values]) -> list[Values]:
     """Columns of one kind of facts, those of fixed width as arrays of their type."""
     return [
-        np.ascontiguousarray(cells, _DTYPES[column.type]) if column.type in _DTYPES else cells
+        np.ascontiguousarray(cells, DTYPES[column.type]) if column.type in DTYPES else cells
         for column, cells in zip(SCHEMA[kind, FACTS_VERSION], values, strict=True)
     ]
 
@@ -209,11 +210,11 @@ def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
         rows = len(values[0])
         if not rows:
             continue
-        parts.append(_BLOCK.pack(kind, FACTS_VERSION, rows))
+        parts.append(BLOCK.pack(kind, FACTS_VERSION, rows))
         fixed: list[Any] = []  # columns since the last part
         for column, cells in zip(SCHEMA[kind, FACTS_VERSION], values, strict=True):
             if column.type in _WIDTHS:
-                fixed.append(np.asarray(cells, _DTYPES[column.type]))
+                fixed.append(np.asarray(cells, DTYPES[column.type]))
             elif column.type == "heads":
                 fixed.append(cells.view(OPAQUE))
             else:
@@ -273,10 +274,10 @@ def decode(payload: bytes) -> Iterator[tuple[int, list[Values]]]:
     at = _NOW.size
     end = len(payload)
     while at < end:
-        if end - at < _BLOCK.size:
+        if end - at < BLOCK.size:
             raise DamagedStoreError(f"a frame of facts ends inside a block's head at byte {at}")
-        kind, version, rows = _BLOCK.unpack_from(payload, at)
-        at += _BLOCK.size
+        kind, version, rows = BLOCK.unpack_from(payload, at)
+        at += BLOCK.size
         columns = SCHEMA.get((kind, version))
         if columns is None:
             raise ForeignStoreError(

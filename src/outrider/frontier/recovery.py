@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outrider.errors import ForeignStoreError
-from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, decode, instant_of, unpacked
+from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, decode, unpacked
 from outrider.frontier.lines import completed
+from outrider.frontier.replay import Window, apply
 from outrider.frontier.tables import LEASES, RUNS, Tables
 from outrider.kernels import FRAME_BYTES_MAX
 from outrider.limits import WAKES_PER_CALL_MAX
@@ -37,15 +38,14 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
             if section == LEASES:
                 leases.append(payload)
             elif section != RUNS:
-                _apply(tables, payload)
+                apply(tables, payload)
     tables.restore()
     for payload in leases:
-        _apply(tables, payload)
+        apply(tables, payload)
+    window = Window(tables)
     for frame in log.replay(checkpoint.start_lsn if checkpoint is not None else 0):
-        payload = _payload(frame)
-        while tables.wake(instant_of(payload), WAKES_PER_CALL_MAX):
-            pass
-        _apply(tables, payload)
+        window.add(_payload(frame))
+    window.close()
     while len(tables.calendar) and (at := tables.calendar.next()) is not None and at <= tables.now:
         tables.wake(tables.now, WAKES_PER_CALL_MAX)
     tables.drop_stalled(len(tables.stalled))
@@ -58,13 +58,6 @@ def _payload(frame: Frame) -> bytes:
             f"LSN {frame.lsn} has frame kind {frame.kind}: made by another release, open it with that one"
         )
     return unpacked(frame.payload, frame.codec, bytes_max=FRAME_BYTES_MAX)
-
-
-def _apply(tables: Tables, payload: bytes) -> None:
-    tables.now = max(tables.now, instant_of(payload))
-    for kind, values in decode(payload):
-        tables.apply(kind, values)
-    tables.changed.clear()
 
 
 def lines(log: Log, stream: str, after: int) -> Iterator[tuple[int, bytes]]:

@@ -936,9 +936,12 @@ class Tables:
             if others.any():
                 self.spent.put(self.queues.host[rows[others]], cards.filter(others))
         if np.count_nonzero(heads["flags"]):
-            marked = (heads["flags"] & HAS_CONTENT) != 0
-            found = content_hashes(cards.filter(marked))
-            self.contents.add((found >> np.uint64(52)).astype(np.uint16), found)
+            self.know_contents(cards.filter((heads["flags"] & HAS_CONTENT) != 0))
+
+    def know_contents(self, cards: Cards) -> None:
+        """Cards that have a content: it was seen."""
+        found = content_hashes(cards)
+        self.contents.add((found >> np.uint64(52)).astype(np.uint16), found)
 
     def _recount(self, rows: Rows, old: Uint8s, states: Uint8s) -> list[int]:
         """URLs of these queues went from old states to new ones; how many came to each."""

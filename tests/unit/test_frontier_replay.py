@@ -1,0 +1,336 @@
+"""Replay in windows: frames that are applied together come to what they come to one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crash.busy import Busy
+from model.world import World, everything, outcome
+from outrider import Link
+from outrider.clock import instant
+from outrider.engine import _read
+from outrider.errors import DamagedStoreError, ForeignStoreError
+from outrider.frontier import recovery
+from outrider.frontier.cards import Cards
+from outrider.frontier.facts import Fact, columns_of, encode, instant_of
+from outrider.frontier.ledger import Ledger
+from outrider.frontier.replay import Window, apply
+from outrider.frontier.tables import Tables
+from outrider.limits import WAKES_PER_CALL_MAX
+from outrider.sim.disk import MemoryFiles
+from outrider.storage.manifest import Manifest
+
+KEY = bytes(range(16))
+
+
+class OneByOne:
+    """Frames as they come, each applied alone."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+
+    def add(self, payload: bytes) -> None:
+        while self.tables.wake(instant_of(payload), WAKES_PER_CALL_MAX):
+            pass
+        apply(self.tables, payload)
+
+    def close(self) -> None:
+        pass
+
+
+class Counted(Window):
+    """A window that counts what it had to apply one by one."""
+
+    rows_max = 16_384
+    one_by_one = together = 0
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__(tables, rows_max=self.rows_max)
+
+    def _together(self) -> bool:
+        done = super()._together()
+        type(self).together += done
+        return done
+
+    def _plain(self, payloads: Any) -> None:
+        payloads = list(payloads)
+        type(self).one_by_one += len(payloads)
+        super()._plain(payloads)
+
+
+def counted(rows: int) -> type[Counted]:
+    return type("Sized", (Counted,), {"rows_max": rows, "one_by_one": 0, "together": 0})
+
+
+def tables_of(disk: MemoryFiles, window: Any, patch: pytest.MonkeyPatch) -> tuple[Tables, dict[str, object]]:
+    """The tables as recovery leaves them, and all that can be seen of them; nothing is written."""
+    with patch.context() as patched:
+        patched.setattr(recovery, "Window", window)
+        files = disk.copy()
+        manifest = Manifest.load(files)
+        assert manifest is not None
+        _, tables, log = _read(files, manifest, scratch=None)
+    log.close()
+    return tables, all_of(tables)
+
+
+def _contents(backlog: Any, rows: int) -> dict[int, list[tuple[bytes, bytes]]]:
+    found = {}
+    for row in range(rows):
+        cards = backlog.peek(row, 10_000)
+        if len(cards):
+            found[row] = _listed(cards)
+    return found
+
+
+def _listed(cards: Cards) -> list[tuple[bytes, bytes]]:
+    return [(cards.heads[row].tobytes(), cards.take([row]).arena) for row in range(len(cards))]
+
+
+def all_of(tables: Tables) -> dict[str, object]:
+    hosts, queues = tables.hosts, tables.queues
+    *lease_cells, heads, arena, offsets = tables.open_leases()
+    calendar = [*_contents(tables.calendar._waiting, 1_024).values(), *_contents(tables.calendar._coming, 1).values()]
+    waiting = sorted((card for bucket in calendar for card in bucket), key=lambda card: (card[1], card[0][:8]))
+    authorities = sorted(tables.authorities)
+    state: dict[str, object] = {
+        "facts": everything(SimpleNamespace(_machine=SimpleNamespace(tables=tables))),  # type: ignore[arg-type]
+        "counts": tables.counts,
+        "numbers": (tables.token, tables.order, tables.turn, tables.now, tables.in_transit, tables.void_waiting),
+        "leases": [cells.tolist() for cells in lease_cells],
+        "tokens": np.frombuffer(tables.leases.tokens(), np.uint64).tolist(),
+        "leased": _listed(Cards(heads, arena, offsets)),
+        "calendar": waiting,
+        "backlog": _contents(tables.backlog, queues.count),
+        "spent": _contents(tables.spent, hosts.count),
+        "refused": {
+            name: [_contents_of(tables.refused, shelf) for shelf in (a.refused, a.unreachable, *a.again)]
+            for name, a in ((name, tables.authorities[name]) for name in authorities)
+        },
+        "contents": len(tables.contents),
+        "seen": {crawl: len(seen) for crawl, seen in tables.seen.items()},
+        "voids": queues.voids,
+        "rules": {row: repr(rules) for row, rules in queues.rules.items()},
+        "groups": {key: (group.busy, group.rest_until, group.queues) for key, group in queues.groups.items()},
+        "requests": [(client, list(window.items())) for client, window in tables.requests.items()],
+        "tallies": list(tables.tallies.items()),
+        "errors": tables.errors,
+        "changed": [rows.tolist() for rows in tables.changed],
+    }
+    for name in ("hash", "slot", "ended", "rest_until", "gap", "reason", "back_off", "refused_at", "answered"):
+        state[f"host {name}"] = getattr(hosts, name)[: hosts.count].tolist()
+    for name in ("in_flight", "flags", "first_queue"):
+        state[f"host {name}"] = getattr(hosts, name)[: hosts.count].tolist()
+    for name in ("hash", "host", "crawl", "next", "served", "waiting", "parked", "done", "gone"):
+        state[f"queue {name}"] = getattr(queues, name)[: queues.count].tolist()
+    return state
+
+
+def _contents_of(backlog: Any, row: int) -> list[tuple[bytes, bytes]]:
+    return _listed(backlog.peek(row, 10_000))
+
+
+def assert_alike(disk: MemoryFiles, patch: pytest.MonkeyPatch, sizes: tuple[int, ...]) -> list[type[Counted]]:
+    _, told = tables_of(disk, OneByOne, patch)
+    windows = [counted(size) for size in sizes]
+    for window in windows:
+        tables, state = tables_of(disk, window, patch)
+        for name, value in told.items():
+            assert state[name] == value, (name, window.rows_max)
+        tables.close()
+    return windows
+
+
+@pytest.fixture(scope="module")
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patched:
+        yield patched
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), calls=st.integers(5, 120), deletes=st.booleans(), robots=st.booleans(),
+       checkpoints=st.booleans())  # fmt: skip
+def test_every_verb_at_random(patch, seed, calls, deletes, robots, checkpoints):
+    rng = random.Random(seed)
+    world = World(
+        robots="errands" if robots else "caller", seed=seed, output=True,
+        max_pages_per_host=rng.choice([None, 6]),
+    )  # fmt: skip
+    busy = Busy(world, rng, deletes=deletes)
+    for call in range(calls):
+        busy.call()
+        if checkpoints and call == calls // 3:
+            world.frontier.checkpoint()
+    assert_alike(world.disk, patch, (1, 9, 16_384))
+
+
+def plain_history(world: World, rng: random.Random, calls: int) -> None:
+    """Only what windows hold: URLs are found, leased, extended, reported in every way, visited again."""
+    world.discover(*[f"http://{name}.com/0" for name in "abcdef"], Link("http://a.com/x", crawl="other"))
+    leases = []
+    for call in range(calls):
+        links = [f"http://{rng.choice('abcdef')}.com/{rng.randrange(60)}" for _ in range(3)]
+        verb = rng.randrange(6)
+        if verb < 2:
+            given = [Link(url, not_before=world.clock() + instant(rng.choice([1, 20]))) for url in links[:1]]
+            world.discover(*links, *given, request_id=("me", call))
+        elif verb < 4:
+            leases += world.lease(rng.randrange(1, 4), ttl_seconds=rng.choice([4, 60]))
+        elif leases:
+            lease = leases.pop(rng.randrange(len(leases)))
+            what = rng.randrange(6)
+            if what == 0:
+                world.frontier.extend([lease.token], rng.choice([30, 90]))
+                leases.append(lease)
+            elif what == 1:
+                world.frontier.release([lease.token])
+            elif what == 2:
+                world.report(lease.retry(seconds=0.1))
+            elif what == 3:
+                at = world.clock() + instant(rng.choice([0.5, 30]))
+                world.report(outcome(lease, "again", seconds=0.1, status=200, at=at, digest=b"%020d" % call))
+            else:
+                world.report(outcome(lease, seconds=0.1, status=200, links=links, digest=b"%020d" % (call % 7)),
+                             watermark=("w", b"%d" % call))  # fmt: skip
+        world.clock.move(rng.choice([0, 0.1, 2.0]))
+
+
+def test_the_usual_is_applied_together(patch):
+    world = World()
+    plain_history(world, random.Random(5), 400)
+    (window,) = assert_alike(world.disk, patch, (16_384,))
+    assert window.together >= 1
+    assert window.one_by_one == 3  # the opening, the frame that makes a crawl, and an error of a new class
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32), calls=st.integers(5, 150))
+def test_the_usual_at_random(patch, seed, calls):
+    world = World()
+    plain_history(world, random.Random(seed), calls)
+    assert_alike(world.disk, patch, (3, 40, 16_384))
+
+
+def test_keys_that_span_hosts(patch):
+    rng = random.Random(1)
+    world = World()
+    for call in range(60):
+        host = f"http://h{rng.randrange(9)}.com"
+        world.discover(Link(f"{host}/{call}", key=rng.choice(["together", None])))
+        for lease in world.lease(2):
+            world.report(outcome(lease, rng.choice(["done", "retry"]), seconds=rng.choice([0.1, 3]), status=200))
+            world.clock.move(rng.choice([0, 1, 9]))
+    (window,) = assert_alike(world.disk, patch, (16_384,))
+    assert window.together > 1
+
+
+def test_a_second_queue_after_a_visit(patch):
+    world = World()
+    world.discover("http://a.com/1", "http://b.com/1", Link("http://c.com/1", crawl="new"))
+    world.report(*[outcome(lease, seconds=0.1, status=200) for lease in world.lease() if lease.host == "a.com"])
+    world.discover(*[Link(f"http://{name}.com/2", crawl="new") for name in "ab"])
+    assert_alike(world.disk, patch, (16_384, 1))
+    tables, _ = tables_of(world.disk, Window, patch)
+    assert tables.turn == 1
+    tables.close()
+
+
+def test_what_a_page_held_between_two_visits_was_seen(patch):
+    world = World()
+    world.discover("http://a.com/1")
+    for digest in (b"1" * 20, b"2" * 20, b"3" * 20):
+        at = world.clock() + instant(1)
+        lease = world.one()
+        world.report(outcome(lease, "again", seconds=0.1, status=200, at=at, digest=digest))
+        world.clock.move(30)
+    (window,) = assert_alike(world.disk, patch, (16_384,))
+    assert (window.together, window.one_by_one) == (1, 1)  # the opening makes the crawl
+    tables, _ = tables_of(world.disk, Window, patch)
+    assert len(tables.contents) == 3
+    tables.close()
+
+
+def test_a_lease_that_outlives_its_queue_ends_after_the_delete(patch):
+    world = World()
+    world.discover("http://a.com/1", "http://b.com/1")
+    leases = world.lease()
+    world.frontier.delete("a.com")
+    world.discover("http://a.com/1", "http://a.com/2")
+    world.clock.move(30)
+    world.report(*[outcome(lease, seconds=0.1, status=200) for lease in leases])
+    world.discover("http://c.com/1")
+    assert_alike(world.disk, patch, (1, 16_384))
+
+
+def test_a_key_that_spans_hosts_rests_as_long_as_was_ever_said():
+    made = [
+        (Fact.CRAWL, columns_of([(0, 0, "default", 1)])),
+        (Fact.HOST, columns_of([(0, 7, "a.com")])),
+        (Fact.QUEUE, columns_of([(0, 9, 7, 0, "key")])),
+    ]
+    rests = [
+        encode(5, [(Fact.HOST_CELLS, columns_of([(0, 7, 1, until, 0.0, 0, 0.0, 0, 0)]))]) for until in (20, 90, 40)
+    ]
+    window = window_of([encode(5, made), *rests])
+    window.close()
+    tables = window._tables
+    (group,) = tables.queues.groups.values()
+    assert (group.rest_until, int(tables.hosts.rest_until[0])) == (90, 40)
+    tables.close()
+
+
+# -- damage
+
+
+def window_of(payloads: list[bytes]) -> Window:
+    tables = Tables(Ledger.open(MemoryFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
+    window = Window(tables)
+    for payload in payloads:
+        window.add(payload)
+    return window
+
+
+FINE = encode(5, [(Fact.TALLY, columns_of([(0, "pages", 1)]))])
+
+
+@pytest.mark.parametrize("cut", range(1, len(FINE)))
+def test_a_frame_cut_short_says_where(cut):
+    if cut == 8:
+        return  # an instant alone is a whole frame
+    with pytest.raises(DamagedStoreError) as windowed:
+        window_of([FINE, FINE[:cut]])
+    tables = Tables(Ledger.open(MemoryFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
+    with pytest.raises(DamagedStoreError) as alone:
+        apply(tables, FINE[:cut])
+    assert str(windowed.value) == str(alone.value)
+
+
+def test_facts_that_name_nothing_are_told():
+    cells = encode(5, [(Fact.HOST_CELLS, columns_of([(0, 77, 1, 1, 0.0, 0, 0.0, 0, 0)]))])
+    with pytest.raises(DamagedStoreError, match=r"kind host_cells names something that does not exist.*4d"):
+        window_of([FINE, cells]).close()
+
+
+def test_facts_of_another_release_are_told():
+    other = FINE[:8] + bytes([200]) + FINE[9:]
+    with pytest.raises(ForeignStoreError, match="kind 200"):
+        window_of([FINE, other])
+
+
+def test_a_window_closes_itself():
+    tables = Tables(Ledger.open(MemoryFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
+    window = Window(tables, rows_max=3)
+    for value in range(1, 6):
+        window.add(encode(value, [(Fact.TALLY, columns_of([(0, "pages", value)]))]))
+    assert (tables.tallies, tables.now) == ({"pages": 3}, 3)
+    window.close()
+    assert (tables.tallies, tables.now) == ({"pages": 5}, 5)
+    tables.close()
