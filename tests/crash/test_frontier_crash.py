@@ -22,6 +22,8 @@ from outrider.kernels import FRAME_HEADER_BYTES, scan_frames
 from outrider.sim.disk import CrashDisk, MemoryFiles
 from outrider.storage.log import SEGMENT_HEADER_BYTES, Log
 
+FIRST_QUICKLY = [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))]
+"""Seeds: of each kind of history one in the quick half."""
 NO = b"User-agent: *\nDisallow: /no"
 
 
@@ -78,7 +80,8 @@ def small_segments(monkeypatch):
         monkeypatch.setitem(Log.open.__func__.__kwdefaults__, name, 16_384)
 
 
-def test_a_log_cut_at_any_byte_is_the_state_after_its_last_whole_frame(small_segments):
+@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.long)])
+def test_a_log_cut_at_any_byte_is_the_state_after_its_last_whole_frame(small_segments, step):
     """Zeros behind the cut, as after a power cut in the middle of a write; the mirror knows nothing."""
     world = World(output=True)
     short_history(world)
@@ -89,6 +92,8 @@ def test_a_log_cut_at_any_byte_is_the_state_after_its_last_whole_frame(small_seg
     states: dict[int, list[object]] = {}
     seen = 0
     for cut in range(SEGMENT_HEADER_BYTES, ends[-1] + 1):
+        if cut % step and not {cut - 1, cut, cut + 1}.intersection(ends):
+            continue
         whole = sum(end <= cut for end in ends)
         image = disk.copy()
         image.put(name, data[:cut] + bytes(len(data) - cut))
@@ -187,7 +192,7 @@ def traffic(world: World, ledger: Ledger, rng: random.Random, turn: int) -> None
     world.clock.move(rng.choice([0, 0.3, 1.0, 2.0]))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", FIRST_QUICKLY)
 def test_after_any_power_cut_what_was_answered_is_there(seed):
     """Two images and more of the disk after every few calls; each opens, and holds all that was answered."""
     rng = random.Random(seed)
@@ -374,7 +379,7 @@ def small_threshold(monkeypatch):
     monkeypatch.setattr("outrider.engine.CHECKPOINT_STEP_BYTES", 1)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", FIRST_QUICKLY)
 def test_checkpoints_under_traffic_and_power_cuts_keep_what_was_answered(small_threshold, seed):
     rng = random.Random(seed)
     world, ledger = World(delay=0.2), Ledger()
@@ -436,7 +441,7 @@ def small_heads(monkeypatch):
 
 
 @pytest.mark.parametrize("robots", ["caller", "errands"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", FIRST_QUICKLY)
 def test_any_history_of_any_verbs_is_found_again_after_a_power_cut(
     small_threshold, small_heads, small_segments, seed, robots
 ):
@@ -480,16 +485,24 @@ def merging_world(seed: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("partial", [False, True], ids=["cut", "torn"])
+@pytest.mark.parametrize(
+    ("first", "step", "partial"),
+    [
+        pytest.param(1, 2, False, id="cut"),
+        pytest.param(2, 2, True, id="torn"),
+        pytest.param(1, 1, False, id="cut at each", marks=pytest.mark.long),
+        pytest.param(1, 1, True, id="torn at each", marks=pytest.mark.long),
+    ],
+)
 def test_a_power_cut_at_any_call_of_a_round_keeps_the_old_checkpoint_or_the_new_one(
-    small_heads, small_segments, partial
+    small_heads, small_segments, first, step, partial
 ):
     """Ranges, the ledger's run, the merge of four into one, the names, the files that go: cut off at each of them."""
     rng = random.Random(3)
     base = merging_world(5)
     assert 3 == sum(name.endswith(".run") for name in base.disk.names())
     numbers = set()
-    for nth in range(1, 200):
+    for nth in range(first, 200, step):
         disk = CrashDisk()
         for name, data in base.disk.contents().items():
             disk.put(name, data)

@@ -266,7 +266,7 @@ def lives(directory: Path, system: FaultyOs, fault: str, most: int | None = None
 
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_a_failure_of_the_nth_system_call_is_told_and_loses_nothing(tmp_path, faulty, fault):
-    lives(tmp_path, faulty(fault), fault, most=16)
+    lives(tmp_path, faulty(fault), fault, most=12)
 
 
 @pytest.mark.long
