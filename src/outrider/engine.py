@@ -1234,17 +1234,34 @@ class AsyncFrontier:
         """As `Frontier.hosts`."""
         return self.sync.hosts(after=after, limit=limit)
 
-    async def urls(self, **chosen: Any) -> Page[UrlStatus]:
+    async def urls(
+        self,
+        *,
+        state: str | None = None,
+        host: str | None = None,
+        crawl: str | None = None,
+        key: str | None = None,
+        after: str | None = None,
+        limit: int = 1_000,
+    ) -> Page[UrlStatus]:
         """As `Frontier.urls`, in a thread: it may read much."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(self.sync.urls, **chosen))
+        look = partial(self.sync.urls, state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, look)
 
-    async def count(self, **chosen: Any) -> int:
+    async def count(
+        self, *, state: str | None = None, host: str | None = None, crawl: str | None = None, key: str | None = None
+    ) -> int:
         """As `Frontier.count`, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(self.sync.count, **chosen))
+        look = partial(self.sync.count, state=state, host=host, crawl=crawl, key=key)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, look)
 
     async def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """As `Frontier.set_robots`."""
         await self._call(lambda m, now: m.set_robots(authority, status, body, now))
+
+    async def pressure(self) -> float:
+        """As `Frontier.pressure`."""
+        return self.sync.pressure()
 
     async def set_address(self, host: str, address: str | None) -> None:
         """As `Frontier.set_address`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import inspect
 import os
 import threading
 import time
@@ -781,3 +782,33 @@ def test_a_retry_beyond_all_time_is_refused_and_the_frontier_goes_on(seconds):
     with pytest.raises(SettingsError, match="after_seconds"):
         world.frontier.report([lease.retry(after_seconds=seconds)])
     assert ["ok"] == list(world.frontier.report([lease.done()]))
+
+
+SYNC_ONLY = {
+    *("look", "memory", "records"),  # other ways in, and an iterator that reads as it goes
+    *("checkpoint", "lines", "now", "projection", "watermarks"),  # what a crawl's own thread asks
+    *("delivered", "outbox", "receive"),  # between logs
+}
+
+
+def test_what_can_be_awaited_takes_what_the_plain_verbs_take():
+    def verbs(face):
+        return {name: value for name, value in vars(face).items() if name[0] != "_" and callable(value)}
+
+    plain, awaited = verbs(Frontier), verbs(AsyncFrontier)
+    assert set(plain) - SYNC_ONLY == set(awaited)
+    for name in awaited:
+        taken = [list(inspect.signature(face[name]).parameters.values()) for face in (plain, awaited)]
+        assert taken[0] == taken[1], name
+
+
+def test_lists_and_counts_can_be_awaited():
+    world = World()
+    world.discover("http://a.com/", "http://b.com/")
+
+    async def look():
+        frontier = AsyncFrontier(world.frontier)
+        found = await frontier.urls(host="b.com", limit=1)
+        return [status.url for status in found], await frontier.count(state="queued"), await frontier.pressure()
+
+    assert (["http://b.com/"], 2, 0.0) == asyncio.run(look())

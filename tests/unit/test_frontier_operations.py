@@ -7,6 +7,7 @@ import pytest
 from model.world import START, World, recount
 from outrider import Link
 from outrider.errors import SettingsError, StoreFullError
+from outrider.frontier import machine
 from outrider.journey import OutcomeBatch, State
 from outrider.limits import MICROSECONDS
 
@@ -334,6 +335,31 @@ def test_what_is_queued_lowest_makes_room():
         world.counts(),
     )
     assert (["over_limit"], []) == (world.discover(Link("http://a.com/low", priority=0.0)), recount(world.frontier))
+
+
+def test_many_urls_push_as_many_of_lower_classes_out_and_the_queue_is_looked_through_once(monkeypatch):
+    world = World(max_urls_per_queue=3, when_full="drop_lowest")
+    world.discover(*[Link(f"http://a.com/{n}", priority=0.1 * n) for n in (3, 1, 2)])
+    looks: list[int] = []
+    backlog = world.frontier._machine.tables.backlog
+    drain = backlog.drain
+    monkeypatch.setattr(backlog, "drain", lambda queue, most: looks.append(queue) or drain(queue, most))
+    new = [Link(f"http://a.com/new{n}", priority=priority) for n, priority in enumerate((0.9, 0.05, 0.9, 0.2))]
+    assert ["new", "over_limit", "new", "over_limit"] == world.discover(*new)
+    assert 1 == len(looks)
+    assert ["gone", "gone", "queued"] == [world.state(f"http://a.com/{n}") for n in (1, 2, 3)]
+    assert ({"queued": 3, "gone": 2}, []) == (world.counts(), recount(world.frontier))
+
+
+def test_urls_that_a_refused_call_pushed_out_are_queued_as_before(monkeypatch):
+    world = World(max_urls_per_queue=1, when_full="drop_lowest")
+    world.discover(Link(A, priority=0.1))
+    with monkeypatch.context() as patch:
+        patch.setattr(machine, "FRAME_PAYLOAD_BYTES_MAX", 10)
+        with pytest.raises(SettingsError, match="cut it into smaller ones"):
+            world.discover(Link("http://a.com/2", priority=0.9))
+    assert ("queued", []) == (world.state(A), recount(world.frontier))
+    assert [A] == world.lease(1).urls
 
 
 def test_a_dropped_url_can_be_revived():

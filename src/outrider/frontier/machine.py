@@ -1509,37 +1509,46 @@ class Machine(Operations, Carrying):
         if not over.any():
             return
         if s.when_full == "drop_lowest":
-            for place in np.flatnonzero(over).tolist():
-                queue = int(queues[place])
-                victim = self._lowest(draft, queue, int(heads["klass"][place])) if queue != NONE else None
-                if victim is None:
-                    continue
-                self._move(draft, victim, GONE, Reason.DROPPED, error="dropped")
-                draft.record(victim, QUEUED)
-                draft.tally("dropped", 1)
-                over[place] = False
+            full = np.flatnonzero(over & (queues != NONE))
+            for queue, some in by_value(queues[full]):
+                places = full[some]
+                victims = self._lowest(draft, queue, heads["klass"][places].tolist())
+                for place, victim in zip(places.tolist(), victims, strict=True):
+                    if victim is None:
+                        continue
+                    self._move(draft, victim, GONE, Reason.DROPPED, error="dropped")
+                    draft.record(victim, QUEUED)
+                    draft.tally("dropped", 1)
+                    over[place] = False
         heads["state"][over] = UNKNOWN
         codes[rows[over]] = _CODE_NUMBERS[Code.OVER_LIMIT]
         if over.any():
             draft.tally("refused", int(over.sum()))
 
-    def _lowest(self, draft: Draft, queue: int, klass: int) -> Record | None:
-        """The queued URL that comes last in a queue, taken out, if its class is below this one."""
-        backlog, row = self.tables.backlog, np.array([queue], np.uint32)
+    def _lowest(self, draft: Draft, queue: int, classes: Sequence[int]) -> list[Record | None]:
+        """For each of these classes, of new URLs of one queue, the queued URL that comes last and is of a lower class,
+        taken out; None where there is none. The queue is looked through once, however many they are."""
+        backlog = self.tables.backlog
         # Of a long queue the worst of some that wait on disk will do: reading all of it for one place would not.
-        long = int(backlog.waiting(row)[0]) > DROP_LOOKS_AT_CARDS
-        cards = backlog.unload(queue, 1) if long else backlog.drain(queue, DROP_LOOKS_AT_CARDS)
-        if not len(cards):
-            return None
-        worst = int(np.lexsort((-cards.heads["order"].astype(np.int64), -cards.heads["due"], cards.heads["klass"]))[0])
-        if int(cards.heads["klass"][worst]) >= klass:
-            backlog.put(np.full(len(cards), queue, np.uint32), cards)
-            return None
-        rest = cards.filter(np.arange(len(cards)) != worst)
+        long = int(backlog.waiting(np.array([queue], np.uint32))[0]) > DROP_LOOKS_AT_CARDS
+        most = min(len(classes), DROP_LOOKS_AT_CARDS)
+        cards = backlog.unload(queue, most) if long else backlog.drain(queue, DROP_LOOKS_AT_CARDS)
+        heads = cards.heads
+        last_first = np.lexsort((-heads["order"].astype(np.int64), -heads["due"], heads["klass"]))
+        found = heads["klass"][last_first].tolist()
+        victims: list[int | None] = []
+        count = 0
+        for klass in classes:
+            lower = count < len(found) and found[count] < klass
+            victims.append(count if lower else None)
+            count += lower
+        stay = np.ones(len(cards), np.bool_)
+        stay[last_first[:count]] = False
+        rest = cards.filter(stay)
         backlog.put(np.full(len(rest), queue, np.uint32), rest)
-        victim = cards.take([worst])
-        draft.drawn.append((row, victim))
-        return Record.of(victim, 0)
+        dropped = cards.take(last_first[:count])
+        draft.drawn.append((np.full(count, queue, np.uint32), dropped))
+        return [None if victim is None else Record.of(dropped, victim) for victim in victims]
 
     def _priorities(self, links: Arrivals, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
         """What was told, else what the function of priority says, else the default."""
@@ -2254,15 +2263,13 @@ class Machine(Operations, Carrying):
         if blocks:
             payload = encode(draft.now, [block for block, _ in blocks])
             if len(payload) > FRAME_PAYLOAD_BYTES_MAX:
-                self._forget_scopes()
+                self._take_back(draft)
                 raise SettingsError(f"{len(payload)} bytes in one call; cut it into smaller ones")
             packed_payload, codec = self._compressor.pack(payload)
             try:
                 self.lsn = self._log.append(FRAME_KIND, packed_payload, codec=codec, reserve=reserve)
             except StoreFullError:
-                self._forget_scopes()
-                for queues, cards in draft.drawn:
-                    self.tables.backlog.put(queues, cards)
+                self._take_back(draft)
                 raise
             for (kind, values), hand in blocks:
                 self.tables.apply(kind, values, hand)
@@ -2270,6 +2277,12 @@ class Machine(Operations, Carrying):
             if Fact.ROBOTS in draft.rows or Fact.ERRAND in draft.rows:
                 self._errands_changed(draft)
         self._settle(draft.now)
+
+    def _take_back(self, draft: Draft) -> None:
+        """The draft is not logged: what it drew goes back, and scopes are those of the tables."""
+        self._forget_scopes()
+        for queues, cards in draft.drawn:
+            self.tables.backlog.put(queues, cards)
 
     def _forget_scopes(self) -> None:
         """They are made anew from the tables."""
