@@ -82,6 +82,7 @@ class Draft:
         self._clocks: dict[int, Clock] = {}
         self._tallies: dict[str, int] = {}
         self._errors: dict[str, int] = {}
+        self._sent: dict[int, int] = {}  # by slot: the highest sequence given to its outbox
 
     def add(self, kind: Fact, row: Row) -> None:
         rows = self.rows.get(kind)
@@ -233,6 +234,13 @@ class Draft:
         if row < len(self._tables.crawls):
             return self._tables.crawls[row][0]
         return next(str(made[2]) for made in self.rows[Fact.CRAWL] if made[1] == row)
+
+    def sequence(self, source: int) -> int:
+        """The next number in a slot's outbox."""
+        home = self._tables.transit.get(source)
+        number = self._sent.get(source, home.sent if home is not None else 0) + 1
+        self._sent[source] = number
+        return number
 
     def holder(self, worker: str | None) -> int:
         """The row of a named worker; None is this process, row 0."""

@@ -1709,9 +1709,7 @@ class Machine(Operations, Carrying):
                 continue
             origin = links.origins[int(links.origin[row])]
             source = origin.source if origin.source >= 0 else min(owned or (0,))
-            home = self.tables.transit.get(source)
-            made = [sent[1] for sent in draft.rows.get(Fact.OUTBOX, ()) if sent[0] == source]
-            sequence = max([home.sent if home is not None else 0, *made]) + 1
+            sequence = draft.sequence(source)
             odd = links.odd.get(row)
             told = links.priority[row]
             draft.add(

@@ -24,12 +24,12 @@ class FrontierSettings:
     pages, None for no limit. user_agent: the product token that robots rules are read for.
     priority: a function of priority for links that have none of their own (docs/priority.md).
     max_urls, max_urls_per_queue: URLs that may wait, in all and per queue, None for no limit; when_full: what becomes
-    of more: "refuse" answers over_limit, "drop_lowest" drops what would be visited last, if it is of a lower class than
-    the new one (it becomes gone(dropped)), "spill" takes them all and keeps them on disk, "delay" takes them all and
-    asks callers to slow down (`Frontier.pressure`). url_rules: lossy rules of spelling (docs/urls.md); None: those the
-    store was made with, none for a new one. group: politeness clocks that several hosts share: "domain", "address",
-    tables of groups, or a list of these (docs/groups.md). memory_bytes: what the cards of queued URLs may take in
-    memory: beyond it all but the best of longer queues lie on disk."""
+    of more: "refuse" answers over_limit, "drop_lowest" drops what would be visited last in the link's own queue, if it
+    is of a lower class than the new one (it becomes gone(dropped)), "spill" takes them all and keeps them on disk,
+    "delay" takes them all and asks callers to slow down (`Frontier.pressure`). url_rules: lossy rules of spelling
+    (docs/urls.md); None: those the store was made with, none for a new one. group: politeness clocks that several hosts
+    share: "domain", "address", tables of groups, or a list of these (docs/groups.md). memory_bytes: what the cards of
+    queued URLs may take in memory: beyond it all but the best of longer queues lie on disk."""
 
     delay: float = DELAY_SECONDS_FLOOR
     delay_factor: float = DELAY_FACTOR
