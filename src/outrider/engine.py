@@ -232,6 +232,7 @@ class Frontier:
     @classmethod
     def look(cls, path: str | os.PathLike[str] | Files) -> Frontier:
         """Open a store that nobody owns for looking only: nothing in the directory changes, the verbs are refused."""
+        _check_place(path)
         files: Files = Directory(path, create=False, read_only=True) if isinstance(path, str | os.PathLike) else path
         try:
             files.lock()
@@ -661,6 +662,10 @@ class Frontier:
         if self._failure is not None:
             raise StoreFailedError(f"an earlier call failed ({self._failure}); open the store again") from self._failure
 
+    def _check_owner(self) -> None:
+        if self._read_only:
+            raise ForeignStoreError("it was opened for looking only")
+
     def _call(self, verb: Callable[[Machine, Instant], Answer], *, wait: bool = True) -> Answer:
         """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share
         the sync."""
@@ -712,8 +717,6 @@ class Frontier:
     def _decide(self, verb: Callable[[Machine, Instant], Answer]) -> tuple[Answer, int]:
         with self._lock:
             self._check()
-            if self._read_only:
-                raise ForeignStoreError("it was opened for looking only")
             now = self._instant()
             try:
                 if self._stepped_back:
@@ -936,6 +939,8 @@ class _Small:
     def lease(cls, want: object, how: Mapping[str, Any], request_id: RequestId | None) -> _Small | None:
         if request_id is not None or type(want) is not int or not 0 < want <= SMALL_CALL_ROWS_MAX:
             return None
+        if not all(value is None or type(value) in (int, float, str, bool) for value in how.values()):
+            return None  # nobody knows what such a value does when it is compared with that of another call
         return cls("lease", want=want, how=how)
 
     @classmethod
@@ -1366,17 +1371,28 @@ def _all_stays() -> Iterator[None]:
 
 def _files_of(path: str | os.PathLike[str] | Files) -> Files:
     """The directory at a path, made where it is missing; files that somebody brings are taken as they are."""
+    _check_place(path)
     if not isinstance(path, str | os.PathLike):
-        if path is None or isinstance(path, int | bytes):
-            raise SettingsError(f"path {path!r}: give a directory's path as text or a Path")
         return path
-    where = os.fspath(path)
-    if not where or "\0" in where:
-        raise SettingsError(f"path {where!r}: it names no directory")
     try:
         return Directory(path)
     except FileNotFoundError as error:
-        raise StoreError(f"{where} cannot be made ({error.strerror}); choose another directory") from None
+        raise StoreError(f"{os.fspath(path)} cannot be made ({error.strerror}); choose another directory") from None
+
+
+def _check_place(path: str | os.PathLike[str] | Files) -> None:
+    """Raises SettingsError for what names no directory, unless it is files that somebody brings."""
+    if not isinstance(path, str | os.PathLike):
+        if path is None or isinstance(path, int | float | bytes):
+            raise SettingsError(f"path {path!r}: give a directory's path as text or a Path")
+        return
+    where = os.fspath(path)
+    try:
+        named = bool(where) and b"\0" not in os.fsencode(where)
+    except UnicodeEncodeError:
+        named = False
+    if not named:
+        raise SettingsError(f"path {where!r}: it names no directory")
 
 
 def _give_back(files: Files) -> None:
