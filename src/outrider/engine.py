@@ -717,6 +717,7 @@ class Frontier:
     def _decide(self, verb: Callable[[Machine, Instant], Answer]) -> tuple[Answer, int]:
         with self._lock:
             self._check()
+            self._check_owner()
             now = self._instant()
             try:
                 if self._stepped_back:
@@ -856,6 +857,7 @@ class Frontier:
         """Take a whole checkpoint now, and drop the log before it."""
         with self._lock:
             self._check()
+            self._check_owner()
             if self._join_finisher():
                 self._checkpoint_step(self._instant())
             if self._round is None:

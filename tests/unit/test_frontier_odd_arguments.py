@@ -78,6 +78,18 @@ def test_an_argument_that_makes_no_sense_is_told_and_the_frontier_goes_on(wrong)
         assert frontier.verify().ok
 
 
+def test_a_frontier_for_looking_takes_no_checkpoint():
+    files = MemoryFiles()
+    with Frontier.open(files, clock=lambda: START) as frontier:
+        frontier.discover([A])
+    before = sorted(files.names())
+    with Frontier.look(files) as looked:
+        with pytest.raises(ForeignStoreError):
+            looked.checkpoint()
+        assert looked.verify().ok
+    assert before == sorted(files.names())
+
+
 @pytest.mark.parametrize("path", ["", "\0", None, 7, "\ud800"])
 def test_a_place_that_cannot_be_looked_at_is_told(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
