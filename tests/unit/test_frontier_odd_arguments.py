@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from model.world import START, World
+from model.world import START
 from outrider import Frontier, Link
 from outrider.clock import rfc3339, rfc3339_exact
 from outrider.errors import ForeignStoreError, OutriderError, SettingsError
@@ -88,6 +88,20 @@ def test_a_frontier_for_looking_takes_no_checkpoint():
             looked.checkpoint()
         assert looked.verify().ok
     assert before == sorted(files.names())
+
+
+def test_a_url_that_waits_beyond_the_year_9999_is_explained_and_carried():
+    far = 1 << 62
+    with Frontier.memory(clock=lambda: START) as frontier, Frontier.memory(clock=lambda: START) as copy:
+        frontier.discover([Link(A, not_before=far)])
+        assert "9999-12-31T23:59:59.999Z" in frontier.explain(A).reason_text
+        assert 1 == copy.restore(frontier.records())
+        assert far == copy.status(A).due
+
+
+def test_instants_beyond_the_year_9999_have_the_text_of_the_last_one():
+    assert "9999-12-31T23:59:59.999Z" == rfc3339(1 << 62)
+    assert "9999-12-31T23:59:59.999999Z" == rfc3339_exact(1 << 62)
 
 
 @pytest.mark.parametrize("path", ["", "\0", None, 7, "\ud800"])

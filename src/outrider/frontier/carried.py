@@ -27,7 +27,6 @@ from outrider.frontier.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, R
 from outrider.limits import METADATA_BYTES_MAX, NAME_CHARACTERS_MAX, RESTORE_ROWS_PER_FRAME
 from outrider.url import UrlBatch, host_of
 
-INSTANT_MAX: Final = 2**53  # whole numbers that every reader of JSON keeps exactly
 _STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STATES) if number != UNKNOWN}
 _REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is not Reason.NONE}
 
@@ -171,7 +170,7 @@ class Carrying:
         state = _STATE_NUMBERS[_text("state", told["state"]) or ""]
         record.state = QUEUED if state == LEASED else state
         record.reason = _reason(told.get("reason"))
-        record.due = _whole("due", told.get("due"), INSTANT_MAX) or (
+        record.due = _whole("due", told.get("due"), arguments.INSTANT_MAX) or (
             draft.now if state in (QUEUED, WAITING) else 0
         )
         if told.get("priority") is not None:
