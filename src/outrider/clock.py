@@ -10,6 +10,8 @@ from pathlib import Path
 
 from outrider.limits import MICROSECONDS
 
+_LAST = 253_402_300_799_999_999  # the last microsecond of the year 9999: RFC 3339 has four digits for a year
+
 Instant = int
 ClockFunction = Callable[[], Instant]
 
@@ -55,12 +57,15 @@ def seconds(length: Instant) -> float:
 
 
 def rfc3339(at: Instant) -> str:
-    """An instant as RFC 3339 text in UTC with milliseconds: `2026-01-02T03:04:05.678Z`."""
-    text = datetime.fromtimestamp(at // 1_000 / 1_000, UTC).isoformat(timespec="milliseconds")
+    """An instant as RFC 3339 text in UTC with milliseconds: `2026-01-02T03:04:05.678Z`; the last one that has a text
+    for what lies beyond the year 9999."""
+    at = min(at, _LAST)
+    whole, micro = divmod(at, MICROSECONDS)
+    text = datetime.fromtimestamp(whole, UTC).replace(microsecond=micro).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
 def rfc3339_exact(at: Instant) -> str:
     """The same with microseconds, for what gaps are judged by: `2026-01-02T03:04:05.678901Z`."""
-    whole, micro = divmod(at, MICROSECONDS)
+    whole, micro = divmod(min(at, _LAST), MICROSECONDS)
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{micro:06d}Z"

@@ -233,6 +233,7 @@ class Frontier:
     @classmethod
     def look(cls, path: str | os.PathLike[str] | Files) -> Frontier:
         """Open a store that nobody owns for looking only: nothing in the directory changes, the verbs are refused."""
+        _check_place(path)
         files: Files = Directory(path, create=False, read_only=True) if isinstance(path, str | os.PathLike) else path
         try:
             files.lock()
@@ -517,8 +518,9 @@ class Frontier:
         return self._call(lambda m, now: m.set_limit(limit, key, crawl, now))
 
     def delete(self, key: str | None = None, *, crawl: str | None = None) -> int:
-        """These queues, or a whole crawl, are as if they had never been; how many queues. A lease that is open goes on
-        until it is reported, which rests the host and answers `stale`."""
+        """The URLs of these queues, or a whole crawl, are as if they had never been; how many queues. What was said of
+        a queue (a pause, a delay, a limit) stays. A lease that is open goes on until it is reported, which rests the
+        host and answers `stale`."""
         return self._call(lambda m, now: m.delete(key, crawl, now))
 
     def reprioritise(
@@ -668,6 +670,7 @@ class Frontier:
             self._told = True
             raise StoreFailedError(f"an earlier call failed ({self._failure}); open the store again") from self._failure
 
+<<<<<<< HEAD
     def _tell(self) -> None:
         """Raises what went wrong beside the calls, once."""
         if self._failure is not None and not self._told:
@@ -675,6 +678,11 @@ class Frontier:
             if isinstance(self._failure, StoreFailedError):
                 raise self._failure
             raise StoreFailedError(f"a checkpoint failed ({self._failure}); open the store again") from self._failure
+=======
+    def _check_owner(self) -> None:
+        if self._read_only:
+            raise ForeignStoreError("it was opened for looking only")
+>>>>>>> main
 
     def _call(self, verb: Callable[[Machine, Instant], Answer], *, wait: bool = True) -> Answer:
         """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share
@@ -727,8 +735,7 @@ class Frontier:
     def _decide(self, verb: Callable[[Machine, Instant], Answer]) -> tuple[Answer, int]:
         with self._lock:
             self._check()
-            if self._read_only:
-                raise ForeignStoreError("it was opened for looking only")
+            self._check_owner()
             now = self._instant()
             try:
                 if self._stepped_back:
@@ -883,6 +890,7 @@ class Frontier:
         """
         with self._lock:
             self._check()
+<<<<<<< HEAD
             try:
                 self._end_round()
                 if self._round is None:
@@ -900,6 +908,17 @@ class Frontier:
         if self._join_finisher():
             self._tell()
             self._checkpoint_step(self._instant())
+=======
+            self._check_owner()
+            if self._join_finisher():
+                self._checkpoint_step(self._instant())
+            if self._round is None:
+                self._begin_round(self._instant())
+            while self._round is not None:
+                self._checkpoint_step(self._instant())
+            if self._join_finisher():
+                self._checkpoint_step(self._instant())
+>>>>>>> main
 
     def _join_finisher(self) -> bool:
         """Whether the end of a round was under way; it is over now."""
@@ -975,6 +994,8 @@ class _Small:
     def lease(cls, want: object, how: Mapping[str, Any], request_id: RequestId | None) -> _Small | None:
         if request_id is not None or type(want) is not int or not 0 < want <= SMALL_CALL_ROWS_MAX:
             return None
+        if not all(value is None or type(value) in (int, float, str, bool) for value in how.values()):
+            return None  # nobody knows what such a value does when it is compared with that of another call
         return cls("lease", want=want, how=how)
 
     @classmethod
@@ -1410,17 +1431,28 @@ def _all_stays() -> Iterator[None]:
 
 def _files_of(path: str | os.PathLike[str] | Files) -> Files:
     """The directory at a path, made where it is missing; files that somebody brings are taken as they are."""
+    _check_place(path)
     if not isinstance(path, str | os.PathLike):
-        if path is None or isinstance(path, int | bytes):
-            raise SettingsError(f"path {path!r}: give a directory's path as text or a Path")
         return path
-    where = os.fspath(path)
-    if not where or "\0" in where:
-        raise SettingsError(f"path {where!r}: it names no directory")
     try:
         return Directory(path)
     except FileNotFoundError as error:
-        raise StoreError(f"{where} cannot be made ({error.strerror}); choose another directory") from None
+        raise StoreError(f"{os.fspath(path)} cannot be made ({error.strerror}); choose another directory") from None
+
+
+def _check_place(path: str | os.PathLike[str] | Files) -> None:
+    """Raises SettingsError for what names no directory, unless it is files that somebody brings."""
+    if not isinstance(path, str | os.PathLike):
+        if path is None or isinstance(path, int | float | bytes):
+            raise SettingsError(f"path {path!r}: give a directory's path as text or a Path")
+        return
+    where = os.fspath(path)
+    try:
+        named = bool(where) and b"\0" not in os.fsencode(where)
+    except UnicodeEncodeError:
+        named = False
+    if not named:
+        raise SettingsError(f"path {where!r}: it names no directory")
 
 
 def _give_back(files: Files) -> None:

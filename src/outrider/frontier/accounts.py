@@ -255,7 +255,7 @@ def _row_after(after: str | None, what: str) -> int:
     """Rows are never reused while a frontier is open, so that a row is a cursor."""
     if after is None:
         return 0
-    if not after.isascii() or not after.isdigit():
+    if not isinstance(after, str) or not after.isascii() or not after.isdigit():
         raise SettingsError(f"after {after!r:.80}: give the cursor of an earlier list of {what}")
     return int(after) + 1
 
@@ -365,7 +365,7 @@ def after_of(cursor: str | None) -> tuple[int, int, int] | None:
     try:
         crawl, slot, print_ = cursor.split(".")
         return int(crawl), int(slot), int(print_, 16)
-    except ValueError:
+    except (AttributeError, TypeError, ValueError):
         raise SettingsError(f"after {cursor!r:.80}: give the cursor of an earlier list of URLs") from None
 
 

@@ -152,7 +152,7 @@ def told(given: Iterable[Outcome] | OutcomeBatch) -> Told:
     if not right.all() or nan_given.any():
         _outcome(given[int(np.argmax(~right | nan_given))])
     for row in np.flatnonzero(plain).tolist() if rows else ():
-        if isinstance(given[row].links, str | bytes) or not hasattr(given[row].links, "__len__"):
+        if type(given[row].links) not in (list, tuple, UrlBatch):
             _outcome(given[row])
     return Told(given, numbers, seconds, statuses.astype(np.uint16), plain, ())
 
@@ -168,7 +168,7 @@ def _told_in_columns(given: OutcomeBatch) -> Told:
         words = given.verdicts
         same = Verdict(words) if isinstance(words, str) else None
         verdicts = [Verdict(word) for word in words] if same is None else [same] * rows
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens: {error}") from error
     if len(verdicts) != rows:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(verdicts)} verdicts")
@@ -272,7 +272,7 @@ def _outcome(one: Outcome) -> None:
         raise SettingsError(f"{one!r:.80} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
     if not isinstance(one.verdict, Verdict):
         raise SettingsError(f"verdict {one.verdict!r:.80}: give one of Verdict")
-    if isinstance(one.links, str | bytes) or not hasattr(one.links, "__len__"):
+    if isinstance(one.links, str | bytes) or not (isinstance(one.links, Sequence) or hasattr(one.links, "strings")):
         raise SettingsError(f"links {one.links!r:.80}: give a list of links")
     for what in ("seconds", "after_seconds", "retry_after_seconds"):
         value = getattr(one, what)
@@ -285,14 +285,44 @@ def _outcome(one: Outcome) -> None:
     status(one.status)
     whole("bytes_read", one.bytes_read, 0, INSTANT_MAX)
     _text("error", one.error, ERROR_TEXT_MAX)
-    for what in ("location", "etag", "last_modified"):
-        _text(what, getattr(one, what))
+    flag("refused", one.refused)
+    flag("duplicate", one.duplicate)
+    if one.answered is not None:
+        flag("answered", one.answered)
+    _text("location", one.location)
+    unicode("etag", one.etag)
+    unicode("last_modified", one.last_modified)
     for what in ("digest", "line", "politeness"):
         value = getattr(one, what)
         if value is not None and not isinstance(value, bytes):
             raise SettingsError(f"{what} {value!r:.80}: give bytes")
     if one.robots is not None:
         robots(one.robots)
+
+
+def flag(what: str, value: object) -> None:
+    """Yes or no."""
+    if not isinstance(value, bool | np.bool_):
+        raise SettingsError(f"{what} {value!r:.80}: give True or False")
+
+
+def unicode(what: str, value: object) -> None:
+    """A text that UTF-8 can tell, or None."""
+    _text(what, value)
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise SettingsError(f"{what} {value!r:.80}: it holds half a surrogate pair, which is no text") from None
+
+
+def watermark(value: object) -> None:
+    """A place that an archive writer was synced to: (writer, opaque bytes), or None."""
+    if value is None:
+        return
+    if not isinstance(value, tuple | list) or len(value) != 2 or value[0] is None or not isinstance(value[1], bytes):
+        raise SettingsError(f"watermark {value!r:.80}: give (archive writer, place), a text and bytes")
+    name("the writer of a watermark", value[0])
 
 
 def robots(answer: RobotsAnswer) -> None:
@@ -305,6 +335,8 @@ def robots(answer: RobotsAnswer) -> None:
 
 def addresses(given: Mapping[str, str | None]) -> dict[str, str]:
     """Hosts in their canonical spelling with their addresses in theirs, "" for one that is not known."""
+    if not isinstance(given, Mapping):
+        raise SettingsError(f"addresses {given!r:.80}: give a mapping of hosts to addresses")
     found: dict[str, str] = {}
     for host, address in given.items():
         spelled = spell([f"http://{host}/"])[0] if isinstance(host, str) and not set(host) & set("/?#@\\") else None

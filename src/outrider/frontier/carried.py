@@ -6,7 +6,7 @@ the order in which their URLs were accepted, which restoring keeps; so the copy 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from outrider.clock import Instant
 from outrider.errors import SettingsError
+from outrider.frontier import arguments
 from outrider.frontier.arrivals import Arrival, Arrivals, Origin
 from outrider.frontier.cards import Cards
 from outrider.frontier.draft import Draft
@@ -26,7 +27,6 @@ from outrider.frontier.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, R
 from outrider.limits import METADATA_BYTES_MAX, NAME_CHARACTERS_MAX, RESTORE_ROWS_PER_FRAME
 from outrider.url import UrlBatch, host_of
 
-INSTANT_MAX: Final = 2**53  # whole numbers that every reader of JSON keeps exactly
 _STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STATES) if number != UNKNOWN}
 _REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is not Reason.NONE}
 
@@ -109,9 +109,8 @@ class Carrying:
 
         Raises SettingsError for a record that makes no sense; the pieces before it are taken.
         """
-        rest = iter(records)
         count = 0
-        while piece := list(islice(rest, RESTORE_ROWS_PER_FRAME)):
+        for piece in _pieces(records):
             now = self._advance(now)
             draft = self._draft(now)
             try:
@@ -171,7 +170,9 @@ class Carrying:
         state = _STATE_NUMBERS[_text("state", told["state"]) or ""]
         record.state = QUEUED if state == LEASED else state
         record.reason = _reason(told.get("reason"))
-        record.due = _whole("due", told.get("due"), INSTANT_MAX) or (draft.now if state in (QUEUED, WAITING) else 0)
+        record.due = _whole("due", told.get("due"), arguments.INSTANT_MAX) or (
+            draft.now if state in (QUEUED, WAITING) else 0
+        )
         if told.get("priority") is not None:
             record.priority = checked(told["priority"])
             record.klass = class_of(record.priority)
@@ -180,8 +181,10 @@ class Carrying:
         record.status = _whole("status", told.get("status"), 65_535)
         error = _text("error", told.get("error"))
         record.error = draft.error_number(error) if error else 0
-        record.etag = _text("etag", told.get("etag")) or ""
-        record.modified = _text("last_modified", told.get("last_modified")) or ""
+        for what in ("etag", "last_modified"):
+            arguments.unicode(what, told.get(what))
+        record.etag = told.get("etag") or ""
+        record.modified = told.get("last_modified") or ""
         digest = _text("digest", told.get("digest")) or ""
         try:
             record.digest = bytes.fromhex(digest)
@@ -190,13 +193,28 @@ class Carrying:
         record.content = self._content_hash(record.digest) if record.digest else 0
 
 
+def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Records, a frame's worth at a time. Raises SettingsError where the caller's own iterator raises anything."""
+    try:
+        rest = iter(records)
+        while piece := list(islice(rest, RESTORE_ROWS_PER_FRAME)):
+            yield piece
+    except Exception as error:  # nothing of this piece was decided yet
+        raise SettingsError(f"the records cannot be read ({type(error).__name__}: {error}); give a list") from error
+
+
 def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
+    if not isinstance(told, Mapping):
+        raise SettingsError(f"{told!r:.80} is no record: give mappings as `records` does")
     url = _text("url", told.get("url"))
     state = told.get("state")
-    if url is None or state not in _STATE_NUMBERS:
+    if url is None or not isinstance(state, str) or state not in _STATE_NUMBERS:
         raise SettingsError(f"state {state!r:.80} of {url!r:.200}: there are {', '.join(_STATE_NUMBERS)}")
     metadata = told.get("metadata")
-    octets = b"" if metadata is None else msgspec.json.encode(metadata)
+    try:
+        octets = b"" if metadata is None else msgspec.json.encode(metadata)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SettingsError(f"metadata of {url!r:.200} cannot be kept: {error}") from error
     if len(octets) > METADATA_BYTES_MAX:
         raise SettingsError(f"metadata has {len(octets)} bytes; it may have {METADATA_BYTES_MAX}")
     key = _text("key", told.get("key"), NAME_CHARACTERS_MAX)

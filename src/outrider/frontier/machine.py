@@ -27,7 +27,7 @@ from outrider.frontier.cards import Cards
 from outrider.frontier.carried import Carrying
 from outrider.frontier.draft import Draft
 from outrider.frontier.errands import Judgement, Rulebook, after_answer, errand_of, judged, unanswered
-from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, Row, Texts, encode, no_texts
+from outrider.frontier.facts import FRAME_KIND, STREAMS, Compressor, Fact, Row, Texts, encode, no_texts
 from outrider.frontier.hosts import (
     GROUPED,
     NONE,
@@ -104,6 +104,7 @@ from outrider.limits import (
     RESTS_PER_FRAME_MAX,
     RETRY_AFTER_SECONDS_MAX,
     ROBOTS_REFUSALS_PER_CALL_MAX,
+    SLOTS,
     URL_BYTES_MAX,
     WAKES_PER_CALL_MAX,
 )
@@ -407,6 +408,7 @@ class Machine(Operations, Carrying):
         arguments.whole("want", want, 0, CALL_ROWS_MAX)
         arguments.whole("per_queue", per_queue, 1, CALL_ROWS_MAX)
         arguments.ttl(ttl_seconds)
+        arguments.flag("errands", errands)
         for what, name in (("crawl", crawl), ("key", key), ("worker", worker)):
             arguments.name(what, name)
         tables = self.tables
@@ -624,6 +626,7 @@ class Machine(Operations, Carrying):
         if known is not None:
             return _report_of(known)
         told = arguments.told(outcomes)
+        arguments.watermark(watermark)
         rows = len(told.tokens)
         extra = _by_outcome(links, rows)
         self._wake(now)
@@ -867,6 +870,10 @@ class Machine(Operations, Carrying):
         """Rules for an authority (scheme://host[:port]) from the caller, as its robots.txt answered. Raises
         SettingsError."""
         arguments.robots(RobotsAnswer(status, body))
+        if not isinstance(authority, str):
+            raise SettingsError(
+                f"authority {authority!r:.80}: give it as https://example.org or http://example.org:8080"
+            )
         now = self._advance(now)
         found = spell([authority.rstrip("/") + "/robots.txt"])[0]
         if found is None:
@@ -901,13 +908,18 @@ class Machine(Operations, Carrying):
         return len(rows)
 
     def note_projection(self, stream: str, length: int, lsn: int, now: Instant) -> None:
-        """A projection is synced to this length and holds the lines up to this LSN."""
+        """A projection is synced to this length and holds the lines up to this LSN. Raises SettingsError."""
+        if stream not in STREAMS:
+            raise SettingsError(f"stream {stream!r:.80}: there are {', '.join(STREAMS)}")
+        arguments.whole("length", length, 0, arguments.INSTANT_MAX)
+        arguments.whole("lsn", lsn, 0, arguments.INSTANT_MAX)
         draft = self._draft(self._advance(now))
         draft.add(Fact.PROJECTION, (OWN_SLOT, stream, length, lsn))
         self._commit(draft, reserve=True)
 
     def note_watermark(self, writer: str, value: bytes, now: Instant) -> None:
-        """An archive writer is synced up to this opaque place."""
+        """An archive writer is synced up to this opaque place. Raises SettingsError."""
+        arguments.watermark((writer, value))
         draft = self._draft(self._advance(now))
         draft.add(Fact.WATERMARK, (OWN_SLOT, writer, value))
         self._commit(draft, reserve=True)
@@ -1776,7 +1788,9 @@ class Machine(Operations, Carrying):
         return codes
 
     def delivered(self, source: int, sequence: int, now: Instant) -> None:
-        """The other log has everything from this slot up to this sequence."""
+        """The other log has everything from this slot up to this sequence. Raises SettingsError."""
+        arguments.whole("source", source, 0, SLOTS - 1)
+        arguments.whole("sequence", sequence, 0, arguments.INSTANT_MAX)
         draft = self._draft(self._advance(now))
         draft.add(Fact.DELIVERED, (source, sequence))
         self._commit(draft, reserve=True)
@@ -2336,7 +2350,7 @@ def _metadata(metadata: object) -> bytes:
         return b""
     try:
         return msgspec.json.encode(metadata)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise SettingsError(f"metadata cannot be kept: {error}; give a mapping of JSON values") from error
 
 

@@ -80,6 +80,7 @@ class Operations:
 
     def pause(self, key: str | None, crawl: str | None, now: Instant, *, paused: bool) -> int:
         """Nothing of these queues is leased while they are paused; their URLs stay where they are."""
+        arguments.name("crawl", crawl)
         if key is None:
             row = self._crawl_row(crawl or "default")
             state = CrawlState.PAUSED if paused else CrawlState.RUNNING
@@ -121,6 +122,7 @@ class Operations:
 
     def delete(self, key: str | None, crawl: str | None, now: Instant) -> int:
         """These queues, or a whole crawl, are as if they had never been: one fact each, in one frame."""
+        arguments.name("crawl", crawl)
         now = self._advance(now)
         tables = self.tables
         draft = self._draft(now)
@@ -150,12 +152,16 @@ class Operations:
         """URLs get another priority, also where they wait on disk. The state of each; unknown ones stay unknown."""
         if isinstance(urls, str):
             urls = [urls]
-        wishes = list(urls.items()) if isinstance(urls, Mapping) else [(url, priority) for url in urls]
+        try:
+            wishes = list(urls.items()) if isinstance(urls, Mapping) else [(url, priority) for url in urls]
+        except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
+            raise SettingsError(f"the URLs cannot be read ({type(error).__name__}: {error}); give a list") from error
         if len(wishes) > CALL_ROWS_MAX:
             raise SettingsError(f"{len(wishes)} URLs in one call; cut it into calls of at most {CALL_ROWS_MAX}")
         if any(wish is None for _, wish in wishes):
             raise SettingsError("reprioritise: give a priority, or a mapping of URLs to priorities")
         values = [checked(wish) for _, wish in wishes]
+        arguments.name("crawl", crawl)
         row = self._crawl_row(crawl or "default")
         now = self._advance(now)
         self._wake(now)
@@ -237,7 +243,10 @@ class Operations:
         raise NotImplementedError
 
     def retry(self, error: str | None, host: str | None, now: Instant) -> int:
-        """Dead letters go back to their queues; how many. error: only those of this class."""
+        """Dead letters go back to their queues; how many. error: only those of this class. Raises SettingsError."""
+        for what, word in (("error", error), ("host", host)):
+            if word is not None and not isinstance(word, str):
+                raise SettingsError(f"{what} {word!r:.80}: give a text")
         now = self._advance(now)
         self._wake(now)
         tables = self.tables
