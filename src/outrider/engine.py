@@ -670,7 +670,6 @@ class Frontier:
             self._told = True
             raise StoreFailedError(f"an earlier call failed ({self._failure}); open the store again") from self._failure
 
-<<<<<<< HEAD
     def _tell(self) -> None:
         """Raises what went wrong beside the calls, once."""
         if self._failure is not None and not self._told:
@@ -678,11 +677,10 @@ class Frontier:
             if isinstance(self._failure, StoreFailedError):
                 raise self._failure
             raise StoreFailedError(f"a checkpoint failed ({self._failure}); open the store again") from self._failure
-=======
+
     def _check_owner(self) -> None:
         if self._read_only:
             raise ForeignStoreError("it was opened for looking only")
->>>>>>> main
 
     def _call(self, verb: Callable[[Machine, Instant], Answer], *, wait: bool = True) -> Answer:
         """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share
@@ -890,7 +888,7 @@ class Frontier:
         """
         with self._lock:
             self._check()
-<<<<<<< HEAD
+            self._check_owner()
             try:
                 self._end_round()
                 if self._round is None:
@@ -908,17 +906,6 @@ class Frontier:
         if self._join_finisher():
             self._tell()
             self._checkpoint_step(self._instant())
-=======
-            self._check_owner()
-            if self._join_finisher():
-                self._checkpoint_step(self._instant())
-            if self._round is None:
-                self._begin_round(self._instant())
-            while self._round is not None:
-                self._checkpoint_step(self._instant())
-            if self._join_finisher():
-                self._checkpoint_step(self._instant())
->>>>>>> main
 
     def _join_finisher(self) -> bool:
         """Whether the end of a round was under way; it is over now."""
