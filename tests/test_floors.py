@@ -187,7 +187,7 @@ FRONTIER_PARTS: dict[str, set[str]] = {
     "backlog": {"cards", "chunks"},
     "calendar": {"backlog", "cards"},
     "cards": set(),
-    "carried": {"arrivals", "cards", "draft", "hosts", "priority", "records", "settings", "tables"},
+    "carried": {"arguments", "arrivals", "cards", "draft", "hosts", "priority", "records", "settings", "tables"},
     "chunks": {"cards"},
     "draft": {"cards", "facts", "hosts", "lines", "records", "tables"},
     "errands": {"facts", "revisit", "tables"},
