@@ -132,7 +132,7 @@ def recount(frontier: Frontier) -> list[str]:
             state = STATES[head["state"]].value
             if int(head["order"]) in open_ones:
                 state = "leased"
-            elif state == "waiting" and head["due"] <= machine.woken():
+            elif state == "waiting" and head["due"] <= machine._woken:
                 state = "queued"
             places[state] += 1
     filed = {

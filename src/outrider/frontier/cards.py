@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.kernels.cards import HEAD, Heads
+from outrider.kernels.cards import HEAD, OPAQUE, Heads
 
 Int64s = npt.NDArray[np.int64]
 NO_BODIES = np.zeros(1, np.int64)
@@ -45,7 +45,7 @@ class Cards:
         sizes = np.array([0, *(part.offsets[-1] for part in some)], np.int64).cumsum()
         offsets = [part.offsets[:-1] + size for part, size in zip(some, sizes[:-1], strict=True)]
         return cls(
-            np.concatenate([part.heads for part in some]),
+            joined([part.heads for part in some]),
             b"".join(part.arena for part in some),
             np.concatenate([*offsets, sizes[-1:]]),
         )
@@ -92,3 +92,9 @@ class Cards:
         """What else is kept of one URL, packed as `records.py` packs it; empty where there is nothing."""
         end = int(self.offsets[row + 1])
         return self.arena[end - int(self.heads["extra_bytes"][row]) : end]
+
+
+def joined(parts: Sequence[Heads]) -> Heads:
+    """Heads one after the other; as opaque bytes, for numpy would compare the fields of each two record types anew."""
+    heads: Heads = np.concatenate([np.ascontiguousarray(part).view(OPAQUE) for part in parts]).view(HEAD)
+    return heads

@@ -1199,10 +1199,6 @@ class Machine(Operations, Carrying):
         self.turns.wake(now)
         tables.drop_stalled(WAKES_PER_CALL_MAX)
 
-    def woken(self) -> Instant:
-        """Waiting URLs that were due by then are queued."""
-        return self._woken
-
     def _take_lines(self, draft: Draft) -> tuple[Line, ...]:
         """The lines of this call, behind those that waking left for the next call that answers with lines."""
         lines, self._lines_of_wakes = (*self._lines_of_wakes, *draft.lines), []

@@ -31,6 +31,7 @@ class Operations:
 
     tables: Tables
     _fingerprint_key: bytes
+    _woken: Instant
     _advance: Callable[[Instant], Instant]
     _wake: Callable[[Instant], None]
     _draft: Callable[[Instant], Draft]
@@ -220,7 +221,7 @@ class Operations:
         """A record of the ledger in the state that time and leases have put it into."""
         if record.state in (QUEUED, WAITING) and self.token_of(record):
             record.state = LEASED
-        elif record.state == WAITING and record.due <= self.woken():
+        elif record.state == WAITING and record.due <= self._woken:
             record.state = QUEUED
         return record
 
@@ -237,10 +238,6 @@ class Operations:
         *_, heads, _, _ = self.tables.open_leases()
         place = np.flatnonzero(heads["order"] == record.order)
         return int(np.frombuffer(self.tables.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
-
-    def woken(self) -> Instant:
-        """Waiting URLs that were due by then are queued."""
-        raise NotImplementedError
 
     def retry(self, error: str | None, host: str | None, now: Instant) -> int:
         """Dead letters go back to their queues; how many. error: only those of this class. Raises SettingsError."""

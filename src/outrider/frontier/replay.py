@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant
-from outrider.frontier.cards import Cards
+from outrider.frontier.cards import Cards, joined
 from outrider.frontier.facts import (
     BLOCK,
     DTYPES,
@@ -433,7 +433,7 @@ def _joined(parts: Sequence[Values]) -> Values:
     if isinstance(parts[0], Cards):
         return Cards.concatenate(parts)
     if parts[0].dtype == HEAD:
-        return np.concatenate([part.view(OPAQUE) for part in parts]).view(HEAD)
+        return joined(parts)
     return np.concatenate(parts)
 
 

@@ -25,7 +25,8 @@ from outrider.limits import OWN_SLOT
 from outrider.url import host_of
 
 _LEASE = tuple(column.name for column in SCHEMA[Fact.LEASE, FACTS_VERSION])
-_PLACEHOLDER = "lost"
+_LOST_NAME = "lost"
+"""What crawls, holders, errors and keys are called whose own names are lost; a number follows."""
 URLS_NAMED_MAX = 1_000
 """Lost URLs whose fingerprints the report names; all are counted."""
 
@@ -186,7 +187,7 @@ class Salvage:
             tables.apply(Fact.CRAWL, columns_of([(OWN_SLOT, row, name, 0)]))
 
     def _named(self, what: str, number: int) -> str:
-        name = f"{_PLACEHOLDER}-{number}"
+        name = f"{_LOST_NAME}-{number}"
         self.found.names_made.append(f"{what} {name}")
         return name
 
@@ -232,7 +233,7 @@ class Salvage:
         usual = queue_hashes(hosts.copy(), np.ascontiguousarray(heads["crawl"]))
         _, first = np.unique(heads["queue"], return_index=True)
         keys = [
-            "" if int(usual[row]) == int(heads["queue"][row]) else f"{_PLACEHOLDER}-{int(heads['queue'][row]):016x}"
+            "" if int(usual[row]) == int(heads["queue"][row]) else f"{_LOST_NAME}-{int(heads['queue'][row]):016x}"
             for row in first.tolist()
         ]
         columns = [heads["slot"][first], heads["queue"][first], hosts[first], heads["crawl"][first]]
