@@ -8,7 +8,7 @@ from model.world import START, World, outcome, recount
 from outrider import Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
-from outrider.frontier import machine as machine_module
+from outrider.frontier import deciding
 
 A = "http://a.com/"
 
@@ -99,7 +99,7 @@ def test_a_value_that_cannot_be_kept_is_told_and_changes_nothing(world, link):
 
 
 def test_a_call_that_does_not_fit_into_a_frame_is_told_and_changes_nothing(world, monkeypatch):
-    monkeypatch.setattr(machine_module, "FRAME_PAYLOAD_BYTES_MAX", 1_000)
+    monkeypatch.setattr(deciding, "FRAME_PAYLOAD_BYTES_MAX", 1_000)
     with pytest.raises(SettingsError, match="smaller"):
         world.discover(*[f"{A}{n}" for n in range(20)])
     assert ["new"] == world.discover(f"{A}1")

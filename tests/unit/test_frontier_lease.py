@@ -348,7 +348,7 @@ def test_a_host_that_rested_at_a_kill_goes_on_resting(world):
 
 
 def test_deadlines_of_leases_that_ended_do_not_pile_up(world, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.machine.DEADLINES_KEPT_MAX", 20)
+    monkeypatch.setattr("outrider.frontier.deciding.DEADLINES_KEPT_MAX", 20)
     world.discover(*[f"http://h{n}.com/" for n in range(200)])
     open_lease = world.one(ttl_seconds=5_000)
     while leases := world.lease(5, ttl_seconds=86_400):

@@ -7,7 +7,7 @@ import pytest
 from model.world import START, World, recount
 from outrider import Link
 from outrider.errors import SettingsError, StoreFullError
-from outrider.frontier import machine
+from outrider.frontier import deciding
 from outrider.journey import OutcomeBatch, State
 from outrider.limits import MICROSECONDS
 
@@ -355,7 +355,7 @@ def test_urls_that_a_refused_call_pushed_out_are_queued_as_before(monkeypatch):
     world = World(max_urls_per_queue=1, when_full="drop_lowest")
     world.discover(Link(A, priority=0.1))
     with monkeypatch.context() as patch:
-        patch.setattr(machine, "FRAME_PAYLOAD_BYTES_MAX", 10)
+        patch.setattr(deciding, "FRAME_PAYLOAD_BYTES_MAX", 10)
         with pytest.raises(SettingsError, match="cut it into smaller ones"):
             world.discover(Link("http://a.com/2", priority=0.9))
     assert ("queued", []) == (world.state(A), recount(world.frontier))

@@ -6,9 +6,9 @@ the order in which their URLs were accepted, which restoring keeps; so the copy 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -18,38 +18,21 @@ from outrider.errors import SettingsError
 from outrider.frontier import arguments
 from outrider.frontier.arrivals import Arrival, Arrivals, Origin
 from outrider.frontier.cards import Cards
+from outrider.frontier.discovering import Discovering
 from outrider.frontier.draft import Draft
 from outrider.frontier.hosts import NONE
 from outrider.frontier.priority import checked, class_of
 from outrider.frontier.records import Record
-from outrider.frontier.settings import FrontierSettings
-from outrider.frontier.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason, Tables, by_value
+from outrider.frontier.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason, by_value
 from outrider.limits import METADATA_BYTES_MAX, NAME_CHARACTERS_MAX, RESTORE_ROWS_PER_FRAME
-from outrider.url import UrlBatch, host_of
+from outrider.url import host_of
 
 _STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STATES) if number != UNKNOWN}
 _REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is not Reason.NONE}
 
 
-class Carrying:
-    """The part of the machine that gives and takes records. What it needs of the rest is named here."""
-
-    tables: Tables
-    settings: FrontierSettings
-    _fingerprint_key: bytes
-    _advance: Callable[[Instant], Instant]
-    _draft: Callable[[Instant], Draft]
-    _spelled_batch: Callable[[Iterable[Any]], UrlBatch]
-    _seen: Callable[[Any, Any, Any], Any]
-    _content_hash: Callable[[bytes], int]
-    if TYPE_CHECKING:
-
-        def _commit(self, draft: Draft, *, reserve: bool = False) -> None: ...
-        def _forget_scopes(self) -> None: ...
-        def _widen(self, draft: Draft, crawl: int, seeds: Iterable[str]) -> None: ...
-        def _welcome(
-            self, links: Arrivals, rows: Any, prints: Any, names: Any, hosts: Any, codes: Any, draft: Draft
-        ) -> None: ...
+class Carrying(Discovering):
+    """The part of the machine that gives and takes records."""
 
     # -- out ----------------------------------------------------------------------------------------------------------
 

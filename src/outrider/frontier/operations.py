@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,31 +14,21 @@ from outrider.clock import Instant
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import arguments
 from outrider.frontier.cards import Cards
+from outrider.frontier.discovering import Discovering
 from outrider.frontier.draft import Draft
 from outrider.frontier.facts import Fact
 from outrider.frontier.hosts import NONE, QueueRules, Rows
 from outrider.frontier.priority import checked, class_of
 from outrider.frontier.records import Record
-from outrider.frontier.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, CrawlState, Tables
+from outrider.frontier.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, CrawlState
 from outrider.journey import State
 from outrider.kernels.cards import HEAD
 from outrider.limits import CALL_ROWS_MAX, OWN_SLOT, WAKES_PER_CALL_MAX
 from outrider.url import host_of
 
 
-class Operations:
-    """The part of the machine that operators call. What it needs of the rest is named here."""
-
-    tables: Tables
-    _fingerprint_key: bytes
-    _woken: Instant
-    _advance: Callable[[Instant], Instant]
-    _wake: Callable[[Instant], None]
-    _draft: Callable[[Instant], Draft]
-    _spelled: Callable[[Sequence[str]], list[str | None]]
-    if TYPE_CHECKING:
-
-        def _commit(self, draft: Draft, *, reserve: bool = False) -> None: ...
+class Operations(Discovering):
+    """The part of the machine that operators call."""
 
     # -- queues and crawls --------------------------------------------------------------------------------------------
 

@@ -1,0 +1,442 @@
+"""What every verb stands on: a draft is decided, logged, applied; and what the passing of time alone brings about."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant, instant
+from outrider.errors import SettingsError, StoreFullError
+from outrider.frontier import arguments
+from outrider.frontier.cards import Cards
+from outrider.frontier.draft import Draft
+from outrider.frontier.errands import Rulebook, unanswered
+from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, encode
+from outrider.frontier.hosts import (
+    NONE,
+    Rows,
+    queue_hashes,
+)
+from outrider.frontier.lines import refusal
+from outrider.frontier.records import Record
+from outrider.frontier.settings import FrontierSettings
+from outrider.frontier.tables import (
+    GONE,
+    LEASED,
+    PARKED,
+    QUEUED,
+    Authority,
+    Reason,
+    RobotsState,
+    Tables,
+    lease_columns,
+    robots_cells,
+)
+from outrider.frontier.turns import Turns
+from outrider.journey import (
+    Code,
+    Line,
+    RequestId,
+)
+from outrider.limits import (
+    CALL_ROWS_MAX,
+    DEADLINES_KEPT_MAX,
+    LEASES_LOST_MAX,
+    OWN_SLOT,
+    WAKES_PER_CALL_MAX,
+)
+from outrider.url import Scope, domain_spans, host_of
+from outrider.url.rules import Rules as UrlRules
+
+FRAME_PAYLOAD_BYTES_MAX = kernels.FRAME_BYTES_MAX - kernels.FRAME_HEADER_BYTES
+_VERBS = {"discover": 1, "lease": 2, "report": 3}
+CODES = tuple(Code)
+CODE_NUMBERS = {code: number for number, code in enumerate(CODES)}
+NEW, KNOWN = CODE_NUMBERS[Code.NEW], CODE_NUMBERS[Code.KNOWN]
+
+
+class LogOut(Protocol):
+    """What the machine needs of a log."""
+
+    def append(self, kind: int, payload: bytes, *, version: int = 1, codec: int = 0, reserve: bool = False) -> int:
+        """Adds a frame; its LSN. reserve: it may go into what is held back for a full disk. Raises StoreFullError."""
+        ...
+
+
+class Found(NamedTuple):
+    """Leases by token, in columns, as `Leases.get` gives them."""
+
+    found: npt.NDArray[np.bool_]
+    queues: Rows
+    deadlines: npt.NDArray[np.int64]
+    holders: npt.NDArray[np.uint32]
+    not_before: npt.NDArray[np.int64]
+    cards: Cards
+
+
+class Deciding:
+    """The parts of a frontier, and how a decision becomes a fact. What it decides stands in the classes built on it."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        log: LogOut,
+        settings: FrontierSettings,
+        *,
+        slot_key: bytes,
+        seed: int = 0,
+        errands: bool = False,
+        keeps_lines: bool = False,
+        owned: frozenset[int] | None = None,
+    ) -> None:
+        self.tables = tables
+        self._owned = owned
+        self.rules = settings.url_rules or UrlRules()
+        self.settings = settings
+        self.errands_mode = errands
+        self.keeps_lines = keeps_lines
+        self._log = log
+        self._fingerprint_key = tables.fingerprint_key
+        self._slot_key = slot_key
+        self._compressor = Compressor()
+        self.turns = Turns(tables, seed & ((1 << 64) - 1), settings.group)
+        self._deadlines: list[tuple[Instant, int]] = []  # of errands
+        self._rules = Rulebook(settings.user_agent)
+        self._scopes: dict[int, Scope] = {}
+        self._spans: dict[int, set[Scope]] = {}
+        self._lined_up: dict[str, Authority] = {}
+        self._recheck: list[Authority] = []
+        self._lines_of_wakes: list[Line] = []
+        self._woken: Instant = tables.now  # waiting URLs that were due by then are queued
+        self.lsn = 0
+        self.now: Instant = tables.now
+
+    # -- a decision becomes a fact -------------------------------------------------------------------------------------
+
+    def _draft(self, now: Instant) -> Draft:
+        return Draft(self.tables, now, keeps_lines=self.keeps_lines)
+
+    def _commit(self, draft: Draft, *, reserve: bool = False) -> None:
+        """Log, then apply; the same `apply` replays the frame after a crash."""
+        blocks = draft.blocks()
+        if blocks:
+            payload = encode(draft.now, [block for block, _ in blocks])
+            if len(payload) > FRAME_PAYLOAD_BYTES_MAX:
+                self._take_back(draft)
+                raise SettingsError(f"{len(payload)} bytes in one call; cut it into smaller ones")
+            packed_payload, codec = self._compressor.pack(payload)
+            try:
+                self.lsn = self._log.append(FRAME_KIND, packed_payload, codec=codec, reserve=reserve)
+            except StoreFullError:
+                self._take_back(draft)
+                raise
+            for (kind, values), hand in blocks:
+                self.tables.apply(kind, values, hand)
+            self.tables.now = draft.now
+            if Fact.ROBOTS in draft.rows or Fact.ERRAND in draft.rows:
+                self._errands_changed(draft)
+        self._settle(draft.now)
+
+    def _take_back(self, draft: Draft) -> None:
+        """The draft is not logged: what it drew goes back, and scopes are those of the tables."""
+        self._forget_scopes()
+        for queues, cards in draft.drawn:
+            self.tables.backlog.put(queues, cards)
+
+    def _forget_scopes(self) -> None:
+        """They are made anew from the tables."""
+        self._scopes.clear()
+        self._spans.clear()
+
+    def _settle(self, now: Instant) -> None:
+        """Timetable and rings follow what was applied."""
+        changed, self.tables.changed = self.tables.changed, []
+        if changed:
+            self.turns.touch(changed, now)
+
+    def _errands_changed(self, draft: Draft) -> None:
+        self._forget_deadlines()
+        for row in draft.rows.get(Fact.ROBOTS, ()):
+            self._robots_changed(self.tables.authorities[row[1]], draft)
+        for row in draft.rows.get(Fact.ERRAND, ()):
+            self.turns.leave_line(self.tables.authorities[row[1]])
+
+    def _robots_changed(self, authority: Authority, draft: Draft) -> None:
+        changed = any(row[1] == authority.name for row in draft.rows.get(Fact.RULES, ()))
+        if self.errands_mode and authority.held and unanswered(authority, draft.now):
+            # Another hop or attempt, or the errand was lost: who waits goes on waiting, in the line of the next host.
+            self._leave_line(authority)
+            self._line_up(authority)
+            if authority.wanted != NONE:
+                self.turns.touch([np.array([authority.wanted], np.uint32)], draft.now)
+            return
+        self._line_down(authority)
+        if authority.state == RobotsState.REFUSED and self.errands_mode:
+            self._line_up(authority)  # tried again daily, while the crawl goes on
+        if authority.state in (RobotsState.RULES, RobotsState.ALLOW) and self.tables.counts[PARKED]:
+            self._judge_later(authority, changed=changed or authority.state == RobotsState.ALLOW)
+
+    def _repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:
+        if request_id is None:
+            return None
+        arguments.request(request_id)
+        client, sequence = request_id
+        window = self.tables.requests.get(client)
+        known = window.get(sequence) if window is not None else None
+        if known is None:
+            return None
+        if known[0] != _VERBS[verb]:
+            raise SettingsError(
+                f"request_id {request_id!r} was used for another verb: give each call a sequence of its own"
+            )
+        return known[1]
+
+    def _answered(self, draft: Draft, request_id: RequestId | None, verb: str, answer: bytes) -> None:
+        if request_id is not None:
+            draft.add(Fact.REQUEST, (OWN_SLOT, request_id[0], request_id[1], _VERBS[verb], answer))
+
+    # -- what time alone brings about ----------------------------------------------------------------------------------
+
+    def _advance(self, now: Instant) -> Instant:
+        """Time never goes back: a clock that steps back finds it standing still, and every host resting one whole
+        delay."""
+        self.now = now = max(now, self.now)
+        return now
+
+    def _wake(self, now: Instant) -> None:
+        """What time alone changes: waiting URLs become queued, leases expire, resting hosts become ready."""
+        tables = self.tables
+        lost: list[int] = []
+        if 0 <= tables.leases.next() <= now:
+            lost = np.frombuffer(tables.leases.expire(now, WAKES_PER_CALL_MAX), np.uint64).tolist()
+        errands: list[Authority] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            deadline, token = heapq.heappop(self._deadlines)
+            authority = tables.errands.get(token)
+            if authority is not None and authority.deadline == deadline:
+                errands.append(authority)
+        if lost or errands:
+            draft = self._draft(now)
+            self._lose(draft, lost, now)
+            for authority in errands:
+                self._lose_errand(draft, authority, now)
+            try:
+                self._commit(draft, reserve=True)
+            except StoreFullError:
+                for authority in errands:
+                    heapq.heappush(self._deadlines, (authority.deadline, authority.token))
+                raise
+            self._lines_of_wakes += draft.lines
+        woken = tables.wake(now, WAKES_PER_CALL_MAX)
+        at = tables.calendar.next() if len(tables.calendar) else None
+        self._woken = now if at is None or at > now else at - 1
+        if woken:
+            self._settle(now)
+        self.turns.wake(now)
+        tables.drop_stalled(WAKES_PER_CALL_MAX)
+
+    def _take_lines(self, draft: Draft) -> tuple[Line, ...]:
+        """The lines of this call, behind those that waking left for the next call that answers with lines."""
+        lines, self._lines_of_wakes = (*self._lines_of_wakes, *draft.lines), []
+        return lines
+
+    def _lose(self, draft: Draft, tokens: Sequence[int], now: Instant) -> None:
+        """Their holders died or let them expire. The third time in a row a URL is gone: it may be what kills its
+        holders."""
+        if not tokens:
+            return
+        given = np.array(tokens, np.uint64)
+        leases = self._by_token(given)
+        dead = self.tables.void(leases.cards.heads)
+        for row, token in enumerate(given.tolist()):
+            queue = int(leases.queues[row])
+            draft.tally("lost", 1)
+            self._rest_whole(draft, int(self.tables.queues.host[queue]), self._floor(queue), now)
+            record = Record.of(leases.cards, row)
+            record.losses = min(record.losses + 1, 255)
+            if record.losses >= LEASES_LOST_MAX and not dead[row]:
+                self._move(draft, record, GONE, Reason.LOST, error="lost")
+                draft.error("lost")
+                self._refusal_line(draft, record, now, outcome="error", error="lost")
+            else:
+                record.state = QUEUED
+            draft.record(record, LEASED, token=token)
+
+    def _lose_errand(self, draft: Draft, authority: Authority, now: Instant) -> None:
+        draft.tally("lost", 1)
+        self._rest_whole(draft, authority.busy, self.settings.delay, now)
+        draft.add(Fact.ROBOTS, robots_cells(authority))  # as they are, which ends the errand
+
+    def _rest_whole(self, draft: Draft, host: int, floor: float, now: Instant) -> None:
+        """A lease ends without a report: its host rests one whole delay, for somebody may have fetched just now."""
+        if host == NONE:
+            return
+        clock = draft.clock(host)
+        delay = self._rules.crawl_delay(self._authorities(host))
+        clock.rest_at_least(now + instant(max(clock.gap, floor, delay)))
+        if self.turns.shared is not None:
+            clock.ended = max(clock.ended, now)  # in doubt; the gaps of its groups count from there
+
+    def _forget_deadlines(self) -> None:
+        """Errands that ended leave their deadlines behind; with long leases they would pile up for a day."""
+        errands = self.tables.errands
+        if len(self._deadlines) > 2 * len(errands) + DEADLINES_KEPT_MAX:
+            self._deadlines = [(authority.deadline, token) for token, authority in errands.items()]
+            heapq.heapify(self._deadlines)
+
+    # -- one URL, one lease, one host ----------------------------------------------------------------------------------
+
+    def _move(
+        self,
+        draft: Draft,
+        record: Record,
+        state: int,
+        reason: int = 0,
+        *,
+        attempts: int | None = None,
+        losses: int | None = None,
+        status: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        """The record goes to another state; None: a cell stays as it is."""
+        record.state, record.reason = state, int(reason)
+        if attempts is not None:
+            record.attempts = attempts
+        if losses is not None:
+            record.losses = losses
+        if status is not None:
+            record.status = status
+        if error is not None:
+            record.error = draft.error_number(error)
+
+    def _refusal_line(self, draft: Draft, record: Record, now: Instant, *, outcome: str, error: str | None) -> None:
+        line = refusal(
+            record.url,
+            now,
+            outcome=outcome,
+            error=error,
+            depth=record.depth,
+            referrer=record.referrer,
+            priority=record.priority,
+        )
+        draft.line(record.slot, 0, "pages", line, 0)
+
+    def _by_token(self, tokens: npt.NDArray[np.uint64], *, bodies: bool = True) -> Found:
+        found, queues, deadlines, holders, not_before, heads, arena, offsets = lease_columns(
+            self.tables.leases.get(tokens, bodies)
+        )
+        return Found(found, queues, deadlines, holders, not_before, Cards(heads, arena, offsets))
+
+    def _content_hash(self, digest: bytes) -> int:
+        number = int.from_bytes(kernels.fingerprints([digest.decode("latin-1")], self._fingerprint_key), "little")
+        return number or 1
+
+    def _floor(self, queue: int) -> float:
+        """The least gap in seconds behind a request of a queue."""
+        rules = self.tables.queues.rules.get(queue)
+        return self.settings.delay if rules is None or rules.delay is None else rules.delay
+
+    def _authorities(self, host: int) -> Sequence[Authority]:
+        return self.tables.authorities_of.get(host, ())
+
+    def _name(self, draft: Draft, authority: Authority) -> None:
+        """The authority is a fact before others name it."""
+        if not authority.logged:
+            draft.add(Fact.AUTHORITY, (authority.slot, authority.name))
+
+    def _add_host(self, draft: Draft, name: str) -> None:
+        """The host has a row and a queue from here on."""
+        tables = self.tables
+        number = tables.hash_of(name)
+        if tables.hosts.row(number) != NONE:
+            return
+        slot = self.slot_of(name)
+        draft.add(Fact.HOST, (slot, number, name))
+        queue = int(queue_hashes(np.array([number], np.uint64), np.array([0], np.uint32))[0])
+        draft.add(Fact.QUEUE, (slot, queue, number, 0, ""))
+
+    def slot_of(self, name: str) -> int:
+        """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of itself if it has
+        none."""
+        text = name.encode("ascii")
+        return int(self._slots_of_spans(text, np.zeros(1, np.int64), np.array([len(text)], np.int64))[0])
+
+    def _slots_of_spans(self, arena: bytes, starts: Any, ends: Any) -> npt.NDArray[np.uint16]:
+        starts, ends = domain_spans(arena, np.ascontiguousarray(starts), np.ascontiguousarray(ends))
+        numbers = np.frombuffer(kernels.hash_spans(arena, starts, ends, self._slot_key), np.uint64)
+        return (numbers >> np.uint64(52)).astype(np.uint16)
+
+    # -- who waits for robots rules ------------------------------------------------------------------------------------
+
+    def _line_up(self, authority: Authority) -> None:
+        """Line its errand up at the host that will be asked."""
+        if authority.wanted != NONE or authority.token:
+            return
+        host = self.tables.host_row(host_of(authority.url))
+        if host == NONE:
+            return
+        self.turns.line_up(authority, host)
+        self._lined_up[authority.name] = authority
+        self.tables.changed.append(np.array([host], np.uint32))
+
+    def _line_down(self, authority: Authority) -> None:
+        """Its errand is answered: whoever waits for it is looked at again."""
+        tables = self.tables
+        self._leave_line(authority)
+        authority.klass = -1
+        while authority.held:
+            cards = tables.held.drain(authority.shelf, WAKES_PER_CALL_MAX)
+            if not len(cards):
+                break
+            authority.held -= len(cards)
+            queues = tables.queues.find(np.ascontiguousarray(cards.heads["queue"]))
+            for queue in queues.tolist():
+                tables.hold_less(queue)
+            lives = ~tables.void(cards.heads)
+            tables.backlog.put(queues[lives], cards.filter(lives))
+            tables.changed.append(tables.queues.host[queues])
+        authority.held = 0
+        tables.changed.append(np.array([authority.host], np.uint32))
+        self._settle(self.now)
+
+    def _leave_line(self, authority: Authority) -> None:
+        self._lined_up.pop(authority.name, None)
+        host = self.turns.leave_line(authority)
+        if host != NONE:
+            self.turns.touch([np.array([host], np.uint32)], self.now)
+
+    def _judge_later(self, authority: Authority, *, changed: bool) -> None:
+        """What an authority refused is to be judged again: all of it when its rules changed, else what was refused
+        because nobody answered."""
+        tables = self.tables
+        shelves = [authority.unreachable, authority.refused] if changed else [authority.unreachable]
+        some = [shelf for shelf in shelves if int(tables.refused.waiting(np.array([shelf], np.uint32))[0])]
+        if not some and not authority.again:
+            return
+        authority.again += some
+        if authority.refused in some:
+            authority.refused = tables.new_shelf()
+        if authority.unreachable in some:
+            authority.unreachable = tables.new_shelf()
+        if authority not in self._recheck:
+            self._recheck.append(authority)
+
+
+def metadata_bytes(metadata: object) -> bytes:
+    if metadata is None:
+        return b""
+    try:
+        return msgspec.json.encode(metadata)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SettingsError(f"metadata cannot be kept: {error}; give a mapping of JSON values") from error
+
+
+def bounded(rows: int, what: str) -> None:
+    if rows > CALL_ROWS_MAX:
+        raise SettingsError(f"{rows} {what} in one call; cut it into calls of at most {CALL_ROWS_MAX}")

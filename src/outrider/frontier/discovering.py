@@ -1,0 +1,603 @@
+"""discover: which links are URLs, inside their scope, new and within the limits; and links between logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant
+from outrider.frontier import arguments
+from outrider.frontier.arrivals import NO_DUE, Arrival, Arrivals, Origin
+from outrider.frontier.cards import Cards
+from outrider.frontier.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Deciding, bounded, metadata_bytes
+from outrider.frontier.draft import Draft
+from outrider.frontier.facts import Fact, Row, Texts, no_texts
+from outrider.frontier.hosts import (
+    NONE,
+    VOIDED,
+    Rows,
+    firsts_of,
+    keyed_queue_hash,
+    queue_hashes,
+)
+from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, priorities
+from outrider.frontier.records import Record, extra_of
+from outrider.frontier.tables import (
+    GONE,
+    LEASED,
+    PARKED,
+    QUEUED,
+    UNKNOWN,
+    WAITING,
+    Hand,
+    Reason,
+    by_value,
+)
+from outrider.journey import (
+    Code,
+    Link,
+    RequestId,
+)
+from outrider.kernels.cards import HEAD
+from outrider.limits import (
+    CLASSES,
+    DROP_LOOKS_AT_CARDS,
+    METADATA_BYTES_MAX,
+    OWN_SLOT,
+    REDIRECT_HOPS_MAX,
+    SLOTS,
+    URL_BYTES_MAX,
+)
+from outrider.url import Scope, UrlBatch, host_of, spell
+
+
+class Discovering(Deciding):
+    """Links on their way in."""
+
+    def discover(
+        self, links: Iterable[str | Link] | UrlBatch, now: Instant, *, request_id: RequestId | None = None
+    ) -> list[Code]:
+        """One code per link. Raises SettingsError for a priority that is no number in [0, 1], StoreFullError before
+        any change."""
+        now = self._advance(now)
+        known = self._repeated(request_id, "discover")
+        if known is not None:
+            return [CODES[number] for number in known]
+        if not isinstance(links, UrlBatch):
+            links = list(links)
+        bounded(len(links), "links")
+        self._wake(now)
+        draft = self._draft(now)
+        if isinstance(links, UrlBatch):
+            arrivals = self._told_in_columns(links, draft)
+        elif set(map(type, links)) <= {str}:
+            arrivals = self._told_in_columns(self._spelled_batch(links), draft)
+        else:
+            origins = [Origin(crawl=draft.crawl(None))]
+            some = [self._arrival(link, 0, origins[0], draft) for link in links]
+            arrivals = Arrivals.of_links(some, origins, self._spelled_batch)
+        answer = self._accept(arrivals, draft).tobytes()
+        self._answered(draft, request_id, "discover", answer)
+        self._commit(draft)
+        return list(map(CODES.__getitem__, answer))
+
+    def _told_in_columns(self, urls: UrlBatch, draft: Draft) -> Arrivals:
+        origins = [Origin(crawl=draft.crawl(None))]
+        depths, told = arguments.depths(urls, 0), arguments.priorities(urls)
+        return Arrivals.of_columns(self._ruled(urls), np.zeros(len(urls), np.intp), origins, depths, told)
+
+    def _arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
+        if not isinstance(link, Link):
+            return Arrival(link, origin_row, origin.depth, crawl=origin.crawl, seed=not origin.page)
+        arguments.link(link)
+        return Arrival(
+            link.url,
+            origin_row,
+            max(link.depth, origin.depth) if origin.page else link.depth,
+            link.hops,
+            checked(link.priority) if link.priority is not None else None,
+            link.not_before,
+            origin.crawl if link.crawl is None else draft.crawl(link.crawl),
+            link.key,
+            link.referrer,
+            metadata_bytes(link.metadata),
+            not origin.page and link.depth == 0 and link.referrer is None,
+        )
+
+    @staticmethod
+    def _origin(record: Record) -> Origin:
+        return Origin(record.url, _below(record.depth), record.crawl, record.slot, record.priority, True)
+
+    def _scope(self, crawl: int) -> Scope:
+        scope = self._scopes.get(crawl)
+        if scope is None:
+            s = self.settings
+            seeds = self.tables.scope.get(crawl, {})
+            scope = Scope.of_seeds(s.scope, seeds, s.include, s.exclude, s.max_depth)
+            self._scopes[crawl] = scope
+        return scope
+
+    def _accept_found(
+        self,
+        wanted: Sequence[Arrival],
+        columns: Sequence[tuple[int, UrlBatch]],
+        of_row: Mapping[int, int],
+        origins: Sequence[Origin],
+        spans: Mapping[int, tuple[int, int]],
+        targets: Mapping[int, int],
+        draft: Draft,
+    ) -> tuple[dict[int, bytes], dict[int, int]]:
+        """Take the links of many outcomes in: the numbers of their codes by row of the outcome, and by row whether a
+        redirect's target was new."""
+        parts: list[Arrivals] = []
+        if wanted:
+            parts.append(Arrivals.of_links(wanted, origins, self._spelled_batch))
+        for row, urls in columns:
+            place = of_row[row]
+            depths = arguments.depths(urls, origins[place].depth)
+            told = arguments.priorities(urls)
+            where = np.full(len(urls), place, np.intp)
+            parts.append(Arrivals.of_columns(self._ruled(urls), where, origins, depths, told))
+        if not parts:
+            return {}, {}
+        numbers = self._accept(Arrivals.concatenate(parts), draft).tobytes()
+        found = {row: numbers[start:end] for row, (start, end) in spans.items()}
+        start = len(wanted)
+        for row, urls in columns:
+            found[row] = found.get(row, b"") + numbers[start : start + len(urls)]
+            start += len(urls)
+        return found, {row: int(numbers[place] == NEW) for row, place in targets.items()}
+
+    def _accept(self, links: Arrivals, draft: Draft) -> npt.NDArray[np.uint8]:
+        """Scope and test links against the seen-set; what is new becomes cards of the draft. A code per link."""
+        urls, tables = links.urls, self.tables
+        codes = np.full(len(urls), CODE_NUMBERS[Code.INVALID], np.uint8)
+        if not len(urls):
+            return codes
+        fit = self._wanted(links, codes, draft)
+        rows = np.flatnonzero(fit)
+        if not len(rows):
+            return codes
+        prints = urls.fingerprints(self._fingerprint_key)
+        names = urls.host_fingerprints(self._fingerprint_key)
+        crawls = links.crawl
+        if len(rows) < len(urls):
+            prints, names, crawls = prints[rows], names[rows], crawls[rows]
+        hosts = tables.hosts.find(names)
+        there = np.flatnonzero(hosts != NONE)
+        if len(there) == len(rows):
+            known = self._seen(crawls, tables.hosts.slot[hosts.astype(np.intp)], prints)
+        else:
+            known = np.zeros(len(rows), np.bool_)
+            known[there] = self._seen(crawls[there], tables.hosts.slot[hosts[there]], prints[there])
+        if tables.queues.voids:
+            doubtful = np.flatnonzero(known)
+            if len(doubtful):
+                doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
+                if len(doubtful):
+                    slots = tables.hosts.slot[hosts[doubtful]]
+                    found, _ = tables.find(crawls[doubtful], slots, prints[doubtful])
+                    known[doubtful[~found]] = False  # deleted since: it is as if it had never been seen
+        codes[rows[known]] = KNOWN
+        fresh = np.flatnonzero(~known)
+        if not len(fresh):
+            return codes
+        if len(fresh) > 1:
+            # The first of equal ones is new, the others are known.
+            firsts, _ = firsts_of(prints[fresh] ^ (crawls[fresh].astype(np.uint64) << np.uint64(1)))
+            if len(firsts) < len(fresh):
+                codes[rows[fresh]] = KNOWN
+                fresh = fresh[firsts]
+        if self._owned is not None:
+            fresh = self._send_abroad(links, rows, fresh, names, hosts, codes, draft)
+            if not len(fresh):
+                return codes
+        self._welcome(links, rows[fresh], prints[fresh], names[fresh], hosts[fresh], codes, draft)
+        return codes
+
+    def _wanted(self, links: Arrivals, codes: npt.NDArray[np.uint8], draft: Draft) -> npt.NDArray[np.bool_]:
+        """Which links are URLs of bearable length inside their crawl's scope; the others get their codes."""
+        urls = links.urls
+        too_long = urls.lengths > URL_BYTES_MAX
+        too_long |= links.hops > REDIRECT_HOPS_MAX
+        for row, link in links.odd.items():
+            too_long[row] |= len(link.metadata) > METADATA_BYTES_MAX
+        fit = urls.valid
+        if np.count_nonzero(too_long):
+            codes[fit & too_long] = CODE_NUMBERS[Code.OVER_LIMIT]
+            fit = fit & ~too_long
+        s = self.settings
+        if s.scope == "any" and not s.include and not s.exclude and s.max_depth is None:
+            return fit
+        for crawl, some in by_value(links.crawl):
+            here = np.zeros(len(urls), np.bool_)
+            here[some] = True
+            here &= fit
+            seeds = links.seed & urls.valid
+            if s.scope != "any" and (seeds & here).any():
+                self._widen(draft, crawl, urls.strings(np.flatnonzero(seeds & here)))
+            outside = here & ~(np.asarray(self._scope(crawl).verdicts(urls, links.depth)) | links.seed)
+            codes[outside] = CODE_NUMBERS[Code.OUT_OF_SCOPE]
+            fit = fit & ~outside
+        return fit
+
+    def _seen(self, crawls: Any, slots: Any, prints: Any) -> npt.NDArray[np.bool_]:
+        """Which URLs have been accepted."""
+        known = np.zeros(len(prints), np.bool_)
+        for crawl, rows in by_value(crawls):
+            seen = self.tables.seen.get(crawl)
+            if seen is not None:
+                found = seen.check(np.ascontiguousarray(slots[rows]), np.ascontiguousarray(prints[rows]))
+                known[rows] = np.frombuffer(found, np.bool_)
+        return known
+
+    def _welcome(
+        self,
+        links: Arrivals,
+        rows: npt.NDArray[np.intp],
+        prints: Any,
+        names: Any,
+        hosts: Rows,
+        codes: npt.NDArray[np.uint8],
+        draft: Draft,
+    ) -> None:
+        """Cards for URLs that are new, and facts for hosts and queues that are."""
+        tables, urls, now = self.tables, links.urls, draft.now
+        slots = np.zeros(len(rows), np.uint16)
+        there = hosts != NONE
+        slots[there] = tables.hosts.slot[hosts[there]]
+        homes = hosts
+        if np.count_nonzero(there) < len(there):
+            homes = self._new_hosts(urls, rows, names, hosts, slots, draft)
+        crawls = links.crawl[rows]
+        heads = np.zeros(len(rows), HEAD)
+        heads["queue"] = queues = queue_hashes(names, crawls)
+        keys: dict[int, str] = {}
+        if links.odd:
+            for place, row in enumerate(rows.tolist()):
+                link = links.odd.get(row)
+                if link is not None and link.key is not None and link.key != host_of(urls[row]):
+                    keys[place] = link.key
+                    queues[place] = keyed_queue_hash(int(names[place]), int(crawls[place]), tables.hash_of(link.key))
+            heads["queue"] = queues
+        known_queues = np.full(len(rows), NONE, np.uint32)
+        known_queues[there] = tables.queues.find(queues[there])  # a new host has no queue yet
+        queue_rows = known_queues
+        new = np.flatnonzero(known_queues == NONE)
+        if len(new):
+            made = {(row[1]) for row in draft.rows.get(Fact.QUEUE, ())}
+            firsts, which = firsts_of(queues[new])
+            queue_rows = known_queues.copy()
+            queue_rows[new] = tables.queues.count + which
+            new = new[firsts]
+            if made:
+                new = np.array([place for place in new.tolist() if int(queues[place]) not in made], np.intp)
+            if len(new):
+                told = [keys.get(place, "") for place in new.tolist()] if keys else no_texts(len(new))
+                draft.add_columns(
+                    Fact.QUEUE,
+                    [slots[new], queues[new], names[new], crawls[new], told],
+                    Hand.of_rows(homes[new], first=tables.queues.count),
+                )
+        due = links.due[rows]
+        heads["fingerprint"], heads["slot"], heads["crawl"] = prints, slots, crawls
+        heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)
+        draft.order += len(rows)
+        heads["due"] = np.where(due == NO_DUE, now, due)
+        told_priority = self._priorities(links, rows)
+        heads["priority"] = told_priority
+        heads["klass"] = np.minimum(told_priority * CLASSES, CLASSES - 1).astype(np.uint8)
+        heads["depth"], heads["hops"] = links.depth[rows], links.hops[rows]
+        heads["state"] = np.where(heads["due"] > now, WAITING, QUEUED)
+        codes[rows] = NEW
+        limit = self.settings.max_pages_per_host
+        if limit is not None:
+            answered = np.zeros(len(rows), np.int64)
+            answered[there] = tables.hosts.answered[hosts[there]]
+            over = answered >= limit
+            heads["state"][over], heads["reason"][over] = PARKED, Reason.BUDGET
+            codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
+        self._limit(heads, known_queues, rows, codes, draft)
+        kept = heads["state"] != UNKNOWN
+        if np.count_nonzero(kept) < len(kept):
+            rows, heads, queue_rows = rows[kept], heads[kept], queue_rows[kept]
+        if len(rows):
+            draft.cards(self._bodies(links, rows, heads), queue_rows)
+
+    def _limit(
+        self,
+        heads: Any,
+        queues: Rows,
+        rows: npt.NDArray[np.intp],
+        codes: npt.NDArray[np.uint8],
+        draft: Draft,
+    ) -> None:
+        """Back-pressure: what exceeds the limits of URLs is refused, or what is queued lowest makes room."""
+        s = self.settings
+        if s.when_full in ("spill", "delay") or (s.max_urls is None and s.max_urls_per_queue is None):
+            return
+        tables = self.tables
+        held = tables.backlog.waiting(np.where(queues == NONE, 0, queues)).astype(np.int64)
+        held[queues == NONE] = 0
+        over = np.zeros(len(rows), np.bool_)
+        if s.max_urls_per_queue is not None:
+            seen_here: dict[int, int] = {}
+            for place, queue in enumerate(heads["queue"].tolist()):
+                seen_here[queue] = seen_here.get(queue, int(held[place])) + 1
+                over[place] = seen_here[queue] > s.max_urls_per_queue
+        if s.max_urls is not None:
+            room = s.max_urls - (tables.counts[QUEUED] + tables.counts[WAITING] + tables.counts[LEASED])
+            inside = np.flatnonzero(~over)
+            over[inside[max(0, room) :]] = True
+        if not over.any():
+            return
+        if s.when_full == "drop_lowest":
+            full = np.flatnonzero(over & (queues != NONE))
+            for queue, some in by_value(queues[full]):
+                places = full[some]
+                victims = self._lowest(draft, queue, heads["klass"][places].tolist())
+                for place, victim in zip(places.tolist(), victims, strict=True):
+                    if victim is None:
+                        continue
+                    self._move(draft, victim, GONE, Reason.DROPPED, error="dropped")
+                    draft.record(victim, QUEUED)
+                    draft.tally("dropped", 1)
+                    over[place] = False
+        heads["state"][over] = UNKNOWN
+        codes[rows[over]] = CODE_NUMBERS[Code.OVER_LIMIT]
+        if over.any():
+            draft.tally("refused", int(over.sum()))
+
+    def _lowest(self, draft: Draft, queue: int, classes: Sequence[int]) -> list[Record | None]:
+        """For each of these classes, of new URLs of one queue, the queued URL that comes last and is of a lower class,
+        taken out; None where there is none. The queue is looked through once, however many they are."""
+        backlog = self.tables.backlog
+        # Of a long queue the worst of some that wait on disk will do: reading all of it for one place would not.
+        long = int(backlog.waiting(np.array([queue], np.uint32))[0]) > DROP_LOOKS_AT_CARDS
+        most = min(len(classes), DROP_LOOKS_AT_CARDS)
+        cards = backlog.unload(queue, most) if long else backlog.drain(queue, DROP_LOOKS_AT_CARDS)
+        heads = cards.heads
+        last_first = np.lexsort((-heads["order"].astype(np.int64), -heads["due"], heads["klass"]))
+        found = heads["klass"][last_first].tolist()
+        victims: list[int | None] = []
+        count = 0
+        for klass in classes:
+            lower = count < len(found) and found[count] < klass
+            victims.append(count if lower else None)
+            count += lower
+        stay = np.ones(len(cards), np.bool_)
+        stay[last_first[:count]] = False
+        rest = cards.filter(stay)
+        backlog.put(np.full(len(rest), queue, np.uint32), rest)
+        dropped = cards.take(last_first[:count])
+        draft.drawn.append((np.full(count, queue, np.uint32), dropped))
+        return [None if victim is None else Record.of(dropped, victim) for victim in victims]
+
+    def _priorities(self, links: Arrivals, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+        """What was told, else what the function of priority says, else the default."""
+        told = links.priority[rows]
+        open_ones = np.isnan(told)
+        if not open_ones.any():
+            return told
+        function = self.settings.priority
+        if function is None:
+            return np.where(open_ones, PRIORITY_DEFAULT, told)
+        told = told.copy()
+        for place, some in by_value(links.origin[rows]):
+            mask = np.zeros(len(rows), np.bool_)
+            mask[some] = True
+            mask &= open_ones
+            if not mask.any():
+                continue
+            origin = links.origins[place]
+            page = Referrer(origin.referrer, max(origin.depth - 1, 0), origin.priority) if origin.page else None
+            chosen = rows[mask]
+            signals = {name: column[chosen] for name, column in links.signals.items()}
+            batch = links.urls.take(chosen).with_columns(**signals, depth=links.depth[chosen])
+            told[mask] = priorities(function, batch, page)
+        return told
+
+    def _new_hosts(
+        self, urls: UrlBatch, rows: npt.NDArray[np.intp], names: Any, hosts: Rows, slots: Any, draft: Draft
+    ) -> Rows:
+        """Facts for hosts that are not known, in the order of their appearance, not of hashes: with one seed every
+        store draws alike. Fills in their slots; the rows of all hosts, of new ones those that they will have."""
+        places = np.flatnonzero(hosts == NONE)
+        firsts, which = firsts_of(names[places])
+        starts, ends = urls.hosts()
+        chosen = rows[places[firsts]]
+        starts, ends = starts[chosen], ends[chosen]
+        texts = Texts(kernels.gather_spans(urls.arena, starts, ends), (ends - starts).astype(np.uint32))
+        found = self._slots_of_spans(urls.arena, starts, ends)
+        slots[places] = found[which]
+        first = self.tables.hosts.count
+        draft.add_columns(Fact.HOST, [found, names[places[firsts]], texts], Hand.of_rows(None, first=first))
+        homes = hosts.copy()
+        homes[places] = first + which
+        return homes
+
+    def _bodies(self, links: Arrivals, rows: npt.NDArray[np.intp], heads: Any) -> Cards:
+        """The cards of links: their heads, and url, referrer and extra in one arena."""
+        urls = links.urls
+        starts, ends = urls.texts()
+        referrers = [one.referrer.encode("utf-8", "surrogatepass") for one in links.origins]
+        sizes = np.array([0, *map(len, referrers)], np.int64).cumsum() + len(urls.arena)
+        origin = links.origin[rows]
+        spans = np.zeros((len(rows), 3, 2), np.int64)
+        spans[:, 0, 0], spans[:, 0, 1] = starts[rows], ends[rows]
+        spans[:, 1, 0], spans[:, 1, 1] = sizes[origin], sizes[origin + 1]
+        arena = [urls.arena, *referrers]
+        if links.odd:
+            size = int(sizes[-1])
+            for place, row in enumerate(rows.tolist()):
+                link = links.odd.get(row)
+                if link is None:
+                    continue
+                if link.referrer is not None:
+                    text = link.referrer.encode("utf-8", "surrogatepass")
+                    spans[place, 1] = (size, size + len(text))
+                    arena.append(text)
+                    size += len(text)
+                extra = extra_of(metadata=link.metadata)
+                if extra:
+                    spans[place, 2] = (size, size + len(extra))
+                    arena.append(extra)
+                    size += len(extra)
+        lengths = spans[:, :, 1] - spans[:, :, 0]
+        heads["url_bytes"], heads["referrer_bytes"], heads["extra_bytes"] = lengths[:, 0], lengths[:, 1], lengths[:, 2]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths.sum(axis=1), out=offsets[1:])
+        flat = spans.reshape(-1, 2)
+        body = kernels.gather_spans(
+            b"".join(arena) if len(arena) > 1 else urls.arena,
+            np.ascontiguousarray(flat[:, 0]),
+            np.ascontiguousarray(flat[:, 1]),
+        )
+        return Cards(heads, body, offsets)
+
+    def _spelled(self, urls: Sequence[str], base: str | None = None) -> list[str | None]:
+        """Canonical texts under the rules of this store, None for what is no URL."""
+        texts = spell(urls, base)
+        return [None if text is None else self.rules.apply(text) for text in texts] if self.rules else texts
+
+    def _spelled_batch(self, urls: Iterable[Any]) -> UrlBatch:
+        return self._ruled(UrlBatch.of(urls, key=self._fingerprint_key))
+
+    def _ruled(self, urls: UrlBatch) -> UrlBatch:
+        if not self.rules:
+            return urls
+        texts = urls.strings()
+        ruled = UrlBatch.of(self.rules.apply_batch(texts) if urls.valid.all() else map(self._ruled_text, texts))
+        return ruled.with_columns(**urls.columns) if urls.columns else ruled
+
+    def _ruled_text(self, text: str) -> str:
+        return self.rules.apply(text) if text else text
+
+    def _widen(self, draft: Draft, crawl: int, seeds: Iterable[str]) -> None:
+        """The scope spans these seeds from here on."""
+        known = self._spans_of(crawl)
+        wider: list[str] = []
+        for text in seeds:
+            span = self._span(text)
+            if span not in known:
+                known.add(span)
+                draft.add(Fact.SCOPE, (OWN_SLOT, crawl, text))
+                wider.append(text)
+        if wider:
+            # Kept before the frame is applied; where it is not, `_commit` forgets it again.
+            self._scopes[crawl] = self._scope(crawl).widened(*wider)
+
+    def _span(self, seed: str) -> Scope:
+        """What one seed spans: a host, a domain or a prefix."""
+        return Scope.of_seeds(self.settings.scope, (seed,))
+
+    def _spans_of(self, crawl: int) -> set[Scope]:
+        spans = self._spans.get(crawl)
+        if spans is None:
+            spans = self._spans[crawl] = {self._span(seed) for seed in self.tables.scope.get(crawl, {})}
+        return spans
+
+    def _send_abroad(
+        self,
+        links: Arrivals,
+        rows: npt.NDArray[np.intp],
+        fresh: npt.NDArray[np.intp],
+        names: Any,
+        hosts: Rows,
+        codes: npt.NDArray[np.uint8],
+        draft: Draft,
+    ) -> npt.NDArray[np.intp]:
+        """Links for slots of other logs go into the outbox of the slot they were found in; the others stay."""
+        owned = self._owned or frozenset()
+        stay: list[int] = []
+        for place in fresh.tolist():
+            row = int(rows[place])
+            text = links.urls[row]
+            target = self.slot_of(host_of(text)) if hosts[place] == NONE else -1
+            if target == -1 or target in owned:
+                stay.append(place)
+                continue
+            origin = links.origins[int(links.origin[row])]
+            source = origin.source if origin.source >= 0 else min(owned or (0,))
+            sequence = draft.sequence(source)
+            odd = links.odd.get(row)
+            told = links.priority[row]
+            draft.add(
+                Fact.OUTBOX,
+                (
+                    *(source, sequence, target, draft.crawl_name(int(links.crawl[row]))),
+                    *(odd.key or "" if odd is not None else "", int(links.due[row])),
+                    *(PRIORITY_DEFAULT if np.isnan(told) else float(told), int(links.depth[row])),
+                    *(int(links.hops[row]), int(links.seed[row])),
+                    origin.referrer if odd is None or odd.referrer is None else odd.referrer,
+                    *(odd.metadata if odd is not None else b"", text),
+                ),
+            )
+            codes[row] = CODE_NUMBERS[Code.HELD]
+        return np.array(stay, np.intp)
+
+    def outbox(self, most: int) -> list[Row]:
+        """Up to `most` links on their way to other logs, as OUTBOX rows, per source slot in order."""
+        rows: list[Row] = []
+        for home in self.tables.transit.values():
+            rows.extend(home.outbox[number] for number in sorted(home.outbox)[: most - len(rows)])
+            if len(rows) >= most:
+                break
+        return rows
+
+    def receive(self, parcels: Sequence[Row], now: Instant) -> list[Code]:
+        """Take in OUTBOX rows of other logs: each (source slot, sequence) once, however often it is brought."""
+        now = self._advance(now)
+        draft = self._draft(now)
+        wanted: list[Arrival] = []
+        taken: list[int] = []
+        codes = [Code.KNOWN] * len(parcels)
+        marks: dict[tuple[int, int], int] = {}
+        for number, parcel in enumerate(parcels):
+            source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, metadata, url = parcel
+            home = self.tables.transit.get(int(target))
+            place = (int(target), int(source))
+            if int(sequence) <= max(marks.get(place, 0), home.arrived.get(place[1], 0) if home is not None else 0):
+                continue
+            marks[place] = int(sequence)
+            taken.append(number)
+            wanted.append(
+                Arrival(
+                    str(url),
+                    0,
+                    int(depth),
+                    int(hops),
+                    float(priority),
+                    None if due == NO_DUE else int(due),
+                    draft.crawl(str(crawl)),
+                    str(key) or None,
+                    str(referrer),
+                    bytes(metadata),
+                    bool(seed),
+                )
+            )
+        for (target, source), sequence in marks.items():
+            draft.add(Fact.ARRIVED, (target, source, sequence))
+        if wanted:
+            numbers = self._accept(Arrivals.of_links(wanted, [Origin()], self._spelled_batch), draft)
+            for number, code in zip(taken, numbers.tolist(), strict=True):
+                codes[number] = CODES[code]
+        self._commit(draft)
+        return codes
+
+    def delivered(self, source: int, sequence: int, now: Instant) -> None:
+        """The other log has everything from this slot up to this sequence. Raises SettingsError."""
+        arguments.whole("source", source, 0, SLOTS - 1)
+        arguments.whole("sequence", sequence, 0, arguments.INSTANT_MAX)
+        draft = self._draft(self._advance(now))
+        draft.add(Fact.DELIVERED, (source, sequence))
+        self._commit(draft, reserve=True)
+
+
+def _below(depth: int) -> int:
+    """The depth of what is found on a page of this depth; beyond 16 bits it counts no further."""
+    return min(depth + 1, 65_535)

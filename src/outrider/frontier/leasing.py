@@ -1,0 +1,424 @@
+"""lease: whose turn it is, which of their URLs may be visited, and the tokens that say so."""
+
+from __future__ import annotations
+
+import heapq
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant, instant
+from outrider.errors import StoreFullError
+from outrider.frontier import arguments
+from outrider.frontier.asking import Asking
+from outrider.frontier.cards import Cards
+from outrider.frontier.draft import Draft
+from outrider.frontier.errands import Judgement, errand_of
+from outrider.frontier.facts import Fact
+from outrider.frontier.hosts import (
+    GROUPED,
+    ROBOTS,
+    VOIDED,
+    Group,
+    Rows,
+)
+from outrider.frontier.leased import Leased, errand_lease
+from outrider.frontier.records import Record
+from outrider.frontier.tables import (
+    GONE,
+    LEASED,
+    PARKED,
+    QUEUED,
+    Authority,
+    Hand,
+    Reason,
+    RobotsState,
+)
+from outrider.frontier.turns import EMPTY
+from outrider.journey import (
+    Lease,
+    LeaseBatch,
+    RequestId,
+)
+from outrider.limits import (
+    CALL_ROWS_MAX,
+    OLDEST_DRAW_EVERY,
+    ROBOTS_REFUSALS_PER_CALL_MAX,
+)
+from outrider.url import authority_of
+
+_NOT_ALONE = ~np.uint8(VOIDED | GROUPED)  # flags of hosts that need a closer look
+_NO_ROWS: Rows = np.zeros(0, np.uint32)
+
+
+class _Picks:
+    """What a lease call has drawn: cards, the rows of their queues, and how long each has to wait in its train."""
+
+    def __init__(self) -> None:
+        self._cards: list[Cards] = []
+        self._queues: list[Rows] = []
+        self._gaps: list[Instant] = []
+        self.count = 0
+
+    def add(self, cards: Cards, queues: Rows, gap: Instant = 0) -> None:
+        self._cards.append(cards)
+        self._queues.append(queues)
+        self._gaps.append(gap)
+        self.count += len(cards)
+
+    def columns(self, now: Instant) -> tuple[Cards, Rows, npt.NDArray[np.int64]]:
+        """All of them, and the instants before which they must not be fetched."""
+        cards = Cards.concatenate(self._cards)
+        queues = self._queues[0] if len(self._queues) == 1 else np.concatenate([_NO_ROWS, *self._queues])
+        not_before = np.full(len(cards), now, np.int64)
+        if any(self._gaps):
+            at = 0
+            for some, gap in zip(self._queues, self._gaps, strict=True):
+                not_before[at : at + len(some)] += np.arange(len(some)) * gap
+                at += len(some)
+        return cards, queues, not_before
+
+
+class Leasing(Asking):
+    """URLs on their way out."""
+
+    def lease(
+        self,
+        want: int,
+        now: Instant,
+        *,
+        ttl_seconds: float = 60,
+        per_queue: int = 1,
+        crawl: str | None = None,
+        key: str | None = None,
+        worker: str | None = None,
+        errands: bool = False,
+        request_id: RequestId | None = None,
+    ) -> LeaseBatch:
+        """Up to `want` leases of queues whose clocks allow it now. Raises SettingsError for numbers that make no
+        sense."""
+        arguments.whole("want", want, 0, CALL_ROWS_MAX)
+        arguments.whole("per_queue", per_queue, 1, CALL_ROWS_MAX)
+        arguments.ttl(ttl_seconds)
+        arguments.flag("errands", errands)
+        for what, name in (("crawl", crawl), ("key", key), ("worker", worker)):
+            arguments.name(what, name)
+        tables = self.tables
+        now = self._advance(now)
+        self._wake(now)
+        known = self._repeated(request_id, "lease")
+        if known is not None:
+            return self._same_leases(known)
+        if errands and not self.turns.runs_errands:
+            self.turns.runs_errands = True
+            self.turns.touch([np.fromiter(self.turns.errands_at, np.uint32)], now)
+        refusals = ROBOTS_REFUSALS_PER_CALL_MAX
+        if self._recheck:
+            refusals -= self._judge_again(now, refusals)
+        draft = self._draft(now)
+        holder = draft.holder(worker)
+        first = self._next_token()
+        deadline = now + instant(ttl_seconds)
+        row = tables.crawl_rows.get(crawl) if crawl is not None else None
+        pages_left = self._pages_left()
+        picks = _Picks()
+        asked: list[Authority] = []
+        tried: list[Rows] = []
+        taken: set[int] = set()  # hosts that a turn was taken of by a closer look
+        groups: set[Group] = set()
+        by_key = self.turns.queues_by_key(key, row) if key is not None and (crawl is None or row is not None) else None
+        plain = per_queue == 1 and not self.errands_mode and self.settings.max_pages_per_host is None
+        while (left := min(want - picks.count - len(asked), pages_left - picks.count)) > 0 and refusals > 0:
+            if crawl is not None and row is None:
+                break
+            if by_key is not None:
+                drawn, by_key = by_key[:left], by_key[left:]
+                self.turns.ready.withdraw(drawn)
+            else:
+                drawn = np.frombuffer(self.turns.ready.draw(left, row), np.uint32)
+            if not len(drawn):
+                break
+            hosts = tables.queues.host[drawn.astype(np.intp)]
+            tried.append(hosts)
+            alone = self._may_go(hosts, now) if plain else np.zeros(len(drawn), np.bool_)
+            count = np.count_nonzero(alone)
+            if count:
+                chosen = drawn if count == len(drawn) else drawn[alone]  # each host once: it has no other queue
+                found, cards = tables.backlog.take(chosen)
+                picks.add(cards, chosen if len(cards) == count else chosen[found])
+                if count == len(drawn):
+                    continue
+            for queue, host in zip(drawn[~alone].tolist(), hosts[~alone].tolist(), strict=True):
+                if refusals <= 0 or picks.count + len(asked) >= want or picks.count >= pages_left:
+                    break
+                if host in taken:
+                    continue
+                got, errand, judged_away = self._look_closely(
+                    draft,
+                    queue,
+                    host,
+                    now,
+                    most=min(per_queue, want - picks.count - len(asked), pages_left - picks.count),
+                    deadline=deadline,
+                    crawl=row,
+                    key=key,
+                    errands=errands,
+                    groups=groups,
+                    refusals=refusals,
+                    picks=picks,
+                )
+                refusals -= judged_away
+                if got or errand is not None:
+                    taken.add(host)
+                if errand is not None:
+                    asked.append(errand)
+        cards, queues, not_before = picks.columns(now)
+        self._log_leases(draft, cards, queues, not_before, asked, first, deadline, holder)
+        if request_id is not None and (picks.count or asked):
+            tokens = b"".join(struct.pack("<Q", first + place) for place in range(picks.count + len(asked)))
+            self._answered(draft, request_id, "lease", tokens)
+        try:
+            self._commit(draft, reserve=True)
+        except StoreFullError:
+            tables.backlog.put(queues, cards)
+            self.turns.touch(tried, now)
+            raise
+        if sum(map(len, tried)) > picks.count or taken:
+            self.turns.touch(tried, now)
+        errand_leases = [errand_lease(authority, tables, now) for authority in asked]
+        leases = Leased(tables, first, cards, queues, not_before, deadline, errand_leases)
+        for authority in asked:
+            heapq.heappush(self._deadlines, (authority.deadline, authority.token))
+        return LeaseBatch(leases, lines=self._take_lines(draft), lsn=self.lsn)
+
+    def _may_go(self, hosts: Rows, now: Instant) -> npt.NDArray[np.bool_]:
+        """Which of these hosts, each the first of its name, may be visited with nothing but their clocks to look at."""
+        columns, places = self.tables.hosts, hosts.astype(np.intp)
+        good: npt.NDArray[np.bool_] = columns.rest_until[places] <= now
+        busy = columns.in_flight[places]
+        if np.count_nonzero(busy):
+            good &= busy == 0
+        flags = columns.flags[places]
+        if np.count_nonzero(flags):
+            good &= (flags & _NOT_ALONE) == 0
+        if self.turns.shared is not None:
+            good &= self.turns.shared.may_go(hosts, now)
+        return good
+
+    def _look_closely(
+        self,
+        draft: Draft,
+        queue: int,
+        host: int,
+        now: Instant,
+        *,
+        most: int,
+        deadline: Instant,
+        crawl: int | None,
+        key: str | None,
+        errands: bool,
+        groups: set[Group],
+        refusals: int,
+        picks: _Picks,
+    ) -> tuple[int, Authority | None, int]:
+        """A host of which more must be known than its clock: (URLs picked, errand, URLs judged away)."""
+        tables = self.tables
+        columns = tables.hosts
+        if columns.rest_until[host] > now:
+            return 0, None, 0
+        if columns.flags[host] & GROUPED:
+            if self.turns.shared is not None and not self.turns.shared.may_go(np.array([host], np.uint32), now)[0]:
+                return 0, None, 0
+            most = 1  # a train would not leave the gaps that others of its groups have between them
+        busy = int(columns.in_flight[host])
+        line = self.turns.errands_at.get(host, ())
+        errand = errand_of(line, now) if errands and not busy else None
+        if errand is not None:
+            return 0, errand, 0
+        chosen = self._queue_of(host, crawl, key, now, groups)
+        if chosen is None:
+            return 0, None, 0
+        gap = 0
+        several = self.turns.capacity(chosen) > 1
+        if most > 1 or several:
+            gap = instant(
+                max(float(columns.gap[host]), self._floor(chosen), self._rules.crawl_delay(self._authorities(host)))
+            )
+            # What may only be fetched when its lease is over would be lost, and after three times gone.
+            most = min(most, 1 + (deadline - now - 1) // gap) if gap else most
+        cards, judged_away = self._take(draft, chosen, host, most, refusals, now)
+        if not len(cards):
+            line = self.turns.errands_at.get(host, ())
+            return (
+                0,
+                errand_of(line, now) if errands else None,
+                judged_away,
+            )  # what was just found to be asked for first
+        picks.add(cards, np.full(len(cards), chosen, np.uint32), gap)
+        if several:
+            # Several at once: their beginnings keep the gap, for their ends are not known yet.
+            draft.clock(host).rest_at_least(now + len(cards) * gap)
+        tables.turn += 1
+        tables.queues.served[chosen] = tables.turn & 0xFFFFFFFF
+        columns.turns[host] += 1
+        group = tables.queues.group_of.get(chosen)
+        if group is not None:
+            groups.add(group)
+        return len(cards), None, judged_away
+
+    def _log_leases(
+        self,
+        draft: Draft,
+        cards: Cards,
+        queues: Rows,
+        not_before: npt.NDArray[np.int64],
+        asked: Sequence[Authority],
+        first: int,
+        deadline: Instant,
+        holder: int,
+    ) -> None:
+        tables, rows = self.tables, len(cards)
+        if rows:
+            heads = cards.changed()
+            old = cards.heads["state"]
+            assert old.tobytes().count(QUEUED) == rows
+            heads["state"] = LEASED
+            draft.add_columns(
+                Fact.LEASE,
+                [
+                    heads["slot"],
+                    tables.queues.hash[queues.astype(np.intp)],
+                    heads["fingerprint"],
+                    heads["order"],
+                    np.arange(first, first + rows, dtype=np.uint64),
+                    np.full(rows, deadline, np.int64),
+                    np.full(rows, holder, np.uint32),
+                    not_before,
+                ],
+                Hand(cards.with_heads(heads), old, queues),
+            )
+        for place, authority in enumerate(asked):
+            token = first + rows + place
+            self._name(draft, authority)
+            draft.add(Fact.ERRAND, (authority.slot, authority.name, token, deadline, holder))
+
+    def _spent(self) -> bool:
+        """Whether URLs are parked for a budget; cards of deleted queues may still lie there."""
+        return len(self.tables.spent) > 0 and self.tables.counts[PARKED] > 0
+
+    def _pages_left(self) -> int:
+        limit = self.settings.max_pages
+        if limit is None:
+            return CALL_ROWS_MAX
+        return limit - self.tables.tallies.get("answered", 0) - self.tables.counts[LEASED]
+
+    def _next_token(self) -> int:
+        """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
+        return max(self.tables.token + 1, self.tables.opening[0] << 40)
+
+    def _queue_of(self, host: int, crawl: int | None, key: str | None, now: Instant, taken: set[Group]) -> int | None:
+        """The host's queue whose turn it is: the best class first, among equals the one that was served longest ago."""
+        tables = self.tables
+        queues = tables.queues
+        # Every so many turns the class does not count, so that no crawl waits for ever behind a better one.
+        fair = int(tables.hosts.turns[host]) % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
+        best: tuple[int, int, int] | None = None
+        chosen: int | None = None
+        rows = list(tables.queues_of(host))
+        busy = int(tables.hosts.in_flight[host])
+        for queue, klass in zip(rows, tables.backlog.best(np.array(rows, np.uint32)).tolist(), strict=True):
+            if busy and busy >= self.turns.capacity(queue):
+                continue
+            if klass == EMPTY or (crawl is not None and queues.crawl[queue] != crawl):
+                continue
+            if key is not None and tables.key_of(queue) != key:
+                continue
+            group = queues.group_of.get(queue)
+            if group is not None and group in taken:
+                continue
+            at = self.turns.free_at(queue, 0)
+            if at is None or at > now:
+                continue
+            rank = (0 if fair else -klass, int(queues.served[queue]), queue)
+            if best is None or rank < best:
+                best, chosen = rank, queue
+        return chosen
+
+    def _take(self, draft: Draft, queue: int, host: int, most: int, budget: int, now: Instant) -> tuple[Cards, int]:
+        """Up to `most` URLs of a queue that may be fetched now, and how many were judged away; at most `budget`."""
+        tables = self.tables
+        row = np.array([queue], np.uint32)
+        picked: list[Cards] = []
+        judged_away = 0
+        limit = self.settings.max_pages_per_host
+        answered = int(tables.hosts.answered[host])
+        while len(picked) < most and judged_away < budget:
+            if limit is not None and answered < limit <= answered + len(picked):
+                break
+            found, cards = tables.backlog.take(row)
+            if not found[0]:
+                break
+            if limit is not None and answered >= limit:
+                draft.drawn.append((row, cards))
+                record = Record.of(cards, 0)
+                self._move(draft, record, PARKED, Reason.BUDGET)
+                draft.record(record, QUEUED)
+                judged_away += 1
+                continue
+            if not self.errands_mode and not tables.hosts.flags[host] & ROBOTS:
+                picked.append(cards)
+                continue
+            url = cards.url(0)
+            authority = tables.authority(authority_of(url))
+            verdict = self._judge(authority, url, now)
+            if verdict is Judgement.GO:
+                picked.append(cards)
+                continue
+            judged_away += 1
+            if verdict is not Judgement.HOLD:
+                draft.drawn.append((row, cards))
+                self._refuse(draft, Record.of(cards, 0), authority, verdict, now)
+                continue
+            tables.held.put(np.array([authority.shelf], np.uint32), cards)
+            tables.held_of[queue] = tables.held_of.get(queue, 0) + 1
+            authority.held += 1
+            authority.klass = max(authority.klass, int(cards.heads["klass"][0]))
+            self._line_up(authority)
+            if picked:
+                break
+        return Cards.concatenate(picked), judged_away
+
+    def _refuse(self, draft: Draft, record: Record, authority: Authority, verdict: Judgement, now: Instant) -> None:
+        if verdict is Judgement.DEAD:
+            self._move(draft, record, GONE, Reason.ERROR, error=authority.error)
+            draft.record(record, QUEUED)
+            draft.error(authority.error)
+            self._refusal_line(draft, record, now, outcome="error", error=authority.error)
+            return
+        error = "robots_unreachable" if authority.state == RobotsState.REFUSED else None
+        first = draft.error_text(record.error) not in ("robots", "robots_unreachable")
+        self._move(draft, record, PARKED, Reason.ROBOTS, error=error or "robots")
+        draft.record(record, QUEUED)
+        if first:
+            draft.error(error or "robots")
+            self._refusal_line(draft, record, now, outcome="robots", error=error)
+
+    def _same_leases(self, tokens: bytes) -> LeaseBatch:
+        """The answer to a repeated call: the leases it gave that are still open."""
+        given = np.frombuffer(tokens, np.uint64)
+        found = self._by_token(given)
+        leases: list[Lease] = []
+        for row, token in enumerate(given.tolist()):
+            authority = self.tables.errands.get(token)
+            if authority is not None:
+                leases.append(errand_lease(authority, self.tables, self.now))
+            elif found.found[row]:
+                one = slice(row, row + 1)
+                deadline = int(found.deadlines[row])
+                columns = Leased(
+                    self.tables, token, found.cards.take([row]), found.queues[one], found.not_before[one], deadline, []
+                )
+                leases += columns.leases()
+        return LeaseBatch(leases, lsn=self.lsn)

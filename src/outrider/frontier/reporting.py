@@ -1,0 +1,501 @@
+"""report, extend, release, defer: what came of leases, what hosts rest for it, and when their URLs come again."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant, instant
+from outrider.errors import SettingsError
+from outrider.frontier import arguments
+from outrider.frontier.arrivals import Arrival, Origin
+from outrider.frontier.deciding import CODES, NEW, Found, bounded, metadata_bytes
+from outrider.frontier.discovering import Discovering
+from outrider.frontier.draft import Draft
+from outrider.frontier.facts import Fact
+from outrider.frontier.hosts import (
+    NONE,
+    ROBOTS,
+    RULED,
+    Rows,
+)
+from outrider.frontier.leasing import Leasing
+from outrider.frontier.politeness import rest_after, rests_after
+from outrider.frontier.records import Record
+from outrider.frontier.revisit import retries_left, retry_seconds
+from outrider.frontier.tables import (
+    DONE,
+    GONE,
+    LEASED,
+    QUEUED,
+    WAITING,
+    Authority,
+    Hand,
+    Reason,
+    robots_cells,
+)
+from outrider.journey import (
+    Code,
+    Link,
+    Outcome,
+    OutcomeBatch,
+    Report,
+    RequestId,
+    RobotsAnswer,
+    Settled,
+    Verdict,
+)
+from outrider.limits import (
+    OWN_SLOT,
+    REDIRECT_HOPS_MAX,
+    RETRY_AFTER_SECONDS_MAX,
+)
+from outrider.robots import Rules, verdict_of_status
+from outrider.url import UrlBatch
+
+_OK, _STALE = Settled.OK, Settled.STALE
+_NO_CODES: tuple[Code, ...] = ()
+
+
+class Reporting(Leasing, Discovering):
+    """Outcomes of leases."""
+
+    def report(
+        self,
+        outcomes: Sequence[Outcome] | OutcomeBatch,
+        links: Sequence[tuple[int, str | Link]] | UrlBatch,
+        now: Instant,
+        *,
+        request_id: RequestId | None = None,
+        watermark: tuple[str, bytes] | None = None,
+    ) -> Report:
+        """Ends leases by token; outcome and the links found in it are one frame. Old tokens change nothing and are
+        told so."""
+        now = self._advance(now)
+        known = self._repeated(request_id, "report")
+        if known is not None:
+            return _report_of(known)
+        told = arguments.told(outcomes)
+        arguments.watermark(watermark)
+        rows = len(told.tokens)
+        extra = _by_outcome(links, rows)
+        self._wake(now)
+        tables = self.tables
+        draft = self._draft(now)
+        given = told.links()
+        # Bodies only where somebody reads them: a URL that was fetched, and brought nothing else to tell, is its head.
+        bodies = bool(given or extra or told.others)
+        leases = self._by_token(told.tokens, bodies=bodies)
+        if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
+            leases, bodies = self._by_token(told.tokens), True
+        ok = leases.found.copy()
+        rising = int(np.count_nonzero(told.tokens[1:] > told.tokens[:-1]))
+        if rising < rows - 1 and len(np.unique(told.tokens)) < rows:
+            first = np.zeros(rows, np.bool_)
+            first[np.unique(told.tokens, return_index=True)[1]] = True
+            ok &= first
+        else:
+            first = np.ones(rows, np.bool_)
+        dead = ok & tables.void(leases.cards.heads) if tables.voids() else None
+        hosts = tables.queues.host[leases.queues.astype(np.intp)]
+        plain = ok & told.plain if told.others else ok.copy()
+        if dead is not None:
+            plain &= ~dead
+        if tables.errands and any(token in tables.errands for token in told.tokens.tolist()):
+            plain[:] = False  # an errand and a page may share a host: one clock, one order
+        if np.count_nonzero(plain):
+            flags = tables.hosts.flags[hosts.astype(np.intp)]
+            if np.count_nonzero(flags):
+                plain &= (flags & np.uint8(ROBOTS | RULED)) == 0
+            some = np.sort(hosts if np.count_nonzero(ok) == rows else hosts[ok])
+            if np.count_nonzero(some[1:] == some[:-1]):
+                names, inverse = np.unique(hosts, return_inverse=True)
+                often = np.bincount(inverse[ok], minlength=len(names)) > 1
+                plain &= ~often[inverse]
+            self._done_in_columns(draft, told, leases, hosts, plain, now)
+        settled: list[Settled] = [_OK] * rows
+        wanted: list[Arrival] = []
+        origins: list[Origin] = []
+        of_row: dict[int, int] = {}  # the origin of an outcome's links
+        spans: dict[int, tuple[int, int]] = {}  # of the links of an outcome that come one by one
+        targets: dict[int, int] = {}  # the redirect's target of an outcome, among `wanted`
+        columns: list[tuple[int, UrlBatch]] = []
+        lined: dict[int, tuple[int, int]] = {}
+        busy_rows = [] if np.count_nonzero(plain) == rows else np.flatnonzero(~plain).tolist()
+        if busy_rows and not bodies:
+            leases = self._by_token(told.tokens)
+        stale = 0
+        for row in busy_rows:
+            outcome = told.outcome(row)
+            authority = tables.errands.get(outcome.token) if first[row] else None
+            if authority is not None:
+                self._errand_done(draft, authority, outcome, now)
+                lined[row] = (authority.slot, row)
+                continue
+            if not ok[row]:
+                settled[row] = _STALE
+                stale += 1
+                # Its links stay unread: whoever holds the URL now will report them.
+                continue
+            record = Record.of(leases.cards, row)
+            if dead is not None and dead[row]:
+                self._late(draft, record, outcome, int(leases.queues[row]), int(leases.not_before[row]), now)
+                settled[row] = _STALE
+                stale += 1
+                continue
+            origin = self._origin(record)
+            lined[row] = (record.slot, row)
+            target = self._page_done(draft, record, outcome, int(leases.queues[row]), int(leases.not_before[row]), now)
+            if target is not None:
+                targets[row] = len(wanted)
+                wanted.append(replace(target, origin=len(origins)))
+            of_row[row] = len(origins)
+            origins.append(origin)
+        if stale:
+            draft.tally("stale", stale)
+        for row in sorted({*given, *extra} if given or extra else ()):
+            if settled[row] is not _OK or (row not in of_row and not plain[row]):
+                continue
+            if row not in of_row:
+                of_row[row] = len(origins)
+                origins.append(self._origin(Record.of(leases.cards, row)))
+            origin_row = of_row[row]
+            origin = origins[origin_row]
+            start = len(wanted)
+            for found in (given.get(row, ()), extra.get(row, ())):
+                bounded(len(found), "links of one outcome")
+                if isinstance(found, UrlBatch):
+                    columns.append((row, found))
+                    continue
+                for link in found if isinstance(found, Sequence) else found.strings():
+                    wanted.append(self._arrival(link, origin_row, origin, draft))
+            if len(wanted) > start:
+                spans[row] = (start, len(wanted))
+        codes, new_targets = self._accept_found(wanted, columns, of_row, origins, spans, targets, draft)
+        for row, (slot, _) in lined.items():
+            outcome = told.outcome(row)
+            if outcome.line is not None:
+                new = codes.get(row, b"").count(NEW) + new_targets.get(row, 0)
+                draft.line(slot, outcome.token, "pages", outcome.line, new)
+            if outcome.politeness is not None:
+                draft.line(slot, outcome.token, "politeness", outcome.politeness, -1)
+        if watermark is not None:
+            draft.add(Fact.WATERMARK, (OWN_SLOT, *watermark))
+        if request_id is not None:
+            listed = [codes.get(row, b"") for row in range(rows)]
+            answer = msgspec.msgpack.encode([bytes(code is _OK for code in settled), listed])
+            self._answered(draft, request_id, "report", answer)
+        self._commit(draft, reserve=True)
+        answers = (
+            tuple(_codes_of(codes[row]) if row in codes else _NO_CODES for row in range(rows))
+            if codes
+            else (_NO_CODES,) * rows
+        )
+        return Report(tuple(settled), answers, self._take_lines(draft), self.lsn)
+
+    def _done_in_columns(
+        self,
+        draft: Draft,
+        told: arguments.Told,
+        leases: Found,
+        hosts: Rows,
+        plain: npt.NDArray[np.bool_],
+        now: Instant,
+    ) -> None:
+        """Outcomes that say no more than done: clocks and heads in columns. Each host stands there once."""
+        tables = self.tables
+        all_of_them = np.count_nonzero(plain) == len(plain)
+        rows = hosts if all_of_them else hosts[plain]
+        if not len(rows):
+            return
+        homes = rows.astype(np.intp)
+        seconds = told.seconds if all_of_them else told.seconds[plain]
+        statuses = told.statuses if all_of_them else told.statuses[plain]
+        columns = tables.hosts
+        ended = np.full(len(homes), now, np.int64)
+        rests = rests_after(
+            ended,
+            seconds=seconds,
+            floor=self.settings.delay,
+            factor=self.settings.delay_factor,
+            back_off=columns.back_off[homes],
+            refused_at=columns.refused_at[homes],
+        )
+        answered = statuses != 0
+        draft.add_columns(
+            Fact.HOST_CELLS,
+            [
+                *(columns.slot[homes], columns.hash[homes], np.maximum(ended, columns.ended[homes])),
+                *(np.maximum(rests.until, columns.rest_until[homes]), rests.gap, rests.reason, rests.back_off),
+                *(columns.refused_at[homes], columns.answered[homes] + answered),
+            ],
+            Hand.of_rows(rows),
+        )
+        cards = leases.cards if all_of_them else leases.cards.take(np.flatnonzero(plain))
+        heads = cards.changed()
+        heads["state"], heads["reason"], heads["error"] = DONE, 0, 0
+        heads["attempts"], heads["losses"] = 0, 0
+        heads["status"] = statuses
+        tokens = told.tokens if all_of_them else told.tokens[plain]
+        queues = leases.queues if all_of_them else leases.queues[plain]
+        draft.heads(cards.with_heads(heads), tokens, np.full(len(cards), LEASED, np.uint8), queues)
+        count = int(np.count_nonzero(answered))
+        if count:
+            draft.tally("answered", count)
+
+    def extend(self, tokens: Sequence[int], ttl_seconds: float, now: Instant) -> list[Settled]:
+        """Open leases live until now + ttl_seconds."""
+        arguments.ttl(ttl_seconds)
+        given = arguments.tokens(tokens)
+        now = self._advance(now)
+        self._wake(now)
+        draft = self._draft(now)
+        deadline = now + instant(ttl_seconds)
+        leases = self._by_token(given)
+        answer: list[Settled] = []
+        kept: list[tuple[int, int, int]] = []
+        for row, token in enumerate(given.tolist()):
+            authority = self.tables.errands.get(token)
+            answer.append(_STALE if authority is None and not leases.found[row] else _OK)
+            if authority is not None:
+                draft.add(Fact.ERRAND, (authority.slot, authority.name, token, deadline, authority.holder))
+                heapq.heappush(self._deadlines, (deadline, token))
+            elif leases.found[row]:
+                kept.append((int(leases.cards.heads["slot"][row]), token, deadline))
+        if kept:
+            slots, some, deadlines = zip(*kept, strict=True)
+            draft.add_columns(
+                Fact.EXTEND, [np.array(slots, np.uint16), np.array(some, np.uint64), np.array(deadlines, np.int64)]
+            )
+        self._commit(draft, reserve=True)
+        return answer
+
+    def release(self, tokens: Sequence[int], now: Instant) -> list[Settled]:
+        """Give leases back unfetched: the URLs are queued again, their hosts keep the clocks they have."""
+        return self._give_back(arguments.tokens(tokens), None, now)
+
+    def defer(self, tokens: Sequence[int], until: Instant, now: Instant) -> list[Settled]:
+        """Give leases back unfetched: the URLs wait until an instant."""
+        arguments.whole("until", until, 0, arguments.INSTANT_MAX)
+        return self._give_back(arguments.tokens(tokens), until, now)
+
+    def _give_back(self, given: npt.NDArray[np.uint64], until: Instant | None, now: Instant) -> list[Settled]:
+        now = self._advance(now)
+        self._wake(now)
+        draft = self._draft(now)
+        tokens, firsts = np.unique(given, return_index=True)
+        leases = self._by_token(tokens)
+        answer: list[Settled] = [_STALE] * len(given)  # of a token named twice the second finds it ended
+        for row, (token, first) in enumerate(zip(tokens.tolist(), firsts.tolist(), strict=True)):
+            authority = self.tables.errands.get(token)
+            if authority is not None:
+                draft.add(Fact.ROBOTS, robots_cells(authority))  # as they are, which ends the errand
+            if authority is not None or leases.found[row]:
+                answer[first] = _OK
+        if leases.found.any():
+            cards = leases.cards.filter(leases.found)
+            heads = cards.changed()
+            heads["state"] = QUEUED
+            if until is not None:
+                heads["due"] = until
+                heads["state"] = WAITING if until > now else QUEUED
+            draft.heads(
+                cards.with_heads(heads),
+                tokens[leases.found],
+                np.full(len(cards), LEASED, np.uint8),
+                leases.queues[leases.found],
+            )
+        self._commit(draft, reserve=True)
+        return answer
+
+    def _errand_done(self, draft: Draft, authority: Authority, outcome: Outcome, now: Instant) -> None:
+        host = authority.busy if authority.busy != NONE else authority.host
+        answer = outcome.robots or RobotsAnswer(outcome.status)
+        self._robots_answer(draft, authority, answer, outcome.error, outcome.retry_after_seconds, now)
+        rules = Rules.parse(answer.body) if verdict_of_status(answer.status) == "rules" else None
+        crawl_delay = self._rules.crawl_delay(self._authorities(host))
+        if rules is not None and host == authority.host:
+            crawl_delay = max(crawl_delay, rules.crawl_delay(self.settings.user_agent) or 0.0)
+        redirect = verdict_of_status(answer.status) == "redirect"
+        begun = draft.clock(host).ended
+        self._rested(
+            draft,
+            host,
+            outcome,
+            now,
+            floor=self.settings.delay,
+            crawl_delay=crawl_delay,
+            redirect=redirect,
+            page=False,
+            begun=begun,
+        )
+
+    def _rested(
+        self,
+        draft: Draft,
+        host: int,
+        outcome: Outcome,
+        now: Instant,
+        *,
+        floor: float,
+        crawl_delay: float,
+        redirect: bool,
+        page: bool,
+        begun: Instant,
+    ) -> None:
+        """The host rests after a request: the largest of floor, factor, crawl delay, Retry-After and back-off.
+
+        begun: no request of this lease can have ended earlier, whatever the clock of whoever made it says.
+        """
+        clock = draft.clock(host)
+        ended = now if outcome.ended_at is None else max(begun, min(outcome.ended_at, now))
+        # On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3); otherwise it rests the whole host.
+        retry_after = None if redirect else outcome.retry_after_seconds
+        rest = rest_after(
+            ended,
+            seconds=outcome.seconds,
+            floor=floor,
+            factor=self.settings.delay_factor,
+            crawl_delay=crawl_delay,
+            retry_after=retry_after,
+            refused=outcome.refused,
+            back_off=clock.back_off,
+            refused_at=clock.refused_at,
+        )
+        clock.ended = max(ended, clock.ended)
+        clock.rest_at_least(rest.until)
+        clock.gap, clock.reason = rest.gap, int(rest.reason)
+        clock.back_off, clock.refused_at = rest.back_off, rest.refused_at
+        if page and _answered(outcome):
+            clock.answered += 1
+
+    def _late(self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant, now: Instant) -> None:
+        """The report of a URL that was deleted while it was leased: its host rests all the same."""
+        self._rest_page(draft, outcome, queue, begun, now)
+        record.state = GONE
+        draft.record(record, LEASED, token=outcome.token)
+
+    def _rest_page(self, draft: Draft, outcome: Outcome, queue: int, begun: Instant, now: Instant) -> bool:
+        """The host of a page rests; whether the page redirects."""
+        host = int(self.tables.queues.host[queue])
+        redirect = outcome.location is not None and outcome.verdict is Verdict.DONE
+        self._rested(
+            draft,
+            host,
+            outcome,
+            now,
+            floor=self._floor(queue),
+            crawl_delay=self._rules.crawl_delay(self._authorities(host)),
+            redirect=redirect,
+            page=True,
+            begun=begun,
+        )
+        return redirect
+
+    def _page_done(
+        self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant, now: Instant
+    ) -> Arrival | None:
+        """What an outcome means for its URL; the target of a redirect."""
+        host = int(self.tables.queues.host[queue])
+        redirect = self._rest_page(draft, outcome, queue, begun, now)
+        if _answered(outcome):
+            draft.tally("answered", 1)
+        if outcome.bytes_read:
+            draft.tally("bytes", outcome.bytes_read)
+        if outcome.duplicate:
+            draft.tally("duplicates", 1)
+        if outcome.error is not None:
+            draft.error(outcome.error)
+        token = outcome.token
+        status = outcome.status or 0
+        ended = now if outcome.ended_at is None else min(outcome.ended_at, now)
+        found: Arrival | None = None
+        if redirect:
+            target = self._spelled([outcome.location or ""], record.url)[0]
+            if target == record.url:
+                self._move(draft, record, GONE, Reason.REDIRECT_SELF, status=status, error="redirect_self", losses=0)
+                draft.record(record, LEASED, token=token)
+                return None
+            due = record.due
+            if outcome.retry_after_seconds:
+                due = ended + instant(min(outcome.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))
+            found = Arrival(
+                target or outcome.location or "",
+                0,
+                record.depth,
+                record.hops + 1,
+                record.priority,
+                due,
+                record.crawl,
+                referrer=record.url,
+                seed=record.depth == 0 and target is not None and record.hops < REDIRECT_HOPS_MAX,
+            )
+        if outcome.verdict is Verdict.DONE:
+            self._move(draft, record, DONE, attempts=0, losses=0, status=status, error=outcome.error or "")
+        elif outcome.verdict is Verdict.AGAIN:
+            record.due = outcome.at if outcome.at is not None else now
+            state = WAITING if record.due > now else QUEUED
+            self._move(draft, record, state, attempts=0, losses=0, status=status, error="")
+        elif outcome.verdict is Verdict.GONE:
+            reason = Reason.STATUS if outcome.status is not None else Reason.ERROR
+            self._move(draft, record, GONE, reason, losses=0, status=status, error=outcome.error or "")
+        else:
+            self._retry(draft, record, outcome, host, ended)
+        whole = False
+        if outcome.verdict not in (Verdict.GONE, Verdict.RETRY):
+            before = (record.digest, record.etag, record.modified, record.metadata)
+            record.digest = outcome.digest or record.digest
+            record.etag, record.modified = outcome.etag or "", outcome.last_modified or ""
+            if outcome.metadata is not None:
+                record.metadata = metadata_bytes(outcome.metadata)
+            whole = before != (record.digest, record.etag, record.modified, record.metadata)
+            if whole and record.digest:
+                record.content = self._content_hash(record.digest)
+        draft.record(record, LEASED, token=token, whole=whole)
+        return found
+
+    def _retry(self, draft: Draft, record: Record, outcome: Outcome, host: int, ended: Instant) -> None:
+        attempt = min(record.attempts + 1, 65_535)
+        status, error = outcome.status or 0, outcome.error or ""
+        if not retries_left(attempt):
+            self._move(
+                draft, record, GONE, Reason.ERROR, attempts=attempt, losses=0, status=status, error=error or "retries"
+            )
+            return
+        wait = outcome.after_seconds if outcome.after_seconds is not None else retry_seconds(attempt)
+        record.due = max(ended + instant(max(0.0, wait)), draft.clock(host).rest_until)
+        state = WAITING if record.due > draft.now else QUEUED
+        self._move(draft, record, state, attempts=attempt, losses=0, status=status, error=error)
+
+
+def _codes_of(numbers: bytes) -> tuple[Code, ...]:
+    return tuple(map(CODES.__getitem__, numbers))
+
+
+def _by_outcome(
+    links: Sequence[tuple[int, str | Link]] | UrlBatch, outcomes: int
+) -> Mapping[int, list[str | Link] | UrlBatch]:
+    """Links that name their outcome, by outcome. Raises SettingsError for one that is not there."""
+    if isinstance(links, UrlBatch):
+        rows = arguments.outcome_rows(links, outcomes)
+        return {int(row): links.filter(rows == row) for row in np.unique(rows)}
+    extra: dict[int, list[str | Link]] = {}
+    for row, link in arguments.pairs(links):
+        if not 0 <= row < outcomes:
+            raise SettingsError(f"link {link!r} names outcome {row}; there are {outcomes}")
+        extra.setdefault(row, []).append(link)
+    return extra
+
+
+def _report_of(answer: bytes) -> Report:
+    settled, links = msgspec.msgpack.decode(answer)
+    return Report(tuple(Settled.OK if ok else Settled.STALE for ok in settled), tuple(map(_codes_of, links)))
+
+
+def _answered(outcome: Outcome) -> bool:
+    return outcome.status is not None if outcome.answered is None else outcome.answered
