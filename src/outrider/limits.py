@@ -176,7 +176,7 @@ IMPORT_FAULTS_NAMED_MAX = 20  # lines that cannot be used are named so far; all 
 # pages
 BASE_CHARACTERS_MAX = 2_048  # of <base href>: it comes back in each of thousands of links, longer ones are attacks
 TEXT_CHARACTERS_MAX = 1_000_000  # half of the largest page that is fetched; more text tells no more about likeness
-WORDS_PER_PAGE_MAX = 100_000  # that enter a SimHash: a long book; its sums stay exact in 32-bit floats
+WORDS_PER_PAGE_MAX = 100_000  # that enter a SimHash: a long book
 TITLE_CHARACTERS_MAX = 1_000  # what is longer is no title
 DESCRIPTION_CHARACTERS_MAX = 2_000  # what is longer is no description
 METAS_PER_PAGE_MAX = 1_000  # pages have some dozens; a million would only cost time

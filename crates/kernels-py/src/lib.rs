@@ -12,7 +12,7 @@ mod ready;
 mod suffixes;
 mod timetable;
 
-use outrider_kernels::{framing, siphash, urls};
+use outrider_kernels::{framing, simhash, siphash, urls};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -228,6 +228,18 @@ fn fingerprints<'py>(
     };
     let out = if messages.len() >= LET_GO_TEXTS_MIN { py.detach(hash) } else { hash() };
     Ok(PyBytes::new(py, &out))
+}
+
+#[pyfunction]
+fn simhash_of_words(
+    text: &Bound<'_, PyAny>,
+    key: &Bound<'_, PyAny>,
+    words_max: i64,
+) -> PyResult<u64> {
+    let words_max = usize::try_from(words_max)
+        .map_err(|_| PyValueError::new_err(format!("{words_max} words are fewer than none")))?;
+    let print = fingerprinter(key)?;
+    Ok(Octets::of(text)?.run(text.py(), |octets| simhash::simhash(octets, &print, words_max)))
 }
 
 /// The columns of a batch of URLs, as `outrider.kernels.urls.Columns` has them.
@@ -509,6 +521,6 @@ mod _native {
     #[pymodule_export]
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,
-        scan_frames, spell_arena, spell_texts, spell_urls, texts_of_spans,
+        scan_frames, simhash_of_words, spell_arena, spell_texts, spell_urls, texts_of_spans,
     };
 }

@@ -12,6 +12,7 @@ pub mod leases;
 pub mod planes;
 pub mod ready;
 pub mod rows;
+pub mod simhash;
 pub mod siphash;
 pub mod suffixes;
 pub mod timetable;

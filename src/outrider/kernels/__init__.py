@@ -42,7 +42,7 @@ def _choose(wish: str) -> Literal["native", "python"]:
 
 
 _FUNCTIONS = (
-    *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints"),
+    *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_words"),
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
@@ -59,6 +59,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.leases import Leases
     from outrider.kernels.planes import pack_heads, shuffle_columns, unpack_heads
     from outrider.kernels.ready import Ready
+    from outrider.kernels.simhash import simhash_of_words
     from outrider.kernels.siphash import fingerprints
     from outrider.kernels.suffixes import PublicSuffixes
     from outrider.kernels.timetable import Timetable
@@ -91,6 +92,7 @@ else:
         pack_heads,
         scan_frames,
         shuffle_columns,
+        simhash_of_words,
         spell_arena,
         spell_texts,
         spell_urls,
@@ -142,6 +144,7 @@ __all__ = [
     "pack_heads",
     "scan_frames",
     "shuffle_columns",
+    "simhash_of_words",
     "spell_arena",
     "spell_texts",
     "spell_urls",
