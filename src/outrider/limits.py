@@ -102,6 +102,7 @@ LOG_SPACE_SHARE = 16  # a segment ahead of its use takes at most this share of t
 LOG_ZERO_BYTES_STEP = 256 << 10  # zeroed and synced at once: a millisecond or two that some caller waits
 REPLAY_WINDOW_ROWS = 16_384  # facts that are applied together in recovery: the fixed price of a call is spread thin
 REPLAY_WINDOW_BYTES = 4 << 20  # and so many bytes of them, that memory stays bounded
+SEEN_ROWS_NOTED_MAX = 1 << 20  # fingerprints noted in replay and added at once: 14 MB, and a fourth of the price
 LOG_READ_BYTES = 1 << 20  # read at once in recovery; a larger frame is read whole
 LOG_MARK_BYTES = 64 << 10  # how closely bytes_after(lsn) knows: a thousand marks per 64 MB
 LOG_SPACE_CHECK_REFUSALS = (
@@ -142,6 +143,7 @@ RUN_WRITE_BYTES = 256 << 10  # written at once, so that the disk is never held f
 RUNS_PER_MERGE = 4  # so many runs of one size become one: a record is written again log4(size) times
 RUN_ROWS_SMALL = 4_096  # runs up to this are of one size: merging them is a matter of milliseconds
 MERGE_ROWS = 65_536  # of pieces in memory that are merged at once: some 15 MB
+AHEAD_ITEMS = 3  # pieces of a scan, or windows of the log, that a thread beside makes ready: some megabytes each
 SCAN_ROWS = 8_192  # that a scan gives at once: some two milliseconds of work
 MEMTABLE_CHUNK_ROWS = 4_096  # appended records are sorted in pieces of this size: one call takes 2 ms at most
 

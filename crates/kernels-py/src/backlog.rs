@@ -6,6 +6,9 @@ use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+/// So many cards take a millisecond or more to put; fewer cost others less than getting the GIL back may cost us.
+const LET_GO_CARDS_MIN: usize = 4_096;
+
 /// The cards of many queues, the best of each first.
 #[pyclass(module = "outrider._native")]
 #[derive(Default)]
@@ -125,6 +128,7 @@ impl Backlog {
 
     fn put(
         &mut self,
+        py: Python<'_>,
         queues: &Bound<'_, PyAny>,
         heads: &Bound<'_, PyAny>,
         arena: &Bound<'_, PyAny>,
@@ -134,7 +138,14 @@ impl Backlog {
         let heads = Column::of(heads, "heads", &[72])?;
         let arena = Column::of(arena, "arena", &[1])?;
         let offsets = numbers(offsets, "offsets", i64::from_le_bytes)?;
-        self.0.put(&queues, heads.as_slice(), arena.as_slice(), &offsets).map_err(refused)
+        let put = match (&heads, &arena) {
+            // Bytes, which nobody can change: others may go on.
+            (Column::Fixed(heads), Column::Fixed(arena)) if queues.len() >= LET_GO_CARDS_MIN => {
+                py.detach(|| self.0.put(&queues, heads, arena, &offsets))
+            }
+            _ => self.0.put(&queues, heads.as_slice(), arena.as_slice(), &offsets),
+        };
+        put.map_err(refused)
     }
 
     fn take<'py>(&mut self, queues: &Bound<'py, PyAny>) -> PyResult<FoundColumns<'py>> {

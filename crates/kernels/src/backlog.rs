@@ -36,6 +36,9 @@ const LARGE: u32 = 0xF000_0000;
 const SEGMENTS_MAX: usize = (LARGE as usize) / SEGMENT_UNITS;
 const NONE: u32 = u32::MAX;
 
+/// So many cards of one call are put in queue by queue; sorting fewer costs more than it saves.
+const MANY_CARDS: usize = 1024;
+
 /// Rows of queues, and entries of heaps, per segment.
 const PART: usize = 4096;
 const LISTED: u32 = 1 << 31;
@@ -272,13 +275,20 @@ impl Heap {
         }
     }
 
+    /// Room in the first part for so many more entries, as far as it may have them.
+    fn make_room(&mut self, more: usize) {
+        let len = self.first.len();
+        let more = more.min(PART - len);
+        if self.first.capacity() - len < more {
+            // A quarter more: a list of a few hundred thousand queues keeps little room free.
+            self.first.reserve_exact(more.max(len / 4).max(2));
+        }
+    }
+
     fn append(&mut self, entry: Entry) {
         let len = self.first.len();
         if len < PART {
-            if len == self.first.capacity() {
-                // A quarter more: a list of a few hundred thousand queues keeps little room free.
-                self.first.reserve_exact((len / 4).max(2));
-            }
+            self.make_room(1);
             self.first.push(entry);
             return;
         }
@@ -619,19 +629,33 @@ impl Backlog {
             let cards = self.cards;
             return Err(Refusal::Value(format!("there is no room for more than {cards} cards")));
         }
-        for (row, &queue) in queues.iter().enumerate() {
+        let put = |backlog: &mut Self, row: usize, coming: usize| {
             let head = &heads[HEAD_BYTES * row..HEAD_BYTES * (row + 1)];
             let body = &arena[offsets[row] as usize..offsets[row + 1] as usize];
-            let place = self.arena.put(head, body);
-            self.bytes += cost(head.len() + body.len());
-            self.insert(queue, Entry::of(head, place));
-            self.rows = self.rows.max(u64::from(queue) + 1);
+            let place = backlog.arena.put(head, body);
+            backlog.bytes += cost(head.len() + body.len());
+            backlog.insert(queues[row], Entry::of(head, place), coming);
+            backlog.rows = backlog.rows.max(u64::from(queues[row]) + 1);
+        };
+        if count < MANY_CARDS {
+            (0..count).for_each(|row| put(self, row, 1));
+        } else {
+            // Queue by queue: a heap is fetched and made longer once, not for each of its cards.
+            let mut order: Vec<u64> =
+                queues.iter().zip(0_u64..).map(|(&queue, row)| u64::from(queue) << 32 | row).collect();
+            order.sort_unstable();
+            for group in order.chunk_by(|one, other| one >> 32 == other >> 32) {
+                for (&key, done) in group.iter().zip(0..) {
+                    put(self, key as u32 as usize, group.len() - done);
+                }
+            }
         }
         self.cards += count as u64;
         Ok(())
     }
 
-    fn insert(&mut self, queue: u32, entry: Entry) {
+    /// `coming`: how many cards of this queue there are to insert, this one included.
+    fn insert(&mut self, queue: u32, entry: Entry, coming: usize) {
         let state = self.queue(queue);
         let len = state.len();
         let at = match len {
@@ -642,12 +666,14 @@ impl Backlog {
             1 => {
                 let other = Entry::of(self.arena.slice(state.at), state.at);
                 let mut heap = Heap::default();
+                heap.make_room(coming + 1);
                 heap.push(other, &self.arena);
                 heap.push(entry, &self.arena);
                 self.add_heap(heap)
             }
             _ => {
                 let heap = &mut self.heaps[state.at as usize / PART][state.at as usize % PART];
+                heap.make_room(coming);
                 heap.push(entry, &self.arena);
                 state.at
             }

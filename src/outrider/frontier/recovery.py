@@ -10,7 +10,8 @@ from outrider.frontier.lines import completed
 from outrider.frontier.replay import Window, apply
 from outrider.frontier.tables import LEASES, RUNS, Tables
 from outrider.kernels import FRAME_BYTES_MAX
-from outrider.limits import WAKES_PER_CALL_MAX
+from outrider.limits import REPLAY_WINDOW_BYTES, WAKES_PER_CALL_MAX
+from outrider.storage.ahead import ahead
 from outrider.storage.checkpoint import Checkpoint
 from outrider.storage.log import Frame, Log
 
@@ -40,16 +41,33 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
             elif section != RUNS:
                 apply(tables, payload)
     tables.restore()
+    tables.note_those_seen()
     for payload in leases:
         apply(tables, payload)
     window = Window(tables)
-    for frame in log.replay(checkpoint.start_lsn if checkpoint is not None else 0):
-        window.add(_payload(frame))
+    for payloads in ahead(_payloads(log, checkpoint.start_lsn if checkpoint is not None else 0)):
+        for payload in payloads:
+            window.add(payload)
     window.close()
+    tables.see_those_noted()
     while len(tables.calendar) and (at := tables.calendar.next()) is not None and at <= tables.now:
         tables.wake(tables.now, WAKES_PER_CALL_MAX)
     tables.drop_stalled(len(tables.stalled))
     tables.changed.clear()
+
+
+def _payloads(log: Log, after: int) -> Iterator[list[bytes]]:
+    """What the frames behind an LSN hold, as much at once as a window takes or a little more."""
+    some: list[bytes] = []
+    size = 0
+    for frame in log.replay(after):
+        payload = _payload(frame)
+        some.append(payload)
+        size += len(payload)
+        if size >= REPLAY_WINDOW_BYTES:
+            yield some
+            some, size = [], 0
+    yield some
 
 
 def _payload(frame: Frame) -> bytes:

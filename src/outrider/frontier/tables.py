@@ -28,7 +28,15 @@ from outrider.frontier.hosts import MANY, NONE, ROBOTS, RULED, VOIDED, Group, Ho
 from outrider.frontier.ledger import Ledger
 from outrider.journey import State
 from outrider.kernels.cards import HAS_CONTENT, HEAD, Heads
-from outrider.limits import CALENDAR_ROUNDS_MAX, CLIENTS_MAX, OWN_SLOT, REQUEST_BYTES_MAX, REQUEST_IDS_PER_CLIENT_MAX
+from outrider.limits import (
+    CALENDAR_ROUNDS_MAX,
+    CLIENTS_MAX,
+    OWN_SLOT,
+    REQUEST_BYTES_MAX,
+    REQUEST_IDS_PER_CLIENT_MAX,
+    SEEN_ROWS_NOTED_MAX,
+)
+from outrider.storage.ahead import ahead
 from outrider.storage.files import Files
 from outrider.url import host_of
 
@@ -168,6 +176,8 @@ class Tables:
         self.held_of: dict[int, int] = {}  # how many of a queue's URLs are held
         self.seen: dict[int, kernels.FingerprintSet] = {}
         self.contents = kernels.FingerprintSet()
+        self._noted: list[tuple[Rows, Rows, Uint64s]] | None = None  # what is to be seen, if it is only noted now
+        self._noted_rows = 0
         self.authorities: dict[str, Authority] = {}
         self.all_authorities: list[Authority] = []  # in the order of their making
         self.shelf_count = 0
@@ -283,6 +293,9 @@ class Tables:
         if state == CrawlState.DELETED and row not in self.deleted:
             if self.crawl_rows.get(self.crawls[row][0]) == row:
                 del self.crawl_rows[self.crawls[row][0]]
+            if self._noted:
+                self.see_those_noted()
+                self._noted = []
             self.seen.pop(row, None)
             self.scope.pop(row, None)
             *_, heads, _, _ = self.open_leases()
@@ -707,11 +720,33 @@ class Tables:
         return dead if dead.any() else None
 
     def _see(self, heads: Heads) -> None:
-        for crawl, rows in by_value(heads["crawl"]):
+        noted = self._noted
+        if noted is None:
+            self._add_seen(heads["crawl"], heads["slot"], heads["fingerprint"])
+            return
+        noted.append((heads["crawl"].copy(), heads["slot"].copy(), heads["fingerprint"].copy()))
+        self._noted_rows += len(heads)
+        if self._noted_rows >= SEEN_ROWS_NOTED_MAX:
+            self.see_those_noted()
+            self._noted = []
+
+    def note_those_seen(self) -> None:
+        """While a log is replayed nobody asks what was seen: that is noted, and added many at once."""
+        self._noted = []
+
+    def see_those_noted(self) -> None:
+        """The seen-set is up to date, and stays so."""
+        noted, self._noted, self._noted_rows = self._noted, None, 0
+        if noted:
+            crawls, slots, prints = (np.concatenate(columns) for columns in zip(*noted, strict=True))
+            self._add_seen(crawls, slots, prints)
+
+    def _add_seen(self, crawls: Rows, slots: Rows, fingerprints: Uint64s) -> None:
+        for crawl, rows in by_value(crawls):
             seen = self.seen.get(crawl)
             if seen is None:
                 seen = self.seen[crawl] = kernels.FingerprintSet()
-            seen.add(np.ascontiguousarray(heads["slot"][rows]), np.ascontiguousarray(heads["fingerprint"][rows]))
+            seen.add(np.ascontiguousarray(slots[rows]), np.ascontiguousarray(fingerprints[rows]))
 
     def _close(self, tokens: Uint64s) -> None:
         """These leases end; 0 is none."""
@@ -1176,7 +1211,7 @@ class Tables:
         """After the checkpoint's hosts and queues: fill what is derived from the ledger, one scan in its order."""
         self.calendar.close()
         self.calendar = Calendar(self._scratch, name="calendar", now=max(self.now, self._began))
-        for cards in self.ledger.scan():
+        for cards in ahead(self.ledger.scan()):
             heads = cards.heads
             if self.voids():
                 cards = cards.filter(~self.void(heads))

@@ -1,0 +1,60 @@
+"""Reading ahead: what an iterator gives is made in a thread beside, while what it gave before is worked on."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from outrider.limits import AHEAD_ITEMS
+
+Item = TypeVar("Item")
+
+
+class _End(Generic[Item]):
+    """Behind the last item; error: what ended it, None when it had no more."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+def ahead(items: Iterator[Item], *, most: int = AHEAD_ITEMS) -> Iterator[Item]:
+    """The items in their order, up to `most` of them made before they are asked for.
+
+    It pays where making an item lets go of the interpreter: reading, unpacking, long native calls. What `items` raises
+    is raised here, in its place. When this iterator is closed early, the thread ends with the item that it is making.
+    """
+    made: queue.Queue[Item | _End[Item]] = queue.Queue(most)
+    unwanted = threading.Event()
+
+    def make() -> None:
+        end: _End[Item] = _End(None)
+        try:
+            for item in items:
+                made.put(item)
+                if unwanted.is_set():
+                    return
+        except BaseException as error:  # noqa: BLE001 - it is raised where the items are taken
+            end = _End(error)
+        made.put(end)
+
+    thread = threading.Thread(target=make, name="outrider-ahead", daemon=True)
+    thread.start()
+    try:
+        while True:
+            item = made.get()
+            if isinstance(item, _End):
+                if item.error is not None:
+                    raise item.error
+                return
+            yield item
+    finally:
+        unwanted.set()
+        while thread.is_alive():
+            with contextlib.suppress(queue.Empty):
+                made.get(timeout=0.01)
+        thread.join()
