@@ -158,6 +158,23 @@ def test_long_queues_are_looked_for_some_rows_at_a_time(kernel):
     assert (b"", 0) == backlog.longer_than(6000, 10, 1)
 
 
+@WITHOUT_NATIVE
+def test_thousands_put_at_once_stand_as_if_put_one_by_one():
+    rng = np.random.default_rng(7)
+    backlogs = [NATIVE(), twin.Backlog()]
+    for count in (1_023, 1_024, 5_000, 3, 6_000):
+        queues = (rng.integers(0, 40, count) ** 2).astype(np.uint32)
+        numbers = rng.integers(0, 50, (count, 2)).tolist()
+        some = columns([card(n, n, due, n % 16, b"http://a/%d" % n) for n, (_, due) in enumerate(numbers)])
+        for backlog in backlogs:
+            backlog.put(queues, *some)
+        native, plain = ([backlog.heads_over(300), backlog.statistics()] for backlog in backlogs)
+        assert native == plain
+    for queue in range(1_600):
+        native, plain = (cards_of(*backlog.drain(queue, 10_000)) for backlog in backlogs)
+        assert native == plain
+
+
 @BOTH
 def test_statistics_count_cards_bytes_and_queues(kernel):
     backlog = kernel()

@@ -641,8 +641,11 @@ impl Backlog {
             (0..count).for_each(|row| put(self, row, 1));
         } else {
             // Queue by queue: a heap is fetched and made longer once, not for each of its cards.
-            let mut order: Vec<u64> =
-                queues.iter().zip(0_u64..).map(|(&queue, row)| u64::from(queue) << 32 | row).collect();
+            let mut order: Vec<u64> = queues
+                .iter()
+                .zip(0_u64..)
+                .map(|(&queue, row)| u64::from(queue) << 32 | row)
+                .collect();
             order.sort_unstable();
             for group in order.chunk_by(|one, other| one >> 32 == other >> 32) {
                 for (&key, done) in group.iter().zip(0..) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from outrider.frontier.tables import (
     QUEUED,
     STATES,
     WAITING,
+    Hand,
     RobotsState,
     robots_cells,
 )
@@ -42,11 +43,15 @@ from outrider.journey import (
 )
 from outrider.limits import (
     LISTED_ROWS_MAX,
+    MICROSECONDS,
     OWN_SLOT,
     RESTS_PER_FRAME_MAX,
     WAKES_PER_CALL_MAX,
 )
 from outrider.url import host_of
+
+_Places = npt.NDArray[np.intp]
+_Instants = npt.NDArray[np.int64]
 
 
 class Machine(Reporting, Operations, Carrying):
@@ -101,7 +106,7 @@ class Machine(Reporting, Operations, Carrying):
         jump = max(0, now - last - (passed or 0))
         if shared is not None and jump:
             rests |= tables.hosts.ended[:count] > max(0, last - shared.gap_max)
-        resting = np.flatnonzero(rests).tolist()
+        resting, until, since = self._rested_on(np.flatnonzero(rests), now, passed)
         dead: list[int] = np.frombuffer(tables.leases.of_holder(0), np.uint64).tolist()
         errands = [authority for authority in tables.errands.values() if authority.holder == 0]
         ended = len(dead) + len(errands)
@@ -115,18 +120,20 @@ class Machine(Reporting, Operations, Carrying):
         while len(resting) + len(dead) > RESTS_PER_FRAME_MAX:
             # Before the opening itself and at the last logged instant: a crash in between finds hosts that rest longer.
             draft = self._draft(last)
-            self._rest_on(draft, resting[:RESTS_PER_FRAME_MAX], now, passed)
-            if not resting:
+            some = slice(RESTS_PER_FRAME_MAX)
+            self._rest_on(draft, resting[some], until[some], since[some], dead)
+            if not len(resting):
                 self._lose(draft, dead[:RESTS_PER_FRAME_MAX], now)
                 del dead[:RESTS_PER_FRAME_MAX]
-            del resting[:RESTS_PER_FRAME_MAX]
+            rest = slice(RESTS_PER_FRAME_MAX, None)
+            resting, until, since = resting[rest], until[rest], since[rest]
             self._commit(draft, reserve=True)
         draft = self._draft(now)
         draft.add(Fact.OPENING, (OWN_SLOT, *opening))
         if not tables.crawls:
             draft.add(Fact.CRAWL, (OWN_SLOT, 0, "default", 1))
         draft.add(Fact.HOLDER, (OWN_SLOT, 0, "", opening[0]))
-        self._rest_on(draft, resting, now, passed)
+        self._rest_on(draft, resting, until, since, dead)
         self._lose(draft, dead, now)
         for authority in errands:
             self._lose_errand(draft, authority, now)
@@ -151,22 +158,40 @@ class Machine(Reporting, Operations, Carrying):
         rows = np.flatnonzero((leases.holders != 0) & (old > last) & (new != np.maximum(old, now)))
         return [np.ascontiguousarray(leases.cards.heads["slot"][rows]), tokens[rows], new[rows]]
 
-    def _rest_on(self, draft: Draft, hosts: Iterable[int], now: Instant, passed: Instant | None) -> None:
-        """What was left of these hosts' rests at the last logged instant is rested from the opening on."""
-        for host in hosts:
-            clock = draft.clock(host)
-            left = clock.rest_until - self.tables.now
-            if passed is not None:
-                clock.rest_until = now + max(0, left - passed)
-            else:
-                # Another boot: the wall clock may have jumped, so in doubt one whole delay, never more than what was
-                # left.
-                left = min(left, instant(max(clock.gap, self.settings.delay)))
-                clock.rest_at_least(now + left)
-            shared = self.turns.shared
-            if shared is not None and clock.ended > max(0, self.tables.now - shared.gap_max):
-                # The gap of its group counts from there: it moves along with the clock.
-                clock.ended += max(0, now - self.tables.now - (passed or 0))
+    def _rested_on(self, hosts: _Places, now: Instant, passed: Instant | None) -> tuple[_Places, _Instants, _Instants]:
+        """What was left of these hosts' rests at the last logged instant is rested from the opening on: those whose
+        clocks it changes, until when they rest, and when their last visits count as ended."""
+        columns, last = self.tables.hosts, self.tables.now
+        old, ended = columns.rest_until[hosts], columns.ended[hosts]
+        left = old - last
+        if passed is not None:
+            until = now + np.maximum(0, left - passed)
+        else:
+            # Another boot: the wall clock may have jumped, so in doubt one whole delay, never more than what was left.
+            delays = np.ceil(np.maximum(columns.gap[hosts], self.settings.delay) * MICROSECONDS).astype(np.int64)
+            until = np.maximum(old, now + np.minimum(left, delays))
+        since = ended
+        if self.turns.shared is not None:
+            # The gap of its group counts from there: it moves along with the clock.
+            late = ended > max(0, last - self.turns.shared.gap_max)
+            since = ended + np.where(late, max(0, now - last - (passed or 0)), 0)
+        changed = (until != np.maximum(old, now)) | (since != ended)
+        return hosts[changed], until[changed], since[changed]
+
+    def _rest_on(self, draft: Draft, hosts: _Places, until: _Instants, since: _Instants, dead: Sequence[int]) -> None:
+        """These hosts rest until then, as `_rested_on` says; dead: leases that end, perhaps with the same draft."""
+        leased = self._by_token(np.array(dead, np.uint64), bodies=False).queues
+        alone = np.isin(hosts, self.tables.queues.host[leased])
+        for row in np.flatnonzero(alone).tolist():
+            clock = draft.clock(int(hosts[row]))
+            clock.rest_until, clock.ended = int(until[row]), int(since[row])
+        if alone.any():
+            hosts, until, since = hosts[~alone], until[~alone], since[~alone]
+        if len(hosts):
+            h = self.tables.hosts
+            cells = [h.gap[hosts], h.reason[hosts], h.back_off[hosts], h.refused_at[hosts], h.answered[hosts]]
+            columns = [h.slot[hosts], h.hash[hosts], since, until, *cells]
+            draft.add_columns(Fact.HOST_CELLS, columns, Hand.of_rows(hosts.astype(np.uint32)))
 
     def _revive(self, now: Instant) -> None:
         """URLs parked for a budget that has grown since go on."""

@@ -279,16 +279,19 @@ class Window:
             )
             if self._extraordinary(versions, leases):
                 return None
-            if len(some) == 1 and cards is not None and (order[1:] > order[:-1]).all():
-                return [(Fact.CARD, cards[1])]  # nothing but new URLs: they are what they come to
-            kind = np.full(len(order), _LEASE, np.uint8)
-            kind[: len(versions)] = _HEAD
-            kind[: len(bodies)] = _CARD
-            rows = np.lexsort((time, order))
-            net = self._ends(versions, bodies, rows, order[rows], time[rows], kind[rows], token[rows])
-            if net is None:
-                return None
-            facts_of_urls, open_ones = net
+            if len(bodies) == len(order) and (order[1:] > order[:-1]).all():
+                # Each URL once, and whole: that is what they come to.
+                facts_of_urls: list[tuple[Fact, list[Values]]] = [(Fact.CARD, [token, bodies])]
+                open_ones = np.zeros(0, np.intp)
+            else:
+                kind = np.full(len(order), _LEASE, np.uint8)
+                kind[: len(versions)] = _HEAD
+                kind[: len(bodies)] = _CARD
+                rows = np.lexsort((time, order))
+                net = self._ends(versions, bodies, rows, order[rows], time[rows], kind[rows], token[rows])
+                if net is None:
+                    return None
+                facts_of_urls, open_ones = net
             found += facts_of_urls
             if leases is not None:
                 tokens = leases[1][4]

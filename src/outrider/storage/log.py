@@ -909,7 +909,9 @@ def _last_nonzero(file: File, begin: int, end: int) -> int | None:
     while end > begin:
         step = max(begin, end - LOG_READ_BYTES)
         piece = file.read_at(step, end - step)
-        if not _ZEROS.startswith(piece):  # zeros are the rule: one comparison, where looking at each byte takes 70 times as long
+        if not _ZEROS.startswith(
+            piece
+        ):  # zeros are the rule: one comparison, where looking at each byte takes 70 times as long
             return step + len(piece.rstrip(b"\0")) - 1
         end = step
     return None
