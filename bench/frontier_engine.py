@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import inspect
 import json
 import os
 import pstats
@@ -257,18 +256,16 @@ def lookups(frontier: Frontier, queues: int, each: int) -> dict[str, Any]:
 
 def begin_checkpoint(frontier: Frontier) -> None:
     """A round begins now, as it does by itself when the log has grown long enough; the calls that follow take part."""
-    begin: Callable[..., None] = frontier._begin_round
-    if frontier._round is None:
-        begin(*[frontier.now()] * len(inspect.signature(begin).parameters))
+    if frontier._rounds.under_way is None:
+        frontier._rounds.begin(frontier.now())
 
 
 def settle(frontier: Frontier) -> None:
     """Brings a round under way to its end, so that its time is not counted with what comes after."""
-    thread = frontier._finisher
-    if frontier._round is not None:
+    if frontier._rounds.under_way is not None:
         frontier.checkpoint()
-    elif thread is not None:
-        thread.join()
+    else:
+        frontier._rounds.join()
 
 
 def log_bytes(frontier: Frontier) -> int:

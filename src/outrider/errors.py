@@ -1,4 +1,4 @@
-"""The tree of errors: each class's docstring is the first sentence of its message, the argument adds the facts and
+"""The tree of errors: the first paragraph of each class's docstring begins its message, the argument adds the facts and
 the way out."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class OutriderError(Exception):
         super().__init__(facts)
 
     def __str__(self) -> str:
-        first = (type(self).__doc__ or "").strip().splitlines()[0]
+        first = " ".join((type(self).__doc__ or "").split("\n\n")[0].split())
         return f"{first.rstrip('.')}: {self.facts}" if self.facts else first
 
 
@@ -81,6 +81,27 @@ class StoreFailedError(StoreError):
     acknowledged."""
 
     exit_code = 7
+
+
+class StoreStoppedError(StoreFailedError):
+    """A call was broken off halfway, so this store was stopped; nothing acknowledged is lost: open the store again.
+
+    The disk had no part in it: a bug, an interruption (Ctrl-C) or damage was met inside a verb. The error itself went
+    to the call that met it, and stands here as the cause.
+    """
+
+    exit_code = 1
+
+    def __init__(self, facts: str = "", *, exit_code: int = 1) -> None:
+        super().__init__(facts)
+        self.exit_code = exit_code
+
+
+class InterruptedCallError(OutriderError):
+    """The call was interrupted before it was made; nothing was changed, and it may be repeated."""
+
+    retryable = True
+    exit_code = 4
 
 
 class ClosedError(OutriderError):

@@ -291,7 +291,7 @@ def test_the_nth_call_of_the_disk_fails_and_nothing_is_answered_wrongly(verb, er
         used = len(world.disk.calls) - calls
         world.disk.mend()
         before = None
-        if world.frontier._failure is None and verb != "close":
+        if world.frontier._failure.error is None and verb != "close":
             assert [] == recount(world.frontier), "it goes on"
             before = rows(world.frontier)
         for image in world.disk.crash_images(random.Random(nth), 1):
@@ -372,11 +372,11 @@ def test_making_a_store_survives_a_power_cut_at_any_call():
 @pytest.fixture
 def small_threshold(monkeypatch):
     """Rounds all the time, of a few rows per range, in a log of small segments."""
-    monkeypatch.setattr("outrider.engine.LOG_BYTES_BEFORE_CHECKPOINT", 20_000)
+    monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 20_000)
     monkeypatch.setattr(
-        "outrider.engine.COPY_ROWS", {OWN: 1, HOSTS: 3, QUEUES: 3, LEASES: 1, AUTHORITIES: 2, TRANSIT: 1}
+        "outrider.engine.rounds.COPY_ROWS", {OWN: 1, HOSTS: 3, QUEUES: 3, LEASES: 1, AUTHORITIES: 2, TRANSIT: 1}
     )
-    monkeypatch.setattr("outrider.engine.CHECKPOINT_STEP_BYTES", 1)
+    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
 
 
 @pytest.mark.parametrize("seed", FIRST_QUICKLY)
@@ -425,7 +425,9 @@ def test_ranges_copied_at_different_instants_are_brought_together_by_the_log(sma
         live = rows(world.frontier)
         looker = Frontier.look(world.disk.copy())
         assert live == rows(looker), f"turn {turn}"
-        kinds.add((world.frontier._round is not None, world.frontier.statistics()["checkpoint"]["number"] > 0))
+        kinds.add(
+            (world.frontier._rounds.under_way is not None, world.frontier.statistics()["checkpoint"]["number"] > 0)
+        )
         looker.close()
     assert {(True, False), (False, True), (True, True)} <= kinds, "before, during and after a round"
 
@@ -456,7 +458,9 @@ def test_any_history_of_any_verbs_is_found_again_after_a_power_cut(
             continue
         problems, live = recount(world.frontier), rows(world.frontier)
         assert [] == problems, f"turn {turn}"
-        kinds.add((world.frontier._round is not None, world.frontier.statistics()["checkpoint"]["number"] > 0))
+        kinds.add(
+            (world.frontier._rounds.under_way is not None, world.frontier.statistics()["checkpoint"]["number"] > 0)
+        )
         tails = max(tails, sum(name.endswith(".tail") for name in world.disk.names()))
         runs = max(runs, sum(name.endswith(".run") for name in world.disk.names()))
         for image in [world.disk.copy(), *rng.sample(list(world.disk.crash_images(rng, 1)), 2)]:

@@ -32,14 +32,14 @@ def test_on_a_full_disk_rounds_are_given_up_while_leases_and_reports_go_on(monke
     world = World(disk=CrashDisk(capacity_bytes=CAPACITY), delay=0, delay_factor=0)
     rng = random.Random(0)
     world.discover(*[f"http://h{n}.com/{rng.randbytes(600).hex()}" for n in range(2_000)])
-    monkeypatch.setattr("outrider.engine.LOG_BYTES_BEFORE_CHECKPOINT", 1)
+    monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 1)
     full(world)
     pieces = ([f"http://new{n}.com/{rng.randbytes(600).hex()}" for _ in range(20)] for n in range(1_000))
     with pytest.raises(StoreFullError):
         any(world.discover(*piece) == [] for piece in pieces)
     for _ in range(5):
         assert 100 == world.report(*[lease.done(seconds=0) for lease in world.lease(100)]).count("ok")
-    world.frontier._join_finisher()
+    world.frontier._rounds.join()
     assert ([], 0) == (recount(world.frontier), world.frontier.statistics()["checkpoint"]["number"])
     assert [] == [name for name in world.disk.names() if name.endswith((".tmp", ".ckpt"))]
     world.disk.fill(0)
@@ -101,13 +101,13 @@ def test_wherever_a_round_finds_no_room_it_is_given_up_whole_and_the_next_one_ho
 
 
 def test_a_round_that_found_no_room_is_not_tried_again_with_each_call(monkeypatch):
-    monkeypatch.setattr("outrider.engine.ROUND_PATIENCE_BYTES", 4_000)
+    monkeypatch.setattr("outrider.engine.rounds.ROUND_PATIENCE_BYTES", 4_000)
     begun: list[int] = []
     world = World(delay=0, delay_factor=0)
-    begin = world.frontier._begin_round
-    monkeypatch.setattr(world.frontier, "_begin_round", lambda now: (begun.append(now), begin(now)))
+    begin = world.frontier._rounds.begin
+    monkeypatch.setattr(world.frontier._rounds, "begin", lambda now: (begun.append(now), begin(now)))
     world.discover("http://a.com/")
-    monkeypatch.setattr("outrider.engine.LOG_BYTES_BEFORE_CHECKPOINT", 1)
+    monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 1)
     world.disk.fail(1, errno.ENOSPC, forever=True)
     for _ in range(20):
         world.frontier.lease(0)
@@ -115,7 +115,7 @@ def test_a_round_that_found_no_room_is_not_tried_again_with_each_call(monkeypatc
     world.disk.mend()
     for n in range(100):
         world.discover(f"http://a.com/{n}")
-    world.frontier._join_finisher()
+    world.frontier._rounds.join()
     world.frontier.lease(0)
     assert world.frontier.statistics()["checkpoint"]["number"] >= 1
 

@@ -174,9 +174,9 @@ def gaps(web: Web) -> None:
 @pytest.fixture(params=["log alone", "checkpoints all the time"])
 def checkpoints(request, monkeypatch):
     if request.param != "log alone":
-        monkeypatch.setattr("outrider.engine.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
-        monkeypatch.setattr("outrider.engine.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1})
-        monkeypatch.setattr("outrider.engine.CHECKPOINT_STEP_BYTES", 1)
+        monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
+        monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1})
+        monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
 
 
 @pytest.mark.parametrize("seed", range(20))

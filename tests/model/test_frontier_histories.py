@@ -28,9 +28,9 @@ COMPARED = range(40)
 def kind(request, monkeypatch):
     """What the disk sees: no checkpoint at all, some, one after the other; long queues on disk; cuts of power."""
     if request.param in ("checkpoints all the time", "power cuts"):
-        monkeypatch.setattr("outrider.engine.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
-        monkeypatch.setattr("outrider.engine.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1})
-        monkeypatch.setattr("outrider.engine.CHECKPOINT_STEP_BYTES", 1)
+        monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
+        monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1})
+        monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
     if request.param == "tails on disk":
         monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "head_cards_max", 1)
         monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "chunk_cards", 2)

@@ -25,6 +25,7 @@ from outrider.errors import (
     StoreFailedError,
     StoreFullError,
     StoreInUseError,
+    StoreStoppedError,
 )
 from outrider.journey import State
 from outrider.sim.disk import CrashDisk, MemoryFiles
@@ -228,7 +229,7 @@ def test_a_call_that_changes_nothing_needs_no_sync():
 
 
 def test_a_long_input_goes_in_as_several_frames_and_is_synced_once(monkeypatch):
-    monkeypatch.setattr("outrider.engine.DISCOVER_ROWS_PER_FRAME", 100)
+    monkeypatch.setattr("outrider.engine.calls.DISCOVER_ROWS_PER_FRAME", 100)
     world = World()
     before = world.frontier.statistics()["log"]
     world.frontier.discover(f"http://a.com/{n}" for n in range(950))
@@ -313,6 +314,40 @@ def test_an_exception_inside_a_verb_stops_the_store_until_it_is_opened_again(mon
         world.discover("http://b.com/")
     world.kill()
     assert ([], "queued") == (recount(world.frontier), world.state(A))
+
+
+@pytest.mark.parametrize(
+    ("met", "words", "exit_code"),
+    [
+        (KeyError("x"), "a bug inside `extend` (KeyError: 'x'); please report it", 1),
+        (KeyboardInterrupt(), "an interruption inside `extend` (KeyboardInterrupt)", 4),
+        (MemoryError(), "no memory was left inside `extend` (MemoryError)", 1),
+        (DamagedStoreError("run-1.run at byte 8"), "inside `extend`: The store is damaged and was left untouched", 5),
+    ],
+)
+def test_what_stopped_a_store_without_the_disks_doing_is_told_in_its_own_words(met, words, exit_code):
+    world = World()
+    world.discover(A)
+    lease = world.one()
+
+    def breaks(*_):
+        raise met
+
+    world.frontier._machine.extend = breaks
+    with pytest.raises(type(met)):
+        world.frontier.extend([lease.token], 60)
+    for _ in range(2):
+        with pytest.raises(StoreStoppedError, match="nothing acknowledged is lost: open the store again") as told:
+            world.lease()
+        assert (True, exit_code, met) == (words in str(told.value), told.value.exit_code, told.value.__cause__)
+        assert "disk" not in str(told.value)
+    world.frontier.close()
+    world.frontier = world._open()
+    assert ([], "queued") == (recount(world.frontier), world.state(A))
+
+
+def test_the_first_sentence_of_an_error_is_whole():
+    assert "open it again and it replays what was acknowledged: x" in str(StoreFailedError("x"))
 
 
 def test_a_failed_sync_stops_the_store_and_is_told_to_every_caller():

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from model.world import World, recount
 from outrider import Link
 from outrider.engine import AsyncFrontier
-from outrider.errors import SettingsError
+from outrider.errors import InterruptedCallError, SettingsError, StoreStoppedError
+
+STOPPED = "A call was broken off halfway, so this store was stopped; nothing acknowledged is lost: open the store again"
 
 
 def counted(world):
@@ -27,8 +32,9 @@ def counted(world):
     return counts
 
 
-def together(world, *calls):
-    """These calls wait for their turn behind one that is being made; their answers, or errors."""
+def together(world, *calls, first=lambda frontier: None):
+    """These calls wait for their turn behind one that is being made; their answers, or errors. first: called where they
+    wait all, by whoever holds the lock."""
     frontier = world.frontier
     answers = [None] * len(calls)
 
@@ -44,8 +50,9 @@ def together(world, *calls):
             thread = threading.Thread(target=run, args=(place, call))
             thread.start()
             threads.append(thread)
-            while len(frontier._small) <= place:
+            while len(frontier._gathering) <= place:
                 pass
+        first(frontier)
     for thread in threads:
         thread.join()
     return answers
@@ -108,11 +115,113 @@ def test_a_call_that_makes_no_sense_spoils_only_itself():
     assert {"queued": 2} == world.counts()
 
 
-def test_what_poisons_a_frontier_is_told_to_all_who_waited():
+def test_what_stops_a_frontier_goes_to_who_met_it_and_the_others_are_told_what_to_do():
     world = World()
     world.frontier._machine._accept = lambda *_: 1 / 0
     answers = together(world, *[lambda f: f.discover(["http://a.com/"])] * 3)
-    assert [ZeroDivisionError] * 3 == [type(answer) for answer in answers]
+    kinds = Counter(type(answer) for answer in answers)
+    assert {ZeroDivisionError: 1, StoreStoppedError: 2} == kinds
+    words = {str(answer) for answer in answers if isinstance(answer, StoreStoppedError)}
+    assert {f"{STOPPED}: a bug inside `discover` (ZeroDivisionError: division by zero); please report it"} == words
+
+
+def interrupts(call, when):
+    """The call as an interruption meets it, once: before it did anything, or when it was done."""
+    once = [True]
+
+    def interrupted(*given, **how):
+        answer = None if when == "begun" else call(*given, **how)
+        if once:
+            once.clear()
+            raise KeyboardInterrupt
+        return call(*given, **how) if when == "begun" else answer
+
+    return interrupted
+
+
+def ctrl_c(frontier):
+    """The thread that makes the calls of all is interrupted; its own is the last of them."""
+    with pytest.raises(KeyboardInterrupt):
+        frontier.discover(["http://mine.com/"])
+
+
+@pytest.mark.parametrize("when", ["begun", "done"])
+def test_an_interruption_inside_a_verb_leaves_no_call_without_a_true_answer_or_words(when):
+    world = World()
+    world.discover("http://a.com/")
+    world.frontier._machine.lease = interrupts(world.frontier._machine.lease, when)
+    answers = together(
+        world, lambda f: f.discover(["http://b.com/"]), lambda f: f.lease(1), lambda f: f.lease(1),
+        lambda f: f.discover(["http://c.com/"]), first=ctrl_c,
+    )  # fmt: skip
+    assert (["new"], [StoreStoppedError] * 3) == (answers[0], [type(answer) for answer in answers[1:]])
+    words = {str(answer) for answer in answers[1:]}
+    assert {f"{STOPPED}: an interruption inside `lease` (KeyboardInterrupt)"} == words
+    world.kill()
+    assert [("queued", "queued", "unknown", "unknown"), []] == [
+        tuple(world.states(f"http://{name}.com/" for name in ("a", "b", "c", "mine"))), recount(world.frontier),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+def test_an_interruption_between_calls_costs_the_others_nothing(monkeypatch, nth):
+    """Wherever it comes between one verb and the next, all but the interrupted call are made, once, and answered."""
+    world = World()
+    turns = iter(range(1, 1_000))
+    decide = world.frontier._decide
+
+    def interrupted(*given):
+        # Before or behind a verb, by turns.
+        if next(turns) == nth:
+            raise KeyboardInterrupt
+        answer = decide(*given)
+        if next(turns) == nth:
+            raise KeyboardInterrupt
+        return answer
+
+    monkeypatch.setattr(world.frontier, "_decide", interrupted)
+    answers = together(
+        world, lambda f: f.discover(["http://a.com/"]), lambda f: f.lease(1), lambda f: f.discover(["http://b.com/"]),
+        first=ctrl_c,
+    )  # fmt: skip
+    assert (["new"], ["http://a.com/"], ["new"]) == (answers[0], answers[1].urls, answers[2])
+    assert ({"leased": 1, "queued": 1}, []) == (world.counts(), recount(world.frontier))
+
+
+def test_an_interruption_of_the_loop_leaves_no_task_without_an_answer_or_words():
+    """Those that were made have theirs; those in the verb, and behind it, know what to do."""
+    world = World()
+    world.frontier._machine.lease = interrupts(world.frontier._machine.lease, "begun")
+
+    async def run():
+        frontier = AsyncFrontier(world.frontier)
+        calls = [frontier.discover(["http://a.com/"]), frontier.lease(1), frontier.discover(["http://b.com/"])]
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        await asyncio.sleep(0)
+        with pytest.raises(KeyboardInterrupt):
+            frontier._make_small()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    answers = asyncio.run(run())
+    assert (["new"], [StoreStoppedError] * 2) == (answers[0], [type(answer) for answer in answers[1:]])
+
+
+def test_a_call_of_a_task_that_an_interruption_left_unmade_may_be_repeated(monkeypatch):
+    world = World()
+    decide = world.frontier._decide
+    monkeypatch.setattr(world.frontier, "_decide", interrupts(decide, "begun"))
+
+    async def run():
+        frontier = AsyncFrontier(world.frontier)
+        call = asyncio.ensure_future(frontier.discover(["http://a.com/"]))
+        await asyncio.sleep(0)
+        with pytest.raises(KeyboardInterrupt):
+            frontier._make_small()
+        with pytest.raises(InterruptedCallError, match="may be repeated") as told:
+            await call
+        return told.value.retryable, await frontier.discover(["http://a.com/"])
+
+    assert (True, ["new"]) == asyncio.run(run())
 
 
 def test_tasks_of_one_turn_of_the_loop_call_together():

@@ -173,5 +173,5 @@ def test_few_words_are_enough():
 
 def test_a_large_ledger_is_read_in_pieces(lived, monkeypatch):
     whole = list(lived.records())
-    monkeypatch.setattr("outrider.engine.RECORDS_PER_SCAN", 7)
+    monkeypatch.setattr("outrider.engine.owner.RECORDS_PER_SCAN", 7)
     assert whole == list(lived.records())

@@ -154,19 +154,20 @@ def test_a_url_that_two_crawls_lease_at_once_is_leased_in_both(then):
 
 def test_a_delete_in_the_middle_of_a_checkpoint_is_found_whole(monkeypatch):
     """Queues are copied after the delete, leases and the ledger before it, and the log tells what lies between."""
-    monkeypatch.setattr("outrider.engine.CHECKPOINT_STEP_BYTES", 1)
+    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
     world = World(delay=0, delay_factor=0)
     world.discover(URL, "http://a.com/2", "http://b.com/")
     frontier = world.frontier
-    frontier._begin_round(world.clock())
+    rounds = frontier._rounds
+    rounds.begin(world.clock())
     with frontier._lock:
         # As with a step at the end of each call, which waits here until the calls are made.
-        round_, frontier._round = frontier._round, None
+        round_, rounds.under_way = rounds.under_way, None
     (lease,) = [lease for lease in world.lease(worker="w") if lease.host == "a.com"]
     world.frontier.reprioritise("http://a.com/2", 0.9)
     world.frontier.delete("a.com")
     world.discover("http://a.com/2")
-    frontier._round = round_
+    rounds.under_way = round_
     frontier.checkpoint()
     assert 1 == frontier.statistics()["checkpoint"]["number"]
     live = rows(frontier)

@@ -350,7 +350,7 @@ def test_a_request_of_a_named_worker_keeps_its_turn_over_a_kill():
 
 
 def test_a_clock_that_jumped_while_nobody_ran_does_not_shorten_the_gap_of_a_group(monkeypatch):
-    from outrider import engine
+    from outrider.engine import owner
 
     world = World(group={"domain": {"gap": 50}}, delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/")
@@ -358,7 +358,7 @@ def test_a_clock_that_jumped_while_nobody_ran_does_not_shorten_the_gap_of_a_grou
     clock = world.clock
     clock.move(3_600)
     # As on another boot: the clock moved on, and nobody knows how much time went by.
-    monkeypatch.setattr(engine, "_clock_of", lambda tables, given: (clock, clock(), None, 0.0))
+    monkeypatch.setattr(owner, "clock_of", lambda tables, given: (clock, clock(), None, 0.0))
     world.kill()
     assert ([], 50) == (world.urls(), world.ready_in())
     world.kill()

@@ -16,7 +16,7 @@ from crash.busy import Busy
 from model.world import World, everything, outcome
 from outrider import Link
 from outrider.clock import instant
-from outrider.engine import _read
+from outrider.engine.opening import read_store
 from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier import recovery
 from outrider.frontier.cards import Cards
@@ -77,7 +77,7 @@ def tables_of(disk: MemoryFiles, window: Any, patch: pytest.MonkeyPatch) -> tupl
         files = disk.copy()
         manifest = Manifest.load(files)
         assert manifest is not None
-        _, tables, log = _read(files, manifest, scratch=None)
+        _, tables, log = read_store(files, manifest, scratch=None)
     log.close()
     return tables, all_of(tables)
 

@@ -199,5 +199,5 @@ def test_a_checkpoint_with_facts_of_a_newer_release_is_refused(golden):
 
 
 def test_another_spelling_of_urls_is_refused(golden, monkeypatch):
-    monkeypatch.setattr("outrider.engine.SPELLING_VERSION", "2")
+    monkeypatch.setattr("outrider.engine.opening.SPELLING_VERSION", "2")
     assert "URL spelling 1" in refused(golden("runs-caller"))

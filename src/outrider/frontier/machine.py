@@ -55,7 +55,7 @@ _Instants = npt.NDArray[np.int64]
 
 
 class Machine(Reporting, Operations, Carrying):
-    """One frontier. Not thread-safe: one caller at a time, which is `engine.py`'s business."""
+    """One frontier. Not thread-safe: one caller at a time, which is the engine's business."""
 
     def settle_all(self, now: Instant) -> None:
         """Build timetable and rings from the tables, after recovery.

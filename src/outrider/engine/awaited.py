@@ -1,0 +1,308 @@
+"""The verbs of a frontier to await."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from outrider.clock import ClockFunction, Instant
+from outrider.engine.calls import Small, Verb, discoveries, lease_alone
+from outrider.engine.opening import Opening
+from outrider.engine.owner import Frontier
+from outrider.journey import (
+    Code,
+    Explanation,
+    HostStatus,
+    Idle,
+    LeaseBatch,
+    Link,
+    Outcome,
+    OutcomeBatch,
+    Page,
+    QueueStatus,
+    Report,
+    RequestId,
+    Settled,
+    State,
+    UrlStatus,
+    Verification,
+)
+from outrider.storage.files import Files
+from outrider.url import UrlBatch
+
+Answer = TypeVar("Answer")
+
+
+class AsyncFrontier:
+    """The same verbs to await: deciding happens on the loop, waiting for the disk in a thread. Small calls of tasks
+    that run in the same turn of the loop are made together."""
+
+    def __init__(self, frontier: Frontier) -> None:
+        self.sync = frontier
+        self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="outrider-sync")
+        self._small: list[tuple[Small, asyncio.Future[None]]] = []
+
+    @classmethod
+    async def open(
+        cls,
+        path: str | os.PathLike[str] | Files,
+        *,
+        clock: ClockFunction | None = None,
+        seed: int = 0,
+        settings: Mapping[str, object] | None = None,
+        robots: str = "caller",
+        output: bool = False,
+    ) -> AsyncFrontier:
+        """As `Frontier.open`."""
+        return cls(
+            await asyncio.to_thread(
+                Frontier.open, path, clock=clock, seed=seed, settings=settings, robots=robots, output=output
+            )
+        )
+
+    @property
+    def opening(self) -> Opening:
+        return self.sync.opening
+
+    async def _call(self, name: str, verb: Verb[Answer]) -> Answer:
+        answer, lsn = self.sync._decide(name, verb)
+        if self.sync._log.synced_lsn < lsn:
+            await asyncio.get_running_loop().run_in_executor(self._pool, self.sync._durable, lsn)
+        return answer
+
+    async def _gathered(self, small: Small) -> Any:
+        loop = asyncio.get_running_loop()
+        made = loop.create_future()
+        self._small.append((small, made))
+        if len(self._small) == 1:
+            loop.call_soon(self._make_small)
+        await made
+        answer = small.told()
+        if self.sync._log.synced_lsn < small.lsn:
+            await loop.run_in_executor(self._pool, self.sync._durable, small.lsn)
+        return answer
+
+    def _make_small(self) -> None:
+        waiting, self._small = self._small, []
+        try:
+            self.sync._make_all([small for small, _ in waiting])
+        finally:
+            for _, made in waiting:
+                if not made.done():
+                    made.set_result(None)
+
+    async def discover(
+        self, links: Iterable[str | Link] | UrlBatch, *, request_id: RequestId | None = None
+    ) -> list[Code]:
+        """As `Frontier.discover`; a long input gives way to others between its pieces."""
+        small = Small.discover(links, request_id)
+        if small is not None:
+            found: list[Code] = await self._gathered(small)
+            return found
+        codes: list[Code] = []
+        for discovery in discoveries(links, request_id):
+            codes += await self._call("discover", discovery)
+        return codes
+
+    async def lease(
+        self,
+        want: int,
+        *,
+        ttl_seconds: float = 60,
+        per_queue: int = 1,
+        crawl: str | None = None,
+        key: str | None = None,
+        worker: str | None = None,
+        errands: bool = False,
+        request_id: RequestId | None = None,
+    ) -> LeaseBatch:
+        """As `Frontier.lease`."""
+        how = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key, "worker": worker}
+        small = Small.lease(want, how | {"errands": errands}, request_id)
+        if small is not None:
+            leases: LeaseBatch = await self._gathered(small)
+            return leases
+        return await self._call(
+            "lease", partial(lease_alone, want, how | {"errands": errands, "request_id": request_id})
+        )
+
+    async def report(
+        self,
+        outcomes: Sequence[Outcome] | OutcomeBatch,
+        links: Sequence[tuple[int, str | Link]] | UrlBatch = (),
+        *,
+        request_id: RequestId | None = None,
+        watermark: tuple[str, bytes] | None = None,
+    ) -> Report:
+        """As `Frontier.report`."""
+        small = Small.report(outcomes, links, request_id, watermark) if not self.sync._machine.keeps_lines else None
+        if small is not None:
+            told: Report = await self._gathered(small)
+            return told
+        return await self._call(
+            "report", lambda m, now: m.report(outcomes, links, now, request_id=request_id, watermark=watermark)
+        )
+
+    async def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
+        """As `Frontier.extend`."""
+        return await self._call("extend", lambda m, now: m.extend(tokens, ttl_seconds, now))
+
+    async def release(self, tokens: Sequence[int]) -> list[Settled]:
+        """As `Frontier.release`."""
+        return await self._call("release", lambda m, now: m.release(tokens, now))
+
+    async def defer(self, tokens: Sequence[int], until: Instant) -> list[Settled]:
+        """As `Frontier.defer`."""
+        return await self._call("defer", lambda m, now: m.defer(tokens, until, now))
+
+    async def pause(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """As `Frontier.pause`."""
+        return await self._call("pause", lambda m, now: m.pause(key, crawl, now, paused=True))
+
+    async def resume(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """As `Frontier.resume`."""
+        return await self._call("resume", lambda m, now: m.pause(key, crawl, now, paused=False))
+
+    async def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> int:
+        """As `Frontier.block_until`."""
+        return await self._call("block_until", lambda m, now: m.block_until(until, key, crawl, now))
+
+    async def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> int:
+        """As `Frontier.set_delay`."""
+        return await self._call("set_delay", lambda m, now: m.set_delay(delay_seconds, key, crawl, now))
+
+    async def set_limit(self, limit: int | None, key: str | None = None, *, crawl: str | None = None) -> int:
+        """As `Frontier.set_limit`."""
+        return await self._call("set_limit", lambda m, now: m.set_limit(limit, key, crawl, now))
+
+    async def delete(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """As `Frontier.delete`."""
+        return await self._call("delete", lambda m, now: m.delete(key, crawl, now))
+
+    async def reprioritise(
+        self,
+        urls: str | Sequence[str] | Mapping[str, float],
+        priority: float | None = None,
+        *,
+        crawl: str | None = None,
+    ) -> list[State]:
+        """As `Frontier.reprioritise`."""
+        return await self._call("reprioritise", lambda m, now: m.reprioritise(urls, priority, crawl, now))
+
+    async def retry(self, *, error: str | None = None, host: str | None = None) -> int:
+        """As `Frontier.retry`."""
+        return await self._call("retry", lambda m, now: m.retry(error, host, now))
+
+    async def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
+        """As `Frontier.explain`."""
+        return self.sync.explain(url, crawl=crawl)
+
+    async def explain_idle(self) -> Idle:
+        """As `Frontier.explain_idle`."""
+        return self.sync.explain_idle()
+
+    async def queues(
+        self, *, crawl: str | None = None, after: str | None = None, limit: int = 100
+    ) -> Page[QueueStatus]:
+        """As `Frontier.queues`."""
+        return self.sync.queues(crawl=crawl, after=after, limit=limit)
+
+    async def hosts(self, *, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
+        """As `Frontier.hosts`."""
+        return self.sync.hosts(after=after, limit=limit)
+
+    async def urls(
+        self,
+        *,
+        state: str | None = None,
+        host: str | None = None,
+        crawl: str | None = None,
+        key: str | None = None,
+        after: str | None = None,
+        limit: int = 1_000,
+    ) -> Page[UrlStatus]:
+        """As `Frontier.urls`, in a thread: it may read much."""
+        look = partial(self.sync.urls, state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, look)
+
+    async def count(
+        self, *, state: str | None = None, host: str | None = None, crawl: str | None = None, key: str | None = None
+    ) -> int:
+        """As `Frontier.count`, in a thread."""
+        look = partial(self.sync.count, state=state, host=host, crawl=crawl, key=key)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, look)
+
+    async def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
+        """As `Frontier.set_robots`."""
+        await self._call("set_robots", lambda m, now: m.set_robots(authority, status, body, now))
+
+    async def pressure(self) -> float:
+        """As `Frontier.pressure`."""
+        return self.sync.pressure()
+
+    async def set_address(self, host: str, address: str | None) -> None:
+        """As `Frontier.set_address`."""
+        await self.set_addresses({host: address})
+
+    async def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
+        """As `Frontier.set_addresses`."""
+        return await self._call("set_addresses", lambda m, now: m.set_addresses(addresses, now))
+
+    async def note_projection(self, stream: str, length: int, lsn: int) -> None:
+        """As `Frontier.note_projection`."""
+        await self._call("note_projection", lambda m, now: m.note_projection(stream, length, lsn, now))
+
+    async def note_watermark(self, writer: str, value: bytes) -> None:
+        """As `Frontier.note_watermark`."""
+        await self._call("note_watermark", lambda m, now: m.note_watermark(writer, value, now))
+
+    async def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
+        """As `Frontier.seen_content`."""
+        return self.sync.seen_content(digests)
+
+    async def next_ready_seconds(self) -> float | None:
+        """As `Frontier.next_ready_seconds`."""
+        return self.sync.next_ready_seconds()
+
+    async def finished(self) -> bool:
+        """As `Frontier.finished`."""
+        return self.sync.finished()
+
+    async def at_limit(self) -> bool:
+        """As `Frontier.at_limit`."""
+        return self.sync.at_limit()
+
+    async def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
+        """As `Frontier.status`."""
+        return self.sync.status(url, crawl=crawl)
+
+    async def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
+        """As `Frontier.restore`."""
+        return await self._call("restore", lambda m, now: m.restore(records, now))
+
+    async def statistics(self) -> dict[str, object]:
+        """As `Frontier.statistics`."""
+        return self.sync.statistics()
+
+    async def verify(self) -> Verification:
+        """As `Frontier.verify`, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self.sync.verify)
+
+    async def close(self, state: str = "stopped") -> None:
+        """As `Frontier.close`."""
+        await asyncio.to_thread(self.sync.close, state)
+        self._pool.shutdown(wait=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.sync.__exit__, kind, error, trace)
+        self._pool.shutdown(wait=False)

@@ -1,0 +1,228 @@
+"""Calls in the size that costs least: small ones of threads and tasks are made together, long ones go in as pieces."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, islice
+from typing import Any, Protocol, TypeVar
+
+from outrider.clock import Instant
+from outrider.errors import InterruptedCallError, SettingsError, StoreFullError
+from outrider.frontier.machine import Machine
+from outrider.journey import Code, LeaseBatch, Link, Report, RequestId
+from outrider.limits import DISCOVER_ROWS_PER_FRAME, SMALL_CALL_ROWS_MAX
+from outrider.storage.log import Log
+from outrider.url import UrlBatch
+
+Answer = TypeVar("Answer")
+
+Verb = Callable[[Machine, Instant], Answer]
+
+
+class Decide(Protocol):
+    """Runs a verb, by name, under the frontier's lock: its answer, and the LSN through which it must be synced."""
+
+    def __call__(self, name: str, verb: Verb[Answer]) -> tuple[Answer, int]: ...
+
+
+class Small:
+    """A call of few rows, which costs less together with others of its kind; and what came of it."""
+
+    __slots__ = ("answer", "error", "how", "kind", "links", "lsn", "made", "rows", "want")
+
+    def __init__(
+        self,
+        kind: str,
+        rows: Sequence[Any] = (),
+        links: Sequence[tuple[int, str | Link]] = (),
+        want: int = 0,
+        how: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.kind, self.rows, self.links, self.want, self.how = kind, rows, links, want, how
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.lsn = 0
+        self.made = False
+
+    @classmethod
+    def discover(cls, links: object, request_id: RequestId | None) -> Small | None:
+        """None where the call is long, or must be a frame of its own."""
+        if request_id is not None or not isinstance(links, list | tuple) or len(links) > SMALL_CALL_ROWS_MAX:
+            return None
+        return cls("discover", links)
+
+    @classmethod
+    def lease(cls, want: object, how: Mapping[str, Any], request_id: RequestId | None) -> Small | None:
+        """None where the call is large, must be a frame of its own, or cannot be compared with others."""
+        if request_id is not None or type(want) is not int or not 0 < want <= SMALL_CALL_ROWS_MAX:
+            return None
+        if not all(value is None or type(value) in (int, float, str, bool) for value in how.values()):
+            return None  # nobody knows what such a value does when it is compared with that of another call
+        return cls("lease", want=want, how=how)
+
+    @classmethod
+    def report(cls, outcomes: object, links: object, request_id: RequestId | None, watermark: object) -> Small | None:
+        """None where the call is long, or must be a frame of its own."""
+        if request_id is not None or watermark is not None or not isinstance(outcomes, list | tuple):
+            return None
+        if not isinstance(links, list | tuple) or len(outcomes) + len(links) > SMALL_CALL_ROWS_MAX:
+            return None
+        return cls("report", outcomes, links)
+
+    def succeed(self, answer: object, lsn: int) -> None:
+        self.answer, self.lsn, self.made = answer, lsn, True
+
+    def fail(self, error: BaseException) -> None:
+        self.error, self.made = error, True
+
+    def told(self) -> Any:
+        """The answer. Raises what the call failed with, and InterruptedCallError where it was never made."""
+        if self.error is not None:
+            raise self.error
+        if not self.made:
+            raise InterruptedCallError
+        return self.answer
+
+
+class Gathering:
+    """Small calls that wait for their turn: whoever gets the frontier's lock makes those of all."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._waiting: deque[Small] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def join(self, *calls: Small) -> None:
+        """Any thread may, at any time."""
+        self._waiting.extend(calls)
+
+    def leave(self, *calls: Small) -> None:
+        """Under the lock: nobody waits for their answers any more, so those that were not made never will be."""
+        for one in calls:
+            with contextlib.suppress(ValueError):
+                self._waiting.remove(one)
+
+    def make(self, decide: Decide) -> None:
+        """Under the lock: makes the calls that wait, in their order.
+
+        A call leaves the queue when it was made, and not before. So whatever breaks this off, an error that stops the
+        frontier or an interruption between two calls, the others find theirs in the queue still, and make it or are
+        told why it cannot be.
+        """
+        for group in _alike(list(self._waiting)):
+            undone = [one for one in group if not one.made]
+            if undone:
+                self._make(undone, decide)
+            for _ in group:
+                self._waiting.popleft()
+
+    def _make(self, group: Sequence[Small], decide: Decide) -> None:
+        try:
+            decide(group[0].kind, partial(_together, group, self._log))
+        except (SettingsError, StoreFullError) as error:
+            if group[0].made:
+                return  # it came behind them, from the step of a checkpoint
+            if len(group) == 1:
+                group[0].fail(error)
+                return
+            # One of them may be wrong, or too much for what room is left: each gets its own answer.
+            for one in group:
+                self._make([one], decide)
+
+
+def _alike(calls: Sequence[Small]) -> Iterator[list[Small]]:
+    """Calls that can be one, in the order in which they came."""
+    group: list[Small] = []
+    for one in calls:
+        if group and (one.kind != group[0].kind or one.how != group[0].how):
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
+
+
+def _together(calls: Sequence[Small], log: Log, machine: Machine, now: Instant) -> None:
+    """One call of the machine for all of these, which are of one kind; each gets its answer.
+
+    It does so inside the verb, where an interruption stops the frontier: nobody makes a call twice because its answer
+    was lost on the way.
+    """
+    for one, answer in zip(calls, _answers(calls, machine, now), strict=True):
+        one.succeed(answer, log.appended_lsn)
+
+
+def _answers(calls: Sequence[Small], machine: Machine, now: Instant) -> Sequence[object]:
+    first = calls[0]
+    if first.kind == "discover":
+        codes = machine.discover([link for one in calls for link in one.rows], now)
+        return _cut(codes, [len(one.rows) for one in calls])
+    if first.kind == "lease":
+        leases = machine.lease(sum(one.want for one in calls), now, **(first.how or {}))
+        if len(calls) == 1:
+            return [leases]
+        pieces = _cut(list(leases), [one.want for one in calls])
+        # What the call itself decided is told once, to the first.
+        told = [leases.lines, *[()] * (len(calls) - 1)]
+        return [LeaseBatch(piece, lines=lines, lsn=leases.lsn) for piece, lines in zip(pieces, told, strict=True)]
+    starts = [0, *accumulate(len(one.rows) for one in calls)]
+    links = [(_row_after(start, link), link) for one, start in zip(calls, starts, strict=False) for link in one.links]
+    if len(calls) == 1:
+        return [machine.report(first.rows, first.links, now)]
+    report = machine.report(
+        [outcome for one in calls for outcome in one.rows], [(row, link[1]) for row, link in links], now
+    )
+    lengths = [len(one.rows) for one in calls]
+    return [
+        Report(outcomes, found, report.lines if place == 0 else (), report.lsn)
+        for place, (outcomes, found) in enumerate(
+            zip(_cut(report.outcomes, lengths), _cut(report.links, lengths), strict=True)
+        )
+    ]
+
+
+def _row_after(start: int, link: object) -> int:
+    """The row of an outcome when calls are joined. Raises SettingsError, which makes each call alone, for a strange
+    link."""
+    if not isinstance(link, tuple) or len(link) != 2 or type(link[0]) is not int or link[0] < 0:
+        raise SettingsError(f"link {link!r:.80}: give (row of the outcome, link)")
+    return start + link[0]
+
+
+def _cut(rows: Sequence[Any], lengths: Sequence[int]) -> list[Any]:
+    """Rows in pieces of these lengths; where there are too few, the last pieces are shorter."""
+    ends = list(accumulate(lengths))
+    return [rows[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+
+def lease_alone(want: int, how: Mapping[str, Any], machine: Machine, now: Instant) -> LeaseBatch:
+    """The verb as a call of its own."""
+    return machine.lease(want, now, **how)
+
+
+def discoveries(links: Iterable[str | Link] | UrlBatch, request_id: RequestId | None) -> Iterator[Verb[list[Code]]]:
+    """The calls that take these links in: one frame each, and one alone where the answer may have to be repeated."""
+    if isinstance(links, str):
+        raise SettingsError(f"discover takes a list of links, not one text: discover([{links!r}])")
+    if request_id is not None:
+        yield lambda machine, now: machine.discover(links, now, request_id=request_id)
+        return
+    if isinstance(links, UrlBatch):
+        if len(links) <= DISCOVER_ROWS_PER_FRAME:
+            yield partial(_discover, links)
+            return
+        for start in range(0, len(links), DISCOVER_ROWS_PER_FRAME):
+            yield partial(_discover, links[start : start + DISCOVER_ROWS_PER_FRAME])
+        return
+    rest = iter(links)
+    while piece := list(islice(rest, DISCOVER_ROWS_PER_FRAME)):
+        yield partial(_discover, piece)
+
+
+def _discover(links: list[str | Link] | UrlBatch, machine: Machine, now: Instant) -> list[Code]:
+    return machine.discover(links, now)

@@ -1,0 +1,59 @@
+"""What stopped a frontier, and how whoever calls next is told: what a call left half done only a replay can tell."""
+
+from __future__ import annotations
+
+from outrider.errors import InterruptedCallError, StoreError, StoreFailedError, StoreStoppedError
+
+
+class Failure:
+    """Nothing yet, or the first exception that left the tables uncertain."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self._within = ""
+        self._told = True  # whether a caller was
+
+    def stop(self, error: BaseException, within: str) -> None:
+        """A caller met this exception inside a verb; it goes on to that caller as it is."""
+        if self.error is None:
+            self._within, self.error = within, error
+
+    def stop_beside(self, error: BaseException, within: str) -> None:
+        """It happened where no caller could meet it: the next one is told."""
+        if self.error is None:
+            self._told = False
+            self.stop(error, within)
+
+    def check(self) -> None:
+        """Raises StoreFailedError for a frontier that was stopped: by the disk, or (StoreStoppedError) otherwise."""
+        told = self.told()
+        if told is not None:
+            raise told from self.error
+
+    def told(self) -> StoreFailedError | None:
+        """What `check` raises."""
+        if self.error is None:
+            return None
+        self._told = True
+        return _told(self.error, self._within)
+
+    def tell(self) -> None:
+        """Raises, once, what no caller has heard of yet."""
+        if not self._told:
+            if isinstance(self.error, StoreFailedError):
+                self._told = True
+                raise self.error
+            self.check()
+
+
+def _told(error: BaseException, within: str) -> StoreFailedError:
+    if isinstance(error, StoreFailedError):
+        return StoreFailedError(f"an earlier call failed ({error.facts}); open the store again")
+    if isinstance(error, StoreError):
+        return StoreStoppedError(f"inside {within}: {error}", exit_code=error.exit_code)
+    what = type(error).__name__ + (f": {error}" if str(error) else "")
+    if not isinstance(error, Exception):
+        return StoreStoppedError(f"an interruption inside {within} ({what})", exit_code=InterruptedCallError.exit_code)
+    if isinstance(error, MemoryError):
+        return StoreStoppedError(f"no memory was left inside {within} ({what})")
+    return StoreStoppedError(f"a bug inside {within} ({what}); please report it")

@@ -1,0 +1,189 @@
+"""What opening a store takes: files, manifest, the tables as the log's end leaves them, a clock that goes on there."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from outrider import clock as clocks
+from outrider.clock import ClockFunction, Instant, rfc3339, seconds
+from outrider.errors import ForeignStoreError, SettingsError, StoreError
+from outrider.frontier import recovery
+from outrider.frontier.ledger import Ledger
+from outrider.frontier.settings import FrontierSettings
+from outrider.frontier.tables import Tables
+from outrider.storage.checkpoint import Checkpoint, newest_checkpoint
+from outrider.storage.files import Directory, Files
+from outrider.storage.log import Log
+from outrider.storage.manifest import Manifest
+from outrider.url import PUBLIC_SUFFIX_VERSION, SPELLING_VERSION, Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What opening a store found. notes: sentences for people. clock_step_seconds: below 0 when the wall clock was
+    set back."""
+
+    number: int
+    fresh: bool
+    notes: tuple[str, ...] = ()
+    clock_step_seconds: float = 0.0
+    leases_ended: int = 0
+    previous_state: str = ""
+
+
+def open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read_only: bool = False) -> Log:
+    """The log behind a checkpoint; its epoch is set when the number of the opening is known."""
+    after, synced = (checkpoint.start_lsn, checkpoint.lsn) if checkpoint is not None else (0, 0)
+    return Log.open(files, store=store, epoch=0, after=after, synced=synced, read_only=read_only)
+
+
+def read_store(
+    files: Files, manifest: Manifest, *, scratch: Files | None, now: Instant = 0, memory_bytes: int | None = None
+) -> tuple[Checkpoint | None, Tables, Log]:
+    """The newest checkpoint, the tables as the log's end leaves them, and the log, open for reading only. scratch:
+    where the tails of queues may lie, None to keep them in memory."""
+    store = manifest.store_bytes
+    checkpoint = newest_checkpoint(files, store=store)
+    ledger = Ledger.open(files, store=store, names=recovery.run_names(checkpoint))
+    try:
+        log = open_log(files, store, checkpoint, read_only=True)
+    except BaseException:
+        ledger.close()
+        raise
+    try:
+        tables = Tables(
+            ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=scratch, now=now, memory_bytes=memory_bytes
+        )
+    except BaseException:
+        log.close()
+        ledger.close()
+        raise
+    try:
+        with all_stays():
+            recovery.load(tables, checkpoint, log)
+    except BaseException:
+        log.close()
+        let_go(tables)
+        raise
+    return checkpoint, tables, log
+
+
+def let_go(tables: Tables | None) -> None:
+    """Gives descriptors back, and the files of tails, which are made anew from the ledger."""
+    if tables is not None:
+        with contextlib.suppress(StoreError):
+            tables.close()
+        tables.ledger.close()
+
+
+@contextlib.contextmanager
+def all_stays() -> Iterator[None]:
+    """Recovery makes millions of objects that stay: looking for rubbish among them would be two thirds of its time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def files_of(path: str | os.PathLike[str] | Files) -> Files:
+    """The directory at a path, made where it is missing; files that somebody brings are taken as they are."""
+    check_place(path)
+    if not isinstance(path, str | os.PathLike):
+        return path
+    try:
+        return Directory(path)
+    except FileNotFoundError as error:
+        raise StoreError(f"{os.fspath(path)} cannot be made ({error.strerror}); choose another directory") from None
+
+
+def check_place(path: str | os.PathLike[str] | Files) -> None:
+    """Raises SettingsError for what names no directory, unless it is files that somebody brings."""
+    if not isinstance(path, str | os.PathLike):
+        if path is None or isinstance(path, int | float | bytes):
+            raise SettingsError(f"path {path!r}: give a directory's path as text or a Path")
+        return
+    where = os.fspath(path)
+    try:
+        named = bool(where) and b"\0" not in os.fsencode(where)
+    except UnicodeEncodeError:
+        named = False
+    if not named:
+        raise SettingsError(f"path {where!r}: it names no directory")
+
+
+def give_back(files: Files) -> None:
+    files.unlock()
+    if isinstance(files, Directory):
+        files.close()
+
+
+def new_manifest(
+    files: Files, clock: ClockFunction | None, keys: tuple[bytes, bytes] | None, options: FrontierSettings
+) -> Manifest:
+    fingerprint_key, slot_key = keys or (secrets.token_bytes(16), secrets.token_bytes(16))
+    return Manifest.create(
+        files,
+        store=secrets.token_hex(16),
+        created=rfc3339(clock() if clock is not None else clocks.wall()),
+        fingerprint_key=fingerprint_key.hex(),
+        slot_key=slot_key.hex(),
+        spelling=SPELLING_VERSION,
+        rules={"public_suffix_list": PUBLIC_SUFFIX_VERSION, "url_rules": (options.url_rules or Rules()).text},
+    )
+
+
+def pinned(files: Files, manifest: Manifest, options: FrontierSettings) -> FrontierSettings:
+    """What a store was made with stays in force; changing it would give old URLs new names."""
+    if manifest.spelling != SPELLING_VERSION:
+        raise ForeignStoreError(
+            f"{files.describe()} was made with URL spelling {manifest.spelling}, this is {SPELLING_VERSION}: "
+            "open it with the version it was made with"
+        )
+    rules = Rules.parse(manifest.rules.get("url_rules", ""))
+    if options.url_rules is not None and options.url_rules != rules:
+        raise SettingsError(
+            f"url_rules {options.url_rules.text!r}: {files.describe()} was made with {rules.text!r}, "
+            "and other rules would give old URLs new names; leave them out, or choose a new directory"
+        )
+    return replace(options, url_rules=rules)
+
+
+def clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction, Instant, Instant | None, float]:
+    """(clock, instant of the opening, real time since the last logged instant if it is known, step of the wall clock
+    in seconds)."""
+    last = tables.now
+    if clock is not None:
+        at = clock()
+        return clock, max(at, last), max(0, at - last), min(0.0, seconds(at - last))
+    wall = clocks.wall()
+    at = max(wall, last)
+    passed: Instant | None = None
+    _, opened_at, _, boot, elapsed = tables.opening
+    if boot and boot == clocks.boot():
+        # The same start of the machine: what has elapsed since the last logged instant is known whatever the wall
+        # clock did.
+        since = clocks.elapsed() - (elapsed + last - opened_at)
+        passed = since if since >= 0 else None
+    return clocks.anchored(at), at, passed, min(0.0, seconds(wall - last)) if last else 0.0
+
+
+def notes_of(log: Log, previous: str, ended: int, step: float) -> list[str]:
+    notes = []
+    cut = log.statistics()["cut_bytes"]
+    if previous == "crashed":
+        notes.append("the last run did not end cleanly; what it had acknowledged is here")
+    if cut:
+        notes.append(f"a torn tail of {cut} bytes was cut off the log (it was never acknowledged)")
+    if ended:
+        notes.append(f"{ended} leases of the process that died were ended; their hosts rest one whole delay")
+    if step < -1.0:
+        notes.append(f"the clock was set back by {-step:.0f} s; time goes on from where the last run left it")
+    return notes

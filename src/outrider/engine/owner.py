@@ -1,0 +1,753 @@
+"""The owner of a frontier: callers queue, one sync serves many, and nothing is answered before it is durable."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from outrider import clock as clocks
+from outrider.clock import ClockFunction, Instant, seconds
+from outrider.engine.calls import Gathering, Small, Verb, discoveries, lease_alone
+from outrider.engine.failure import Failure
+from outrider.engine.opening import (
+    Opening,
+    all_stays,
+    check_place,
+    clock_of,
+    files_of,
+    give_back,
+    let_go,
+    new_manifest,
+    notes_of,
+    open_log,
+    pinned,
+    read_store,
+)
+from outrider.engine.rounds import Rounds
+from outrider.errors import (
+    ClosedError,
+    DamagedStoreError,
+    ForeignStoreError,
+    OutriderError,
+    SettingsError,
+    StoreError,
+    StoreFullError,
+    StoreInUseError,
+)
+from outrider.frontier import recovery
+from outrider.frontier.facts import STREAMS
+from outrider.frontier.machine import Machine
+from outrider.frontier.settings import FrontierSettings
+from outrider.frontier.tables import STATES, Tables
+from outrider.journey import (
+    Code,
+    Explanation,
+    HostStatus,
+    Idle,
+    LeaseBatch,
+    Link,
+    Outcome,
+    OutcomeBatch,
+    Page,
+    QueueStatus,
+    Report,
+    RequestId,
+    Settled,
+    State,
+    UrlStatus,
+    Verification,
+)
+from outrider.limits import RECORDS_PER_SCAN, VERIFY_PROBLEMS_MAX
+from outrider.storage.checkpoint import Checkpoint, checkpoint_name, newest_checkpoint
+from outrider.storage.files import Directory, Files
+from outrider.storage.log import Log
+from outrider.storage.manifest import MANIFEST_NAME, Manifest
+from outrider.storage.memory import MemoryFiles
+from outrider.url import UrlBatch
+
+Answer = TypeVar("Answer")
+
+
+class Frontier:
+    """A URL frontier in this process. Any thread may call it; every method takes and gives batches.
+
+    Errors: SettingsError for arguments that make no sense, StoreFullError (retryable) when the disk is full,
+    StoreFailedError when
+    the disk refused a write: open the store again, it replays what was acknowledged.
+    """
+
+    opening: Opening
+
+    def __init__(
+        self,
+        files: Files,
+        machine: Machine,
+        log: Log,
+        *,
+        clock: ClockFunction,
+        store: bytes,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        """Not for callers: `open` and `memory` make frontiers."""
+        self._files = files
+        self._machine = machine
+        self._log = log
+        self._clock = clock
+        self._store = store
+        self._lock = threading.RLock()
+        self._gathering = Gathering(log)
+        self._sync_turn = threading.Condition()
+        self._syncing = False
+        self._failure = Failure()
+        self._closed = False
+        self._process = os.getpid()
+        self._last = 0  # the frontier's instant when it was asked last
+        self._heard = 0  # what the clock said then
+        self._stepped_back = False  # since then, and hosts were not rested yet
+        self._read_only = False
+        self._rounds = Rounds(files, machine, log, self._failure, store=store, newest=checkpoint)
+
+    # -- opening and closing ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str] | Files,
+        *,
+        clock: ClockFunction | None = None,
+        seed: int = 0,
+        settings: Mapping[str, object] | None = None,
+        robots: str = "caller",
+        output: bool = False,
+        slots: frozenset[int] | None = None,
+        keys: tuple[bytes, bytes] | None = None,
+    ) -> Frontier:
+        """Open the store in a directory, making it when there is none.
+
+        clock: gives instants (int microseconds); by default the wall clock at opening, or the last logged instant if
+        that is later, plus the time elapsed since. seed: of all random choices. settings: names as the options of
+        `crawl`. robots: "caller" judges by `set_robots` alone, "errands" withholds pages until the robots.txt of their
+        authority was reported. output: keep the lines that outcomes carry, for `lines`. slots: the slots this frontier
+        owns, None for all; links for others are answered `held` and wait in the `outbox`. keys: the pair of a cluster
+        (of fingerprints, of slots; 16 bytes each) for a store that is made; by default two random ones.
+        Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
+        """
+        if robots not in ("caller", "errands"):
+            raise SettingsError(f"robots {robots!r}: give caller or errands")
+        options = FrontierSettings.of(settings)
+        files = files_of(path)
+        try:
+            files.lock()
+        except BaseException:
+            give_back(files)
+            raise
+        log: Log | None = None
+        tables: Tables | None = None
+        try:
+            manifest = Manifest.load(files)
+            fresh = manifest is None
+            if manifest is None:
+                manifest = new_manifest(files, clock, keys, options)
+            options = pinned(files, manifest, options)
+            store = manifest.store_bytes
+            # Read before anything is written but tails, which go again: a store that cannot be read is left as it is.
+            began = clock() if clock is not None else clocks.wall()
+            checkpoint, tables, looked = read_store(
+                files, manifest, scratch=files, now=began, memory_bytes=options.memory_bytes
+            )
+            looked.close()
+            tables.ledger.remove_leftovers()
+            log = open_log(files, store, checkpoint)
+            machine = Machine(
+                tables,
+                log,
+                options,
+                slot_key=manifest.slot_key_bytes,
+                seed=seed,
+                errands=robots == "errands",
+                keeps_lines=output,
+                owned=slots,
+            )
+            source, at, passed, step = clock_of(tables, clock)
+            frontier = cls(files, machine, log, clock=source, store=store, checkpoint=checkpoint)
+            previous = tables.closed or ("crashed" if tables.opening[0] else "")
+            number = tables.opening[0] + 1
+            log.continue_as(number)
+            boot = clocks.boot() if clock is None else ""
+            ended = machine.open_facts((number, at, clocks.wall(), boot, clocks.elapsed()), at, passed)
+            log.sync()
+            with all_stays():
+                machine.settle_all(at)
+            frontier._last, frontier._heard = at, source()
+            frontier.opening = Opening(
+                number, fresh, tuple(notes_of(log, previous, ended, step)), step, ended, previous
+            )
+        except BaseException:
+            if log is not None:
+                log.close()
+            let_go(tables)
+            give_back(files)
+            raise
+        return frontier
+
+    @classmethod
+    def memory(
+        cls,
+        *,
+        clock: ClockFunction | None = None,
+        seed: int = 0,
+        settings: Mapping[str, object] | None = None,
+        robots: str = "caller",
+    ) -> Frontier:
+        """A frontier that is forgotten with the process."""
+        return cls.open(MemoryFiles(), clock=clock, seed=seed, settings=settings, robots=robots)
+
+    @classmethod
+    def look(cls, path: str | os.PathLike[str] | Files) -> Frontier:
+        """Open a store that nobody owns for looking only: nothing in the directory changes, the verbs are refused."""
+        check_place(path)
+        files: Files = Directory(path, create=False, read_only=True) if isinstance(path, str | os.PathLike) else path
+        try:
+            files.lock()
+        except StoreInUseError:
+            give_back(files)
+            raise
+        except StoreError:
+            pass  # it belongs to somebody else or lies on a read-only mount: nobody can own it from here
+        log: Log | None = None
+        tables: Tables | None = None
+        try:
+            manifest = Manifest.load(files)
+            if manifest is None:
+                raise ForeignStoreError(f"{files.describe()} holds no store")
+            store = manifest.store_bytes
+            checkpoint, tables, log = read_store(files, manifest, scratch=None)
+            machine = Machine(
+                tables,
+                log,
+                FrontierSettings(),
+                slot_key=manifest.slot_key_bytes,
+            )
+            with all_stays():
+                machine.settle_all(tables.now)
+            last = tables.now
+            frontier = cls(files, machine, log, clock=lambda: last, store=store, checkpoint=checkpoint)
+            frontier._read_only = True
+            state = tables.closed or "crashed"
+            frontier.opening = Opening(tables.opening[0], False, previous_state=state)
+        except BaseException:
+            if log is not None:
+                log.close()
+            let_go(tables)
+            give_back(files)
+            raise
+        return frontier
+
+    def close(self, state: str = "stopped") -> None:
+        """A clean stop; open leases of this process end. `state` is remembered: "finished" or "stopped".
+
+        Raises StoreFailedError when the stop cannot be written, or when a checkpoint beside the calls had failed and no
+        call has said so yet; the store is closed all the same, and what was acknowledged is in its log.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._process != os.getpid():
+                return  # in a forked child: the store is the parent's
+            try:
+                self._rounds.abandon()
+                if self._failure.error is None and not self._read_only:
+                    self._machine.note_closing(state, self._instant())
+                    self._log.sync()
+                self._failure.tell()
+            finally:
+                self._log.close()
+                let_go(self._machine.tables)
+                give_back(self._files)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close(
+                "finished"
+                if self._failure.error is None and not self._closed and self._machine.finished()
+                else "stopped"
+            )
+            return
+        # The error that ended the block is the one to tell; the store replays what was acknowledged.
+        with contextlib.suppress(StoreError):
+            self.close()
+
+    # -- the three verbs ----------------------------------------------------------------------------------------------
+
+    def discover(self, links: Iterable[str | Link] | UrlBatch, *, request_id: RequestId | None = None) -> list[Code]:
+        """Tell the frontier of URLs: one code per link, in order; what is answered is durable.
+
+        With `request_id` all links are one frame; without, a long input goes in as several and is synced once.
+        """
+        small = Small.discover(links, request_id)
+        if small is not None:
+            found: list[Code] = self._gathered(small)
+            return found
+        codes: list[Code] = []
+        for discovery in discoveries(links, request_id):
+            codes += self._call("discover", discovery, wait=False)
+        self._wait_durable()
+        return codes
+
+    def lease(
+        self,
+        want: int,
+        *,
+        ttl_seconds: float = 60,
+        per_queue: int = 1,
+        crawl: str | None = None,
+        key: str | None = None,
+        worker: str | None = None,
+        errands: bool = False,
+        request_id: RequestId | None = None,
+    ) -> LeaseBatch:
+        """Up to `want` URLs whose hosts may be visited now, at most `per_queue` of one queue; empty when nothing is
+        ready.
+
+        A lease without `worker` belongs to this process and ends with it; one of a named worker lives until its
+        deadline.
+        errands: whether robots.txt leases are taken too.
+        """
+        how = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key, "worker": worker}
+        small = Small.lease(want, how | {"errands": errands}, request_id)
+        if small is not None:
+            leases: LeaseBatch = self._gathered(small)
+            return leases
+        return self._call("lease", partial(lease_alone, want, how | {"errands": errands, "request_id": request_id}))
+
+    def report(
+        self,
+        outcomes: Sequence[Outcome] | OutcomeBatch,
+        links: Sequence[tuple[int, str | Link]] | UrlBatch = (),
+        *,
+        request_id: RequestId | None = None,
+        watermark: tuple[str, bytes] | None = None,
+    ) -> Report:
+        """Tell what came of leases, and the links found: durable together, one code per outcome.
+
+        links: (row of the outcome, link), or a UrlBatch with a column `outcome`, beside those an outcome carries.
+        watermark: (archive writer, opaque place) synced before.
+        """
+        small = Small.report(outcomes, links, request_id, watermark) if not self._machine.keeps_lines else None
+        if small is not None:
+            told: Report = self._gathered(small)
+            return told
+        return self._call(
+            "report", lambda m, now: m.report(outcomes, links, now, request_id=request_id, watermark=watermark)
+        )
+
+    # -- around them --------------------------------------------------------------------------------------------------
+
+    def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
+        """These leases live until ttl_seconds from now."""
+        return self._call("extend", lambda m, now: m.extend(tokens, ttl_seconds, now))
+
+    def release(self, tokens: Sequence[int]) -> list[Settled]:
+        """Give leases back unfetched."""
+        return self._call("release", lambda m, now: m.release(tokens, now))
+
+    def defer(self, tokens: Sequence[int], until: Instant) -> list[Settled]:
+        """Give leases back unfetched; their URLs wait until an instant."""
+        return self._call("defer", lambda m, now: m.defer(tokens, until, now))
+
+    def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
+        """The answer of an authority's robots.txt, given by the caller: an HTTP status (None: no answer) and the
+        body."""
+        self._call("set_robots", lambda m, now: m.set_robots(authority, status, body, now))
+
+    def set_address(self, host: str, address: str | None) -> None:
+        """The address that a host was found at, given by the caller; None: it is not known any more. It counts for
+        groups by address (docs/groups.md), from the host's next offer on."""
+        self.set_addresses({host: address})
+
+    def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
+        """The addresses of many hosts; how many were not known to be there. Those that were cost nothing."""
+        return self._call("set_addresses", lambda m, now: m.set_addresses(addresses, now))
+
+    def note_projection(self, stream: str, length: int, lsn: int) -> None:
+        """A projection is synced to `length` and holds the lines up to `lsn`."""
+        self._call("note_projection", lambda m, now: m.note_projection(stream, length, lsn, now))
+
+    def note_watermark(self, writer: str, value: bytes) -> None:
+        """An archive writer is synced up to this place."""
+        self._call("note_watermark", lambda m, now: m.note_watermark(writer, value, now))
+
+    def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
+        """Whether content with each digest was accepted for some URL before."""
+        with self._lock:
+            self._check()
+            return self._machine.seen_content(digests)
+
+    def next_ready_seconds(self) -> float | None:
+        """Seconds until something can be leased, 0 when it can now, None when waiting alone brings nothing."""
+        with self._lock:
+            self._check()
+            now = self._instant()
+            at = self._machine.next_ready(now)
+            return None if at is None else seconds(max(0, at - now))
+
+    def finished(self) -> bool:
+        """Whether nothing is queued, leased, waiting or on an errand."""
+        with self._lock:
+            self._check()
+            return self._machine.finished()
+
+    def at_limit(self) -> bool:
+        """Whether work is left that a budget forbids."""
+        with self._lock:
+            self._check()
+            return self._machine.at_limit()
+
+    def pressure(self) -> float:
+        """How far the limit of URLs (`max_urls`) is used up; at 1 and above callers do well to bring no more links."""
+        with self._lock:
+            self._check()
+            return self._machine.pressure()
+
+    def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
+        """What is known of one URL, by any spelling."""
+        with self._lock:
+            self._check()
+            self._instant()
+            return self._machine.status(url, crawl)
+
+    def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
+        """Everything known of one URL, and the one reason why it is not being fetched now."""
+        with self._lock:
+            self._check()
+            return self._machine.explain(url, crawl, self._instant())
+
+    def explain_idle(self) -> Idle:
+        """Why nothing, or no more, can be leased now."""
+        with self._lock:
+            self._check()
+            return self._machine.explain_idle(self._instant())
+
+    def queues(self, *, crawl: str | None = None, after: str | None = None, limit: int = 100) -> Page[QueueStatus]:
+        """A piece of the list of queues; `after` is the cursor of the piece before."""
+        with self._lock:
+            self._check()
+            return self._machine.queues(crawl, after, limit)
+
+    def hosts(self, *, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
+        """A piece of the list of hosts."""
+        with self._lock:
+            self._check()
+            return self._machine.hosts(self._instant(), after, limit)
+
+    def urls(
+        self,
+        *,
+        state: str | None = None,
+        host: str | None = None,
+        crawl: str | None = None,
+        key: str | None = None,
+        after: str | None = None,
+        limit: int = 1_000,
+    ) -> Page[UrlStatus]:
+        """A piece of the list of URLs, in an order that stays while others write."""
+        with self._lock:
+            self._check()
+            return self._machine.urls(state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
+
+    def count(
+        self, *, state: str | None = None, host: str | None = None, crawl: str | None = None, key: str | None = None
+    ) -> int:
+        """How many URLs there are, in a state, of a host, a crawl, a key."""
+        with self._lock:
+            self._check()
+            return self._machine.count(state=state, host=host, crawl=crawl, key=key)
+
+    # -- what operators do --------------------------------------------------------------------------------------------
+
+    def pause(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """Lease nothing of the queues with this key (None: of the whole crawl) until `resume`; how many queues."""
+        return self._call("pause", lambda m, now: m.pause(key, crawl, now, paused=True))
+
+    def resume(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """What was paused goes on."""
+        return self._call("resume", lambda m, now: m.pause(key, crawl, now, paused=False))
+
+    def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> int:
+        """Lease nothing of these queues before an instant."""
+        return self._call("block_until", lambda m, now: m.block_until(until, key, crawl, now))
+
+    def set_delay(self, delay_seconds: float | None, key: str | None = None, *, crawl: str | None = None) -> int:
+        """The least gap behind a request of these queues; None: that of the settings."""
+        return self._call("set_delay", lambda m, now: m.set_delay(delay_seconds, key, crawl, now))
+
+    def set_limit(self, limit: int | None, key: str | None = None, *, crawl: str | None = None) -> int:
+        """How many requests of each of these queues may be open at once; None: one."""
+        return self._call("set_limit", lambda m, now: m.set_limit(limit, key, crawl, now))
+
+    def delete(self, key: str | None = None, *, crawl: str | None = None) -> int:
+        """The URLs of these queues, or a whole crawl, are as if they had never been; how many queues. What was said of
+        a queue (a pause, a delay, a limit) stays. A lease that is open goes on until it is reported, which rests the
+        host and answers `stale`."""
+        return self._call("delete", lambda m, now: m.delete(key, crawl, now))
+
+    def reprioritise(
+        self,
+        urls: str | Sequence[str] | Mapping[str, float],
+        priority: float | None = None,
+        *,
+        crawl: str | None = None,
+    ) -> list[State]:
+        """Give URLs another priority; the state of each."""
+        return self._call("reprioritise", lambda m, now: m.reprioritise(urls, priority, crawl, now))
+
+    def retry(self, *, error: str | None = None, host: str | None = None) -> int:
+        """Dead letters go back to their queues, all or those of an error class or host; how many."""
+        return self._call("retry", lambda m, now: m.retry(error, host, now))
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Everything that belongs to each accepted URL, as JSON values, in the order in which they were accepted.
+
+        A URL that is leased counts as queued; clocks and robots rules belong to hosts and are not told.
+        """
+        with self._lock:
+            self._check()
+            orders = self._machine.orders()
+        for begin in range(0, len(orders), RECORDS_PER_SCAN):
+            last = min(begin + RECORDS_PER_SCAN, len(orders)) - 1
+            with self._lock:
+                self._check()
+                cards = self._machine.cards_between(int(orders[begin]), int(orders[last]))
+            for row in range(len(cards)):
+                yield self._machine.record_of(cards, row)
+
+    def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
+        """Take URLs with the states that `records` told of them; those that are known stay as they are. How many are
+        new. Raises SettingsError for a record that makes no sense."""
+        return self._call("restore", lambda m, now: m.restore(records, now))
+
+    def statistics(self) -> dict[str, object]:
+        """Counts for machines; the names of `status --json`."""
+        with self._lock:
+            self._check()
+            return self._machine.statistics(self._instant()) | {
+                "state": self.opening.previous_state if self._read_only else "running",
+                "log": self._log.statistics(),
+                "checkpoint": self._rounds.statistics(),
+            }
+
+    def verify(self) -> Verification:
+        """Recount everything, and read every byte of manifest, checkpoint, ledger and log again; up to a hundred
+        problems."""
+        with self._lock:
+            self._check()
+            tables = self._machine.tables
+            problems = list(islice(tables.ledger.check(), VERIFY_PROBLEMS_MAX))
+            if problems:
+                # Nobody can count what cannot be read.
+                counts = {state.value: tables.counts[row] for row, state in enumerate(STATES) if row}
+                counts = {"accepted": tables.accepted(), **counts}
+            else:
+                found = self._machine.verify()
+                problems, counts = list(found.problems), dict(found.counts)
+            for read in (self._read_manifest, self._read_checkpoint, self._read_log):
+                try:
+                    read()
+                except StoreError as error:
+                    problems.append(str(error))
+            return Verification(not problems, tuple(problems), counts)
+
+    def _read_manifest(self) -> None:
+        if Manifest.load(self._files) is None:
+            raise DamagedStoreError(f"{self._files.describe(MANIFEST_NAME)} is gone; bring a copy of it back")
+
+    def _read_checkpoint(self) -> None:
+        """Reads the newest one to its end. A round that ends meanwhile removes it: then the next one counts."""
+        while (checkpoint := newest_checkpoint(self._files, store=self._store)) is not None:
+            try:
+                for _ in checkpoint.ranges():
+                    pass
+            except FileNotFoundError:
+                continue
+            return
+        if self._rounds.number:
+            where = self._files.describe(checkpoint_name(self._rounds.number))
+            raise DamagedStoreError(f"{where} is gone, and the log begins behind it; bring it back")
+
+    def _read_log(self) -> None:
+        for _ in self._log.replay(self._rounds.kept_after()):
+            pass
+
+    def now(self) -> Instant:
+        """The frontier's instant: int microseconds since 1970, never going back."""
+        with self._lock:
+            return self._instant()
+
+    def watermarks(self) -> dict[str, bytes]:
+        """The places that archive writers were synced to, by writer."""
+        with self._lock:
+            return dict(self._machine.tables.watermarks)
+
+    def projection(self, stream: str) -> tuple[int, int]:
+        """(length, LSN) of a projection as last noted."""
+        with self._lock:
+            return self._machine.tables.projections[stream]
+
+    def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
+        """Output lines that were logged after an LSN, as (LSN, line)."""
+        if stream not in STREAMS:
+            raise SettingsError(f"stream {stream!r}: there are {', '.join(STREAMS)}")
+        return recovery.lines(self._log, stream, after)
+
+    # -- between frontiers that own different slots -------------------------------------------------------------------
+
+    def outbox(self, most: int) -> list[tuple[object, ...]]:
+        """Up to `most` links for slots of other frontiers: durable parcels (source slot, sequence, target slot, …)."""
+        return self._call("outbox", lambda m, now: m.outbox(most))
+
+    def receive(self, parcels: Sequence[tuple[object, ...]]) -> list[Code]:
+        """Take parcels of another frontier in; each counts once, however often it is brought."""
+        return self._call("receive", lambda m, now: m.receive(parcels, now))
+
+    def delivered(self, source: int, sequence: int) -> None:
+        """The receiver has answered for everything from this slot up to this sequence."""
+        self._call("delivered", lambda m, now: m.delivered(source, sequence, now))
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _instant(self) -> Instant:
+        now = self._clock()
+        self._stepped_back = self._stepped_back or now < self._heard
+        # Where the clock stepped back, time stands still until it has caught up.
+        self._heard, self._last = now, max(self._last, now)
+        return self._last
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ClosedError("open it again to go on")
+        if self._process != os.getpid():
+            # Its tables are a copy that goes stale, and its frames would lie on those of the owner.
+            raise StoreInUseError(
+                f"process {self._process} opened it, and this is a child of it; open it after the fork"
+            )
+        self._failure.check()
+
+    def _check_owner(self) -> None:
+        if self._read_only:
+            raise ForeignStoreError("it was opened for looking only")
+
+    def _call(self, name: str, verb: Verb[Answer], *, wait: bool = True) -> Answer:
+        """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share
+        the sync."""
+        answer, lsn = self._decide(name, verb)
+        if wait:
+            self._durable(lsn)
+        return answer
+
+    def _gathered(self, small: Small) -> Any:
+        """Make a small call together with those that wait when its turn comes: whoever gets the lock makes the calls of
+        all of them, in their order, and the others find them made."""
+        self._gathering.join(small)
+        try:
+            with self._lock:
+                if not small.made:
+                    self._gathering.make(self._decide)
+        except BaseException as error:
+            with self._lock:
+                self._gathering.leave(small)
+            # What broke another's call off, behind this one, is told to that one.
+            if not small.made or not isinstance(error, Exception):
+                raise
+        answer = small.told()
+        self._durable(small.lsn)
+        return answer
+
+    def _make_all(self, calls: Sequence[Small]) -> None:
+        """Make small calls of tasks, none of which can come back for its own: each has its answer or its error then,
+        or was not made and says so."""
+        with self._lock:
+            self._gathering.join(*calls)
+            try:
+                self._gathering.make(self._decide)
+            except BaseException as error:
+                self._gathering.leave(*calls)
+                told = error if isinstance(error, Exception) else self._failure.told()
+                for one in calls:
+                    if told is not None and not one.made:
+                        one.fail(told)
+                if told is not error:
+                    raise
+
+    def _decide(self, name: str, verb: Verb[Answer]) -> tuple[Answer, int]:
+        with self._lock:
+            self._check()
+            self._check_owner()
+            now = self._instant()
+            try:
+                if self._stepped_back:
+                    self._machine.rest_everybody(now)
+                    self._stepped_back = False
+                answer = verb(self._machine, now)
+                self._rounds.step(now)
+            except (SettingsError, StoreFullError):
+                raise
+            except BaseException as error:
+                # Half applied, perhaps: only a replay can tell. Whoever calls next is told to open the store again.
+                self._failure.stop(error, f"`{name}`")
+                raise
+            return answer, self._log.appended_lsn
+
+    def _durable(self, lsn: int) -> None:
+        """Return when the frame of this LSN is synced: one caller syncs for all who came before it, the others wait."""
+        if self._log.synced_lsn >= lsn:
+            return
+        mine = False
+        try:
+            with self._sync_turn:
+                # Not a queue at the log's own lock: whoever comes out of it would be the first to get in again, alone.
+                while self._syncing:
+                    self._sync_turn.wait()
+                    if self._log.synced_lsn >= lsn:
+                        return
+                mine = True  # first, so that wherever an interruption comes the turn is given back
+                self._syncing = True
+            self._log.sync()
+        except OutriderError as error:
+            self._failure.stop(error, "a sync of the log")
+            raise
+        finally:
+            if mine:
+                with self._sync_turn:
+                    self._syncing = False
+                    self._sync_turn.notify_all()
+
+    def _wait_durable(self) -> None:
+        self._durable(self._log.appended_lsn)
+
+    def checkpoint(self) -> None:
+        """Take a whole checkpoint now, and drop the log before it. Where there is no room for it the log is kept, and a
+        later round tries again.
+
+        Raises StoreFailedError when it failed: the one before counts, and the store is to be opened again.
+        """
+        with self._lock:
+            self._check()
+            self._check_owner()
+            self._rounds.whole(self._instant)
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return "<Frontier closed>"
+        return f"<Frontier {self._files.describe()}: {self._machine!r}>"
