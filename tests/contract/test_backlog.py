@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import struct
 
 import numpy as np
@@ -10,18 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.kinds import WITHOUT_NATIVE, both, native_of
 from outrider.kernels import backlog as twin
 from outrider.kernels.cards import HEAD
 
-try:
-    NATIVE = importlib.import_module("outrider._native").Backlog
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(twin.Backlog, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
+NATIVE = native_of(twin.Backlog)
+BOTH = both(twin.Backlog)
 
 
 def card(fingerprint=0, order=0, due=0, klass=0, url=b"http://a/", referrer=b"", extra=b""):
@@ -254,9 +247,10 @@ def test_a_row_far_away_is_a_queue_like_any_other(kernel):
     assert u32(1, 0, 1) == backlog.waiting(u32(0, 1, 2**32 - 2))
 
 
-@pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-def test_a_heap_of_several_segments_keeps_its_order():
-    backlog = NATIVE()
+@BOTH
+def test_a_queue_of_many_cards_keeps_its_order(kernel):
+    """In the native one a heap of several segments."""
+    backlog = kernel()
     orders = np.random.default_rng(1).permutation(20_000)
     heads = np.zeros(20_000, HEAD)
     heads["order"], heads["fingerprint"] = orders, orders

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 
 import numpy as np
@@ -10,18 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.kinds import NATIVE, U64_MAX, WITHOUT_NATIVE, both
 from outrider.kernels import fingerprint_set
 
-try:
-    NATIVE = importlib.import_module("outrider._native")
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(fingerprint_set, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
-SLOTS, FINGERPRINT_MAX, U64_MAX = 4_096, 2**56 - 1, 2**64 - 1
+BOTH = both(fingerprint_set)
+SLOTS, FINGERPRINT_MAX = 4_096, 2**56 - 1
 
 
 def columns(*keys):

@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.kernels.columns import NONE
+from contract.kinds import (
+    MANY,
+    NONE,
+    WITHOUT_NATIVE,
+    both,
+    i64,
+    instants,
+    longest,
+    native_of,
+    rows,
+    too_long,
+    u8,
+    u32,
+)
 from outrider.kernels.groups import Groups as Twin
 
-try:
-    NATIVE = importlib.import_module("outrider._native").Groups
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(Twin, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
-MANY = 10**6
-STALL_SECONDS_MAX = 0.010
-
-
-def u32(*rows):
-    return np.array(rows, np.uint32)
-
-
-def u8(*classes):
-    return np.array(classes, np.uint8)
-
-
-def i64(*instants):
-    return np.array(instants, np.int64)
-
-
-def rows(answer):
-    return np.frombuffer(answer, np.uint32).tolist()
-
-
-def clocks(answer):
-    return np.frombuffer(answer, np.int64).tolist()
+NATIVE = native_of(Twin)
+BOTH = both(Twin)
 
 
 def made(kernel, capacities, members):
@@ -90,7 +71,7 @@ def test_a_release_moves_clocks_forward_only(kernel):
     groups = made(kernel, {0: 2, 1: 1}, {1: [0, 1], 2: [0]})
     admit(groups, 1, 2)
     groups.release(u32(1, 2), i64(50, 40))
-    assert ([50, 50], [0, 0]) == (clocks(groups.clock(u32(0, 1))), rows(groups.in_flight(u32(0, 1))))
+    assert ([50, 50], [0, 0]) == (instants(groups.clock(u32(0, 1))), rows(groups.in_flight(u32(0, 1))))
 
 
 @BOTH
@@ -98,7 +79,7 @@ def test_a_host_that_holds_no_turn_gives_none_back(kernel):
     groups = made(kernel, {0: 1}, {1: [0], 2: [0]})
     admit(groups, 1)
     groups.release(u32(2), i64(5))
-    assert ([1], [5]) == (rows(groups.in_flight(u32(0))), clocks(groups.clock(u32(0))))
+    assert ([1], [5]) == (rows(groups.in_flight(u32(0))), instants(groups.clock(u32(0))))
 
 
 @BOTH
@@ -285,26 +266,6 @@ def test_twin_and_kernel_agree_on_every_history(history):
             lambda groups: groups.in_flight(u32(*defined)),
         ):
             assert said(twin) == said(native)
-
-
-def longest(calls):
-    """Seconds of CPU that the longest of the calls takes."""
-    worst = 0.0
-    for call in calls:
-        start = time.thread_time()
-        call()
-        worst = max(worst, time.thread_time() - start)
-    return worst
-
-
-def too_long(measured):
-    """What holds up each of three times: the system's own pauses (a page to zero, memory to gather) come once."""
-    late: dict[str, float] = {}
-    for _ in range(3):
-        late = {name: spent for name, spent in measured().items() if spent >= STALL_SECONDS_MAX}
-        if not late:
-            break
-    return late
 
 
 def a_million_who_wait():

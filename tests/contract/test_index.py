@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 
 import numpy as np
@@ -10,97 +9,77 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.kinds import NATIVE, NONE, U64_MAX, WITHOUT_NATIVE, both, rows, u32, u64
 from outrider.kernels import index
 
-try:
-    NATIVE = importlib.import_module("outrider._native")
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(index, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
-NONE, U64_MAX = 2**32 - 1, 2**64 - 1
+BOTH = both(index)
 ODD_HASHES = [0, 1, U64_MAX, U64_MAX - 1, 2**63, 2**32, 2**56]
-
-
-def u64s(*numbers):
-    return np.array(numbers, dtype=np.uint64)
-
-
-def u32s(*numbers):
-    return np.array(numbers, dtype=np.uint32)
-
-
-def rows_of(found):
-    return np.frombuffer(found, dtype=np.uint32).tolist()
 
 
 @BOTH
 def test_what_was_never_added_has_no_row(kernel):
     made = kernel.Index()
-    assert [NONE] * 7 == rows_of(made.find(u64s(*ODD_HASHES)))
+    assert [NONE] * 7 == rows(made.find(u64(*ODD_HASHES)))
     assert 0 == len(made)
 
 
 @BOTH
 def test_any_hash_gets_any_row_but_none(kernel):
     made = kernel.Index()
-    rows = [0, 5, NONE - 1, 5, 3, 2, 1]
-    made.add(u64s(*ODD_HASHES), u32s(*rows))
-    assert rows == rows_of(made.find(u64s(*ODD_HASHES)))
+    wanted = [0, 5, NONE - 1, 5, 3, 2, 1]
+    made.add(u64(*ODD_HASHES), u32(*wanted))
+    assert wanted == rows(made.find(u64(*ODD_HASHES)))
     assert 7 == len(made)
 
 
 @BOTH
 def test_a_known_hash_gets_the_new_row_also_within_a_batch(kernel):
     made = kernel.Index()
-    made.add(u64s(8, 9, 8), u32s(1, 2, 3))
-    assert [3, 2] == rows_of(made.find(u64s(8, 9)))
-    made.add(u64s(9), u32s(4))
-    assert [3, 4] == rows_of(made.find(u64s(8, 9)))
+    made.add(u64(8, 9, 8), u32(1, 2, 3))
+    assert [3, 2] == rows(made.find(u64(8, 9)))
+    made.add(u64(9), u32(4))
+    assert [3, 4] == rows(made.find(u64(8, 9)))
     assert 2 == len(made)
 
 
 @BOTH
 def test_a_removed_hash_has_no_row_and_unknown_ones_are_passed_over(kernel):
     made = kernel.Index()
-    made.add(u64s(1, 2, 3), u32s(10, 20, 30))
-    made.remove(u64s(2, 2, 77))
-    assert [10, NONE, 30] == rows_of(made.find(u64s(1, 2, 3)))
+    made.add(u64(1, 2, 3), u32(10, 20, 30))
+    made.remove(u64(2, 2, 77))
+    assert [10, NONE, 30] == rows(made.find(u64(1, 2, 3)))
     assert 2 == len(made)
 
 
 @BOTH
 def test_buffers_may_be_bytes_or_a_column_with_gaps(kernel):
     made = kernel.Index()
-    made.add(u64s(1, 2, 3).tobytes(), bytearray(u32s(4, 5, 6).tobytes()))
+    made.add(u64(1, 2, 3).tobytes(), bytearray(u32(4, 5, 6).tobytes()))
     column = np.zeros(3, dtype=[("a", "<u8"), ("b", "<u2")])
     column["a"] = [3, 2, 1]
-    assert [6, 5, 4] == rows_of(made.find(column["a"]))
-    assert [6] == rows_of(made.find(memoryview(u64s(3))))
+    assert [6, 5, 4] == rows(made.find(column["a"]))
+    assert [6] == rows(made.find(memoryview(u64(3))))
 
 
 @BOTH
 def test_an_empty_batch_changes_nothing(kernel):
     made = kernel.Index()
     made.add(b"", b"")
-    made.remove(u64s())
+    made.remove(u64())
     assert (b"", 0) == (made.find(b""), len(made))
 
 
 @BOTH
 def test_more_hashes_than_rows_are_refused(kernel):
     with pytest.raises(ValueError, match="2 hashes and 1 rows make no rows"):
-        kernel.Index().add(u64s(1, 2), u32s(1))
+        kernel.Index().add(u64(1, 2), u32(1))
 
 
 @BOTH
 def test_a_row_that_means_none_is_refused_and_nothing_was_added(kernel):
     made = kernel.Index()
     with pytest.raises(ValueError, match="rows: at 1 stands 4294967295, no row"):
-        made.add(u64s(1, 2), u32s(1, NONE))
+        made.add(u64(1, 2), u32(1, NONE))
     assert 0 == len(made)
 
 
@@ -131,7 +110,7 @@ def test_what_is_no_buffer_is_refused(kernel):
 @BOTH
 def test_statistics_count_entries_and_bytes(kernel):
     made = kernel.Index()
-    made.add(u64s(*range(1000)), u32s(*range(1000)))
+    made.add(u64(*range(1000)), u32(*range(1000)))
     statistics = made.statistics()
     assert {"entries", "bytes"} == set(statistics)
     assert 1000 == statistics["entries"]
@@ -147,18 +126,18 @@ def test_an_entry_takes_at_most_20_bytes_at_any_moment_of_growth(entries):
     assert made.statistics()["bytes"] <= 20 * entries
 
 
-@WITHOUT_NATIVE
-def test_a_large_batch_is_answered_like_a_small_one():
-    made = NATIVE.Index()
+@BOTH
+def test_a_large_batch_is_answered_like_a_small_one(kernel):
+    made = kernel.Index()
     numbers = np.arange(70_000, dtype=np.uint64)
     made.add(numbers, numbers.astype(np.uint32))
-    assert numbers.tolist() == rows_of(made.find(numbers))
+    assert numbers.tolist() == rows(made.find(numbers))
     made.remove(numbers[:66_000])
-    assert list(range(66_000, 70_000)) == rows_of(made.find(numbers[66_000:]))
+    assert list(range(66_000, 70_000)) == rows(made.find(numbers[66_000:]))
     assert 4_000 == len(made)
 
 
-@WITHOUT_NATIVE
+@WITHOUT_NATIVE  # the twin is a dictionary, which keeps its room
 def test_memory_goes_with_the_entries_that_are_removed():
     made = NATIVE.Index()
     empty = made.statistics()["bytes"]
@@ -201,19 +180,19 @@ def test_both_kernels_answer_alike_on_any_history(history):
     native, twin = NATIVE.Index(), index.Index()
     for verb, argument in history:
         if verb == "add":
-            keys, rows = u64s(*(key for key, _ in argument)), u32s(*(row for _, row in argument))
-            native.add(keys, rows)
-            twin.add(keys, rows)
+            keys, said = u64(*(key for key, _ in argument)), u32(*(row for _, row in argument))
+            native.add(keys, said)
+            twin.add(keys, said)
         elif verb == "remove":
-            native.remove(u64s(*argument))
-            twin.remove(u64s(*argument))
+            native.remove(u64(*argument))
+            twin.remove(u64(*argument))
         elif verb == "many":
             start = random.Random(argument).randrange(30)
             keys = np.arange(start, start + 300, dtype=np.uint64)
             native.add(keys, keys.astype(np.uint32))
             twin.add(keys, keys.astype(np.uint32))
         else:
-            assert twin.find(u64s(*argument)) == native.find(u64s(*argument))
+            assert twin.find(u64(*argument)) == native.find(u64(*argument))
         assert len(twin) == len(native)
-    keys = u64s(*ODD_HASHES, *range(400))
+    keys = u64(*ODD_HASHES, *range(400))
     assert twin.find(keys) == native.find(keys)

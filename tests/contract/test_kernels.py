@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 import struct
 import threading
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.kinds import NATIVE, U32_MAX, U64_MAX, WITHOUT_NATIVE, both
 from outrider import kernels
 from outrider.kernels import framing, siphash
 
@@ -22,17 +22,8 @@ TWIN = SimpleNamespace(
     find_frame=framing.find_frame,
     fingerprints=siphash.fingerprints,
 )
-try:
-    NATIVE = importlib.import_module("outrider._native")
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(TWIN, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
+BOTH = both(TWIN)
 KEY = bytes(range(16))
-U64_MAX, U32_MAX = 2**64 - 1, 2**32 - 1
 
 u8 = st.integers(0, 255)
 u64 = st.integers(0, U64_MAX)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import struct
-import time
 from itertools import pairwise
 
 import numpy as np
@@ -12,36 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.kinds import MANY, WITHOUT_NATIVE, both, i64, longest, native_of, tokens, too_long, u32, u64
 from outrider.kernels.cards import HEAD
 from outrider.kernels.leases import Leases as Twin
 
-try:
-    NATIVE = importlib.import_module("outrider._native").Leases
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(Twin, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
-MANY = 10**6
-STALL_SECONDS_MAX = 0.010
-
-
-def u32(*rows):
-    return np.array(rows, np.uint32)
-
-
-def u64(*tokens):
-    return np.array(tokens, np.uint64)
-
-
-def i64(*instants):
-    return np.array(instants, np.int64)
-
-
-def tokens(answer):
-    return np.frombuffer(answer, np.uint64).tolist()
+NATIVE = native_of(Twin)
+BOTH = both(Twin)
 
 
 def cards(fingerprints, bodies):
@@ -259,26 +233,6 @@ def test_twin_and_kernel_agree_on_every_history(history):
             lambda leases: leases.find(u64(*range(40))),
         ):
             assert said(twin) == said(native)
-
-
-def longest(calls):
-    """Seconds of CPU that the longest of the calls takes."""
-    worst = 0.0
-    for call in calls:
-        start = time.thread_time()
-        call()
-        worst = max(worst, time.thread_time() - start)
-    return worst
-
-
-def too_long(measured):
-    """What holds up each of three times: the system's own pauses (a page to zero, memory to gather) come once."""
-    late: dict[str, float] = {}
-    for _ in range(3):
-        late = {name: spent for name, spent in measured().items() if spent >= STALL_SECONDS_MAX}
-        if not late:
-            break
-    return late
 
 
 def a_million_open():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 import struct
 
@@ -11,18 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.kinds import NATIVE, WITHOUT_NATIVE, both
 from outrider.kernels import planes
 from outrider.kernels.cards import HEAD
 
-try:
-    NATIVE = importlib.import_module("outrider._native")
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(planes, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
+BOTH = both(planes)
 
 
 def some_heads(rows, seed, *, few=True):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import time
 from collections import Counter
 
 import numpy as np
@@ -11,31 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.kinds import MANY, WITHOUT_NATIVE, both, longest, native_of, rows, too_long, u8, u32
 from outrider.kernels.ready import Ready as Twin
 
-try:
-    NATIVE = importlib.import_module("outrider._native").Ready
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(Twin, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
-MANY = 10**6
-STALL_SECONDS_MAX = 0.010
-
-
-def u32(*rows):
-    return np.array(rows, np.uint32)
-
-
-def u8(*classes):
-    return np.array(classes, np.uint8)
-
-
-def rows(answer):
-    return np.frombuffer(answer, np.uint32).tolist()
+NATIVE = native_of(Twin)
+BOTH = both(Twin)
 
 
 def offer(ready, queues, crawl, klass):
@@ -211,26 +189,6 @@ def test_twin_and_kernel_agree_on_every_history(seed, history):
         for said in (len, lambda r: r.standing(everybody), lambda r: [r.crawl_len(c) for c in range(5)]):
             assert said(twin) == said(native)
     assert twin.draw(99) == native.draw(99)
-
-
-def longest(calls):
-    """Seconds of CPU that the longest of the calls takes."""
-    worst = 0.0
-    for call in calls:
-        start = time.thread_time()
-        call()
-        worst = max(worst, time.thread_time() - start)
-    return worst
-
-
-def too_long(measured):
-    """What holds up each of three times: the system's own pauses (a page to zero, memory to gather) come once."""
-    late: dict[str, float] = {}
-    for _ in range(3):
-        late = {name: spent for name, spent in measured().items() if spent >= STALL_SECONDS_MAX}
-        if not late:
-            break
-    return late
 
 
 def a_million_who_stand():

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.kinds import NATIVE, WITHOUT_NATIVE, both
 from outrider.kernels import simhash as twin
 from outrider.kernels.siphash import fingerprints
 
-try:
-    NATIVE = importlib.import_module("outrider._native")
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(twin, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
+BOTH = both(twin)
 KEY = bytes(range(16))
 WHITE = [chr(point) for point in range(0x80, sys.maxunicode + 1) if chr(point).isspace()]
 

@@ -5,27 +5,19 @@ The judge is `outrider.url.registrable_domain`, which asks a library for one hos
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import publicsuffixlist
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.kinds import WITHOUT_NATIVE, both, native_of
 from outrider.kernels.suffixes import NO_DOMAIN, ODD
 from outrider.kernels.suffixes import PublicSuffixes as Twin
 from outrider.url.keys import _LIST, _list, _rules, registrable_domain
 
-try:
-    NATIVE = importlib.import_module("outrider._native").PublicSuffixes
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(Twin, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
+NATIVE = native_of(Twin)
+BOTH = both(Twin)
 RULES = b"com\nuk\nco.uk\n*.ck\n!www.ck\nd.com\nx.b.c.d.com\nxn--p1ai"
 TABLES = {kernel: {} for kernel in (Twin, NATIVE)}
 

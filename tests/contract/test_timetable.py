@@ -2,44 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.kinds import MANY, WITHOUT_NATIVE, both, i64, instants, longest, native_of, rows, too_long, u32
 from outrider.kernels.timetable import Timetable as Twin
 
-try:
-    NATIVE = importlib.import_module("outrider._native").Timetable
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(Twin, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
+NATIVE = native_of(Twin)
+BOTH = both(Twin)
 FAR = 2**62
-MANY = 10**6
-STALL_SECONDS_MAX = 0.010
-
-
-def u32(*rows):
-    return np.array(rows, np.uint32)
-
-
-def i64(*instants):
-    return np.array(instants, np.int64)
-
-
-def rows(answer):
-    return np.frombuffer(answer, np.uint32).tolist()
-
-
-def instants(answer):
-    return np.frombuffer(answer, np.int64).tolist()
 
 
 @BOTH
@@ -187,26 +160,6 @@ def test_the_twin_is_a_sorted_dict(history):
             for _, host in due:
                 del booked[host]
         assert min(booked.values(), default=-1) == timetable.next()
-
-
-def longest(calls):
-    """Seconds of CPU that the longest of the calls takes."""
-    worst = 0.0
-    for call in calls:
-        start = time.thread_time()
-        call()
-        worst = max(worst, time.thread_time() - start)
-    return worst
-
-
-def too_long(measured):
-    """What holds up each of three times: the system's own pauses (a page to zero, memory to gather) come once."""
-    late: dict[str, float] = {}
-    for _ in range(3):
-        late = {name: spent for name, spent in measured().items() if spent >= STALL_SECONDS_MAX}
-        if not late:
-            break
-    return late
 
 
 def a_million_booked():

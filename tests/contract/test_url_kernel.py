@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
 import lzma
 import struct
@@ -16,20 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.kinds import NATIVE, WITHOUT_NATIVE, both
 from model.url_parser import parsed
 from outrider.kernels import siphash
 from outrider.kernels import urls as twin
 from outrider.kernels.urls import HTTPS, INVALID, ODD, SPELLED, USERINFO
 
-try:
-    NATIVE = importlib.import_module("outrider._native")
-except ImportError:
-    NATIVE = None
-
-WITHOUT_NATIVE = pytest.mark.skipif(NATIVE is None, reason="there is no native build here")
-BOTH = pytest.mark.parametrize(
-    "kernel", [pytest.param(twin, id="python"), pytest.param(NATIVE, id="native", marks=WITHOUT_NATIVE)]
-)
+BOTH = both(twin)
 KEY = bytes(range(16))
 PAGES = [None, "http://example.org/a/b?c/d", "https://x.org:81/%%36/q", "http://[::1]:8080/a//b/"]
 
