@@ -52,7 +52,7 @@ def test_every_eighth_draw_of_one_crawl_takes_its_longest_ready(kernel):
     offer(ready, [2000], 1, 0)
     offer(ready, [1000], 6, 0)
     offer(ready, range(100), 6, 15)
-    assert (7, 1) == (rows(ready.draw(50, 6)).index(1000), ready.crawl_len(1))
+    assert (7, [2000]) == (rows(ready.draw(50, 6)).index(1000), rows(ready.draw(9, 1)))
 
 
 @BOTH
@@ -106,19 +106,7 @@ def test_a_queue_offered_for_another_crawl_leaves_the_first(kernel):
     ready = kernel(1)
     offer(ready, [1], 0, 5)
     offer(ready, [1], 3, 2)
-    assert (0, 1, [], [1]) == (ready.crawl_len(0), ready.crawl_len(3), rows(ready.draw(9, 0)), rows(ready.draw(9, 3)))
-
-
-@BOTH
-def test_a_dropped_crawl_stands_nowhere(kernel):
-    ready = kernel(1)
-    offer(ready, range(2000), 0, 5)
-    offer(ready, [5000], 1, 5)
-    ready.drop_crawl(0)
-    ready.drop_crawl(17)
-    assert (0, b"\0\1", 1) == (ready.crawl_len(0), ready.standing(u32(7, 5000)), len(ready))
-    offer(ready, [1999, 7], 0, 2)
-    assert [7, 1999, 5000] == sorted(rows(ready.draw(9)))
+    assert (1, [], [1]) == (len(ready), rows(ready.draw(9, 0)), rows(ready.draw(9, 3)))
 
 
 @BOTH
@@ -152,7 +140,6 @@ def test_numbers_beyond_their_type_are_refused(kernel):
         (lambda: kernel(-1), "seed is a u64, not -1"),
         (lambda: kernel(1).draw(-1), "want is a u64, not -1"),
         (lambda: kernel(1).draw(1, 2**32), "crawl is a u32, not 4294967296"),
-        (lambda: kernel(1).drop_crawl(-1), "crawl is a u32, not -1"),
     ]:
         with pytest.raises(ValueError, match=message):
             call()
@@ -164,7 +151,6 @@ acts = st.one_of(
     st.tuples(st.just("offer"), st.lists(st.tuples(queues_drawn, crawls_drawn, st.integers(0, 15)), max_size=20)),
     st.tuples(st.just("withdraw"), st.lists(queues_drawn, max_size=6)),
     st.tuples(st.just("draw"), st.integers(0, 12), st.one_of(st.none(), crawls_drawn)),
-    st.tuples(st.just("drop"), crawls_drawn),
 )
 
 
@@ -181,12 +167,10 @@ def test_twin_and_kernel_agree_on_every_history(seed, history):
                 answers.append(ready.offer(u32(*queues), u32(*crawls), u8(*classes)))
             elif act == "withdraw":
                 answers.append(ready.withdraw(u32(*given_[0])))
-            elif act == "draw":
-                answers.append(ready.draw(*given_))
             else:
-                answers.append(ready.drop_crawl(*given_))
+                answers.append(ready.draw(*given_))
         assert answers[0] == answers[1]
-        for said in (len, lambda r: r.standing(everybody), lambda r: [r.crawl_len(c) for c in range(5)]):
+        for said in (len, lambda r: r.standing(everybody)):
             assert said(twin) == said(native)
     assert twin.draw(99) == native.draw(99)
 
@@ -202,7 +186,6 @@ def a_million_who_stand():
         "draw": longest((lambda: ready.draw(1000)) for _ in range(200)),
         "draw of one": longest((lambda: ready.draw(1000, 1)) for _ in range(200)),
         "withdraw": longest((lambda r=r: ready.withdraw(order[r])) for r in range(200)),
-        "drop": longest((lambda c=c: ready.drop_crawl(c)) for c in (0, 1)),
         "offer again": longest((lambda r=r: ready.offer(order[r], crawls[r], classes[r])) for r in range(200)),
     }
 

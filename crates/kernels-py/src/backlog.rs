@@ -1,10 +1,11 @@
 //! `Backlog` behind Python's name; its contract is that of the twin in `src/outrider/kernels/backlog.py`.
 
 use outrider_kernels::backlog::{Backlog as Kernel, Cards, Refusal};
-use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+
+use crate::octets::Octets;
 
 /// So many cards take a millisecond or more to put; fewer cost others less than getting the GIL back may cost us.
 const LET_GO_CARDS_MIN: usize = 4_096;
@@ -18,50 +19,12 @@ type CardColumns<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, Py
 type FoundColumns<'py> =
     (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
-/// The bytes of a contiguous buffer whose items have one of these sizes; a structured array counts as bytes.
-enum Column<'py> {
-    Fixed(&'py [u8]),
-    Exported(PyUntypedBuffer),
-}
-
-impl<'py> Column<'py> {
-    fn of(object: &'py Bound<'_, PyAny>, name: &str, item_bytes: &[usize]) -> PyResult<Self> {
-        if let Ok(bytes) = object.cast::<PyBytes>() {
-            return Ok(Self::Fixed(bytes.as_bytes()));
-        }
-        let buffer = PyUntypedBuffer::get(object)?;
-        if !buffer.is_c_contiguous() {
-            return Err(PyBufferError::new_err("the buffer must be contiguous"));
-        }
-        let size = buffer.item_size();
-        if size != 1 && !item_bytes.contains(&size) {
-            let message = format!("{name} are numbers of {} bytes, not {size}", item_bytes[0]);
-            return Err(PyValueError::new_err(message));
-        }
-        Ok(Self::Exported(buffer))
-    }
-
-    #[allow(unsafe_code)]
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Fixed(bytes) => bytes,
-            Self::Exported(buffer) if buffer.len_bytes() == 0 => &[],
-            // SAFETY: the export keeps the memory in place and alive as long as `self`; it is contiguous (checked above) and
-            // holds `len_bytes` initialised bytes. The GIL is held while it is looked at, so no Python code writes to it;
-            // that nothing else does is the documented contract of the callers ("not written to while a call runs").
-            Self::Exported(buffer) => unsafe {
-                std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes())
-            },
-        }
-    }
-}
-
 fn numbers<T, const SIZE: usize>(
     object: &Bound<'_, PyAny>,
     name: &str,
     read: fn([u8; SIZE]) -> T,
 ) -> PyResult<Vec<T>> {
-    let column = Column::of(object, name, &[SIZE])?;
+    let column = Octets::of_items(object, SIZE, name)?;
     let octets = column.as_slice();
     if octets.len() % SIZE != 0 {
         let size = octets.len();
@@ -135,12 +98,12 @@ impl Backlog {
         offsets: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let queues = rows(queues)?;
-        let heads = Column::of(heads, "heads", &[72])?;
-        let arena = Column::of(arena, "arena", &[1])?;
+        let heads = Octets::of_items(heads, 72, "heads")?;
+        let arena = Octets::of_items(arena, 1, "arena")?;
         let offsets = numbers(offsets, "offsets", i64::from_le_bytes)?;
         let put = match (&heads, &arena) {
             // Bytes, which nobody can change: others may go on.
-            (Column::Fixed(heads), Column::Fixed(arena)) if queues.len() >= LET_GO_CARDS_MIN => {
+            (Octets::Fixed(heads), Octets::Fixed(arena)) if queues.len() >= LET_GO_CARDS_MIN => {
                 py.detach(|| self.0.put(&queues, heads, arena, &offsets))
             }
             _ => self.0.put(&queues, heads.as_slice(), arena.as_slice(), &offsets),

@@ -5,7 +5,7 @@ use std::any::type_name;
 use pyo3::buffer::{Element, PyUntypedBuffer};
 use pyo3::exceptions::{PyBufferError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView};
+use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
 
 use outrider_kernels::rows::NONE;
 
@@ -124,6 +124,25 @@ pub(crate) fn octets(object: &Bound<'_, PyAny>, item: usize, name: &str) -> PyRe
     Ok(octets)
 }
 
+/// What is to happen to each row at an instant of its own; ValueError for what is no row or lies before 1970.
+pub(crate) fn rows_at(
+    (rows_given, rows_name): (&Bound<'_, PyAny>, &str),
+    (instants_given, instants_name): (&Bound<'_, PyAny>, &str),
+) -> PyResult<impl Iterator<Item = (u32, i64)>> {
+    let (rows, instants) = (rows(rows_given, rows_name)?, instants(instants_given, instants_name)?);
+    same_length((rows_name, rows.len()), (instants_name, instants.len()))?;
+    Ok(rows.into_iter().zip(instants))
+}
+
+/// An instant, and how many a call takes at the most; ValueError when one does not fit.
+pub(crate) fn now_and_most(
+    now: &Bound<'_, PyAny>,
+    most: &Bound<'_, PyAny>,
+) -> PyResult<(i64, usize)> {
+    let (now, most) = (number::<i64>(now, "i64", "now")?, number::<u64>(most, "u64", "most")?);
+    Ok((now, usize::try_from(most).unwrap_or(usize::MAX)))
+}
+
 /// One number of a call; ValueError when it does not fit `kind`, the name of `T`.
 pub(crate) fn number<'py, T>(object: &Bound<'py, PyAny>, kind: &str, name: &str) -> PyResult<T>
 where
@@ -148,4 +167,12 @@ pub(crate) fn bytes_of<'py, const N: usize>(
         out.extend_from_slice(&number);
     }
     PyBytes::new(py, &out)
+}
+
+/// Columns of bytes, side by side.
+pub(crate) fn tuple_of<'py, const N: usize>(
+    py: Python<'py>,
+    columns: [&[u8]; N],
+) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, columns.map(|column| PyBytes::new(py, column)))
 }

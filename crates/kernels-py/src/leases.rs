@@ -3,27 +3,17 @@
 use outrider_kernels::leases as kernel;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 
-use crate::columns::{bytes_of, column, instant, number, octets, rows, same_length};
+use crate::columns::{
+    bytes_of, column, instant, now_and_most, number, octets, rows, same_length, tuple_of,
+};
 use crate::spans_of;
 
 #[pyclass(module = "outrider._native")]
 pub(crate) struct Leases {
     kernel: kernel::Leases,
 }
-
-/// found, queues, deadlines, holders, not_before, heads, arena, offsets.
-type LeaseBytes<'py> = (
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-);
 
 #[derive(Default)]
 struct LeaseColumns {
@@ -76,16 +66,19 @@ impl LeaseColumns {
         self.offsets.extend_from_slice(&(self.arena.len() as i64).to_le_bytes());
     }
 
-    fn bytes<'py>(&self, py: Python<'py>) -> LeaseBytes<'py> {
-        (
-            PyBytes::new(py, &self.found),
-            PyBytes::new(py, &self.queues),
-            PyBytes::new(py, &self.deadlines),
-            PyBytes::new(py, &self.holders),
-            PyBytes::new(py, &self.not_before),
-            PyBytes::new(py, &self.heads),
-            PyBytes::new(py, &self.arena),
-            PyBytes::new(py, &self.offsets),
+    fn bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        tuple_of(
+            py,
+            [
+                &self.found,
+                &self.queues,
+                &self.deadlines,
+                &self.holders,
+                &self.not_before,
+                &self.heads,
+                &self.arena,
+                &self.offsets,
+            ],
         )
     }
 }
@@ -154,28 +147,25 @@ impl Leases {
     }
 
     #[pyo3(signature = (tokens, bodies = true))]
-    fn get<'py>(&self, tokens: &Bound<'py, PyAny>, bodies: bool) -> PyResult<LeaseBytes<'py>> {
+    fn get<'py>(&self, tokens: &Bound<'py, PyAny>, bodies: bool) -> PyResult<Bound<'py, PyTuple>> {
         let asked = column::<u64>(tokens, "tokens")?;
         let mut columns = LeaseColumns::with_room_for(asked.len(), bodies);
         for token in asked {
             columns.push(self.kernel.get(token), bodies);
         }
-        Ok(columns.bytes(tokens.py()))
+        columns.bytes(tokens.py())
     }
 
-    fn close<'py>(&mut self, tokens: &Bound<'py, PyAny>) -> PyResult<LeaseBytes<'py>> {
+    fn close<'py>(&mut self, tokens: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
         let asked = column::<u64>(tokens, "tokens")?;
         let mut columns = LeaseColumns::with_room_for(asked.len(), true);
         for token in asked {
             columns.push(self.kernel.close(token).as_ref(), true);
         }
-        Ok(columns.bytes(tokens.py()))
+        columns.bytes(tokens.py())
     }
 
-    fn end<'py>(
-        &mut self,
-        tokens: &Bound<'py, PyAny>,
-    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    fn end<'py>(&mut self, tokens: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
         let asked = column::<u64>(tokens, "tokens")?;
         let mut found = Vec::with_capacity(asked.len());
         let mut queues = Vec::with_capacity(4 * asked.len());
@@ -184,8 +174,7 @@ impl Leases {
             found.push(u8::from(lease.is_some()));
             queues.extend_from_slice(&lease.map_or(0, |lease| lease.queue).to_le_bytes());
         }
-        let py = tokens.py();
-        Ok((PyBytes::new(py, &found), PyBytes::new(py, &queues)))
+        tuple_of(tokens.py(), [&found, &queues])
     }
 
     fn extend<'py>(
@@ -205,8 +194,7 @@ impl Leases {
         now: &Bound<'py, PyAny>,
         most: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (now, most) = (number::<i64>(now, "i64", "now")?, number::<u64>(most, "u64", "most")?);
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let (now, most) = now_and_most(now, most)?;
         Ok(bytes_of(py, self.kernel.expired(now).take(most).map(u64::to_le_bytes)))
     }
 

@@ -7,6 +7,7 @@ mod fingerprint_set;
 mod groups;
 mod index;
 mod leases;
+mod octets;
 mod planes;
 mod ready;
 mod suffixes;
@@ -14,69 +15,20 @@ mod timetable;
 
 use outrider_kernels::{framing, simhash, siphash, urls};
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
-/// Below so many bytes, letting go of the GIL and taking it again costs more than the work itself.
-const LET_GO_BYTES_MIN: usize = 64 * 1024;
-/// The same for texts to fingerprint, of which each takes some 20 ns.
+use crate::columns::{number, tuple_of};
+use crate::octets::Octets;
+
+/// Fewer texts to fingerprint, of which each takes some 20 ns, cost others less than taking the GIL again costs us.
 const LET_GO_TEXTS_MIN: usize = 1024;
-
-/// What holds the bytes of a call: a Python `bytes`, which nobody can change, or any other contiguous buffer.
-enum Octets<'py> {
-    Fixed(&'py [u8]),
-    Exported(PyBuffer<u8>),
-}
-
-impl<'py> Octets<'py> {
-    fn of(object: &'py Bound<'_, PyAny>) -> PyResult<Self> {
-        if let Ok(bytes) = object.cast::<PyBytes>() {
-            return Ok(Self::Fixed(bytes.as_bytes()));
-        }
-        let buffer = PyBuffer::get(object)?;
-        if !buffer.is_c_contiguous() {
-            return Err(PyBufferError::new_err("the buffer must be contiguous"));
-        }
-        Ok(Self::Exported(buffer))
-    }
-
-    #[allow(unsafe_code)]
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Self::Fixed(bytes) => bytes,
-            Self::Exported(buffer) if buffer.len_bytes() == 0 => &[],
-            // SAFETY: the export keeps the memory in place and alive as long as `self`; it is contiguous (checked above) and
-            // holds `len_bytes` initialised bytes. `run` keeps the GIL while it is looked at, so no Python code writes to
-            // it; that nothing else does is the documented contract of the callers ("not written to while a call runs").
-            Self::Exported(buffer) => unsafe {
-                std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes())
-            },
-        }
-    }
-
-    /// Runs `work` on the bytes, without the GIL when they are many and nobody can change them.
-    fn run<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&[u8]) -> T + Send) -> T {
-        match self {
-            Self::Fixed(bytes) if bytes.len() >= LET_GO_BYTES_MIN => py.detach(|| work(bytes)),
-            _ => work(self.as_slice()),
-        }
-    }
-}
 
 #[pyfunction]
 #[pyo3(signature = (data, seed = None))]
 fn crc32c(data: &Bound<'_, PyAny>, seed: Option<&Bound<'_, PyAny>>) -> PyResult<u32> {
-    let seed = match seed {
-        None => 0,
-        Some(seed) => seed.extract::<u32>().map_err(|error| {
-            if error.is_instance_of::<PyOverflowError>(data.py()) {
-                PyValueError::new_err(format!("a crc32c seed is a u32, not {seed}"))
-            } else {
-                error
-            }
-        })?,
-    };
+    let seed = seed.map_or(Ok(0), |seed| number::<u32>(seed, "u32", "a crc32c seed"))?;
     Ok(Octets::of(data)?.run(data.py(), |octets| framing::crc32c(seed, octets)))
 }
 
@@ -243,27 +195,19 @@ fn simhash_of_words(
 }
 
 /// The columns of a batch of URLs, as `outrider.kernels.urls.Columns` has them.
-type ColumnBytes<'py> = (
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-);
-
-fn column_bytes(py: Python<'_>, columns: urls::Columns) -> ColumnBytes<'_> {
-    (
-        PyBytes::new(py, &columns.arena),
-        PyBytes::new(py, &columns.offsets),
-        PyBytes::new(py, &columns.states),
-        PyBytes::new(py, &columns.flags),
-        PyBytes::new(py, &columns.host_lengths),
-        PyBytes::new(py, &columns.path_starts),
-        PyBytes::new(py, &columns.fingerprints),
-        PyBytes::new(py, &columns.host_fingerprints),
+fn column_bytes<'py>(py: Python<'py>, columns: &urls::Columns) -> PyResult<Bound<'py, PyTuple>> {
+    tuple_of(
+        py,
+        [
+            &columns.arena,
+            &columns.offsets,
+            &columns.states,
+            &columns.flags,
+            &columns.host_lengths,
+            &columns.path_starts,
+            &columns.fingerprints,
+            &columns.host_fingerprints,
+        ],
     )
 }
 
@@ -305,7 +249,7 @@ fn spell_urls<'py>(
     rows: &Bound<'py, PyAny>,
     page: Option<&str>,
     key: Option<&Bound<'py, PyAny>>,
-) -> PyResult<ColumnBytes<'py>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let py = rows.py();
     let page = page_of(page)?;
     let print = key.map(fingerprinter).transpose()?;
@@ -323,7 +267,7 @@ fn spell_urls<'py>(
     }
     let spell = || urls::spell_rows(texts.iter().copied(), page.as_ref(), print.as_ref());
     let columns = if texts.len() >= LET_GO_TEXTS_MIN { py.detach(spell) } else { spell() };
-    Ok(column_bytes(py, columns))
+    column_bytes(py, &columns)
 }
 
 #[pyfunction]
@@ -333,7 +277,7 @@ fn spell_arena<'py>(
     offsets: &Bound<'py, PyAny>,
     page: Option<&str>,
     key: Option<&Bound<'py, PyAny>>,
-) -> PyResult<ColumnBytes<'py>> {
+) -> PyResult<Bound<'py, PyTuple>> {
     let page = page_of(page)?;
     let print = key.map(fingerprinter).transpose()?;
     let octets = Octets::of(arena)?;
@@ -346,7 +290,7 @@ fn spell_arena<'py>(
         let rows = spans.iter().map(|&(start, end)| Some(&octets[start..end]));
         urls::spell_rows(rows, page.as_ref(), print.as_ref())
     });
-    Ok(column_bytes(arena.py(), columns))
+    column_bytes(arena.py(), &columns)
 }
 
 #[pyfunction]

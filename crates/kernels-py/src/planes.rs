@@ -1,6 +1,6 @@
 //! The shell of the planes of heads.
 
-use crate::Octets;
+use crate::octets::Octets;
 use outrider_kernels::planes;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};

@@ -29,7 +29,6 @@ impl Ready {
         same_length(("queues", queues.len()), ("crawls", crawls.len()))?;
         same_length(("queues", queues.len()), ("classes", classes.len()))?;
         at_most(&classes, kernel::CLASSES as u8 - 1, "classes")?;
-        self.kernel.tidy();
         for ((queue, crawl), class) in queues.into_iter().zip(crawls).zip(classes) {
             self.kernel.offer(queue, crawl, class);
         }
@@ -37,9 +36,7 @@ impl Ready {
     }
 
     fn withdraw(&mut self, queues: &Bound<'_, PyAny>) -> PyResult<()> {
-        let queues = rows(queues, "queues")?;
-        self.kernel.tidy();
-        for queue in queues {
+        for queue in rows(queues, "queues")? {
             self.kernel.withdraw(queue);
         }
         Ok(())
@@ -55,7 +52,6 @@ impl Ready {
         let want = number::<u64>(want, "u64", "want")?;
         let crawl = crawl.map(|crawl| number::<u32>(crawl, "u32", "crawl")).transpose()?;
         let want = usize::try_from(want).unwrap_or(usize::MAX);
-        self.kernel.tidy();
         let next = || match crawl {
             None => self.kernel.draw(),
             Some(crawl) => self.kernel.draw_of(crawl),
@@ -67,16 +63,6 @@ impl Ready {
         let rows = rows(queues, "queues")?;
         let standing = rows.into_iter().map(|queue| [u8::from(self.kernel.stands(queue))]);
         Ok(bytes_of(queues.py(), standing))
-    }
-
-    fn crawl_len(&self, crawl: &Bound<'_, PyAny>) -> PyResult<usize> {
-        Ok(self.kernel.crawl_len(number(crawl, "u32", "crawl")?))
-    }
-
-    fn drop_crawl(&mut self, crawl: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.kernel.drop_crawl(number(crawl, "u32", "crawl")?);
-        self.kernel.tidy();
-        Ok(())
     }
 
     fn __len__(&self) -> usize {

@@ -5,7 +5,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
-use crate::{on_spans, Octets};
+use crate::octets::Octets;
+use crate::on_spans;
 
 #[pyclass(module = "outrider._native", frozen)]
 pub(crate) struct PublicSuffixes {

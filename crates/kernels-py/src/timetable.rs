@@ -4,7 +4,7 @@ use outrider_kernels::timetable as kernel;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::columns::{bytes_of, instants, number, rows, same_length};
+use crate::columns::{bytes_of, now_and_most, rows, rows_at};
 
 #[pyclass(module = "outrider._native")]
 pub(crate) struct Timetable {
@@ -19,9 +19,7 @@ impl Timetable {
     }
 
     fn rest(&mut self, hosts: &Bound<'_, PyAny>, until: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (hosts, until) = (rows(hosts, "hosts")?, instants(until, "until")?);
-        same_length(("hosts", hosts.len()), ("until", until.len()))?;
-        for (host, until) in hosts.into_iter().zip(until) {
+        for (host, until) in rows_at((hosts, "hosts"), (until, "until"))? {
             self.kernel.rest(host, until);
         }
         Ok(())
@@ -40,8 +38,7 @@ impl Timetable {
         now: &Bound<'py, PyAny>,
         most: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (now, most) = (number::<i64>(now, "i64", "now")?, number::<u64>(most, "u64", "most")?);
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let (now, most) = now_and_most(now, most)?;
         let due = std::iter::from_fn(|| self.kernel.pop_due(now)).take(most);
         Ok(bytes_of(py, due.map(u32::to_le_bytes)))
     }

@@ -9,12 +9,12 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use crate::rows::NONE;
+
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = 72;
 /// What `best` says of a queue that holds nothing.
 pub const NO_CLASS: u8 = 255;
-/// The row that stands for none.
-pub const NO_ROW: u32 = u32::MAX;
 /// What a card is reckoned to cost beside its bytes: its place, its key, and room that a growing list keeps free.
 pub const CARD_OVERHEAD_BYTES: u64 = 24;
 
@@ -34,7 +34,6 @@ const SLOT_UNITS_MAX: usize = 1024;
 /// Places from here on name cards with an allocation of their own.
 const LARGE: u32 = 0xF000_0000;
 const SEGMENTS_MAX: usize = (LARGE as usize) / SEGMENT_UNITS;
-const NONE: u32 = u32::MAX;
 
 /// So many cards of one call are put in queue by queue; sorting fewer costs more than it saves.
 const MANY_CARDS: usize = 1024;
@@ -439,7 +438,7 @@ impl Default for Backlog {
 }
 
 fn check_row(queue: u32, row: usize) -> Result<(), Refusal> {
-    if queue == NO_ROW {
+    if queue == NONE {
         return Err(Refusal::Row(format!("row {row}: {queue} is no queue")));
     }
     Ok(())

@@ -5,8 +5,8 @@
 //! the capacity. As homes rise with the keys, a search ends at the first greater key, a growth is one pass in order, and
 //! a removal moves its successors back, without tombstones.
 
-/// The row of a hash that is not there; also marks the places of a shard that are free.
-pub const NONE: u32 = u32::MAX;
+// `NONE` is the row of a hash that is not there; it also marks the places of a shard that are free.
+use crate::rows::NONE;
 
 const SHARD_BITS: u32 = 10;
 /// Keys that are looked at together, so that their cache misses overlap.

@@ -1,7 +1,6 @@
 //! Who may be visited now: a ring of queues per crawl and class, drawn by chance weighted by class.
 //!
-//! Lists run through one table of rows, so every step costs the same however many stand. A dropped crawl leaves its rows
-//! behind; they count as gone at once and are tidied away some at a time.
+//! Lists run through one table of rows, so every step costs the same however many stand.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +10,6 @@ use crate::rows::{Rows, NONE};
 pub const CLASSES: usize = 16;
 /// Every so many draws the one that has been ready longest is taken.
 const OLDEST_DRAW_EVERY: u64 = 8;
-/// Rows of dropped crawls that one call tidies away.
-const TIDIED_PER_CALL: usize = 256;
 
 /// 64 well-mixed bits of (seed, number): SplitMix64 (Steele, Lea, Flood 2014).
 pub fn mixed(seed: u64, number: u64) -> u64 {
@@ -58,9 +55,8 @@ struct Ring {
 
 const EMPTY: Ring = Ring { first: NONE, last: NONE, turn_before: NONE, turn_after: NONE };
 
-/// One crawl's rings. It outlives the crawl until its rows are tidied away.
+/// One crawl's rings.
 struct View {
-    dropped: bool,
     rings: [Ring; CLASSES],
     filled: u32, // bit i: ring i has somebody
     oldest: u32,
@@ -75,8 +71,6 @@ pub struct Ready {
     rows: Rows<Standing>,
     views: Vec<View>,
     view_of: Rows<u32>,
-    dropped: Vec<u32>,
-    unused: Vec<u32>,
     turns: [u32; CLASSES], // per class the ring whose turn it is
     filled: u32,
     ages: BTreeSet<(u64, u32)>, // (since of the oldest, view) of each view that has somebody
@@ -93,8 +87,6 @@ impl Ready {
             rows: Rows::new(NOWHERE),
             views: Vec::new(),
             view_of: Rows::new(NONE),
-            dropped: Vec::new(),
-            unused: Vec::new(),
             turns: [NONE; CLASSES],
             filled: 0,
             ages: BTreeSet::new(),
@@ -174,8 +166,7 @@ impl Ready {
 
     /// Whether the queue stands in a ring.
     pub fn stands(&self, queue: u32) -> bool {
-        let ring = self.rows.get(queue).ring;
-        ring != NONE && !self.views[ring as usize / CLASSES].dropped
+        self.rows.get(queue).ring != NONE
     }
 
     /// How many stand.
@@ -188,56 +179,12 @@ impl Ready {
         self.count == 0
     }
 
-    /// How many of the crawl stand.
-    pub fn crawl_len(&self, crawl: u32) -> usize {
-        match *self.view_of.get(crawl) {
-            NONE => 0,
-            view => self.views[view as usize].count,
-        }
-    }
-
-    /// All of the crawl stand nowhere any more, and its draws are counted anew.
-    pub fn drop_crawl(&mut self, crawl: u32) {
-        let number = *self.view_of.get(crawl);
-        if number == NONE {
-            return;
-        }
-        *self.view_of.place(crawl) = NONE;
-        for class in 0..CLASSES {
-            if self.views[number as usize].filled & (1 << class) != 0 {
-                self.leave_turns(number, class);
-            }
-        }
-        let view = &mut self.views[number as usize];
-        view.dropped = true;
-        self.count -= view.count;
-        if view.oldest != NONE {
-            self.ages.remove(&(self.rows.get(view.oldest).since(), number));
-        }
-        self.dropped.push(number);
-    }
-
-    /// Clears away some rows of dropped crawls; to be called with each batch.
-    pub fn tidy(&mut self) {
-        for _ in 0..TIDIED_PER_CALL {
-            let Some(&number) = self.dropped.last() else { return };
-            match self.views[number as usize].oldest {
-                NONE => {
-                    self.dropped.pop();
-                    self.unused.push(number);
-                }
-                queue => self.take_out(queue),
-            }
-        }
-    }
-
     fn view(&mut self, crawl: u32) -> u32 {
         let known = *self.view_of.get(crawl);
         if known != NONE {
             return known;
         }
         let view = View {
-            dropped: false,
             rings: [EMPTY; CLASSES],
             filled: 0,
             oldest: NONE,
@@ -246,16 +193,8 @@ impl Ready {
             draws: 0,
             seed: mixed(self.seed, u64::from(crawl)),
         };
-        let number = match self.unused.pop() {
-            Some(number) => {
-                self.views[number as usize] = view;
-                number
-            }
-            None => {
-                self.views.push(view);
-                self.views.len() as u32 - 1
-            }
-        };
+        let number = self.views.len() as u32;
+        self.views.push(view);
         *self.view_of.place(crawl) = number;
         number
     }
@@ -266,15 +205,10 @@ impl Ready {
 
     fn take_out(&mut self, queue: u32) {
         let number = self.rows.get(queue).ring / CLASSES as u32;
-        if self.views[number as usize].dropped {
-            // The neighbours in the ring may stand elsewhere by now: only the list by age is still whole.
-            self.leave_ages(queue, number);
-        } else {
-            self.leave_ring(queue);
-            self.leave_ages(queue, number);
-            self.count -= 1;
-            self.views[number as usize].count -= 1;
-        }
+        self.leave_ring(queue);
+        self.leave_ages(queue, number);
+        self.count -= 1;
+        self.views[number as usize].count -= 1;
         *self.rows.place(queue) = NOWHERE;
     }
 
@@ -391,11 +325,9 @@ impl Ready {
         }
         if before == NONE {
             view.oldest = after;
-            if !view.dropped {
-                self.ages.remove(&(standing.since(), number));
-                if let Some(since) = next_since {
-                    self.ages.insert((since, number));
-                }
+            self.ages.remove(&(standing.since(), number));
+            if let Some(since) = next_since {
+                self.ages.insert((since, number));
             }
         }
     }
@@ -431,21 +363,5 @@ mod tests {
         drawn.sort_unstable();
         assert_eq!((0..1000).collect::<Vec<u32>>(), drawn);
         assert!(ready.is_empty());
-    }
-
-    #[test]
-    fn rows_of_a_dropped_crawl_may_stand_again_before_they_are_tidied() {
-        let mut ready = Ready::new(7);
-        for queue in 0..1000 {
-            ready.offer(queue, 0, 3);
-        }
-        ready.drop_crawl(0);
-        assert_eq!((0, false), (ready.len(), ready.stands(500)));
-        for queue in 400..600 {
-            ready.offer(queue, 1, 3);
-            ready.tidy();
-        }
-        assert_eq!((200, true, 1), (ready.len(), ready.stands(500), ready.unused.len()));
-        assert_eq!(200, std::iter::from_fn(|| ready.draw()).count());
     }
 }

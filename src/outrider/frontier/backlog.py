@@ -21,6 +21,7 @@ from outrider import kernels
 from outrider.errors import StoreFullError
 from outrider.frontier.cards import Cards
 from outrider.frontier.chunks import CARDS_MAX, Packer, fingerprints_of
+from outrider.kernels.cards import NO_CLASS
 from outrider.limits import (
     BACKLOG_CHUNK_CARDS,
     BACKLOG_COLLECT_CHUNKS,
@@ -36,8 +37,6 @@ from outrider.storage.scratch import PLACE_BITS, Scratch
 
 Rows = npt.NDArray[np.uint32]
 
-NO_CLASS = 255
-"""What `best` says of a queue that holds nothing."""
 _DUE_BIAS = 1 << 63  # makes an int64 a u64 of the same order
 _PLACES = (1 << PLACE_BITS) - 1
 _SWEEP_CARDS_FIRST = 1 << 10

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.facts import Texts
+from outrider.kernels import columns
 from outrider.limits import COLUMN_ROWS_STEPS
 
-NONE = 0xFFFFFFFF
+NONE = columns.NONE
 """No row."""
 
 Rows = npt.NDArray[np.uint32]

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-from outrider.kernels.cards import HEAD_BYTES
+from outrider.kernels.cards import HEAD_BYTES, NO_CLASS
 from outrider.kernels.columns import NONE
 
 HeadsArenaOffsets = tuple[bytes, bytes, bytes]
@@ -20,7 +20,6 @@ HeadsArenaOffsets = tuple[bytes, bytes, bytes]
 FoundCards = tuple[bytes, bytes, bytes, bytes]
 """For each row whether it had a card (u8), and the cards of those rows in row order."""
 
-NO_CLASS = 255
 CARD_OVERHEAD_BYTES = 24
 
 _Key = tuple[int, int, int, bytes]

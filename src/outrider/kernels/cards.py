@@ -37,6 +37,8 @@ OPAQUE = np.dtype((np.void, HEAD_BYTES))
 """A head as bytes: numpy copies the fields of records one by one."""
 
 ORDER_OFFSET, DUE_OFFSET, KLASS_OFFSET = 16, 24, 62
+NO_CLASS = 255
+"""The class of a card that is not there."""
 HAS_CONTENT = 1
 """The first 8 bytes of `extra` are the hash of what was found there."""
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.kernels.framing import Bytes
+from outrider.limits import CLASSES
 
 Column: TypeAlias = Bytes | npt.NDArray[Any]
 """One number after the other: bytes, or an array of exactly the type that is asked for."""
@@ -49,11 +50,11 @@ def instants(buffer: Column, name: str) -> list[int]:
 
 
 def classes_of(buffer: Column) -> list[int]:
-    """A column of u8 classes; ValueError if one exceeds 15."""
+    """A column of u8 classes; ValueError if one exceeds the best."""
     numbers: list[int] = column(buffer, "u1", "classes").tolist()
-    large = next((number for number in numbers if number > 15), None)
+    large = next((number for number in numbers if number >= CLASSES), None)
     if large is not None:
-        raise ValueError(f"classes: {large} is more than 15")
+        raise ValueError(f"classes: {large} is more than {CLASSES - 1}")
     return numbers
 
 

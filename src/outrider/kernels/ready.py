@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from outrider.kernels.columns import Column, classes_of, number, packed, rows, same_length
+from outrider.limits import CLASSES, OLDEST_DRAW_EVERY
 
-CLASSES = 16
-"""Classes are 0 (last) to 15 (first)."""
-OLDEST_DRAW_EVERY = 8
 _MASK = (1 << 64) - 1
 
 
@@ -107,19 +105,6 @@ class Ready:
     def standing(self, queues: Column) -> bytes:
         """1 (u8) for each queue that stands in a ring, 0 for the others."""
         return bytes(queue in self._place for queue in rows(queues, "queues"))
-
-    def crawl_len(self, crawl: int) -> int:
-        """How many of the crawl stand."""
-        view = self._crawls.get(number(crawl, "u32", "crawl"))
-        return len(view.ages) if view else 0
-
-    def drop_crawl(self, crawl: int) -> None:
-        """All of the crawl stand nowhere any more, and its draws are counted anew."""
-        view = self._crawls.get(number(crawl, "u32", "crawl"))
-        if view is not None:
-            for queue in list(view.ages):
-                self._take_out(queue)
-            del self._crawls[crawl]
 
     def __len__(self) -> int:
         return len(self._place)
