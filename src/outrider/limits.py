@@ -21,6 +21,7 @@ BACK_OFF_SECONDS_MAX = 86_400.0  # it doubles up to a day
 BACK_OFF_FORGET_SECONDS = 1_800.0  # after half an hour without a refusal the next one starts from the beginning
 GROUPS_PER_HOST_MAX = 4  # politeness groups that one request counts in: domain, address and two named ones
 GROUP_VAIN_WAKES_MAX = 8  # turns that a host lets go by, because another group of it is not free, before all are kept
+GROUP_AGED_TURN_SECONDS = 2.0  # a turn given by age is safe from a call for one crawl or key: workers ask more often
 GROUP_CAPACITY_MAX = 65_535  # requests at once in a group; more is what no group is for
 GROUP_GAP_SECONDS_MAX = 86_400.0  # of a group's own gap; more than a day is a typing error
 GROUPS_ROWS_AT_ONCE = 65_536  # hosts that join their groups in one piece: some ten megabytes on the way

@@ -129,6 +129,137 @@ def test_a_waiter_of_a_better_class_goes_first_and_equals_in_the_order_of_their_
     assert ["d", "b", "c"] == [url[7] for _, url in finish(world)]
 
 
+def test_a_better_class_takes_the_turn_of_a_host_that_is_ready_and_not_leased():
+    world = World(group="domain", delay=1)
+    world.discover("http://a.x.com/", "http://b.x.com/", "http://c.x.com/")
+    world.discover(Link("http://d.x.com/", priority=0.9))
+    assert [] == problems(world)
+    world.discover(Link("http://b.x.com/2", priority=0.99))
+    assert ["b", "d", "a", "c", "b"] == [url[7] for _, url in finish(world)]
+
+
+def test_a_host_that_was_drawn_keeps_its_turn():
+    world = World(group="domain", delay=1)
+    world.discover("http://a.x.com/")
+    lease = world.one()
+    world.discover(Link("http://b.x.com/", priority=0.9))
+    assert ([], []) == (world.urls(), problems(world))
+    world.report(lease.done())
+    world.clock.move(1)
+    assert ["http://b.x.com/"] == world.urls()
+
+
+def test_turns_of_several_groups_are_taken_together():
+    world = World(group=["domain", {"name": "pair", "hosts": ["a.x.com", "a.y.com"]}], delay=1)
+    world.discover("http://b.x.com/", "http://b.y.com/", "http://a.x.com/", "http://a.y.com/")
+    world.discover(Link("http://a.x.com/2", priority=0.9))
+    assert [] == problems(world)
+    assert ["http://a.x.com/2", "http://b.y.com/"] == sorted(world.urls())
+    assert ([], []) == (world.urls(), problems(world))
+
+
+def test_whoever_lost_its_turn_goes_where_another_of_its_groups_is_free():
+    """b.x.com waits for the domain; when it gets that turn the other group's is there, too."""
+    world = World(group=["domain", {"name": "pair", "hosts": ["b.x.com", "c.y.com"]}], delay=1)
+    world.discover("http://b.x.com/", "http://c.y.com/")
+    world.discover(Link("http://a.x.com/", priority=0.9))
+    assert ["http://a.x.com/", "http://c.y.com/"] == sorted(world.urls())
+    assert [] == problems(world)
+
+
+def test_crawls_take_turns_in_a_group_among_equals():
+    world = World(group="domain", delay=1)
+    world.discover("http://a.x.com/")
+    lease = world.one()
+    world.discover(*[f"http://{name}.x.com/" for name in "bcdef"])
+    world.discover(*[Link(f"http://{name}.x.com/", crawl="other") for name in "pqr"])
+    world.report(lease.done())
+    world.clock.move(1)
+    assert list("bpcqdref") == [url[7] for _, url in finish(world)]
+
+
+def test_a_low_class_has_every_eighth_turn_of_its_group():
+    world = World(group="domain", delay=1)
+    world.discover(Link("http://low.x.com/", priority=0.0))
+    order = []
+    for number in range(20):
+        world.discover(Link(f"http://h{number}.x.com/", priority=0.9), Link(f"http://g{number}.x.com/", priority=0.9))
+        _, urls = next_lease(world)
+        order += urls
+        token = world.frontier._machine.tables.token
+        world.frontier.report(OutcomeBatch([token], "done", statuses=200))
+    assert 8 == order.index("http://low.x.com/")
+
+
+def test_a_call_for_one_crawl_takes_the_turn_of_a_host_of_another():
+    world = World(group="domain", delay=1)
+    world.discover("http://a.x.com/", Link("http://b.x.com/", crawl="other"), Link("http://c.x.com/", crawl="third"))
+    assert (["http://b.x.com/"], []) == (world.urls(crawl="other"), problems(world))
+    assert ([], []) == (world.urls(crawl="third"), world.urls())  # it is being visited now
+    assert ([], []) == (world.urls(crawl="nobody"), problems(world))
+
+
+def test_a_call_for_one_crawl_leaves_turns_that_it_can_lease_itself():
+    world = World(group="domain", delay=1)
+    world.discover(Link("http://a.x.com/", crawl="other"), Link("http://b.x.com/", crawl="other"))
+    world.discover("http://a.x.com/", Link("http://a.y.com/"), Link("http://b.y.com/", crawl="other"))
+    assert ["http://a.x.com/", "http://b.y.com/"] == sorted(world.urls(crawl="other"))
+    assert [] == problems(world)
+
+
+def test_a_call_for_one_key_takes_the_turn_of_another_host():
+    world = World(group="domain", delay=1)
+    world.discover("http://a.x.com/", "http://b.x.com/", Link("http://c.x.com/", key="k"))
+    assert (["http://c.x.com/"], []) == (world.urls(key="k"), problems(world))
+    assert ([], []) == (world.urls(key="b.x.com"), world.urls())  # it is being visited now
+
+
+def test_the_call_for_a_key_takes_turns_again_and_again():
+    world = World(group="domain", delay=1)
+    world.discover("http://a.x.com/", *[f"http://b.x.com/{n}" for n in range(4)])
+    for n in range(4):
+        lease = world.one(key="b.x.com")
+        world.report(lease.done())
+        world.clock.move(1)
+        assert (f"http://b.x.com/{n}", []) == (lease.url, problems(world))
+    assert ["http://a.x.com/"] == world.urls()
+
+
+def test_a_paused_queue_takes_no_turn_for_its_key():
+    world = World(group="domain", delay=1)
+    world.discover("http://a.x.com/", "http://b.x.com/")
+    world.frontier.pause("b.x.com")
+    assert ([], ["http://a.x.com/"]) == (world.urls(key="b.x.com"), world.urls())
+
+
+def test_a_crawl_that_is_never_asked_for_keeps_its_place():
+    world = World(group="domain", delay=1)
+    world.discover(*[Link(f"http://b.x.com/{n}", crawl="other") for n in range(30)], "http://a.x.com/")
+    for _ in range(5):
+        leases = list(world.lease(crawl="other"))
+        world.report(*[lease.done() for lease in leases])
+        world.clock.move(1)
+        assert (1, []) == (len(leases), problems(world))
+    assert 1 >= [url for _, url in finish(world)].index("http://a.x.com/")
+
+
+def test_two_crawls_that_are_asked_for_by_turns_both_go_on():
+    """One asks often, the other seldom: neither takes every turn of the group."""
+    world = World(group="domain", delay=1)
+    for crawl in ("often", "seldom"):
+        world.discover(*[Link(f"http://{crawl}.x.com/{n}", crawl=crawl) for n in range(200)])
+    went: Counter[str] = Counter()
+    for tenth in range(2_000):
+        for crawl in ("often", "seldom"):
+            if crawl == "often" or tenth % 15 == 0:
+                leases = list(world.lease(crawl=crawl))
+                world.report(*[lease.done(seconds=0) for lease in leases])
+                went[crawl] += len(leases)
+        world.clock.move(0.1)
+    assert 160 <= went.total() <= 200
+    assert min(went.values()) >= 20
+
+
 def test_an_empty_host_gives_its_turn_on():
     world = World(group="domain", delay=1)
     world.discover("http://a.x.com/", "http://b.x.com/")
@@ -542,9 +673,12 @@ def test_random_histories_break_no_group_and_drain(seed):
     def known() -> list[str]:
         return [host.name for host in world.frontier.hosts(limit=100)]
 
-    def lease(want: int) -> None:
-        for one in world.lease(want, ttl_seconds=30, per_queue=rng.choice([1, 3])):
+    def lease(want: int, **how: str) -> None:
+        for one in world.lease(want, ttl_seconds=30, per_queue=rng.choice([1, 3]), **how):
+            assert one.crawl == how.get("crawl", one.crawl)
             open_ones[one.token] = (one, judge.begins(groups_of(one.host), one.deadline))
+        if want > 50 and not how:
+            assert world.ready_in() != 0  # nobody waits whom nothing keeps
 
     def end(token: int, report: bool = True) -> None:
         one, request = open_ones.pop(token)
@@ -555,15 +689,22 @@ def test_random_histories_break_no_group_and_drain(seed):
     world.discover(*[f"http://{name}/{n}" for name in names for n in range(rng.randrange(4))])
     for step in range(250):
         what = rng.random()
-        if what < 0.4:
+        if what < 0.2:
             lease(rng.randrange(1, 8))
+        elif what < 0.25:
+            lease(100)
+        elif what < 0.35:
+            lease(rng.randrange(1, 8), crawl=rng.choice(["default", "other"]))
+        elif what < 0.4:
+            lease(rng.randrange(1, 8), key=rng.choice(names))
         elif what < 0.75:
             for token in rng.sample(sorted(open_ones), min(len(open_ones), rng.randrange(4))):
                 end(token)
         elif what < 0.85:
             world.clock.move(rng.choice([0.3, 1, 2.5, 6]))
         elif what < 0.9:
-            world.discover(Link(f"http://{rng.choice(names)}/x{step}", priority=rng.random()))
+            crawl = rng.choice([None, "other"])
+            world.discover(Link(f"http://{rng.choice(names)}/x{step}", priority=rng.random(), crawl=crawl))
         elif what < 0.94:
             idle = [name for name in names if name not in {one.host for one, _ in open_ones.values()}]
             name = rng.choice(idle)

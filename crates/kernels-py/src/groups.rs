@@ -22,6 +22,17 @@ impl Groups {
             None => Ok(groups),
         }
     }
+
+    /// Which of them may go, and whose turns were taken.
+    fn went<'py>(
+        &self,
+        py: Python<'py>,
+        asking: Vec<u32>,
+        displaced: Vec<u32>,
+    ) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>) {
+        let may_go = asking.into_iter().map(|host| [u8::from(self.kernel.may_go(host))]);
+        (bytes_of(py, may_go), bytes_of(py, displaced.into_iter().map(u32::to_le_bytes)))
+    }
 }
 
 #[pymethods]
@@ -62,15 +73,77 @@ impl Groups {
         &mut self,
         hosts: &Bound<'py, PyAny>,
         classes: &Bound<'py, PyAny>,
+        crawls: &Bound<'py, PyAny>,
         now: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let (asking, classes) = (rows(hosts, "hosts")?, column::<u8>(classes, "classes")?);
-        let now = number::<i64>(now, "i64", "now")?;
+        let (crawls, now) = (rows(crawls, "crawls")?, number::<i64>(now, "i64", "now")?);
         same_length(("hosts", asking.len()), ("classes", classes.len()))?;
+        same_length(("hosts", asking.len()), ("crawls", crawls.len()))?;
         at_most(&classes, kernel::CLASS_MAX, "classes")?;
-        let asking = asking.into_iter().zip(classes);
-        let admitted = asking.map(|(host, class)| [u8::from(self.kernel.admit(host, class, now))]);
-        Ok(bytes_of(hosts.py(), admitted))
+        let mut displaced = Vec::new();
+        let mut named = Vec::new();
+        let mut first = 0;
+        while first < asking.len() {
+            let alike = asking[first..].iter().take_while(|&&host| host == asking[first]).count();
+            let last = first + alike;
+            named.clear();
+            for &crawl in &crawls[first..last] {
+                if !named.contains(&crawl) {
+                    named.push(crawl);
+                }
+            }
+            let class = classes[first..last].iter().copied().max().unwrap_or(0);
+            self.kernel.admit(asking[first], class, &named, now, &mut displaced);
+            first = last;
+        }
+        Ok(self.went(hosts.py(), asking, displaced))
+    }
+
+    fn claimants<'py>(
+        &self,
+        py: Python<'py>,
+        crawl: &Bound<'py, PyAny>,
+        now: &Bound<'py, PyAny>,
+        patience: &Bound<'py, PyAny>,
+        most: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (crawl, now) =
+            (number::<u32>(crawl, "u32", "crawl")?, number::<i64>(now, "i64", "now")?);
+        let (patience, most) =
+            (number::<i64>(patience, "i64", "patience")?, number::<u64>(most, "u64", "most")?);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let found = self.kernel.claimants(crawl, now, patience, most);
+        Ok(bytes_of(py, found.into_iter().map(u32::to_le_bytes)))
+    }
+
+    fn claim<'py>(
+        &mut self,
+        hosts: &Bound<'py, PyAny>,
+        now: &Bound<'py, PyAny>,
+        patience: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let (asking, now) = (rows(hosts, "hosts")?, number::<i64>(now, "i64", "now")?);
+        let patience = number::<i64>(patience, "i64", "patience")?;
+        let mut displaced = Vec::new();
+        for &host in &asking {
+            self.kernel.claim(host, now, patience, &mut displaced);
+        }
+        Ok(self.went(hosts.py(), asking, displaced))
+    }
+
+    fn hold(&mut self, hosts: &Bound<'_, PyAny>) -> PyResult<()> {
+        for host in rows(hosts, "hosts")? {
+            self.kernel.hold(host);
+        }
+        Ok(())
+    }
+
+    fn favour(&mut self, hosts: &Bound<'_, PyAny>) -> PyResult<()> {
+        for host in rows(hosts, "hosts")? {
+            self.kernel.favour(host);
+        }
+        Ok(())
     }
 
     fn take(&mut self, hosts: &Bound<'_, PyAny>) -> PyResult<()> {

@@ -456,7 +456,7 @@ def _why_not(
         if until > now:
             text = f"the group {name} rests for {seconds(until - now):.3g} s more, and {host.name} belongs to it"
             return "group_resting", text, until
-        return "group_busy", f"{host.name} waits for its turn in the group {name}: others are being visited", None
+        return "group_busy", f"{host.name} waits for its turn in the group {name}: others of it go first", None
     if queue.queued > 1:
         return "behind", f"{queue.queued - 1} other URLs of its queue are queued, too, and its host is ready", now
     return "ready", "nothing: it is given to whoever leases next", now

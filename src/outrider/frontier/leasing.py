@@ -128,6 +128,7 @@ class Leasing(Asking):
         tried: list[Rows] = []
         taken: set[int] = set()  # hosts that a turn was taken of by a closer look
         groups: set[Group] = set()
+        claimed = False
         by_key = self.turns.queues_by_key(key, row) if key is not None and (crawl is None or row is not None) else None
         plain = per_queue == 1 and not self.errands_mode and self.settings.max_pages_per_host is None
         while (left := min(want - picks.count - len(asked), pages_left - picks.count)) > 0 and refusals > 0:
@@ -139,9 +140,16 @@ class Leasing(Asking):
             else:
                 drawn = np.frombuffer(self.turns.ready.draw(left, row), np.uint32)
             if not len(drawn):
-                break
+                if claimed or not self.turns.claim(row, key, left, now):
+                    break
+                claimed = True  # what it gave is drawn now; if that is nothing, there is nothing
+                by_key = self.turns.queues_by_key(key, row) if key is not None else None
+                continue
+            claimed = False
             hosts = tables.queues.host[drawn.astype(np.intp)]
             tried.append(hosts)
+            if self.turns.shared is not None:
+                self.turns.shared.hold(hosts)
             alone = self._may_go(hosts, now) if plain else np.zeros(len(drawn), np.bool_)
             count = np.count_nonzero(alone)
             if count:

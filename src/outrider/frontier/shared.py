@@ -2,7 +2,8 @@
 
 Nothing of it is stored. Membership follows from names, addresses and settings; a group's clock from the cells of its
 hosts: it stands at the latest of their rests, or of their last requests' ends and its own gap. A host's turn is a turn
-of each of its groups, from the moment its queues are offered (it *stands*) until the request is reported.
+of each of its groups, from the moment its queues are offered (it *stands*) until the request is reported; until it is
+drawn, hosts of a better class may take it, and what a call asks for by crawl or key.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from outrider.clock import Instant, instant
 from outrider.frontier.grouping import Grouping, IpAddress, Kind, Members, NamedGroup, address_of
 from outrider.frontier.hosts import GROUPED, NONE, Column, Columns, Rows
 from outrider.frontier.tables import Tables
-from outrider.limits import GROUP_VAIN_WAKES_MAX, GROUPS_PER_HOST_MAX, GROUPS_ROWS_AT_ONCE
+from outrider.limits import GROUP_AGED_TURN_SECONDS, GROUP_VAIN_WAKES_MAX, GROUPS_PER_HOST_MAX, GROUPS_ROWS_AT_ONCE
 from outrider.url import domain_spans
 
 Masks = npt.NDArray[np.bool_]
 _OF_HOSTS = -1  # the gap of a group that rests as long as its hosts do
 _CLOSED: Instant = 1 << 62  # the clock of a group that is kept for one host
+_PATIENCE = instant(GROUP_AGED_TURN_SECONDS)
+_NOBODY: Rows = np.zeros(0, np.uint32)
 
 
 class _Hosts(Columns):
@@ -225,10 +228,9 @@ class SharedTurns:
             begun = change > 0
             if begun.any():
                 some = rows[begun]
-                more = change[begun] - own.stands[some]
                 own.stands[some] = False
-                if more.any():  # begun before this process, or by a holder that goes on after it
-                    self._turns.take(np.repeat(some, more))
+                # Of those that did not stand it began before this process, or by a holder that goes on after it.
+                self._turns.take(np.repeat(some, change[begun]))
             ended = change < 0
             if ended.any():
                 over = np.repeat(rows[ended], -change[ended])
@@ -246,39 +248,66 @@ class SharedTurns:
             some = np.unique(some)
             self._turns.set_clock(some, np.where(self._groups.kept[some], _CLOSED, clocks[some]))
 
-    def admitted(self, rows: Rows, wanting: Masks, classes: npt.NDArray[np.uint8], now: Instant) -> Masks:
-        """Which of the hosts that want to be offered hold a turn of each of their groups; the others that want one wait
-        for it, whoever does not gives back what it holds."""
-        own = self._hosts
+    def admitted(
+        self, rows: Rows, wanting: Masks, classes: npt.NDArray[np.uint8], crawls: Rows, now: Instant
+    ) -> tuple[Masks, Rows]:
+        """Which of the hosts that want to be offered hold a turn of each of their groups, and the hosts whose turns
+        they took; the others that want one wait for it, whoever does not gives back what it holds."""
         grouped = (self._tables.hosts.flags[rows] & GROUPED) != 0
         allowed = wanting.copy()
-        if not grouped.any():
-            return allowed
-        stands = own.stands[rows]
-        # The clock of a group may have moved on since: others of a group with several turns ended a request.
-        lapsed = stands & ~(wanting & self._clear(rows, now))
-        if lapsed.any():
-            some = rows[lapsed]
-            self._turns.release(some, np.zeros(len(some), np.int64))
-            own.stands[some] = False
+        displaced = _NOBODY
         away = grouped & ~wanting
         if away.any():
-            self._turns.forget(np.ascontiguousarray(rows[away]))
-            for row in rows[away].tolist() if self._vainly else ():
+            some = np.ascontiguousarray(rows[away])
+            self._turns.forget(some)
+            self._hosts.stands[some] = False
+            for row in some.tolist() if self._vainly else ():
                 self._vainly.pop(row, None)
                 self._open(row)
-        asking = grouped & wanting & ~(stands & ~lapsed)
+        asking = grouped & wanting
         if asking.any():
-            some = np.ascontiguousarray(rows[asking])
-            got = np.frombuffer(self._turns.admit(some, np.ascontiguousarray(classes[asking]), now), np.bool_)
-            own.stands[some] = got
-            allowed[asking] = got
-            for row, went in zip(some.tolist(), got.tolist(), strict=True) if self._vainly else ():
-                if went:
-                    self._vainly.pop(row, None)
-                elif self._vainly.get(row, 0) >= GROUP_VAIN_WAKES_MAX:
-                    self._keep(row)
-        return allowed
+            allowed[asking], displaced = self._ask(rows[asking], classes[asking], crawls[asking], now)
+        return allowed, displaced
+
+    def admitted_one(self, host: int, queues: list[tuple[int, int]], now: Instant) -> tuple[bool, Rows]:
+        """The same for a host that wants to be offered for several queues, each with its (class, crawl)."""
+        queues = sorted(queues, reverse=True)
+        classes = np.array([klass for klass, _ in queues], np.uint8)
+        crawls = np.array([crawl for _, crawl in queues], np.uint32)
+        allowed, displaced = self._ask(np.full(len(queues), host, np.uint32), classes, crawls, now)
+        return bool(allowed[0]), displaced
+
+    def _ask(self, rows: Rows, classes: npt.NDArray[np.uint8], crawls: Rows, now: Instant) -> tuple[Masks, Rows]:
+        went, displaced = self._turns.admit(rows, classes, crawls, now)
+        allowed, gone = np.frombuffer(went, np.bool_), np.frombuffer(displaced, np.uint32)
+        self._hosts.stands[gone] = False
+        self._hosts.stands[rows] = allowed
+        for row, stands in zip(rows.tolist(), allowed.tolist(), strict=True) if self._vainly else ():
+            if stands:
+                self._vainly.pop(row, None)
+            elif self._vainly.get(row, 0) >= GROUP_VAIN_WAKES_MAX:
+                self._keep(row)
+        return allowed, gone
+
+    def hold(self, rows: Rows) -> None:
+        """These hosts were drawn: nobody takes their turns until they are looked at again."""
+        grouped = rows[(self._tables.hosts.flags[rows] & GROUPED) != 0]
+        if len(grouped):
+            self._turns.hold(grouped)
+
+    def claimants(self, crawl: int, now: Instant, most: int) -> Rows:
+        """Up to `most` hosts that wait for this crawl while others stand that could give way."""
+        return np.frombuffer(self._turns.claimants(crawl, now, _PATIENCE, most), np.uint32)
+
+    def claim(self, rows: Rows, now: Instant) -> tuple[Rows, Rows]:
+        """Hosts that wait take the turns of who stands, of whatever class: which of them hold theirs now, and who gave
+        way. A turn that was given by age is safe for some seconds."""
+        rows = rows[np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE]
+        went, displaced = self._turns.claim(rows, now, _PATIENCE)
+        claimed, gone = rows[np.frombuffer(went, np.bool_)], np.frombuffer(displaced, np.uint32)
+        self._hosts.stands[claimed] = True
+        self._hosts.stands[gone] = False
+        return claimed[self._hosts.stands[claimed]], gone
 
     def _keep(self, host: int) -> None:
         """Whoever was woken often and found its groups free one after the other, but never together, has them closed
@@ -321,7 +350,9 @@ class SharedTurns:
             free = self._free_for(host)
             if free is not None and free <= now:
                 self._open(host)
-                return np.array([host], np.uint32)
+                one = np.array([host], np.uint32)
+                self._turns.favour(one)
+                return one
         if not 0 <= self._turns.next() <= now:
             return np.zeros(0, np.uint32)
         woken = np.frombuffer(self._turns.wake(now, most), np.uint32)

@@ -3,7 +3,8 @@
 A host rests in the timetable until its clock allows a request; then its queues that hold something stand in the rings.
 Most hosts have one queue and nothing but their own clock, or one they share: they are looked at in columns. The others
 (several queues, keys that span hosts, operators' rules, robots.txt to be asked for) are looked at one by one. A host
-that belongs to groups stands in the rings as long as it holds their turns (shared.py); else it waits for them there.
+that belongs to groups stands in the rings as long as it holds their turns (shared.py); else it waits for them there,
+also when a better one, or one that a call asks for by its crawl or key, takes them before it is drawn.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Turns:
         self.ready = kernels.Ready(seed)
         self.errands_at: dict[int, list[Authority]] = {}  # by host: robots.txt files to ask for there
         self.runs_errands = False
+        self._gave_way = False  # somebody lost turns, of which others may be free for those who wait
 
     # -- looking at hosts ----------------------------------------------------------------------------------------------
 
@@ -53,9 +55,12 @@ class Turns:
             self.shared.follow(rows)
             self._wake_shared(now)  # who has waited for a turn comes before who asks for one now
         self._look(rows, now)
+        if self._gave_way:
+            self._wake_shared(now)
 
     def _wake_shared(self, now: Instant) -> None:
         left = WAKES_PER_CALL_MAX
+        self._gave_way = False
         while self.shared is not None and left and len(woken := self.shared.wake(now, left)):
             left -= len(woken)
             self._look(woken, now)
@@ -80,7 +85,9 @@ class Turns:
         later = until > now
         if self.shared is not None:
             due = ~(out | later)
-            out |= due & ~self.shared.admitted(rows, due, best, now)
+            admitted, displaced = self.shared.admitted(rows, due, best, queues.crawl[first], now)
+            self._give_way(displaced)
+            out |= due & ~admitted
         if np.count_nonzero(out):
             self.ready.withdraw(first[out])
             self.timetable.cancel(rows[out])
@@ -124,10 +131,15 @@ class Turns:
             else:
                 withdrawn.append(queue)
         if self.shared is not None and columns.flags[host] & GROUPED:
-            klasses = np.array([max((klass for _, klass in offered), default=0)], np.uint8)
-            one, wanting = np.array([host], np.uint32), np.array([bool(offered)])
-            if not self.shared.admitted(one, wanting, klasses, now)[0]:
-                withdrawn, offered = rows, []
+            if offered:
+                wanted = [(klass, int(queues.crawl[queue])) for queue, klass in offered]
+                admitted, displaced = self.shared.admitted_one(host, wanted, now)
+                self._give_way(displaced)
+                if not admitted:
+                    withdrawn, offered = rows, []
+            else:
+                one = np.array([host], np.uint32)
+                self.shared.admitted(one, np.zeros(1, np.bool_), np.zeros(1, np.uint8), one, now)
         if withdrawn:
             self.ready.withdraw(np.array(withdrawn, np.uint32))
         if offered:
@@ -137,6 +149,38 @@ class Turns:
             self.timetable.cancel(np.array([host], np.uint32))
         else:
             self.timetable.rest(np.array([host], np.uint32), np.array([book], np.int64))
+
+    def _give_way(self, hosts: Rows) -> None:
+        """The turns of these hosts were taken: they stand no more."""
+        if not len(hosts):
+            return
+        self._gave_way = True
+        queues = [queue for host in hosts.tolist() for queue in self._tables.queues_of(host)]
+        self.ready.withdraw(np.array(queues, np.uint32))
+
+    def claim(self, crawl: int | None, key: str | None, most: int, now: Instant) -> bool:
+        """Hosts of a crawl, or with a key, that wait for groups take the turns of others, which stand in the rings and
+        which the call does not want; whether there are such."""
+        if self.shared is None:
+            return False
+        if key is not None:
+            queues = [queue for queue in self._with_key(key, crawl).tolist() if self._may_stand(queue, now)]
+            hosts = np.unique(self._tables.queues.host[np.array(queues, np.intp)])[:most]
+        elif crawl is not None:
+            hosts = self.shared.claimants(crawl, now, most)
+        else:
+            return False
+        claimed, displaced = self.shared.claim(hosts, now)
+        self._give_way(displaced)
+        if len(claimed):
+            self._look(np.sort(claimed), now)
+        return len(claimed) > 0
+
+    def _may_stand(self, queue: int, now: Instant) -> bool:
+        if self._tables.backlog.best(np.array([queue], np.uint32))[0] == EMPTY:
+            return False
+        free = self.free_at(queue, 0)
+        return free is not None and free <= now
 
     def free_at(self, queue: int, rest_until: Instant) -> Instant | None:
         """When a queue's own rules and its key's clock allow a request at the earliest; None while they forbid any."""
@@ -202,6 +246,11 @@ class Turns:
 
     def queues_by_key(self, key: str, crawl: int | None) -> Rows:
         """The ready queues with a key, of one crawl or of all."""
+        rows = self._with_key(key, crawl)
+        standing: Rows = rows[np.frombuffer(self.ready.standing(rows), np.bool_)]
+        return standing
+
+    def _with_key(self, key: str, crawl: int | None) -> Rows:
         tables = self._tables
         found = [
             queue
@@ -216,9 +265,7 @@ class Turns:
                 for queue in tables.queues_of(host)
                 if queue not in tables.queues.keys and (crawl is None or tables.queues.crawl[queue] == crawl)
             ]
-        rows = np.array(sorted(set(found)), np.uint32)
-        standing: Rows = rows[np.frombuffer(self.ready.standing(rows), np.bool_)]
-        return standing
+        return np.array(sorted(set(found)), np.uint32)
 
     def __repr__(self) -> str:
         return f"<Turns {len(self.ready)} ready, {len(self.timetable)} resting>"

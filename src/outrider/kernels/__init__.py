@@ -33,6 +33,7 @@ def _choose(wish: str) -> Literal["native", "python"]:
             ) from error
         return "python"
     missing = [name for name in _FUNCTIONS if not hasattr(_native, name)]
+    missing += [f"Groups.{name}" for name in _OF_GROUPS if not hasattr(getattr(_native, "Groups", None), name)]
     if missing:
         raise KernelsError(
             f"the native build is older than its sources (it has no {missing[0]}); "
@@ -48,6 +49,7 @@ _FUNCTIONS = (
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
     *("pack_heads", "shuffle_columns", "unpack_heads"),
 )
+_OF_GROUPS = ("claim", "hold")  # where they are not, `admit` takes other arguments
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":

@@ -1,60 +1,83 @@
-"""Politeness clocks that several hosts share: turns, and who waits for one."""
+"""Politeness clocks that several hosts share: turns, who has one and did not begin yet, and who waits for one."""
 
 from __future__ import annotations
 
-import heapq
+from bisect import insort
+from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import groupby, islice
 
 from outrider.kernels.columns import NONE, Column, classes_of, instants, number, packed, rows, same_length
 
 GROUPS_PER_HOST = 4
 CLASS_MAX = 15
+OLDEST_TURN_EVERY = 8
+BY_AGE = CLASS_MAX + 1
+LOOKS_MAX = 10_000
 
-
-class _Place(NamedTuple):
-    """Where somebody stands in a waiting list: the smallest goes first."""
-
-    below_best: int
-    since: int
-    host: int
+_Place = tuple[int, int, int, int]
+"""Where somebody waits: (CLASS_MAX - class, round, since, host), the smallest goes first."""
 
 
 @dataclass(slots=True)
 class _Group:
+    number: int
     capacity: int
     in_flight: int = 0
     clock: int = 0
-    waiting: int = 0
-    heap: list[_Place] = field(default_factory=list)  # a place that its host has no longer has lapsed
+    owed: int = 0  # turns that began since one was given by age
+    waiting: list[_Place] = field(default_factory=list)
+    ages: list[tuple[int, int]] = field(default_factory=list)  # (since, host) of those
+    lines: dict[int, list[_Place]] = field(default_factory=dict)  # of those, by crawl
+    standing: list[tuple[int, int, int]] = field(default_factory=list)  # (class or BY_AGE, -since, host)
 
-    def has_free_turn(self) -> bool:
-        return self.in_flight < self.capacity
+    def may_wake(self) -> bool:
+        if not self.waiting or self.in_flight < self.capacity:
+            return bool(self.waiting)
+        return bool(self.standing) and self.standing[0][0] < CLASS_MAX - self.waiting[0][0]
 
 
 @dataclass(slots=True)
 class _Host:
+    number: int
     turns: dict[int, int] = field(default_factory=dict)  # of each of its groups, in the order of joining
+    since: int = 0  # the number of its asking, 0 when it does not ask
     refused_by: int | None = None
-    since: int = 0
-    place: _Place | None = None
+    place: _Place | None = None  # while it waits there
+    round: int = 0
+    klass: int = 0
+    crawls: tuple[int, ...] = ()
+    stands: bool = False
+    held: bool = False
+    stood_at: int = 0
+    aged_at: int | None = None  # the group that gave it a turn by age
+
+    def rank(self) -> tuple[int, int, int]:
+        return (self.klass if self.aged_at is None else BY_AGE, -self.since, self.number)
 
 
 class Groups:
     """Groups (u32) with a number of turns each and a clock, and the hosts (u32) that belong to them, to four at most.
 
-    A host goes when each of its groups has a turn to give and its clock is reached. One that is refused waits at the
-    first group, in the order of joining, that refused it; who waits is ordered by class (0 to 15, the best first), then
-    by how long. Asked again, a host has the new class; as long as the same group refuses it, also after it was woken,
-    it keeps its time. Instants are int64 µs since 1970.
+    A host *stands* when each of its groups had a turn to give and its clock was reached: it holds a turn of each, and
+    begins when it is drawn. Until then a host of a better class may take its turns, all that it needs or none: from the
+    lowest class first, among equals from who asked last. Whoever lost them waits again, in front of its class.
 
-    The native one takes 56 B per host, and 40 B per host that waits; 10^5 hosts may wait at one group.
+    One that is refused waits at the first group, in the order of joining, that refused it. Who waits is ordered by
+    class (0 to 15, the best first); in a class crawls take turns, within a crawl the longest wait goes first. Every
+    eighth turn of a group goes to whoever asked first, of whatever class, and no class takes that one away: with m
+    that asked earlier, a host has a turn of the group within 8 (m + 1) of them. Asked again, a host has the new class
+    and crawls, and has asked as long as before, until it begins or is forgotten. Instants are int64 µs since 1970.
+
+    The native one takes 80 B per host, 40 B per group, and 150 B per host that waits; 10^6 hosts may wait at one group.
     """
 
     def __init__(self) -> None:
         self._groups: dict[int, _Group] = {}
         self._hosts: dict[int, _Host] = {}
-        self._refusals = 0
+        self._asked = 0
+        self._contested: dict[int, OrderedDict[int, None]] = {}
+        """Per crawl the groups where one of it waits and somebody stands, in the order in which that began."""
 
     def define(self, group: int, capacity: int) -> None:
         """The group has so many turns (1 or more) from now on; those taken stay taken. A new group's clock is 0."""
@@ -63,10 +86,10 @@ class Groups:
             raise ValueError(f"group: {NONE} is no row")
         if capacity == 0:
             raise ValueError(f"group {group} needs a capacity above 0")
-        self._groups.setdefault(group, _Group(capacity)).capacity = capacity
+        self._groups.setdefault(group, _Group(group, capacity)).capacity = capacity
 
     def join(self, hosts: Column, groups: Column) -> None:
-        """Each host (u32) belongs to its group (u32) too, behind those it belongs to already.
+        """Each host (u32) belongs to its group (u32) too, behind those it belongs to already; it must ask anew.
 
         ValueError, and nobody joined, when a group is not defined or a host would belong to more than four.
         """
@@ -75,61 +98,140 @@ class Groups:
         joined: dict[int, dict[int, int]] = {}
         for host, group in zip(numbers, of_groups, strict=True):
             if host not in joined:
-                joined[host] = dict(self._hosts[host].turns) if host in self._hosts else {}
+                joined[host] = dict(self._host(host).turns)
             if group not in joined[host] and len(joined[host]) == GROUPS_PER_HOST:
                 raise ValueError(f"host {host} belongs to {GROUPS_PER_HOST} groups already, {group} is one more")
             joined[host].setdefault(group, 0)
-        for host, turns in joined.items():
-            self._hosts.setdefault(host, _Host()).turns = turns
+        for host, turns in sorted(joined.items()):
+            member = self._hosts.setdefault(host, _Host(host))
+            if len(turns) > len(member.turns):
+                self._forget(member)
+                member.turns = {group: member.turns.get(group, 0) for group in turns}
 
     def leave(self, hosts: Column) -> None:
         """The hosts (u32) belong to no group any more, wait no more and give their turns back; clocks stay."""
         for host in rows(hosts, "hosts"):
-            self._forget(host)
-            member = self._hosts.pop(host, _Host())
-            for group, turns in member.turns.items():
+            self._forget(self._host(host))
+            for group, turns in self._hosts.pop(host, _Host(host)).turns.items():
                 self._groups[group].in_flight -= turns
 
-    def admit(self, hosts: Column, classes: Column, now: int) -> bytes:
-        """1 (u8) for each host (u32) that may go and has taken a turn of each of its groups; 0 for those that wait.
+    def admit(self, hosts: Column, classes: Column, crawls: Column, now: int) -> tuple[bytes, bytes]:
+        """1 (u8) for each host (u32) that stands now, or has no groups, 0 for those that wait; and the hosts (u32) that
+        stood and whose turns were taken.
 
-        `classes` (u8) says who goes first among those who wait. A host without groups may go.
+        classes (u8): who goes first; crawls (u32): for whom. A host named several times in a row asks for all of these
+        crawls, of which the first counts when crawls take turns, with the best of the classes.
         """
-        numbers, of_classes = rows(hosts, "hosts"), classes_of(classes)
+        numbers, of_classes, of_crawls = rows(hosts, "hosts"), classes_of(classes), rows(crawls, "crawls")
         now = number(now, "i64", "now")
         same_length("hosts", len(numbers), "classes", len(of_classes))
-        return bytes(self._admit(host, klass, now) for host, klass in zip(numbers, of_classes, strict=True))
+        same_length("hosts", len(numbers), "crawls", len(of_crawls))
+        displaced: list[int] = []
+        asking = zip(numbers, of_classes, of_crawls, strict=True)
+        for host, asked in groupby(asking, key=lambda row: row[0]):
+            _, some_classes, some_crawls = zip(*asked, strict=True)
+            member = self._host(host)
+            if member.turns:
+                self._admit(member, max(some_classes), tuple(dict.fromkeys(some_crawls)), now, displaced)
+        return self._went(numbers), packed(displaced, "<u4")
 
-    def _admit(self, host: int, klass: int, now: int) -> bool:
-        for group in self._hosts[host].turns if host in self._hosts else ():
-            if not self._groups[group].has_free_turn() or self._groups[group].clock > now:
-                self._wait(host, group, klass)
-                return False
-        self._take(host)
-        return True
+    def _went(self, numbers: list[int]) -> bytes:
+        members = [self._host(host) for host in numbers]
+        return bytes(member.stands or not member.turns for member in members)
+
+    def _admit(self, member: _Host, klass: int, crawls: tuple[int, ...], now: int, displaced: list[int]) -> None:
+        if not member.since:
+            self._asked += 1
+            member.since = self._asked
+        stood = member.stands
+        if stood:
+            self._unstand(member)
+        found = self._victims(member, klass, stood and klass < member.klass, now, None)
+        if isinstance(found, int):
+            self._wait(member, found, klass, crawls, front=stood)
+            return
+        self._displace(found, displaced)
+        self._stop_waiting(member)
+        member.klass, member.crawls = klass, crawls
+        self._stand(member, now)
+
+    def claimants(self, crawl: int, now: int, patience: int, most: int) -> bytes:
+        """Up to `most` hosts (u32) that wait for the crawl where who stands could be made to give way to a claim. Of
+        each group the first, of groups that one first where somebody has waited before who stood the longest."""
+        crawl, now = number(crawl, "u32", "crawl"), number(now, "i64", "now")
+        patience, most = number(patience, "i64", "patience"), number(most, "u64", "most")
+        found: list[int] = []
+        for name in islice(self._contested.get(crawl, ()), LOOKS_MAX):
+            group = self._groups[name]
+            yielding = (self._yields(hold, host, now, patience) for hold, _, host in group.standing)
+            if len(found) < most and group.clock <= now and any(yielding):
+                found.append(group.lines[crawl][0][-1])
+        return packed(found, "<u4")
+
+    def claim(self, hosts: Column, now: int, patience: int) -> tuple[bytes, bytes]:
+        """As `admit`, for hosts (u32) that wait: they take turns from who stands, of whatever class; a turn given by
+        age is safe for `patience` µs. It falls to who was displaced again as soon as it is free."""
+        numbers, now, patience = rows(hosts, "hosts"), number(now, "i64", "now"), number(patience, "i64", "patience")
+        displaced: list[int] = []
+        for host in numbers:
+            member = self._host(host)
+            if member.place is None:
+                continue
+            found = self._victims(member, member.klass, False, now, patience)
+            if isinstance(found, int):
+                self._wait(member, found, member.klass, member.crawls, front=False)
+                continue
+            self._displace(found, displaced)
+            self._stop_waiting(member)
+            self._stand(member, now)
+        return self._went(numbers), packed(displaced, "<u4")
+
+    def hold(self, hosts: Column) -> None:
+        """Nobody takes the turns of those of the hosts (u32) that stand any more: they are about to begin."""
+        for host in rows(hosts, "hosts"):
+            member = self._host(host)
+            if member.stands and not member.held:
+                self._unrank(member)
+                member.held = True
+
+    def favour(self, hosts: Column) -> None:
+        """The turns that the hosts (u32) stand with, or get next, are as if they had been given by age."""
+        for host in rows(hosts, "hosts"):
+            member = self._host(host)
+            if not member.turns or member.aged_at is not None:
+                continue
+            ranked = member.stands and not member.held
+            if ranked:
+                self._unrank(member)
+            member.aged_at = next(iter(member.turns))
+            if ranked:
+                self._rank(member)
 
     def take(self, hosts: Column) -> None:
-        """Each host (u32) takes a turn of each of its groups without asking, for leases that are open already."""
+        """A request of each host (u32) begins with the turns it stands with; if it does not stand it takes them without
+        asking, for a request that is open already."""
         for host in rows(hosts, "hosts"):
-            self._take(host)
-
-    def _take(self, host: int) -> None:
-        self._forget(host)
-        member = self._hosts.get(host, _Host())
-        for group in member.turns:
-            member.turns[group] += 1
-            self._groups[group].in_flight += 1
+            member = self._host(host)
+            if member.stands and not member.held:
+                self._unrank(member)
+            self._stop_waiting(member)
+            for name in member.turns:
+                if not member.stands:
+                    member.turns[name] += 1
+                    self._groups[name].in_flight += 1
+                self._groups[name].owed += 1
+            self._ask_no_more(member)
 
     def release(self, hosts: Column, until: Column) -> None:
-        """Each host (u32) gives a turn of each of its groups back, if it has one; their clocks stand at `until` (i64)
-        or later."""
+        """Each host (u32) gives a turn of each of its groups back that has begun, if it has one; their clocks stand at
+        `until` (i64) or later."""
         numbers, ends = rows(hosts, "hosts"), instants(until, "until")
         same_length("hosts", len(numbers), "until", len(ends))
         for host, end in zip(numbers, ends, strict=True):
-            member = self._hosts.get(host, _Host())
+            member = self._host(host)
             for name, turns in member.turns.items():
                 group = self._groups[name]
-                if turns:
+                if turns > member.stands:
                     member.turns[name] -= 1
                     group.in_flight -= 1
                 group.clock = max(group.clock, end)
@@ -137,20 +239,27 @@ class Groups:
     def wake(self, now: int, most: int) -> bytes:
         """The hosts (u32) that may ask again, at most `most`; they wait no more until they are refused again.
 
-        By group in the order of (clock, group), as many of each as it has free turns, if its clock is reached. Woken
-        hosts hold no turn: a call before they asked wakes the next.
+        By group in the order of (clock, group), if its clock is reached: as many as it has free turns, and those whose
+        class takes the turn of who stands. Woken hosts hold no turn: a call before they asked wakes the next.
         """
         now, most = number(now, "i64", "now"), number(most, "u64", "most")
         woken: list[int] = []
         for _, name in sorted((clock, name) for clock, name in self._ripe() if clock <= now):
             group = self._groups[name]
-            for _ in range(min(group.capacity - group.in_flight, group.waiting, most - len(woken))):
-                place = heapq.heappop(group.heap)
-                while self._hosts.get(place.host, _Host()).place is not place:
-                    place = heapq.heappop(group.heap)
-                self._hosts[place.host].place = None
-                group.waiting -= 1
-                woken.append(place.host)
+            free = max(0, group.capacity - group.in_flight)
+            holds = [hold for hold, *_ in group.standing]
+            for turn in range(free + len(holds)):
+                if len(woken) == most or not group.waiting:
+                    break
+                rank, *_, host = group.waiting[0]
+                if turn >= free and CLASS_MAX - rank <= holds[turn - free]:
+                    break
+                if turn == 0 < free and group.owed >= OLDEST_TURN_EVERY:
+                    host = group.ages[0][1]
+                    if self._hosts[host].aged_at is None:
+                        self._hosts[host].aged_at = name
+                self._stop_waiting(self._hosts[host])
+                woken.append(host)
         return packed(woken, "<u4")
 
     def next(self) -> int:
@@ -158,14 +267,14 @@ class Groups:
         return min((clock for clock, _ in self._ripe()), default=-1)
 
     def forget(self, hosts: Column) -> None:
-        """The hosts (u32) wait no more, and the time they have waited is gone."""
+        """The hosts (u32) neither stand nor wait any more, and the time they have waited is gone."""
         for host in rows(hosts, "hosts"):
-            self._forget(host)
+            self._forget(self._host(host))
 
     def waits_at(self, hosts: Column) -> bytes:
         """The group (u32) each host (u32) waits at, NONE where it does not wait."""
-        members = [self._hosts.get(host) for host in rows(hosts, "hosts")]
-        return packed([NONE if member is None or member.place is None else _at(member) for member in members], "<u4")
+        members = [self._host(host) for host in rows(hosts, "hosts")]
+        return packed([NONE if member.place is None else _at(member) for member in members], "<u4")
 
     def clock(self, groups: Column) -> bytes:
         """Until when (i64) each group (u32) rests. ValueError for one that is not defined, as in what follows."""
@@ -179,12 +288,15 @@ class Groups:
             self._groups[group].clock = clock
 
     def in_flight(self, groups: Column) -> bytes:
-        """How many turns (u32) of each group (u32) are taken."""
+        """How many turns (u32) of each group (u32) are taken, by who stands or has begun."""
         return packed([self._groups[group].in_flight for group in self._defined(groups)], "<u4")
 
     def __len__(self) -> int:
         """How many hosts wait."""
-        return sum(group.waiting for group in self._groups.values())
+        return sum(len(group.waiting) for group in self._groups.values())
+
+    def _host(self, host: int) -> _Host:
+        return self._hosts.get(host) or _Host(host)
 
     def _defined(self, groups: Column) -> list[int]:
         numbers = rows(groups, "groups")
@@ -194,28 +306,116 @@ class Groups:
         return numbers
 
     def _ripe(self) -> list[tuple[int, int]]:
-        """(clock, group) of those with a free turn and somebody who waits."""
-        return [(group.clock, name) for name, group in self._groups.items() if group.waiting and group.has_free_turn()]
+        """(clock, group) of those where somebody who waits may go."""
+        return [(group.clock, name) for name, group in self._groups.items() if group.may_wake()]
 
-    def _wait(self, host: int, name: int, klass: int) -> None:
-        member = self._hosts[host]
-        if member.refused_by != name:
-            self._forget(host)
-            self._refusals += 1
-            member.refused_by, member.since = name, self._refusals
+    def _victims(
+        self, member: _Host, klass: int, lower: bool, now: int, patience: int | None
+    ) -> list[tuple[_Host, int]] | int:
+        """Whose turns it would take, each with the group that it is about; or the first group that refuses it. lower:
+        it stood with a better class, and gives way to one that waits. patience: classes do not matter."""
+        victims: list[tuple[_Host, int]] = []
+        for name in member.turns:
+            group = self._groups[name]
+            gives_way = lower and member.aged_at is None and group.waiting
+            if group.clock > now or (gives_way and CLASS_MAX - group.waiting[0][0] > klass):
+                return name
+            taken = group.in_flight - sum(name in victim.turns for victim, _ in victims)
+            while taken >= group.capacity:
+                known = {victim.number for victim, _ in victims}
+                others = [(hold, host) for hold, _, host in group.standing if host not in known]
+                if patience is None:
+                    others = [(hold, host) for hold, host in others[:1] if hold < klass]
+                else:
+                    others = [(hold, host) for hold, host in others if self._yields(hold, host, now, patience)]
+                if not others:
+                    return name
+                victims.append((self._hosts[others[0][1]], name))
+                taken -= 1
+        return victims
+
+    def _yields(self, hold: int, host: int, now: int, patience: int) -> bool:
+        return hold < BY_AGE or self._hosts[host].stood_at + patience <= now
+
+    def _displace(self, victims: list[tuple[_Host, int]], displaced: list[int]) -> None:
+        for victim, name in victims:
+            self._unstand(victim)
+            self._wait(victim, name, victim.klass, victim.crawls, front=True)
+            displaced.append(victim.number)
+
+    def _stand(self, member: _Host, now: int) -> None:
+        member.stands, member.held, member.stood_at = True, False, now
+        for name in member.turns:
+            member.turns[name] += 1
+            self._groups[name].in_flight += 1
+        if member.aged_at is not None:
+            self._groups[member.aged_at].owed = 0
+        self._rank(member)
+
+    def _unstand(self, member: _Host) -> None:
+        if not member.held:
+            self._unrank(member)
+        member.stands = member.held = False
+        if member.aged_at is not None:  # the turn falls to who has asked first
+            self._groups[member.aged_at].owed = OLDEST_TURN_EVERY
+        for name in member.turns:
+            member.turns[name] -= 1
+            self._groups[name].in_flight -= 1
+
+    def _rank(self, member: _Host) -> None:
+        for name in member.turns:
+            group = self._groups[name]
+            insort(group.standing, member.rank())
+            for crawl in sorted(group.lines):
+                self._contested.setdefault(crawl, OrderedDict()).setdefault(name)
+
+    def _unrank(self, member: _Host) -> None:
+        for name in member.turns:
+            group = self._groups[name]
+            group.standing.remove(member.rank())
+            for crawl in group.lines if not group.standing else ():
+                del self._contested[crawl][name]
+
+    def _wait(self, member: _Host, name: int, klass: int, crawls: tuple[int, ...], *, front: bool) -> None:
         group = self._groups[name]
-        group.waiting += member.place is None
-        member.place = _Place(CLASS_MAX - klass, member.since, host)
-        heapq.heappush(group.heap, member.place)
-        if len(group.heap) > 2 * group.waiting + 64:
-            group.heap = [place for place in group.heap if self._hosts.get(place.host, _Host()).place is place]
-            heapq.heapify(group.heap)
+        same = (member.refused_by, member.klass, member.crawls[:1]) == (name, klass, crawls[:1])
+        self._stop_waiting(member)
+        if front or not same:
+            alike = [place[1] for place in group.waiting if place[0] == CLASS_MAX - klass]
+            own = [place[1] for place in group.lines.get(crawls[0], ()) if place[0] == CLASS_MAX - klass]
+            # Behind the last of its crawl, or in the round that is the next: so crawls take turns.
+            member.round = own[-1] + 1 if own and not front else min(alike, default=0)
+        member.klass, member.crawls, member.refused_by = klass, crawls, name
+        member.place = (CLASS_MAX - klass, member.round, member.since, member.number)
+        insort(group.waiting, member.place)
+        insort(group.ages, (member.since, member.number))
+        for crawl in crawls:
+            insort(group.lines.setdefault(crawl, []), member.place)
+            if group.standing:
+                self._contested.setdefault(crawl, OrderedDict()).setdefault(name)
 
-    def _forget(self, host: int) -> None:
-        member = self._hosts.get(host, _Host())
-        if member.place is not None:
-            self._groups[_at(member)].waiting -= 1
-        member.refused_by = member.place = None
+    def _stop_waiting(self, member: _Host) -> None:
+        if member.place is None:
+            return
+        group = self._groups[_at(member)]
+        group.waiting.remove(member.place)
+        group.ages.remove((member.since, member.number))
+        for crawl in member.crawls:
+            group.lines[crawl].remove(member.place)
+            if not group.lines[crawl]:
+                del group.lines[crawl]
+                self._contested.get(crawl, OrderedDict()).pop(group.number, None)
+        member.place = None
+
+    def _forget(self, member: _Host) -> None:
+        if member.stands:
+            self._unstand(member)
+        self._stop_waiting(member)
+        self._ask_no_more(member)
+
+    def _ask_no_more(self, member: _Host) -> None:
+        member.since, member.refused_by, member.aged_at = 0, None, None
+        member.stands = member.held = False
 
 
 def _at(member: _Host) -> int:
