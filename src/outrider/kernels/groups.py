@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 
 from outrider.kernels.columns import NONE, Column, classes_of, instants, number, packed, rows, same_length
+from outrider.limits import CLASSES, GROUPS_PER_HOST_MAX, OLDEST_DRAW_EVERY
 
-GROUPS_PER_HOST = 4
-CLASS_MAX = 15
-OLDEST_TURN_EVERY = 8
+CLASS_MAX = CLASSES - 1
+OLDEST_TURN_EVERY = OLDEST_DRAW_EVERY
 BY_AGE = CLASS_MAX + 1
 LOOKS_MAX = 10_000
 
@@ -99,8 +99,8 @@ class Groups:
         for host, group in zip(numbers, of_groups, strict=True):
             if host not in joined:
                 joined[host] = dict(self._host(host).turns)
-            if group not in joined[host] and len(joined[host]) == GROUPS_PER_HOST:
-                raise ValueError(f"host {host} belongs to {GROUPS_PER_HOST} groups already, {group} is one more")
+            if group not in joined[host] and len(joined[host]) == GROUPS_PER_HOST_MAX:
+                raise ValueError(f"host {host} belongs to {GROUPS_PER_HOST_MAX} groups already, {group} is one more")
             joined[host].setdefault(group, 0)
         for host, turns in sorted(joined.items()):
             member = self._hosts.setdefault(host, _Host(host))
