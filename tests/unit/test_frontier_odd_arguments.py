@@ -2,17 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+
 import numpy as np
 import pytest
 
-from model.world import START
+from model.world import START, World
 from outrider import Frontier, Link
 from outrider.clock import rfc3339, rfc3339_exact
 from outrider.errors import ForeignStoreError, OutriderError, SettingsError
-from outrider.journey import OutcomeBatch
+from outrider.journey import Outcome, OutcomeBatch, Verdict
 from outrider.storage.memory import MemoryFiles
 
 A = "http://a.com/"
+PARCEL = (1, 1, 2, "default", "", -1, 0.5, 0, 0, 0, "", b"", "http://b.com/")
+
+ODD = [
+    *(None, -1, 0, 1.5, float("nan"), float("inf"), True, "x", "", b"x", [], {}, object(), [None], [[1]], (1, 2)),
+    *(10**400, 2**63, "\ud800", "x" * 5_000, len, {1}, np.int64(5), np.float64(-3), np.array([1.5]), 1j, {"a": None}),
+]
+GOOD = {
+    "discover": {"links": [A], "request_id": None},
+    "lease": {
+        "want": 1,
+        "ttl_seconds": 60,
+        "per_queue": 1,
+        "crawl": None,
+        "key": None,
+        "worker": None,
+        "errands": False,
+        "request_id": None,
+    },
+    "report": {"outcomes": [], "links": (), "request_id": None, "watermark": None},
+    "extend": {"tokens": [1], "ttl_seconds": 60},
+    "release": {"tokens": [1]},
+    "defer": {"tokens": [1], "until": START},
+    "set_robots": {"authority": "http://a.com", "status": 200, "body": b""},
+    "set_address": {"host": "a.com", "address": "1.2.3.4"},
+    "set_addresses": {"addresses": {"a.com": "1.2.3.4"}},
+    "note_projection": {"stream": "pages", "length": 1, "lsn": 1},
+    "note_watermark": {"writer": "w", "value": b"x"},
+    "seen_content": {"digests": [b"1" * 20]},
+    "status": {"url": A, "crawl": None},
+    "explain": {"url": A, "crawl": None},
+    "queues": {"crawl": None, "after": None, "limit": 10},
+    "hosts": {"after": None, "limit": 10},
+    "urls": {"state": None, "host": None, "crawl": None, "key": None, "after": None, "limit": 10},
+    "count": {"state": None, "host": None, "crawl": None, "key": None},
+    "pause": {"key": "b.com", "crawl": None},
+    "resume": {"key": "b.com", "crawl": None},
+    "block_until": {"until": START, "key": "b.com", "crawl": None},
+    "set_delay": {"delay_seconds": 1.0, "key": "b.com", "crawl": None},
+    "set_limit": {"limit": 1, "key": "b.com", "crawl": None},
+    "delete": {"key": "b.com", "crawl": None},
+    "reprioritise": {"urls": [A], "priority": 0.5, "crawl": None},
+    "retry": {"error": None, "host": None},
+    "restore": {"records": []},
+    "outbox": {"most": 1},
+    "receive": {"parcels": []},
+    "delivered": {"source": 1, "sequence": 1},
+    "lines": {"stream": "pages", "after": 0},
+    "projection": {"stream": "pages"},
+}
 
 
 def nested(levels):
@@ -62,6 +114,34 @@ WRONG = {
     "a record's strange metadata": lambda frontier, lease: frontier.restore(
         [{"url": A, "state": "done", "metadata": {None: 1}}]
     ),
+    "links that are bytes": lambda frontier, lease: frontier.discover(b"http://a.com/"),
+    "seconds before the request": lambda frontier, lease: frontier.report([lease.done(seconds=-0.1)]),
+    "negative seconds in a batch": lambda frontier, lease: frontier.report(OutcomeBatch([lease.token], seconds=[-1])),
+    "half a status in a batch": lambda frontier, lease: frontier.report(OutcomeBatch([lease.token], statuses=[200.5])),
+    "half a status": lambda frontier, lease: frontier.report([lease.done(status=200.5)]),
+    "a status that is a list": lambda frontier, lease: frontier.report([lease.done(status=[])]),
+    "seconds that are a table": lambda frontier, lease: frontier.report([lease.done(seconds=[[1]])]),
+    "a retry in the past": lambda frontier, lease: frontier.report([lease.retry(after_seconds=-5)]),
+    "a Retry-After in the past": lambda frontier, lease: frontier.report([lease.retry(retry_after_seconds=-5)]),
+    "seconds without end": lambda frontier, lease: frontier.report([lease.retry(after_seconds=float("inf"))]),
+    "a lease of no length": lambda frontier, lease: frontier.lease(1, ttl_seconds=0),
+    "a lease that ends before it begins": lambda frontier, lease: frontier.lease(1, ttl_seconds=-1),
+    "an extension into the past": lambda frontier, lease: frontier.extend([lease.token], -1),
+    "an extension that is no number": lambda frontier, lease: frontier.extend([lease.token], float("nan")),
+    "a delay below none": lambda frontier, lease: frontier.set_delay(-1, "a.com"),
+    "a delay that is no number": lambda frontier, lease: frontier.set_delay(float("nan"), "a.com"),
+    "a block before 1970": lambda frontier, lease: frontier.block_until(-1, "a.com"),
+    "a deferral before 1970": lambda frontier, lease: frontier.defer([lease.token], -1),
+    "a token and a half": lambda frontier, lease: frontier.report([Outcome(lease.token + 0.5, Verdict.GONE)]),
+    "robots that are a number": lambda frontier, lease: frontier.report([Outcome(lease.token, Verdict.DONE, robots=7)]),
+    "metadata that is no mapping": lambda frontier, lease: frontier.discover([Link(A, metadata="x")]),
+    "parcels that are none": lambda frontier, lease: frontier.receive(None),
+    "a parcel that is none": lambda frontier, lease: frontier.receive([None]),
+    "a parcel of no text": lambda frontier, lease: frontier.receive([(*PARCEL[:12], None)]),
+    "a parcel from nowhere": lambda frontier, lease: frontier.receive([(-1, *PARCEL[1:])]),
+    "a parcel whose metadata is no JSON": lambda frontier, lease: frontier.receive([(*PARCEL[:11], b"{", PARCEL[12])]),
+    "a host that is none": lambda frontier, lease: frontier.count(host="no host"),
+    "a crawl that is a list": lambda frontier, lease: frontier.queues(crawl=[]),
     "a cursor that is a number": lambda frontier, lease: frontier.urls(after=7),
     "a cursor of hosts that is true": lambda frontier, lease: frontier.hosts(after=True),
 }
@@ -76,6 +156,62 @@ def test_an_argument_that_makes_no_sense_is_told_and_the_frontier_goes_on(wrong)
             wrong(frontier, lease)
         assert ["ok"] == list(frontier.report([lease.done(seconds=0.1)]))
         assert frontier.verify().ok
+
+
+@pytest.mark.parametrize("method", list(GOOD))
+def test_no_argument_of_any_type_stops_a_frontier_or_meets_anything_but_its_own_error(method):
+    """A method takes it, or says that it does not: nothing else is raised, and the next call is answered."""
+    good = GOOD[method]
+    with Frontier.memory(clock=lambda: START) as frontier:
+        for what in good:
+            for odd in ODD:
+                frontier.discover([A, "http://b.com/"])
+                call = getattr(frontier, method)
+                with contextlib.suppress(SettingsError):
+                    answer = call(**{**good, what: odd})
+                    list(answer if method == "lines" else ())
+                frontier.lease(0)
+        assert frontier.verify().ok
+        frontier.statistics()
+    assert set(inspect.signature(getattr(Frontier, method)).parameters) == {"self", *good}
+
+
+def test_every_method_that_takes_arguments_was_asked():
+    methods = {
+        name
+        for name, method in inspect.getmembers(Frontier, inspect.isfunction)
+        if not name.startswith("_") and len(inspect.signature(method).parameters) > 1
+    }
+    assert {"close"} == methods - set(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("host", "typed"),
+    [
+        ("a.com", ["A.com", " a.COM", "a.com.", "a.com:8080"]),
+        ("xn--bcher-kva.de", ["bücher.de", "BÜCHER.de", "xn--bcher-kva.DE"]),
+        ("[::1]", ["::1", "[0:0::1]"]),
+        ("127.0.0.1", ["127.1", "0x7f.0.0.1"]),
+    ],
+)
+def test_a_host_is_known_by_any_spelling_of_it(host, typed):
+    world = World()
+    frontier = world.frontier
+    world.discover(f"http://{host}/1", f"http://{host}/2", "http://other.com/")
+    for name in [host, *typed]:
+        assert 2 == frontier.count(host=name) == frontier.count(key=name) == len(frontier.urls(host=name)), name
+        assert (1, 1, 1) == (frontier.set_delay(2, name), frontier.pause(name), frontier.resume(name)), name
+        world.report(*[lease.gone(error="timeout") for lease in world.lease() if lease.host == host])
+        assert 1 == frontier.retry(host=name), name
+        world.clock.move(60)
+
+
+def test_a_key_of_the_callers_own_is_known_by_its_very_spelling():
+    with Frontier.memory(clock=lambda: START) as frontier:
+        frontier.discover([Link(A, key="Shop One"), Link("http://b.com/", key="B.com"), "http://B.com/2"])
+        assert (1, 1, 1) == (frontier.count(key="Shop One"), frontier.count(key="B.com"), frontier.count(key="b.com"))
+        with pytest.raises(SettingsError, match="no queue has it"):
+            frontier.pause("shop one")
 
 
 def test_a_frontier_for_looking_takes_no_checkpoint():

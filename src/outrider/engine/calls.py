@@ -207,8 +207,8 @@ def lease_alone(want: int, how: Mapping[str, Any], machine: Machine, now: Instan
 
 def discoveries(links: Iterable[str | Link] | UrlBatch, request_id: RequestId | None) -> Iterator[Verb[list[Code]]]:
     """The calls that take these links in: one frame each, and one alone where the answer may have to be repeated."""
-    if isinstance(links, str):
-        raise SettingsError(f"discover takes a list of links, not one text: discover([{links!r}])")
+    if isinstance(links, str | bytes | bytearray):
+        raise SettingsError(f"discover takes a list of links, not one text: discover([{links!r:.80}])")
     if request_id is not None:
         yield lambda machine, now: machine.discover(links, now, request_id=request_id)
         return
@@ -219,6 +219,8 @@ def discoveries(links: Iterable[str | Link] | UrlBatch, request_id: RequestId | 
         for start in range(0, len(links), DISCOVER_ROWS_PER_FRAME):
             yield partial(_discover, links[start : start + DISCOVER_ROWS_PER_FRAME])
         return
+    if not isinstance(links, Iterable):
+        raise SettingsError(f"links {links!r:.80}: discover takes a list of links")
     rest = iter(links)
     while piece := list(islice(rest, DISCOVER_ROWS_PER_FRAME)):
         yield partial(_discover, piece)

@@ -40,7 +40,7 @@ from outrider.errors import (
     StoreFullError,
     StoreInUseError,
 )
-from outrider.frontier import recovery
+from outrider.frontier import arguments, recovery
 from outrider.frontier.facts import STREAMS
 from outrider.frontier.machine import Machine
 from outrider.frontier.settings import FrontierSettings
@@ -375,7 +375,7 @@ class Frontier:
     def set_address(self, host: str, address: str | None) -> None:
         """The address that a host was found at, given by the caller; None: it is not known any more. It counts for
         groups by address (docs/groups.md), from the host's next offer on."""
-        self.set_addresses({host: address})
+        self.set_addresses({arguments.host(host): address})
 
     def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
         """The addresses of many hosts; how many were not known to be there. Those that were cost nothing."""
@@ -391,6 +391,7 @@ class Frontier:
 
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether content with each digest was accepted for some URL before."""
+        digests = arguments.digests(digests)
         with self._lock:
             self._check()
             return self._machine.seen_content(digests)
@@ -423,6 +424,8 @@ class Frontier:
 
     def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
         """What is known of one URL, by any spelling."""
+        arguments.text("url", url)
+        arguments.name("crawl", crawl)
         with self._lock:
             self._check()
             self._instant()
@@ -430,6 +433,8 @@ class Frontier:
 
     def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
         """Everything known of one URL, and the one reason why it is not being fetched now."""
+        arguments.text("url", url)
+        arguments.name("crawl", crawl)
         with self._lock:
             self._check()
             return self._machine.explain(url, crawl, self._instant())
@@ -442,6 +447,7 @@ class Frontier:
 
     def queues(self, *, crawl: str | None = None, after: str | None = None, limit: int = 100) -> Page[QueueStatus]:
         """A piece of the list of queues; `after` is the cursor of the piece before."""
+        arguments.name("crawl", crawl)
         with self._lock:
             self._check()
             return self._machine.queues(crawl, after, limit)
@@ -462,7 +468,8 @@ class Frontier:
         after: str | None = None,
         limit: int = 1_000,
     ) -> Page[UrlStatus]:
-        """A piece of the list of URLs, in an order that stays while others write."""
+        """A piece of the list of URLs, in an order that stays while others write. host: by any spelling."""
+        arguments.name("crawl", crawl)
         with self._lock:
             self._check()
             return self._machine.urls(state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
@@ -470,7 +477,8 @@ class Frontier:
     def count(
         self, *, state: str | None = None, host: str | None = None, crawl: str | None = None, key: str | None = None
     ) -> int:
-        """How many URLs there are, in a state, of a host, a crawl, a key."""
+        """How many URLs there are, in a state, of a host (by any spelling), a crawl, a key."""
+        arguments.name("crawl", crawl)
         with self._lock:
             self._check()
             return self._machine.count(state=state, host=host, crawl=crawl, key=key)
@@ -478,7 +486,8 @@ class Frontier:
     # -- what operators do --------------------------------------------------------------------------------------------
 
     def pause(self, key: str | None = None, *, crawl: str | None = None) -> int:
-        """Lease nothing of the queues with this key (None: of the whole crawl) until `resume`; how many queues."""
+        """Lease nothing of the queues with this key (None: of the whole crawl) until `resume`; how many queues. A key
+        that is a host may be spelled in any way, here and below."""
         return self._call("pause", lambda m, now: m.pause(key, crawl, now, paused=True))
 
     def resume(self, key: str | None = None, *, crawl: str | None = None) -> int:
@@ -514,7 +523,8 @@ class Frontier:
         return self._call("reprioritise", lambda m, now: m.reprioritise(urls, priority, crawl, now))
 
     def retry(self, *, error: str | None = None, host: str | None = None) -> int:
-        """Dead letters go back to their queues, all or those of an error class or host; how many."""
+        """Dead letters go back to their queues, all or those of an error class or of a host (by any spelling); how
+        many."""
         return self._call("retry", lambda m, now: m.retry(error, host, now))
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -602,13 +612,14 @@ class Frontier:
 
     def projection(self, stream: str) -> tuple[int, int]:
         """(length, LSN) of a projection as last noted."""
+        _check_stream(stream)
         with self._lock:
             return self._machine.tables.projections[stream]
 
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
         """Output lines that were logged after an LSN, as (LSN, line)."""
-        if stream not in STREAMS:
-            raise SettingsError(f"stream {stream!r}: there are {', '.join(STREAMS)}")
+        _check_stream(stream)
+        arguments.whole("after", after, 0, arguments.INSTANT_MAX)
         return recovery.lines(self._log, stream, after)
 
     # -- between frontiers that own different slots -------------------------------------------------------------------
@@ -751,3 +762,8 @@ class Frontier:
         if self._closed:
             return "<Frontier closed>"
         return f"<Frontier {self._files.describe()}: {self._machine!r}>"
+
+
+def _check_stream(stream: object) -> None:
+    if not isinstance(stream, str) or stream not in STREAMS:
+        raise SettingsError(f"stream {stream!r:.80}: there are {', '.join(STREAMS)}")

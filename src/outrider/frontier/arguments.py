@@ -6,13 +6,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from outrider.errors import SettingsError
+from outrider.frontier.arrivals import NO_DUE
 from outrider.frontier.grouping import address_of
 from outrider.journey import Link, Outcome, OutcomeBatch, RobotsAnswer, Verdict
-from outrider.limits import CALL_ROWS_MAX, ERROR_TEXT_MAX, LEASE_SECONDS_MAX, NAME_CHARACTERS_MAX
+from outrider.limits import CALL_ROWS_MAX, ERROR_TEXT_MAX, LEASE_SECONDS_MAX, NAME_CHARACTERS_MAX, SLOTS
 from outrider.url import UrlBatch, host_of, spell
 
 Uint64s = npt.NDArray[np.uint64]
@@ -22,6 +24,7 @@ _SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # so that an instant and they can be
 _HTTP_STATUS_MAX = 999
 _DEPTH_MAX, _HOPS_MAX = 65_535, 255
 _SEQUENCE_MAX = (1 << 63) - 1
+_PARCEL_FIELDS = 13
 
 
 def whole(name: str, value: object, least: int, most: int) -> int:
@@ -63,6 +66,79 @@ def request(value: object) -> None:
     if value[0] is None:
         raise SettingsError(f"request_id {value!r:.80}: its client has no name")
     whole("the sequence of a request_id", value[1], 0, _SEQUENCE_MAX)
+
+
+def text(what: str, value: object) -> str:
+    """A text of any kind."""
+    if not isinstance(value, str):
+        raise SettingsError(f"{what} {value!r:.80}: give a text")
+    return value
+
+
+def host(value: object) -> str:
+    """A host as people write it (upper case, letters of any script, an address, with a port), spelled as in a URL."""
+    spelled = None
+    if isinstance(value, str) and not set(value) & set("/?#@\\"):
+        written = value.strip()
+        address = written.count(":") > 1 and not written.startswith("[")
+        spelled = spell([f"http://[{written}]/" if address else f"http://{written}/"])[0]
+    if spelled is None:
+        raise SettingsError(f"host {value!r:.200}: give a host's name, as in a URL")
+    return host_of(spelled)
+
+
+def digests(given: Iterable[bytes]) -> list[bytes]:
+    """Digests of contents."""
+    try:
+        found = list(given)
+    except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
+        raise SettingsError(f"the digests cannot be read ({type(error).__name__}: {error}); give a list") from error
+    for one in found:
+        if not isinstance(one, bytes):
+            raise SettingsError(f"digest {one!r:.80}: give bytes")
+    return found
+
+
+def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Links on their way between logs, as `outbox` gives them."""
+    try:
+        rows = list(given)
+    except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
+        raise SettingsError(f"the parcels cannot be read ({type(error).__name__}: {error}); give a list") from error
+    for row in rows:
+        if not isinstance(row, tuple | list) or len(row) != _PARCEL_FIELDS:
+            raise SettingsError(f"parcel {row!r:.80}: give those that `outbox` gave, of {_PARCEL_FIELDS} fields each")
+        source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, metadata, url = row
+        whole("the source of a parcel", source, 0, SLOTS - 1)
+        whole("the sequence of a parcel", sequence, 0, _SEQUENCE_MAX)
+        whole("the target of a parcel", target, 0, SLOTS - 1)
+        name("the crawl of a parcel", text("the crawl of a parcel", crawl))
+        name("the key of a parcel", text("the key of a parcel", key) or None)
+        whole("the due date of a parcel", due, NO_DUE, INSTANT_MAX)
+        if not _is_number(priority) or not 0 <= priority <= 1:
+            raise SettingsError(f"the priority of a parcel {priority!r:.80}: give a number from 0 to 1")
+        whole("the depth of a parcel", depth, 0, _DEPTH_MAX)
+        whole("the hops of a parcel", hops, 0, _HOPS_MAX)
+        whole("the seed of a parcel", seed, 0, 1)
+        text("the referrer of a parcel", referrer)
+        text("the URL of a parcel", url)
+        try:
+            msgspec.json.decode(metadata or b"null")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise SettingsError(f"the metadata of a parcel {metadata!r:.80}: give bytes of JSON") from error
+    return rows
+
+
+def metadata(value: object, what: str = "metadata") -> bytes:
+    """What a link or outcome keeps for its caller, as JSON."""
+    if value is None:
+        return b""
+    if not isinstance(value, Mapping):
+        raise SettingsError(f"{what} {value!r:.80}: give a mapping of JSON values")
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SettingsError(f"{what} cannot be kept: {error}; give a mapping of JSON values") from error
 
 
 def status(value: object) -> None:
@@ -141,8 +217,10 @@ def told(given: Iterable[Outcome] | OutcomeBatch) -> Told:
         rows = len(given)
         numbers = np.fromiter((one.token for one in given), np.int64, rows).view(np.uint64)
         seconds = np.array([one.seconds for one in given], np.float64)
-        statuses = np.array([one.status or 0 for one in given], np.int64)
-        right = np.isnan(seconds) | (np.abs(seconds) <= _SECONDS_MAX)
+        statuses = np.array([0 if one.status is None else one.status for one in given])
+        if seconds.shape != (rows,) or statuses.shape != (rows,) or (rows and statuses.dtype.kind != "i"):
+            raise TypeError("some of them are no numbers")  # told by name below
+        right = np.isnan(seconds) | ((seconds >= 0) & (seconds <= _SECONDS_MAX))
         right &= (statuses >= 0) & (statuses <= _HTTP_STATUS_MAX)
         nan_given = np.isnan(seconds) & np.array([one.seconds is not None for one in given], np.bool_)
     except (TypeError, ValueError, OverflowError):
@@ -172,8 +250,8 @@ def _told_in_columns(given: OutcomeBatch) -> Told:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens: {error}") from error
     if len(verdicts) != rows:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(verdicts)} verdicts")
-    if rows and not (np.fmax.reduce(np.abs(seconds)) <= _SECONDS_MAX or np.isnan(seconds).all()):
-        raise SettingsError("the seconds of an OutcomeBatch: give finite ones, or NaN for none")
+    if not (np.isnan(seconds) | ((seconds >= 0) & (seconds <= _SECONDS_MAX))).all():
+        raise SettingsError("the seconds of an OutcomeBatch: give finite ones from 0 on, or NaN for none")
     if same is not None:
         plain = np.full(rows, same is Verdict.DONE, np.bool_)
     else:
@@ -189,7 +267,7 @@ def _statuses(given: Any, rows: int) -> npt.NDArray[np.uint16]:
         return np.full(rows, given, np.uint16)
     statuses = _column(given, rows)
     statuses = np.where(np.isnan(statuses), 0.0, statuses)
-    if not ((statuses >= 0) & (statuses <= _HTTP_STATUS_MAX)).all():
+    if not ((statuses >= 0) & (statuses <= _HTTP_STATUS_MAX) & (statuses % 1 == 0)).all():
         raise SettingsError(f"the statuses of an OutcomeBatch: give whole numbers from 0 to {_HTTP_STATUS_MAX}")
     return statuses.astype(np.uint16)
 
@@ -270,14 +348,16 @@ def pairs(given: Iterable[tuple[int, str | Link]]) -> list[tuple[int, str | Link
 def _outcome(one: Outcome) -> None:
     if not isinstance(one, Outcome):
         raise SettingsError(f"{one!r:.80} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
+    if not isinstance(one.token, int | np.integer) or isinstance(one.token, bool):
+        raise SettingsError(f"token {one.token!r:.80}: give that of a lease, a whole number")
     if not isinstance(one.verdict, Verdict):
         raise SettingsError(f"verdict {one.verdict!r:.80}: give one of Verdict")
     if isinstance(one.links, str | bytes) or not (isinstance(one.links, Sequence) or hasattr(one.links, "strings")):
         raise SettingsError(f"links {one.links!r:.80}: give a list of links")
     for what in ("seconds", "after_seconds", "retry_after_seconds"):
         value = getattr(one, what)
-        if value is not None and not (_is_number(value) and abs(value) <= _SECONDS_MAX):
-            raise SettingsError(f"{what} {value!r:.80}: give finite seconds, or None")
+        if value is not None and not (_is_number(value) and 0 <= value <= _SECONDS_MAX):
+            raise SettingsError(f"{what} {value!r:.80}: give seconds from 0 on, or None")
     for what in ("ended_at", "at"):
         value = getattr(one, what)
         if value is not None:
@@ -325,8 +405,10 @@ def watermark(value: object) -> None:
     name("the writer of a watermark", value[0])
 
 
-def robots(answer: RobotsAnswer) -> None:
+def robots(answer: object) -> None:
     """What a robots.txt answered."""
+    if not isinstance(answer, RobotsAnswer):
+        raise SettingsError(f"robots {answer!r:.80}: give a RobotsAnswer, as lease.robots(status, body) makes it")
     status(answer.status)
     _text("location", answer.location)
     if not isinstance(answer.body, bytes):
@@ -338,14 +420,14 @@ def addresses(given: Mapping[str, str | None]) -> dict[str, str]:
     if not isinstance(given, Mapping):
         raise SettingsError(f"addresses {given!r:.80}: give a mapping of hosts to addresses")
     found: dict[str, str] = {}
-    for host, address in given.items():
-        spelled = spell([f"http://{host}/"])[0] if isinstance(host, str) and not set(host) & set("/?#@\\") else None
-        if spelled is None:
-            raise SettingsError(f"host {host!r:.200}: give a host's name, as in a URL")
+    for name_given, address in given.items():
+        spelled = host(name_given)
         try:
-            found[host_of(spelled)] = "" if address is None else str(address_of(address))
+            found[spelled] = "" if address is None else str(address_of(address))
         except ValueError:
-            raise SettingsError(f"address {address!r:.80} of {host!r:.200}: give an IPv4 or IPv6 address") from None
+            raise SettingsError(
+                f"address {address!r:.80} of {name_given!r:.200}: give an IPv4 or IPv6 address"
+            ) from None
     return found
 
 

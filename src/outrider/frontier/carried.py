@@ -193,11 +193,7 @@ def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
     state = told.get("state")
     if url is None or not isinstance(state, str) or state not in _STATE_NUMBERS:
         raise SettingsError(f"state {state!r:.80} of {url!r:.200}: there are {', '.join(_STATE_NUMBERS)}")
-    metadata = told.get("metadata")
-    try:
-        octets = b"" if metadata is None else msgspec.json.encode(metadata)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise SettingsError(f"metadata of {url!r:.200} cannot be kept: {error}") from error
+    octets = arguments.metadata(told.get("metadata"), f"metadata of {url!r:.200}")
     if len(octets) > METADATA_BYTES_MAX:
         raise SettingsError(f"metadata has {len(octets)} bytes; it may have {METADATA_BYTES_MAX}")
     key = _text("key", told.get("key"), NAME_CHARACTERS_MAX)

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -426,15 +425,6 @@ class Deciding:
             authority.unreachable = tables.new_shelf()
         if authority not in self._recheck:
             self._recheck.append(authority)
-
-
-def metadata_bytes(metadata: object) -> bytes:
-    if metadata is None:
-        return b""
-    try:
-        return msgspec.json.encode(metadata)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise SettingsError(f"metadata cannot be kept: {error}; give a mapping of JSON values") from error
 
 
 def bounded(rows: int, what: str) -> None:

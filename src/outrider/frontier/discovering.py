@@ -13,7 +13,7 @@ from outrider.clock import Instant
 from outrider.frontier import arguments
 from outrider.frontier.arrivals import NO_DUE, Arrival, Arrivals, Origin
 from outrider.frontier.cards import Cards
-from outrider.frontier.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Deciding, bounded, metadata_bytes
+from outrider.frontier.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Deciding, bounded
 from outrider.frontier.draft import Draft
 from outrider.frontier.facts import Fact, Row, Texts, no_texts
 from outrider.frontier.hosts import (
@@ -104,7 +104,7 @@ class Discovering(Deciding):
             origin.crawl if link.crawl is None else draft.crawl(link.crawl),
             link.key,
             link.referrer,
-            metadata_bytes(link.metadata),
+            arguments.metadata(link.metadata),
             not origin.page and link.depth == 0 and link.referrer is None,
         )
 
@@ -542,6 +542,7 @@ class Discovering(Deciding):
 
     def outbox(self, most: int) -> list[Row]:
         """Up to `most` links on their way to other logs, as OUTBOX rows, per source slot in order."""
+        arguments.whole("most", most, 0, arguments.INSTANT_MAX)
         rows: list[Row] = []
         for home in self.tables.transit.values():
             rows.extend(home.outbox[number] for number in sorted(home.outbox)[: most - len(rows)])
@@ -550,14 +551,16 @@ class Discovering(Deciding):
         return rows
 
     def receive(self, parcels: Sequence[Row], now: Instant) -> list[Code]:
-        """Take in OUTBOX rows of other logs: each (source slot, sequence) once, however often it is brought."""
+        """Take in OUTBOX rows of other logs: each (source slot, sequence) once, however often it is brought. Raises
+        SettingsError for what is no such row."""
+        rows = arguments.parcels(parcels)
         now = self._advance(now)
         draft = self._draft(now)
         wanted: list[Arrival] = []
         taken: list[int] = []
-        codes = [Code.KNOWN] * len(parcels)
+        codes = [Code.KNOWN] * len(rows)
         marks: dict[tuple[int, int], int] = {}
-        for number, parcel in enumerate(parcels):
+        for number, parcel in enumerate(rows):
             source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, metadata, url = parcel
             home = self.tables.transit.get(int(target))
             place = (int(target), int(source))

@@ -385,7 +385,7 @@ class Machine(Reporting, Operations, Carrying):
         if state is not None and state not in [one.value for one in State]:
             raise SettingsError(f"state {state!r:.80}: give one of {', '.join(one.value for one in State)}")
         number = [one.value for one in STATES].index(state) if state is not None else None
-        home = tables.host_row(host) if host is not None else None
+        home = self.host_named(host) if host is not None else None
         of_crawl = self._crawl_row(crawl) if crawl is not None else None
         of_key = self.chosen(key, crawl) if key is not None else None
         open_ones = set(accounts.leased_heads(tables)["order"].tolist())

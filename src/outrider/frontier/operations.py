@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,17 +38,29 @@ class Operations(Discovering):
         one). Raises SettingsError for a crawl or key that is not known."""
         arguments.name("key", key)
         arguments.name("crawl", crawl)
-        tables = self.tables
-        queues = tables.queues
         if key is None:
             row = self._crawl_row(crawl or "default")
+            queues = self.tables.queues
             found: Rows = np.flatnonzero(queues.crawl[: queues.count] == row).astype(np.uint32)
             return found
         of_crawl = self._crawl_row(crawl) if crawl is not None else None
+        rows = self._queues_with(key, of_crawl)
+        if not rows:
+            with contextlib.suppress(SettingsError):  # it is no host's name: a key of the caller's own
+                name = arguments.host(key)
+                rows = self._queues_with(name, of_crawl) or self._queues_with(name.rstrip("."), of_crawl)
+        if not rows:
+            raise SettingsError(f"key {key!r:.200}: no queue has it; `queues` lists those there are")
+        return np.array(sorted(rows), np.uint32)
+
+    def _queues_with(self, key: str, crawl: int | None) -> set[int]:
+        """The living queues with a key in exactly this spelling, of one crawl or of all."""
+        tables = self.tables
+        queues = tables.queues
         rows = {
             queue
             for (of, name), group in queues.groups.items()
-            if name == key and of_crawl in (None, of)
+            if name == key and crawl in (None, of)
             for queue in group.queues
         }
         host = tables.host_row(key)
@@ -55,12 +68,15 @@ class Operations(Discovering):
             rows |= {
                 queue
                 for queue in tables.queues_of(host)
-                if queue not in queues.keys and (of_crawl is None or queues.crawl[queue] == of_crawl)
+                if queue not in queues.keys and (crawl is None or queues.crawl[queue] == crawl)
             }
-        rows = {queue for queue in rows if tables.crawl_states[int(queues.crawl[queue])] != CrawlState.DELETED}
-        if not rows:
-            raise SettingsError(f"key {key!r:.200}: no queue has it; `queues` lists those there are")
-        return np.array(sorted(rows), np.uint32)
+        return {queue for queue in rows if tables.crawl_states[int(queues.crawl[queue])] != CrawlState.DELETED}
+
+    def host_named(self, host: str) -> int:
+        """The row of a host by any spelling, NONE for one that is not known. Raises SettingsError for what is none."""
+        name = arguments.host(host)
+        row = self.tables.host_row(name)
+        return row if row != NONE else self.tables.host_row(name.rstrip("."))
 
     def _crawl_row(self, crawl: str) -> int:
         row = self.tables.crawl_rows.get(crawl)
@@ -231,14 +247,13 @@ class Operations(Discovering):
 
     def retry(self, error: str | None, host: str | None, now: Instant) -> int:
         """Dead letters go back to their queues; how many. error: only those of this class. Raises SettingsError."""
-        for what, word in (("error", error), ("host", host)):
-            if word is not None and not isinstance(word, str):
-                raise SettingsError(f"{what} {word!r:.80}: give a text")
+        if error is not None:
+            arguments.text("error", error)
         now = self._advance(now)
         self._wake(now)
         tables = self.tables
         number = tables.error_numbers.get(error, -1) if error is not None else None
-        home = tables.host_row(host) if host is not None else None
+        home = self.host_named(host) if host is not None else None
         count = 0
         for cards in tables.ledger.scan():
             heads = cards.heads

@@ -14,7 +14,7 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier import arguments
 from outrider.frontier.arrivals import Arrival, Origin
-from outrider.frontier.deciding import CODES, NEW, Found, bounded, metadata_bytes
+from outrider.frontier.deciding import CODES, NEW, Found, bounded
 from outrider.frontier.discovering import Discovering
 from outrider.frontier.draft import Draft
 from outrider.frontier.facts import Fact
@@ -452,7 +452,7 @@ class Reporting(Leasing, Discovering):
             record.digest = outcome.digest or record.digest
             record.etag, record.modified = outcome.etag or "", outcome.last_modified or ""
             if outcome.metadata is not None:
-                record.metadata = metadata_bytes(outcome.metadata)
+                record.metadata = arguments.metadata(outcome.metadata)
             whole = before != (record.digest, record.etag, record.modified, record.metadata)
             if whole and record.digest:
                 record.content = self._content_hash(record.digest)
