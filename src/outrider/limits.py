@@ -43,6 +43,7 @@ ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many UR
 COLUMN_ROWS_STEPS = (1_024, 8_192, 65_536, 1 << 25)  # rows of a column asked for at once: copied while that takes a
 # millisecond or two; the last is address space that becomes memory as it is touched
 CLASSES = 16  # priority classes of the front tier
+RECENT_BITS_STEPS = (14, 17, 21)  # places for URLs met lately, as powers of two: in the end two million, 16 MB
 DROP_LOOKS_AT_CARDS = 4_096  # a queue of so many is looked through for the card to drop: a millisecond or two
 LISTED_ROWS_MAX = 100_000  # rows of one piece of a list; a cursor leads to the next
 NAME_CHARACTERS_MAX = 1_024  # of crawls, keys, workers, clients: they are kept in memory and in every lease

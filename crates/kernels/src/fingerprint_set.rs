@@ -29,7 +29,7 @@ const PIECE_KEYS: usize = 3_072;
 const LEAF_KEYS_MIN: usize = 512;
 /// A merge costs as much as so many keys more, and a pending key takes 2 to 4 bytes more than a packed one.
 const KEYS_PER_PENDING: usize = 32;
-const PENDING_MIN: usize = 32;
+const PENDING_MIN: usize = 64;
 const BUCKETS_PER_SAMPLE: usize = 128;
 const SAMPLES_PER_WORD: usize = 4;
 /// Keys that are looked at together, so that their cache misses overlap.
@@ -196,7 +196,7 @@ impl Leaf {
 
     fn put_pending(&mut self, place: usize, entry: u64) {
         if self.pending.len() == self.pending.capacity() {
-            self.pending.reserve_exact(4);
+            self.pending.reserve_exact(self.pending.len().max(4));
         }
         self.pending.insert(place, entry);
     }
@@ -209,25 +209,39 @@ impl Leaf {
     fn read(&self, keys: &mut Vec<u64>) {
         keys.reserve(self.count as usize + self.pending.len());
         let (upper, lower) = (self.upper_start(), self.lower_start());
-        let mut pending = self.pending.iter().copied().peekable();
-        let mut number = 0;
+        let mut pending = self.pending.iter().map(|entry| entry >> 1);
+        let mut changed = pending.next().unwrap_or(u64::MAX);
+        let (low_bits, low_mask) = (self.low_bits as usize, (1 << self.low_bits) - 1);
+        let (lowers, last) = (&self.words[lower..], (self.words.len() - lower).saturating_sub(1));
+        let (mut number, mut bit) = (0, 0);
         for (place, &word) in self.words[upper..lower].iter().enumerate() {
             let mut ones = word;
             while ones != 0 {
                 let bucket = (place * 64 + ones.trailing_zeros() as usize - number) as u64;
-                let low = if self.low_bits == 0 { 0 } else { self.low(lower, number) };
-                let key = self.base + (bucket << self.low_bits | low);
-                while let Some(entry) = pending.next_if(|entry| entry >> 1 < key) {
-                    keys.push(entry >> 1);
-                }
-                if pending.next_if(|entry| entry >> 1 == key).is_none() {
-                    keys.push(key);
+                let mut key = self.base + (bucket << self.low_bits);
+                if low_bits > 0 {
+                    let (at, shift) = (bit / 64, bit % 64);
+                    let next = lowers[(at + 1).min(last)];
+                    key += (lowers[at] >> shift | next << 1 << (63 - shift)) & low_mask;
+                    bit += low_bits;
                 }
                 number += 1;
                 ones &= ones - 1;
+                while changed < key {
+                    keys.push(changed);
+                    changed = pending.next().unwrap_or(u64::MAX);
+                }
+                if changed == key {
+                    changed = pending.next().unwrap_or(u64::MAX);
+                } else {
+                    keys.push(key);
+                }
             }
         }
-        keys.extend(pending.map(|entry| entry >> 1));
+        if changed != u64::MAX {
+            keys.push(changed);
+            keys.extend(pending);
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -435,8 +449,8 @@ impl FingerprintSet {
         self.slots.iter().map(of_slot).sum::<usize>() + 8 * scratch
     }
 
-    /// Whether each key of a few is there, all read in steps, so that no cache miss waits for that of another key.
-    fn check_abreast(&self, slots: &[u16], fingerprints: &[u64], found: &mut [u8]) {
+    /// The leaves of a few keys, all read in steps, so that no cache miss waits for that of another key.
+    fn approach(&self, slots: &[u16], fingerprints: &[u64]) -> [Option<&Leaf>; ABREAST] {
         let mut leaves: [Option<&Leaf>; ABREAST] = [None; ABREAST];
         let mut seen = 0;
         for &slot in slots {
@@ -448,7 +462,6 @@ impl FingerprintSet {
             let slot = &self.slots[slot as usize];
             *leaf = slot.leaves.get(slot.place(fingerprint & FINGERPRINT));
         }
-        let leaves = &leaves[..slots.len()];
         for leaf in leaves.iter().flatten() {
             seen ^= leaf.words.get(leaf.upper_start() / 2).map_or(0, |&word| word);
             seen ^= leaf.pending.get(leaf.pending.len() / 2).map_or(0, |&entry| entry);
@@ -457,6 +470,12 @@ impl FingerprintSet {
             seen ^= leaf.map_or(0, |leaf| leaf.approach(fingerprint & FINGERPRINT));
         }
         std::hint::black_box(seen);
+        leaves
+    }
+
+    /// Whether each key of a few is there.
+    fn check_abreast(&self, slots: &[u16], fingerprints: &[u64], found: &mut [u8]) {
+        let leaves = self.approach(slots, fingerprints);
         for ((leaf, fingerprint), found) in leaves.iter().zip(fingerprints).zip(found) {
             *found = u8::from(leaf.is_some_and(|leaf| leaf.contains(fingerprint & FINGERPRINT)));
         }
@@ -503,11 +522,9 @@ impl FingerprintSet {
     fn add_few(&mut self, slots: &[u16], fingerprints: &[u64], new: &mut [u8]) {
         let few = slots.chunks(ABREAST).zip(fingerprints.chunks(ABREAST));
         for ((slots, fingerprints), new) in few.zip(new.chunks_mut(ABREAST)) {
-            let mut known = [0; ABREAST];
-            self.check_abreast(slots, fingerprints, &mut known);
-            for (at, new) in new.iter_mut().enumerate().filter(|&(at, _)| known[at] == 0) {
+            self.approach(slots, fingerprints);
+            for (at, new) in new.iter_mut().enumerate() {
                 let slot = &mut self.slots[slots[at] as usize];
-                // Asked again: one of the few may be the same key.
                 let is_new = slot.insert(fingerprints[at] & FINGERPRINT, &mut self.scratch);
                 *new = u8::from(is_new);
                 self.keys += usize::from(is_new);

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,24 @@ class Arrivals:
         )
 
     @classmethod
+    def of_batches(
+        cls, batches: Sequence[UrlBatch], places: Sequence[int], origins: Sequence[Origin], depth: Any, priority: Any
+    ) -> Arrivals:
+        """The links of several origins, those of each in a batch of their own: one after the other."""
+        joined = cls.of_columns(
+            UrlBatch.concatenate([urls.without_columns() for urls in batches]),
+            np.repeat(np.array(places, np.intp), list(map(len, batches))),
+            origins,
+            depth,
+            priority,
+        )
+        signals = {
+            name: _joined([urls.columns.get(name) for urls in batches], batches)
+            for name in dict.fromkeys(name for urls in batches for name in urls.columns if name not in _TOLD)
+        }
+        return replace(joined, signals=signals) if signals else joined
+
+    @classmethod
     def of_links(
         cls, links: Sequence[Arrival], origins: Sequence[Origin], spelled: Callable[[Iterable[str]], UrlBatch]
     ) -> Arrivals:
@@ -132,10 +150,15 @@ class Arrivals:
             np.concatenate([part.crawl for part in parts]),
             np.concatenate([part.seed for part in parts]),
             odd,
-            {name: _joined(name, parts) for part in parts for name in part.signals},
+            {
+                name: _joined([part.signals.get(name) for part in parts], parts)
+                for name in dict.fromkeys(name for part in parts for name in part.signals)
+            },
         )
 
 
-def _joined(name: str, parts: Sequence[Arrivals]) -> npt.NDArray[Any]:
+def _joined(columns: Sequence[npt.NDArray[Any] | None], parts: Sequence[Sized]) -> npt.NDArray[Any]:
     """A further column of several parts; NaN where a part has none."""
-    return np.concatenate([part.signals.get(name, np.full(len(part), np.nan)) for part in parts])
+    return np.concatenate(
+        [np.full(len(part), np.nan) if column is None else column for column, part in zip(columns, parts, strict=True)]
+    )

@@ -23,6 +23,7 @@ from outrider.frontier.hosts import (
     queue_hashes,
 )
 from outrider.frontier.lines import refusal
+from outrider.frontier.recent import Recent
 from outrider.frontier.records import Record
 from outrider.frontier.settings import FrontierSettings
 from outrider.frontier.tables import (
@@ -58,6 +59,7 @@ _VERBS = {"discover": 1, "lease": 2, "report": 3}
 CODES = tuple(Code)
 CODE_NUMBERS = {code: number for number, code in enumerate(CODES)}
 NEW, KNOWN = CODE_NUMBERS[Code.NEW], CODE_NUMBERS[Code.KNOWN]
+_CODES = np.array(CODES, object)
 
 
 class LogOut(Protocol):
@@ -104,6 +106,7 @@ class Deciding:
         self._fingerprint_key = tables.fingerprint_key
         self._slot_key = slot_key
         self._compressor = Compressor()
+        self._recent = Recent()
         self.turns = Turns(tables, seed & ((1 << 64) - 1), settings.group)
         self._deadlines: list[tuple[Instant, int]] = []  # of errands
         self._rules = Rulebook(settings.user_agent)
@@ -138,8 +141,12 @@ class Deciding:
             for (kind, values), hand in blocks:
                 self.tables.apply(kind, values, hand)
             self.tables.now = draft.now
+            if Fact.VOID in draft.rows or Fact.CRAWL_RULES in draft.rows:
+                self._recent.forget()
             if Fact.ROBOTS in draft.rows or Fact.ERRAND in draft.rows:
                 self._errands_changed(draft)
+        for marks in draft.known:
+            self._recent.note(marks)
         self._settle(draft.now)
 
     def _take_back(self, draft: Draft) -> None:
@@ -425,6 +432,14 @@ class Deciding:
             authority.unreachable = tables.new_shelf()
         if authority not in self._recheck:
             self._recheck.append(authority)
+
+
+def codes_of(numbers: bytes) -> list[Code]:
+    """The codes behind their numbers."""
+    if numbers.count(numbers[:1]) == len(numbers):  # all alike is the rule
+        return [CODES[numbers[0]]] * len(numbers)
+    found: list[Code] = _CODES.take(np.frombuffer(numbers, np.uint8)).tolist()
+    return found
 
 
 def bounded(rows: int, what: str) -> None:

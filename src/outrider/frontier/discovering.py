@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from outrider.clock import Instant
 from outrider.frontier import arguments
 from outrider.frontier.arrivals import NO_DUE, Arrival, Arrivals, Origin
 from outrider.frontier.cards import Cards
-from outrider.frontier.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Deciding, bounded
+from outrider.frontier.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Deciding, bounded, codes_of
 from outrider.frontier.draft import Draft
 from outrider.frontier.facts import Fact, Row, Texts, no_texts
 from outrider.frontier.hosts import (
@@ -22,6 +23,7 @@ from outrider.frontier.hosts import (
     Rows,
     firsts_of,
     keyed_queue_hash,
+    mixed,
     queue_hashes,
 )
 from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, priorities
@@ -66,16 +68,17 @@ class Discovering(Deciding):
         now = self._advance(now)
         known = self._repeated(request_id, "discover")
         if known is not None:
-            return [CODES[number] for number in known]
+            return codes_of(known)
         if not isinstance(links, UrlBatch):
             links = list(links)
         bounded(len(links), "links")
         self._wake(now)
         draft = self._draft(now)
         if isinstance(links, UrlBatch):
-            arrivals = self._told_in_columns(links, draft)
+            arrivals = self._told_in_columns(links, self._ruled(links), draft)
         elif set(map(type, links)) <= {str}:
-            arrivals = self._told_in_columns(self._spelled_batch(links), draft)
+            urls = self._spelled_batch(links)
+            arrivals = self._told_in_columns(urls, urls, draft)
         else:
             origins = [Origin(crawl=draft.crawl(None))]
             some = [self._arrival(link, 0, origins[0], draft) for link in links]
@@ -83,12 +86,12 @@ class Discovering(Deciding):
         answer = self._accept(arrivals, draft).tobytes()
         self._answered(draft, request_id, "discover", answer)
         self._commit(draft)
-        return list(map(CODES.__getitem__, answer))
+        return codes_of(answer)
 
-    def _told_in_columns(self, urls: UrlBatch, draft: Draft) -> Arrivals:
+    def _told_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft) -> Arrivals:
         origins = [Origin(crawl=draft.crawl(None))]
-        depths, told = arguments.depths(urls, 0), arguments.priorities(urls)
-        return Arrivals.of_columns(self._ruled(urls), np.zeros(len(urls), np.intp), origins, depths, told)
+        depths, priorities = arguments.depths(told, 0), arguments.priorities(told)
+        return Arrivals.of_columns(urls, np.zeros(len(urls), np.intp), origins, depths, priorities)
 
     def _arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
         if not isinstance(link, Link):
@@ -133,15 +136,13 @@ class Discovering(Deciding):
     ) -> tuple[dict[int, bytes], dict[int, int]]:
         """Take the links of many outcomes in: the numbers of their codes by row of the outcome, and by row whether a
         redirect's target was new."""
-        parts: list[Arrivals] = []
-        if wanted:
-            parts.append(Arrivals.of_links(wanted, origins, self._spelled_batch))
-        for row, urls in columns:
-            place = of_row[row]
-            depths = arguments.depths(urls, origins[place].depth)
-            told = arguments.priorities(urls)
-            where = np.full(len(urls), place, np.intp)
-            parts.append(Arrivals.of_columns(self._ruled(urls), where, origins, depths, told))
+        parts = [Arrivals.of_links(wanted, origins, self._spelled_batch)] if wanted else []
+        if columns:
+            depths = [arguments.depths(urls, origins[of_row[row]].depth) for row, urls in columns]
+            told = [arguments.priorities(urls) for _, urls in columns]
+            places = [of_row[row] for row, _ in columns]
+            batches = [self._ruled(urls) for _, urls in columns]
+            parts.append(Arrivals.of_batches(batches, places, origins, np.concatenate(depths), np.concatenate(told)))
         if not parts:
             return {}, {}
         numbers = self._accept(Arrivals.concatenate(parts), draft).tobytes()
@@ -155,18 +156,31 @@ class Discovering(Deciding):
     def _accept(self, links: Arrivals, draft: Draft) -> npt.NDArray[np.uint8]:
         """Scope and test links against the seen-set; what is new becomes cards of the draft. A code per link."""
         urls, tables = links.urls, self.tables
-        codes = np.full(len(urls), CODE_NUMBERS[Code.INVALID], np.uint8)
-        if not len(urls):
-            return codes
-        fit = self._wanted(links, codes, draft)
-        rows = np.flatnonzero(fit)
+        met = self._met(links)
+        asked = met is not None
+        if met is None:
+            met = np.zeros(len(urls), np.bool_)
+        elif np.count_nonzero(met) == len(met):
+            return np.full(len(urls), KNOWN, np.uint8)
+        codes = np.where(met, np.uint8(KNOWN), np.uint8(CODE_NUMBERS[Code.INVALID]))
+        rows = np.flatnonzero(self._wanted(links, met, codes, draft))
         if not len(rows):
             return codes
-        prints = urls.fingerprints(self._fingerprint_key)
-        names = urls.host_fingerprints(self._fingerprint_key)
-        crawls = links.crawl
+        prints, crawls = urls.fingerprints(self._fingerprint_key), links.crawl
         if len(rows) < len(urls):
-            prints, names, crawls = prints[rows], names[rows], crawls[rows]
+            prints, crawls = prints[rows], crawls[rows]
+        marks = self._marks(crawls, prints)
+        if not asked:
+            met = self._recent.hold(marks)
+            if np.count_nonzero(met):
+                codes[rows[met]] = KNOWN
+                met = ~met
+                rows, prints, crawls, marks = rows[met], prints[met], crawls[met], marks[met]
+                if not len(rows):
+                    return codes
+        names = urls.host_fingerprints(self._fingerprint_key)
+        if len(rows) < len(urls):
+            names = names[rows]
         hosts = tables.hosts.find(names)
         there = np.flatnonzero(hosts != NONE)
         if len(there) == len(rows):
@@ -182,13 +196,15 @@ class Discovering(Deciding):
                     slots = tables.hosts.slot[hosts[doubtful]]
                     found, _ = tables.find(crawls[doubtful], slots, prints[doubtful])
                     known[doubtful[~found]] = False  # deleted since: it is as if it had never been seen
-        codes[rows[known]] = KNOWN
+        if np.count_nonzero(known):
+            codes[rows[known]] = KNOWN
+            draft.known.append(marks[known])
         fresh = np.flatnonzero(~known)
         if not len(fresh):
             return codes
         if len(fresh) > 1:
             # The first of equal ones is new, the others are known.
-            firsts, _ = firsts_of(prints[fresh] ^ (crawls[fresh].astype(np.uint64) << np.uint64(1)))
+            firsts, _ = firsts_of(marks[fresh])
             if len(firsts) < len(fresh):
                 codes[rows[fresh]] = KNOWN
                 fresh = fresh[firsts]
@@ -196,17 +212,46 @@ class Discovering(Deciding):
             fresh = self._send_abroad(links, rows, fresh, names, hosts, codes, draft)
             if not len(fresh):
                 return codes
-        self._welcome(links, rows[fresh], prints[fresh], names[fresh], hosts[fresh], codes, draft)
+        if len(fresh) < len(rows):
+            rows, prints, names, hosts, marks = rows[fresh], prints[fresh], names[fresh], hosts[fresh], marks[fresh]
+        kept = self._welcome(links, rows, prints, names, hosts, codes, draft)
+        draft.known.append(marks if kept is None else marks[kept])
         return codes
 
-    def _wanted(self, links: Arrivals, codes: npt.NDArray[np.uint8], draft: Draft) -> npt.NDArray[np.bool_]:
-        """Which links are URLs of bearable length inside their crawl's scope; the others get their codes."""
+    def _met(self, links: Arrivals) -> npt.NDArray[np.bool_] | None:
+        """Which links lead to URLs that were accepted lately, and so lie inside the scope, which only ever grows. None
+        where it depends on more than their place."""
+        s = self.settings
+        if s.include or s.exclude or s.max_depth is not None or not len(links):
+            return None
+        met = self._recent.hold(self._marks(links.crawl, links.urls.fingerprints(self._fingerprint_key)))
+        if s.scope != "any":
+            met &= ~links.seed  # where they are is noted
+        if links.odd:
+            met[list(links.odd)] = False
+        if links.hops.any():
+            met &= links.hops <= REDIRECT_HOPS_MAX
+        return met
+
+    @staticmethod
+    def _marks(crawls: npt.NDArray[np.uint32], prints: Any) -> npt.NDArray[np.uint64]:
+        """What these URLs are called among those accepted lately."""
+        marks = np.empty(len(prints), np.uint64)
+        for crawl, rows in by_value(crawls):
+            marks[rows] = prints[rows] ^ _salt(crawl)
+        return marks
+
+    def _wanted(
+        self, links: Arrivals, met: npt.NDArray[np.bool_], codes: npt.NDArray[np.uint8], draft: Draft
+    ) -> npt.NDArray[np.bool_]:
+        """Which links are URLs of bearable length inside their crawl's scope; the others get their codes. met: these
+        need not be looked at."""
         urls = links.urls
         too_long = urls.lengths > URL_BYTES_MAX
         too_long |= links.hops > REDIRECT_HOPS_MAX
         for row, link in links.odd.items():
             too_long[row] |= len(link.metadata) > METADATA_BYTES_MAX
-        fit = urls.valid
+        fit = urls.valid & ~met
         if np.count_nonzero(too_long):
             codes[fit & too_long] = CODE_NUMBERS[Code.OVER_LIMIT]
             fit = fit & ~too_long
@@ -216,13 +261,15 @@ class Discovering(Deciding):
         for crawl, some in by_value(links.crawl):
             here = np.zeros(len(urls), np.bool_)
             here[some] = True
-            here &= fit
-            seeds = links.seed & urls.valid
-            if s.scope != "any" and (seeds & here).any():
-                self._widen(draft, crawl, urls.strings(np.flatnonzero(seeds & here)))
-            outside = here & ~(np.asarray(self._scope(crawl).verdicts(urls, links.depth)) | links.seed)
+            rows = np.flatnonzero(here & fit)
+            seeds = rows[links.seed[rows]]
+            if s.scope != "any" and len(seeds):
+                self._widen(draft, crawl, urls.strings(seeds))
+            looked = urls if len(rows) == len(urls) else urls.take(rows)
+            inside = np.asarray(self._scope(crawl).verdicts(looked, links.depth[rows])) | links.seed[rows]
+            outside = rows[~inside]
             codes[outside] = CODE_NUMBERS[Code.OUT_OF_SCOPE]
-            fit = fit & ~outside
+            fit[outside] = False
         return fit
 
     def _seen(self, crawls: Any, slots: Any, prints: Any) -> npt.NDArray[np.bool_]:
@@ -244,8 +291,9 @@ class Discovering(Deciding):
         hosts: Rows,
         codes: npt.NDArray[np.uint8],
         draft: Draft,
-    ) -> None:
-        """Cards for URLs that are new, and facts for hosts and queues that are."""
+    ) -> npt.NDArray[np.bool_] | None:
+        """Cards for URLs that are new, and facts for hosts and queues that are. Which of them there was room for, None
+        for all."""
         tables, urls, now = self.tables, links.urls, draft.now
         slots = np.zeros(len(rows), np.uint16)
         there = hosts != NONE
@@ -302,11 +350,14 @@ class Discovering(Deciding):
             heads["state"][over], heads["reason"][over] = PARKED, Reason.BUDGET
             codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
         self._limit(heads, known_queues, rows, codes, draft)
-        kept = heads["state"] != UNKNOWN
-        if np.count_nonzero(kept) < len(kept):
-            rows, heads, queue_rows = rows[kept], heads[kept], queue_rows[kept]
+        kept: npt.NDArray[np.bool_] = heads["state"] != UNKNOWN
+        if np.count_nonzero(kept) == len(kept):
+            draft.cards(self._bodies(links, rows, heads), queue_rows)
+            return None
+        rows, heads, queue_rows = rows[kept], heads[kept], queue_rows[kept]
         if len(rows):
             draft.cards(self._bodies(links, rows, heads), queue_rows)
+        return kept
 
     def _limit(
         self,
@@ -599,6 +650,12 @@ class Discovering(Deciding):
         draft = self._draft(self._advance(now))
         draft.add(Fact.DELIVERED, (source, sequence))
         self._commit(draft, reserve=True)
+
+
+@lru_cache(maxsize=1_024)
+def _salt(crawl: int) -> np.uint64:
+    """What keeps the marks of one crawl's URLs apart from those of another's."""
+    return np.uint64(mixed(np.array([crawl], np.uint64))[0])
 
 
 def _below(depth: int) -> int:

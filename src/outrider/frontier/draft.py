@@ -71,6 +71,7 @@ class Draft:
         self.columns: dict[Fact, list[tuple[list[Any], Hand | None]]] = {}
         self.lines: list[Line] = []
         self.order = tables.order
+        self.known: list[npt.NDArray[np.uint64]] = []  # marks of URLs that are accepted when this is applied
         self.drawn: list[
             tuple[Rows, Cards]
         ] = []  # taken out of their queues: they go back if the log refuses the frame

@@ -14,7 +14,7 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier import arguments
 from outrider.frontier.arrivals import Arrival, Origin
-from outrider.frontier.deciding import CODES, NEW, Found, bounded
+from outrider.frontier.deciding import NEW, Found, bounded, codes_of
 from outrider.frontier.discovering import Discovering
 from outrider.frontier.draft import Draft
 from outrider.frontier.facts import Fact
@@ -474,7 +474,7 @@ class Reporting(Leasing, Discovering):
 
 
 def _codes_of(numbers: bytes) -> tuple[Code, ...]:
-    return tuple(map(CODES.__getitem__, numbers))
+    return tuple(codes_of(numbers))
 
 
 def _by_outcome(

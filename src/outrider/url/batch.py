@@ -142,8 +142,8 @@ class UrlBatch:
     def concatenate(cls, batches: Iterable[UrlBatch]) -> UrlBatch:
         """The rows of several batches, one after the other. Raises ValueError when their further columns differ."""
         parts = list(batches)
-        if not parts:
-            return cls.of(())
+        if len(parts) < 2:
+            return parts[0] if parts else cls.of(())
         first = parts[0]
         for part in parts:
             if part._columns.keys() != first._columns.keys():
@@ -151,7 +151,7 @@ class UrlBatch:
                 raise ValueError(f"batches with different columns cannot be put together: {' | '.join(told)}")
         sizes = np.array([0, *(len(part._arena) for part in parts)], dtype=np.int64).cumsum()
         offsets = [part._offsets[:-1] + size for part, size in zip(parts, sizes[:-1], strict=True)]
-        return cls(
+        joined = cls(
             b"".join(part._arena for part in parts),
             np.concatenate([*offsets, sizes[-1:]]),
             np.concatenate([part._valid for part in parts]),
@@ -160,6 +160,10 @@ class UrlBatch:
             np.concatenate([part._path_starts for part in parts]),
             {name: np.concatenate([part._columns[name] for part in parts]) for name in first._columns},
         )
+        for what in first._hashes:
+            if all(what in part._hashes for part in parts):
+                joined._hashes[what] = _frozen(np.concatenate([part._hashes[what] for part in parts]))
+        return joined
 
     @classmethod
     def _drained(cls, columns: Columns, text_of: Callable[[int], str], page: Page, key: bytes | None) -> UrlBatch:
