@@ -111,6 +111,7 @@ def statistics(
     errands: int,
     errands_at: Mapping[int, Instant],
     shared: SharedTurns | None = None,
+    recent_bytes: int = 0,
 ) -> dict[str, object]:
     """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
     errors = {name[6:]: value for name, value in tables.tallies.items() if name.startswith("error.")}
@@ -134,6 +135,7 @@ def statistics(
         "errors": errors,
         "structures": {
             "seen": {"keys": sum(one["keys"] for one in seen), "bytes": sum(one["bytes"] for one in seen)},
+            "recent": {"bytes": recent_bytes},
             "backlog": tables.backlog.statistics(),
             "calendar": tables.calendar.statistics(),
             "hosts": {"rows": tables.hosts.count, "bytes": tables.hosts.bytes()},

@@ -446,7 +446,12 @@ class Machine(Reporting, Operations, Carrying):
     def statistics(self, now: Instant) -> dict[str, object]:
         """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
         return accounts.statistics(
-            self.tables, now, errands=self.errands(), errands_at=self.turns.asking(), shared=self.turns.shared
+            self.tables,
+            now,
+            errands=self.errands(),
+            errands_at=self.turns.asking(),
+            shared=self.turns.shared,
+            recent_bytes=self._recent.bytes(),
         )
 
     def verify(self) -> Verification:
