@@ -182,8 +182,9 @@ def test_the_house_keeps_its_rules(project):
 
 FRONTIER_PARTS: dict[str, set[str]] = {
     "accounts": {"cards", "hosts", "politeness", "records", "shared", "tables"},
-    "arguments": {"arrivals", "grouping"},
-    "arrivals": set(),
+    "alike": set(),
+    "arguments": {"alike", "arrivals", "grouping"},
+    "arrivals": {"alike"},
     "asking": {"arguments", "cards", "deciding", "draft", "errands", "facts", "tables"},
     "backlog": {"cards", "chunks"},
     "calendar": {"backlog", "cards"},
@@ -205,6 +206,7 @@ FRONTIER_PARTS: dict[str, set[str]] = {
         "turns",
     },
     "discovering": {
+        "alike",
         "arguments",
         "arrivals",
         "cards",
@@ -262,7 +264,7 @@ FRONTIER_PARTS: dict[str, set[str]] = {
     "salvage": {"cards", "facts", "hosts", "tables"},
     "settings": {"grouping", "priority"},
     "shared": {"grouping", "hosts", "tables"},
-    "tables": {"backlog", "calendar", "cards", "facts", "hosts", "ledger"},
+    "tables": {"alike", "backlog", "calendar", "cards", "facts", "hosts", "ledger"},
     "turns": {"grouping", "hosts", "shared", "tables"},
 }
 """What each part of the frontier may know of the others. The machine knows them all, and none of them knows it."""

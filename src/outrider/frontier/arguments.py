@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.errors import SettingsError
+from outrider.frontier.alike import alike
 from outrider.frontier.arrivals import NO_DUE
 from outrider.frontier.grouping import address_of
 from outrider.journey import Link, Outcome, OutcomeBatch, RobotsAnswer, Verdict
@@ -302,7 +303,7 @@ def depths(links: UrlBatch, least: int) -> npt.NDArray[np.int64]:
     """The depth of each link in columns: `least`, or what its column `depth` says where that is more."""
     given = links.columns.get("depth")
     if given is None:
-        return np.full(len(links), least, np.int64)
+        return alike(least, len(links), "i8")
     some = given[links.valid]
     if given.dtype.kind not in "iu" or not ((some >= 0) & (some <= _DEPTH_MAX)).all():
         raise SettingsError(f"the column `depth` of links: give whole numbers from 0 to {_DEPTH_MAX}")
@@ -313,7 +314,7 @@ def priorities(links: UrlBatch) -> npt.NDArray[np.float64]:
     """The priority of each link in columns; NaN where it has none, as without a column `priority`."""
     given = links.columns.get("priority")
     if given is None:
-        return np.full(len(links), np.nan)
+        return alike(np.nan, len(links), "f8")
     some = given[links.valid]
     if given.dtype.kind not in "iuf" or not ((some >= 0) & (some <= 1)).all():
         raise SettingsError("the column `priority` of links: give numbers from 0 to 1")

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant
+from outrider.frontier.alike import alike, is_alike
 from outrider.url import UrlBatch
 
 NO_DUE = -1
@@ -72,19 +73,27 @@ class Arrivals:
         cls, urls: UrlBatch, origin: npt.NDArray[np.intp], origins: Sequence[Origin], depth: Any, priority: Any
     ) -> Arrivals:
         """Links of which nothing is told but depth, priority, and what further columns say."""
-        crawls = np.array([one.crawl for one in origins], np.uint32)
-        pages = np.array([one.page for one in origins], np.bool_)
         rows = len(urls)
+        crawls = {one.crawl for one in origins}
+        pages = {one.page for one in origins}
+        if pages == {True}:
+            seed = alike(False, rows, "?")
+        elif pages == {False}:
+            seed = alike(depth[0] == 0, rows, "?") if is_alike(depth) else depth == 0
+        else:
+            seed = ~np.array([one.page for one in origins], np.bool_)[origin] & (depth == 0)
         return cls(
             urls.without_columns(),
             origins,
             origin,
             depth,
-            np.zeros(rows, np.uint8),
-            np.full(rows, NO_DUE, np.int64),
+            alike(0, rows, "u1"),
+            alike(NO_DUE, rows, "i8"),
             priority,
-            crawls[origin],
-            ~pages[origin] & (depth == 0),
+            alike(crawls.pop(), rows, "u4")
+            if len(crawls) == 1
+            else np.array([one.crawl for one in origins], np.uint32)[origin],
+            seed,
             {},
             {name: column for name, column in urls.columns.items() if name not in _TOLD},
         )

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier import arguments
+from outrider.frontier.alike import alike, chosen, is_alike
 from outrider.frontier.arrivals import NO_DUE, Arrival, Arrivals, Origin
 from outrider.frontier.cards import Cards
 from outrider.frontier.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Deciding, bounded, codes_of
@@ -91,7 +92,7 @@ class Discovering(Deciding):
     def _told_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft) -> Arrivals:
         origins = [Origin(crawl=draft.crawl(None))]
         depths, priorities = arguments.depths(told, 0), arguments.priorities(told)
-        return Arrivals.of_columns(urls, np.zeros(len(urls), np.intp), origins, depths, priorities)
+        return Arrivals.of_columns(urls, alike(0, len(urls), "i8"), origins, depths, priorities)
 
     def _arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
         if not isinstance(link, Link):
@@ -168,14 +169,15 @@ class Discovering(Deciding):
             return codes
         prints, crawls = urls.fingerprints(self._fingerprint_key), links.crawl
         if len(rows) < len(urls):
-            prints, crawls = prints[rows], crawls[rows]
+            prints, crawls = prints[rows], chosen(crawls, rows)
         marks = self._marks(crawls, prints)
         if not asked:
             met = self._recent.hold(marks)
             if np.count_nonzero(met):
                 codes[rows[met]] = KNOWN
                 met = ~met
-                rows, prints, crawls, marks = rows[met], prints[met], crawls[met], marks[met]
+                rows, prints, marks = rows[met], prints[met], marks[met]
+                crawls = chosen(links.crawl, rows)
                 if not len(rows):
                     return codes
         names = urls.host_fingerprints(self._fingerprint_key)
@@ -187,7 +189,7 @@ class Discovering(Deciding):
             known = self._seen(crawls, tables.hosts.slot[hosts.astype(np.intp)], prints)
         else:
             known = np.zeros(len(rows), np.bool_)
-            known[there] = self._seen(crawls[there], tables.hosts.slot[hosts[there]], prints[there])
+            known[there] = self._seen(chosen(crawls, there), tables.hosts.slot[hosts[there]], prints[there])
         if tables.queues.voids:
             doubtful = np.flatnonzero(known)
             if len(doubtful):
@@ -236,6 +238,9 @@ class Discovering(Deciding):
     @staticmethod
     def _marks(crawls: npt.NDArray[np.uint32], prints: Any) -> npt.NDArray[np.uint64]:
         """What these URLs are called among those accepted lately."""
+        if is_alike(crawls):
+            alone: npt.NDArray[np.uint64] = prints ^ _salt(int(crawls[0]))
+            return alone
         marks = np.empty(len(prints), np.uint64)
         for crawl, rows in by_value(crawls):
             marks[rows] = prints[rows] ^ _salt(crawl)
@@ -295,25 +300,28 @@ class Discovering(Deciding):
         """Cards for URLs that are new, and facts for hosts and queues that are. Which of them there was room for, None
         for all."""
         tables, urls, now = self.tables, links.urls, draft.now
-        slots = np.zeros(len(rows), np.uint16)
         there = hosts != NONE
-        slots[there] = tables.hosts.slot[hosts[there]]
-        homes = hosts
-        if np.count_nonzero(there) < len(there):
+        all_there = np.count_nonzero(there) == len(there)
+        if all_there:
+            homes, slots = hosts, tables.hosts.slot[hosts.astype(np.intp)]
+        else:
+            slots = np.zeros(len(rows), np.uint16)
+            slots[there] = tables.hosts.slot[hosts[there]]
             homes = self._new_hosts(urls, rows, names, hosts, slots, draft)
-        crawls = links.crawl[rows]
-        heads = np.zeros(len(rows), HEAD)
-        heads["queue"] = queues = queue_hashes(names, crawls)
+        crawls = chosen(links.crawl, rows)
+        queues = queue_hashes(names, crawls)
         keys: dict[int, str] = {}
-        if links.odd:
-            for place, row in enumerate(rows.tolist()):
-                link = links.odd.get(row)
-                if link is not None and link.key is not None and link.key != host_of(urls[row]):
+        for row, link in links.odd.items() if links.odd else ():
+            if link.key is not None:
+                place = int(rows.searchsorted(row))
+                if place < len(rows) and rows[place] == row and link.key != host_of(urls[row]):
                     keys[place] = link.key
                     queues[place] = keyed_queue_hash(int(names[place]), int(crawls[place]), tables.hash_of(link.key))
-            heads["queue"] = queues
-        known_queues = np.full(len(rows), NONE, np.uint32)
-        known_queues[there] = tables.queues.find(queues[there])  # a new host has no queue yet
+        if all_there:
+            known_queues = self._queues_at(hosts.astype(np.intp), queues)
+        else:
+            known_queues = np.full(len(rows), NONE, np.uint32)
+            known_queues[there] = tables.queues.find(queues[there])  # a new host has no queue yet
         queue_rows = known_queues
         new = np.flatnonzero(known_queues == NONE)
         if len(new):
@@ -331,16 +339,27 @@ class Discovering(Deciding):
                     [slots[new], queues[new], names[new], crawls[new], told],
                     Hand.of_rows(homes[new], first=tables.queues.count),
                 )
-        due = links.due[rows]
-        heads["fingerprint"], heads["slot"], heads["crawl"] = prints, slots, crawls
+        heads = np.zeros(len(rows), HEAD)
+        heads["fingerprint"], heads["queue"], heads["slot"] = prints, queues, slots
         heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)
         draft.order += len(rows)
-        heads["due"] = np.where(due == NO_DUE, now, due)
-        told_priority = self._priorities(links, rows)
-        heads["priority"] = told_priority
-        heads["klass"] = np.minimum(told_priority * CLASSES, CLASSES - 1).astype(np.uint8)
-        heads["depth"], heads["hops"] = links.depth[rows], links.hops[rows]
-        heads["state"] = np.where(heads["due"] > now, WAITING, QUEUED)
+        if is_alike(links.due) and links.due[0] == NO_DUE:
+            heads["due"], heads["state"] = now, QUEUED
+        else:
+            due = chosen(links.due, rows)
+            heads["due"] = np.where(due == NO_DUE, now, due)
+            heads["state"] = np.where(heads["due"] > now, WAITING, QUEUED)
+        priority = self._priorities(links, rows)
+        heads["priority"] = priority
+        if is_alike(priority):
+            heads["klass"] = min(int(priority[0] * CLASSES), CLASSES - 1)
+        else:
+            heads["klass"] = np.minimum(priority * CLASSES, CLASSES - 1).astype(np.uint8)
+        for name, column in (("crawl", crawls), ("depth", links.depth), ("hops", links.hops)):
+            if not is_alike(column):
+                heads[name] = column if column is crawls else column[rows]
+            elif column[0]:
+                heads[name] = column[0]
         codes[rows] = NEW
         limit = self.settings.max_pages_per_host
         if limit is not None:
@@ -349,15 +368,24 @@ class Discovering(Deciding):
             over = answered >= limit
             heads["state"][over], heads["reason"][over] = PARKED, Reason.BUDGET
             codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
-        self._limit(heads, known_queues, rows, codes, draft)
-        kept: npt.NDArray[np.bool_] = heads["state"] != UNKNOWN
-        if np.count_nonzero(kept) == len(kept):
+        if not self._limit(heads, known_queues, rows, codes, draft):
             draft.cards(self._bodies(links, rows, heads), queue_rows)
             return None
+        kept: npt.NDArray[np.bool_] = heads["state"] != UNKNOWN
         rows, heads, queue_rows = rows[kept], heads[kept], queue_rows[kept]
         if len(rows):
             draft.cards(self._bodies(links, rows, heads), queue_rows)
         return kept
+
+    def _queues_at(self, hosts: npt.NDArray[np.intp], queues: Any) -> Rows:
+        """The rows of queues by hash at hosts that are known, NONE for new ones; most hosts have one queue."""
+        tables = self.tables
+        first: Rows = tables.hosts.first_queue[hosts]
+        if first.max() < tables.queues.count:
+            alone = tables.queues.hash[first.astype(np.intp)] == queues
+            if np.count_nonzero(alone) == len(queues):
+                return first
+        return tables.queues.find(queues)
 
     def _limit(
         self,
@@ -366,11 +394,12 @@ class Discovering(Deciding):
         rows: npt.NDArray[np.intp],
         codes: npt.NDArray[np.uint8],
         draft: Draft,
-    ) -> None:
-        """Back-pressure: what exceeds the limits of URLs is refused, or what is queued lowest makes room."""
+    ) -> bool:
+        """Back-pressure: what exceeds the limits of URLs is refused, or what is queued lowest makes room. Whether any
+        was refused."""
         s = self.settings
         if s.when_full in ("spill", "delay") or (s.max_urls is None and s.max_urls_per_queue is None):
-            return
+            return False
         tables = self.tables
         held = tables.backlog.waiting(np.where(queues == NONE, 0, queues)).astype(np.int64)
         held[queues == NONE] = 0
@@ -385,7 +414,7 @@ class Discovering(Deciding):
             inside = np.flatnonzero(~over)
             over[inside[max(0, room) :]] = True
         if not over.any():
-            return
+            return False
         if s.when_full == "drop_lowest":
             full = np.flatnonzero(over & (queues != NONE))
             for queue, some in by_value(queues[full]):
@@ -402,6 +431,7 @@ class Discovering(Deciding):
         codes[rows[over]] = CODE_NUMBERS[Code.OVER_LIMIT]
         if over.any():
             draft.tally("refused", int(over.sum()))
+        return bool(over.any())
 
     def _lowest(self, draft: Draft, queue: int, classes: Sequence[int]) -> list[Record | None]:
         """For each of these classes, of new URLs of one queue, the queued URL that comes last and is of a lower class,
@@ -430,11 +460,13 @@ class Discovering(Deciding):
 
     def _priorities(self, links: Arrivals, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
         """What was told, else what the function of priority says, else the default."""
+        function = self.settings.priority
+        if function is None and is_alike(links.priority) and np.isnan(links.priority[0]):
+            return alike(PRIORITY_DEFAULT, len(rows), "f8")
         told = links.priority[rows]
         open_ones = np.isnan(told)
         if not open_ones.any():
             return told
-        function = self.settings.priority
         if function is None:
             return np.where(open_ones, PRIORITY_DEFAULT, told)
         told = told.copy()
@@ -474,12 +506,22 @@ class Discovering(Deciding):
     def _bodies(self, links: Arrivals, rows: npt.NDArray[np.intp], heads: Any) -> Cards:
         """The cards of links: their heads, and url, referrer and extra in one arena."""
         urls = links.urls
-        starts, ends = urls.texts()
+        every = len(rows) == len(urls)  # in their order, too
+        starts, ends = urls.offsets[:-1], urls.offsets[1:]
+        if not every:
+            starts, ends = starts[rows], ends[rows]
         referrers = [one.referrer.encode("utf-8", "surrogatepass") for one in links.origins]
+        if not links.odd and not any(referrers):
+            heads["url_bytes"] = lengths = ends - starts
+            if every and urls.offsets[-1] == len(urls.arena):
+                return Cards(heads, urls.arena, urls.offsets)
+            offsets = np.zeros(len(rows) + 1, np.int64)
+            np.cumsum(lengths, out=offsets[1:])
+            return Cards(heads, kernels.gather_spans(urls.arena, starts, ends), offsets)
         sizes = np.array([0, *map(len, referrers)], np.int64).cumsum() + len(urls.arena)
-        origin = links.origin[rows]
+        origin = chosen(links.origin, rows)
         spans = np.zeros((len(rows), 3, 2), np.int64)
-        spans[:, 0, 0], spans[:, 0, 1] = starts[rows], ends[rows]
+        spans[:, 0, 0], spans[:, 0, 1] = starts, ends
         spans[:, 1, 0], spans[:, 1, 1] = sizes[origin], sizes[origin + 1]
         arena = [urls.arena, *referrers]
         if links.odd:
@@ -498,17 +540,15 @@ class Discovering(Deciding):
                     spans[place, 2] = (size, size + len(extra))
                     arena.append(extra)
                     size += len(extra)
+            heads["extra_bytes"] = spans[:, 2, 1] - spans[:, 2, 0]
+        else:
+            spans = spans[:, :2]
         lengths = spans[:, :, 1] - spans[:, :, 0]
-        heads["url_bytes"], heads["referrer_bytes"], heads["extra_bytes"] = lengths[:, 0], lengths[:, 1], lengths[:, 2]
+        heads["url_bytes"], heads["referrer_bytes"] = lengths[:, 0], lengths[:, 1]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(lengths.sum(axis=1), out=offsets[1:])
-        flat = spans.reshape(-1, 2)
-        body = kernels.gather_spans(
-            b"".join(arena) if len(arena) > 1 else urls.arena,
-            np.ascontiguousarray(flat[:, 0]),
-            np.ascontiguousarray(flat[:, 1]),
-        )
-        return Cards(heads, body, offsets)
+        flat = np.ascontiguousarray(spans.reshape(-1, 2).T)
+        return Cards(heads, kernels.gather_spans(b"".join(arena), flat[0], flat[1]), offsets)
 
     def _spelled(self, urls: Sequence[str], base: str | None = None) -> list[str | None]:
         """Canonical texts under the rules of this store, None for what is no URL."""

@@ -47,6 +47,8 @@ def mixed(values: Uint64s) -> Uint64s:
 
 def queue_hashes(hosts: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
     """The hashes of the queues whose key is their host."""
+    if crawls.strides == (0,):  # one crawl for all
+        crawls = crawls[:1]
     return mixed(hosts ^ mixed(crawls.astype(np.uint64)))
 
 

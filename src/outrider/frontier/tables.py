@@ -20,6 +20,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import DamagedStoreError
+from outrider.frontier.alike import is_alike
 from outrider.frontier.backlog import Backlog
 from outrider.frontier.calendar import Calendar
 from outrider.frontier.cards import Cards
@@ -1296,7 +1297,7 @@ def by_value(column: npt.NDArray[Any]) -> Iterator[tuple[int, Any]]:
     if not len(column):
         return
     first = column[0]
-    if (column == first).all():
+    if is_alike(column) or np.count_nonzero(column == first) == len(column):
         yield int(first), slice(None)
         return
     for value in np.unique(column):

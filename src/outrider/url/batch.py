@@ -222,7 +222,8 @@ class UrlBatch:
     @property
     def lengths(self) -> Int64s:
         """Bytes of each row."""
-        return np.diff(self._offsets)
+        lengths: Int64s = self._offsets[1:] - self._offsets[:-1]
+        return lengths
 
     @property
     def has_userinfo(self) -> Bools:

@@ -1,0 +1,26 @@
+"""Columns of one value for all rows: they lie in memory once, and whoever asks is told so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def alike(value: int | float, rows: int, dtype: str) -> npt.NDArray[Any]:
+    """A column of so many rows that all hold this value; not to be written to."""
+    return np.ndarray((rows,), dtype, np.array([value], dtype), 0, (0,))
+
+
+def is_alike(column: npt.NDArray[Any]) -> bool:
+    """Whether `alike` made the column, and it has rows: its first value is the one of all."""
+    return column.strides == (0,) and len(column) > 0
+
+
+def chosen(column: npt.NDArray[Any], rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    """The values of these rows."""
+    if column.strides == (0,):
+        return column[: len(rows)] if len(rows) <= len(column) else column[rows]
+    found: npt.NDArray[Any] = column[rows]
+    return found
