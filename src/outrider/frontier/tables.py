@@ -442,7 +442,8 @@ class Tables:
         rows = self.queues.add(hashes[fresh], homes, crawls[fresh])
         first = self.hosts.first_queue
         simple = first[homes] == NONE
-        if simple.all() and len(np.unique(homes)) == len(homes):
+        ordered = np.sort(homes)
+        if simple.all() and not np.count_nonzero(ordered[1:] == ordered[:-1]):
             first[homes] = rows
         else:
             for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
@@ -466,7 +467,7 @@ class Tables:
                     group = self.queues.groups.get((int(self.queues.crawl[row]), self.hosts.name(home)))
                     if group is not None:
                         self._join(group, row, home)
-        if any(self.crawl_states[crawl] for crawl in set(crawls.tolist()) if crawl < len(self.crawl_states)):
+        if any(self.crawl_states[crawl] for crawl, _ in by_value(crawls) if crawl < len(self.crawl_states)):
             self._flag(rows)
 
     def _keyed(self, row: int, home: int, key: str) -> None:
