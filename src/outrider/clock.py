@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from outrider.limits import MICROSECONDS
@@ -56,16 +57,20 @@ def seconds(length: Instant) -> float:
     return length / MICROSECONDS
 
 
+@lru_cache(maxsize=64)
+def _second(whole: int) -> str:
+    """A second since 1970 as text; most instants that are told lie in the last few."""
+    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
 def rfc3339(at: Instant) -> str:
     """An instant as RFC 3339 text in UTC with milliseconds: `2026-01-02T03:04:05.678Z`; the last one that has a text
     for what lies beyond the year 9999."""
-    at = min(at, _LAST)
-    whole, micro = divmod(at, MICROSECONDS)
-    text = datetime.fromtimestamp(whole, UTC).replace(microsecond=micro).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    whole, micro = divmod(min(at, _LAST), MICROSECONDS)
+    return f"{_second(whole)}.{micro // 1_000:03d}Z"
 
 
 def rfc3339_exact(at: Instant) -> str:
     """The same with microseconds, for what gaps are judged by: `2026-01-02T03:04:05.678901Z`."""
     whole, micro = divmod(min(at, _LAST), MICROSECONDS)
-    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{micro:06d}Z"
+    return f"{_second(whole)}.{micro:06d}Z"

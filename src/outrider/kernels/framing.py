@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -42,25 +43,23 @@ _PREFIX_STEP_BYTES = 512
 _CANDIDATES_STEP_BYTES = 1 << 20
 
 
-def _byte_table() -> list[int]:
-    """The CRC register after one byte, for each of the 256."""
-    table = list(range(256))
+@cache
+def _tables() -> tuple[list[int], array[int], array[int], array[int], array[int]]:
+    """The CRC register after one byte, for each of the 256; after two bytes, and after 2, 4 and 6 further zero bytes,
+    for each of the 65,536 pairs. Made when first asked for: where the native kernel runs nobody does."""
+    one = list(range(256))
     for _ in range(8):
-        table = [register >> 1 ^ (0x82F63B78 if register & 1 else 0) for register in table]
-    return table
-
-
-_ONE = _byte_table()
-# The same after two bytes, and after 2, 4 and 6 further zero bytes, for each of the 65,536 pairs.
-_TWO = array("I", (_ONE[_ONE[pair & 0xFF] & 0xFF ^ pair >> 8] ^ _ONE[pair & 0xFF] >> 8 for pair in range(65536)))
-_FOUR = array("I", (register >> 16 ^ _TWO[register & 0xFFFF] for register in _TWO))
-_SIX = array("I", (register >> 16 ^ _TWO[register & 0xFFFF] for register in _FOUR))
-_EIGHT = array("I", (register >> 16 ^ _TWO[register & 0xFFFF] for register in _SIX))
+        one = [register >> 1 ^ (0x82F63B78 if register & 1 else 0) for register in one]
+    two = array("I", (one[one[pair & 0xFF] & 0xFF ^ pair >> 8] ^ one[pair & 0xFF] >> 8 for pair in range(65536)))
+    four = array("I", (register >> 16 ^ two[register & 0xFFFF] for register in two))
+    six = array("I", (register >> 16 ^ two[register & 0xFFFF] for register in four))
+    eight = array("I", (register >> 16 ^ two[register & 0xFFFF] for register in six))
+    return one, two, four, six, eight
 
 
 def _advance(register: int, octets: memoryview) -> int:
     """The CRC register after `octets`, eight a step: slicing (Kounavis and Berry 2005) with tables of pairs."""
-    two, four, six, eight, one = _TWO, _FOUR, _SIX, _EIGHT, _ONE
+    one, two, four, six, eight = _tables()
     whole = len(octets) & ~7
     for word in struct.unpack(f"<{whole // 8}Q", octets[:whole]):
         mixed = word ^ register
@@ -189,7 +188,8 @@ class _Prefixes:
         self._octets = octets
         self._start = start
         self._registers = [0]
-        self._moves = [[_ONE[bit & 0xFF] ^ bit >> 8 for bit in (1 << place for place in range(32))]]
+        one = _tables()[0]
+        self._moves = [[one[bit & 0xFF] ^ bit >> 8 for bit in (1 << place for place in range(32))]]
 
     def crc(self, begin: int, end: int) -> int:
         different = self._register(begin) ^ _ALL_ONES

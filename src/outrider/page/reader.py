@@ -119,7 +119,7 @@ class Page:
             kind in FOLLOWABLE and (nofollow_too or not rel or "nofollow" not in rel.split())
             for kind, rel in zip(found.kinds, found.rels, strict=True)
         ]
-        return found.urls.filter(wanted).unique()
+        return found.urls.unique(wanted)
 
     def followed(self, *, nofollow_too: bool = False) -> list[str]:
         """The same as strings."""

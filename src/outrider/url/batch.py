@@ -367,7 +367,10 @@ class UrlBatch:
     def __getitem__(self, row: slice) -> UrlBatch: ...
     def __getitem__(self, row: int | slice) -> str | UrlBatch:
         if isinstance(row, slice):
-            return self.take(np.arange(*row.indices(len(self))))
+            start, stop, step = row.indices(len(self))
+            if (start, step) == (0, 1) and stop == len(self):
+                return self  # it never changes
+            return self.take(np.arange(start, stop, step))
         return self.strings([row])[0]
 
     def __repr__(self) -> str:
@@ -411,14 +414,18 @@ class UrlBatch:
 
     def filter(self, mask: npt.ArrayLike) -> UrlBatch:
         """The batch of the rows for which `mask` is true. Raises ValueError for a mask of another length or type."""
+        wanted = self._masked(mask)
+        return self if wanted.all() else self.take(np.flatnonzero(wanted))
+
+    def _masked(self, mask: npt.ArrayLike) -> Bools:
         wanted = np.asarray(mask)
         if wanted.dtype != np.bool_ or wanted.shape != (len(self),):
             raise ValueError(f"a mask of {len(self)} bools is needed, not {wanted.shape} of {wanted.dtype}")
-        return self if wanted.all() else self.take(np.flatnonzero(wanted))
+        return wanted
 
-    def unique(self) -> UrlBatch:
-        """The valid rows, each URL where it appears first."""
-        rows = np.flatnonzero(self._valid)
+    def unique(self, mask: npt.ArrayLike | None = None) -> UrlBatch:
+        """The valid rows, each URL where it appears first; with a `mask`, of those rows for which it is true."""
+        rows = np.flatnonzero(self._valid if mask is None else self._masked(mask) & self._valid)
         starts, ends = self.texts()
         _, firsts = kernels.distinct_spans(self._arena, starts[rows], ends[rows])
         return self.take(rows[np.frombuffer(firsts, np.uint32)])
