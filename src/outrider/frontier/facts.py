@@ -203,6 +203,26 @@ def arrays_of(kind: Fact, values: Sequence[Values]) -> list[Values]:
     ]
 
 
+_SINGLE = {
+    "u8": struct.Struct("<B"),
+    "u16": struct.Struct("<H"),
+    "u32": struct.Struct("<I"),
+    "u64": struct.Struct("<Q"),
+    "i64": struct.Struct("<q"),
+    "f64": struct.Struct("<d"),
+}
+
+
+def _encode_one(columns: Sequence[Column], values: Sequence[Values], parts: list[bytes]) -> None:
+    """One fact written as a row: shuffled or not, its bytes are the same."""
+    for column, (cell,) in zip(columns, values, strict=True):
+        if column.type in _SINGLE:
+            parts.append(_SINGLE[column.type].pack(cell))
+        else:
+            octets = cell.encode("utf-8", "surrogatepass") if isinstance(cell, str) else cell
+            parts += (_SINGLE["u32"].pack(len(octets)), octets)
+
+
 def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
     """The payload of one frame, not compressed. Columns are in the schema's order; each has one value per fact."""
     parts = [_NOW.pack(now)]
@@ -211,6 +231,9 @@ def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
         if not rows:
             continue
         parts.append(BLOCK.pack(kind, FACTS_VERSION, rows))
+        if rows == 1 and all(type(cells) is list for cells in values):
+            _encode_one(SCHEMA[kind, FACTS_VERSION], values, parts)
+            continue
         fixed: list[Any] = []  # columns since the last part
         for column, cells in zip(SCHEMA[kind, FACTS_VERSION], values, strict=True):
             if column.type in _WIDTHS:

@@ -39,7 +39,7 @@ class Leased:
         self._not_before = not_before
         self._deadline = deadline
         self._errands = errands
-        hosts = tables.queues.host[queues]
+        hosts = tables.queues.host[queues.astype(np.intp)].astype(np.intp)
         self._ended, self._gaps = tables.hosts.ended[hosts], tables.hosts.gap[hosts]
 
     def __len__(self) -> int:

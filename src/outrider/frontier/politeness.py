@@ -91,7 +91,7 @@ class Rests:
 
 
 def rests_after(
-    ended: npt.NDArray[np.int64],
+    ended: npt.NDArray[np.int64] | Instant,
     *,
     seconds: npt.NDArray[np.float64],
     floor: float,
@@ -101,7 +101,7 @@ def rests_after(
 ) -> Rests:
     """`rest_after` of requests that nobody refused, asked nothing of, and to whose hosts no Crawl-delay applies.
 
-    ended: instants of the requests' ends; seconds: how long they took, NaN for unknown.
+    ended: instants of the requests' ends, or one for all; seconds: how long they took, NaN for unknown.
     """
     known = np.fmax(seconds, 0.0)  # NaN becomes 0
     term = np.minimum(factor * known, DELAY_FACTOR_SECONDS_MAX)

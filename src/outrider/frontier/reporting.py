@@ -38,6 +38,7 @@ from outrider.frontier.tables import (
     Hand,
     Reason,
     robots_cells,
+    states_of,
 )
 from outrider.journey import (
     Code,
@@ -112,7 +113,8 @@ class Reporting(Leasing, Discovering):
             flags = tables.hosts.flags[hosts.astype(np.intp)]
             if np.count_nonzero(flags):
                 plain &= (flags & np.uint8(ROBOTS | RULED)) == 0
-            some = np.sort(hosts if np.count_nonzero(ok) == rows else hosts[ok])
+            some = hosts.copy() if np.count_nonzero(ok) == rows else hosts[ok]
+            some.sort()
             if np.count_nonzero(some[1:] == some[:-1]):
                 names, inverse = np.unique(hosts, return_inverse=True)
                 often = np.bincount(inverse[ok], minlength=len(names)) > 1
@@ -217,9 +219,8 @@ class Reporting(Leasing, Discovering):
         seconds = told.seconds if all_of_them else told.seconds[plain]
         statuses = told.statuses if all_of_them else told.statuses[plain]
         columns = tables.hosts
-        ended = np.full(len(homes), now, np.int64)
         rests = rests_after(
-            ended,
+            now,
             seconds=seconds,
             floor=self.settings.delay,
             factor=self.settings.delay_factor,
@@ -230,7 +231,7 @@ class Reporting(Leasing, Discovering):
         draft.add_columns(
             Fact.HOST_CELLS,
             [
-                *(columns.slot[homes], columns.hash[homes], np.maximum(ended, columns.ended[homes])),
+                *(columns.slot[homes], columns.hash[homes], np.maximum(columns.ended[homes], now)),
                 *(np.maximum(rests.until, columns.rest_until[homes]), rests.gap, rests.reason, rests.back_off),
                 *(columns.refused_at[homes], columns.answered[homes] + answered),
             ],
@@ -243,7 +244,7 @@ class Reporting(Leasing, Discovering):
         heads["status"] = statuses
         tokens = told.tokens if all_of_them else told.tokens[plain]
         queues = leases.queues if all_of_them else leases.queues[plain]
-        draft.heads(cards.with_heads(heads), tokens, np.full(len(cards), LEASED, np.uint8), queues)
+        draft.heads(cards.with_heads(heads), tokens, states_of(LEASED, len(cards)), queues)
         count = int(np.count_nonzero(answered))
         if count:
             draft.tally("answered", count)

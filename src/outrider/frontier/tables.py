@@ -47,6 +47,7 @@ UNKNOWN, QUEUED, LEASED, WAITING, PARKED, DONE, GONE = range(7)
 Uint8s = npt.NDArray[np.uint8]
 Uint64s = npt.NDArray[np.uint64]
 _NO_STATES = np.zeros(0, np.uint8)
+_NO_CARDS = Cards.none()
 
 
 class Reason(IntEnum):
@@ -146,7 +147,7 @@ class Hand:
 
     @classmethod
     def of_rows(cls, rows: Rows | None, *, first: int = -1) -> Hand:
-        return cls(Cards.none(), _NO_STATES, rows, first)
+        return cls(_NO_CARDS, _NO_STATES, rows, first)
 
 
 class Tables:
@@ -261,7 +262,7 @@ class Tables:
             elif hand is None:
                 columns(*arrays_of(fact, values))
             else:
-                columns(*arrays_of(fact, values), hand=hand)
+                columns(*values, hand=hand)  # arrays already: whoever has cards in hand decides in columns
         except (IndexError, KeyError) as error:
             raise DamagedStoreError(
                 f"a fact of kind {fact.name.lower()} names something that does not exist ({error})"
@@ -1035,7 +1036,7 @@ class Tables:
                 self.counts[LEASED] -= int(dead.sum())
         else:
             cards, old = hand.cards, hand.old
-        self._recount(rows, old, np.full(len(rows), LEASED, np.uint8))
+        self._recount(rows, old, states_of(LEASED, len(rows)))
         starts = [0]
         if hand is None:
             others = (np.diff(tokens) != 1) | (np.diff(deadlines) != 0) | (np.diff(holders.astype(np.int64)) != 0)
@@ -1236,6 +1237,11 @@ class Tables:
 
 OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS = range(7)
 COPY_ROWS = {OWN: 1, HOSTS: 1_000, QUEUES: 2_000, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1}  # rows that stay near 256 KiB
+
+
+def states_of(state: int, rows: int) -> Uint8s:
+    """The same state for so many rows; not to be written to."""
+    return np.frombuffer(bytes((state,)) * rows, np.uint8)
 
 
 def _listed(values: Values) -> Sequence[Any]:

@@ -24,6 +24,7 @@ from outrider.limits import WAKES_PER_CALL_MAX
 
 EMPTY = 255
 """The class of a queue that holds nothing."""
+_EMPTY_BYTE = bytes((EMPTY,))
 _FIRST = np.ones(1, np.bool_)
 _NOT_ALONE = np.uint8(MANY | RULED)
 
@@ -47,7 +48,10 @@ class Turns:
         parts = list({id(part): part for part in hosts if len(part)}.values())
         if not parts:
             return
-        rows = np.sort(parts[0] if len(parts) == 1 else np.concatenate(parts))
+        if len(parts) == 2 and parts[0].tobytes() == parts[1].tobytes():
+            del parts[1]  # clocks changed and leases ended of the same hosts
+        rows = parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
+        rows.sort()
         fresh = rows[1:] != rows[:-1]
         if np.count_nonzero(fresh) < len(rows) - 1:
             rows = rows[np.concatenate((_FIRST, fresh))]
@@ -81,26 +85,29 @@ class Turns:
                 return
         best = self._tables.backlog.best(first)
         until = columns.rest_until[places]
-        out = (best == EMPTY) | (columns.in_flight[places] != 0)
+        busy = columns.in_flight[places]
         later = until > now
-        if self.shared is not None:
-            due = ~(out | later)
-            admitted, displaced = self.shared.admitted(rows, due, best, queues.crawl[first], now)
-            self._give_way(displaced)
-            out |= due & ~admitted
-        if np.count_nonzero(out):
+        if self.shared is not None or np.count_nonzero(busy) or _EMPTY_BYTE in best.tobytes():
+            out = (best == EMPTY) | (busy != 0)
+            if self.shared is not None:
+                due = ~(out | later)
+                admitted, displaced = self.shared.admitted(rows, due, best, queues.crawl[first], now)
+                self._give_way(displaced)
+                out |= due & ~admitted
             self.ready.withdraw(first[out])
             self.timetable.cancel(rows[out])
             stay = ~out
             rows, first, best, until, later = rows[stay], first[stay], best[stay], until[stay], later[stay]
+        # Most often all are alike: those whose rest is over, or those that were visited.
         resting = np.count_nonzero(later)
         if resting < len(rows):
-            due = ~later
-            some = first[due]
-            self.ready.offer(some, queues.crawl[some], best[due])
+            some, klasses = (first[~later], best[~later]) if resting else (first, best)
+            self.ready.offer(some, queues.crawl[some.astype(np.intp)], klasses)
         if resting:
-            self.ready.withdraw(first[later])
-            self.timetable.rest(rows[later], until[later])
+            if resting < len(rows):
+                rows, first, until = rows[later], first[later], until[later]
+            self.ready.withdraw(first)
+            self.timetable.rest(rows, until)
 
     def _touch_one(self, host: int, now: Instant) -> None:
         tables = self._tables
