@@ -30,6 +30,9 @@ from outrider.limits import LOG_BYTES_BEFORE_CHECKPOINT
 
 QUEUES = (10_000, 100_000, 1_000_000)
 QUEUES_QUICK = (2_000,)
+BUDGETS = ((10_000, 150, 64), (10_000, 150, 256), (1, 1_500_000, 64))
+"""(queues, URLs each, megabytes) of what is filled beyond its budget."""
+BUDGETS_QUICK = ((1_000, 200, 16),)
 HOSTS_DRAWN = (100, 1_000)  # sizes that are measured for the drawing alone
 HOSTS_OF_PEERS = (100, 1_000, 10_000, 100_000)
 HOSTS_OF_PEERS_QUICK = (100, 1_000)
@@ -77,6 +80,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None) -> list[
         with _directory() as directory:
             durable[size] = _visit(size, directory / "frontier")
             recovered[size] = _recover(durable[size], directory / "frontier")
+    budgets = [_beyond(*one) for one in (BUDGETS_QUICK if quick else BUDGETS)]
     drawn = {size: _visit(size, None) for size in HOSTS_DRAWN if size not in memory} | memory
     drawn_durable = dict(durable)
     for size in HOSTS_DRAWN:
@@ -88,6 +92,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None) -> list[
         "memory": drawn,
         "durable": drawn_durable,
         "recovered": recovered,
+        "budgets": budgets,
         "peers": peers,
         "missing": missing,
     }
@@ -99,12 +104,13 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None) -> list[
         visit_table(memory, durable),
         stalls_table(memory, durable),
         store_table(durable, recovered),
+        budgets_table(budgets),
         peers_table(drawn, drawn_durable, peers, missing),
         Table(
             "frontier.figures",
             "Frontier: the figures to reach",
             ("what", "measured", "reach", "of the limit", ""),
-            tuple(figure.row() for figure in figures(memory, durable, recovered)),
+            tuple(figure.row() for figure in figures(memory, durable, recovered, budgets)),
             (
                 "Of the limit: the share of it that was used up; above 1 the figure is missed.",
                 "Not measured here: the seen-set at 10⁷ to 10⁹ keys, cold hosts on disk, gRPC.",
@@ -129,6 +135,12 @@ def visits_of(queues: int) -> int:
 def _visit(queues: int, directory: Path | None) -> Found:
     sizes = ["--queues", str(queues), "--each", str(each_of(queues)), "--visits", str(visits_of(queues))]
     return _child("visit", [*sizes, *(["--directory", str(directory)] if directory else [])])
+
+
+def _beyond(queues: int, each: int, megabytes: int) -> Found:
+    with _directory() as directory:
+        sizes = ["--queues", str(queues), "--each", str(each), "--budget", str(megabytes)]
+        return _child("memory", [*sizes, "--directory", str(directory / "frontier")])
 
 
 def _recover(abandoned: Found, directory: Path) -> Found:
@@ -337,7 +349,7 @@ def store_table(durable: Mapping[int, Found], recovered: Mapping[int, Found]) ->
 
     add("URLs", {size: durable[size]["queues"] * durable[size]["each"] for size in sizes})
     add("RSS, B per host with one URL", {size: durable[size]["rss_per_host"] for size in sizes})
-    add("RSS, B per further URL", {size: durable[size]["rss_per_url"] for size in sizes})
+    add("RSS, B per further URL within its budget", {size: durable[size]["rss_per_url"] for size in sizes})
     add("RSS when full, MB", {size: durable[size]["rss"] / 1e6 for size in sizes})
     for moment, title in (("bytes_with_log", "queued"), ("bytes_after_checkpoint", "after checkpoint()")):
         for kind in sorted({kind for found in durable.values() for kind in found[moment]}):
@@ -364,6 +376,24 @@ def store_table(durable: Mapping[int, Found], recovered: Mapping[int, Found]) ->
         "Recovery: from Frontier.open to the first lease, of a store whose process ended with leases open; files warm.",
     )
     return Table("frontier.store", "Frontier: memory, disk, recovery", columns, tuple(rows), notes)
+
+
+def budgets_table(budgets: Sequence[Found]) -> Table:
+    """What a process grows by beyond the budget for its memory."""
+    rows = [
+        (
+            f"{one['queues']:,} queues, {_urls(one):,} URLs",
+            one["budget"] >> 20,
+            one["peak"] / (1 << 20),
+            one["per_url"],
+            one["seen_per_url"],
+            one["per_url"] - one["seen_per_url"],
+        )
+        for one in budgets
+    ]
+    columns = ("filled", "memory_bytes, MB", "peak RSS, MB", "B per further URL", "of them seen-set", "without it")
+    notes = ("Of three thirds, the peak of the last against that of the second; the empty process is not in the RSS.",)
+    return Table("frontier.budget", "Frontier: memory beyond its budget", columns, tuple(rows), notes)
 
 
 def peers_table(
@@ -405,11 +435,17 @@ def peers_table(
     return Table("frontier.peers", "Frontier: URLs taken out, against hosts", columns, tuple(rows), notes)
 
 
-def figures(memory: Mapping[int, Found], durable: Mapping[int, Found], recovered: Mapping[int, Found]) -> list[Figure]:
+def figures(
+    memory: Mapping[int, Found],
+    durable: Mapping[int, Found],
+    recovered: Mapping[int, Found],
+    budgets: Sequence[Found],
+) -> list[Figure]:
     """The lines of the contract that were measured."""
     result = []
-    largest = durable[max(durable)]
-    result.append(Figure("canonicalise + key + fingerprint, list[str]", largest["spell"] * 1e6, "µs", most=0.3))
+    if durable:
+        spelled = durable[max(durable)]["spell"]
+        result.append(Figure("canonicalise + key + fingerprint, list[str]", spelled * 1e6, "µs", most=0.3))
     for size, found in durable.items():
         at = f"{size:,} queues"
         for kind, title, most in (
@@ -453,7 +489,6 @@ def figures(memory: Mapping[int, Found], durable: Mapping[int, Found], recovered
         with_log, without = _disk(found, "bytes_with_log"), _disk(found, "bytes_after_checkpoint")
         result += [
             Figure(f"memory per host that is due soon, {at}", found["rss_per_host"], "B", most=160),
-            Figure(f"memory per further URL, {at}", found["rss_per_url"], "B", most=2),
             Figure(f"disk per queued URL with its log, {at}", with_log, "B", most=80),
             Figure(f"disk per queued URL after a checkpoint, {at}", without, "B", most=45),
         ]
@@ -470,6 +505,10 @@ def figures(memory: Mapping[int, Found], durable: Mapping[int, Found], recovered
             )
             if worst is not None:
                 result.append(Figure(f"{name}, longest, {at}", worst * 1e3, "ms", most=10))
+    for one in budgets:
+        beyond = f"beyond {one['budget'] >> 20} MB, {one['queues']:,} queues"
+        growth = one["per_url"] - one["seen_per_url"]
+        result.append(Figure(f"memory per further URL {beyond}, without the seen-set", growth, "B", most=2))
     if len(memory) > 1:
         rates = [1 / _plain(found, 100)["cpu"] for size, found in memory.items() if size >= 10_000]
         if len(rates) > 1:

@@ -2,11 +2,13 @@
 
     python -m bench.frontier_engine visit --queues N --each N --visits N [--directory DIR] --out FILE
     python -m bench.frontier_engine recover --directory DIR --out FILE
+    python -m bench.frontier_engine memory --queues N --each N --budget MB --directory DIR --out FILE
     python -m bench.frontier_engine profile --queues N --each N --visits N [--directory DIR]
 
 The clock is virtual. After the first visit of every host the hosts rest from 1 to 21 seconds, evenly spread, and the
 clock is moved so that before each call 0.1 % of the queues are ready, or as many as the call wants where that is more.
 `visit` ends with os._exit and leases open, as a process that was killed would leave its store; `recover` opens that.
+`memory` fills a frontier far beyond a budget for its memory and tells what it grows by then.
 `profile` tells by cProfile where the time of discover, of lease and report in calls of 100, and of opening goes.
 """
 
@@ -398,6 +400,36 @@ def run_profile(given: argparse.Namespace) -> None:
         _profiled("opening", rows, opened)
 
 
+def run_memory(given: argparse.Namespace) -> dict[str, Any]:
+    """What a process grows by for each URL beyond its budget. The ledger fills its share and gives it back again and
+    again, so peaks are compared: that of the second third with that of the last."""
+    rests, rows = Rests(), given.queues * given.each
+    settings = {"memory_bytes": given.budget << 20}
+    frontier = Frontier.open(given.directory, clock=rests, keys=KEYS, settings=settings)
+    base = resident_bytes()
+    peaks, seen = [0, 0, 0], [0, 0, 0]
+    for number, urls in enumerate(batches(0, rows, given.queues)):
+        frontier.discover(urls)
+        if number % 10 == 9:
+            third = min(number * BATCH * 3 // rows, 2)
+            peaks[third] = max(peaks[third], resident_bytes() - base)
+            seen[third] = seen_bytes(frontier)
+    return {
+        "queues": given.queues,
+        "each": given.each,
+        "budget": given.budget << 20,
+        "peak": max(peaks),
+        "per_url": (peaks[2] - peaks[1]) / (rows / 3),
+        "seen_per_url": (seen[2] - seen[1]) / (rows / 3),
+    }
+
+
+def seen_bytes(frontier: Frontier) -> int:
+    """What the seen-set takes."""
+    structures = frontier.statistics()["structures"]
+    return int(structures["seen"]["bytes"]) if isinstance(structures, dict) else 0
+
+
 def _profiled(title: str, count: int, work: Callable[[], object]) -> None:
     profile = cProfile.Profile()
     profile.enable()
@@ -413,10 +445,11 @@ def _sync(directory: Path) -> dict[str, float] | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("visit", "recover", "profile"))
+    parser.add_argument("what", choices=("visit", "recover", "memory", "profile"))
     parser.add_argument("--queues", type=int, required=True)
     parser.add_argument("--each", type=int, required=True)
     parser.add_argument("--visits", type=int, default=0)
+    parser.add_argument("--budget", type=int, default=0, help="megabytes")
     parser.add_argument("--at", type=int, default=0)
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--out", type=Path)
@@ -424,7 +457,7 @@ def main() -> None:
     if given.what == "profile":
         run_profile(given)
         return
-    found = run_visits(given) if given.what == "visit" else run_recovery(given)
+    found = {"visit": run_visits, "recover": run_recovery, "memory": run_memory}[given.what](given)
     given.out.write_text(json.dumps(found), encoding="utf-8")
     # No close and no destructors: the next opening finds what a killed process leaves.
     os._exit(0)

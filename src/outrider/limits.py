@@ -59,7 +59,8 @@ CLIENTS_MAX = 1_024  # request-id windows kept; the one unused longest goes firs
 SLOTS = 4_096  # fixed ranges of hash(registrable domain)
 OWN_SLOT = 4_096  # what belongs to no slot: tokens, crawls, holders, watermarks
 LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
-CHECKPOINT_STEP_BYTES = 64 << 10  # ranges are copied up to this between two calls: one to two milliseconds
+CHECKPOINT_STEP_BYTES = 16 << 10  # ranges are copied up to this between two calls: a fraction of a millisecond
+CHECKPOINT_WAITING_BYTES_MAX = 2 << 20  # copied and not written yet: a slow disk makes copying wait, not the calls
 ROUND_PATIENCE_BYTES = 1 << 20  # of log after which a round that found no room is tried again: not with each call
 VERIFY_PROBLEMS_MAX = 100  # damaged places told by name; whoever has more knows enough
 CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that none waits long
@@ -110,7 +111,8 @@ LOG_MARK_BYTES = 64 << 10  # how closely bytes_after(lsn) knows: a thousand mark
 LOG_SPACE_CHECK_REFUSALS = (
     16  # on a full disk every so many refused calls really try again (quotas show in no free space)
 )
-CHECKPOINT_SYNC_BYTES = 1 << 20  # a checkpoint is synced as it grows, so that its end holds nobody up
+CHECKPOINT_COMPRESSED_BYTES_MIN = 512  # smaller ranges stay plain: zstd makes them hardly smaller
+CHECKPOINT_SYNC_BYTES = 256 << 10  # checkpoints and runs are synced as they grow: a sync of the log waits for no more
 MANIFEST_BYTES_MAX = 64 << 10  # a manifest has some hundred bytes; a larger file is something else
 SCRATCH_FILE_BYTES_MAX = 64 << 20  # removed in useful pieces; an offset has 26 bits
 SCRATCH_FILES_OPEN_MAX = 16  # descriptors; reading goes from file to file slowly
@@ -137,8 +139,10 @@ FACTS_COMPRESSED_BYTES_MIN = 512  # smaller payloads stay plain: zstd makes them
 FACTS_ZSTD_LEVEL = -1  # leases and reports as small as at level 1 for a third of its time, new URLs a fourteenth larger
 
 # the ledger
-RUN_BLOCK_ROWS = 512  # records that a point read unpacks: a fifth of a millisecond; a block costs 24 bytes of memory
-RUN_BLOCK_BYTES = 128 << 10  # bodies of a block before the one that fills it: long URLs make shorter blocks
+RUN_BLOCK_ROWS = (
+    2_048  # records that a point read unpacks: half a millisecond; scanning blocks of 512 takes a third more
+)
+RUN_BLOCK_BYTES = 256 << 10  # bodies of a block before the one that fills it: long URLs make shorter blocks
 RUN_BODY_BYTES_MAX = 1 << 20  # of one card: URL, referrer and what the caller attached have some 40 KB at most
 RUN_READ_BYTES = 256 << 10  # read at once in a scan or merge, per run: some thousand records, a megabyte unpacked
 RUN_WRITE_BYTES = 256 << 10  # written at once, so that the disk is never held for long
@@ -147,6 +151,10 @@ RUN_ROWS_SMALL = 4_096  # runs up to this are of one size: merging them is a mat
 MERGE_ROWS = 65_536  # of pieces in memory that are merged at once: some 15 MB
 AHEAD_ITEMS = 3  # pieces of a scan, or windows of the log, that a thread beside makes ready: some megabytes each
 SCAN_ROWS = 8_192  # that a scan gives at once: some two milliseconds of work
+MEMTABLE_SHARE = 4  # so large a part of memory_bytes may the ledger take between checkpoints, a fourth
+MEMTABLE_BYTES_MAX_LEAST = (
+    16 << 20
+)  # and at least so much: runs of less than 100,000 records would be merged all the time
 MEMTABLE_CHUNK_ROWS = 4_096  # appended records are sorted in pieces of this size: one call takes 2 ms at most
 
 # the engine

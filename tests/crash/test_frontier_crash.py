@@ -371,7 +371,9 @@ def test_making_a_store_survives_a_power_cut_at_any_call():
 
 @pytest.fixture
 def small_threshold(monkeypatch):
-    """Rounds all the time, of a few rows per range, in a log of small segments."""
+    """Rounds all the time, of a few rows per range, in a log of small segments; and runs of the ledger between them."""
+    monkeypatch.setattr("outrider.engine.rounds.MEMTABLE_BYTES_MAX_LEAST", 4_000)
+    monkeypatch.setattr("outrider.engine.rounds.MEMTABLE_SHARE", 1 << 40)
     monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 20_000)
     monkeypatch.setattr(
         "outrider.engine.rounds.COPY_ROWS", {OWN: 1, HOSTS: 3, QUEUES: 3, LEASES: 1, AUTHORITIES: 2, TRANSIT: 1}

@@ -115,7 +115,18 @@ def test_the_frontier_is_measured_and_an_abandoned_store_opened_again(tmp_path, 
         assert again["accepted"] == 50 * 40
         shown = [frontier.discover_table({50: found}), frontier.store_table({50: found}, {50: again})]
         assert all(table.lines() for table in shown)
-        assert all(figure.measured > 0 for figure in frontier.figures({}, {50: found}, {50: again}))
+        assert all(figure.measured > 0 for figure in frontier.figures({}, {50: found}, {50: again}, []))
+
+
+def test_memory_beyond_a_budget_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(frontier, "CACHE", tmp_path)
+    found = frontier._beyond(100, 300, 1)
+    assert 1 << 20 < found["peak"] < 200 << 20
+    assert 0 < found["seen_per_url"] < 20
+    assert frontier.budgets_table([found]).lines()
+    assert ["memory per further URL beyond 1 MB, 100 queues, without the seen-set"] == [
+        figure.what for figure in frontier.figures({}, {}, {}, [found])
+    ]
 
 
 def test_a_figure_is_missed_when_its_share_of_the_limit_is_above_one():

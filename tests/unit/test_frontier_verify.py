@@ -13,8 +13,9 @@ from outrider.errors import StoreError
 
 
 @pytest.fixture
-def world():
-    """Two runs, a checkpoint, and a log behind it."""
+def world(monkeypatch):
+    """Two runs in blocks of up to 512 records, a checkpoint, and a log behind it."""
+    monkeypatch.setattr("outrider.storage.runs.RUN_BLOCK_ROWS", 512)
     world = World(delay=0, delay_factor=0)
     rng = random.Random(1)
     for turn in range(2):

@@ -141,9 +141,9 @@ def test_a_run_of_a_newer_format_is_refused(golden):
     disk = golden("runs-caller")
     name = max(name for name in disk.names() if name.endswith(".run"))
     data = bytearray(disk.contents()[name])
-    data[8] = 2
+    data[8] = 3
     disk.put(name, bytes(data))
-    assert "run format 2" in refused(disk)
+    assert "run format 3" in refused(disk)
 
 
 def test_a_log_of_a_newer_format_is_refused(golden):
@@ -159,9 +159,9 @@ def test_a_checkpoint_of_a_newer_format_is_refused(golden):
     disk = golden("runs-caller")
     name = max(name for name in disk.names() if name.endswith(".ckpt"))
     data = bytearray(disk.contents()[name])
-    data[8] = 2
+    data[8] = 3
     disk.put(name, bytes(data))
-    assert "checkpoint format 2" in refused(disk)
+    assert "checkpoint format 3" in refused(disk)
 
 
 @pytest.mark.parametrize(

@@ -412,8 +412,8 @@ def test_a_run_of_another_store_name_or_format_is_refused() -> None:
     files.put(run_name(5), good)
     with pytest.raises(DamagedStoreError, match="renamed"):
         Ledger.open(files, store=STORE, names=[run_name(5)])
-    files.put(name, good[:8] + b"\2" + good[9:])
-    with pytest.raises(ForeignStoreError, match="format 2"):
+    files.put(name, good[:8] + b"\3" + good[9:])
+    with pytest.raises(ForeignStoreError, match="format 3"):
         Ledger.open(files, store=STORE, names=[name])
     files.drop(name)
     with pytest.raises(DamagedStoreError, match="missing"):

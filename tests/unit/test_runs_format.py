@@ -92,7 +92,7 @@ def test_a_run_is_drawn_as_it_is_written() -> None:
     heads["url_bytes"], heads["referrer_bytes"], heads["extra_bytes"] = [3, 2], [0, 1], [1, 0]
     first = cards = Cards(heads, b"url!" + b"xyz", np.array([0, 4, 7]))
     data = written(cards, older=first)
-    header = b"ORrun\r\n\x1a" + struct.pack("<II", 1, 0) + STORE + struct.pack("<Q", 1) + bytes(20)
+    header = b"ORrun\r\n\x1a" + struct.pack("<II", 2, 0) + STORE + struct.pack("<Q", 1) + bytes(20)
     assert header + crc(header) == data[:64]
     place, rows, heads_bytes, bodies_bytes, raw, bodies_crc, block_crc = struct.unpack_from("<7I", data, 64)
     packed_heads = data[92 : 92 + heads_bytes]
@@ -109,7 +109,7 @@ def test_a_run_is_drawn_as_it_is_written() -> None:
 
 
 def test_the_sizes_on_the_page_are_those_in_force() -> None:
-    assert f"up to {RUN_BLOCK_ROWS} records; fewer where their bodies reach {RUN_BLOCK_BYTES >> 10} KiB" in PAGE
+    assert f"up to {RUN_BLOCK_ROWS:,} records; fewer where their bodies reach {RUN_BLOCK_BYTES >> 10} KiB" in PAGE
 
 
 def test_the_head_on_the_page_is_the_head_of_a_card() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import sys
 
 import pytest
 
@@ -13,6 +14,11 @@ from outrider.kernels import crc32c
 from outrider.sim.disk import CrashDisk, MemoryFiles
 from outrider.storage.checkpoint import CheckpointWriter, Range, checkpoint_name, newest_checkpoint
 from outrider.storage.files import Files
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 STORE = bytes(range(16))
 RANGES: list[Range] = [
@@ -78,8 +84,44 @@ def test_a_checkpoint_is_synced_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> 
     files = MemoryFiles()
     writer = CheckpointWriter(files, store=STORE, number=1, start_lsn=0)
     for number in range(100):
-        writer.add(number, 0, 0, 0, bytes(1_000))
+        writer.add(number, 0, 0, 0, random.Random(number).randbytes(1_000))
     assert 9 <= [verb for verb, _ in files.calls].count("sync") <= 11
+
+
+def test_ranges_that_repeat_themselves_take_little() -> None:
+    files = MemoryFiles()
+    ranges: list[Range] = [(number, 1, 0, 1, b"%d " % number * 1_000) for number in range(50)]
+    written(files, 1, ranges, start_lsn=0)
+    assert (1, ranges) == read(files)
+    assert len(files.contents()[checkpoint_name(1)]) < 10_000
+
+
+def test_a_checkpoint_of_the_first_format_opens() -> None:
+    """Its ranges are plain."""
+    files = MemoryFiles()
+    ranges: list[Range] = [(number, 1, 0, 1, b"some rows") for number in range(5)]
+    written(files, 1, ranges, start_lsn=0)
+    content = bytearray(files.contents()[checkpoint_name(1)])
+    content[8:12] = (1).to_bytes(4, "little")
+    content[60:64] = crc32c(bytes(content[:60])).to_bytes(4, "little")
+    files.put(checkpoint_name(1), bytes(content))
+    assert (1, ranges) == read(files)
+
+
+@pytest.mark.parametrize("stored", [b"no frame of zstd", zstd.compress(b"one") + b"more", zstd.compress(b"cut")[:-1]])
+def test_a_packed_range_that_is_none_is_damage(stored: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Packing:
+        def __init__(self, level: int) -> None: ...
+
+        def compress(self, payload: bytes, mode: int) -> bytes:
+            return stored
+
+    files = MemoryFiles()
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint_room.zstd, "ZstdCompressor", Packing)
+        written(files, 1, [(0, 1, 0, 1, bytes(1_000))], start_lsn=0)
+    with pytest.raises(DamagedStoreError, match="at byte 64: a range cannot be unpacked"):
+        read(files)
 
 
 def test_the_older_one_is_removed_only_after_the_newer_one_has_its_name() -> None:
@@ -118,7 +160,7 @@ def test_a_full_disk_leaves_the_older_one() -> None:
     written(files, 1)
     files.capacity_bytes = files.used_bytes() + 1_000
     writer = CheckpointWriter(files, store=STORE, number=2, start_lsn=12)
-    writer.add(1, 1, 1, 13, bytes(2_000))
+    writer.add(1, 1, 1, 13, random.Random(1).randbytes(2_000))
     with pytest.raises(StoreFullError):
         writer.finish(13)
     writer.abandon()
@@ -212,8 +254,8 @@ def test_a_newer_format_is_refused_with_both_versions() -> None:
     files = MemoryFiles()
     written(files, 1)
     content = bytearray(files.contents()[checkpoint_name(1)])
-    content[8:12] = (2).to_bytes(4, "little")
+    content[8:12] = (3).to_bytes(4, "little")
     content[60:64] = crc32c(bytes(content[:60])).to_bytes(4, "little")
     files.put(checkpoint_name(1), bytes(content))
-    with pytest.raises(ForeignStoreError, match="checkpoint format 2; this version reads up to 1"):
+    with pytest.raises(ForeignStoreError, match="checkpoint format 3; this version reads up to 2"):
         newest_checkpoint(files, store=STORE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
 from pathlib import Path
 
 from outrider.kernels import crc32c, pack_frames
@@ -11,6 +12,11 @@ from outrider.sim.disk import MemoryFiles
 from outrider.storage.checkpoint import CheckpointWriter, checkpoint_name
 from outrider.storage.log import MIRROR_NAME, Log, segment_name
 from outrider.storage.manifest import MANIFEST_NAME, Manifest
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats" / "frames.md").read_text()
 STORE = bytes(range(16))
@@ -70,11 +76,19 @@ def test_a_checkpoint_is_drawn_as_it_is_written() -> None:
     writer = CheckpointWriter(files, store=STORE, number=3, start_lsn=9)
     writer.add(4096, 2, 5, 11, b"rows")
     writer.add(1, 3, 0, 10, b"")
+    writer.add(4096, 2, 9, 11, bytes(1_000))
     writer.finish(11)
-    header = b"ORckp\r\n\x1a" + struct.pack("<II", 1, 0) + STORE + struct.pack("<QQ", 3, 9) + bytes(12)
+    header = b"ORckp\r\n\x1a" + struct.pack("<II", 2, 0) + STORE + struct.pack("<QQ", 3, 9) + bytes(12)
     one = b"rnge" + struct.pack("<IIIQQQ", 4, 4096, 2, 5, 11, 0)
     two = b"rnge" + struct.pack("<IIIQQQ", 0, 1, 3, 0, 10, 1)
     one_crc, two_crc = crc(one + b"rows"), crc(two)
-    footer = b"foot" + crc(one_crc + two_crc) + struct.pack("<QQQ", 2, 4, 11)
-    expected = header + crc(header) + one + one_crc + b"rows" + two + two_crc + footer + crc(footer)
-    assert expected == files.contents()[checkpoint_name(3)]
+    found = files.contents()[checkpoint_name(3)]
+    at = 64 + 44 + 4 + 44
+    assert header + crc(header) + one + one_crc + b"rows" + two + two_crc == found[:at]
+    packed = found[at + 44 : -36]
+    assert zstd.decompress(packed) == bytes(1_000)
+    three = b"rngz" + struct.pack("<IIIQQQ", len(packed), 4096, 2, 9, 11, 2)
+    three_crc = crc(three + packed)
+    assert three + three_crc == found[at : at + 44]
+    footer = b"foot" + crc(one_crc + two_crc + three_crc) + struct.pack("<QQQ", 3, 4 + len(packed), 11)
+    assert footer + crc(footer) == found[-36:]

@@ -646,3 +646,38 @@ sys.stdin.read()
     directory.lock()
     log = Log.open(directory, store=STORE, epoch=2)
     assert (list(range(1, 51)), [b"payload %d" % number for number in range(50)]) == (acknowledged, payloads(log))
+
+
+def test_what_is_dropped_while_it_is_read_is_passed_over() -> None:
+    """A checkpoint that ended meanwhile covers it."""
+    files = MemoryFiles()
+    log = filled(files, 100)
+    assert len(segments(files)) >= 3
+    frames = log.replay(0)
+    assert next(frames).lsn == 1
+    log.drop_through(100)
+    assert len(segments(files)) == 1
+    assert [frame.lsn for frame in frames][-1] == 100
+    files.drop(segments(files)[0])
+    with pytest.raises(FileNotFoundError):
+        payloads(log)
+
+
+def test_a_log_rolls_where_that_is_worth_it() -> None:
+    files = MemoryFiles()
+    log = opened(files, first=1024, largest=1 << 20)
+    log.append(1, b"few")
+    log.roll()
+    assert len(segments(files)) == 1
+    for _ in range(30):
+        log.append(1, bytes(300))
+    before = segments(files)
+    log.roll()
+    assert [*before, segment_name(32)] == segments(files)
+    assert log.synced_lsn == 31, "what was in the one before is on the device"
+    log.drop_through(31)
+    assert [segment_name(32)] == segments(files)
+    log.append(1, b"more")
+    log.sync()
+    log.close()
+    assert [b"more"] == payloads(opened(files, after=31), after=31)

@@ -538,8 +538,9 @@ ROWS = 3_000
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    """Two runs: 3,000 records, then new heads for every third of them and 100 new records."""
+def ledger(tmp_path, monkeypatch):
+    """Two runs: 3,000 records, then new heads for every third of them and 100 new records; in blocks of up to 512."""
+    monkeypatch.setattr("outrider.storage.runs.RUN_BLOCK_ROWS", 512)
     files = Directory(tmp_path / "ledger")
     kept = Ledger.open(files, store=STORE, names=[])
     kept.append(cards_of(range(ROWS), 1))

@@ -1,10 +1,11 @@
-"""Checkpoints in the making: each call copies some ranges, a thread beside the calls writes the ledger and ends it."""
+"""Checkpoints in the making: each call copies some ranges; threads beside the calls write them, and then the ledger."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 
 from outrider.clock import Instant
 from outrider.engine.failure import Failure
@@ -12,7 +13,16 @@ from outrider.errors import OutriderError, StoreError, StoreFullError
 from outrider.frontier.facts import Fact, encode
 from outrider.frontier.machine import Machine
 from outrider.frontier.tables import COPY_ROWS, LEASES, OWN, RUNS
-from outrider.limits import CHECKPOINT_STEP_BYTES, LOG_BYTES_BEFORE_CHECKPOINT, OWN_SLOT, ROUND_PATIENCE_BYTES
+from outrider.limits import (
+    CHECKPOINT_RANGE_BYTES_MAX,
+    CHECKPOINT_STEP_BYTES,
+    CHECKPOINT_WAITING_BYTES_MAX,
+    LOG_BYTES_BEFORE_CHECKPOINT,
+    MEMTABLE_BYTES_MAX_LEAST,
+    MEMTABLE_SHARE,
+    OWN_SLOT,
+    ROUND_PATIENCE_BYTES,
+)
 from outrider.storage.checkpoint import Checkpoint, CheckpointWriter
 from outrider.storage.files import Files
 from outrider.storage.log import Log
@@ -21,12 +31,19 @@ _WITHIN = "a checkpoint"
 
 
 class Round:
-    """One checkpoint in the making: what there was when it began, cut into ranges."""
+    """One checkpoint in the making: what there was when it began, cut into ranges, and those that were copied and are
+    to be written."""
 
-    def __init__(self, writer: CheckpointWriter, sections: list[tuple[int, int]], start: int) -> None:
-        self.writer = writer
+    def __init__(self, sections: list[tuple[int, int]], number: int, start: int, logged_bytes: int) -> None:
+        self.number = number
         self.start = start
+        self.logged_bytes = logged_bytes  # by the time of the last step
         self.copied_bytes = 0
+        self.taken_bytes = 0  # of them, by whoever writes
+        self.writer: CheckpointWriter | None = None
+        self.writing: threading.Thread | None = None
+        self.full = False  # the disk had no room for what was copied
+        self._waiting: deque[tuple[int, int, int, bytes]] = deque()
         self._ranges = iter(
             (section, first, min(first + COPY_ROWS[section], rows))
             for section, rows in sections
@@ -36,6 +53,36 @@ class Round:
 
     def next(self) -> tuple[int, int, int] | None:
         return next(self._ranges, None)
+
+    def copied(self, section: int, first: int, lsn: int, payload: bytes) -> None:
+        """A range is copied, and true up to this LSN."""
+        self._waiting.append((section, first, lsn, payload))
+        self.copied_bytes += len(payload)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Copied and not written yet."""
+        return self.copied_bytes - self.taken_bytes
+
+    def waiting(self) -> Iterator[tuple[int, int, int, bytes]]:
+        """Takes what waits to be written, range by range; for one thread at a time."""
+        while self._waiting:
+            one = self._waiting.popleft()
+            self.taken_bytes += len(one[3])
+            yield one
+
+    def settle(self) -> None:
+        """Waits for a thread that writes what was copied."""
+        if self.writing is not None:
+            self.writing.join()
+            self.writing = None
+
+    def abandon(self) -> None:
+        """Removes what was written. Raises StoreError."""
+        self.settle()
+        self._waiting.clear()
+        if self.writer is not None:
+            self.writer.abandon()
 
 
 class Rounds:
@@ -57,72 +104,91 @@ class Rounds:
         self._log = log
         self._failure = failure
         self._store = store
+        self._ledger_bytes_max = max(MEMTABLE_BYTES_MAX_LEAST, machine.settings.memory_bytes // MEMTABLE_SHARE)
         self._patience = 0  # so much log there must be before a round is tried again
         self._finished: tuple[int, int, int] | None = None
 
     def step(self, now: Instant) -> None:
         """Copy some ranges, or begin or end a round; a call never waits for more than one step."""
-        if self._finished is not None:
-            self.number, self.covered, self.bytes = self._finished
-            self._finished = None
-            self.finisher = None
-            self._patience = 0
-            # Dropped is what the checkpoint and the synced projections have passed.
-            self._log.drop_through(self.kept_after())
-            return
-        if self.finisher is not None:
+        if self._ended() or self.finisher is not None:
             return
         if self.under_way is None:
             threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self.bytes // 2, self._patience)
-            if self._log.bytes_after(self.covered) > threshold:
+            logged = self._log.bytes_after(self.covered)
+            if logged > threshold:
                 self.begin(now)
+            elif self._ledger_bytes_max < self._machine.tables.ledger.unfrozen_bytes and logged > self._patience:
+                self._lighten()
             return
         round_ = self.under_way
-        try:
-            begun = round_.copied_bytes
-            while (place := round_.next()) is not None:
-                section, first, last = place
-                self._copy(round_, section, first, last, now)
-                # A slot of a few hosts makes small ranges; one per call, a round over all slots would never end.
-                copied = round_.copied_bytes - begun
-                if copied >= CHECKPOINT_STEP_BYTES:
-                    return
-        except StoreFullError:
+        if round_.writing is not None and not round_.writing.is_alive():
+            round_.settle()
+        if round_.full:
             # No room for a checkpoint now: the log keeps everything, and a later round tries again.
-            round_.writer.abandon()
+            self._give_up(round_)
             self.under_way = None
-            self._try_later()
             return
+        if round_.waiting_bytes >= CHECKPOINT_WAITING_BYTES_MAX:
+            return
+        begun = round_.copied_bytes
+        # A call that logs much takes its time anyway: so the log grows by half of what a round copies, and no more.
+        logged, round_.logged_bytes = self._log.frame_bytes - round_.logged_bytes, self._log.frame_bytes
+        most = min(max(CHECKPOINT_STEP_BYTES, 2 * logged), CHECKPOINT_RANGE_BYTES_MAX)
+        while (place := round_.next()) is not None:
+            self._copy(round_, *place, now)
+            # A slot of a few hosts makes small ranges; one per call, a round over all slots would never end.
+            if round_.copied_bytes - begun >= most:
+                # No call waits for the file: a thread beside packs, writes and syncs what was copied.
+                if round_.waiting_bytes >= CHECKPOINT_RANGE_BYTES_MAX and round_.writing is None:
+                    round_.writing = threading.Thread(target=self._write, args=(round_,), daemon=True)
+                    round_.writing.start()
+                return
         self.under_way = None
         self.finisher = threading.Thread(target=self._finish, args=(round_, self._log.appended_lsn), daemon=True)
         self.finisher.start()
 
+    def _ended(self) -> bool:
+        """Whether a round has come to its end since this was last asked; then it is the newest checkpoint."""
+        if self._finished is None:
+            return False
+        self.number, self.covered, self.bytes = self._finished
+        self._finished = None
+        self.finisher = None
+        self._patience = 0
+        return True
+
+    def _lighten(self) -> None:
+        """The ledger's newest records become a run before a checkpoint lists it, so that they leave the memory; until
+        then they are in the log as well."""
+        self._machine.tables.ledger.freeze()
+        self.finisher = threading.Thread(target=self._write_ledger, daemon=True)
+        self.finisher.start()
+
+    def _write_ledger(self) -> None:
+        """In a thread beside the calls."""
+        ledger = self._machine.tables.ledger
+        try:
+            ledger.write_frozen()
+            while ledger.merge():
+                pass
+        except StoreFullError:
+            self._try_later()
+        except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
+            self._failure.stop_beside(error, "writing the ledger")
+            return
+        self.finisher = None
+
     def _copy(self, round_: Round, section: int, first: int, last: int, now: Instant) -> None:
         payload = encode(now, self._machine.tables.copy(section, first, last))
-        round_.writer.add(OWN_SLOT, section, first, self._log.appended_lsn, payload)
-        round_.copied_bytes += len(payload)
+        round_.copied(section, first, self._log.appended_lsn, payload)
 
     def begin(self, now: Instant) -> None:
         """From here on: what belongs to no slot, the open leases and the ledger are those of this LSN exactly."""
-        start = self._log.appended_lsn
-        try:
-            writer = CheckpointWriter(self._files, store=self._store, number=self.number + 1, start_lsn=start)
-        except StoreFullError:
-            self._try_later()
-            return
+        self._log.roll()
         tables = self._machine.tables
-        round_ = Round(writer, tables.sections(), start)
-        try:
-            for section in (OWN, LEASES):
-                self._copy(round_, section, 0, 1, now)
-        except StoreFullError:
-            writer.abandon()
-            self._try_later()
-            return
-        except BaseException:
-            with contextlib.suppress(StoreError):
-                writer.abandon()
-            raise
+        round_ = Round(tables.sections(), self.number + 1, self._log.appended_lsn, self._log.frame_bytes)
+        for section in (OWN, LEASES):
+            self._copy(round_, section, 0, 1, now)
         tables.ledger.freeze()
         self.under_way = round_
 
@@ -130,51 +196,85 @@ class Rounds:
         """A round found no room: the log keeps everything, and when it has grown some more the next one is tried."""
         self._patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
 
+    def _give_up(self, round_: Round) -> None:
+        """No room for this one. Raises StoreFailedError."""
+        round_.abandon()
+        self._try_later()
+
+    def _written(self, round_: Round) -> CheckpointWriter:
+        """The writer, with all that was copied so far. Raises StoreFullError, StoreFailedError."""
+        if round_.writer is None:
+            round_.writer = CheckpointWriter(
+                self._files, store=self._store, number=round_.number, start_lsn=round_.start
+            )
+        for section, first, lsn, payload in round_.waiting():
+            round_.writer.add(OWN_SLOT, section, first, lsn, payload)
+        return round_.writer
+
+    def _write(self, round_: Round) -> None:
+        """In a thread beside the calls, while they copy."""
+        try:
+            self._written(round_)
+        except StoreFullError:
+            round_.full = True
+        except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
+            self._failed(round_, error)
+
+    def _failed(self, round_: Round, error: Exception) -> None:
+        with contextlib.suppress(StoreError):
+            if round_.writer is not None:
+                round_.writer.abandon()
+        self._failure.stop_beside(error, _WITHIN)
+
     def _finish(self, round_: Round, lsn: int) -> None:
+        """In a thread beside the calls, when all is copied."""
         ledger = self._machine.tables.ledger
         try:
+            round_.settle()
+            if round_.full:
+                raise StoreFullError
+            writer = self._written(round_)
             ledger.write_frozen()
             while ledger.merge():
                 pass
             names = ledger.names()
             if names:
                 payload = encode(0, [(Fact.RUNS, [[OWN_SLOT] * len(names), names])])
-                round_.writer.add(OWN_SLOT, RUNS, 0, lsn, payload)
+                writer.add(OWN_SLOT, RUNS, 0, lsn, payload)
             self._log.sync()
-            size = round_.writer.size
-            round_.writer.finish(lsn)
+            size = writer.size
+            writer.finish(lsn)
             ledger.settled()
-            self._finished = (round_.writer.number, round_.start, size)
+            # Here, not in a call: to remove a segment of 64 MB takes a dozen milliseconds.
+            self._log.drop_through(self._wanted_after(round_.start))
+            self._finished = (writer.number, round_.start, size)
         except StoreFullError:
             try:
-                round_.writer.abandon()
-                self._try_later()
+                self._give_up(round_)
                 self.finisher = None
             except OutriderError as error:
                 self._failure.stop_beside(error, _WITHIN)
         except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
-            with contextlib.suppress(StoreError):
-                round_.writer.abandon()
-            self._failure.stop_beside(error, _WITHIN)
+            self._failed(round_, error)
 
     def whole(self, instant: Callable[[], Instant]) -> None:
         """A round from its beginning to its end, behind one that is under way. Raises StoreFailedError."""
         try:
-            self._end(instant)
-            if self.under_way is None:
-                self.begin(instant())
-            while self.under_way is not None:
-                self.step(instant())
-            self._end(instant)
+            self._through(instant)
+            self.begin(instant())
+            self._through(instant)
         except BaseException as error:
             self._failure.stop(error, _WITHIN)
             raise
 
-    def _end(self, instant: Callable[[], Instant]) -> None:
-        """Waits for the end of a round that is under way, and raises why it failed."""
+    def _through(self, instant: Callable[[], Instant]) -> None:
+        """Brings a round that is under way to its end, and raises why it failed."""
+        while self.under_way is not None:
+            self.under_way.settle()
+            self.step(instant())
         if self.join():
             self._failure.tell()
-            self.step(instant())
+            self._ended()
 
     def join(self) -> bool:
         """Whether the end of a round was under way; it is over now."""
@@ -187,11 +287,14 @@ class Rounds:
         """The frontier closes: a round that is under way is given up, one that is ending may end."""
         self.join()
         if self.under_way is not None:
-            self.under_way.writer.abandon()
+            self.under_way.abandon()
 
     def kept_after(self) -> int:
         """The log is wanted behind this LSN."""
-        through = self.covered
+        return self._wanted_after(self.covered)
+
+    def _wanted_after(self, through: int) -> int:
+        """Behind a checkpoint that covers so much of the log, as far as the synced projections have passed it too."""
         projected = [lsn for _, lsn in self._machine.tables.projections.values()]
         if self._machine.keeps_lines or any(projected):
             # Also where this process keeps no lines: those of an earlier one are not lost.

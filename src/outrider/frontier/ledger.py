@@ -49,6 +49,8 @@ class Ledger:
         self._open: list[Records] = []
         self._open_rows = 0
         self._tail: Records | None = None
+        self.unfrozen_bytes = 0
+        """About what was appended since the last `freeze` takes in memory."""
 
     @classmethod
     def open(cls, files: Files, *, store: bytes, names: Sequence[str]) -> Ledger:
@@ -88,13 +90,14 @@ class Ledger:
         with self._tiers.lock:
             self._open.append(records)
             self._open_rows += len(records)
+            self.unfrozen_bytes += records.nbytes
             self._tail = None
             if self._open_rows >= MEMTABLE_CHUNK_ROWS:
                 self._seal()
 
     def _seal(self) -> None:
         if self._open:
-            self._sealed.append(self._sorted_tail())
+            self._sealed.append(self._sorted_tail().apart())
             self._open, self._open_rows, self._tail = [], 0, None
 
     def _sorted_tail(self) -> Records:
@@ -110,6 +113,7 @@ class Ledger:
             self._seal()
             self._tiers.hold(self._sealed)
             self._sealed = []
+            self.unfrozen_bytes = 0
 
     def write_frozen(self) -> None:
         """Writes what is frozen as a new run, synced with its directory; for a thread beside the others.

@@ -8,7 +8,7 @@ from outrider.errors import ForeignStoreError
 from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, decode, unpacked
 from outrider.frontier.lines import completed
 from outrider.frontier.replay import Window, apply
-from outrider.frontier.tables import LEASES, RUNS, Tables
+from outrider.frontier.tables import LEASES, OWN, RUNS, Tables
 from outrider.kernels import FRAME_BYTES_MAX
 from outrider.limits import REPLAY_WINDOW_BYTES, WAKES_PER_CALL_MAX
 from outrider.storage.ahead import ahead
@@ -34,12 +34,17 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
     absolute values, so replaying all of them from the checkpoint's start on, older ones included, ends in the state of
     the last one. URLs and open leases are those of the checkpoint's start exactly."""
     leases: list[bytes] = []
+    window, here = Window(tables), OWN
     if checkpoint is not None:
         for _, section, _, _, payload in checkpoint.ranges():
             if section == LEASES:
                 leases.append(payload)
             elif section != RUNS:
-                apply(tables, payload)
+                if section != here:
+                    window.close()
+                    here = section
+                window.add(payload)
+    window.close()
     tables.restore()
     tables.note_those_seen()
     for payload in leases:

@@ -29,7 +29,8 @@ class FrontierSettings:
     "delay" takes them all and asks callers to slow down (`Frontier.pressure`). url_rules: lossy rules of spelling
     (docs/urls.md); None: those the store was made with, none for a new one. group: politeness clocks that several hosts
     share: "domain", "address", tables of groups, or a list of these (docs/groups.md). memory_bytes: what the cards of
-    queued URLs may take in memory: beyond it all but the best of longer queues lie on disk."""
+    queued URLs may take in memory: beyond it all but the best of longer queues lie on disk; a fourth of it is for what
+    the ledger got since its last run."""
 
     delay: float = DELAY_SECONDS_FLOOR
     delay_factor: float = DELAY_FACTOR

@@ -1236,7 +1236,8 @@ class Tables:
 
 
 OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS = range(7)
-COPY_ROWS = {OWN: 1, HOSTS: 1_000, QUEUES: 2_000, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1}  # rows that stay near 256 KiB
+COPY_ROWS = {OWN: 1, HOSTS: 250, QUEUES: 600, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1}
+"""Rows of a range: some 16 KiB of hosts or queues, and of authorities as much as may be where they have long rules."""
 
 
 def states_of(state: int, rows: int) -> Uint8s:

@@ -15,7 +15,7 @@ from outrider.kernels.framing import Bytes
 
 PLANES = HEAD_BYTES + 1
 """The bytes of a head, and one that says whether the version is whole."""
-PLANES_ROWS_MAX = 65_536  # a block has 512; places in the lists of values are u16
+PLANES_ROWS_MAX = 65_536  # a block has 2,048; places in the lists of values are u16
 _MASK_BYTES = (PLANES + 7) // 8
 _LISTED = ("queue", "due", "priority")
 _COUNTS = struct.Struct("<3H")

@@ -10,22 +10,38 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from outrider.errors import DamagedStoreError, StoreError
 from outrider.kernels import crc32c
-from outrider.limits import CHECKPOINT_RANGE_BYTES_MAX, CHECKPOINT_SYNC_BYTES, LOG_READ_BYTES
+from outrider.limits import (
+    CHECKPOINT_COMPRESSED_BYTES_MIN,
+    CHECKPOINT_RANGE_BYTES_MAX,
+    CHECKPOINT_SYNC_BYTES,
+    LOG_READ_BYTES,
+)
 from outrider.storage.files import TEMPORARY_SUFFIX, File, Files
 from outrider.storage.sealed import CRC, check_store, is_whole, sealed, sealed_bytes, unsealed_head
 
-CHECKPOINT_FORMAT = 1
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+CHECKPOINT_FORMAT = 2
 RANGE_BYTES_LIMIT = 64 << 20
-"""A range's length beyond this is damage. By habit a range has at most CHECKPOINT_RANGE_BYTES_MAX."""
+"""A range's length beyond this, stored or unpacked, is damage. By habit it has CHECKPOINT_RANGE_BYTES_MAX at most."""
 
 _HEADER_MAGIC = b"ORckp\r\n\x1a"
 _HEADER = struct.Struct("<8sI4x16sQQ12x")  # magic, format, store, number, start LSN; the crc follows
-_RANGE_MARK, _FOOTER_MARK = b"rnge", b"foot"
+_RANGE_MARKS = _PLAIN, _PACKED = b"rnge", b"rngz"
+_FOOTER_MARK = b"foot"
+_LEVEL = 1
+"""Of zstd: higher levels save nothing, for what does not repeat itself here are hashes."""
+_FRAME: Literal[2] = 2  # ZstdCompressor.FLUSH_FRAME: each call gives a frame of its own
 _RANGE = struct.Struct("<4sIIIQQQ")  # mark, payload length, slot, section, first row, LSN, place in the file
 _FOOTER = struct.Struct("<4sIQQQ")  # mark, crc over the ranges' crcs, ranges, payload bytes, LSN; the crc follows
 _HEADER_BYTES = sealed_bytes(_HEADER)
@@ -56,6 +72,7 @@ class CheckpointWriter:
         self._files = files
         self._number = number
         self._temporary = f"checkpoint-{number:016x}{TEMPORARY_SUFFIX}"
+        self._compressor = zstd.ZstdCompressor(level=_LEVEL)
         for name in files.names():
             if _UNFINISHED.fullmatch(name):
                 files.remove(name)
@@ -95,7 +112,12 @@ class CheckpointWriter:
         if len(payload) > RANGE_BYTES_LIMIT:
             raise ValueError(f"a range of {len(payload)} bytes; cut it at {CHECKPOINT_RANGE_BYTES_MAX}")
         file = self._open_file()
-        head = _RANGE.pack(_RANGE_MARK, len(payload), slot, section, first_row, lsn, self._ranges)
+        mark = _PLAIN
+        if len(payload) >= CHECKPOINT_COMPRESSED_BYTES_MIN:
+            packed = self._compressor.compress(payload, _FRAME)
+            if len(packed) < len(payload):
+                mark, payload = _PACKED, packed
+        head = _RANGE.pack(mark, len(payload), slot, section, first_row, lsn, self._ranges)
         crc = CRC.pack(crc32c(payload, crc32c(head)))
         self._buffer += head + crc
         self._buffer += payload
@@ -196,7 +218,7 @@ class Checkpoint:
                 head = buffer[at : at + _RANGE.size]
                 mark, length, slot, section, first_row, lsn, place = _RANGE.unpack(head)
                 stop = position + head_bytes + length
-                if mark != _RANGE_MARK or length > RANGE_BYTES_LIMIT or stop > end or place != count:
+                if mark not in _RANGE_MARKS or length > RANGE_BYTES_LIMIT or stop > end or place != count:
                     raise DamagedStoreError(f"{where} at byte {position}: no range of a checkpoint begins here")
                 stored = buffer[at + _RANGE.size : at + head_bytes]
                 if stop > base + len(buffer):
@@ -208,11 +230,28 @@ class Checkpoint:
                 chain = crc32c(stored, chain)
                 count += 1
                 position = stop
-                yield slot, section, first_row, lsn, payload
+                unpacked = unpacked_payload(mark, payload)
+                if unpacked is None:
+                    raise DamagedStoreError(
+                        f"{where} at byte {position - length - head_bytes}: a range cannot be unpacked"
+                    )
+                yield slot, section, first_row, lsn, unpacked
         finally:
             file.close()
         if count != self.count or chain != self.chain:
             raise DamagedStoreError(f"{where} at byte {end}: {count} ranges were read, the footer names {self.count}")
+
+
+def unpacked_payload(mark: bytes, payload: bytes) -> bytes | None:
+    """The payload of a range as it was given; None for bytes that no writer stores under this mark."""
+    if mark == _PLAIN:
+        return payload
+    decompressor = zstd.ZstdDecompressor()
+    try:
+        plain = bytes(decompressor.decompress(payload, RANGE_BYTES_LIMIT))
+    except zstd.ZstdError:
+        return None
+    return plain if decompressor.eof and not decompressor.unused_data else None
 
 
 def newest_checkpoint(files: Files, *, store: bytes) -> Checkpoint | None:

@@ -411,7 +411,14 @@ class Log:
                 break
             limit = end if name == segments[-1][1] else size
             stopped = SEGMENT_HEADER_BYTES
-            file = self._files.open(name)
+            follower = next((first for first, _, _ in segments if first > first_lsn), last_lsn + 1)
+            try:
+                file = self._files.open(name)
+            except FileNotFoundError:
+                if any(segment.name == name for segment in self._segments):
+                    raise
+                next_lsn = follower  # it was dropped meanwhile: a checkpoint covers it
+                continue
             try:
                 for buffer, base, rows, stop, _ in _batches(file, SEGMENT_HEADER_BYTES, limit):
                     stopped = base + stop
@@ -426,7 +433,6 @@ class Log:
                 file.close()
             if next_lsn > last_lsn:
                 return
-            follower = next((first for first, _, _ in segments if first > first_lsn), last_lsn + 1)
             if next_lsn != follower:
                 self._unreadable(name, stopped, next_lsn)
 
@@ -459,6 +465,11 @@ class Log:
                 return 0
             place = bisect_right(self._mark_lsns, lsn) - 1
             return self._frame_bytes - (self._mark_bytes[place] if place >= 0 else 0)
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of all frames that were read on opening or appended since."""
+        return self._frame_bytes
 
     def statistics(self) -> dict[str, int]:
         """What there is and what it takes: LSNs, bytes, segments, syncs, and whether the disk is full (0 or 1)."""
@@ -524,6 +535,18 @@ class Log:
                 self._prepare(need)
             return lsn
 
+    def roll(self) -> None:
+        """A checkpoint begins: what is appended from here on goes into another segment, so that this one can be dropped
+        as soon as the checkpoint counts. Nothing happens where that is not worth it, or nothing is ready.
+
+        Raises StoreFailedError.
+        """
+        with self._append_lock:
+            self._check()
+            worth = self._position >= self._segment_bytes_first
+            if worth and not self._full and self._spare is not None and self._spare_zeroed >= self._segment_bytes_first:
+                self._rotate(0, reserve=False)
+
     def sync(self) -> int:
         """Returns when every frame appended before the call is on the device; the answer is the synced LSN.
 
@@ -577,21 +600,23 @@ class Log:
             return self._full and not self._heal()
 
     def drop_through(self, lsn: int) -> None:
-        """Removes the segments that hold nothing above `lsn`; never the current one. Raises StoreFailedError."""
+        """Removes the segments that hold nothing above `lsn`; never the current one. Nobody waits for that who appends
+        meanwhile. Raises StoreFailedError."""
         with self._append_lock:
             self._check()
+            gone: list[str] = []
             while len(self._segments) > 1 and self._segments[1].first_lsn <= lsn + 1:
-                # The oldest first, and no sync: one that comes back after a crash lies below the checkpoint and is
-                # skipped.
-                try:
-                    self._files.remove(self._segments[0].name)
-                except StoreError as error:
-                    self._fail(error)
-                except FileNotFoundError:
-                    pass
-                del self._segments[0]
+                gone.append(self._segments.pop(0).name)
             keep = max(bisect_right(self._mark_lsns, self._segments[0].first_lsn - 1) - 1, 0)
             del self._mark_lsns[:keep], self._mark_bytes[:keep]
+        for name in gone:
+            # The oldest first, and no sync: one that comes back after a crash lies below the checkpoint and is skipped.
+            try:
+                self._files.remove(name)
+            except StoreError as error:
+                self._fail(error)
+            except FileNotFoundError:
+                pass
 
     def close(self) -> None:
         """Gives the descriptors back. It syncs nothing: what was not synced was not promised."""

@@ -40,6 +40,7 @@ _MANIFEST_OCTETS: Final = (0x0A, *range(0x20, 0x7F))
 _COVERED_FROM: Final = 8  # a frame's length counts what follows length and crc
 _LENGTH = struct.Struct("<I")
 _RANGE_HEAD_BYTES: Final = ckpt._RANGE.size + CRC.size
+_MARKS_BEGIN: Final = b"rng"  # as every mark of a range does
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +274,12 @@ def _range_at(file: File, position: int, end: int, least: int, most: int) -> tup
         return None
     mark, length, _, _, _, lsn, place = ckpt._RANGE.unpack_from(head)
     stop = position + _RANGE_HEAD_BYTES + length
-    if mark != ckpt._RANGE_MARK or stop > end or length > ckpt.RANGE_BYTES_LIMIT or not least <= place <= most:
+    if mark not in ckpt._RANGE_MARKS or stop > end or length > ckpt.RANGE_BYTES_LIMIT or not least <= place <= most:
         return None
     payload = read_as_can_be(file, position + _RANGE_HEAD_BYTES, stop)
     if CRC.pack(crc32c(payload, crc32c(head[: ckpt._RANGE.size]))) != head[ckpt._RANGE.size :]:
+        return None
+    if ckpt.unpacked_payload(mark, payload) is None:
         return None
     return position, stop, place, lsn
 
@@ -291,14 +294,14 @@ def _next_range(file: File, broken: int, end: int, place: int) -> tuple[int, int
     position = broken + 1
     while position < end:
         window = read_as_can_be(file, position, min(position + LOG_READ_BYTES, end))
-        at = window.find(ckpt._RANGE_MARK)
+        at = window.find(_MARKS_BEGIN)
         while at >= 0:
             most = place + (position + at - broken) // _RANGE_HEAD_BYTES
             whole = _range_at(file, position + at, end, place + 1, most)
             if whole is not None:
                 return whole
-            at = window.find(ckpt._RANGE_MARK, at + 1)
-        position += max(len(window) - len(ckpt._RANGE_MARK) + 1, 1)
+            at = window.find(_MARKS_BEGIN, at + 1)
+        position += max(len(window) - len(_MARKS_BEGIN) + 1, 1)
     return None
 
 
@@ -310,9 +313,11 @@ def whole_ranges(files: Files, checkpoint: CheckpointFound) -> Iterator[Range]:
     try:
         for position in checkpoint.places:
             head = read_as_can_be(file, position, position + _RANGE_HEAD_BYTES)
-            _, length, slot, section, first_row, lsn, _ = ckpt._RANGE.unpack_from(head)
-            payload = read_as_can_be(file, position + _RANGE_HEAD_BYTES, position + _RANGE_HEAD_BYTES + length)
-            yield slot, section, first_row, lsn, payload
+            mark, length, slot, section, first_row, lsn, _ = ckpt._RANGE.unpack_from(head)
+            stored = read_as_can_be(file, position + _RANGE_HEAD_BYTES, position + _RANGE_HEAD_BYTES + length)
+            payload = ckpt.unpacked_payload(mark, stored)
+            if payload is not None:  # it was whole when it was looked for
+                yield slot, section, first_row, lsn, payload
     finally:
         file.close()
 

@@ -33,15 +33,16 @@ def unsealed_head(
 ) -> tuple[Any, ...]:
     """The fields of a file's sealed head behind magic and format number.
 
-    where, file_format, what: the file, its format's name and the record's, for messages. Raises ForeignStoreError for a
-    format above `newest` and DamagedStoreError for a head that is not whole.
+    newest: the format written now; those from 1 on are read. where, file_format, what: the file, its format's name and
+    the record's, for messages. Raises ForeignStoreError for a format above `newest` and DamagedStoreError for a head
+    that is not whole.
     """
     found, version, *fields = layout.unpack_from(head)
     if found == magic and version > newest:
         raise ForeignStoreError(
             f"{where} has {file_format} format {version}; this version reads up to {newest}, use a newer one"
         )
-    if found != magic or version != newest or not is_whole(head, layout):
+    if found != magic or not 1 <= version <= newest or not is_whole(head, layout):
         raise DamagedStoreError(f"{where} at byte 0: the {what}'s header fails its checksum")
     return tuple(fields)
 

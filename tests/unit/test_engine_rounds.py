@@ -1,0 +1,67 @@
+"""Checkpoints in the making, and the ledger that becomes lighter between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from model.world import World, recount
+from outrider.sim.disk import MemoryFiles
+
+
+@pytest.fixture
+def light(monkeypatch):
+    """A ledger that may keep some hundred records in memory."""
+    monkeypatch.setattr("outrider.engine.rounds.MEMTABLE_BYTES_MAX_LEAST", 50_000)
+    monkeypatch.setattr("outrider.engine.rounds.MEMTABLE_SHARE", 1 << 40)
+
+
+def fill(world: World, first: int, last: int) -> None:
+    for begin in range(first, last, 100):
+        world.discover(*[f"http://h{row % 50}.com/{row}" for row in range(begin, begin + 100)])
+        world.frontier._rounds.join()
+
+
+def runs(disk: MemoryFiles) -> list[str]:
+    return [name for name in disk.names() if name.endswith(".run")]
+
+
+def test_the_ledger_leaves_the_memory_before_a_checkpoint_begins(light):
+    world = World()
+    fill(world, 0, 3_000)
+    structures = world.frontier._machine.tables.ledger.statistics()
+    assert runs(world.disk)
+    assert structures.memtable_bytes < 100_000
+    assert structures.records == 3_000
+    assert "queued" == world.frontier.status("http://h7.com/7").state
+    assert [] == recount(world.frontier)
+    assert 0 == world.frontier.statistics()["checkpoint"]["number"]
+
+
+def test_after_a_kill_runs_that_no_checkpoint_lists_go_and_the_log_stands_for_them(light):
+    world = World()
+    fill(world, 0, 1_000)
+    world.frontier.checkpoint()
+    listed = runs(world.disk)
+    fill(world, 1_000, 3_000)
+    assert set(runs(world.disk)) > set(listed)
+    world.kill()
+    assert listed == runs(world.disk)
+    assert [] == recount(world.frontier)
+    assert 3_000 == world.frontier.count(state="queued")
+    world.frontier.checkpoint()
+    world.kill()
+    assert 3_000 == world.frontier.count(state="queued")
+
+
+def test_a_full_disk_leaves_the_ledger_in_memory_until_there_is_room(light):
+    world = World()
+    fill(world, 0, 200)
+    world.disk.capacity_bytes = world.disk.used_bytes() + 1_000
+    fill(world, 200, 1_200)
+    assert world.frontier.count(state="queued") == 1_200
+    assert world.frontier._machine.tables.ledger.statistics().memtable_bytes > 100_000
+    world.disk.capacity_bytes = None
+    fill(world, 1_200, 1_400)
+    assert [] == recount(world.frontier)
+    world.frontier.checkpoint()
+    assert world.frontier._machine.tables.ledger.statistics().memtable_bytes == 0
