@@ -1,4 +1,4 @@
-"""The nouns of a URL's journey (Link, Lease, Outcome …) and the three verbs `discover`, `lease`, `report` as Protocols.
+"""The nouns of a URL's journey (Link, Lease, Outcome …) and the three verbs as a Protocol.
 
 Everything here is frozen and knows no clock: instants are int microseconds since 1970, lengths of time are float
 seconds.
@@ -529,16 +529,12 @@ class Verification:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-class Discover(Protocol):
-    """The first verb."""
+class Verbs(Protocol):
+    """The three verbs: a frontier in this process, or whatever stands for one elsewhere."""
 
-    def discover(self, links: Iterable[str | Link] | UrlColumns, *, request_id: RequestId | None = None) -> list[Code]:
-        """One code per link, in order; what is answered is durable."""
+    def discover(self, links: Iterable[str | Link], *, request_id: RequestId | None = None) -> list[Code]:
+        """One code per link, in order; what is answered is durable. A `UrlBatch` is such an iterable."""
         ...
-
-
-class LeaseOut(Protocol):
-    """The second verb."""
 
     def lease(
         self,
@@ -555,17 +551,16 @@ class LeaseOut(Protocol):
         """Up to `want` URLs whose hosts may be visited now."""
         ...
 
-
-class ReportIn(Protocol):
-    """The third verb."""
-
     def report(
         self,
         outcomes: Sequence[Outcome] | OutcomeBatch,
-        links: Sequence[tuple[int, str | Link]] | UrlColumns = (),
+        links: Sequence[tuple[int, str | Link]] = (),
         *,
         request_id: RequestId | None = None,
+        watermark: tuple[str, bytes] | None = None,
     ) -> Report:
-        """One code per outcome; links may come as (row of the outcome, link), or as columns of which one is `outcome`,
-        beside those an outcome carries."""
+        """One code per outcome; links come as (row of the outcome, link), beside those an outcome carries.
+
+        watermark: (archive writer, opaque place) synced before.
+        """
         ...

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 import sys
 from pathlib import Path
 
+from outrider import Frontier
 from outrider.kernels import crc32c, pack_frames
 from outrider.sim.disk import MemoryFiles
 from outrider.storage.checkpoint import CheckpointWriter, checkpoint_name
@@ -44,10 +46,19 @@ def test_the_manifest_on_the_page_is_the_manifest_that_is_written() -> None:
         created="2026-01-02T03:04:05.000Z",
         fingerprint_key="0f" * 16,
         slot_key="f0" * 16,
-        spelling="whatwg-1",
-        rules={"public_suffix": "2026-01-01", "idna": "16.0"},
+        spelling="1",
+        rules={"public_suffix_list": "2026-01-02_03-04-05_UTC", "url_rules": "1:"},
     )
     assert block("json") == files.contents()[MANIFEST_NAME].decode()
+
+
+def test_the_manifest_on_the_page_has_the_names_that_a_frontier_writes() -> None:
+    files = MemoryFiles()
+    Frontier.open(files).close()
+    written = json.loads(files.contents()[MANIFEST_NAME])
+    drawn = json.loads(block("json"))
+    assert (written.keys(), written["rules"].keys()) == (drawn.keys(), drawn["rules"].keys())
+    assert (written["spelling"], written["rules"]["url_rules"]) == (drawn["spelling"], drawn["rules"]["url_rules"])
 
 
 def test_a_segment_is_drawn_as_it_is_written() -> None:

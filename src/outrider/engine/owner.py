@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, seconds
@@ -61,6 +61,7 @@ from outrider.journey import (
     Settled,
     State,
     UrlStatus,
+    Verbs,
     Verification,
 )
 from outrider.limits import RECORDS_PER_SCAN, VERIFY_PROBLEMS_MAX
@@ -767,3 +768,10 @@ class Frontier:
 def _check_stream(stream: object) -> None:
     if not isinstance(stream, str) or stream not in STREAMS:
         raise SettingsError(f"stream {stream!r:.80}: there are {', '.join(STREAMS)}")
+
+
+if TYPE_CHECKING:
+
+    def _speaks(frontier: Frontier) -> Verbs:
+        """The type checker's word for it that a frontier has the verbs as `journey` tells them."""
+        return frontier
