@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import io
+
 import pytest
 
+from outrider import Frontier
 from outrider.cli import main as cli
 from outrider.cli.reference import reference
-from outrider.crawl.options import SETTINGS
+from outrider.crawl.options import SETTINGS, from_environment
 from outrider.errors import DamagedStoreError, SettingsError, StoreFullError, StoreInUseError
 
 
@@ -62,3 +66,89 @@ def test_a_bug_is_told_with_what_to_report(monkeypatch, capsys):
 def test_help_ends_well(capsys):
     assert 0 == cli.run(["--help"])
     assert "crawl" in capsys.readouterr().out
+
+
+@pytest.fixture
+def stranger(tmp_path, monkeypatch):
+    """A folder with a crawl's store, a store that a program keeps, a file, and a folder of something else."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("crawl/frontier", "store"):
+        with Frontier.open(tmp_path / name) as frontier:
+            frontier.discover(["https://example.org/a", "https://example.org/b"])
+            (lease,) = frontier.lease(1)
+            frontier.report([lease.gone(error="timeout")])
+    (tmp_path / "file.txt").write_text("nonsense\n")
+    (tmp_path / "bad.parquet").write_text("x")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+
+
+A_CRAWL = "give the directory of a crawl"
+MISTAKES = [
+    ("crawl", 2, "seeds are missing: give at least one URL"),
+    ("crawl https://example.org/ --max-page 9", 2, "No such option '--max-page'"),
+    ("crawl example.org -o new", 2, "did you mean https://example.org/ ?"),
+    ("crawl htps://example.org/", 2, "its scheme is 'htps', only http and https"),
+    ("crawl https://example.org/ -o new", 2, "--contact you@example.org"),
+    ("crawl http://127.0.0.1/ --max-pages many", 2, "max-pages is 'many': it is no whole number; it takes"),
+    ("crawl http://127.0.0.1/ --include (", 2, "include is '(': "),
+    ("crawl http://127.0.0.1/ --group planets", 2, "group is 'planets': it cannot be read"),
+    ("crawl http://127.0.0.1/ --progress bars", 2, "did you mean 'bar'?"),
+    ("crawl @seeds.txt", 2, "give the path of a text file with one URL a line"),
+    ("crawl @file.txt", 2, "file.txt, line 1: 'nonsense': it has no scheme"),
+    ("crawl http://127.0.0.1/ -o file.txt", 2, "file.txt' is no directory; choose another name with -o"),
+    ("crawl http://127.0.0.1/ -o other", 5, "other holds no crawl but notes.txt; choose another name with -o"),
+    ("crawll", 2, "Did you mean 'crawl'?"),
+    ("resume new", 2, "new holds no crawl to go on with; `outrider crawl URL -o "),
+    ("resume crawl", 2, "has no outrider.toml, so the settings"),
+    *((f"{command} new", 2, "`outrider crawl URL -o new` begins one") for command in ("status", "why-idle", "hosts")),
+    *((f"{command} file.txt", 2, f"no directory; {A_CRAWL}") for command in ("status", "urls", "verify", "repair")),
+    *((f"{command} other", 5, f"but notes.txt; {A_CRAWL}") for command in ("status", "hosts", "retry", "repair")),
+    ("hosts crawl --jsn", 2, "Did you mean '--json'?"),
+    ("hosts crawl --state sleeping", 2, "is not one of 'ready', 'resting', 'blocked', 'empty'"),
+    ("hosts crawl --after x", 2, "give the cursor of an earlier list of hosts"),
+    ("urls crawl --limit many", 2, "'--limit': 'many' is not a valid integer"),
+    ("urls crawl --host no_such.org", 0, "no urls of host no_such.org; `outrider hosts` lists the hosts there are"),
+    ("urls crawl --host a/b", 2, "host 'a/b': give a host's name, as in a URL"),
+    ("explain nonsense -o crawl", 2, "it has no scheme; write http:// or https:// before it"),
+    ("explain https://example.org/", 2, "Missing option '-o'"),
+    ("retry crawl --error timeut", 0, "`outrider urls crawl --state gone` lists what was"),
+    ("export crawl --to out.xls", 2, "the end of its name says its form; there are .jsonl, .csv, .parquet"),
+    ("export crawl --to new/out.csv", 2, "choose another place"),
+    ("import copy out.jsonl", 2, "'out.jsonl' cannot be read (No such file or directory); give the path of a file"),
+    ("import copy bad.parquet", 2, "give a file that `outrider export` wrote"),
+    ("url normalize a.com", 2, "it has no scheme"),
+    ("url normalize http://a.com/ --rules agressive", 2, "did you mean aggressive?"),
+    ("url key http://a.com/ --by hots", 2, "is not one of 'host', 'domain', 'origin', 'address'"),
+    ("sim utilisation --svg new/plot.svg", 2, "choose another place"),
+]
+
+
+@pytest.mark.parametrize(("typed", "code", "words"), MISTAKES, ids=[typed for typed, _, _ in MISTAKES])
+def test_a_strangers_mistake_is_answered_with_the_thing_and_the_way_out(stranger, capsys, typed, code, words):
+    assert code == cli.run(typed.split())
+    told = capsys.readouterr().err
+    assert words in told, told
+
+
+def test_a_host_may_be_typed_in_any_case(stranger, capsys):
+    assert 0 == cli.run(["urls", "crawl", "--host", "Example.ORG"])
+    assert "2 urls" in capsys.readouterr().err
+    assert 0 == cli.run(["retry", "store", "--host", "EXAMPLE.org."])
+    assert "1 URL is queued again\n" == capsys.readouterr().out
+
+
+def test_a_misspelt_variable_is_told_and_those_of_others_are_not():
+    with pytest.raises(SettingsError, match=r"MAX_PAGE \(in the environment\) .* did you mean OUTRIDER_MAX_PAGES\?"):
+        from_environment({"OUTRIDER_MAX_PAGE": "3"})
+    others = {"OUTRIDER_KERNELS": "python", "OUTRIDER_DEBUG": "1", "OUTRIDER_MODEL_EXAMPLES": "9", "MAX_PAGE": "3"}
+    assert {} == from_environment(others)
+
+
+def test_a_reader_of_results_that_goes_away_is_no_failure(stranger, monkeypatch):
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("sys.stdout", Closed())
+    assert 0 == cli.run(["urls", "crawl"])

@@ -240,6 +240,29 @@ def test_instants_beyond_the_year_9999_have_the_text_of_the_last_one():
     assert "9999-12-31T23:59:59.999999Z" == rfc3339_exact(1 << 62)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"clock": 7}, {"seed": "x"}, {"seed": -1}, {"slots": "x"}, {"slots": frozenset({4_096})}, {"slots": [1]}),
+        *({"keys": (b"1", b"2")}, {"keys": 7}, {"settings": "delay"}, {"settings": {"dely": 1}}, {"robots": None}),
+    ],
+    ids=str,
+)
+def test_an_opening_that_makes_no_sense_is_told_before_anything_is_made(given):
+    files = MemoryFiles()
+    with pytest.raises(SettingsError):
+        Frontier.open(files, **given)
+    assert [] == files.names()
+
+
+def test_a_store_that_is_not_there_and_the_folder_above_one_are_told_with_the_way_out(tmp_path):
+    with pytest.raises(ForeignStoreError, match="nothing is not there; give the directory of a store"):
+        Frontier.look(tmp_path / "nothing")
+    Frontier.open(tmp_path / "frontier").close()
+    with pytest.raises(ForeignStoreError, match="the store of a crawl is the folder `frontier` in it"):
+        Frontier.open(tmp_path)
+
+
 @pytest.mark.parametrize("path", ["", "\0", None, 7, "\ud800"])
 def test_a_place_that_cannot_be_looked_at_is_told(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

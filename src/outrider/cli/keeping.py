@@ -113,7 +113,9 @@ def retry(directory: str, error: str | None, host: str | None) -> int:
 
     with changing(directory) as frontier:
         count = frontier.retry(error=error, host=host)
-    click.echo(f"{count:,} URLs are queued again")
+    if not count:
+        say(f"nothing of that kind was given up; `outrider urls {directory} --state gone` lists what was", sys.stderr)
+    click.echo("1 URL is queued again" if count == 1 else f"{count:,} URLs are queued again")
     return 0
 
 

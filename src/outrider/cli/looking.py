@@ -183,7 +183,9 @@ def _list(
     if cursor is not None:
         say(f"{count:,} {name}, and more: --after {cursor}", sys.stderr)
     else:
-        say(f"{count:,} {name}" if count else f"no {name}", sys.stderr)
+        host = question.get("host")
+        hint = f" of host {host}; `outrider hosts` lists the hosts there are" if host is not None else ""
+        say(f"{count:,} {name}" if count else f"no {name}{hint}", sys.stderr)
 
 
 def _parts(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

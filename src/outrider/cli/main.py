@@ -84,7 +84,15 @@ _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EX
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.group(context_settings=_CONTEXT, epilog=_EPILOG)
+class _Commands(click.Group):
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:  # which click itself would make an exit code of 1 of
+            raise click.exceptions.Exit(_enough()) from None
+
+
+@click.group(cls=_Commands, context_settings=_CONTEXT, epilog=_EPILOG)
 def outrider() -> None:
     """Outrider rides ahead: a polite crawler that survives every crash."""
 
@@ -164,10 +172,7 @@ def run(arguments: Sequence[str]) -> int:
         say("outrider: stopped", sys.stderr)
         return STOPPED_BY_USER
     except BrokenPipeError:
-        # Who read the results has seen enough. Nothing may be flushed to it at the interpreter's end either.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _enough()
     except OutriderError as error:
         say(f"outrider: {error}", sys.stderr)
         return error.exit_code
@@ -178,6 +183,13 @@ def run(arguments: Sequence[str]) -> int:
         say(bug_sentence(error), sys.stderr)
         return BUG
     return int(answer or 0)
+
+
+def _enough() -> int:
+    """Who read the results has seen enough. Nothing may be flushed to it at the interpreter's end either."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def bug_sentence(error: BaseException) -> str:

@@ -29,8 +29,12 @@ class Found(StrEnum):
     CRAWL = "crawl"
 
 
-def inspect(path: str) -> Found:
-    """What lies at `path`; nothing is made or changed.
+GIVE_A_CRAWL = "give the directory of a crawl"
+"""What to do where a directory of something else was named to look at."""
+
+
+def inspect(path: str, way_out: str = "choose another name with -o") -> Found:
+    """What lies at `path`; nothing is made or changed. way_out: what to do where it is something else.
 
     Raises ForeignStoreError for a directory that holds something else, SettingsError for what is no directory or cannot
     be looked into.
@@ -40,16 +44,16 @@ def inspect(path: str) -> Found:
     except FileNotFoundError:
         return Found.NOTHING
     except NotADirectoryError:
-        raise SettingsError(f"output {path!r} is no directory; choose another name with -o") from None
+        raise SettingsError(f"{path!r} is no directory; {way_out}") from None
     except OSError as error:
-        raise SettingsError(f"output {path!r} cannot be read ({error.strerror}); choose another with -o") from None
+        raise SettingsError(f"{path!r} cannot be read ({error.strerror}); {way_out}") from None
     if FRONTIER_NAME in names:
         return Found.CRAWL
     if SETTINGS_FILE in names:
         return Found.PREPARED
     if names:
         named = ", ".join(sorted(names)[:3]) + (" …" if len(names) > 3 else "")
-        raise ForeignStoreError(f"{path} holds no crawl but {named}; choose a new directory with -o")
+        raise ForeignStoreError(f"{path} holds no crawl but {named}; {way_out}")
     return Found.NOTHING
 
 

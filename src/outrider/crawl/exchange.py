@@ -143,7 +143,7 @@ def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported
             with open(path, "rb"):
                 pass
         except OSError as error:
-            raise SettingsError(f"{path!r} cannot be read ({error.strerror})") from None
+            raise SettingsError(f"{path!r} cannot be read ({error.strerror}); give the path of a file") from None
     found = Imported()
     counter = Counter(talk, "imported")
     with changing(directory, create=True) as frontier:

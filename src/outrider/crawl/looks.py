@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from outrider.crawl.control import Answers, ask
-from outrider.crawl.directory import FRONTIER_NAME, Found, inspect, kept_settings
+from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, kept_settings
 from outrider.crawl.options import from_environment, resolved
 from outrider.engine import Frontier
 from outrider.errors import ForeignStoreError, SettingsError, StoreInUseError, UnreachableError
@@ -93,7 +93,7 @@ def store_of(path: str) -> str:
     Raises SettingsError where there is none, ForeignStoreError for what is something else.
     """
     try:
-        if inspect(path) is Found.CRAWL:
+        if inspect(path, GIVE_A_CRAWL) is Found.CRAWL:
             return os.path.join(path, FRONTIER_NAME)
     except ForeignStoreError:
         if not os.path.lexists(os.path.join(path, MANIFEST_NAME)):

@@ -23,6 +23,7 @@ from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
 from outrider.url import Rules, Scope
 
 ENVIRONMENT_PREFIX = "OUTRIDER_"
+_ALMOST = 0.9  # how alike two names are that differ by a letter or two; other tools have variables of their own
 SETTINGS_FILE = "outrider.toml"
 SETTINGS_FILE_BYTES_MAX = 16 << 20  # a million seeds named on the command line do not fit there anyway
 
@@ -417,7 +418,8 @@ def checked(name: str, value: object, setting: Setting, source: str = "") -> obj
     try:
         return setting.read(value)
     except RefusedError as refusal:
-        shown = repr(value) if len(repr(value)) <= 200 else repr(value)[:200] + "…"
+        shown = ", ".join(map(repr, value)) if isinstance(value, tuple | list) else repr(value)
+        shown = shown if len(shown) <= 200 else shown[:200] + "…"
         origin = f" ({source})" if source else ""
         raise SettingsError(
             f"{name.replace('_', '-')}{origin} is {shown}: {refusal}; it takes {setting.accepted}"
@@ -429,8 +431,17 @@ Given = Mapping[str, tuple[object, str]]
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, str]]:
-    """The options named OUTRIDER_…; lists are separated by white space, an empty variable is none."""
+    """The options named OUTRIDER_…; lists are separated by white space, an empty variable is none.
+
+    Raises SettingsError for a variable that is almost one of them: it would be passed over in silence.
+    """
     found: dict[str, tuple[object, str]] = {}
+    known = [ENVIRONMENT_PREFIX + name.upper() for name in SETTINGS]
+    for variable in sorted(environment):
+        if variable.startswith(ENVIRONMENT_PREFIX) and variable not in known:
+            near = difflib.get_close_matches(variable, known, 1, _ALMOST)
+            if near:
+                raise SettingsError(f"{variable} (in the environment) is no setting; did you mean {near[0]}?")
     for name, setting in SETTINGS.items():
         variable = ENVIRONMENT_PREFIX + name.upper()
         text = environment.get(variable, "")

@@ -49,7 +49,10 @@ def _lines(source: str, stdin: BinaryIO | None) -> Iterator[tuple[str, str]]:
             with open(source[1:], "rb") as file:
                 yield from _of_file(file, source[1:])
         except OSError as error:
-            raise SettingsError(f"the file of seeds {source[1:]!r} cannot be read ({error.strerror})") from None
+            raise SettingsError(
+                f"the file of seeds {source[1:]!r} cannot be read ({error.strerror}); "
+                "give the path of a text file with one URL a line"
+            ) from None
     else:
         yield "seed", source.strip()
 

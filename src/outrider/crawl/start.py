@@ -36,6 +36,8 @@ def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = 
     """
     if isinstance(seeds, str):
         raise SettingsError(f"seeds is one text; give a list of them: crawl([{seeds!r}])")
+    if not isinstance(seeds, Iterable):
+        raise SettingsError(f"seeds {seeds!r:.80}: give a list of URLs")
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.crawl.control import ask
-from outrider.crawl.directory import FRONTIER_NAME, Found, inspect, last_run
+from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, last_run
 from outrider.crawl.pace import Rates, status_fields
 from outrider.crawl.progress import eta_text
 from outrider.crawl.summary import bytes_text
@@ -17,7 +17,7 @@ from outrider.errors import SettingsError, StoreInUseError, UnreachableError
 
 def status_of(path: str) -> dict[str, Any]:
     """What `status --json` says of the crawl in `path`. Raises SettingsError, StoreError."""
-    if inspect(path) is not Found.CRAWL:
+    if inspect(path, GIVE_A_CRAWL) is not Found.CRAWL:
         raise SettingsError(f"{path} holds no crawl; `outrider crawl URL -o {path}` begins one")
     try:
         answer: dict[str, Any] = ask(path, "status")

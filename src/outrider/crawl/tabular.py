@@ -412,7 +412,9 @@ def _read_parquet(path: str, shape: Shape) -> Iterator[Read]:
                     place += 1
                     yield _of_cells(place, cells, shape)
     except pa.ArrowException as error:
-        raise SettingsError(f"{path!r} cannot be read as Parquet ({error})") from None
+        raise SettingsError(
+            f"{path!r} cannot be read as Parquet ({error}); give a file that `outrider export` wrote"
+        ) from None
 
 
 def _of_cells(place: int, cells: Record, shape: Shape) -> Read:

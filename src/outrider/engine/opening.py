@@ -6,21 +6,25 @@ import contextlib
 import gc
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
 from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, rfc3339, seconds
 from outrider.errors import ForeignStoreError, SettingsError, StoreError
-from outrider.frontier import recovery
+from outrider.frontier import arguments, recovery
 from outrider.frontier.ledger import Ledger
 from outrider.frontier.settings import FrontierSettings
 from outrider.frontier.tables import Tables
+from outrider.limits import SLOTS
 from outrider.storage.checkpoint import Checkpoint, newest_checkpoint
 from outrider.storage.files import Directory, Files
 from outrider.storage.log import Log
 from outrider.storage.manifest import Manifest
 from outrider.url import PUBLIC_SUFFIX_VERSION, SPELLING_VERSION, Rules
+
+KEY_BYTES = 16
+_KEYS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,34 @@ def files_of(path: str | os.PathLike[str] | Files) -> Files:
         return Directory(path)
     except FileNotFoundError as error:
         raise StoreError(f"{os.fspath(path)} cannot be made ({error.strerror}); choose another directory") from None
+
+
+def files_to_look_at(path: str | os.PathLike[str] | Files) -> Files:
+    """The directory at a path, as it is. Raises ForeignStoreError where there is none."""
+    check_place(path)
+    if not isinstance(path, str | os.PathLike):
+        return path
+    try:
+        return Directory(path, create=False, read_only=True)
+    except FileNotFoundError:
+        raise ForeignStoreError(f"{os.fspath(path)} is not there; give the directory of a store") from None
+
+
+def check_options(clock: object, seed: object, slots: object, keys: object) -> None:
+    """Raises SettingsError for what no store can be opened with."""
+    if clock is not None and not callable(clock):
+        raise SettingsError(f"clock {clock!r:.80}: give a function that gives instants, microseconds since 1970")
+    arguments.whole("seed", seed, 0, (1 << 64) - 1)
+    if slots is not None and not (
+        isinstance(slots, Set) and all(type(slot) is int and 0 <= slot < SLOTS for slot in slots)
+    ):
+        raise SettingsError(f"slots {slots!r:.80}: give a frozenset of whole numbers below {SLOTS}, or None for all")
+    if keys is not None and not (
+        isinstance(keys, tuple | list)
+        and len(keys) == _KEYS
+        and all(isinstance(key, bytes) and len(key) == KEY_BYTES for key in keys)
+    ):
+        raise SettingsError(f"keys: give two of {KEY_BYTES} bytes each, of fingerprints and of slots")
 
 
 def check_place(path: str | os.PathLike[str] | Files) -> None:

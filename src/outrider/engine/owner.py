@@ -18,9 +18,10 @@ from outrider.engine.failure import Failure
 from outrider.engine.opening import (
     Opening,
     all_stays,
-    check_place,
+    check_options,
     clock_of,
     files_of,
+    files_to_look_at,
     give_back,
     let_go,
     new_manifest,
@@ -66,7 +67,7 @@ from outrider.journey import (
 )
 from outrider.limits import RECORDS_PER_SCAN, VERIFY_PROBLEMS_MAX
 from outrider.storage.checkpoint import Checkpoint, checkpoint_name, newest_checkpoint
-from outrider.storage.files import Directory, Files
+from outrider.storage.files import Files
 from outrider.storage.log import Log
 from outrider.storage.manifest import MANIFEST_NAME, Manifest
 from outrider.storage.memory import MemoryFiles
@@ -141,6 +142,7 @@ class Frontier:
         """
         if robots not in ("caller", "errands"):
             raise SettingsError(f"robots {robots!r}: give caller or errands")
+        check_options(clock, seed, slots, keys)
         options = FrontierSettings.of(settings)
         files = files_of(path)
         try:
@@ -212,8 +214,7 @@ class Frontier:
     @classmethod
     def look(cls, path: str | os.PathLike[str] | Files) -> Frontier:
         """Open a store that nobody owns for looking only: nothing in the directory changes, the verbs are refused."""
-        check_place(path)
-        files: Files = Directory(path, create=False, read_only=True) if isinstance(path, str | os.PathLike) else path
+        files = files_to_look_at(path)
         try:
             files.lock()
         except StoreInUseError:

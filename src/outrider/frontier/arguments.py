@@ -205,6 +205,8 @@ def told(given: Iterable[Outcome] | OutcomeBatch) -> Told:
     """Outcomes whose values can be kept."""
     if isinstance(given, OutcomeBatch):
         return _told_in_columns(given)
+    if isinstance(given, Outcome):
+        raise SettingsError("outcomes is one outcome; give a list: report([lease.done()])")
     try:
         given = list(given)
     except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet

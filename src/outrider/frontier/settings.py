@@ -53,6 +53,8 @@ class FrontierSettings:
     def of(cls, settings: Mapping[str, object] | None) -> FrontierSettings:
         """From a mapping of names. Raises SettingsError naming the key, the value and what is accepted."""
         names = {field.name for field in fields(cls)}
+        if not isinstance(settings, Mapping | None):
+            raise SettingsError(f"settings {settings!r:.80}: give a mapping of names to values")
         given: dict[str, Any] = dict(settings or {})
         for name in given:
             if name not in names:

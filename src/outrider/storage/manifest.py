@@ -160,4 +160,7 @@ def _refuse_foreign(files: Files) -> None:
     if left:
         some = ", ".join(repr(name) for name in left[:3]) + (" …" if len(left) > 3 else "")
         why = "has a manifest already" if MANIFEST_NAME in left else f"holds {some} but no {MANIFEST_NAME}"
-        raise ForeignStoreError(f"{files.describe()} {why}; choose another directory, or bring the manifest back")
+        inside = "; the store of a crawl is the folder `frontier` in it" if "frontier" in left else ""
+        raise ForeignStoreError(
+            f"{files.describe()} {why}; choose another directory, or bring the manifest back{inside}"
+        )
