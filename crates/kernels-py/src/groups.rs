@@ -6,7 +6,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::columns::{at_most, bytes_of, column, instants, number, rows, same_length};
+use crate::columns::{
+    at_most, bytes_of, column, instants, now_and_most, number, rows, rows_at, same_length,
+};
 
 #[pyclass(module = "outrider._native")]
 pub(crate) struct Groups {
@@ -154,9 +156,7 @@ impl Groups {
     }
 
     fn release(&mut self, hosts: &Bound<'_, PyAny>, until: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (hosts, until) = (rows(hosts, "hosts")?, instants(until, "until")?);
-        same_length(("hosts", hosts.len()), ("until", until.len()))?;
-        for (host, until) in hosts.into_iter().zip(until) {
+        for (host, until) in rows_at((hosts, "hosts"), (until, "until"))? {
             self.kernel.release(host, until);
         }
         Ok(())
@@ -168,8 +168,8 @@ impl Groups {
         now: &Bound<'py, PyAny>,
         most: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (now, most) = (number::<i64>(now, "i64", "now")?, number::<u64>(most, "u64", "most")?);
-        let woken = self.kernel.wake(now, usize::try_from(most).unwrap_or(usize::MAX));
+        let (now, most) = now_and_most(now, most)?;
+        let woken = self.kernel.wake(now, most);
         Ok(bytes_of(py, woken.into_iter().map(u32::to_le_bytes)))
     }
 

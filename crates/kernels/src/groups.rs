@@ -7,12 +7,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound::{Excluded, Unbounded};
 
+use crate::ready::CLASSES;
 use crate::rows::{Rows, NONE};
 
 /// Groups that one host may belong to.
 pub const GROUPS_PER_HOST: usize = 4;
 /// The best class.
-pub const CLASS_MAX: u8 = 15;
+pub const CLASS_MAX: u8 = CLASSES as u8 - 1;
 /// Of so many turns of a group one goes to who has asked first.
 const OLDEST_TURN_EVERY: u32 = 8;
 /// Stands where others have their class: its turn came by age, and no class takes it away.

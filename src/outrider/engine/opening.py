@@ -151,6 +151,14 @@ def check_place(path: str | os.PathLike[str] | Files) -> None:
         raise SettingsError(f"path {where!r}: it names no directory")
 
 
+def let_all_go(files: Files, log: Log | None, tables: Tables | None) -> None:
+    """Gives back all that an opening took, as far as it came."""
+    if log is not None:
+        log.close()
+    let_go(tables)
+    give_back(files)
+
+
 def give_back(files: Files) -> None:
     files.unlock()
     if isinstance(files, Directory):

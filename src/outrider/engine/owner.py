@@ -23,7 +23,7 @@ from outrider.engine.opening import (
     files_of,
     files_to_look_at,
     give_back,
-    let_go,
+    let_all_go,
     new_manifest,
     notes_of,
     open_log,
@@ -192,10 +192,7 @@ class Frontier:
                 number, fresh, tuple(notes_of(log, previous, ended, step)), step, ended, previous
             )
         except BaseException:
-            if log is not None:
-                log.close()
-            let_go(tables)
-            give_back(files)
+            let_all_go(files, log, tables)
             raise
         return frontier
 
@@ -244,10 +241,7 @@ class Frontier:
             state = tables.closed or "crashed"
             frontier.opening = Opening(tables.opening[0], False, previous_state=state)
         except BaseException:
-            if log is not None:
-                log.close()
-            let_go(tables)
-            give_back(files)
+            let_all_go(files, log, tables)
             raise
         return frontier
 
@@ -270,9 +264,7 @@ class Frontier:
                     self._log.sync()
                 self._failure.tell()
             finally:
-                self._log.close()
-                let_go(self._machine.tables)
-                give_back(self._files)
+                let_all_go(self._files, self._log, self._machine.tables)
 
     def __enter__(self) -> Self:
         return self
