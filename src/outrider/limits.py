@@ -155,6 +155,7 @@ MEMTABLE_SHARE = 4  # so large a part of memory_bytes may the ledger take betwee
 MEMTABLE_BYTES_MAX_LEAST = (
     16 << 20
 )  # and at least so much: runs of less than 100,000 records would be merged all the time
+GIVE_BACK_BYTES = 16 << 20  # of memory to the system at once: a millisecond in which nobody gets any
 MEMTABLE_CHUNK_ROWS = 4_096  # appended records are sorted in pieces of this size: one call takes 2 ms at most
 
 # the engine

@@ -404,6 +404,21 @@ def test_no_cut_or_grown_run_is_opened() -> None:
             Ledger.open(files, store=STORE, names=[name])
 
 
+def test_what_a_run_made_free_goes_back_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[int] = []
+    monkeypatch.setattr("outrider.storage.tiers.GIVE_BACK_BYTES", 400_000)
+    monkeypatch.setattr("outrider.storage.tiers.give_back", lambda: freed.append(1))
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    for first in range(0, 6 * MEMTABLE_CHUNK_ROWS, MEMTABLE_CHUNK_ROWS):
+        ledger.append(cards_of({key_of(n): (b"u", b"", b"") for n in range(first, first + MEMTABLE_CHUNK_ROWS)}))
+    assert ledger.unfrozen_bytes > 6 * MEMTABLE_CHUNK_ROWS * 72
+    ledger.freeze()
+    assert ledger.unfrozen_bytes == 0
+    round_trip(ledger)
+    assert len(freed) == 6
+    assert ledger.statistics().memtable_bytes == 0
+
+
 def test_a_run_of_another_store_name_or_format_is_refused() -> None:
     files, name = small_run()
     with pytest.raises(DamagedStoreError, match="another store"):

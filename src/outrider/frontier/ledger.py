@@ -97,7 +97,7 @@ class Ledger:
 
     def _seal(self) -> None:
         if self._open:
-            self._sealed.append(self._sorted_tail().apart())
+            self._sealed.append(self._sorted_tail())
             self._open, self._open_rows, self._tail = [], 0, None
 
     def _sorted_tail(self) -> Records:

@@ -7,7 +7,6 @@ all that was before.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -125,26 +124,6 @@ class Records:
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(ends - starts, out=offsets[1:])
         return Records(heads, whole, gather_spans(self.arena, starts, ends), offsets)
-
-    def apart(self) -> Records:
-        """The same in memory of its own, which goes back to the system as soon as nobody holds them: pieces that live
-        for minutes among others that live for moments would leave the process large for ever. Not to be written to."""
-        first, last = int(self.offsets[0]), int(self.offsets[-1])
-        columns = (self.heads.view(OPAQUE), self.keys, self.offsets - first, self.whole)
-        room = mmap.mmap(-1, max(sum(column.nbytes for column in columns) + last - first, 1))
-        at, found = 0, []
-        for column in columns:
-            here = np.frombuffer(room, column.dtype, len(column), at)
-            here[:] = column
-            here.flags.writeable = False
-            found.append(here)
-            at += column.nbytes
-        arena = memoryview(room)[at : at + last - first]
-        arena[:] = memoryview(self.arena)[first:last]
-        heads, keys, offsets, whole = found
-        records = Records(heads.view(HEAD), whole, arena.toreadonly(), offsets)
-        records._keys = keys
-        return records
 
     def living(self) -> Records:
         """Without those that are gone; a head whose body nobody has says that it has none."""

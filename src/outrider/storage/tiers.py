@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError
-from outrider.limits import RUN_ROWS_SMALL, RUNS_PER_MERGE
+from outrider.limits import GIVE_BACK_BYTES, RUN_ROWS_SMALL, RUNS_PER_MERGE
 from outrider.storage.files import Files
+from outrider.storage.heap import give_back
 from outrider.storage.records import Records, merged
 from outrider.storage.runs import Run, RunWriter, run_number, unfinished_number
 
@@ -78,6 +79,14 @@ class Tiers:
                 now = self._layers
                 runs = now.runs if run is None else (*now.runs, run)
                 self._layers = Layers(runs, now.frozen[len(pieces) :])
+            held = list(pieces)
+            del pieces, now
+            while held:
+                # Some at a time: nobody gets memory while it goes back.
+                size = 0
+                while held and size < GIVE_BACK_BYTES:
+                    size += held.pop().nbytes
+                give_back()
 
     def merge(self) -> bool:
         """Makes one run of the newest ones if enough of them are of one size; whether there was something to do.
@@ -97,6 +106,7 @@ class Tiers:
                 kept = now.runs[: len(runs) - count]
                 self._layers = Layers(kept if run is None else (*kept, run), now.frozen)
                 self._replaced += old
+            give_back()
             return True
 
     def names(self) -> list[str]:

@@ -1,0 +1,26 @@
+"""Memory that was freed goes back to the system, where the C library would keep it for later."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+
+def _found() -> Callable[[int], int] | None:
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return None  # not glibc
+    trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
+    found: Callable[[int], int] = trim
+    return found
+
+
+_TRIM = _found()
+
+
+def give_back() -> None:
+    """Does that now, for a thread beside the calls. Nobody else gets memory meanwhile: 0.07 ms for each megabyte that
+    was freed since the last time. Nothing happens with other libraries than glibc."""
+    if _TRIM is not None:
+        _TRIM(0)
