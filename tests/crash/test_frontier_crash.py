@@ -379,6 +379,7 @@ def small_threshold(monkeypatch):
         "outrider.engine.rounds.COPY_ROWS", {OWN: 1, HOSTS: 3, QUEUES: 3, LEASES: 1, AUTHORITIES: 2, TRANSIT: 1}
     )
     monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
+    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_RANGE_BYTES_MAX", 1)
 
 
 @pytest.mark.parametrize("seed", FIRST_QUICKLY)
