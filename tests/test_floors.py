@@ -181,7 +181,7 @@ def test_the_house_keeps_its_rules(project):
 
 
 FRONTIER_PARTS: dict[str, set[str]] = {
-    "accounts": {"cards", "hosts", "politeness", "records", "shared", "tables"},
+    "accounts": {"cards", "hosts", "politeness", "records", "shared", "tables", "whereabouts"},
     "alike": set(),
     "arguments": {"alike", "arrivals", "grouping"},
     "arrivals": {"alike"},
@@ -204,6 +204,7 @@ FRONTIER_PARTS: dict[str, set[str]] = {
         "settings",
         "tables",
         "turns",
+        "whereabouts",
     },
     "discovering": {
         "alike",
@@ -223,7 +224,7 @@ FRONTIER_PARTS: dict[str, set[str]] = {
     "facts": {"cards"},
     "grouping": set(),
     "hosts": {"facts"},
-    "leased": {"cards", "hosts", "records", "tables"},
+    "leased": {"cards", "hosts", "records", "tables", "whereabouts"},
     "leasing": {
         "arguments",
         "asking",
@@ -259,13 +260,15 @@ FRONTIER_PARTS: dict[str, set[str]] = {
         "records",
         "revisit",
         "tables",
+        "whereabouts",
     },
     "revisit": set(),
     "salvage": {"cards", "facts", "hosts", "tables"},
     "settings": {"grouping", "priority"},
-    "shared": {"grouping", "hosts", "tables"},
-    "tables": {"alike", "backlog", "calendar", "cards", "facts", "hosts", "ledger"},
+    "shared": {"grouping", "hosts", "tables", "whereabouts"},
+    "tables": {"alike", "backlog", "calendar", "cards", "facts", "hosts", "ledger", "whereabouts"},
     "turns": {"grouping", "hosts", "shared", "tables"},
+    "whereabouts": {"facts", "grouping", "hosts", "revisit"},
 }
 """What each part of the frontier may know of the others. The machine knows them all, and none of them knows it."""
 

@@ -68,6 +68,7 @@ class Kind(StrEnum):
 
     PAGE = "page"
     ROBOTS = "robots"
+    ADDRESS = "address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ class Outcome(msgspec.Struct, frozen=True):
     line, politeness: one line of JSON each for `pages.jsonl` and `politeness.jsonl`, kept with the outcome or not at
     all.
     digest: of the content, for telling duplicates; bytes_read: decoded bytes, for the totals.
+    address, ttl_seconds: the answer to an errand of kind `address`, and how long it holds (None: five minutes).
     """
 
     token: int
@@ -170,6 +172,8 @@ class Outcome(msgspec.Struct, frozen=True):
     etag: str | None = None
     last_modified: str | None = None
     metadata: Mapping[str, object] | None = None
+    address: str | None = None
+    ttl_seconds: float | None = None
     _plain: bool = False  # nothing is told beside verdict, seconds, status and links: it goes in columns
 
 
@@ -193,6 +197,8 @@ class Lease(msgspec.Struct, frozen=True):
     key: the queue's key. authority: scheme://host[:port]. kind: page or an errand. attempt: 1 for the first.
     not_before: do not fetch before this instant (trains; otherwise the instant of the lease).
     ended_before: when the last request to this host ended (None: there was none); gap_seconds: what had to lie between.
+    address: where the host is, as it was told or found by an errand (None: not known); connect to exactly that one.
+    An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
     """
 
     url: str
@@ -292,6 +298,11 @@ class Lease(msgspec.Struct, frozen=True):
         return Outcome(
             self.token, Verdict.DONE, seconds=seconds, status=status, robots=RobotsAnswer(status, body, location)
         )
+
+    def located(self, address: str, *, ttl_seconds: float | None = None) -> Outcome:
+        """The answer to an errand of kind `address`: the host is there, for so long (None: five minutes; half a minute
+        at least, a day at most). A failure is told by `retry`, or by `gone` if no later attempt would mend it."""
+        return Outcome(self.token, Verdict.DONE, address=address, ttl_seconds=ttl_seconds)
 
 
 class LeaseColumns(Protocol):

@@ -27,6 +27,12 @@ GROUP_GAP_SECONDS_MAX = 86_400.0  # of a group's own gap; more than a day is a t
 GROUPS_ROWS_AT_ONCE = 65_536  # hosts that join their groups in one piece: some ten megabytes on the way
 GROUPING_FILE_BYTES_MAX = 16 << 20  # a file of groups; a hundred thousand names or networks have place
 
+# addresses that errands find
+ADDRESS_SECONDS_USUAL = 300.0  # how long an answer holds that tells no time to live; five minutes is a usual one
+ADDRESS_SECONDS_MIN = 30.0  # an answer holds so long at least, or a host would be asked about before each page
+ADDRESS_SECONDS_MAX = 86_400.0  # and no longer than a day
+ADDRESS_FAILED_SECONDS = 3_600.0  # a host whose address cannot be had goes by its own clock; asked about again then
+
 # leases and retries
 LEASE_SECONDS_MAX = 86_400.0  # a worker that needs longer extends
 LEASES_LOST_MAX = 3  # after so many expiries in a row a URL is gone(lost): it kills whoever takes it

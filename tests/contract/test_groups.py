@@ -172,6 +172,18 @@ def test_forgotten_hosts_wait_no_more(kernel):
 
 
 @BOTH
+def test_hosts_that_step_aside_come_back_where_they_were(kernel):
+    groups = made(kernel, {0: 1}, {1: [0], 2: [0], 3: [0]})
+    admit(groups, 1, 2, 3)
+    groups.step_aside(u32(1, 2, 77))
+    assert ([0], [NONE]) == (rows(groups.in_flight(u32(0))), rows(groups.waits_at(u32(2))))
+    assert [1, 0] == begin(groups, 3, 2)
+    assert [0] == admit(groups, 1)
+    groups.release(u32(3), i64(0))
+    assert ([1], [2]) == tuple(rows(groups.wake(0, 1)) for _ in range(2))
+
+
+@BOTH
 def test_a_host_that_leaves_gives_its_turns_back_and_may_go(kernel):
     groups = made(kernel, {0: 1}, {1: [0], 2: [0], 3: [0]})
     admit(groups, 1, 2, 3)
@@ -428,7 +440,7 @@ acts = st.one_of(
     st.tuples(st.just("set_clock"), st.lists(st.tuples(groups_drawn, instants_drawn), max_size=3)),
     st.tuples(st.just("claim"), many_hosts, instants_drawn, st.integers(0, 4)),
     st.tuples(st.just("claimants"), crawls_drawn, instants_drawn, st.integers(0, 4), st.integers(0, 4)),
-    st.tuples(st.sampled_from(["forget", "leave", "take", "take", "hold", "favour"]), many_hosts),
+    st.tuples(st.sampled_from(["forget", "leave", "take", "take", "hold", "favour", "step_aside"]), many_hosts),
 )
 
 
@@ -436,7 +448,7 @@ def answer_of(groups, act, given_):
     try:
         if act in ("define", "wake", "claimants"):
             return getattr(groups, act)(*given_)
-        if act in ("forget", "leave", "take", "hold", "favour", "claim"):
+        if act in ("forget", "leave", "take", "hold", "favour", "claim", "step_aside"):
             return getattr(groups, act)(u32(*given_[0]), *given_[1:])
         if act == "admit":
             some, classes, crawls = ([row[i] for row in given_[0]] for i in range(3))

@@ -37,7 +37,7 @@ class World:
 
     def __init__(
         self, *, robots: str = "caller", disk: MemoryFiles | None = None, clock: Clock | None = None, seed: int = 0,
-        output: bool = False, **settings: object,
+        output: bool = False, addresses: str = "caller", **settings: object,
     ) -> None:  # fmt: skip
         self.clock = clock or Clock()
         self.disk = disk if disk is not None else CrashDisk()
@@ -45,12 +45,14 @@ class World:
         self.robots = robots
         self.seed = seed
         self.output = output
+        self.addresses = addresses
         self.frontier = self._open()
 
     def _open(self) -> Frontier:
         return Frontier.open(
-            self.disk, clock=self.clock, settings=self.settings, robots=self.robots, seed=self.seed, output=self.output
-        )
+            self.disk, clock=self.clock, settings=self.settings, robots=self.robots, seed=self.seed, output=self.output,
+            addresses=self.addresses,
+        )  # fmt: skip
 
     def reopen(self, **settings: object) -> Frontier:
         """A clean stop and a new process, with other settings where given."""

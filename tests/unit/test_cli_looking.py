@@ -154,7 +154,7 @@ def test_why_idle_says_the_reason_what_comes_next_and_the_tail(crawl, capsys):
         "next      2023-11-14T22:13:20.000Z, in 0.25 s",
         "hosts     3 known: 0 ready, 2 resting, 0 blocked, 0 leased, 1 empty",
         "urls      1,200 queued, 4 done",
-        "errands   0 robots.txt to ask for",
+        "errands   0 robots.txt and addresses to ask for",
         "the tail  a.com has 1,200 URLs: about 20 min left, at its gap",
     ] == lines(capsys)
 

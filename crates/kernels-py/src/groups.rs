@@ -184,6 +184,13 @@ impl Groups {
         Ok(())
     }
 
+    fn step_aside(&mut self, hosts: &Bound<'_, PyAny>) -> PyResult<()> {
+        for host in rows(hosts, "hosts")? {
+            self.kernel.step_aside(host);
+        }
+        Ok(())
+    }
+
     fn waits_at<'py>(&self, hosts: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let rows = rows(hosts, "hosts")?;
         let groups = rows.into_iter().map(|host| self.kernel.waits_at(host).unwrap_or(NONE));

@@ -364,6 +364,14 @@ impl Groups {
         }
     }
 
+    /// The host gives the turns back that it stands with, and waits no more, but has asked as long as before.
+    pub fn step_aside(&mut self, host: u32) {
+        if self.hosts.get(host).stands {
+            self.unstand(host);
+        }
+        self.stop_waiting(host);
+    }
+
     /// The group that the host waits at.
     pub fn waits_at(&self, host: u32) -> Option<u32> {
         let member = self.hosts.get(host);
@@ -590,7 +598,7 @@ impl Groups {
         self.stop_waiting(host);
         self.name(host, class, crawls);
         let rank = CLASS_MAX - class;
-        let tag = if stays { before.tag } else { self.tag(number, crawls[0], rank, front) };
+        let tag = if stays { before.tag } else { self.tag(number, crawls[0], rank, before.since, front) };
         let place = self.hosts.place(host);
         place.tag = tag;
         place.waits_at = number;
@@ -612,10 +620,11 @@ impl Groups {
     }
 
     /// Those of one crawl have a round each, so that crawls take turns: behind the last of its crawl, or in the round
-    /// that is the next.
-    fn tag(&self, group: u32, crawl: u32, rank: u8, front: bool) -> u64 {
-        let own = (group, crawl, rank, 0, 0)..=(group, crawl, rank, u64::MAX, u64::MAX);
-        if let (false, Some((&(.., tag, _), _))) = (front, self.lines.range(own).next_back()) {
+    /// that is the next if it asked before the first of them.
+    fn tag(&self, group: u32, crawl: u32, rank: u8, since: u64, front: bool) -> u64 {
+        let mut own = self.lines.range((group, crawl, rank, 0, 0)..=(group, crawl, rank, u64::MAX, u64::MAX));
+        let front = front || own.clone().next().is_none_or(|(&(.., first), _)| since < first);
+        if let (false, Some((&(.., tag, _), _))) = (front, own.next_back()) {
             return tag + 1;
         }
         let all = (group, rank, 0, 0)..=(group, rank, u64::MAX, u64::MAX);

@@ -155,7 +155,7 @@ def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"next      {shown('next_at', found['next_at'])}, in {shown('next_seconds', found['next_seconds'])}"
     for name, total in (("hosts", f"{found['known']:,} known: "), ("urls", "")):
         yield f"{name:<8}  {total}" + ", ".join(f"{count:,} {safe(state)}" for state, count in found[name].items())
-    yield f"errands   {found['errands']:,} robots.txt to ask for"
+    yield f"errands   {found['errands']:,} robots.txt and addresses to ask for"
     if found["tail_host"] is not None:
         left = eta_text(found["tail_seconds"])
         yield f"the tail  {safe(found['tail_host'])} has {found['tail_urls']:,} URLs: {left}, at its gap"

@@ -1,4 +1,6 @@
-"""From a lease to an answer: name, address, guard, port, request (the only way a crawl touches a site)."""
+"""From a lease to an answer: name, address, guard, port, request (the only way a crawl touches a site).
+
+An errand for an address ends at the guard. A lease that says where its host is goes there, past the name service."""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import AddressGuard, is_web_port
 from outrider.fetch.downloader import Downloader, Request, target_of
 from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure
-from outrider.journey import Lease
+from outrider.journey import Kind, Lease
+
+_PORT_ASKED = 443  # of a name service; an address goes for all ports
 
 
 class NameService(Protocol):
@@ -46,18 +50,15 @@ class Fetching:
 
     async def visit(self, lease: Lease) -> Visit:
         """Asks for the lease's URL. When it is cancelled, the visit says whether the site may have noticed."""
+        if lease.kind is Kind.ADDRESS:
+            return await self._locate(lease)
         at = wall()
         began: Instant | None = None
         try:
             target = target_of(lease.url)
             if not is_web_port(target.port):
                 raise FetchFailure(FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
-            addresses = await self._names.resolve(target.host, target.port)
-            if self._loopback_only:
-                addresses = [address for address in addresses if ipaddress.ip_address(address).is_loopback]
-                if not addresses:
-                    raise BlockedAddress(f"{target.host} is not this machine, and no --contact says who crawls")
-            address = self._guard.choose(target.host, addresses)
+            address = await self._address(target.host, target.port, lease.address)
             request = Request(lease.url, address, self._user_agent)
             at = wall()
             began = self._clock()
@@ -71,6 +72,27 @@ class Fetching:
         except asyncio.CancelledError:
             return Visit(lease, at, self._clock(), None, None, "", stopped=True, began=began)
         return Visit(lease, at, self._clock(), response)
+
+    async def _locate(self, lease: Lease) -> Visit:
+        """Asks where a host is; no request goes to it."""
+        at = wall()
+        try:
+            address = await self._address(lease.host, _PORT_ASKED)
+        except FetchFailure as failure:
+            facts = failure.facts.removeprefix(f"{failure.error}: ")
+            return Visit(lease, at, self._clock(), None, failure.error, facts)
+        except asyncio.CancelledError:
+            return Visit(lease, at, self._clock(), stopped=True)
+        return Visit(lease, at, self._clock(), address=address)
+
+    async def _address(self, host: str, port: int, pinned: str | None = None) -> str:
+        """The one that will be dialled: the pinned one, else the first that may be, of those the name service tells."""
+        addresses = [pinned] if pinned is not None else await self._names.resolve(host, port)
+        if self._loopback_only:
+            addresses = [address for address in addresses if ipaddress.ip_address(address).is_loopback]
+            if not addresses:
+                raise BlockedAddress(f"{host} is not this machine, and no --contact says who crawls")
+        return self._guard.choose(host, addresses)
 
     async def close(self) -> None:
         """Ends what is in flight and gives connections and threads back."""

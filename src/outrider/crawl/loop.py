@@ -178,6 +178,7 @@ class Crawler:
                 seed=options.seed,
                 settings=options.frontier_settings(),
                 robots="errands",
+                addresses="errands",
                 output=True,
             )
         except BaseException:

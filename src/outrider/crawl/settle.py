@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from outrider.clock import instant
-from outrider.crawl.groups import read_groups
 from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.visit import (
     Judgement,
     Visit,
+    address_outcome,
     content_digest,
     judged,
     page_outcome,
@@ -67,8 +67,6 @@ class Settler:
         self._output = output
         self._options = options
         self._journal = journal
-        grouping = read_groups(options.group)
-        self._tells_addresses = grouping is not None and grouping.needs_addresses
         self._pending: list[_Settling] = []
 
     def turn(self, visits: Sequence[Visit], want: int) -> Turn:
@@ -97,14 +95,6 @@ class Settler:
         if not pending:
             return 0
         self._extend(pending)
-        if self._tells_addresses:
-            # Before the report, so that whoever goes next is grouped by it.
-            found = {
-                one.visit.lease.host: one.visit.response.address
-                for one in pending
-                if one.visit.response and one.visit.sent
-            }
-            self._frontier.set_addresses(found)
         self._read([one for one in pending if one.outcome is None and one.judgement is None])
         for one in pending:
             if one.outcome is None:
@@ -191,6 +181,8 @@ class Settler:
         visit = one.visit
         if visit.stopped:
             return stopped_outcome(visit)
+        if visit.lease.kind is Kind.ADDRESS:
+            return address_outcome(visit)
         warc: dict[str, Any] | None = None
         if visit.response is not None and one.shown is not None:
             place = self._output.keep(visit.response, visit.at, visit.lease.token, one.shown)
@@ -214,6 +206,14 @@ class Settler:
             self._journal.note("stale", url=lease.url, token=lease.token)
         elif visit.stopped:
             self._journal.note("broken_off", url=lease.url, token=lease.token)
+        elif lease.kind is Kind.ADDRESS:
+            self._journal.note(
+                str(lease.kind),
+                url=lease.url,
+                address=visit.address,
+                error=outcome.error,
+                text=visit.error_text or None,
+            )
         elif lease.kind is not Kind.PAGE:
             size = len(visit.response.content) if visit.response is not None else None
             location = outcome.robots.location if outcome.robots is not None else None

@@ -25,7 +25,7 @@ from outrider.fetch.downloader import Decoding, Response
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.frontier.revisit import retries_left
 from outrider.journey import Kind, Lease, Outcome, RobotsAnswer, Verdict
-from outrider.limits import MICROSECONDS, ROBOTS_BYTES_MAX
+from outrider.limits import DNS_KNOWN_SECONDS, MICROSECONDS, ROBOTS_BYTES_MAX
 from outrider.url import UrlBatch, join
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -41,8 +41,8 @@ class Visit:
     """What came of one lease.
 
     `response` is None when no request was sent; then `error` says why. `at` is the wall clock when the visit began,
-    `now` the frontier's clock when it ended. `stopped`: the crawl was ended in its midst, at `began` if a request was
-    under way.
+    `now` the frontier's clock when it ended. `address` is what an errand for one found.
+    `stopped`: the crawl was ended in its midst, at `began` if a request was under way.
     """
 
     lease: Lease
@@ -53,6 +53,7 @@ class Visit:
     error_text: str = ""
     stopped: bool = False
     began: Instant | None = None
+    address: str | None = None
 
     @property
     def failure(self) -> FetchError | None:
@@ -269,6 +270,16 @@ def robots_outcome(visit: Visit) -> Outcome:
         answered=False,
         politeness=politeness_line(visit),
     )
+
+
+def address_outcome(visit: Visit) -> Outcome:
+    """The outcome of an errand for an address; which failures may pass is the fetcher's word, as with pages."""
+    lease = visit.lease
+    if visit.address is not None:
+        return lease.located(visit.address, ttl_seconds=DNS_KNOWN_SECONDS)
+    error = str(visit.failure) if visit.failure is not None else None
+    may_pass = visit.failure is not None and visit.failure.retryable
+    return lease.retry(error=error) if may_pass else lease.gone(error=error)
 
 
 def stopped_outcome(visit: Visit) -> Outcome:

@@ -56,12 +56,16 @@ class AsyncFrontier:
         seed: int = 0,
         settings: Mapping[str, object] | None = None,
         robots: str = "caller",
+        addresses: str = "caller",
         output: bool = False,
     ) -> AsyncFrontier:
         """As `Frontier.open`."""
         return cls(
             await asyncio.to_thread(
-                Frontier.open, path, clock=clock, seed=seed, settings=settings, robots=robots, output=output
+                partial(Frontier.open, path, clock=clock, seed=seed, settings=settings),
+                robots=robots,
+                addresses=addresses,
+                output=output,
             )
         )
 

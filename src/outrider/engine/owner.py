@@ -126,6 +126,7 @@ class Frontier:
         seed: int = 0,
         settings: Mapping[str, object] | None = None,
         robots: str = "caller",
+        addresses: str = "caller",
         output: bool = False,
         slots: frozenset[int] | None = None,
         keys: tuple[bytes, bytes] | None = None,
@@ -135,14 +136,18 @@ class Frontier:
         clock: gives instants (int microseconds); by default the wall clock at opening, or the last logged instant if
         that is later, plus the time elapsed since. seed: of all random choices. settings: names as the options of
         `crawl`. robots: "caller" judges by `set_robots` alone, "errands" withholds pages until the robots.txt of their
-        authority was reported. output: keep the lines that outcomes carry, for `lines`. slots: the slots this frontier
-        owns, None for all; links for others are answered `held` and wait in the `outbox`. keys: the pair of a cluster
-        (of fingerprints, of slots; 16 bytes each) for a store that is made; by default two random ones.
+        authority was reported. addresses: where hosts are grouped by them (docs/groups.md), "caller" goes by
+        `set_address` alone, "errands" withholds a host's pages until its address was reported. output: keep the lines
+        that outcomes carry, for `lines`. slots: the slots this frontier owns, None for all; links for others are
+        answered `held` and wait in the `outbox`. keys: the pair of a cluster (of fingerprints, of slots; 16 bytes each)
+        for a store that is made; by default two random ones.
         Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
         """
         if robots not in ("caller", "errands"):
             raise SettingsError(f"robots {robots!r}: give caller or errands")
         check_options(clock, seed, slots, keys)
+        if addresses not in ("caller", "errands"):
+            raise SettingsError(f"addresses {addresses!r}: give caller or errands")
         options = FrontierSettings.of(settings)
         files = files_of(path)
         try:
@@ -174,6 +179,7 @@ class Frontier:
                 slot_key=manifest.slot_key_bytes,
                 seed=seed,
                 errands=robots == "errands",
+                locates=addresses == "errands",
                 keeps_lines=output,
                 owned=slots,
             )
@@ -204,9 +210,10 @@ class Frontier:
         seed: int = 0,
         settings: Mapping[str, object] | None = None,
         robots: str = "caller",
+        addresses: str = "caller",
     ) -> Frontier:
         """A frontier that is forgotten with the process."""
-        return cls.open(MemoryFiles(), clock=clock, seed=seed, settings=settings, robots=robots)
+        return cls.open(MemoryFiles(), clock=clock, seed=seed, settings=settings, robots=robots, addresses=addresses)
 
     @classmethod
     def look(cls, path: str | os.PathLike[str] | Files) -> Frontier:
@@ -317,7 +324,7 @@ class Frontier:
 
         A lease without `worker` belongs to this process and ends with it; one of a named worker lives until its
         deadline.
-        errands: whether robots.txt leases are taken too.
+        errands: whether leases for robots.txt files and for addresses are taken too.
         """
         how = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key, "worker": worker}
         small = Small.lease(want, how | {"errands": errands}, request_id)

@@ -31,6 +31,7 @@ from outrider.frontier.tables import (
     RobotsState,
     Tables,
 )
+from outrider.frontier.whereabouts import Whereabouts
 from outrider.journey import Explanation, HostStatus, Idle, Page, QueueStatus, State, UrlStatus, Verification
 from outrider.kernels.cards import Heads
 from outrider.limits import LISTED_ROWS_MAX
@@ -94,6 +95,8 @@ def host_counts(
             until[host] = max(int(until[host]), now + 1)
     if shared is not None:
         until = np.where(shared.waits(), np.maximum(until, now + 1), until)
+        for host, at in shared.asked_at().items():
+            until[host] = max(int(until[host]), at, now + 1)
     resting = has_work & ~blocked & (busy | (until > now))
     return {
         "known": count,
@@ -399,6 +402,13 @@ def explain(
     authority = tables.authorities.get(name)
     group = shared.holds_back(host) if shared is not None else None
     word, text, at = _why_not(record, tables, now, queue, there, authority, group, at_limit=at_limit)
+    place = tables.whereabouts.get(host) if shared is not None and shared.asks else None
+    if word in ("host_busy", "host_resting", "group_busy", "group_resting", "behind", "ready"):
+        asked_at = shared.asked_at().get(host) if shared is not None else None
+        if asked_at is not None:
+            word, text, at = _address_sought(there.name, place, asked_at, now)
+        elif place is not None and place.error:
+            text += f"; no group by address counts it, for its address cannot be had ({place.error})"
     return Explanation(
         record.url,
         STATES[record.state],
@@ -415,6 +425,18 @@ def explain(
         robots=RobotsState(authority.state).name.lower() if authority is not None else None,
         next_at=at,
     )
+
+
+def _address_sought(host: str, place: Whereabouts | None, at: Instant, now: Instant) -> tuple[str, str, Instant | None]:
+    """Why a host is not offered whose address is not known."""
+    text = f"the address of {host} is to be asked for first"
+    if place is None:
+        return "address", f"{text}, by whoever leases errands", now
+    if place.token:
+        return "address", f"the address of {host} is being asked for", None
+    if place.error:
+        text = f"the address of {host} could not be had ({place.error}) and is to be asked for once more"
+    return "address", f"{text}, by whoever leases errands", max(at, now)
 
 
 def _why_not(
@@ -491,6 +513,8 @@ def idle(
         word, text = "resting", f"all {counts['resting']} hosts that hold something rest"
         if shared is not None and shared.waiting:
             text += f", {shared.waiting} of them because a group they belong to rests or is being visited"
+        if shared is not None and shared.seeking:
+            text += f", {len(shared.seeking)} because their addresses are to be asked for first, by errands"
     elif counts["leased"]:
         word, text = "leased", f"{counts['leased']} hosts are being visited, the others have nothing"
     elif tables.counts[WAITING]:

@@ -357,7 +357,7 @@ def _outcome(one: Outcome) -> None:
         raise SettingsError(f"verdict {one.verdict!r:.80}: give one of Verdict")
     if isinstance(one.links, str | bytes) or not (isinstance(one.links, Sequence) or hasattr(one.links, "strings")):
         raise SettingsError(f"links {one.links!r:.80}: give a list of links")
-    for what in ("seconds", "after_seconds", "retry_after_seconds"):
+    for what in ("seconds", "after_seconds", "retry_after_seconds", "ttl_seconds"):
         value = getattr(one, what)
         if value is not None and not (_is_number(value) and 0 <= value <= _SECONDS_MAX):
             raise SettingsError(f"{what} {value!r:.80}: give seconds from 0 on, or None")
@@ -381,6 +381,12 @@ def _outcome(one: Outcome) -> None:
             raise SettingsError(f"{what} {value!r:.80}: give bytes")
     if one.robots is not None:
         robots(one.robots)
+    _text("address", one.address)
+    if one.address is not None:
+        try:
+            address_of(one.address)
+        except ValueError:
+            raise SettingsError(f"address {one.address!r:.80}: give an IPv4 or IPv6 address") from None
 
 
 def flag(what: str, value: object) -> None:

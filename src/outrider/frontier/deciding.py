@@ -39,6 +39,7 @@ from outrider.frontier.tables import (
     robots_cells,
 )
 from outrider.frontier.turns import Turns
+from outrider.frontier.whereabouts import Whereabouts
 from outrider.journey import (
     Code,
     Line,
@@ -93,6 +94,7 @@ class Deciding:
         slot_key: bytes,
         seed: int = 0,
         errands: bool = False,
+        locates: bool = False,
         keeps_lines: bool = False,
         owned: frozenset[int] | None = None,
     ) -> None:
@@ -108,6 +110,8 @@ class Deciding:
         self._compressor = Compressor()
         self._recent = Recent()
         self.turns = Turns(tables, seed & ((1 << 64) - 1), settings.group)
+        if self.turns.shared is not None and settings.group is not None:
+            self.turns.shared.asks = locates and settings.group.needs_addresses
         self._deadlines: list[tuple[Instant, int]] = []  # of errands
         self._rules = Rulebook(settings.user_agent)
         self._scopes: dict[int, Scope] = {}
@@ -145,6 +149,8 @@ class Deciding:
                 self._recent.forget()
             if Fact.ROBOTS in draft.rows or Fact.ERRAND in draft.rows:
                 self._errands_changed(draft)
+            if Fact.LOCATED in draft.rows:
+                self._forget_deadlines()
         for marks in draft.known:
             self._recent.note(marks)
         self._settle(draft.now)
@@ -221,7 +227,7 @@ class Deciding:
         lost: list[int] = []
         if 0 <= tables.leases.next() <= now:
             lost = np.frombuffer(tables.leases.expire(now, WAKES_PER_CALL_MAX), np.uint64).tolist()
-        errands: list[Authority] = []
+        errands: list[Authority | Whereabouts] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, token = heapq.heappop(self._deadlines)
             authority = tables.errands.get(token)
@@ -274,10 +280,29 @@ class Deciding:
                 record.state = QUEUED
             draft.record(record, LEASED, token=token)
 
-    def _lose_errand(self, draft: Draft, authority: Authority, now: Instant) -> None:
+    def _lose_errand(self, draft: Draft, errand: Authority | Whereabouts, now: Instant) -> None:
         draft.tally("lost", 1)
-        self._rest_whole(draft, authority.busy, self.settings.delay, now)
-        draft.add(Fact.ROBOTS, robots_cells(authority))  # as they are, which ends the errand
+        self._rest_whole(draft, errand.busy, self.settings.delay, now)
+        self._end_errand(draft, errand)
+
+    def _end_errand(self, draft: Draft, errand: Authority | Whereabouts) -> None:
+        """What is known stays as it is, which ends the errand."""
+        if isinstance(errand, Authority):
+            draft.add(Fact.ROBOTS, robots_cells(errand))
+        else:
+            draft.add(Fact.LOCATED, (*self._place(errand), *errand.cells()))
+
+    def _open_errand(
+        self, draft: Draft, errand: Authority | Whereabouts, token: int, deadline: Instant, holder: int
+    ) -> None:
+        """It is open, or goes on being open."""
+        if isinstance(errand, Authority):
+            draft.add(Fact.ERRAND, (errand.slot, errand.name, token, deadline, holder))
+        else:
+            draft.add(Fact.LOCATING, (*self._place(errand), token, deadline, holder))
+
+    def _place(self, errand: Whereabouts) -> tuple[int, int]:
+        return errand.slot, int(self.tables.hosts.hash[errand.host])
 
     def _rest_whole(self, draft: Draft, host: int, floor: float, now: Instant) -> None:
         """A lease ends without a report: its host rests one whole delay, for somebody may have fetched just now."""

@@ -31,9 +31,10 @@ _ORDER = (
         Fact.ARRIVED,
         Fact.DELIVERED,
         Fact.ADDRESS,
+        Fact.LOCATED,
         Fact.HOST_CELLS,
     ),
-    *(Fact.ROBOTS, Fact.RULES, Fact.HEAD, Fact.CARD, Fact.LEASE, Fact.EXTEND, Fact.ERRAND, Fact.TOKEN),
+    *(Fact.ROBOTS, Fact.RULES, Fact.HEAD, Fact.CARD, Fact.LEASE, Fact.EXTEND, Fact.ERRAND, Fact.LOCATING, Fact.TOKEN),
     *(Fact.TALLY, Fact.LINE, Fact.WATERMARK, Fact.PROJECTION, Fact.REQUEST, Fact.CLOSING),
 )
 _PLACE = {kind: place for place, kind in enumerate(_ORDER)}

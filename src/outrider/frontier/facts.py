@@ -73,11 +73,13 @@ class Fact(IntEnum):
     ARRIVED = 25
     DELIVERED = 26
     ADDRESS = 27
+    LOCATED = 28
     CARD = 32
     HEAD = 33
     LEASE = 35
     ERRAND = 36
     EXTEND = 37
+    LOCATING = 38
     LINE = 48
 
 
@@ -127,6 +129,7 @@ SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
     (Fact.ARRIVED, 2): _columns("slot:u16 source:u16 sequence:u64"),
     (Fact.DELIVERED, 2): _columns("slot:u16 sequence:u64"),
     (Fact.ADDRESS, 2): _columns("slot:u16 host:u64 address:text"),
+    (Fact.LOCATED, 2): _columns("slot:u16 host:u64 address:text expires:i64 next_at:i64 attempts:u8 error:text"),
     (Fact.CARD, 2): _columns("token:u64 cards:cards"),
     (Fact.HEAD, 2): _columns("token:u64 heads:heads"),
     (Fact.LEASE, 2): _columns(
@@ -134,6 +137,7 @@ SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
     ),
     (Fact.ERRAND, 2): _columns("slot:u16 name:text token:u64 deadline:i64 holder:u32"),
     (Fact.EXTEND, 2): _columns("slot:u16 token:u64 deadline:i64"),
+    (Fact.LOCATING, 2): _columns("slot:u16 host:u64 token:u64 deadline:i64 holder:u32"),
     (Fact.LINE, 2): _columns("slot:u16 token:u64 stream:u8 new_links:i64 text:blob"),
 }
 

@@ -13,6 +13,7 @@ from outrider.frontier.cards import Cards
 from outrider.frontier.hosts import NONE, Rows
 from outrider.frontier.records import Record
 from outrider.frontier.tables import Authority, Tables
+from outrider.frontier.whereabouts import Whereabouts
 from outrider.journey import Kind, Lease
 from outrider.url import authority_of, host_of
 
@@ -20,7 +21,10 @@ from outrider.url import authority_of, host_of
 class Leased:
     """Pages first, then errands; tokens are consecutive. Clocks are told as they are when the leases are made."""
 
-    __slots__ = ("_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_not_before", "_queues", "_tables")
+    __slots__ = (
+        *("_addresses", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_not_before", "_queues"),
+        "_tables",
+    )
 
     def __init__(
         self,
@@ -41,6 +45,9 @@ class Leased:
         self._errands = errands
         hosts = tables.queues.host[queues.astype(np.intp)].astype(np.intp)
         self._ended, self._gaps = tables.hosts.ended[hosts], tables.hosts.gap[hosts]
+        self._addresses: Sequence[str | None] = (None,) * len(hosts)
+        if tables.whereabouts:
+            self._addresses = [tables.address_of(host) for host in hosts.tolist()]
 
     def __len__(self) -> int:
         return len(self._cards) + len(self._errands)
@@ -60,10 +67,10 @@ class Leased:
             *(self._cards.urls(), heads["priority"].tolist(), heads["depth"].tolist(), heads["attempts"].tolist()),
             *(heads["hops"].tolist(), heads["crawl"].tolist(), heads["referrer_bytes"].tolist()),
             *(heads["extra_bytes"].tolist(), self._queues.tolist(), self._not_before.tolist()),
-            *(self._ended.tolist(), self._gaps.tolist()),
+            *(self._ended.tolist(), self._gaps.tolist(), self._addresses),
         )
         for row, cells in enumerate(zip(*columns, strict=True)):
-            url, priority, depth, attempts, hops, crawl, referrer, extra, queue, not_before, ended, gap = cells
+            url, priority, depth, attempts, hops, crawl, referrer, extra, queue, not_before, ended, gap, address = cells
             told = Record.of(self._cards, row) if extra else None
             host = host_of(url)
             made.append(
@@ -82,7 +89,7 @@ class Leased:
                     hops,
                     (self._cards.referrer(row) or None) if referrer else None,
                     msgspec.json.decode(told.metadata) if told is not None and told.metadata else None,
-                    None,
+                    address,
                     (told.etag or None) if told is not None else None,
                     (told.modified or None) if told is not None else None,
                     crawls[crawl][0],
@@ -93,8 +100,22 @@ class Leased:
         return (*made, *self._errands)
 
 
-def errand_lease(authority: Authority, tables: Tables, now: Instant) -> Lease:
+def errand_lease(authority: Authority | Whereabouts, tables: Tables, now: Instant) -> Lease:
     """The lease of an errand that is open."""
+    if isinstance(authority, Whereabouts):
+        return Lease(
+            f"dns:{authority.name}",
+            key=authority.name,
+            kind=Kind.ADDRESS,
+            authority="",
+            host=authority.name,
+            token=authority.token,
+            deadline=authority.deadline,
+            priority=1.0,
+            depth=0,
+            attempt=authority.attempts + 1,
+            not_before=now,
+        )
     row = authority.busy if authority.busy != NONE else authority.host
     name, ended = tables.hosts.name(row), int(tables.hosts.ended[row])
     return Lease(
@@ -110,6 +131,7 @@ def errand_lease(authority: Authority, tables: Tables, now: Instant) -> Lease:
         attempt=authority.attempts + 1,
         not_before=now,
         hops=authority.hops,
+        address=tables.address_of(row),
         ended_before=ended or None,
         gap_seconds=float(tables.hosts.gap[row]) if ended else None,
     )

@@ -84,6 +84,8 @@ class _Picks:
 class Leasing(Asking):
     """URLs on their way out."""
 
+    _odd = 0  # the half of an odd number that is the next for errands for addresses
+
     def lease(
         self,
         want: int,
@@ -125,13 +127,17 @@ class Leasing(Asking):
         pages_left = self._pages_left()
         picks = _Picks()
         asked: list[Authority] = []
+        sought: list[int] = []  # hosts whose addresses are asked for
         tried: list[Rows] = []
         taken: set[int] = set()  # hosts that a turn was taken of by a closer look
         groups: set[Group] = set()
         claimed = False
         by_key = self.turns.queues_by_key(key, row) if key is not None and (crawl is None or row is not None) else None
         plain = per_queue == 1 and not self.errands_mode and self.settings.max_pages_per_host is None
-        while (left := min(want - picks.count - len(asked), pages_left - picks.count)) > 0 and refusals > 0:
+        seeks = errands and (crawl is None or row is not None)
+        if seeks:
+            sought += self.turns.seekers_of(self._seekers_share(min(want, pages_left)), row, key)
+        while (left := min(want - picks.count - len(asked) - len(sought), pages_left - picks.count)) > 0 < refusals:
             if crawl is not None and row is None:
                 break
             if by_key is not None:
@@ -159,7 +165,7 @@ class Leasing(Asking):
                 if count == len(drawn):
                     continue
             for queue, host in zip(drawn[~alone].tolist(), hosts[~alone].tolist(), strict=True):
-                if refusals <= 0 or picks.count + len(asked) >= want or picks.count >= pages_left:
+                if refusals <= 0 or picks.count + len(asked) + len(sought) >= want or picks.count >= pages_left:
                     break
                 if host in taken:
                     continue
@@ -168,7 +174,7 @@ class Leasing(Asking):
                     queue,
                     host,
                     now,
-                    most=min(per_queue, want - picks.count - len(asked), pages_left - picks.count),
+                    most=min(per_queue, want - picks.count - len(asked) - len(sought), pages_left - picks.count),
                     deadline=deadline,
                     crawl=row,
                     key=key,
@@ -182,10 +188,14 @@ class Leasing(Asking):
                     taken.add(host)
                 if errand is not None:
                     asked.append(errand)
+        if seeks and pages_left > picks.count:
+            sought += self.turns.seekers_of(want - picks.count - len(asked) - len(sought), row, key)
+        tried.append(np.array(sought, np.uint32))
         cards, queues, not_before = picks.columns(now)
-        self._log_leases(draft, cards, queues, not_before, asked, first, deadline, holder)
-        if request_id is not None and (picks.count or asked):
-            tokens = b"".join(struct.pack("<Q", first + place) for place in range(picks.count + len(asked)))
+        self._log_leases(draft, cards, queues, not_before, asked, sought, first, deadline, holder)
+        given = picks.count + len(asked) + len(sought)
+        if request_id is not None and given:
+            tokens = b"".join(struct.pack("<Q", first + place) for place in range(given))
             self._answered(draft, request_id, "lease", tokens)
         try:
             self._commit(draft, reserve=True)
@@ -195,11 +205,22 @@ class Leasing(Asking):
             raise
         if sum(map(len, tried)) > picks.count or taken:
             self.turns.touch(tried, now)
-        errand_leases = [errand_lease(authority, tables, now) for authority in asked]
+        opened = [tables.errands[token] for token in range(first + picks.count, first + given)]
+        errand_leases = [errand_lease(errand, tables, now) for errand in opened]
         leases = Leased(tables, first, cards, queues, not_before, deadline, errand_leases)
-        for authority in asked:
-            heapq.heappush(self._deadlines, (authority.deadline, authority.token))
+        for one in opened:
+            heapq.heappush(self._deadlines, (one.deadline, one.token))
         return LeaseBatch(leases, lines=self._take_lines(draft), lsn=self.lsn)
+
+    def _seekers_share(self, most: int) -> int:
+        """How many of a call's leases are errands for addresses: half of them while somebody is ready, by turns the
+        smaller and the larger one; all while nobody is."""
+        if not len(self.turns.seekers) or most <= 0:
+            return 0
+        if not len(self.turns.ready):
+            return most
+        self._odd = 1 - self._odd
+        return (most + self._odd) // 2
 
     def _may_go(self, hosts: Rows, now: Instant) -> npt.NDArray[np.bool_]:
         """Which of these hosts, each the first of its name, may be visited with nothing but their clocks to look at."""
@@ -236,9 +257,9 @@ class Leasing(Asking):
         columns = tables.hosts
         if columns.rest_until[host] > now:
             return 0, None, 0
+        if self.turns.shared is not None and not self.turns.shared.may_go(np.array([host], np.uint32), now)[0]:
+            return 0, None, 0
         if columns.flags[host] & GROUPED:
-            if self.turns.shared is not None and not self.turns.shared.may_go(np.array([host], np.uint32), now)[0]:
-                return 0, None, 0
             most = 1  # a train would not leave the gaps that others of its groups have between them
         busy = int(columns.in_flight[host])
         line = self.turns.errands_at.get(host, ())
@@ -283,6 +304,7 @@ class Leasing(Asking):
         queues: Rows,
         not_before: npt.NDArray[np.int64],
         asked: Sequence[Authority],
+        sought: Sequence[int],
         first: int,
         deadline: Instant,
         holder: int,
@@ -308,9 +330,11 @@ class Leasing(Asking):
                 Hand(cards.with_heads(heads), old, queues),
             )
         for place, authority in enumerate(asked):
-            token = first + rows + place
             self._name(draft, authority)
-            draft.add(Fact.ERRAND, (authority.slot, authority.name, token, deadline, holder))
+            self._open_errand(draft, authority, first + rows + place, deadline, holder)
+        for token, host in enumerate(sought, first + rows + len(asked)):
+            hosts = tables.hosts
+            draft.add(Fact.LOCATING, (int(hosts.slot[host]), int(hosts.hash[host]), token, deadline, holder))
 
     def _spent(self) -> bool:
         """Whether URLs are parked for a budget; cards of deleted queues may still lie there."""

@@ -29,8 +29,8 @@ from outrider.frontier.tables import (
     WAITING,
     Hand,
     RobotsState,
-    robots_cells,
 )
+from outrider.frontier.whereabouts import FOREVER, Whereabouts
 from outrider.journey import (
     Explanation,
     HostStatus,
@@ -142,7 +142,7 @@ class Machine(Reporting, Operations, Carrying):
         for authority in tables.errands.values():
             old, new = authority.deadline, int(_lived_on(authority.deadline, last, now, passed))
             if authority.holder and old > last and new != max(old, now):
-                draft.add(Fact.ERRAND, (authority.slot, authority.name, authority.token, new, authority.holder))
+                self._open_errand(draft, authority, authority.token, new, authority.holder)
         self._commit(draft, reserve=True)
         self._revive(now)
         return ended
@@ -221,7 +221,13 @@ class Machine(Reporting, Operations, Carrying):
         self._commit(draft)
         tables = self.tables
         rows = {tables.host_row(name): address for name, address in told.items()}
-        rows = {row: address for row, address in rows.items() if tables.addresses.get(row, "") != address}
+        places = tables.whereabouts
+        rows = {
+            row: address
+            for row, address in rows.items()
+            if (row in places and (places[row].address, places[row].expires) != (address, FOREVER))
+            or (row not in places and address)
+        }
         draft = self._draft(now)
         for row, address in rows.items():
             draft.add(Fact.ADDRESS, (int(tables.hosts.slot[row]), int(tables.hosts.hash[row]), address))
@@ -255,7 +261,7 @@ class Machine(Reporting, Operations, Carrying):
         for authority in list(tables.errands.values()):
             if authority.holder == 0:
                 self._rest_whole(draft, authority.busy, self.settings.delay, now)
-                draft.add(Fact.ROBOTS, robots_cells(authority))
+                self._end_errand(draft, authority)
         tokens = np.frombuffer(tables.leases.of_holder(0), np.uint64)
         if len(tokens):
             leases = self._by_token(tokens)
@@ -286,8 +292,11 @@ class Machine(Reporting, Operations, Carrying):
         return self.finished() and self._spent()
 
     def errands(self) -> int:
-        """Errands that are open or lined up."""
+        """Errands that are open or wanted."""
+        open_ones = {errand.host for errand in self.tables.errands.values() if isinstance(errand, Whereabouts)}
         lined_up = sum(1 for authority in self._lined_up.values() if not authority.token and authority.held)
+        if self.turns.shared is not None:
+            lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
         return len(self.tables.errands) + lined_up
 
     def next_ready(self, now: Instant) -> Instant | None:

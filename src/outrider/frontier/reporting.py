@@ -37,9 +37,9 @@ from outrider.frontier.tables import (
     Authority,
     Hand,
     Reason,
-    robots_cells,
     states_of,
 )
+from outrider.frontier.whereabouts import Whereabouts
 from outrider.journey import (
     Code,
     Link,
@@ -136,7 +136,10 @@ class Reporting(Leasing, Discovering):
             outcome = told.outcome(row)
             authority = tables.errands.get(outcome.token) if first[row] else None
             if authority is not None:
-                self._errand_done(draft, authority, outcome, now)
+                if isinstance(authority, Authority):
+                    self._errand_done(draft, authority, outcome, now)
+                else:
+                    self._located(draft, authority, outcome, now)
                 lined[row] = (authority.slot, row)
                 continue
             if not ok[row]:
@@ -264,7 +267,7 @@ class Reporting(Leasing, Discovering):
             authority = self.tables.errands.get(token)
             answer.append(_STALE if authority is None and not leases.found[row] else _OK)
             if authority is not None:
-                draft.add(Fact.ERRAND, (authority.slot, authority.name, token, deadline, authority.holder))
+                self._open_errand(draft, authority, token, deadline, authority.holder)
                 heapq.heappush(self._deadlines, (deadline, token))
             elif leases.found[row]:
                 kept.append((int(leases.cards.heads["slot"][row]), token, deadline))
@@ -295,7 +298,7 @@ class Reporting(Leasing, Discovering):
         for row, (token, first) in enumerate(zip(tokens.tolist(), firsts.tolist(), strict=True)):
             authority = self.tables.errands.get(token)
             if authority is not None:
-                draft.add(Fact.ROBOTS, robots_cells(authority))  # as they are, which ends the errand
+                self._end_errand(draft, authority)
             if authority is not None or leases.found[row]:
                 answer[first] = _OK
         if leases.found.any():
@@ -313,6 +316,14 @@ class Reporting(Leasing, Discovering):
             )
         self._commit(draft, reserve=True)
         return answer
+
+    def _located(self, draft: Draft, place: Whereabouts, outcome: Outcome, now: Instant) -> None:
+        """The answer to the errand that asks where a host is; no request to the host, so its clock goes on."""
+        if self.turns.shared is not None:
+            self.turns.shared.moved([place.host])
+        if outcome.error is not None:
+            draft.error(outcome.error)
+        draft.add(Fact.LOCATED, (*self._place(place), *place.after_answer(outcome, now)))
 
     def _errand_done(self, draft: Draft, authority: Authority, outcome: Outcome, now: Instant) -> None:
         host = authority.busy if authority.busy != NONE else authority.host

@@ -18,6 +18,7 @@ from outrider.clock import Instant, instant
 from outrider.frontier.grouping import Grouping, IpAddress, Kind, Members, NamedGroup, address_of
 from outrider.frontier.hosts import GROUPED, NONE, Column, Columns, Rows
 from outrider.frontier.tables import Tables
+from outrider.frontier.whereabouts import FOREVER
 from outrider.limits import GROUP_AGED_TURN_SECONDS, GROUP_VAIN_WAKES_MAX, GROUPS_PER_HOST_MAX, GROUPS_ROWS_AT_ONCE
 from outrider.url import domain_spans
 
@@ -29,14 +30,16 @@ _NOBODY: Rows = np.zeros(0, np.uint32)
 
 
 class _Hosts(Columns):
-    """groups: up to four, 0 for none; busy: its requests that hold turns; stands: whether it holds one more."""
+    """groups: up to four, 0 for none; busy: its requests that hold turns; stands: whether it holds one more;
+    located_until: an instant until which its address is known, 0 where that must be looked up."""
 
     groups: Column
     busy: Column
     stands: Column
+    located_until: Column
 
     def __init__(self) -> None:
-        super().__init__({"groups": f"{GROUPS_PER_HOST_MAX}u4", "busy": "u2", "stands": "?"})
+        super().__init__({"groups": f"{GROUPS_PER_HOST_MAX}u4", "busy": "u2", "stands": "?", "located_until": "i8"})
 
     def grow(self, count: int) -> None:
         self._room(count - self.count)
@@ -82,6 +85,8 @@ class SharedTurns:
         self._vainly: dict[int, int] = {}  # hosts of several groups: how often they were woken since they last went
         self._kept: dict[int, Rows] = {}  # hosts that several groups are kept for, and those groups
         self._moving: set[int] = set()  # hosts whose address changed and whose groups did not yet
+        self.asks = False  # addresses that are not known are asked for, by errands
+        self.seeking: set[int] = set()  # hosts that would be offered if their addresses were known
         kinds = (grouping.domain is not None) + (grouping.address is not None)
         self._width = GROUPS_PER_HOST_MAX if self._clocked else max(1, kinds)  # columns of groups that are in use
         for group in self._clocked:
@@ -176,8 +181,8 @@ class SharedTurns:
                 return address_of(name.strip("[]"))
             except ValueError:
                 pass  # no name ends in a digit and is none: an odd one is known by what was told of it
-        text = self._tables.addresses.get(host)
-        return None if text is None else address_of(text)
+        place = self._tables.whereabouts.get(host)
+        return None if place is None or not place.address else address_of(place.address)
 
     def _join(self, rows: Rows, groups: npt.NDArray[np.uint32]) -> None:
         self._hosts.groups[rows] = groups
@@ -191,7 +196,42 @@ class SharedTurns:
 
     def moved(self, hosts: Iterable[int]) -> None:
         """The addresses of these hosts changed: their groups do with their next offer."""
+        hosts = list(hosts)
         self._moving.update(hosts)
+        self._hosts.located_until[[host for host in hosts if host < self._hosts.count]] = 0
+
+    def located(self, rows: Rows, now: Instant) -> Masks:
+        """Of which hosts the address is known now, or known not to be had; of all, where nobody asks for addresses."""
+        if not self.asks:
+            return np.ones(len(rows), np.bool_)
+        until = self._hosts.located_until
+        old = until[rows] <= now
+        for row in rows[old].tolist():
+            place = self._tables.whereabouts.get(row)
+            if place is not None and place.expires:
+                until[row] = place.expires
+            elif place is None and self._address(row, self._tables.hosts.name(row)) is not None:
+                until[row] = FOREVER
+        found: Masks = until[rows] > now
+        return found
+
+    def stays(self, host: int, now: Instant) -> bool:
+        """Whether a host that is being visited is where it was when that began."""
+        return host not in self._moving and bool(self.located(np.array([host], np.uint32), now)[0])
+
+    def step_aside(self, rows: Rows) -> None:
+        """These hosts are offered no more and wait for no turn until they are looked at again, and keep their
+        place."""
+        self._turns.step_aside(rows)
+        self._hosts.stands[rows] = False
+
+    def asked_at(self) -> dict[int, Instant]:
+        """The hosts whose addresses are asked for, and when, or until when the errand for one is open."""
+        found: dict[int, Instant] = {}
+        for host in self.seeking:
+            place = self._tables.whereabouts.get(host)
+            found[host] = 0 if place is None else place.deadline if place.token else place.next_at
+        return found
 
     def _move(self, rows: Rows) -> None:
         """Hosts whose address changed, and that are not being visited, leave their groups and join others."""
@@ -342,7 +382,7 @@ class SharedTurns:
         """Which hosts hold the turns that a request needs, and whose groups may be visited now."""
         grouped = (self._tables.hosts.flags[rows] & GROUPED) != 0
         found: Masks = ~grouped | (self._hosts.stands[rows] & self._clear(rows, now))
-        return found
+        return found & self.located(rows, now)
 
     def wake(self, now: Instant, most: int) -> Rows:
         """Up to `most` hosts that waited and may ask again."""

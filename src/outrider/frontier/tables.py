@@ -27,6 +27,7 @@ from outrider.frontier.cards import Cards
 from outrider.frontier.facts import STREAMS, Block, Fact, Row, Texts, Values, arrays_of, columns_of, no_texts
 from outrider.frontier.hosts import MANY, NONE, ROBOTS, RULED, VOIDED, Group, Hosts, QueueRules, Queues, Rows
 from outrider.frontier.ledger import Ledger
+from outrider.frontier.whereabouts import FOREVER, Whereabouts
 from outrider.journey import State
 from outrider.kernels.cards import HAS_CONTENT, HEAD, Heads
 from outrider.limits import (
@@ -183,9 +184,9 @@ class Tables:
         self.authorities: dict[str, Authority] = {}
         self.all_authorities: list[Authority] = []  # in the order of their making
         self.shelf_count = 0
-        self.addresses: dict[int, str] = {}  # of hosts, as they were last told
+        self.whereabouts: dict[int, Whereabouts] = {}  # of hosts
         self.authorities_of: dict[int, list[Authority]] = {}
-        self.errands: dict[int, Authority] = {}  # open ones, by token
+        self.errands: dict[int, Authority | Whereabouts] = {}  # open ones, by token
         self.transit: dict[int, Transit] = {}
         self.crawls: list[tuple[str, int]] = []
         self.crawl_states: list[int] = []
@@ -244,6 +245,8 @@ class Tables:
             Fact.ARRIVED: self._arrived,
             Fact.DELIVERED: self._delivered,
             Fact.ADDRESS: self._address,
+            Fact.LOCATED: self._located,
+            Fact.LOCATING: self._locating,
             Fact.ERRAND: self._errand,
             Fact.LINE: self._nothing,
         }
@@ -409,12 +412,40 @@ class Tables:
                 self._rest_groups(row)
 
     def _address(self, slot: int, host: int, address: str) -> None:
+        place = self._whereabouts(host)
+        place.address = sys.intern(address)  # many hosts may be at one
+        place.expires = FOREVER if address else 0
+        place.next_at, place.attempts, place.error = 0, 0, ""
+        if not address and not place.token:
+            del self.whereabouts[place.host]
+
+    def _located(
+        self, slot: int, host: int, address: str, expires: int, next_at: int, attempts: int, error: str
+    ) -> None:
+        place = self._whereabouts(host)
+        self._end_errand(place)
+        place.address = sys.intern(address)
+        place.expires, place.next_at, place.attempts, place.error = expires, next_at, attempts, error
+
+    def _locating(self, slot: int, host: int, token: int, deadline: int, holder: int) -> None:
+        place = self._whereabouts(host)
+        self._end_errand(place)
+        place.token, place.deadline, place.holder = token, deadline, holder
+        self.errands[token] = place
+        self.token = max(self.token, token)
+
+    def _whereabouts(self, host: int) -> Whereabouts:
         rows = self._rows_of_hosts(np.array([host], np.uint64))
-        if address:
-            self.addresses[int(rows[0])] = sys.intern(address)  # many hosts may be at one
-        else:
-            self.addresses.pop(int(rows[0]), None)
+        row = int(rows[0])
         self.changed.append(rows)
+        if row not in self.whereabouts:
+            self.whereabouts[row] = Whereabouts(row, int(self.hosts.slot[row]), self.hosts.name(row))
+        return self.whereabouts[row]
+
+    def address_of(self, host: int) -> str | None:
+        """Where a host is, by its row, as it was last told or found."""
+        place = self.whereabouts.get(host)
+        return place.address or None if place is not None and place.expires else None
 
     def _rest_groups(self, host: int) -> None:
         until = int(self.hosts.rest_until[host])
@@ -624,12 +655,12 @@ class Tables:
         authority.error = error
         self.changed.append(np.array([authority.host], np.uint32))
 
-    def _end_errand(self, authority: Authority) -> None:
+    def _end_errand(self, authority: Authority | Whereabouts) -> None:
         if authority.token:
             self.errands.pop(authority.token, None)
             authority.token = 0
             authority.deadline = 0
-        if authority.busy != NONE:
+        if isinstance(authority, Authority) and authority.busy != NONE:
             self.hosts.in_flight[authority.busy] -= 1
             self.changed.append(np.array([authority.busy], np.uint32))
             authority.busy = NONE
@@ -1097,10 +1128,10 @@ class Tables:
             rows_ = np.arange(first, last)
             names = Texts(*hosts.names(first, last))
             blocks = [(Fact.HOST, [hosts.slot[rows_], hosts.hash[rows_], names]), self.host_cells(rows_)]
-            told = [row for row in range(first, last) if row in self.addresses] if self.addresses else []
-            if told:
-                addresses = [self.addresses[row] for row in told]
-                blocks.append((Fact.ADDRESS, [hosts.slot[told], hosts.hash[told], addresses]))
+            places = [self.whereabouts[row] for row in range(first, last) if row in self.whereabouts]
+            for fact, rows in self._places(places):
+                if rows:
+                    blocks.append((fact, columns_of(rows)))
             return blocks
         if section == QUEUES:
             rows_ = np.arange(first, last)
@@ -1145,6 +1176,14 @@ class Tables:
         if errands:
             out.append((Fact.ERRAND, columns_of(errands)))
         return out
+
+    def _places(self, places: Sequence[Whereabouts]) -> list[tuple[Fact, list[Row]]]:
+        named = [(place, (place.slot, int(self.hosts.hash[place.host]))) for place in places]
+        return [
+            (Fact.ADDRESS, [(*name, p.address) for p, name in named if p.expires == FOREVER]),
+            (Fact.LOCATED, [(*name, *p.cells()) for p, name in named if p.expires != FOREVER]),
+            (Fact.LOCATING, [(*name, p.token, p.deadline, p.holder) for p, name in named if p.token]),
+        ]
 
     def host_cells(self, rows: npt.NDArray[Any]) -> Block:
         """The clocks of hosts as a block of facts."""

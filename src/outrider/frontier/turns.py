@@ -4,7 +4,8 @@ A host rests in the timetable until its clock allows a request; then its queues 
 Most hosts have one queue and nothing but their own clock, or one they share: they are looked at in columns. The others
 (several queues, keys that span hosts, operators' rules, robots.txt to be asked for) are looked at one by one. A host
 that belongs to groups stands in the rings as long as it holds their turns (shared.py); else it waits for them there,
-also when a better one, or one that a call asks for by its crawl or key, takes them before it is drawn.
+also when a better one, or one that a call asks for by its crawl or key, takes them before it is drawn. Where addresses
+are asked for, a host whose address is not known stands in rings of their own (`seekers`) until an errand was answered.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Turns:
         self.shared = SharedTurns(tables, grouping) if grouping is not None else None
         self.timetable = kernels.Timetable()
         self.ready = kernels.Ready(seed)
+        self.seekers = kernels.Ready(seed)
         self.errands_at: dict[int, list[Authority]] = {}  # by host: robots.txt files to ask for there
         self.runs_errands = False
         self._gave_way = False  # somebody lost turns, of which others may be free for those who wait
@@ -90,6 +92,10 @@ class Turns:
         if self.shared is not None or np.count_nonzero(busy) or _EMPTY_BYTE in best.tobytes():
             out = (best == EMPTY) | (busy != 0)
             if self.shared is not None:
+                if self.shared.asks:
+                    stay = ~self._seeking(rows, first, best, ~(out | later), now)
+                    rows, first, best, until = rows[stay], first[stay], best[stay], until[stay]
+                    out, later = out[stay], later[stay]
                 due = ~(out | later)
                 admitted, displaced = self.shared.admitted(rows, due, best, queues.crawl[first], now)
                 self._give_way(displaced)
@@ -108,6 +114,56 @@ class Turns:
                 rows, first, until = rows[later], first[later], until[later]
             self.ready.withdraw(first)
             self.timetable.rest(rows, until)
+
+    def _seeking(
+        self, rows: Rows, queues: Rows, classes: npt.NDArray[np.uint8], due: npt.NDArray[np.bool_], now: Instant
+    ) -> npt.NDArray[np.bool_]:
+        """Which of the hosts that are due must have their addresses asked for: they stand among the seekers now, or
+        their errands are open or come later."""
+        shared = self.shared
+        assert shared is not None
+        if shared.seeking:
+            shared.seeking.difference_update(rows.tolist())
+            self.seekers.withdraw(queues)
+        seeks = due.copy()
+        seeks[due] = ~shared.located(rows[due], now)
+        if np.count_nonzero(seeks):
+            some = zip(rows[seeks].tolist(), queues[seeks].tolist(), classes[seeks].tolist(), strict=True)
+            for host, queue, klass in some:
+                later = self._seek(host, [(queue, klass)], now)
+                one = np.array([host], np.uint32)
+                if later is None:
+                    self.timetable.cancel(one)
+                else:
+                    self.timetable.rest(one, np.array([later], np.int64))
+            self.ready.withdraw(queues[seeks])
+        return seeks
+
+    def _seek(self, host: int, offered: list[tuple[int, int]], now: Instant) -> Instant | None:
+        """Its address is asked for with the next errands; when, if that is later."""
+        shared = self.shared
+        assert shared is not None
+        shared.step_aside(np.array([host], np.uint32))
+        shared.seeking.add(host)
+        place = self._tables.whereabouts.get(host)
+        if place is not None and place.token:
+            return None
+        if place is not None and place.next_at > now:
+            return place.next_at
+        queues = np.array([queue for queue, _ in offered], np.uint32)
+        classes = np.array([klass for _, klass in offered], np.uint8)
+        self.seekers.offer(queues, self._tables.queues.crawl[queues], classes)
+        return None
+
+    def seekers_of(self, most: int, crawl: int | None, key: str | None) -> list[int]:
+        """Up to `most` hosts whose addresses are to be asked for, each once, drawn as ready ones are."""
+        if key is not None:
+            rows = self._with_key(key, crawl)
+            drawn: Rows = rows[np.frombuffer(self.seekers.standing(rows), np.bool_)][:most]
+            self.seekers.withdraw(drawn)
+        else:
+            drawn = np.frombuffer(self.seekers.draw(most, crawl), np.uint32)
+        return list(dict.fromkeys(self._tables.queues.host[drawn].tolist()))
 
     def _touch_one(self, host: int, now: Instant) -> None:
         tables = self._tables
@@ -137,7 +193,20 @@ class Turns:
                 offered.append((queue, max(klass if free is not None else 0, errand_class)))
             else:
                 withdrawn.append(queue)
-        if self.shared is not None and columns.flags[host] & GROUPED:
+        one = np.array([host], np.uint32)
+        if self.shared is not None and in_flight and offered and not self.shared.stays(host, now):
+            withdrawn, offered = rows, []  # it goes on when its requests have ended: they are where it was before
+        seeks = False
+        if self.shared is not None and self.shared.asks:
+            if host in self.shared.seeking:
+                self.shared.seeking.discard(host)
+                self.seekers.withdraw(np.array(rows, np.uint32))
+            seeks = bool(offered) and not self.shared.located(one, now)[0]
+        if seeks:
+            later = self._seek(host, offered, now)
+            book = min((when for when in (book, later) if when is not None), default=None)
+            withdrawn, offered = rows, []
+        elif self.shared is not None and columns.flags[host] & GROUPED:
             if offered:
                 wanted = [(klass, int(queues.crawl[queue])) for queue, klass in offered]
                 admitted, displaced = self.shared.admitted_one(host, wanted, now)
@@ -145,7 +214,6 @@ class Turns:
                 if not admitted:
                     withdrawn, offered = rows, []
             else:
-                one = np.array([host], np.uint32)
                 self.shared.admitted(one, np.zeros(1, np.bool_), np.zeros(1, np.uint8), one, now)
         if withdrawn:
             self.ready.withdraw(np.array(withdrawn, np.uint32))
@@ -153,9 +221,9 @@ class Turns:
             some = np.array([queue for queue, _ in offered], np.uint32)
             self.ready.offer(some, queues.crawl[some], np.array([klass for _, klass in offered], np.uint8))
         if book is None:
-            self.timetable.cancel(np.array([host], np.uint32))
+            self.timetable.cancel(one)
         else:
-            self.timetable.rest(np.array([host], np.uint32), np.array([book], np.int64))
+            self.timetable.rest(one, np.array([book], np.int64))
 
     def _give_way(self, hosts: Rows) -> None:
         """The turns of these hosts were taken: they stand no more."""
@@ -221,7 +289,7 @@ class Turns:
 
     def next(self, now: Instant) -> Instant | None:
         """When somebody is ready at the earliest: `now` if somebody is."""
-        if len(self.ready):
+        if len(self.ready) or (self.runs_errands and len(self.seekers)):
             return now
         at = self.timetable.next()
         times = [at] if at >= 0 else []

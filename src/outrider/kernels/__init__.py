@@ -49,7 +49,7 @@ _FUNCTIONS = (
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
     *("pack_heads", "shuffle_columns", "unpack_heads"),
 )
-_OF_GROUPS = ("claim", "hold")  # where they are not, `admit` takes other arguments
+_OF_GROUPS = ("claim", "hold", "step_aside")  # where they are not, `admit` takes other arguments
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":

@@ -271,6 +271,15 @@ class Groups:
         for host in rows(hosts, "hosts"):
             self._forget(self._host(host))
 
+    def step_aside(self, hosts: Column) -> None:
+        """The hosts (u32) give the turns back that they stand with, and wait no more, but keep the time they have
+        waited: asked again, they come where they were."""
+        for host in rows(hosts, "hosts"):
+            member = self._host(host)
+            if member.stands:
+                self._unstand(member)
+            self._stop_waiting(member)
+
     def waits_at(self, hosts: Column) -> bytes:
         """The group (u32) each host (u32) waits at, NONE where it does not wait."""
         members = [self._host(host) for host in rows(hosts, "hosts")]
@@ -382,9 +391,10 @@ class Groups:
         self._stop_waiting(member)
         if front or not same:
             alike = [place[1] for place in group.waiting if place[0] == CLASS_MAX - klass]
-            own = [place[1] for place in group.lines.get(crawls[0], ()) if place[0] == CLASS_MAX - klass]
-            # Behind the last of its crawl, or in the round that is the next: so crawls take turns.
-            member.round = own[-1] + 1 if own and not front else min(alike, default=0)
+            own = [place for place in group.lines.get(crawls[0], ()) if place[0] == CLASS_MAX - klass]
+            front = front or not own or member.since < own[0][2]
+            # Behind the last of its crawl, or in the round that is the next if it asked before: so crawls take turns.
+            member.round = min(alike, default=0) if front else own[-1][1] + 1
         member.klass, member.crawls, member.refused_by = klass, crawls, name
         member.place = (CLASS_MAX - klass, member.round, member.since, member.number)
         insort(group.waiting, member.place)

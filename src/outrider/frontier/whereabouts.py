@@ -1,0 +1,73 @@
+"""Where hosts are: addresses as callers told them or errands found them, for how long they hold, and when to ask again.
+
+Pure, from what is known of a host and an answer (docs/groups.md).
+"""
+
+from __future__ import annotations
+
+from outrider.clock import Instant, instant
+from outrider.frontier.facts import Row
+from outrider.frontier.grouping import address_of
+from outrider.frontier.hosts import NONE
+from outrider.frontier.revisit import retries_left, retry_seconds
+from outrider.journey import Outcome, Verdict
+from outrider.limits import (
+    ADDRESS_FAILED_SECONDS,
+    ADDRESS_SECONDS_MAX,
+    ADDRESS_SECONDS_MIN,
+    ADDRESS_SECONDS_USUAL,
+    RETRY_AFTER_SECONDS_MAX,
+)
+
+FOREVER: Instant = 1 << 62
+"""Until when an address is known that a caller told."""
+
+
+class Whereabouts:
+    """What is known of one host's address, and the errand that asks for it.
+
+    address: "" for none. expires: until when this is the answer, also if it is that there is none; 0: it must be asked
+    for. next_at: not before then. attempts: how many failed since the last answer. error: of the last failure.
+    token: of the open errand, 0 for none.
+    """
+
+    __slots__ = (
+        *("address", "attempts", "deadline", "error", "expires", "holder", "host", "name", "next_at", "slot", "token"),
+    )
+
+    busy = NONE  # an errand for an address uses no host's clock
+
+    def __init__(self, host: int, slot: int, name: str) -> None:
+        self.host = host  # a row of Hosts
+        self.slot = slot
+        self.name = name
+        self.address = ""
+        self.expires: Instant = 0
+        self.next_at: Instant = 0
+        self.attempts = 0
+        self.error = ""
+        self.token = 0
+        self.deadline: Instant = 0
+        self.holder = 0
+
+    def cells(self) -> Row:
+        """As the columns of a LOCATED fact behind its slot and host."""
+        return (self.address, self.expires, self.next_at, self.attempts, self.error)
+
+    def after_answer(self, outcome: Outcome, now: Instant) -> Row:
+        """The cells after an answer: an address with its time to live; a failure that may pass, which is asked about
+        again after 5, 30, 300 s; or that there is none to be had, which is an answer for an hour."""
+        if outcome.address is not None:
+            told = ADDRESS_SECONDS_USUAL if outcome.ttl_seconds is None else outcome.ttl_seconds
+            seconds = min(max(told, ADDRESS_SECONDS_MIN), ADDRESS_SECONDS_MAX)
+            return (str(address_of(outcome.address)), now + instant(seconds), 0, 0, "")
+        attempt = self.attempts + 1
+        error = outcome.error or "no_address"
+        if outcome.verdict is not Verdict.GONE and retries_left(attempt):
+            wait = retry_seconds(attempt) if outcome.after_seconds is None else outcome.after_seconds
+            wait = min(max(0.0, wait), RETRY_AFTER_SECONDS_MAX)
+            return (self.address, 0, now + instant(wait), attempt, error)
+        return ("", now + instant(ADDRESS_FAILED_SECONDS), 0, 0, error)
+
+    def __repr__(self) -> str:
+        return f"<Whereabouts {self.name} at {self.address or self.error or 'nobody knows'}>"
