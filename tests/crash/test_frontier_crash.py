@@ -34,6 +34,8 @@ def short_history(world: World) -> None:
         Link("http://c.com/", not_before=START + instant(4), metadata={"x": "y"}), request_id=("me", 1),
     )  # fmt: skip
     world.frontier.set_robots("http://a.com", 200, NO)
+    if world.addresses == "errands":
+        whereabouts(world)
     leases = world.lease(worker="w", request_id=("me", 2))
     own = [lease for lease in leases if lease.host == "b.com"]
     rest = [lease for lease in leases if lease.host != "b.com"]
@@ -50,6 +52,17 @@ def short_history(world: World) -> None:
     world.report(*[lease.retry(error="timeout", retry_after_seconds=9) for lease in own])
     world.clock.move(1)
     world.report(*[outcome(lease, location="http://e.com/", status=301) for lease in world.lease(1)])
+
+
+def whereabouts(world: World) -> None:
+    """Errands for addresses: answered, in vain, lost, and one that stays open; an address told unasked."""
+    world.discover("http://f.com/", "http://g.com/")
+    errands = {lease.host: lease for lease in world.lease(errands=True, worker="v", ttl_seconds=50)}
+    assert {"a.com", "b.com", "f.com", "g.com"} == set(errands)
+    world.report(errands["a.com"].located("192.0.2.1"), errands["b.com"].located("192.0.2.2", ttl_seconds=60))
+    world.report(errands["f.com"].retry(error="dns_temporary"))
+    world.frontier.extend([errands["g.com"].token], 3)
+    world.frontier.set_addresses({"d.com": "192.0.2.1", "e.com": "192.0.2.9"})
 
 
 def frames_of(disk: MemoryFiles) -> tuple[str, bytes, list[int]]:
@@ -83,7 +96,7 @@ def small_segments(monkeypatch):
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.long)])
 def test_a_log_cut_at_any_byte_is_the_state_after_its_last_whole_frame(small_segments, step):
     """Zeros behind the cut, as after a power cut in the middle of a write; the mirror knows nothing."""
-    world = World(output=True)
+    world = World(output=True, group="address", addresses="errands")
     short_history(world)
     disk = world.disk.copy()
     with contextlib.suppress(KeyError):

@@ -19,8 +19,15 @@ from model.world import Clock, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
-from outrider.journey import Lease, Outcome, Settled, Verdict
-from outrider.limits import LEASES_LOST_MAX, REDIRECT_HOPS_MAX, RETRY_SECONDS
+from outrider.journey import Kind, Lease, Outcome, Settled, Verdict
+from outrider.limits import (
+    ADDRESS_FAILED_SECONDS,
+    ADDRESS_SECONDS_MIN,
+    ADDRESS_SECONDS_USUAL,
+    LEASES_LOST_MAX,
+    REDIRECT_HOPS_MAX,
+    RETRY_SECONDS,
+)
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 DELAY, FACTOR = 1.0, 10.0
@@ -29,6 +36,8 @@ KEYS = [None, None, None, None, "k", HOSTS[1], HOSTS[4]]
 CRAWLS = [None, None, "other"]
 PRIORITIES = [0.03, 0.3, 0.5, 0.9]
 ERRORS = ["timeout", "reset"]
+ADDRESSES = ["192.0.2.1", "192.0.2.2"]
+GAP = 4.0  # of all hosts at one address, where they share a clock
 CLUSTER_KEYS = (bytes(range(16)), bytes(range(16, 32)))
 
 
@@ -90,6 +99,15 @@ class Held:
     not_before: int
 
 
+@dataclass(eq=False)
+class Errand:
+    """An open errand for a host's address."""
+
+    host: str
+    worker: str | None
+    deadline: int
+
+
 @dataclass
 class Model:
     """What a frontier must be after what it was told. Instants are given: the model has no clock."""
@@ -100,6 +118,7 @@ class Model:
     queues: list[Queue] = field(default_factory=list)
     urls: dict[tuple[Crawl, str], Url] = field(default_factory=dict)
     leases: dict[int, Held] = field(default_factory=dict)
+    errands: dict[int, Errand] = field(default_factory=dict)
     ended: list[int] = field(default_factory=list)
     token: int = 0
     order: int = 0
@@ -394,6 +413,121 @@ class Model:
         return max(self.now, min(times)) if times else None
 
 
+@dataclass(eq=False)
+class Place:
+    """Where a host is, as it was last found: until when that holds, "" for nowhere."""
+
+    address: str = ""
+    until: int = 0
+    next_at: int = 0
+    attempts: int = 0
+
+
+@dataclass
+class GroupedModel(Model):
+    """The same where hosts at one address are visited one after the other, `GAP` apart, once their addresses are known.
+
+    It holds what was handed out against what may be; who must be handed out it does not say: that whoever nobody keeps
+    waits for nothing is asked of the frontier itself, and seen at the end of each history."""
+
+    places: dict[str, Place] = field(default_factory=dict)
+    at: dict[int, tuple[str, str]] = field(default_factory=dict)  # token -> host and address of the open request
+    ends: dict[tuple[str, str], int] = field(default_factory=dict)  # host and address -> the last request's end
+
+    def place(self, host: str) -> Place:
+        return self.places.setdefault(host, Place())
+
+    def passes(self, now: int) -> None:
+        super().passes(now)
+        for token in [token for token, errand in self.errands.items() if errand.deadline <= now]:
+            self.end_errand(token)
+
+    def end_errand(self, token: int) -> str:
+        self.ended.append(token)
+        return self.errands.pop(token).host
+
+    def dies(self, now: int, *, counted: bool) -> None:
+        super().dies(now, counted=counted)
+        for token in [token for token, errand in self.errands.items() if errand.worker is None]:
+            self.end_errand(token)
+        # A clock of a group is worked out anew, from the hosts that are there now.
+        self.ends = {key: at for key, at in self.ends.items() if self.place(key[0]).address == key[1]}
+
+    def lose(self, token: int, *, counted: bool = True) -> None:
+        self.left(token, self.now)
+        super().lose(token, counted=counted)
+
+    def left(self, token: int, at: int) -> None:
+        """A request has ended, as far as anybody knows."""
+        where = self.at[token]
+        self.ends[where] = max(at, self.ends.get(where, 0))
+
+    def end(self, token: int) -> Held:
+        del self.at[token]
+        return super().end(token)
+
+    def reported(self, outcome: Outcome) -> Url | None:
+        held = self.leases.get(outcome.token)
+        if held is not None:
+            ended = self.now if outcome.ended_at is None else min(outcome.ended_at, self.now)
+            self.left(outcome.token, max(held.not_before, ended))
+        return super().reported(outcome)
+
+    def allowed(self, queue: Queue, now: int) -> bool:
+        place = self.place(queue.host)
+        there = place.address
+        return (
+            super().allowed(queue, now)
+            and place.until > now
+            and not any(there and there == address for _, address in self.at.values())
+            and all(at + instant(GAP) <= now for (_, address), at in self.ends.items() if there and address == there)
+        )
+
+    def leased(self, leases: Sequence[Lease], *, per_queue: int, worker: str | None, ttl: float) -> None:
+        pages = [lease for lease in leases if lease.kind is Kind.PAGE]
+        due = {queue.host for queue in self.queues if self.permitted(queue) and self.queued(queue)}
+        super().leased(pages, per_queue=per_queue, worker=worker, ttl=ttl)
+        there = [lease.address for lease in pages if lease.address]
+        assert len(set(there)) == len(there), f"several requests at once, or a train: {pages}"
+        for lease in pages:
+            address = self.place(lease.host).address
+            assert address == (lease.address or ""), lease
+            self.at[lease.token] = (lease.host, address)
+        for lease in leases[len(pages) :]:
+            place = self.place(lease.host)
+            assert lease.host in due, lease
+            assert place.until <= self.now >= place.next_at, f"{lease}, and {place}"
+            assert not any(errand.host == lease.host for errand in self.errands.values()), lease
+            assert (f"dns:{lease.host}", place.attempts + 1, None) == (lease.url, lease.attempt, lease.address), lease
+            assert lease.token > self.token, f"{lease.token} is not above {self.token}"
+            self.token = lease.token
+            self.errands[lease.token] = Errand(lease.host, worker, self.now + instant(ttl))
+
+    def ready(self, crawl: str | None, key: str | None, *, served: Iterable[str] = ()) -> list[Queue]:
+        return []
+
+    def next_at(self) -> int | None:
+        times = [max(self.now, errand.deadline) for errand in self.errands.values()]
+        before = super().next_at()
+        return min(times + ([] if before is None else [before]), default=None)
+
+    def located(self, outcome: Outcome) -> str:
+        if outcome.token not in self.errands:
+            return "stale"
+        place = self.place(self.end_errand(outcome.token))
+        if outcome.address is not None:
+            holds = ADDRESS_SECONDS_USUAL if outcome.ttl_seconds is None else outcome.ttl_seconds
+            place.address, place.until = outcome.address, self.now + instant(max(holds, ADDRESS_SECONDS_MIN))
+            place.next_at = place.attempts = 0
+        elif outcome.verdict is Verdict.RETRY and place.attempts < len(RETRY_SECONDS):
+            place.next_at, place.until = self.now + instant(RETRY_SECONDS[place.attempts]), 0
+            place.attempts += 1
+        else:
+            place.address, place.until = "", self.now + instant(ADDRESS_FAILED_SECONDS)
+            place.next_at = place.attempts = 0
+        return "ok"
+
+
 # -- a history ---------------------------------------------------------------------------------------------------------
 
 
@@ -402,13 +536,14 @@ class History:
 
     def __init__(
         self, seed: int, *, disk: Callable[[], MemoryFiles] = MemoryFiles, steps: Iterable[int] = range(60),
-        checkpoints: bool = True,
+        checkpoints: bool = True, grouped: bool = False,
     ) -> None:  # fmt: skip
         self.seed = seed
+        self.grouped = grouped
         self.steps = list(steps)
         self.clock = Clock()
         self.disk = disk()
-        self.model = Model(self.clock())
+        self.model = GroupedModel(self.clock()) if grouped else Model(self.clock())
         self.answers: list[object] = []
         self.told: list[str] = []
         self.sequence = 0
@@ -418,8 +553,15 @@ class History:
         self.frontier = self.open()
 
     def open(self) -> Frontier:
-        settings = {"delay": DELAY, "delay_factor": FACTOR}
-        return Frontier.open(self.disk, clock=self.clock, settings=settings, seed=self.seed & 0xFFFF, keys=CLUSTER_KEYS)
+        settings = {
+            "delay": DELAY,
+            "delay_factor": FACTOR,
+            "group": {"address": {"gap": GAP}} if self.grouped else None,
+        }
+        return Frontier.open(
+            self.disk, clock=self.clock, settings=settings, seed=self.seed & 0xFFFF, keys=CLUSTER_KEYS,
+            addresses="errands",
+        )  # fmt: skip
 
     def live(self) -> None:
         """Raises AssertionError with the history so far as soon as frontier and model disagree."""
@@ -427,6 +569,8 @@ class History:
             for number in self.steps:
                 self.rng = random.Random(f"{self.seed}/{number}")
                 verb = self.rng.choices(VERBS, WEIGHTS)[0]
+                if self.grouped and self.rng.random() < 0.25:
+                    verb = History.answer_errands
                 self.told.append(f"{number}: {verb.__name__}")
                 verb(self)
                 self.look(thoroughly=self.rng.random() < 0.1)
@@ -493,13 +637,15 @@ class History:
         worker = self.rng.choice([None, None, "w", "v"])
         crawl = self.rng.choice([None, None, None, "other", "default", "nobody"])
         key = self.rng.choice([None, None, None, None, "k", HOSTS[0], HOSTS[1]])
-        self.tell(f"{want=} {per_queue=} {ttl=} {worker=} {crawl=} {key=}")
+        errands = self.grouped and self.rng.random() < 0.8
+        self.tell(f"{want=} {per_queue=} {ttl=} {worker=} {crawl=} {key=} {errands=}")
         self.model.passes(self.clock())
         self.sequence += 1
         request = ("me", self.sequence)
         batch = self.frontier.lease(
-            want, per_queue=per_queue, ttl_seconds=ttl, worker=worker, crawl=crawl, key=key, request_id=request
-        )
+            want, per_queue=per_queue, ttl_seconds=ttl, worker=worker, crawl=crawl, key=key, request_id=request,
+            errands=errands,
+        )  # fmt: skip
         self.got(batch, want, per_queue=per_queue, ttl=ttl, worker=worker, crawl=crawl, key=key)
         if self.rng.random() < 0.1:
             again = self.frontier.lease(want, per_queue=per_queue, ttl_seconds=ttl, worker=worker, request_id=request)
@@ -508,6 +654,8 @@ class History:
                 assert [lease.url for lease in batch] == again.urls
             else:
                 self.got(again, want, per_queue=per_queue, ttl=ttl, worker=worker)
+        if self.grouped and errands and crawl is key is None and len(batch) < want:
+            assert self.frontier.next_ready_seconds() != 0, "nobody is ready, and somebody is"
 
     def got(
         self, batch: Sequence[Lease], want: int, *, per_queue: int, ttl: float, worker: str | None,
@@ -517,8 +665,9 @@ class History:
         self.tell("->", *((lease.token, lease.crawl, lease.url) for lease in batch))
         self.answers.append([(lease.token, lease.crawl, lease.url, lease.not_before) for lease in batch])
         for lease in batch:
-            assert crawl in (None, lease.crawl), lease
-            assert key in (None, lease.key), lease
+            if lease.kind is Kind.PAGE:
+                assert crawl in (None, lease.crawl), lease
+                assert key in (None, lease.key), lease
         self.model.leased(batch, per_queue=per_queue, worker=worker, ttl=ttl)
         if len(batch) < want:
             forgotten = self.model.ready(crawl, key, served={lease.host for lease in batch})
@@ -576,6 +725,39 @@ class History:
             links=[] if plain else [self.url() for _ in range(rng.randrange(3))],
             etag=None if plain else rng.choice([None, f'"{rng.randrange(9)}"']),
         )
+
+    def answer_errands(self) -> None:
+        """Errands for addresses are answered, in vain or not, given back, or go on."""
+        model = self.model
+        assert isinstance(model, GroupedModel)
+        model.passes(self.clock())
+        tokens = self.rng.sample(sorted(model.errands), min(len(model.errands), 3))
+        if model.ended and self.rng.random() < 0.1:
+            tokens.append(self.rng.choice(model.ended))
+        what = self.rng.random()
+        if what < 0.1:
+            self.tell("back", tokens)
+            expected = ["ok" if token in model.errands and model.end_errand(token) else "stale" for token in tokens]
+            self.same("release", expected, self.frontier.release(tokens))
+            return
+        if what < 0.2:
+            self.tell("longer", tokens)
+            expected = ["ok" if token in model.errands else "stale" for token in tokens]
+            for token in set(tokens) & set(model.errands):
+                model.errands[token].deadline = self.clock() + instant(40.0)
+            self.same("extend", expected, self.frontier.extend(tokens, 40.0))
+            return
+        outcomes = [self.found(token) for token in tokens]
+        self.tell(*outcomes)
+        expected = [model.located(outcome) for outcome in outcomes]
+        assert expected == [str(code) for code in self.frontier.report(outcomes)]
+
+    def found(self, token: int) -> Outcome:
+        what = self.rng.random()
+        if what < 0.7:
+            ttl = self.rng.choice([None, None, 0.0, 60.0])
+            return Outcome(token, Verdict.DONE, address=self.rng.choice(ADDRESSES), ttl_seconds=ttl)
+        return Outcome(token, Verdict.RETRY if what < 0.9 else Verdict.GONE, error="dns")
 
     def release(self) -> None:
         tokens = self.tokens(3)
@@ -770,7 +952,8 @@ class History:
         counts = model.counts()
         assert counts == statistics["urls"], f"{statistics['urls']}, not {counts}"
         assert len(model.urls) == statistics["accepted"]
-        assert (not (counts["queued"] or counts["leased"] or counts["waiting"])) == frontier.finished()
+        busy = counts["queued"] or counts["leased"] or counts["waiting"] or model.errands
+        assert (not busy) == frontier.finished()
         self.answers.append(tuple(counts.values()))
         model.now = self.clock()
         expected, wait = model.next_at(), frontier.next_ready_seconds()
@@ -829,7 +1012,8 @@ class History:
             assert url.state == frontier.explain(text, crawl=crawl.name).state
         idle = frontier.explain_idle()
         assert (idle.reason == "finished") == frontier.finished(), idle
-        assert [] == recount(frontier)
+        shared = frontier._machine.turns.shared
+        assert [] == recount(frontier) + (shared.problems() if shared is not None else [])
 
     def ends(self) -> None:
         """Nothing is forbidden any more, and every page answers: each URL comes to its end."""
@@ -845,12 +1029,16 @@ class History:
         self.look_everywhere()
         for _ in range(2_000):
             model.passes(self.clock())
-            batch = frontier.lease(100, per_queue=2)
+            batch = frontier.lease(100, per_queue=2, errands=self.grouped)
             self.got(batch, 100, per_queue=2, ttl=60, worker=None)
             mine = [token for token, held in model.leases.items() if held.worker is None]
             outcomes = [Outcome(token, Verdict.DONE, seconds=0.0, status=200) for token in mine]
             settled = ["stale" if model.reported(outcome) is None else "ok" for outcome in outcomes]
             assert settled == [str(code) for code in frontier.report(outcomes)]
+            for token in [token for token, errand in model.errands.items() if errand.worker is None]:
+                assert isinstance(model, GroupedModel)
+                outcome = Outcome(token, Verdict.DONE, address=ADDRESSES[0])
+                assert [model.located(outcome)] == [str(code) for code in frontier.report([outcome])]
             if frontier.finished():
                 break
             wait = frontier.next_ready_seconds()

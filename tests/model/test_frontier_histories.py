@@ -20,13 +20,15 @@ from outrider.frontier.backlog import Backlog
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 STEPS = 60
-KINDS = ("log alone", "checkpoints", "checkpoints all the time", "tails on disk", "power cuts")
+KINDS = ("log alone", "checkpoints", "checkpoints all the time", "tails on disk", "power cuts", "shared clocks")
 COMPARED = range(40)
 
 
 @pytest.fixture(params=KINDS)
 def kind(request, monkeypatch):
-    """What the disk sees: no checkpoint at all, some, one after the other; long queues on disk; cuts of power."""
+    """What the disk sees: no checkpoint at all, some, one after the other; long queues on disk; cuts of power.
+
+    Shared clocks: hosts are grouped by addresses that errands find."""
     if request.param in ("checkpoints all the time", "power cuts"):
         monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
         monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1})
@@ -39,7 +41,11 @@ def kind(request, monkeypatch):
 
 
 def live(seed: int, kind: str, steps: int = STEPS) -> None:
-    how = {"disk": CrashDisk if kind == "power cuts" else MemoryFiles, "checkpoints": kind != "log alone"}
+    how = {
+        "disk": CrashDisk if kind in ("power cuts", "shared clocks") else MemoryFiles,
+        "checkpoints": kind != "log alone",
+        "grouped": kind == "shared clocks",
+    }
     try:
         History(seed, steps=range(steps), **how).live()
     except AssertionError as error:

@@ -129,6 +129,7 @@ class Leasing(Asking):
         asked: list[Authority] = []
         sought: list[int] = []  # hosts whose addresses are asked for
         tried: list[Rows] = []
+        lapsed: list[Rows] = []
         taken: set[int] = set()  # hosts that a turn was taken of by a closer look
         groups: set[Group] = set()
         claimed = False
@@ -156,6 +157,7 @@ class Leasing(Asking):
             tried.append(hosts)
             if self.turns.shared is not None:
                 self.turns.shared.hold(hosts)
+                lapsed.append(hosts[~self.turns.shared.located(hosts, now)])
             alone = self._may_go(hosts, now) if plain else np.zeros(len(drawn), np.bool_)
             count = np.count_nonzero(alone)
             if count:
@@ -189,6 +191,7 @@ class Leasing(Asking):
                 if errand is not None:
                     asked.append(errand)
         if seeks and pages_left > picks.count:
+            self.turns.touch(lapsed, now)  # they stood ready until their addresses were no longer known
             sought += self.turns.seekers_of(want - picks.count - len(asked) - len(sought), row, key)
         tried.append(np.array(sought, np.uint32))
         cards, queues, not_before = picks.columns(now)

@@ -160,10 +160,11 @@ class Turns:
         if key is not None:
             rows = self._with_key(key, crawl)
             drawn: Rows = rows[np.frombuffer(self.seekers.standing(rows), np.bool_)][:most]
-            self.seekers.withdraw(drawn)
         else:
             drawn = np.frombuffer(self.seekers.draw(most, crawl), np.uint32)
-        return list(dict.fromkeys(self._tables.queues.host[drawn].tolist()))
+        hosts: list[int] = list(dict.fromkeys(self._tables.queues.host[drawn].tolist()))
+        self.seekers.withdraw(np.array([queue for host in hosts for queue in self._tables.queues_of(host)], np.uint32))
+        return hosts
 
     def _touch_one(self, host: int, now: Instant) -> None:
         tables = self._tables
