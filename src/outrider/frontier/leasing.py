@@ -157,7 +157,8 @@ class Leasing(Asking):
             tried.append(hosts)
             if self.turns.shared is not None:
                 self.turns.shared.hold(hosts)
-                lapsed.append(hosts[~self.turns.shared.located(hosts, now)])
+                if self.turns.shared.asks:
+                    lapsed.append(hosts[~self.turns.shared.located(hosts, now)])
             alone = self._may_go(hosts, now) if plain else np.zeros(len(drawn), np.bool_)
             count = np.count_nonzero(alone)
             if count:
@@ -193,7 +194,8 @@ class Leasing(Asking):
         if seeks and pages_left > picks.count:
             self.turns.touch(lapsed, now)  # they stood ready until their addresses were no longer known
             sought += self.turns.seekers_of(want - picks.count - len(asked) - len(sought), row, key)
-        tried.append(np.array(sought, np.uint32))
+        if sought:
+            tried.append(np.array(sought, np.uint32))
         cards, queues, not_before = picks.columns(now)
         self._log_leases(draft, cards, queues, not_before, asked, sought, first, deadline, holder)
         given = picks.count + len(asked) + len(sought)

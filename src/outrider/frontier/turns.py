@@ -157,6 +157,8 @@ class Turns:
 
     def seekers_of(self, most: int, crawl: int | None, key: str | None) -> list[int]:
         """Up to `most` hosts whose addresses are to be asked for, each once, drawn as ready ones are."""
+        if most <= 0 or not len(self.seekers):
+            return []
         if key is not None:
             rows = self._with_key(key, crawl)
             drawn: Rows = rows[np.frombuffer(self.seekers.standing(rows), np.bool_)][:most]
