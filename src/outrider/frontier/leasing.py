@@ -147,6 +147,11 @@ class Leasing(Asking):
             else:
                 drawn = np.frombuffer(self.turns.ready.draw(left, row), np.uint32)
             if not len(drawn):
+                if lapsed:
+                    self.turns.touch(lapsed, now)
+                    lapsed = []
+                    by_key = self.turns.queues_by_key(key, row) if key is not None else None
+                    continue
                 if claimed or not self.turns.claim(row, key, left, now):
                     break
                 claimed = True  # what it gave is drawn now; if that is nothing, there is nothing
@@ -157,8 +162,9 @@ class Leasing(Asking):
             tried.append(hosts)
             if self.turns.shared is not None:
                 self.turns.shared.hold(hosts)
-                if self.turns.shared.asks:
-                    lapsed.append(hosts[~self.turns.shared.located(hosts, now)])
+                over = ~self.turns.shared.may_go(hosts, now)
+                if np.count_nonzero(over):  # a clock of their groups has moved on, or their addresses are not known now
+                    lapsed.append(hosts[over])
             alone = self._may_go(hosts, now) if plain else np.zeros(len(drawn), np.bool_)
             count = np.count_nonzero(alone)
             if count:
@@ -192,7 +198,7 @@ class Leasing(Asking):
                 if errand is not None:
                     asked.append(errand)
         if seeks and pages_left > picks.count:
-            self.turns.touch(lapsed, now)  # they stood ready until their addresses were no longer known
+            self.turns.touch(lapsed, now)
             sought += self.turns.seekers_of(want - picks.count - len(asked) - len(sought), row, key)
         if sought:
             tried.append(np.array(sought, np.uint32))

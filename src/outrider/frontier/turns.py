@@ -41,7 +41,6 @@ class Turns:
         self.seekers = kernels.Ready(seed)
         self.errands_at: dict[int, list[Authority]] = {}  # by host: robots.txt files to ask for there
         self.runs_errands = False
-        self._gave_way = False  # somebody lost turns, of which others may be free for those who wait
 
     # -- looking at hosts ----------------------------------------------------------------------------------------------
 
@@ -61,12 +60,11 @@ class Turns:
             self.shared.follow(rows)
             self._wake_shared(now)  # who has waited for a turn comes before who asks for one now
         self._look(rows, now)
-        if self._gave_way:
-            self._wake_shared(now)
+        if self.shared is not None:
+            self._wake_shared(now)  # who gave its turns back may have had some that others wait for
 
     def _wake_shared(self, now: Instant) -> None:
         left = WAKES_PER_CALL_MAX
-        self._gave_way = False
         while self.shared is not None and left and len(woken := self.shared.wake(now, left)):
             left -= len(woken)
             self._look(woken, now)
@@ -232,7 +230,6 @@ class Turns:
         """The turns of these hosts were taken: they stand no more."""
         if not len(hosts):
             return
-        self._gave_way = True
         queues = [queue for host in hosts.tolist() for queue in self._tables.queues_of(host)]
         self.ready.withdraw(np.array(queues, np.uint32))
 
