@@ -246,7 +246,7 @@ FRONTIER_PARTS: dict[str, set[str]] = {
     "recent": set(),
     "records": {"cards"},
     "recovery": {"facts", "lines", "replay", "tables"},
-    "replay": {"cards", "facts", "tables"},
+    "replay": {"cards", "facts", "hosts", "tables"},
     "reporting": {
         "arguments",
         "arrivals",

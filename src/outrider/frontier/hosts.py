@@ -59,10 +59,15 @@ def keyed_queue_hash(host: int, crawl: int, key_hash: int) -> int:
     return int(mixed(of_host ^ np.uint64(key_hash))[0])
 
 
+def has_equals(values: Uint64s) -> bool:
+    """Whether any two of them are equal."""
+    ordered = np.sort(values)
+    return bool(np.count_nonzero(ordered[1:] == ordered[:-1]))
+
+
 def firsts_of(values: Uint64s) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """The places of the first ones of equal values, in their order, and of each value which of them is its first."""
-    ordered = np.sort(values)
-    if not np.count_nonzero(ordered[1:] == ordered[:-1]):
+    if not has_equals(values):
         everyone = np.arange(len(values))
         return everyone, everyone
     _, firsts, inverse = np.unique(values, return_index=True, return_inverse=True)

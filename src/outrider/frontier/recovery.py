@@ -35,8 +35,8 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
     the last one. URLs and open leases are those of the checkpoint's start exactly."""
     leases: list[bytes] = []
     window, here = Window(tables), OWN
-    if checkpoint is not None:
-        for _, section, _, _, payload in checkpoint.ranges():
+    for ranges in ahead(_ranges(checkpoint)):
+        for section, payload in ranges:
             if section == LEASES:
                 leases.append(payload)
             elif section != RUNS:
@@ -59,6 +59,19 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
         tables.wake(tables.now, WAKES_PER_CALL_MAX)
     tables.drop_stalled(len(tables.stalled))
     tables.changed.clear()
+
+
+def _ranges(checkpoint: Checkpoint | None) -> Iterator[list[tuple[int, bytes]]]:
+    """The sections and payloads of a checkpoint's ranges, as much at once as a window takes or a little more."""
+    some: list[tuple[int, bytes]] = []
+    size = 0
+    for _, section, _, _, payload in checkpoint.ranges() if checkpoint is not None else ():
+        some.append((section, payload))
+        size += len(payload)
+        if size >= REPLAY_WINDOW_BYTES:
+            yield some
+            some, size = [], 0
+    yield some
 
 
 def _payloads(log: Log, after: int) -> Iterator[list[bytes]]:

@@ -31,6 +31,7 @@ from outrider.frontier.facts import (
     decode,
     instant_of,
 )
+from outrider.frontier.hosts import firsts_of, has_equals
 from outrider.frontier.tables import PARKED, UNKNOWN, Reason, Tables
 from outrider.kernels.cards import HAS_CONTENT, HEAD, HEAD_BYTES, OPAQUE
 from outrider.limits import OWN_SLOT, REPLAY_WINDOW_BYTES, REPLAY_WINDOW_ROWS, WAKES_PER_CALL_MAX
@@ -230,7 +231,7 @@ class Window:
         self._wake(now)
         for kind, facts in ((Fact.HOST, hosts), (Fact.QUEUE, queues)):
             if facts is not None:
-                tables.apply(kind, _some(facts[1], np.sort(np.unique(facts[1][1], return_index=True)[1])))
+                tables.apply(kind, _some(facts[1], firsts_of(facts[1][1])[0]))
         if cells is not None:
             if tables.queues.groups:  # they keep the longest rest that was ever said
                 tables.apply(Fact.HOST_CELLS, _some(cells[1], _last(cells[1][1], np.lexsort((cells[1][3],)))))
@@ -458,6 +459,8 @@ def _some(values: Sequence[Values], rows: _Rows) -> list[Values]:
 
 def _last(keys: npt.NDArray[np.uint64], order: _Rows | None = None) -> _Rows:
     """Of each key the row that comes last, in order."""
+    if not has_equals(keys):
+        return np.arange(len(keys))
     rows = np.arange(len(keys)) if order is None else order
     chosen: _Rows = np.sort(rows[::-1][np.unique(keys[rows][::-1], return_index=True)[1]])
     return chosen
