@@ -12,7 +12,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier import arguments
-from outrider.frontier.alike import alike, chosen, is_alike
+from outrider.frontier.alike import alike, chosen, is_alike, joined
 from outrider.frontier.arrivals import NO_DUE, Arrival, Arrivals, Origin
 from outrider.frontier.cards import Cards
 from outrider.frontier.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Deciding, bounded, codes_of
@@ -143,7 +143,7 @@ class Discovering(Deciding):
             told = [arguments.priorities(urls) for _, urls in columns]
             places = [of_row[row] for row, _ in columns]
             batches = [self._ruled(urls) for _, urls in columns]
-            parts.append(Arrivals.of_batches(batches, places, origins, np.concatenate(depths), np.concatenate(told)))
+            parts.append(Arrivals.of_batches(batches, places, origins, joined(depths), joined(told)))
         if not parts:
             return {}, {}
         numbers = self._accept(Arrivals.concatenate(parts), draft).tobytes()

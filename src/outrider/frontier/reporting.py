@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -495,6 +496,9 @@ def _by_outcome(
     """Links that name their outcome, by outcome. Raises SettingsError for one that is not there."""
     if isinstance(links, UrlBatch):
         rows = arguments.outcome_rows(links, outcomes)
+        if len(rows) and not np.count_nonzero(rows[1:] < rows[:-1]):
+            bounds = [0, *(np.flatnonzero(rows[1:] != rows[:-1]) + 1).tolist(), len(rows)]
+            return {int(rows[start]): links[start:end] for start, end in pairwise(bounds)}
         return {int(row): links.filter(rows == row) for row in np.unique(rows)}
     extra: dict[int, list[str | Link]] = {}
     for row, link in arguments.pairs(links):

@@ -240,7 +240,7 @@ class UrlBatch:
     @property
     def columns(self) -> Mapping[str, npt.NDArray[Any]]:
         """The further columns by name, as `with_columns` took them."""
-        return MappingProxyType(dict(self._columns))
+        return MappingProxyType(self._columns)
 
     def texts(self) -> Spans:
         """Where the text of each row lies in the arena."""
@@ -370,7 +370,7 @@ class UrlBatch:
             start, stop, step = row.indices(len(self))
             if (start, step) == (0, 1) and stop == len(self):
                 return self  # it never changes
-            return self.take(np.arange(start, stop, step))
+            return self._piece(start, stop) if step == 1 < stop - start else self.take(np.arange(start, stop, step))
         return self.strings([row])[0]
 
     def __repr__(self) -> str:
@@ -411,6 +411,21 @@ class UrlBatch:
         )
         taken._hashes = {what: _frozen(hashes[chosen]) for what, hashes in self._hashes.items()}
         return taken
+
+    def _piece(self, start: int, stop: int) -> UrlBatch:
+        """Rows that follow one another: columns are looked at, not copied."""
+        first, last = int(self._offsets[start]), int(self._offsets[stop])
+        piece = UrlBatch(
+            self._arena[first:last],
+            self._offsets[start : stop + 1] - first,
+            self._valid[start:stop],
+            self._flags[start:stop],
+            self._host_lengths[start:stop],
+            self._path_starts[start:stop],
+            {name: column[start:stop] for name, column in self._columns.items()},
+        )
+        piece._hashes = {what: hashes[start:stop] for what, hashes in self._hashes.items()}
+        return piece
 
     def filter(self, mask: npt.ArrayLike) -> UrlBatch:
         """The batch of the rows for which `mask` is true. Raises ValueError for a mask of another length or type."""
