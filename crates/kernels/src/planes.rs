@@ -14,8 +14,40 @@ pub const ROWS_MAX: usize = 65_536;
 
 /// Items of one width that lie `stride` bytes apart: first the first bytes of all, then the second bytes …
 pub fn shuffle(octets: &[u8], rows: usize, stride: usize, width: usize, out: &mut Vec<u8>) {
+    let begin = out.len();
+    out.resize(begin + rows * width, 0);
+    let planes = &mut out[begin..];
+    // Squares of eight rows by eight bytes, and then what is left of rows and of bytes.
+    let (even_rows, even_width) = (rows & !7, width & !7);
+    for row in (0..even_rows).step_by(8) {
+        for at in (0..even_width).step_by(8) {
+            let mut square = [0; 8];
+            for (line, number) in square.iter_mut().zip(row..) {
+                *line = cell(octets, number * stride + at);
+            }
+            transpose(&mut square);
+            for (line, number) in square.iter().zip(at..) {
+                set_cell(planes, number * rows + row, *line);
+            }
+        }
+    }
     for at in 0..width {
-        out.extend((0..rows).map(|row| octets[row * stride + at]));
+        for row in (if at < even_width { even_rows } else { 0 })..rows {
+            planes[at * rows + row] = octets[row * stride + at];
+        }
+    }
+}
+
+/// Byte i of line k becomes byte k of line i. (Warren 2012, "Hacker's Delight", section 7-3, by bytes.)
+fn transpose(square: &mut [u64; 8]) {
+    const LOWER: [(usize, u64); 3] =
+        [(1, 0x00ff_00ff_00ff_00ff), (2, 0x0000_ffff_0000_ffff), (4, 0x0000_0000_ffff_ffff)];
+    for (step, lower) in LOWER {
+        for line in (0..8).filter(|line| line & step == 0) {
+            let changed = (square[line] >> (8 * step) ^ square[line + step]) & lower;
+            square[line + step] ^= changed;
+            square[line] ^= changed << (8 * step);
+        }
     }
 }
 
