@@ -115,12 +115,13 @@ class Carrying(Discovering):
         names = urls.host_fingerprints(self._fingerprint_key)
         hosts = tables.hosts.find(names)
         there = np.flatnonzero(hosts != NONE)
+        slots = self._slots_at(hosts, there)
         known = np.zeros(len(urls), np.bool_)
         if len(there):
-            known[there] = self._seen(links.crawl[there], tables.hosts.slot[hosts[there]], prints[there])
+            known[there] = self._seen(links.crawl[there], slots[there], prints[there])
         if tables.queues.voids:
             for row in np.flatnonzero(known).tolist():
-                here, _ = tables.find([int(links.crawl[row])], [int(tables.hosts.slot[hosts[row]])], [int(prints[row])])
+                here, _ = tables.find([int(links.crawl[row])], [int(slots[row])], [int(prints[row])])
                 known[row] = bool(here[0])
         identity = prints ^ (links.crawl.astype(np.uint64) << np.uint64(1))
         _, firsts = np.unique(identity, return_index=True)
@@ -137,7 +138,7 @@ class Carrying(Discovering):
                 seeds &= links.depth == 0
                 self._widen(draft, crawl, urls.strings(np.flatnonzero(seeds)))
         codes = np.zeros(len(urls), np.uint8)
-        self._welcome(links, rows, prints[rows], names[rows], hosts[rows], codes, draft)
+        self._welcome(links, rows, prints[rows], names[rows], hosts[rows], slots[rows], codes, draft)
         told = {(int(links.crawl[row]), urls[row]): records[row] for row in rows.tolist()}
         count = 0
         for cards in draft.taken_back():

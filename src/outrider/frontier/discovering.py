@@ -157,26 +157,28 @@ class Discovering(Deciding):
     def _accept(self, links: Arrivals, draft: Draft) -> npt.NDArray[np.uint8]:
         """Scope and test links against the seen-set; what is new becomes cards of the draft. A code per link."""
         urls, tables = links.urls, self.tables
-        met = self._met(links)
-        asked = met is not None
-        if met is None:
-            met = np.zeros(len(urls), np.bool_)
-        elif np.count_nonzero(met) == len(met):
+        if not len(urls):
+            return np.zeros(0, np.uint8)
+        prints, crawls = urls.fingerprints(self._fingerprint_key), links.crawl
+        marks = self._marks(crawls, prints)
+        met = self._met(links, marks)
+        count = np.count_nonzero(met) if met is not None else 0
+        if met is not None and count == len(urls):
             return np.full(len(urls), KNOWN, np.uint8)
-        codes = np.where(met, np.uint8(KNOWN), np.uint8(CODE_NUMBERS[Code.INVALID]))
-        rows = np.flatnonzero(self._wanted(links, met, codes, draft))
+        codes = np.full(len(urls), CODE_NUMBERS[Code.INVALID], np.uint8)
+        if met is not None and count:
+            codes[met] = KNOWN
+        rows = np.flatnonzero(self._wanted(links, met if count else None, codes, draft))
         if not len(rows):
             return codes
-        prints, crawls = urls.fingerprints(self._fingerprint_key), links.crawl
         if len(rows) < len(urls):
-            prints, crawls = prints[rows], chosen(crawls, rows)
-        marks = self._marks(crawls, prints)
-        if not asked:
+            prints, crawls, marks = prints[rows], chosen(crawls, rows), marks[rows]
+        if met is None:
             met = self._recent.hold(marks)
             if np.count_nonzero(met):
                 codes[rows[met]] = KNOWN
-                met = ~met
-                rows, prints, marks = rows[met], prints[met], marks[met]
+                rest = ~met
+                rows, prints, marks = rows[rest], prints[rest], marks[rest]
                 crawls = chosen(links.crawl, rows)
                 if not len(rows):
                     return codes
@@ -185,28 +187,31 @@ class Discovering(Deciding):
             names = names[rows]
         hosts = tables.hosts.find(names)
         there = np.flatnonzero(hosts != NONE)
+        slots = self._slots_at(hosts, there)
         if len(there) == len(rows):
-            known = self._seen(crawls, tables.hosts.slot[hosts.astype(np.intp)], prints)
+            known = self._seen(crawls, slots, prints)
         else:
             known = np.zeros(len(rows), np.bool_)
-            known[there] = self._seen(chosen(crawls, there), tables.hosts.slot[hosts[there]], prints[there])
+            if len(there):
+                known[there] = self._seen(chosen(crawls, there), slots[there], prints[there])
         if tables.queues.voids:
             doubtful = np.flatnonzero(known)
             if len(doubtful):
                 doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
                 if len(doubtful):
-                    slots = tables.hosts.slot[hosts[doubtful]]
-                    found, _ = tables.find(crawls[doubtful], slots, prints[doubtful])
+                    found, _ = tables.find(crawls[doubtful], slots[doubtful], prints[doubtful])
                     known[doubtful[~found]] = False  # deleted since: it is as if it had never been seen
         if np.count_nonzero(known):
             codes[rows[known]] = KNOWN
             draft.known.append(marks[known])
-        fresh = np.flatnonzero(~known)
-        if not len(fresh):
-            return codes
+            fresh = np.flatnonzero(~known)
+            if not len(fresh):
+                return codes
+        else:
+            fresh = np.arange(len(rows))
         if len(fresh) > 1:
             # The first of equal ones is new, the others are known.
-            firsts, _ = firsts_of(marks[fresh])
+            firsts, _ = firsts_of(marks if len(fresh) == len(rows) else marks[fresh])
             if len(firsts) < len(fresh):
                 codes[rows[fresh]] = KNOWN
                 fresh = fresh[firsts]
@@ -216,22 +221,23 @@ class Discovering(Deciding):
                 return codes
         if len(fresh) < len(rows):
             rows, prints, names, hosts, marks = rows[fresh], prints[fresh], names[fresh], hosts[fresh], marks[fresh]
-        kept = self._welcome(links, rows, prints, names, hosts, codes, draft)
+            slots = slots[fresh]
+        kept = self._welcome(links, rows, prints, names, hosts, slots, codes, draft)
         draft.known.append(marks if kept is None else marks[kept])
         return codes
 
-    def _met(self, links: Arrivals) -> npt.NDArray[np.bool_] | None:
+    def _met(self, links: Arrivals, marks: Any) -> npt.NDArray[np.bool_] | None:
         """Which links lead to URLs that were accepted lately, and so lie inside the scope, which only ever grows. None
         where it depends on more than their place."""
         s = self.settings
-        if s.include or s.exclude or s.max_depth is not None or not len(links):
+        if s.include or s.exclude or s.max_depth is not None:
             return None
-        met = self._recent.hold(self._marks(links.crawl, links.urls.fingerprints(self._fingerprint_key)))
+        met = self._recent.hold(marks)
         if s.scope != "any":
             met &= ~links.seed  # where they are is noted
         if links.odd:
             met[list(links.odd)] = False
-        if links.hops.any():
+        if not is_alike(links.hops):
             met &= links.hops <= REDIRECT_HOPS_MAX
         return met
 
@@ -247,17 +253,16 @@ class Discovering(Deciding):
         return marks
 
     def _wanted(
-        self, links: Arrivals, met: npt.NDArray[np.bool_], codes: npt.NDArray[np.uint8], draft: Draft
+        self, links: Arrivals, met: npt.NDArray[np.bool_] | None, codes: npt.NDArray[np.uint8], draft: Draft
     ) -> npt.NDArray[np.bool_]:
         """Which links are URLs of bearable length inside their crawl's scope; the others get their codes. met: these
         need not be looked at."""
         urls = links.urls
-        too_long = urls.lengths > URL_BYTES_MAX
-        too_long |= links.hops > REDIRECT_HOPS_MAX
-        for row, link in links.odd.items():
-            too_long[row] |= len(link.metadata) > METADATA_BYTES_MAX
-        fit = urls.valid & ~met
-        if np.count_nonzero(too_long):
+        fit = urls.valid if met is None else urls.valid & ~met
+        if links.odd or not is_alike(links.hops) or urls.lengths.max() > URL_BYTES_MAX:
+            too_long = (urls.lengths > URL_BYTES_MAX) | (links.hops > REDIRECT_HOPS_MAX)
+            for row, link in links.odd.items():
+                too_long[row] |= len(link.metadata) > METADATA_BYTES_MAX
             codes[fit & too_long] = CODE_NUMBERS[Code.OVER_LIMIT]
             fit = fit & ~too_long
         s = self.settings
@@ -274,6 +279,7 @@ class Discovering(Deciding):
             inside = np.asarray(self._scope(crawl).verdicts(looked, links.depth[rows])) | links.seed[rows]
             outside = rows[~inside]
             codes[outside] = CODE_NUMBERS[Code.OUT_OF_SCOPE]
+            fit = fit.copy()
             fit[outside] = False
         return fit
 
@@ -287,6 +293,17 @@ class Discovering(Deciding):
                 known[rows] = np.frombuffer(found, np.bool_)
         return known
 
+    def _slots_at(self, hosts: Rows, there: npt.NDArray[np.intp]) -> npt.NDArray[np.uint16]:
+        """The slots of hosts, 0 for those that are not known; there: the places of the others."""
+        column = self.tables.hosts.slot
+        slots: npt.NDArray[np.uint16]
+        if len(there) == len(hosts):
+            slots = column[hosts.astype(np.intp)]
+        else:
+            slots = np.zeros(len(hosts), np.uint16)
+            slots[there] = column[hosts[there]]
+        return slots
+
     def _welcome(
         self,
         links: Arrivals,
@@ -294,20 +311,16 @@ class Discovering(Deciding):
         prints: Any,
         names: Any,
         hosts: Rows,
+        slots: Any,
         codes: npt.NDArray[np.uint8],
         draft: Draft,
     ) -> npt.NDArray[np.bool_] | None:
         """Cards for URLs that are new, and facts for hosts and queues that are. Which of them there was room for, None
-        for all."""
+        for all. slots: of hosts that are known."""
         tables, urls, now = self.tables, links.urls, draft.now
         there = hosts != NONE
         all_there = np.count_nonzero(there) == len(there)
-        if all_there:
-            homes, slots = hosts, tables.hosts.slot[hosts.astype(np.intp)]
-        else:
-            slots = np.zeros(len(rows), np.uint16)
-            slots[there] = tables.hosts.slot[hosts[there]]
-            homes = self._new_hosts(urls, rows, names, hosts, slots, draft)
+        homes = hosts if all_there else self._new_hosts(urls, rows, names, hosts, slots, draft)
         crawls = chosen(links.crawl, rows)
         queues = queue_hashes(names, crawls)
         keys: dict[int, str] = {}

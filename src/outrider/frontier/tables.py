@@ -990,9 +990,11 @@ class Tables:
         come = self._recount(rows, old, states)
         all_alike = max(come) == len(heads)
         if come[QUEUED]:
-            some = np.flatnonzero(states == QUEUED)
-            queues = rows if all_alike else rows[some]
-            self.backlog.put(queues, cards if all_alike else cards.take(some))
+            queues, some_cards = rows, cards
+            if not all_alike:
+                some = np.flatnonzero(states == QUEUED)
+                queues, some_cards = rows[some], cards.take(some)
+            self.backlog.put(queues, some_cards)
             self.changed.append(self.queues.host[queues])
         if come[WAITING]:
             self.calendar.put(cards if all_alike else cards.take(np.flatnonzero(states == WAITING)))
