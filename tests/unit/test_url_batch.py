@@ -6,6 +6,7 @@ import copy
 import ctypes
 import pickle
 import tracemalloc
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -150,6 +151,30 @@ def test_filter_and_slices_take_rows():
     assert batch.take([1, 3]) == batch[1::2]
     assert batch.filter(batch.valid).strings() == list(batch)
     assert batch is batch.filter([True] * 4)
+
+
+@given(URLS, st.data())
+def test_pieces_are_the_rows_that_are_taken_with_their_fingerprints(urls, data):
+    batch = UrlBatch.of(urls, key=KEY).with_columns(depth=np.arange(len(urls)))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(urls)), min_size=2, max_size=4)))
+    pieces = [batch[start:end] for start, end in pairwise(cuts)]
+    for piece, (start, end) in zip(pieces, pairwise(cuts), strict=True):
+        taken = batch.take(np.arange(start, end))
+        assert taken == piece
+        assert taken.fingerprints(KEY).tolist() == piece.fingerprints(KEY).tolist()
+        assert UrlBatch.of(taken.strings(), key=KEY).fingerprints(KEY).tolist() == piece.fingerprints(KEY).tolist()
+    whole = batch.take(np.arange(cuts[0], cuts[-1]))
+    for together in (UrlBatch.concatenate(pieces), UrlBatch.concatenate(map(pickle.loads, map(pickle.dumps, pieces)))):
+        assert whole == together
+        assert whole.fingerprints(KEY).tolist() == together.fingerprints(KEY).tolist()
+    backwards = UrlBatch.concatenate(pieces[::-1])
+    assert [text for piece in pieces[::-1] for text in piece.strings()] == backwards.strings()
+
+
+def test_all_rows_of_a_batch_are_that_batch():
+    batch = batch_of(*SOME)
+    assert batch is batch[:]
+    assert batch is UrlBatch.concatenate([batch[:2], batch[2:]])
 
 
 def test_a_row_is_a_string_and_one_that_is_not_valid_an_empty_one():

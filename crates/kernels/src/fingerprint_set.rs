@@ -196,7 +196,7 @@ impl Leaf {
 
     fn put_pending(&mut self, place: usize, entry: u64) {
         if self.pending.len() == self.pending.capacity() {
-            self.pending.reserve_exact(self.pending.len().max(4));
+            self.pending.reserve_exact((self.pending.len() / 2).max(4));
         }
         self.pending.insert(place, entry);
     }

@@ -80,7 +80,7 @@ impl Shard {
     }
 
     fn add(&mut self, number: usize, key: u64, row: u32) {
-        let (place, known) = self.search(key);
+        let (mut place, known) = self.search(key);
         if known {
             self.places[place].row = row;
             return;
@@ -90,8 +90,8 @@ impl Shard {
             // The factor differs between shards: they grow one after the other, not all in the same call.
             let step = self.capacity / 4 + self.capacity / 64 * (number as u32 % 8);
             self.resize(self.capacity + step.max(4));
+            (place, _) = self.search(key);
         }
-        let (place, _) = self.search(key);
         let gap = self.places[place..].iter().position(|held| held.row == NONE);
         let gap = gap.map_or(self.places.len(), |steps| place + steps);
         if gap == self.places.len() {

@@ -103,8 +103,12 @@ class Arrivals:
         cls, batches: Sequence[UrlBatch], places: Sequence[int], origins: Sequence[Origin], depth: Any, priority: Any
     ) -> Arrivals:
         """The links of several origins, those of each in a batch of their own: one after the other."""
+        if all(urls.columns.keys() == batches[0].columns.keys() for urls in batches):
+            together = UrlBatch.concatenate(batches).without_columns()
+        else:
+            together = UrlBatch.concatenate([urls.without_columns() for urls in batches])
         joined = cls.of_columns(
-            UrlBatch.concatenate([urls.without_columns() for urls in batches]),
+            together,
             np.repeat(np.array(places, np.intp), list(map(len, batches))),
             origins,
             depth,

@@ -531,37 +531,36 @@ class Discovering(Deciding):
             offsets = np.zeros(len(rows) + 1, np.int64)
             np.cumsum(lengths, out=offsets[1:])
             return Cards(heads, kernels.gather_spans(urls.arena, starts, ends), offsets)
+        # What a body is made of, piece by piece: url, referrer, and extra where there is any.
         sizes = np.array([0, *map(len, referrers)], np.int64).cumsum() + len(urls.arena)
         origin = chosen(links.origin, rows)
-        spans = np.zeros((len(rows), 3, 2), np.int64)
-        spans[:, 0, 0], spans[:, 0, 1] = starts, ends
-        spans[:, 1, 0], spans[:, 1, 1] = sizes[origin], sizes[origin + 1]
+        pieces = 3 if links.odd else 2
+        begins, stops = np.zeros((len(rows), pieces), np.int64), np.zeros((len(rows), pieces), np.int64)
+        begins[:, 0], stops[:, 0] = starts, ends
+        begins[:, 1], stops[:, 1] = sizes[origin], sizes[origin + 1]
         arena = [urls.arena, *referrers]
-        if links.odd:
-            size = int(sizes[-1])
-            for place, row in enumerate(rows.tolist()):
-                link = links.odd.get(row)
-                if link is None:
-                    continue
-                if link.referrer is not None:
-                    text = link.referrer.encode("utf-8", "surrogatepass")
-                    spans[place, 1] = (size, size + len(text))
-                    arena.append(text)
-                    size += len(text)
-                extra = extra_of(metadata=link.metadata)
-                if extra:
-                    spans[place, 2] = (size, size + len(extra))
-                    arena.append(extra)
-                    size += len(extra)
-            heads["extra_bytes"] = spans[:, 2, 1] - spans[:, 2, 0]
-        else:
-            spans = spans[:, :2]
-        lengths = spans[:, :, 1] - spans[:, :, 0]
-        heads["url_bytes"], heads["referrer_bytes"] = lengths[:, 0], lengths[:, 1]
+        size = int(sizes[-1])
+        for place, row in enumerate(rows.tolist()) if links.odd else ():
+            link = links.odd.get(row)
+            if link is None:
+                continue
+            if link.referrer is not None:
+                text = link.referrer.encode("utf-8", "surrogatepass")
+                begins[place, 1], stops[place, 1] = size, size + len(text)
+                arena.append(text)
+                size += len(text)
+            extra = extra_of(metadata=link.metadata)
+            if extra:
+                begins[place, 2], stops[place, 2] = size, size + len(extra)
+                arena.append(extra)
+                size += len(extra)
+        lengths = stops - begins
+        for piece, name in enumerate(("url_bytes", "referrer_bytes", "extra_bytes")[:pieces]):
+            heads[name] = lengths[:, piece]
+        flat = lengths.reshape(-1)
         offsets = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(lengths.sum(axis=1), out=offsets[1:])
-        flat = np.ascontiguousarray(spans.reshape(-1, 2).T)
-        return Cards(heads, kernels.gather_spans(b"".join(arena), flat[0], flat[1]), offsets)
+        offsets[1:] = flat.cumsum()[pieces - 1 :: pieces]
+        return Cards(heads, kernels.gather_spans(b"".join(arena), begins.reshape(-1), stops.reshape(-1)), offsets)
 
     def _spelled(self, urls: Sequence[str], base: str | None = None) -> list[str | None]:
         """Canonical texts under the rules of this store, None for what is no URL."""

@@ -62,7 +62,10 @@ class UrlBatch:
     "" if it is not valid; `batch[a:b]` is a batch.
     """
 
-    __slots__ = ("_arena", "_columns", "_flags", "_hashes", "_host_lengths", "_offsets", "_path_starts", "_valid")
+    __slots__ = (
+        *("_arena", "_columns", "_cut_from", "_flags", "_hashes", "_host_lengths", "_offsets", "_path_starts"),
+        "_valid",
+    )
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(
@@ -84,6 +87,7 @@ class UrlBatch:
         self._path_starts = path_starts
         self._columns = {name: _frozen(column) for name, column in columns.items()}
         self._hashes: dict[tuple[str, bytes], Uint64s] = {}
+        self._cut_from: tuple[UrlBatch, int, int] | None = None
 
     # -- making -------------------------------------------------------------------------------------------------------
 
@@ -144,6 +148,9 @@ class UrlBatch:
         parts = list(batches)
         if len(parts) < 2:
             return parts[0] if parts else cls.of(())
+        whole = _rejoined(parts)
+        if whole is not None:
+            return whole
         first = parts[0]
         for part in parts:
             if part._columns.keys() != first._columns.keys():
@@ -425,6 +432,7 @@ class UrlBatch:
             {name: column[start:stop] for name, column in self._columns.items()},
         )
         piece._hashes = {what: hashes[start:stop] for what, hashes in self._hashes.items()}
+        piece._cut_from = (self, start, stop)
         return piece
 
     def filter(self, mask: npt.ArrayLike) -> UrlBatch:
@@ -470,6 +478,19 @@ class UrlBatch:
         batch = UrlBatch(self._arena, self._offsets, self._valid, self._flags, self._host_lengths, self._path_starts)
         batch._hashes = self._hashes
         return batch
+
+
+def _rejoined(parts: Sequence[UrlBatch]) -> UrlBatch | None:
+    """The rows of parts that were cut out of one batch, one behind the other; None of any others."""
+    cuts = [part._cut_from for part in parts]
+    if cuts[0] is None:
+        return None
+    batch, first, last = cuts[0]
+    for cut in cuts[1:]:
+        if cut is None or cut[0] is not batch or cut[1] != last:
+            return None
+        last = cut[2]
+    return batch[first:last]
 
 
 def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
