@@ -377,7 +377,7 @@ class UrlBatch:
             start, stop, step = row.indices(len(self))
             if (start, step) == (0, 1) and stop == len(self):
                 return self  # it never changes
-            return self._piece(start, stop) if step == 1 < stop - start else self.take(np.arange(start, stop, step))
+            return self._piece(start, stop) if step == 1 and start < stop else self.take(np.arange(start, stop, step))
         return self.strings([row])[0]
 
     def __repr__(self) -> str:
