@@ -161,6 +161,13 @@ def test_one_errand_is_open_for_a_host_of_several_queues():
     assert [] == world.urls(errands=True)
 
 
+def test_hosts_of_several_queues_take_no_places_of_others():
+    world = world_of()
+    crawls = ["default", "b", "c", "d"]
+    world.discover(*[Link(f"http://h{n}.com/", crawl=crawl) for n in range(3) for crawl in crawls])
+    assert ["address h0.com", "address h1.com", "address h2.com"] == kinds(world.lease(3, errands=True))
+
+
 def test_errands_are_given_for_the_crawl_or_key_that_is_asked_for():
     world = world_of()
     world.discover("http://a.com/", Link("http://b.com/", crawl="other"), Link("http://c.com/", key="k"))

@@ -155,16 +155,21 @@ class Turns:
 
     def seekers_of(self, most: int, crawl: int | None, key: str | None) -> list[int]:
         """Up to `most` hosts whose addresses are to be asked for, each once, drawn as ready ones are."""
-        if most <= 0 or not len(self.seekers):
-            return []
-        if key is not None:
-            rows = self._with_key(key, crawl)
-            drawn: Rows = rows[np.frombuffer(self.seekers.standing(rows), np.bool_)][:most]
-        else:
-            drawn = np.frombuffer(self.seekers.draw(most, crawl), np.uint32)
-        hosts: list[int] = list(dict.fromkeys(self._tables.queues.host[drawn].tolist()))
-        self.seekers.withdraw(np.array([queue for host in hosts for queue in self._tables.queues_of(host)], np.uint32))
-        return hosts
+        hosts: dict[int, None] = {}
+        rows = self._with_key(key, crawl) if key is not None else None
+        while len(hosts) < most and len(self.seekers):
+            left = most - len(hosts)
+            if rows is not None:
+                drawn: Rows = rows[np.frombuffer(self.seekers.standing(rows), np.bool_)][:left]
+            else:
+                drawn = np.frombuffer(self.seekers.draw(left, crawl), np.uint32)
+            if not len(drawn):
+                break
+            hosts |= dict.fromkeys(self._tables.queues.host[drawn].tolist())
+            # A host of several queues is asked about once.
+            some = [queue for host in hosts for queue in self._tables.queues_of(host)]
+            self.seekers.withdraw(np.array(some, np.uint32))
+        return list(hosts)
 
     def _touch_one(self, host: int, now: Instant) -> None:
         tables = self._tables
