@@ -7,12 +7,13 @@ import random
 import pytest
 
 from model.world import START, World, outcome, recount
-from outrider import Link
+from outrider import Frontier, Link
 from outrider.clock import instant, seconds
 from outrider.errors import SettingsError
 from outrider.frontier.priority import checked, class_of
-from outrider.journey import Kind
+from outrider.journey import Kind, Outcome, Verdict
 from outrider.limits import ERROR_CLASSES_MAX, MICROSECONDS
+from outrider.storage.memory import MemoryFiles
 
 A = "http://a.com/"
 
@@ -640,3 +641,50 @@ def test_many_waiting_urls_wake_in_bounded_steps(world):
     assert 0.0 == world.ready_in()
     world.lease(0)
     assert {"queued": 2_500} == world.counts()
+
+
+# -- looking at hosts
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hosts_are_looked_at_alike_by_the_kernel_and_where_more_must_be_known(seed, monkeypatch):
+    """Groups, errands and tails of queues take another way through the same decisions."""
+    rng = random.Random(seed)
+    now = [START]
+    pair = [
+        Frontier.open(MemoryFiles(), clock=lambda: now[0], seed=seed, keys=(b"k" * 16, b"s" * 16)) for _ in range(2)
+    ]
+    turns = pair[1]._machine.turns
+    monkeypatch.setattr(turns, "_look", turns._look_around)
+    names = [f"h{number}.com" for number in range(30)]
+    for frontier in pair:
+        frontier.discover([f"http://{name}/" for name in names])
+        frontier.discover([Link("http://h0.com/", crawl="other")])
+    open_ones: list[int] = []
+    leased = 0
+    for step in range(200):
+        what = rng.random()
+        if what < 0.3:
+            links = [
+                Link(f"http://{rng.choice(names)}/{step}/{n}", crawl=rng.choice([None, None, None, "other"]))
+                for n in range(rng.randrange(1, 12))
+            ]
+            assert pair[0].discover(links) == pair[1].discover(links)
+        elif what < 0.6:
+            want, crawl = rng.randrange(1, 20), rng.choice([None, None, "other"])
+            first, second = (frontier.lease(want, crawl=crawl) for frontier in pair)
+            assert list(first) == list(second)
+            open_ones += first.tokens
+            leased += len(first)
+        elif what < 0.85:
+            some = rng.sample(open_ones, min(len(open_ones), rng.randrange(1, 9)))
+            outcomes = [Outcome(token, Verdict.DONE, seconds=rng.choice([0, 0.01, 0.5])) for token in some]
+            assert pair[0].report(outcomes).outcomes == pair[1].report(outcomes).outcomes
+            open_ones = [token for token in open_ones if token not in some]
+        elif what < 0.9:
+            verb, key = rng.choice(["pause", "resume"]), rng.choice(names)
+            assert getattr(pair[0], verb)(key) == getattr(pair[1], verb)(key)
+        else:
+            now[0] += instant(rng.choice([0.1, 1.0, 5.0]))
+        assert pair[0].next_ready_seconds() == pair[1].next_ready_seconds()
+    assert leased > 50

@@ -13,7 +13,7 @@ const LET_GO_CARDS_MIN: usize = 4_096;
 /// The cards of many queues, the best of each first.
 #[pyclass(module = "outrider._native")]
 #[derive(Default)]
-pub struct Backlog(Kernel);
+pub struct Backlog(pub(crate) Kernel);
 
 type CardColumns<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 type FoundColumns<'py> =
@@ -54,7 +54,7 @@ fn row(queue: i64) -> PyResult<u32> {
     u32::try_from(queue).map_err(|_| PyIndexError::new_err(format!("{queue} is no queue")))
 }
 
-fn refused(refusal: Refusal) -> PyErr {
+pub(crate) fn refused(refusal: Refusal) -> PyErr {
     match refusal {
         Refusal::Row(message) => PyIndexError::new_err(message),
         Refusal::Value(message) => PyValueError::new_err(message),

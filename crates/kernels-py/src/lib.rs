@@ -12,6 +12,7 @@ mod planes;
 mod ready;
 mod suffixes;
 mod timetable;
+mod turns;
 
 use outrider_kernels::{framing, simhash, siphash, urls};
 use pyo3::buffer::PyBuffer;
@@ -477,6 +478,8 @@ mod _native {
     use super::suffixes::PublicSuffixes;
     #[pymodule_export]
     use super::timetable::Timetable;
+    #[pymodule_export]
+    use super::turns::settle_turns;
     #[pymodule_export]
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,

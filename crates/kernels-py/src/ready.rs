@@ -8,7 +8,7 @@ use crate::columns::{at_most, bytes_of, column, number, rows, same_length};
 
 #[pyclass(module = "outrider._native")]
 pub(crate) struct Ready {
-    kernel: kernel::Ready,
+    pub(crate) kernel: kernel::Ready,
 }
 
 #[pymethods]

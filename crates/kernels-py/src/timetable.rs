@@ -8,7 +8,7 @@ use crate::columns::{bytes_of, now_and_most, rows, rows_at};
 
 #[pyclass(module = "outrider._native")]
 pub(crate) struct Timetable {
-    kernel: kernel::Timetable,
+    pub(crate) kernel: kernel::Timetable,
 }
 
 #[pymethods]

@@ -16,4 +16,5 @@ pub mod simhash;
 pub mod siphash;
 pub mod suffixes;
 pub mod timetable;
+pub mod turns;
 pub mod urls;

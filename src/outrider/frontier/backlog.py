@@ -180,6 +180,11 @@ class Backlog:
             self._settle(loaded)
         return np.frombuffer(found, np.bool_), Cards.of_columns(*columns)
 
+    @property
+    def kernel(self) -> kernels.Backlog | None:
+        """Where all cards are, to be looked at by another kernel; None while some of them lie in tails."""
+        return None if self._tails else self._kernel
+
     def best(self, queues: npt.ArrayLike) -> npt.NDArray[np.uint8]:
         """The class of each queue's best card, 255 where there is none."""
         rows = _rows(queues)

@@ -141,6 +141,13 @@ SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
     (Fact.LINE, 2): _columns("slot:u16 token:u64 stream:u8 new_links:i64 text:blob"),
 }
 
+_FIXED = {
+    kind: tuple(DTYPES[column.type] for column in columns)
+    for (kind, _), columns in SCHEMA.items()
+    if all(column.type in DTYPES for column in columns)
+}
+"""The types of the kinds that have nothing but columns of fixed width."""
+
 STREAMS = ("pages", "politeness")  # LINE.stream is the place in this list
 
 
@@ -237,6 +244,10 @@ def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
         parts.append(BLOCK.pack(kind, FACTS_VERSION, rows))
         if rows == 1 and all(type(cells) is list for cells in values):
             _encode_one(SCHEMA[kind, FACTS_VERSION], values, parts)
+            continue
+        widths = _FIXED.get(kind)
+        if widths is not None and len(widths) == len(values):
+            parts.append(shuffle_columns(map(np.asarray, values, widths)))
             continue
         fixed: list[Any] = []  # columns since the last part
         for column, cells in zip(SCHEMA[kind, FACTS_VERSION], values, strict=True):

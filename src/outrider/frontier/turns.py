@@ -27,7 +27,7 @@ EMPTY = 255
 """The class of a queue that holds nothing."""
 _EMPTY_BYTE = bytes((EMPTY,))
 _FIRST = np.ones(1, np.bool_)
-_NOT_ALONE = np.uint8(MANY | RULED)
+_NOT_ALONE = MANY | RULED
 
 
 class Turns:
@@ -70,6 +70,22 @@ class Turns:
             self._look(woken, now)
 
     def _look(self, rows: Rows, now: Instant) -> None:
+        asked = self.runs_errands and self.errands_at
+        backlog = self._tables.backlog.kernel
+        if self.shared is not None or asked or backlog is None:
+            self._look_around(rows, now)
+            return
+        hosts, queues = self._tables.hosts, self._tables.queues
+        columns = (hosts.first_queue, hosts.flags, hosts.in_flight, hosts.rest_until, queues.crawl)
+        odd = kernels.settle_turns(rows, now, _NOT_ALONE, columns, backlog, self.ready, self.timetable)
+        if odd:
+            for row in np.frombuffer(odd, np.uint32).tolist():
+                self._touch_one(row, now)
+            rows = rows[~np.isin(rows, np.frombuffer(odd, np.uint32))]
+            kernels.settle_turns(rows, now, _NOT_ALONE, columns, backlog, self.ready, self.timetable)
+
+    def _look_around(self, rows: Rows, now: Instant) -> None:
+        """The same where more must be known than the columns of hosts: groups, errands, tails of queues."""
         columns, queues = self._tables.hosts, self._tables.queues
         places = rows.astype(np.intp)
         first = columns.first_queue[places]

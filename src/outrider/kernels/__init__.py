@@ -47,7 +47,7 @@ _FUNCTIONS = (
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
-    *("pack_heads", "shuffle_columns", "unpack_heads"),
+    *("pack_heads", "settle_turns", "shuffle_columns", "unpack_heads"),
 )
 _OF_GROUPS = ("claim", "hold", "step_aside")  # where they are not, `admit` takes other arguments
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
@@ -65,6 +65,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.siphash import fingerprints
     from outrider.kernels.suffixes import PublicSuffixes
     from outrider.kernels.timetable import Timetable
+    from outrider.kernels.turns import settle_turns
     from outrider.kernels.urls import (
         distinct_spans,
         gather_spans,
@@ -93,6 +94,7 @@ else:
         pack_frames,
         pack_heads,
         scan_frames,
+        settle_turns,
         shuffle_columns,
         simhash_of_words,
         spell_arena,
@@ -145,6 +147,7 @@ __all__ = [
     "pack_frames",
     "pack_heads",
     "scan_frames",
+    "settle_turns",
     "shuffle_columns",
     "simhash_of_words",
     "spell_arena",

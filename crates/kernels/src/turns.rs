@@ -1,0 +1,98 @@
+//! One look at many hosts: their queues are offered, or the hosts are booked, or neither, as their columns say.
+//!
+//! Semantics are written at the twin, `src/outrider/kernels/turns.py`.
+
+use crate::backlog::{Backlog, Refusal, NO_CLASS};
+use crate::ready::Ready;
+use crate::rows::NONE;
+use crate::timetable::Timetable;
+
+/// The columns of hosts and queues that a look needs, as bytes, little endian.
+pub struct Columns<'a> {
+    /// u32 per host: its first queue.
+    pub first_queue: &'a [u8],
+    /// u8 per host.
+    pub flags: &'a [u8],
+    /// u16 per host: open leases.
+    pub in_flight: &'a [u8],
+    /// i64 per host.
+    pub rest_until: &'a [u8],
+    /// u32 per queue.
+    pub crawl: &'a [u8],
+}
+
+struct Look {
+    host: u32,
+    queue: u32,
+    until: i64,
+}
+
+fn cell<const SIZE: usize>(column: &[u8], row: u32, what: &str) -> Result<[u8; SIZE], Refusal> {
+    let start = row as usize * SIZE;
+    match column.get(start..start + SIZE).and_then(|cell| cell.try_into().ok()) {
+        Some(cell) => Ok(cell),
+        None => Err(Refusal::Row(format!("row {row} lies outside the column {what}"))),
+    }
+}
+
+/// Settles the turns of hosts; those that are odd are given back, and then nothing was done for any.
+///
+/// # Errors
+/// A row that no column has, an instant before 1970, or a class that no ring has.
+pub fn settle(
+    hosts: &[u32],
+    now: i64,
+    odd_flags: u8,
+    columns: &Columns<'_>,
+    backlog: &Backlog,
+    ready: &mut Ready,
+    timetable: &mut Timetable,
+) -> Result<Vec<u32>, Refusal> {
+    let mut looks = Vec::with_capacity(hosts.len());
+    let mut odd = Vec::new();
+    for &host in hosts {
+        let queue = u32::from_le_bytes(cell(columns.first_queue, host, "first_queue")?);
+        let [flags] = cell(columns.flags, host, "flags")?;
+        let until = i64::from_le_bytes(cell(columns.rest_until, host, "rest_until")?);
+        if queue == NONE || flags & odd_flags != 0 {
+            odd.push(host);
+        } else if until < 0 {
+            return Err(Refusal::Value(format!("rest_until: {until} lies before 1970")));
+        }
+        looks.push(Look { host, queue, until });
+    }
+    if !odd.is_empty() {
+        return Ok(odd);
+    }
+    let queues: Vec<u32> = looks.iter().map(|look| look.queue).collect();
+    let best = backlog.best(&queues)?;
+    let mut due = Vec::with_capacity(looks.len());
+    let mut out = Vec::new();
+    let mut later = Vec::new();
+    for (look, class) in looks.into_iter().zip(best) {
+        let busy: [u8; 2] = cell(columns.in_flight, look.host, "in_flight")?;
+        if class == NO_CLASS || busy != [0, 0] {
+            out.push(look);
+        } else if look.until > now {
+            later.push(look);
+        } else {
+            due.push((
+                look.queue,
+                u32::from_le_bytes(cell(columns.crawl, look.queue, "crawl")?),
+                class,
+            ));
+        }
+    }
+    for look in &out {
+        ready.withdraw(look.queue);
+        timetable.cancel(look.host);
+    }
+    for (queue, crawl, class) in due {
+        ready.offer(queue, crawl, class);
+    }
+    for look in &later {
+        ready.withdraw(look.queue);
+        timetable.rest(look.host, look.until);
+    }
+    Ok(Vec::new())
+}

@@ -1,0 +1,158 @@
+"""What one look at many hosts promises, asked of the native build and of its plain twin."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.kinds import NATIVE, NONE, WITHOUT_NATIVE, both, i64, rows, u8, u32
+from outrider.kernels.backlog import Backlog
+from outrider.kernels.cards import HEAD
+from outrider.kernels.ready import Ready
+from outrider.kernels.timetable import Timetable
+from outrider.kernels.turns import settle_turns
+
+TWIN = SimpleNamespace(Backlog=Backlog, Ready=Ready, Timetable=Timetable, settle_turns=settle_turns)
+BOTH = both(TWIN)
+ODD = 3
+
+
+def u16(*numbers):
+    return np.array(numbers, np.uint16)
+
+
+class Hosts:
+    """Four hosts, each with the queue of ten times its row; queue 20 holds nothing."""
+
+    def __init__(self, kernel):
+        self.kernel = kernel
+        self.first_queue, self.flags, self.in_flight = u32(0, 10, 20, 30), u8(0, 4, 0, 8), u16(0, 0, 0, 0)
+        self.rest_until = i64(50, 50, 50, 50)
+        self.crawl = np.zeros(40, np.uint32)
+        self.backlog, self.ready, self.timetable = kernel.Backlog(), kernel.Ready(7), kernel.Timetable()
+        self.put(0, 10, 30)
+
+    def put(self, *queues, klass=5):
+        heads = np.zeros(len(queues), HEAD)
+        heads["klass"], heads["order"] = klass, np.arange(len(queues))
+        self.backlog.put(u32(*queues), heads.tobytes(), b"", np.zeros(len(queues) + 1, np.int64))
+
+    @property
+    def columns(self):
+        return self.first_queue, self.flags, self.in_flight, self.rest_until, self.crawl
+
+    def look(self, *hosts, now=50):
+        told = (u32(*hosts), now, ODD, self.columns, self.backlog, self.ready, self.timetable)
+        return rows(self.kernel.settle_turns(*told))
+
+    def standing(self):
+        return rows(self.ready.draw(99))
+
+    def booked(self, *hosts):
+        return np.frombuffer(self.timetable.until(u32(*hosts)), np.int64).tolist()
+
+
+@BOTH
+def test_a_host_whose_rest_is_over_is_offered_and_one_that_rests_is_booked(kernel):
+    hosts = Hosts(kernel)
+    hosts.rest_until[1] = 51
+    assert [] == hosts.look(0, 1, 3)
+    assert ([-1, 51, -1], [0, 30]) == (hosts.booked(0, 1, 3), sorted(hosts.standing()))
+
+
+@BOTH
+def test_whoever_rests_again_leaves_the_rings(kernel):
+    hosts = Hosts(kernel)
+    hosts.look(0, 1)
+    hosts.rest_until[0] = 60
+    hosts.look(0)
+    assert ([60], [10]) == (hosts.booked(0), hosts.standing())
+
+
+@BOTH
+@pytest.mark.parametrize("booked", [False, True])
+def test_an_empty_queue_and_a_host_that_is_visited_stand_nowhere(kernel, booked):
+    hosts = Hosts(kernel)
+    hosts.look(0, 1, now=49 if booked else 50)
+    hosts.in_flight[1] = 256
+    hosts.backlog.take(u32(0))
+    assert [] == hosts.look(0, 1, 2)
+    assert ([-1, -1, -1], []) == (hosts.booked(0, 1, 2), hosts.standing())
+
+
+@BOTH
+def test_a_queue_is_offered_under_its_crawl_and_the_class_of_its_best_card(kernel):
+    hosts = Hosts(kernel)
+    hosts.crawl[10] = 3
+    hosts.put(30, klass=15)
+    hosts.look(0, 1, 3)
+    assert ([10], [30, 0]) == (rows(hosts.ready.draw(9, 3)), rows(hosts.ready.draw(9, 0)))
+
+
+@BOTH
+def test_odd_hosts_are_given_back_before_anything_is_done(kernel):
+    hosts = Hosts(kernel)
+    hosts.first_queue[0], hosts.flags[3] = NONE, 8 | 2
+    assert [0, 3] == hosts.look(0, 1, 3)
+    assert [] == hosts.standing()
+
+
+@BOTH
+@pytest.mark.parametrize(("short", "row"), [("first_queue", 3), ("flags", 3), ("in_flight", 3), ("rest_until", 3)])
+def test_a_row_outside_a_column_is_refused_before_anything_is_done(kernel, short, row):
+    hosts = Hosts(kernel)
+    setattr(hosts, short, getattr(hosts, short)[:3])
+    with pytest.raises(IndexError, match=f"row {row} lies outside the column {short}"):
+        hosts.look(0, 3)
+    assert [] == hosts.standing()
+
+
+@BOTH
+def test_a_queue_outside_its_column_is_refused_before_anything_is_done(kernel):
+    hosts = Hosts(kernel)
+    hosts.crawl = hosts.crawl[:30]
+    with pytest.raises(IndexError, match="row 30 lies outside the column crawl"):
+        hosts.look(0, 3)
+    assert [] == hosts.standing()
+
+
+@BOTH
+def test_an_instant_before_1970_is_refused(kernel):
+    hosts = Hosts(kernel)
+    hosts.rest_until[1] = -5
+    with pytest.raises(ValueError, match="rest_until: -5 lies before 1970"):
+        hosts.look(1)
+
+
+@WITHOUT_NATIVE
+@given(st.integers(0, 2**32), st.integers(1, 30))
+def test_both_give_every_host_the_same_place(seed, steps):
+    rng = random.Random(seed)
+    count = rng.randrange(1, 30)
+    pair = [Hosts(TWIN), Hosts(NATIVE)]
+    first = rng.sample(range(40), count)
+    for hosts in pair:
+        hosts.first_queue, hosts.flags = u32(*first), np.zeros(count, np.uint8)
+        hosts.in_flight, hosts.rest_until = np.zeros(count, np.uint16), np.zeros(count, np.int64)
+        hosts.crawl = u32(*(queue % 3 for queue in range(40)))
+    now = 0
+    for _ in range(steps):
+        now += rng.randrange(4)
+        put, klass = [queue for queue in first if rng.random() < 0.2], rng.randrange(16)
+        take = [queue for queue in first if rng.random() < 0.1]
+        host, busy, until = rng.randrange(count), rng.choice([0, 0, 1]), now + rng.randrange(6)
+        flag = rng.choice([0, 0, 0, 0, 1, 4])
+        some, draws = sorted(rng.sample(range(count), rng.randrange(1, count + 1))), rng.randrange(5)
+        answers = []
+        for hosts in pair:
+            hosts.put(*put, klass=klass)
+            hosts.backlog.take(u32(*take))
+            hosts.in_flight[host], hosts.rest_until[host], hosts.flags[host] = busy, until, flag
+            odd = hosts.look(*some, now=now)
+            answers.append((odd, rows(hosts.ready.draw(draws)), hosts.booked(*range(count))))
+        assert answers[0] == answers[1]
