@@ -598,7 +598,8 @@ impl Groups {
         self.stop_waiting(host);
         self.name(host, class, crawls);
         let rank = CLASS_MAX - class;
-        let tag = if stays { before.tag } else { self.tag(number, crawls[0], rank, before.since, front) };
+        let tag =
+            if stays { before.tag } else { self.tag(number, crawls[0], rank, before.since, front) };
         let place = self.hosts.place(host);
         place.tag = tag;
         place.waits_at = number;
@@ -622,7 +623,8 @@ impl Groups {
     /// Those of one crawl have a round each, so that crawls take turns: behind the last of its crawl, or in the round
     /// that is the next if it asked before the first of them.
     fn tag(&self, group: u32, crawl: u32, rank: u8, since: u64, front: bool) -> u64 {
-        let mut own = self.lines.range((group, crawl, rank, 0, 0)..=(group, crawl, rank, u64::MAX, u64::MAX));
+        let mut own =
+            self.lines.range((group, crawl, rank, 0, 0)..=(group, crawl, rank, u64::MAX, u64::MAX));
         let front = front || own.clone().next().is_none_or(|(&(.., first), _)| since < first);
         if let (false, Some((&(.., tag, _), _))) = (front, own.next_back()) {
             return tag + 1;

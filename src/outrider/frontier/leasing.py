@@ -51,6 +51,7 @@ from outrider.url import authority_of
 
 _NOT_ALONE = ~np.uint8(VOIDED | GROUPED)  # flags of hosts that need a closer look
 _NO_ROWS: Rows = np.zeros(0, np.uint32)
+_NOTHING = (Cards.none(), _NO_ROWS, np.zeros(0, np.int64))
 
 
 class _Picks:
@@ -70,6 +71,8 @@ class _Picks:
 
     def columns(self, now: Instant) -> tuple[Cards, Rows, npt.NDArray[np.int64]]:
         """All of them, and the instants before which they must not be fetched."""
+        if not self.count:
+            return _NOTHING
         cards = Cards.concatenate(self._cards)
         queues = self._queues[0] if len(self._queues) == 1 else np.concatenate([_NO_ROWS, *self._queues])
         not_before = np.full(len(cards), now, np.int64)
@@ -216,6 +219,8 @@ class Leasing(Asking):
             raise
         if sum(map(len, tried)) > picks.count or taken:
             self.turns.touch(tried, now)
+        if not given:
+            return LeaseBatch((), lines=self._take_lines(draft), lsn=self.lsn)
         opened = [tables.errands[token] for token in range(first + picks.count, first + given)]
         errand_leases = [errand_lease(errand, tables, now) for errand in opened]
         leases = Leased(tables, first, cards, queues, not_before, deadline, errand_leases)
