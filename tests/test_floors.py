@@ -181,7 +181,7 @@ def test_the_house_keeps_its_rules(project):
 
 
 FRONTIER_PARTS: dict[str, set[str]] = {
-    "accounts": {"cards", "hosts", "politeness", "records", "shared", "tables", "whereabouts"},
+    "accounts": {"cards", "cold", "hosts", "politeness", "records", "shared", "tables", "whereabouts"},
     "alike": set(),
     "arguments": {"alike", "arrivals", "grouping"},
     "arrivals": {"alike"},
@@ -191,9 +191,12 @@ FRONTIER_PARTS: dict[str, set[str]] = {
     "cards": set(),
     "carried": {"arguments", "arrivals", "cards", "discovering", "draft", "hosts", "priority", "records", "tables"},
     "chunks": {"cards"},
+    "cold": {"cards", "facts", "hosts", "ledger", "tables", "whereabouts"},
+    "cooling": {"cold", "hosts", "tables", "turns"},
     "deciding": {
         "arguments",
         "cards",
+        "cooling",
         "draft",
         "errands",
         "facts",
@@ -266,7 +269,7 @@ FRONTIER_PARTS: dict[str, set[str]] = {
     "salvage": {"cards", "facts", "hosts", "tables"},
     "settings": {"grouping", "priority"},
     "shared": {"grouping", "hosts", "tables", "whereabouts"},
-    "tables": {"alike", "backlog", "calendar", "cards", "facts", "hosts", "ledger", "whereabouts"},
+    "tables": {"alike", "backlog", "calendar", "cards", "cold", "facts", "hosts", "ledger", "whereabouts"},
     "turns": {"grouping", "hosts", "shared", "tables"},
     "whereabouts": {"facts", "grouping", "hosts", "revisit"},
 }

@@ -48,6 +48,12 @@ ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many UR
 # frontier
 COLUMN_ROWS_STEPS = (1_024, 8_192, 65_536, 1 << 25)  # rows of a column asked for at once: copied while that takes a
 # millisecond or two; the last is address space that becomes memory as it is touched
+HOT_HOST_MEMORY_BYTES = 1_000  # of `memory_bytes` for each host that may be in memory, which takes 200 to 300 of them
+HOT_HOSTS_MIN = 10_000  # so many may be in memory in any case: two or three megabytes
+COLD_STEP_ROWS = 1_000  # hosts that are looked at between two calls, and sent to the disk: two to four milliseconds
+COLD_BLOCK_ROWS = 512  # hosts that are unpacked to recall one: less than for URLs, since a call may recall many
+COLD_SAMPLE_ROWS = 16_384  # of so many it is seen which were asked longest ago: a millisecond or two
+NAMES_FREED_BYTES_MIN = 1 << 20  # names of hosts that are gone are not worth copying the others before
 CLASSES = 16  # priority classes of the front tier
 RECENT_BITS_STEPS = (14, 17, 21)  # places for URLs met lately, as powers of two: in the end two million, 16 MB
 DROP_LOOKS_AT_CARDS = 4_096  # a queue of so many is looked through for the card to drop: a millisecond or two
@@ -67,6 +73,7 @@ OWN_SLOT = 4_096  # what belongs to no slot: tokens, crawls, holders, watermarks
 LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
 CHECKPOINT_STEP_BYTES = 16 << 10  # ranges are copied up to this between two calls: a fraction of a millisecond
 CHECKPOINT_WAITING_BYTES_MAX = 2 << 20  # copied and not written yet: a slow disk makes copying wait, not the calls
+ROUND_SOONER_FOR_HOSTS = 8  # a checkpoint begins so much sooner when twice as many hosts are in memory as may be
 ROUND_PATIENCE_BYTES = 1 << 20  # of log after which a round that found no room is tried again: not with each call
 VERIFY_PROBLEMS_MAX = 100  # damaged places told by name; whoever has more knows enough
 CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that none waits long

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from crash.busy import Busy
-from model.world import START, Clock, World, everything, outcome, recount, rows
+from model.world import START, Clock, World, everything, hosts_go_cold, outcome, recall_all, recount, rows
 from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import DamagedStoreError, OutriderError, StoreError, StoreFailedError, StoreFullError
@@ -431,21 +431,43 @@ def test_a_checkpoint_equals_the_log_it_stands_for(small_threshold):
     looker.close()
 
 
-def test_ranges_copied_at_different_instants_are_brought_together_by_the_log(small_threshold):
+@pytest.fixture(params=["in memory", "on disk"])
+def where_hosts_are(request, monkeypatch):
+    """Whether hosts that hold nothing go to the disk with each round."""
+    if request.param == "on disk":
+        hosts_go_cold(monkeypatch)
+    return request.param
+
+
+def visit_once(world: World, turn: int) -> None:
+    """One of twenty hosts that have a URL now and then, and nothing in between."""
+    host = f"seldom{turn % 20}.com"
+    if world.robots == "errands":
+        world.frontier.set_robots(f"http://{host}", 404)
+    world.discover(f"http://{host}/{turn // 20}")
+    world.report(*[outcome(lease, seconds=0.0, status=200) for lease in world.lease(1, key=host)])
+
+
+def test_ranges_copied_at_different_instants_are_brought_together_by_the_log(small_threshold, where_hosts_are):
     """A fuzzy round is cut off by a kill at each of its steps, and after it: always the same rows come back."""
     rng = random.Random(4)
     world, ledger = World(delay=0.2), Ledger()
-    kinds = set()
+    kinds, cold = set(), 0
     for turn in range(160):
         traffic(world, ledger, rng, turn)
-        live = rows(world.frontier)
-        looker = Frontier.look(world.disk.copy())
-        assert live == rows(looker), f"turn {turn}"
         kinds.add(
             (world.frontier._rounds.under_way is not None, world.frontier.statistics()["checkpoint"]["number"] > 0)
         )
+        visit_once(world, turn)
+        cold += recall_all(world.frontier) if turn % 3 == 0 else 0
+        if turn % 3:
+            continue
+        live = rows(world.frontier)
+        looker = Frontier.look(world.disk.copy())
+        assert live == rows(looker), f"turn {turn}"
         looker.close()
     assert {(True, False), (False, True), (True, True)} <= kinds, "before, during and after a round"
+    assert (where_hosts_are == "on disk") == (cold > 10)
 
 
 @pytest.fixture
@@ -461,22 +483,25 @@ def small_heads(monkeypatch):
 @pytest.mark.parametrize("robots", ["caller", "errands"])
 @pytest.mark.parametrize("seed", FIRST_QUICKLY)
 def test_any_history_of_any_verbs_is_found_again_after_a_power_cut(
-    small_threshold, small_heads, small_segments, seed, robots
+    small_threshold, small_heads, small_segments, where_hosts_are, seed, robots
 ):
     """Checkpoints, runs and tails all the time: what an image of the disk holds is what the process had."""
     rng = random.Random(f"{robots} {seed}")
     world = World(robots=robots, delay=0.2, output=True)
     busy = Busy(world, rng)
-    kinds, tails, runs = set(), 0, 0
+    kinds, tails, runs, cold = set(), 0, 0, 0
     for turn in range(400):
         busy.call()
-        if turn % 7:
-            continue
-        problems, live = recount(world.frontier), rows(world.frontier)
-        assert [] == problems, f"turn {turn}"
         kinds.add(
             (world.frontier._rounds.under_way is not None, world.frontier.statistics()["checkpoint"]["number"] > 0)
         )
+        visit_once(world, turn)
+        if turn % 7:
+            continue
+        problems = recount(world.frontier)
+        cold += recall_all(world.frontier)
+        live = rows(world.frontier)
+        assert [] == problems, f"turn {turn}"
         tails = max(tails, sum(name.endswith(".tail") for name in world.disk.names()))
         runs = max(runs, sum(name.endswith(".run") for name in world.disk.names()))
         for image in [world.disk.copy(), *rng.sample(list(world.disk.crash_images(rng, 1)), 2)]:
@@ -489,6 +514,7 @@ def test_any_history_of_any_verbs_is_found_again_after_a_power_cut(
     assert {(True, False), (False, True), (True, True)} <= kinds, "before, during and after a round"
     assert tails >= 2
     assert runs >= 2
+    assert (where_hosts_are == "on disk") == (cold > 10)
 
 
 def merging_world(seed: int) -> World:

@@ -15,24 +15,36 @@ from pathlib import Path
 import pytest
 
 from model.histories import History, shortest
+from model.world import hosts_go_cold
 from outrider import kernels
 from outrider.frontier.backlog import Backlog
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 STEPS = 60
-KINDS = ("log alone", "checkpoints", "checkpoints all the time", "tails on disk", "power cuts", "shared clocks")
+KINDS = (
+    *("log alone", "checkpoints", "checkpoints all the time", "tails on disk", "power cuts", "shared clocks"),
+    "hosts on disk",
+)
 COMPARED = range(40)
 
 
 @pytest.fixture(params=KINDS)
 def kind(request, monkeypatch):
-    """What the disk sees: no checkpoint at all, some, one after the other; long queues on disk; cuts of power.
+    """What the disk sees: no checkpoint at all, some, one after the other; long queues on disk; cuts of power; hosts
+    that go cold whenever they hold nothing, and come back.
 
     Shared clocks: hosts are grouped by addresses that errands find."""
-    if request.param in ("checkpoints all the time", "power cuts"):
+    if request.param in ("checkpoints all the time", "power cuts", "hosts on disk"):
         monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
         monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1})
         monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
+    if request.param == "hosts on disk":
+        # Hosts whose key spans others stay in memory, and so do those of which something was deleted.
+        monkeypatch.setattr("model.histories.HOSTS", [f"h{number}.com" for number in range(9)])
+        monkeypatch.setattr("model.histories.KEYS", [None] * 14 + ["k"])
+        monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 1)
+        monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 300)
+        hosts_go_cold(monkeypatch)
     if request.param == "tails on disk":
         monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "head_cards_max", 1)
         monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "chunk_cards", 2)
@@ -41,8 +53,9 @@ def kind(request, monkeypatch):
 
 
 def live(seed: int, kind: str, steps: int = STEPS) -> None:
+    cut = kind in ("power cuts", "shared clocks") or (kind == "hosts on disk" and seed % 2)
     how = {
-        "disk": CrashDisk if kind in ("power cuts", "shared clocks") else MemoryFiles,
+        "disk": CrashDisk if cut else MemoryFiles,
         "checkpoints": kind != "log alone",
         "grouped": kind == "shared clocks",
     }

@@ -165,9 +165,29 @@ def recount(frontier: Frontier) -> list[str]:
     return problems
 
 
+def hosts_go_cold(monkeypatch: Any) -> None:
+    """Each host that holds nothing goes to the disk before each checkpoint, a few rows at a step."""
+    monkeypatch.setattr("outrider.frontier.settings.HOT_HOSTS_MIN", 0)
+    monkeypatch.setattr("outrider.frontier.settings.HOT_HOST_MEMORY_BYTES", 1 << 40)
+    monkeypatch.setattr("outrider.engine.rounds.ROUND_SOONER_FOR_HOSTS", 1)
+    monkeypatch.setattr("outrider.frontier.cooling.COLD_STEP_ROWS", 2)
+    monkeypatch.setattr("outrider.frontier.hosts.NAMES_FREED_BYTES_MIN", 8)
+
+
+def recall_all(frontier: Frontier) -> int:
+    """All hosts have rows again, which is no other state; how many had none."""
+    tables = frontier._machine.tables
+    count = len(tables.cold)
+    for told in tables.cold.scan():
+        tables.recall(told.hashes)
+    assert len(tables.cold) == 0
+    return count
+
+
 def everything(frontier: Frontier) -> list[object]:
     """All rows as a checkpoint would copy them, and the ledger: equal lists are equal states."""
     tables = frontier._machine.tables
+    recall_all(frontier)
     facts: list[object] = []
     for section, rows in tables.sections():
         if rows:

@@ -18,6 +18,7 @@ from outrider.crawl.options import from_environment, resolved
 from outrider.crawl.output import ARCHIVE_WRITER
 from outrider.engine import Frontier
 from outrider.errors import DamagedStoreError, ForeignStoreError, StoreError, StoreInUseError
+from outrider.frontier.cold import ColdHosts
 from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, columns_of, decode, encode, unpacked
 from outrider.frontier.ledger import Ledger
 from outrider.frontier.lines import completed
@@ -46,6 +47,7 @@ from outrider.storage.repair import (
     whole_frames,
     whole_ranges,
 )
+from outrider.storage.runs import COLD, LEDGER, family_of
 
 _TAIL_BYTES_MIN = 1 << 20  # of a line file that are looked through, however short the log is
 _NOTHING = Filler(FRAME_KIND, 1, 0, empty_payload(0))
@@ -191,8 +193,10 @@ def _salvage(
     files: Directory, manifest: Manifest, found: Survey, until: Instant, crawl: str | None, losses: list[Loss]
 ) -> Salvaged:
     """A checkpoint of all that whole files say, behind the last frame of which anything is known."""
-    ledger = Ledger.open(files, store=found.store, names=[run.name for run in found.runs])
-    tables = Tables(ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=None)
+    names = [run.name for run in found.runs]
+    ledger = Ledger.open(files, store=found.store, names=[name for name in names if family_of(name) == LEDGER])
+    cold = ColdHosts.open(files, store=found.store, names=[name for name in names if family_of(name) == COLD])
+    tables = Tables(ledger, cold=cold, fingerprint_key=manifest.fingerprint_key_bytes, scratch=None)
     checkpoint = found.checkpoint
     start = checkpoint.start_lsn if checkpoint is not None else 0
     try:
@@ -200,6 +204,7 @@ def _salvage(
         if checkpoint is not None:
             for _, section, _, _, payload in whole_ranges(files, checkpoint):
                 salvage.take_range(section, payload)
+        salvage.meet_cold()
         for _, payload in _payloads(files, found, start or 0):
             salvage.take(payload)
         epoch = max([0, *(segment.epoch for segment in found.segments)])
@@ -209,6 +214,7 @@ def _salvage(
         _write(files, found, tables)
     finally:
         tables.close()
+        cold.close()
         ledger.close()
     return salvage.found
 

@@ -13,6 +13,7 @@ from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, rfc3339, seconds
 from outrider.errors import ForeignStoreError, SettingsError, StoreError
 from outrider.frontier import arguments, recovery
+from outrider.frontier.cold import ColdHosts
 from outrider.frontier.ledger import Ledger
 from outrider.frontier.settings import FrontierSettings
 from outrider.frontier.tables import Tables
@@ -21,6 +22,7 @@ from outrider.storage.checkpoint import Checkpoint, newest_checkpoint
 from outrider.storage.files import Directory, Files
 from outrider.storage.log import Log
 from outrider.storage.manifest import Manifest
+from outrider.storage.runs import COLD, LEDGER, family_of
 from outrider.url import PUBLIC_SUFFIX_VERSION, SPELLING_VERSION, Rules
 
 KEY_BYTES = 16
@@ -53,20 +55,23 @@ def read_store(
     where the tails of queues may lie, None to keep them in memory."""
     store = manifest.store_bytes
     checkpoint = newest_checkpoint(files, store=store)
-    ledger = Ledger.open(files, store=store, names=recovery.run_names(checkpoint))
-    try:
+    names = recovery.run_names(checkpoint)
+    with contextlib.ExitStack() as opened:
+        ledger = Ledger.open(files, store=store, names=[name for name in names if family_of(name) == LEDGER])
+        opened.callback(ledger.close)
+        cold = ColdHosts.open(files, store=store, names=[name for name in names if family_of(name) == COLD])
+        opened.callback(cold.close)
         log = open_log(files, store, checkpoint, read_only=True)
-    except BaseException:
-        ledger.close()
-        raise
-    try:
+        opened.callback(log.close)
         tables = Tables(
-            ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=scratch, now=now, memory_bytes=memory_bytes
+            ledger,
+            cold=cold,
+            fingerprint_key=manifest.fingerprint_key_bytes,
+            scratch=scratch,
+            now=now,
+            memory_bytes=memory_bytes,
         )
-    except BaseException:
-        log.close()
-        ledger.close()
-        raise
+        opened.pop_all()
     try:
         with all_stays():
             recovery.load(tables, checkpoint, log)
@@ -82,7 +87,8 @@ def let_go(tables: Tables | None) -> None:
     if tables is not None:
         with contextlib.suppress(StoreError):
             tables.close()
-        tables.ledger.close()
+        for part in tables.kept_in_runs():
+            part.close()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -170,7 +170,8 @@ class Frontier:
                 files, manifest, scratch=files, now=began, memory_bytes=options.memory_bytes
             )
             looked.close()
-            tables.ledger.remove_leftovers()
+            for part in tables.kept_in_runs():
+                part.remove_leftovers()
             log = open_log(files, store, checkpoint)
             machine = Machine(
                 tables,
@@ -565,7 +566,8 @@ class Frontier:
         with self._lock:
             self._check()
             tables = self._machine.tables
-            problems = list(islice(tables.ledger.check(), VERIFY_PROBLEMS_MAX))
+            checks = chain.from_iterable(part.check() for part in tables.kept_in_runs())
+            problems = list(islice(checks, VERIFY_PROBLEMS_MAX))
             if problems:
                 # Nobody can count what cannot be read.
                 counts = {state.value: tables.counts[row] for row, state in enumerate(STATES) if row}

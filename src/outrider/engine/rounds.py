@@ -22,6 +22,7 @@ from outrider.limits import (
     MEMTABLE_SHARE,
     OWN_SLOT,
     ROUND_PATIENCE_BYTES,
+    ROUND_SOONER_FOR_HOSTS,
 )
 from outrider.storage.checkpoint import Checkpoint, CheckpointWriter
 from outrider.storage.files import Files
@@ -113,9 +114,13 @@ class Rounds:
         if self._ended() or self.finisher is not None:
             return
         if self.under_way is None:
-            threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self.bytes // 2, self._patience)
+            threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self.bytes // 2)
+            if self._machine.cooling.presses:
+                threshold //= ROUND_SOONER_FOR_HOSTS
             logged = self._log.bytes_after(self.covered)
-            if logged > threshold:
+            if logged > max(threshold, self._patience):
+                if self._machine.cooling.step(now):
+                    return
                 self.begin(now)
             elif self._ledger_bytes_max < self._machine.tables.ledger.unfrozen_bytes and logged > self._patience:
                 self._lighten()
@@ -126,7 +131,7 @@ class Rounds:
         if round_.full:
             # No room for a checkpoint now: the log keeps everything, and a later round tries again.
             self._give_up(round_)
-            self.under_way = None
+            self._copying(None)
             return
         if round_.waiting_bytes >= CHECKPOINT_WAITING_BYTES_MAX:
             return
@@ -143,7 +148,7 @@ class Rounds:
                     round_.writing = threading.Thread(target=self._write, args=(round_,), daemon=True)
                     round_.writing.start()
                 return
-        self.under_way = None
+        self._copying(None)
         self.finisher = threading.Thread(target=self._finish, args=(round_, self._log.appended_lsn), daemon=True)
         self.finisher.start()
 
@@ -189,8 +194,14 @@ class Rounds:
         round_ = Round(tables.sections(), self.number + 1, self._log.appended_lsn, self._log.frame_bytes)
         for section in (OWN, LEASES):
             self._copy(round_, section, 0, 1, now)
-        tables.ledger.freeze()
+        for part in tables.kept_in_runs():
+            part.freeze()
+        self._copying(round_)
+
+    def _copying(self, round_: Round | None) -> None:
+        """A round begins to copy rows, or none are copied any more."""
         self.under_way = round_
+        self._machine.tables.being_copied(copied=round_ is not None)
 
     def _try_later(self) -> None:
         """A round found no room: the log keeps everything, and when it has grown some more the next one is tried."""
@@ -228,23 +239,25 @@ class Rounds:
 
     def _finish(self, round_: Round, lsn: int) -> None:
         """In a thread beside the calls, when all is copied."""
-        ledger = self._machine.tables.ledger
+        parts = self._machine.tables.kept_in_runs()
         try:
             round_.settle()
             if round_.full:
                 raise StoreFullError
             writer = self._written(round_)
-            ledger.write_frozen()
-            while ledger.merge():
-                pass
-            names = ledger.names()
+            for part in parts:
+                part.write_frozen()
+                while part.merge():
+                    pass
+            names = [name for part in parts for name in part.names()]
             if names:
                 payload = encode(0, [(Fact.RUNS, [[OWN_SLOT] * len(names), names])])
                 writer.add(OWN_SLOT, RUNS, 0, lsn, payload)
             self._log.sync()
             size = writer.size
             writer.finish(lsn)
-            ledger.settled()
+            for part in parts:
+                part.settled()
             # Here, not in a call: to remove a segment of 64 MB takes a dozen milliseconds.
             self._log.drop_through(self._wanted_after(round_.start))
             self._finished = (writer.number, round_.start, size)
@@ -261,6 +274,8 @@ class Rounds:
         """A round from its beginning to its end, behind one that is under way. Raises StoreFailedError."""
         try:
             self._through(instant)
+            while self._machine.cooling.step(instant()):
+                pass
             self.begin(instant())
             self._through(instant)
         except BaseException as error:

@@ -6,14 +6,15 @@ Asking changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from outrider.clock import Instant, rfc3339, seconds
 from outrider.errors import SettingsError
 from outrider.frontier.cards import Cards
-from outrider.frontier.hosts import NONE, RULED, Rows
+from outrider.frontier.cold import Told, weigh
+from outrider.frontier.hosts import NONE, RULED, QueueRules, Rows, queue_hashes
 from outrider.frontier.politeness import GapReason
 from outrider.frontier.records import Record
 from outrider.frontier.shared import SharedTurns
@@ -35,18 +36,19 @@ from outrider.frontier.whereabouts import Whereabouts
 from outrider.journey import Explanation, HostStatus, Idle, Page, QueueStatus, State, UrlStatus, Verification
 from outrider.kernels.cards import Heads
 from outrider.limits import LISTED_ROWS_MAX
-from outrider.url import authority_of
+from outrider.url import authority_of, host_of
 
 
 def status_of(record: Record, tables: Tables, token: int) -> UrlStatus:
     """What is known of one URL. token: of its open lease, 0 for none."""
     queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
+    key = tables.key_of(queue) if queue != NONE else host_of(record.url)  # a cold host has queues of its own name alone
     return UrlStatus(
         record.url,
         STATES[record.state],
         reason=reason_text(record, tables),
         crawl=tables.crawls[record.crawl][0],
-        key=tables.key_of(queue),
+        key=key,
         priority=record.priority,
         depth=record.depth,
         attempts=record.attempts,
@@ -99,11 +101,11 @@ def host_counts(
             until[host] = max(int(until[host]), at, now + 1)
     resting = has_work & ~blocked & (busy | (until > now))
     return {
-        "known": count,
+        "known": len(hosts) + len(tables.cold),
         "ready": int((has_work & ~blocked & ~resting).sum()),
         "resting": int(resting.sum()),
         "blocked": int(blocked.sum()),
-        "empty": int((~has_work).sum()),
+        "empty": len(tables.cold) + int((~has_work & hosts.there[:count]).sum()),
     }
 
 
@@ -119,7 +121,7 @@ def statistics(
     """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
     errors = {name[6:]: value for name, value in tables.tallies.items() if name.startswith("error.")}
     seen = [found.statistics() for found in tables.seen.values()]
-    ledger = tables.ledger.statistics()
+    ledger, cold = tables.ledger.statistics(), tables.cold.statistics()
     return {
         "accepted": tables.accepted(),
         "urls": {STATES[state].value: tables.counts[state] for state in range(1, 7)},
@@ -141,7 +143,14 @@ def statistics(
             "recent": {"bytes": recent_bytes},
             "backlog": tables.backlog.statistics(),
             "calendar": tables.calendar.statistics(),
-            "hosts": {"rows": tables.hosts.count, "bytes": tables.hosts.bytes()},
+            "hosts": {"rows": len(tables.hosts), "bytes": tables.hosts.bytes()},
+            "cold_hosts": {
+                "hosts": len(tables.cold),
+                "bytes": tables.cold.memory_bytes,
+                "runs": cold.runs,
+                "disk_bytes": cold.bytes,
+                "memtable_bytes": cold.memtable_bytes,
+            },
             "ledger": {
                 "records": ledger.records,
                 "runs": ledger.runs,
@@ -159,6 +168,7 @@ def recount(tables: Tables) -> Verification:
     queues = tables.queues
     columns = {state: np.zeros(queues.count, np.int64) for state in (WAITING, PARKED, DONE, GONE)}
     unseen = 0
+    of_cold = {state: [0, 0] for state in (WAITING, DONE, GONE)}
     leased = leased_heads(tables)
     open_ones = set(zip(leased["crawl"].tolist(), leased["order"].tolist(), strict=True))
     for cards in tables.ledger.scan():
@@ -168,9 +178,12 @@ def recount(tables: Tables) -> Verification:
         if not len(heads):
             continue
         rows = queues.find(np.ascontiguousarray(heads["queue"]))
-        if (rows == NONE).any():
-            problems.append(f"{int((rows == NONE).sum())} URLs name a queue that does not exist")
-            continue
+        cold = rows == NONE
+        if cold.any():
+            homeless = int(cold.sum()) - int(tables.cold.have_queues(heads["queue"][cold], heads["crawl"][cold]).sum())
+            if homeless:
+                problems.append(f"{homeless} URLs name a queue that does not exist")
+                continue
         for crawl in np.unique(heads["crawl"]).tolist():
             mask = heads["crawl"] == crawl
             seen = tables.seen.get(crawl)
@@ -188,7 +201,15 @@ def recount(tables: Tables) -> Verification:
         for state, number in enumerate(np.bincount(states, minlength=7).tolist()):
             counts[state] += number
         for state, column in columns.items():
-            np.add.at(column, rows[states == state], 1)
+            np.add.at(column, rows[(states == state) & ~cold], 1)
+            some = heads["queue"][(states == state) & cold]
+            if state in of_cold:
+                of_cold[state][0] += len(some)
+                of_cold[state][1] += weigh(some, state)
+            elif len(some):
+                problems.append(f"{len(some)} URLs of cold hosts are {STATES[state].value}")
+        if (cold & ((states == QUEUED) | (states == LEASED))).any():
+            problems.append("URLs of cold hosts are queued or leased")
     if unseen:
         problems.append(f"{unseen} URLs have no key in the seen-set")
     # A waiting URL is queued when its time has come, which its record does not say.
@@ -216,6 +237,10 @@ def recount(tables: Tables) -> Verification:
                 f"queue {tables.key_of(row)}: {int(column[row])} {name} are counted, "
                 f"there are {int(columns[state][row])}"
             )
+    told, weights = tables.cold.totals(tables.deleted)
+    for state, (count, weight) in of_cold.items():
+        if (count, weight & 0xFFFF_FFFF_FFFF_FFFF) != (told[state], weights[state]):
+            problems.append(f"cold hosts: {told[state]} {STATES[state].value} are counted, there are {count}")
     transit = sum(len(home.outbox) for home in tables.transit.values())
     if transit != tables.in_transit:
         problems.append(f"in_transit: the counter says {tables.in_transit}, the outboxes hold {transit}")
@@ -257,7 +282,7 @@ def _limit(limit: int) -> int:
 
 
 def _row_after(after: str | None, what: str) -> int:
-    """Rows are never reused while a frontier is open, so that a row is a cursor."""
+    """As long as no host went cold no row is used twice, so that a row is a cursor."""
     if after is None:
         return 0
     if not isinstance(after, str) or not after.isascii() or not after.isdigit():
@@ -289,15 +314,27 @@ def queue_status(tables: Tables, row: int) -> QueueStatus:
 
 
 def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
-    """Queues in the order in which they were made."""
+    """Queues in the order in which they were made; where hosts went cold, in the order of their hosts' hashes."""
     limit = _limit(limit)
-    row = _row_after(after, "queues")
     wanted = None
     if crawl is not None:
         wanted = tables.crawl_rows.get(crawl)
         if wanted is None:
             raise SettingsError(f"crawl {crawl!r:.200}: there is none of that name")
     found: list[QueueStatus] = []
+    if tables.cold.ever:
+        host_after, queue_after = _hashes_after(after, 2, "queues")
+        cursor = ""
+        for number, home in _hosts_from(tables, host_after):
+            for queue, status in _queues_there(tables, number, home, wanted):
+                if (number, queue) <= (host_after, queue_after):
+                    continue
+                if len(found) == limit:
+                    return Page(found, cursor)
+                found.append(status)
+                cursor = f"{_HASHED}{number:016x}.{queue:016x}"
+        return Page(found, None)
+    row = _row_after(after, "queues")
     while row < tables.queues.count and len(found) < limit:
         of = int(tables.queues.crawl[row])
         if tables.crawl_states[of] != CrawlState.DELETED and wanted in (None, of):
@@ -349,12 +386,141 @@ def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int,
 def list_hosts(
     tables: Tables, now: Instant, after: str | None, limit: int, errands_at: Mapping[int, Instant]
 ) -> Page[HostStatus]:
-    """Hosts in the order in which they became known."""
+    """Hosts in the order in which they became known; where some went cold, in the order of their hashes."""
     limit = _limit(limit)
+    if tables.cold.ever:
+        (beyond,) = _hashes_after(after, 1, "hosts")
+        listed: list[HostStatus] = []
+        last_one = -1
+        for number, home in _hosts_from(tables, beyond + 1):
+            if len(listed) == limit:
+                return Page(listed, f"{_HASHED}{last_one:016x}")
+            if isinstance(home, tuple):
+                listed.append(_cold_status(tables, *home))
+            else:
+                listed.append(host_status(tables, home, now, errands_at))
+            last_one = number
+        return Page(listed, None)
     row = _row_after(after, "hosts")
     last = min(row + limit, tables.hosts.count)
     found = [host_status(tables, one, now, errands_at) for one in range(row, last)]
     return Page(found, str(last - 1) if last < tables.hosts.count else None)
+
+
+_HASHED = "h"
+"""What a cursor by hash begins with."""
+_HOSTS_AT_ONCE = 1_024
+
+
+def _hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
+    """The hashes behind which a list goes on. A cursor from before any host went cold begins the list again: some come
+    twice, but none is left out."""
+    nothing = (-1,) * count
+    if after is None or (isinstance(after, str) and after.isascii() and after.isdigit()):
+        return nothing
+    try:
+        hashes = tuple(int(part, 16) for part in after.removeprefix(_HASHED).split("."))
+    except (AttributeError, ValueError):
+        hashes = ()
+    if len(hashes) != count or not after.startswith(_HASHED) or max(hashes) >= 1 << 64 or min(hashes) < 0:
+        raise SettingsError(f"after {after!r:.80}: give the cursor of an earlier list of {what}")
+    return hashes
+
+
+def _hosts_from(tables: Tables, least: int) -> Iterator[tuple[int, int | tuple[Told, int]]]:
+    """All hosts whose hashes are not below one, in the order of hashes: with their row, or their record and the place
+    in it. In memory are a thousand of them."""
+    cold = _cold_from(tables, least)
+    ahead = next(cold, None)
+    for number, row in _hot_from(tables, least):
+        while ahead is not None and ahead[0] < number:
+            yield ahead
+            ahead = next(cold, None)
+        yield number, row
+    while ahead is not None:
+        yield ahead
+        ahead = next(cold, None)
+
+
+def _cold_from(tables: Tables, least: int) -> Iterator[tuple[int, tuple[Told, int]]]:
+    for told in tables.cold.scan(after=least - 1 if least > 0 else None):
+        for place, number in enumerate(told.hashes.tolist()):
+            yield number, (told, place)
+
+
+def _hot_from(tables: Tables, least: int) -> Iterator[tuple[int, int]]:
+    hosts = tables.hosts
+    while True:
+        rows = np.flatnonzero(hosts.there[: hosts.count] & (hosts.hash[: hosts.count] >= np.uint64(max(least, 0))))
+        hashes = hosts.hash[rows]
+        if len(rows) > _HOSTS_AT_ONCE:
+            rows = rows[np.argpartition(hashes, _HOSTS_AT_ONCE)[:_HOSTS_AT_ONCE]]
+            hashes = hosts.hash[rows]
+        if not len(rows):
+            return
+        order = np.argsort(hashes)
+        yield from zip(hashes[order].tolist(), rows[order].tolist(), strict=True)
+        least = int(hashes.max()) + 1
+        if least >= 1 << 64:
+            return
+
+
+def _queues_there(
+    tables: Tables, number: int, home: int | tuple[Told, int], crawl: int | None
+) -> list[tuple[int, QueueStatus]]:
+    """The queues of one host by their hashes; of one crawl or of all that were not deleted."""
+    if not isinstance(home, tuple):
+        queues = tables.queues
+        rows = [(int(queues.hash[row]), row) for row in tables.queues_of(home)]
+        return [
+            (queue, queue_status(tables, row))
+            for queue, row in sorted(rows)
+            if _listed(tables, int(queues.crawl[row]), crawl)
+        ]
+    told, place = home
+    name = told.names.take(np.array([place])).list()[0]
+    found = []
+    for queue in told.queues(place):
+        if _listed(tables, queue.crawl, crawl):
+            hashed = queue_hashes(np.array([number], np.uint64), np.array([queue.crawl], np.uint32))
+            rules = queue.rules or QueueRules()
+            status = QueueStatus(
+                *(tables.crawls[queue.crawl][0], name, name, 0, 0, queue.waiting, 0, queue.done, queue.gone),
+                paused=rules.paused or tables.crawl_states[queue.crawl] == CrawlState.PAUSED,
+                blocked_until=rules.blocked_until or None,
+                delay_seconds=rules.delay,
+                limit=rules.limit or None,
+            )
+            found.append((int(hashed[0]), status))
+    return sorted(found, key=lambda one: one[0])
+
+
+def _listed(tables: Tables, crawl: int, wanted: int | None) -> bool:
+    return tables.crawl_states[crawl] != CrawlState.DELETED and wanted in (None, crawl)
+
+
+def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
+    """What `host_status` says of a host that holds nothing, from its record."""
+    head = told.heads[place]
+    queues = told.queues(place)
+    rules = [queue.rules for queue in queues if queue.rules is not None]
+    return HostStatus(
+        told.names.take(np.array([place])).list()[0],
+        "empty",
+        0,
+        0,
+        int(tables.cold.rest_floor(told)[place]) or None,
+        float(head["gap"]) if head["ended"] else None,
+        GapReason(int(head["reason"])).name.lower() if head["reason"] else None,
+        told.back_off(place)[0],
+        int(head["answered"]),
+        delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
+        limit=max((rule.limit for rule in rules if rule.limit), default=None),
+        paused=all(
+            (queue.rules is not None and queue.rules.paused) or tables.crawl_states[queue.crawl] != CrawlState.RUNNING
+            for queue in queues
+        ),
+    )
 
 
 def cursor_of(cards: Cards, row: int) -> str:

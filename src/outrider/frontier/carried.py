@@ -119,8 +119,15 @@ class Carrying(Discovering):
         known = np.zeros(len(urls), np.bool_)
         if len(there):
             known[there] = self._seen(links.crawl[there], slots[there], prints[there])
+        cold = self._cold_ones(names, hosts)
+        if len(cold):
+            starts, ends = urls.hosts()
+            slots[cold] = self._slots_of_spans(urls.arena, starts[cold], ends[cold])
+            known[cold] = self._seen(links.crawl[cold], slots[cold], prints[cold])
+            if tables.recall(names[cold[~known[cold]]]):
+                hosts = tables.hosts.find(names)
         if tables.queues.voids:
-            for row in np.flatnonzero(known).tolist():
+            for row in np.flatnonzero(known & (hosts != NONE)).tolist():
                 here, _ = tables.find([int(links.crawl[row])], [int(slots[row])], [int(prints[row])])
                 known[row] = bool(here[0])
         identity = prints ^ (links.crawl.astype(np.uint64) << np.uint64(1))

@@ -14,6 +14,7 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import arguments
 from outrider.frontier.cards import Cards
+from outrider.frontier.cooling import Cooling
 from outrider.frontier.draft import Draft
 from outrider.frontier.errands import Rulebook, unanswered
 from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, encode
@@ -112,6 +113,7 @@ class Deciding:
         self.turns = Turns(tables, seed & ((1 << 64) - 1), settings.group)
         if self.turns.shared is not None and settings.group is not None:
             self.turns.shared.asks = locates and settings.group.needs_addresses
+        self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)
         self._deadlines: list[tuple[Instant, int]] = []  # of errands
         self._rules = Rulebook(settings.user_agent)
         self._scopes: dict[int, Scope] = {}
@@ -384,10 +386,9 @@ class Deciding:
     def _add_host(self, draft: Draft, name: str) -> None:
         """The host has a row and a queue from here on."""
         tables = self.tables
-        number = tables.hash_of(name)
-        if tables.hosts.row(number) != NONE:
+        if tables.host_row(name) != NONE:
             return
-        slot = self.slot_of(name)
+        number, slot = tables.hash_of(name), self.slot_of(name)
         draft.add(Fact.HOST, (slot, number, name))
         queue = int(queue_hashes(np.array([number], np.uint64), np.array([0], np.uint32))[0])
         draft.add(Fact.QUEUE, (slot, queue, number, 0, ""))
@@ -402,6 +403,13 @@ class Deciding:
         starts, ends = domain_spans(arena, np.ascontiguousarray(starts), np.ascontiguousarray(ends))
         numbers = np.frombuffer(kernels.hash_spans(arena, starts, ends, self._slot_key), np.uint64)
         return (numbers >> np.uint64(52)).astype(np.uint16)
+
+    def _cold_ones(self, names: Any, hosts: Rows) -> npt.NDArray[np.intp]:
+        """The places of hosts that have no row because they are cold."""
+        places = np.flatnonzero(hosts == NONE)
+        if not len(self.tables.cold):
+            return places[:0]
+        return places[self.tables.cold.has(np.ascontiguousarray(names[places]))]
 
     # -- who waits for robots rules ------------------------------------------------------------------------------------
 

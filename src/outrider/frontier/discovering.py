@@ -194,8 +194,16 @@ class Discovering(Deciding):
             known = np.zeros(len(rows), np.bool_)
             if len(there):
                 known[there] = self._seen(chosen(crawls, there), slots[there], prints[there])
+            cold = self._cold_ones(names, hosts)
+            if len(cold):
+                # A cold host need not be recalled for what is known of it already.
+                starts, ends = urls.hosts()
+                slots[cold] = self._slots_of_spans(urls.arena, starts[rows[cold]], ends[rows[cold]])
+                known[cold] = self._seen(chosen(crawls, cold), slots[cold], prints[cold])
+                if tables.recall(names[cold[~known[cold]]]):
+                    hosts = tables.hosts.find(names)
         if tables.queues.voids:
-            doubtful = np.flatnonzero(known)
+            doubtful = np.flatnonzero(known & (hosts != NONE))
             if len(doubtful):
                 doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
                 if len(doubtful):
@@ -341,7 +349,7 @@ class Discovering(Deciding):
             made = {(row[1]) for row in draft.rows.get(Fact.QUEUE, ())}
             firsts, which = firsts_of(queues[new])
             queue_rows = known_queues.copy()
-            queue_rows[new] = tables.queues.count + which
+            queue_rows[new] = tables.queues.coming(len(firsts))[which]
             new = new[firsts]
             if made:
                 new = np.array([place for place in new.tolist() if int(queues[place]) not in made], np.intp)
@@ -350,7 +358,7 @@ class Discovering(Deciding):
                 draft.add_columns(
                     Fact.QUEUE,
                     [slots[new], queues[new], names[new], crawls[new], told],
-                    Hand.of_rows(homes[new], first=tables.queues.count),
+                    Hand.of_rows(homes[new], first=tables.queues.made),
                 )
         heads = np.zeros(len(rows), HEAD)
         heads["fingerprint"], heads["queue"], heads["slot"] = prints, queues, slots
@@ -510,10 +518,10 @@ class Discovering(Deciding):
         texts = Texts(kernels.gather_spans(urls.arena, starts, ends), (ends - starts).astype(np.uint32))
         found = self._slots_of_spans(urls.arena, starts, ends)
         slots[places] = found[which]
-        first = self.tables.hosts.count
-        draft.add_columns(Fact.HOST, [found, names[places[firsts]], texts], Hand.of_rows(None, first=first))
+        known = self.tables.hosts
+        draft.add_columns(Fact.HOST, [found, names[places[firsts]], texts], Hand.of_rows(None, first=known.made))
         homes = hosts.copy()
-        homes[places] = first + which
+        homes[places] = known.coming(len(firsts))[which]
         return homes
 
     def _bodies(self, links: Arrivals, rows: npt.NDArray[np.intp], heads: Any) -> Cards:

@@ -33,6 +33,7 @@ _ORDER = (
         Fact.ADDRESS,
         Fact.LOCATED,
         Fact.HOST_CELLS,
+        Fact.COLD_REST,
     ),
     *(Fact.ROBOTS, Fact.RULES, Fact.HEAD, Fact.CARD, Fact.LEASE, Fact.EXTEND, Fact.ERRAND, Fact.LOCATING, Fact.TOKEN),
     *(Fact.TALLY, Fact.LINE, Fact.WATERMARK, Fact.PROJECTION, Fact.REQUEST, Fact.CLOSING),

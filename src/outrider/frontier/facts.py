@@ -74,6 +74,7 @@ class Fact(IntEnum):
     DELIVERED = 26
     ADDRESS = 27
     LOCATED = 28
+    COLD_REST = 29
     CARD = 32
     HEAD = 33
     LEASE = 35
@@ -130,6 +131,7 @@ SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
     (Fact.DELIVERED, 2): _columns("slot:u16 sequence:u64"),
     (Fact.ADDRESS, 2): _columns("slot:u16 host:u64 address:text"),
     (Fact.LOCATED, 2): _columns("slot:u16 host:u64 address:text expires:i64 next_at:i64 attempts:u8 error:text"),
+    (Fact.COLD_REST, 2): _columns("slot:u16 at:i64 delay:f64"),
     (Fact.CARD, 2): _columns("token:u64 cards:cards"),
     (Fact.HEAD, 2): _columns("token:u64 heads:heads"),
     (Fact.LEASE, 2): _columns(

@@ -1,12 +1,13 @@
-"""Hosts and queues: columns, one row per host and one per queue of (crawl, key, host); rows live as long as the
-process.
+"""Hosts and queues in memory: columns, one row per host and one per queue of (crawl, key, host).
 
-On disk and in facts a host is named by the keyed hash of its name, a queue by that of (crawl, key, host). Long columns
-are taken from the system as zeroed memory that is not there until it is touched: from then on growing copies nothing.
+On disk and in facts a host is named by the keyed hash of its name, a queue by that of (crawl, key, host). The row of a
+host that goes cold (cold.py) is given to the next one that comes. Long columns are taken from the system as zeroed
+memory that is not there until it is touched: from then on growing copies nothing.
 """
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.facts import Texts
 from outrider.kernels import columns
-from outrider.limits import COLUMN_ROWS_STEPS
+from outrider.limits import COLUMN_ROWS_STEPS, NAMES_FREED_BYTES_MIN
 
 NONE = columns.NONE
 """No row."""
@@ -35,6 +36,9 @@ VOIDED = 16  # one of its queues was deleted: what is known there may be void
 
 _MIX1, _MIX2, _STEP = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), np.uint64(0x9E3779B97F4A7C15)
 
+_OTHER_SIDE = np.uint64(1 << 63)
+_UNMIX1, _UNMIX2 = (np.uint64(pow(int(factor), -1, 1 << 64)) for factor in (_MIX1, _MIX2))
+
 
 def mixed(values: Uint64s) -> Uint64s:
     """64 well-mixed bits of each value: the finish of SplitMix64 (Steele, Lea, Flood 2014)."""
@@ -45,11 +49,27 @@ def mixed(values: Uint64s) -> Uint64s:
     return out
 
 
+def unmixed(values: Uint64s) -> Uint64s:
+    """What `mixed` made these of."""
+    z = values ^ (values >> np.uint64(31)) ^ (values >> np.uint64(62))
+    z = z * _UNMIX2
+    z = z ^ (z >> np.uint64(27)) ^ (z >> np.uint64(54))
+    z = z * _UNMIX1
+    z = z ^ (z >> np.uint64(30)) ^ (z >> np.uint64(60))
+    out: Uint64s = z - _STEP
+    return out
+
+
 def queue_hashes(hosts: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
     """The hashes of the queues whose key is their host."""
     if crawls.strides == (0,):  # one crawl for all
         crawls = crawls[:1]
     return mixed(hosts ^ mixed(crawls.astype(np.uint64)))
+
+
+def hosts_of_queues(queues: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
+    """The hashes of the hosts that such queues have if their key is their host; of others a hash of nobody."""
+    return unmixed(queues) ^ mixed(crawls.astype(np.uint64))
 
 
 def keyed_queue_hash(host: int, crawl: int, key_hash: int) -> int:
@@ -78,10 +98,16 @@ def firsts_of(values: Uint64s) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
 
 
 class Columns:
-    """Named columns of equal length, for those who inherit from it: `_room` makes place behind the last row."""
+    """Named columns of equal length, for those who inherit from it: `_room` makes place behind the last row, `_take`
+    gives rows, and `_give` takes them back, as rows of zeros. count: rows that were ever in use; made: how often a row
+    was given. reuses: whether free rows are given; not while rows are copied one after the other, or what is new would
+    be copied in part."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self.count = 0
+        self.made = 0
+        self.reuses = True
+        self._free = array("I")
         self._dtypes = names
         self._capacity = COLUMN_ROWS_STEPS[0]
         for name, dtype in names.items():
@@ -99,12 +125,39 @@ class Columns:
                 grown[: self.count] = column
             setattr(self, name, grown)
 
+    def __len__(self) -> int:
+        """How many rows are in use."""
+        return self.count - len(self._free)
+
+    def coming(self, more: int) -> Rows:
+        """The rows that the next ones to come will have, in their order."""
+        if not self._free or not self.reuses:
+            return np.arange(self.count, self.count + more, dtype=np.uint32)
+        again = np.array(self._free[max(0, len(self._free) - more) :], np.uint32)[::-1]
+        return np.concatenate((again, np.arange(self.count, self.count + more - len(again), dtype=np.uint32)))
+
+    def _take(self, more: int) -> Rows:
+        rows = self.coming(more)
+        again = min(more, len(self._free)) if self.reuses else 0
+        self._room(more - again)
+        if again:
+            del self._free[len(self._free) - again :]
+        self.count += more - again
+        self.made += more
+        return rows
+
+    def _give(self, rows: Rows) -> None:
+        for name in self._dtypes:
+            getattr(self, name)[rows] = 0
+        self._free.extend(rows.tolist())
+
 
 class Hosts(Columns):
     """Who answers at each host name: the clock, the back-off, and how many requests are open.
 
     hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
-    in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE for none.
+    in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE for none;
+    there: whether the row is anybody's.
     """
 
     hash: Column
@@ -120,7 +173,9 @@ class Hosts(Columns):
     turns: Column
     flags: Column
     first_queue: Column
-    _name_ends: Column
+    there: Column
+    _name_at: Column
+    _name_bytes: Column
 
     def __init__(self) -> None:
         super().__init__(
@@ -138,11 +193,16 @@ class Hosts(Columns):
                 "turns": "u4",
                 "flags": "u1",
                 "first_queue": "u4",
-                "_name_ends": "u8",
+                "there": "?",
+                "_name_at": "u8",
+                "_name_bytes": "u2",
             }
         )
         self._index = kernels.Index()
-        self._names = bytearray()
+        self._arenas = (bytearray(), bytearray())  # names; the second is empty but while one is copied to the other
+        self._freed = [0, 0]  # of their bytes, those of hosts that are gone
+        self._side = 0  # where new names go
+        self._copied: int | None = None  # the names of the rows below lie there
 
     def find(self, hashes: Uint64s) -> Rows:
         """The rows of hosts by hash, NONE for those that are not known."""
@@ -159,38 +219,79 @@ class Hosts(Columns):
         if not len(fresh):
             return known
         rows = known.copy()
-        self._room(len(fresh))
-        new = np.arange(self.count, self.count + len(fresh), dtype=np.uint32)
+        new = self._take(len(fresh))
         rows[fresh] = new
         self.hash[new] = hashes[fresh]
         self.slot[new] = slots[fresh]
         self.first_queue[new] = NONE
-        texts = names.take(fresh)
-        self._names += texts.octets
-        start = int(self._name_ends[self.count - 1]) if self.count else 0
-        self._name_ends[new] = start + np.cumsum(texts.lengths, dtype=np.int64)
+        self.there[new] = True
+        self._put_names(new, names.take(fresh))
         self._index.add(np.ascontiguousarray(hashes[fresh]), new)
-        self.count += len(fresh)
         return rows
+
+    def remove(self, rows: Rows) -> None:
+        """These hosts have no row any more; nothing may point to them."""
+        self._index.remove(np.ascontiguousarray(self.hash[rows]))
+        sides = self._name_at[rows] >= _OTHER_SIDE
+        lengths = self._name_bytes[rows].astype(np.int64)
+        self._freed[0] += int(lengths[~sides].sum())
+        self._freed[1] += int(lengths[sides].sum())
+        self._give(rows)
+        self.first_queue[rows] = NONE
 
     def name(self, row: int) -> str:
         """The name of one host."""
-        start = int(self._name_ends[row - 1]) if row else 0
-        return self._names[start : int(self._name_ends[row])].decode("utf-8", "surrogatepass")
+        at = int(self._name_at[row])
+        start = at & (int(_OTHER_SIDE) - 1)
+        arena = self._arenas[at >> 63]
+        return arena[start : start + int(self._name_bytes[row])].decode("utf-8", "surrogatepass")
 
-    def names(self, first: int, last: int) -> tuple[bytes, npt.NDArray[np.uint32]]:
-        """The names of the rows `first` … `last - 1`, one after the other, and their lengths."""
-        start = int(self._name_ends[first - 1]) if first else 0
-        ends = self._name_ends[first:last].astype(np.int64)
-        lengths = np.diff(ends, prepend=start).astype(np.uint32)
-        return bytes(self._names[start : int(ends[-1])] if len(ends) else b""), lengths
+    def names(self, rows: npt.NDArray[Any]) -> Texts:
+        """The names of these rows."""
+        at, lengths = self._name_at[rows], self._name_bytes[rows].astype(np.uint32)
+        if not len(rows):
+            return Texts(b"", lengths)
+        starts = (at & (_OTHER_SIDE - np.uint64(1))).astype(np.int64)
+        ends = starts + lengths
+        sides = at >= _OTHER_SIDE
+        if sides.any() and not sides.all():
+            spans = zip((at >> np.uint64(63)).tolist(), starts.tolist(), ends.tolist(), strict=True)
+            return Texts(b"".join(bytes(self._arenas[side][start:end]) for side, start, end in spans), lengths)
+        arena = self._arenas[int(sides[0])]
+        if (starts[1:] == ends[:-1]).all():
+            return Texts(bytes(arena[int(starts[0]) : int(ends[-1])]), lengths)
+        return Texts(kernels.gather_spans(arena, starts, ends), lengths)
+
+    def _put_names(self, rows: Rows, texts: Texts) -> None:
+        arena = self._arenas[self._side]
+        ends = len(arena) + np.cumsum(texts.lengths, dtype=np.uint64)
+        arena += texts.octets
+        self._name_at[rows] = (ends - texts.lengths) | (_OTHER_SIDE if self._side else np.uint64(0))
+        self._name_bytes[rows] = texts.lengths
+
+    def tidy(self, most: int) -> None:
+        """Gives back the place of names that are gone, where they are the most of it: so many rows are looked at."""
+        if self._copied is None:
+            freed = self._freed[self._side]
+            if freed < NAMES_FREED_BYTES_MIN or 2 * freed < len(self._arenas[self._side]):
+                return
+            self._side, self._copied = 1 - self._side, 0
+        rows = np.arange(self._copied, min(self._copied + most, self.count), dtype=np.uint32)
+        others = self.there[rows] & ((self._name_at[rows] >= _OTHER_SIDE) != bool(self._side))
+        if others.any():
+            self._put_names(rows[others], self.names(rows[others]))
+        self._copied += len(rows)
+        if self._copied >= self.count:
+            self._arenas[1 - self._side].clear()
+            self._freed[1 - self._side] = 0
+            self._copied = None
 
     def bytes(self) -> int:
         """Memory of what is known of all hosts."""
-        return self.count * 90 + len(self._names) + self._index.statistics()["bytes"]
+        return self.count * 93 + sum(map(len, self._arenas)) + self._index.statistics()["bytes"]
 
     def __repr__(self) -> str:
-        return f"<Hosts {self.count}>"
+        return f"<Hosts {len(self)}>"
 
 
 @dataclass(slots=True)
@@ -260,15 +361,28 @@ class Queues(Columns):
 
     def add(self, hashes: Uint64s, hosts: Rows, crawls: Column) -> Rows:
         """Rows of new queues, as many as hashes; they must not be known yet, and each is named once."""
-        self._room(len(hashes))
-        new = np.arange(self.count, self.count + len(hashes), dtype=np.uint32)
+        new = self._take(len(hashes))
         self.hash[new] = hashes
         self.host[new] = hosts
         self.crawl[new] = crawls
         self.next[new] = NONE
         self._index.add(np.ascontiguousarray(hashes, np.uint64), new)
-        self.count += len(hashes)
         return new
 
+    def remove(self, rows: Rows) -> None:
+        """These queues have no row any more; no key of their own, and nothing that points to them."""
+        self._index.remove(np.ascontiguousarray(self.hash[rows]))
+        if self.rules:
+            for row in rows.tolist():
+                self.rules.pop(row, None)
+        self._give(rows)
+        self.crawl[rows] = NONE
+        self.next[rows] = NONE
+
+    def there(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Which of these rows are anybody's."""
+        found: npt.NDArray[np.bool_] = self.crawl[rows] != NONE
+        return found
+
     def __repr__(self) -> str:
-        return f"<Queues {self.count}>"
+        return f"<Queues {len(self)}>"

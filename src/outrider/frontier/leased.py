@@ -22,7 +22,7 @@ class Leased:
     """Pages first, then errands; tokens are consecutive. Clocks are told as they are when the leases are made."""
 
     __slots__ = (
-        *("_addresses", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_not_before", "_queues"),
+        *("_addresses", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_keys", "_not_before"),
         "_tables",
     )
 
@@ -39,7 +39,9 @@ class Leased:
         self._tables = tables
         self._first = first
         self._cards = cards
-        self._queues = queues
+        # Now, not later: rows may be somebody else's by then.
+        own = tables.queues.keys
+        self._keys = [own.get(queue) for queue in queues.tolist()] if own else [None] * len(queues)
         self._not_before = not_before
         self._deadline = deadline
         self._errands = errands
@@ -61,22 +63,22 @@ class Leased:
     def leases(self) -> Sequence[Lease]:
         """Each of them, in the order of their tokens."""
         tables, heads = self._tables, self._cards.heads
-        keys, crawls = tables.queues.keys, tables.crawls
+        crawls = tables.crawls
         made: list[Lease] = []
         columns = (
             *(self._cards.urls(), heads["priority"].tolist(), heads["depth"].tolist(), heads["attempts"].tolist()),
             *(heads["hops"].tolist(), heads["crawl"].tolist(), heads["referrer_bytes"].tolist()),
-            *(heads["extra_bytes"].tolist(), self._queues.tolist(), self._not_before.tolist()),
+            *(heads["extra_bytes"].tolist(), self._keys, self._not_before.tolist()),
             *(self._ended.tolist(), self._gaps.tolist(), self._addresses),
         )
         for row, cells in enumerate(zip(*columns, strict=True)):
-            url, priority, depth, attempts, hops, crawl, referrer, extra, queue, not_before, ended, gap, address = cells
+            url, priority, depth, attempts, hops, crawl, referrer, extra, key, not_before, ended, gap, address = cells
             told = Record.of(self._cards, row) if extra else None
             host = host_of(url)
             made.append(
                 Lease(
                     url,
-                    keys.get(queue) or host,
+                    key or host,
                     Kind.PAGE,
                     authority_of(url),
                     host,

@@ -19,6 +19,7 @@ from outrider.kernels.cards import HEAD, Heads
 from outrider.limits import MEMTABLE_CHUNK_ROWS, RUN_BODY_BYTES_MAX, SCAN_ROWS
 from outrider.storage.files import Files
 from outrider.storage.records import Int64s, Keys, Records, body_bytes, merged, newest, pack_keys
+from outrider.storage.runs import LEDGER
 from outrider.storage.tiers import Layers, Tiers
 
 Key = tuple[int, int, int]
@@ -53,12 +54,13 @@ class Ledger:
         """About what was appended since the last `freeze` takes in memory."""
 
     @classmethod
-    def open(cls, files: Files, *, store: bytes, names: Sequence[str]) -> Ledger:
+    def open(cls, files: Files, *, store: bytes, names: Sequence[str], family: str = LEDGER) -> Ledger:
         """The ledger as a checkpoint left it: `names` are the runs it lists, in that order. Nothing is written.
+        family: of runs, where something else than URLs is kept in cards.
 
         Raises DamagedStoreError, naming file and byte, and ForeignStoreError for a newer format.
         """
-        return cls(Tiers(files, store=store, names=names))
+        return cls(Tiers(files, store=store, names=names, family=family))
 
     # ------------------------------------------------------------------------------------------------ writing
 

@@ -17,6 +17,7 @@ from outrider.frontier.cards import Cards
 from outrider.frontier.carried import Carrying
 from outrider.frontier.draft import Draft
 from outrider.frontier.facts import STREAMS, Fact
+from outrider.frontier.hosts import NONE
 from outrider.frontier.operations import Operations
 from outrider.frontier.records import Record
 from outrider.frontier.reporting import Reporting
@@ -73,7 +74,7 @@ class Machine(Reporting, Operations, Carrying):
         for group in tables.queues.groups.values():
             hosts = tables.queues.host[group.queues]
             group.rest_until = max(group.rest_until, int(tables.hosts.rest_until[hosts].max()))
-        for authority in tables.authorities.values():
+        for authority in list(tables.authorities.values()):
             if authority.state == RobotsState.REFUSED and self.errands_mode:
                 self._line_up(authority)
             if authority.state in (RobotsState.RULES, RobotsState.ALLOW):
@@ -99,11 +100,14 @@ class Machine(Reporting, Operations, Carrying):
         """
         tables = self.tables
         last = tables.now
-        count = tables.hosts.count
-        rests = tables.hosts.rest_until[:count] > last
         shared = self.turns.shared
         # How far the clock has moved on without time going by, as far as that is known.
         jump = max(0, now - last - (passed or 0))
+        if shared is not None:
+            # The clocks of groups are made of those of all their hosts, also where nothing was grouped until now.
+            tables.recall_all()
+        count = tables.hosts.count
+        rests = tables.hosts.rest_until[:count] > last
         if shared is not None and jump:
             rests |= tables.hosts.ended[:count] > max(0, last - shared.gap_max)
         resting, until, since = self._rested_on(np.flatnonzero(rests), now, passed)
@@ -133,6 +137,9 @@ class Machine(Reporting, Operations, Carrying):
         if not tables.crawls:
             draft.add(Fact.CRAWL, (OWN_SLOT, 0, "default", 1))
         draft.add(Fact.HOLDER, (OWN_SLOT, 0, "", opening[0]))
+        floor, delay = tables.cold.floor
+        if floor and jump:
+            draft.add(Fact.COLD_REST, (OWN_SLOT, floor + jump, delay))
         self._rest_on(draft, resting, until, since, dead)
         self._lose(draft, dead, now)
         for authority in errands:
@@ -343,6 +350,8 @@ class Machine(Reporting, Operations, Carrying):
             raise SettingsError(f"{url!r:.200} is no http or https URL")
         row = self.tables.crawl_rows.get(crawl or "default")
         _, records = self.records_of([text], row) if row is not None else (None, [])
+        if records:
+            self.tables.host_row(host_of(text))  # of a cold host there is nothing to see
         fingerprint = int.from_bytes(kernels.fingerprints([text], self._fingerprint_key), "little")
         return accounts.explain(
             records[0] if records else None,
@@ -413,7 +422,7 @@ class Machine(Reporting, Operations, Carrying):
             if home is not None or of_key is not None:
                 rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
                 if home is not None:
-                    mask &= tables.queues.host[rows] == home
+                    mask &= np.isin(rows, list(tables.queues_of(home)) if home != NONE else [])
                 if of_key is not None:
                     mask &= np.isin(rows, of_key)
             if mask.any():
@@ -477,6 +486,10 @@ class Machine(Reporting, Operations, Carrying):
         """The clock stepped back: in doubt every host that was visited rests one whole delay from now on."""
         now = self._advance(now)
         hosts = self.tables.hosts
+        if len(self.tables.cold):
+            draft = self._draft(now)
+            draft.add(Fact.COLD_REST, (OWN_SLOT, now, self.settings.delay))
+            self._commit(draft, reserve=True)
         # A lost lease rests its host, too: somebody may have been there.
         visited = np.flatnonzero((hosts.ended[: hosts.count] > 0) | (hosts.rest_until[: hosts.count] > 0)).tolist()
         for first in range(0, len(visited), RESTS_PER_FRAME_MAX):

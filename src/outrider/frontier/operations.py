@@ -94,7 +94,8 @@ class Operations(Discovering):
             draft = self._draft(self._advance(now))
             draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(state)))
             self._commit(draft, reserve=True)
-            return int((self.tables.queues.crawl[: self.tables.queues.count] == row).sum())
+            of_crawl = self.tables.queues.crawl[: self.tables.queues.count] == row
+            return int(of_crawl.sum()) + self.tables.cold.queues_in(row)
         return self._rule(key, crawl, now, lambda rules: replace(rules, paused=paused))
 
     def block_until(self, until: Instant, key: str | None, crawl: str | None, now: Instant) -> int:
@@ -117,15 +118,34 @@ class Operations(Discovering):
     def _rule(
         self, key: str | None, crawl: str | None, now: Instant, change: Callable[[QueueRules], QueueRules]
     ) -> int:
+        tables = self.tables
+        cold = tables.cold.scan() if key is None else iter(())
         rows = self.chosen(key, crawl)
         now = self._advance(now)
+        self._rule_these(rows, change, now)
+        count = len(rows)
+        if key is not None:
+            return count
+        of = self._crawl_row(crawl or "default")
+        for told in cold:
+            own = [place for place in range(len(told)) if any(queue.crawl == of for queue in told.queues(place))]
+            if not own or not tables.recall(told.hashes[own]):
+                continue
+            homes = tables.hosts.find(told.hashes[own])
+            queues = np.array([queue for home in homes.tolist() for queue in tables.queues_of(home)], np.uint32)
+            mine = queues[tables.queues.crawl[queues] == of]
+            self._rule_these(mine, change, now)
+            count += len(mine)
+            self.cooling.put_back(homes, now)
+        return count
+
+    def _rule_these(self, rows: Rows, change: Callable[[QueueRules], QueueRules], now: Instant) -> None:
         for first in range(0, len(rows), WAKES_PER_CALL_MAX):
             draft = self._draft(now)
             for queue in rows[first : first + WAKES_PER_CALL_MAX].tolist():
                 rules = change(self.tables.queues.rules.get(queue) or QueueRules())
                 draft.add(Fact.QUEUE_RULES, self.tables.queue_rules(queue, rules))
             self._commit(draft, reserve=True)
-        return len(rows)
 
     def delete(self, key: str | None, crawl: str | None, now: Instant) -> int:
         """These queues, or a whole crawl, are as if they had never been: one fact each, in one frame."""
@@ -135,7 +155,7 @@ class Operations(Discovering):
         draft = self._draft(now)
         if key is None:
             row = self._crawl_row(crawl or "default")
-            count = int((tables.queues.crawl[: tables.queues.count] == row).sum())
+            count = int((tables.queues.crawl[: tables.queues.count] == row).sum()) + tables.cold.queues_in(row)
             draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(CrawlState.DELETED)))
             self._commit(draft, reserve=True)
             tables.drop_stalled(WAKES_PER_CALL_MAX)
@@ -219,6 +239,8 @@ class Operations(Discovering):
         there = hosts != NONE
         slots = np.zeros(len(some), np.uint16)
         slots[there] = tables.hosts.slot[hosts[there]]
+        for place in self._cold_ones(names, hosts).tolist():
+            slots[place] = self.slot_of(host_of(some[place]))
         found, cards = tables.find(np.full(len(some), crawl, np.uint32), slots, prints)
         mask[np.flatnonzero(mask)[~found]] = False
         return mask, [self.as_it_is(record) for record in map(Record.of, [cards] * len(cards), range(len(cards)))]
@@ -254,6 +276,7 @@ class Operations(Discovering):
         tables = self.tables
         number = tables.error_numbers.get(error, -1) if error is not None else None
         home = self.host_named(host) if host is not None else None
+        own = list(tables.queues_of(home)) if home is not None and home != NONE else []
         count = 0
         for cards in tables.ledger.scan():
             heads = cards.heads
@@ -265,7 +288,8 @@ class Operations(Discovering):
             if tables.voids():
                 mask &= ~tables.void(heads)
             if home is not None:
-                mask &= tables.queues.host[tables.queues.find(np.ascontiguousarray(heads["queue"]))] == home
+                rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
+                mask &= np.isin(rows, own)
             some = cards.filter(mask)
             if not len(some):
                 continue

@@ -8,7 +8,7 @@ from outrider.errors import ForeignStoreError
 from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, decode, unpacked
 from outrider.frontier.lines import completed
 from outrider.frontier.replay import Window, apply
-from outrider.frontier.tables import LEASES, OWN, RUNS, Tables
+from outrider.frontier.tables import HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.kernels import FRAME_BYTES_MAX
 from outrider.limits import REPLAY_WINDOW_BYTES, WAKES_PER_CALL_MAX
 from outrider.storage.ahead import ahead
@@ -17,7 +17,7 @@ from outrider.storage.log import Frame, Log
 
 
 def run_names(checkpoint: Checkpoint | None) -> list[str]:
-    """The runs of the ledger that a checkpoint lists."""
+    """The runs that a checkpoint lists, of all families."""
     names: list[str] = []
     if checkpoint is not None:
         for _, section, _, _, payload in checkpoint.ranges():
@@ -43,6 +43,8 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
                 if section != here:
                     window.close()
                     here = section
+                    if section not in (OWN, HOSTS):
+                        tables.meet_cold()  # the round may have recalled hosts whose rows it had passed
                 window.add(payload)
     window.close()
     tables.restore()

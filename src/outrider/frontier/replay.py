@@ -221,6 +221,9 @@ class Window:
         tables = self._tables
         hosts, queues = self._columns(Fact.HOST), self._columns(Fact.QUEUE)
         cells = self._columns(Fact.HOST_CELLS)
+        for facts, homes in ((queues, 2), (cells, 1)):
+            if facts is not None:
+                tables.recall(facts[1][homes])
         if queues is not None and cells is not None and self._turns_matter(queues, cells):
             return False
         found = self._net()

@@ -19,7 +19,7 @@ from outrider.errors import DamagedStoreError
 from outrider.frontier.cards import Cards
 from outrider.frontier.facts import FACTS_VERSION, SCHEMA, Fact, Texts, Values, columns_of, decode, instant_of
 from outrider.frontier.hosts import NONE, queue_hashes
-from outrider.frontier.tables import DONE, GONE, OWN, RUNS, Tables
+from outrider.frontier.tables import DONE, GONE, HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.kernels.cards import Heads
 from outrider.limits import OWN_SLOT
 from outrider.url import host_of
@@ -68,8 +68,15 @@ class Salvage:
     def take_range(self, section: int, payload: bytes) -> None:
         """A whole range of the checkpoint, in their order."""
         self._own = self._own or section == OWN
+        if section not in (OWN, LEASES, HOSTS):
+            self.meet_cold()
         if section != RUNS:
             self.take(payload)
+
+    def meet_cold(self) -> None:
+        """Behind the last range of hosts: whoever is in none of them and has a record is cold."""
+        self._tables.meet_cold()
+        self._crawls(self._tables.cold.crawls)
 
     def take(self, payload: bytes) -> None:
         """The facts of one payload, as far as what they name is there."""
@@ -83,8 +90,10 @@ class Salvage:
         epoch: the highest one that any frame or segment bears; tokens of lost frames stay below the next opening's.
         rest_until: no host is ready before. behind_checkpoint: the log alone does not reach back to the beginning.
         """
-        self._complete()
         tables = self._tables
+        self.meet_cold()
+        self._recall()
+        self._complete()
         self.found.own_lost = behind_checkpoint and not self._own
         tables.restore()
         self._open_leases()
@@ -94,6 +103,11 @@ class Salvage:
         column = hosts.rest_until[: hosts.count]
         np.maximum(column, rest_until, out=column)
         tables.changed.append(np.arange(hosts.count, dtype=np.uint32))
+
+    def _recall(self) -> None:
+        """Every host has a row: what cold ones count may be lost, and is counted anew from the ledger."""
+        tables = self._tables
+        tables.recall_all()
 
     # -- one block --------------------------------------------------------------------------------------------------
 
@@ -154,7 +168,9 @@ class Salvage:
 
     def _columns(self, kind: Fact, values: Sequence[Values], *, names: int) -> None:
         """Facts in columns whose column `names` holds hashes of hosts."""
-        mask = self._tables.hosts.find(np.ascontiguousarray(values[names])) != NONE
+        hosts = np.ascontiguousarray(values[names])
+        self._tables.recall(hosts)
+        mask = self._tables.hosts.find(hosts) != NONE
         self.found.leave_out(kind, int((~mask).sum()))
         if not mask.any():
             return

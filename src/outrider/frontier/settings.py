@@ -10,7 +10,13 @@ from typing import Any
 from outrider.errors import SettingsError
 from outrider.frontier.grouping import Grouping
 from outrider.frontier.priority import PriorityFunction
-from outrider.limits import CARD_BYTES_MAX, DELAY_FACTOR, DELAY_SECONDS_FLOOR
+from outrider.limits import (
+    CARD_BYTES_MAX,
+    DELAY_FACTOR,
+    DELAY_SECONDS_FLOOR,
+    HOT_HOST_MEMORY_BYTES,
+    HOT_HOSTS_MIN,
+)
 from outrider.url import Rules, Scope
 from outrider.url.scope import ScopeKind
 
@@ -30,7 +36,8 @@ class FrontierSettings:
     (docs/urls.md); None: those the store was made with, none for a new one. group: politeness clocks that several hosts
     share: "domain", "address", tables of groups, or a list of these (docs/groups.md). memory_bytes: what the cards of
     queued URLs may take in memory: beyond it all but the best of longer queues lie on disk; a fourth of it is for what
-    the ledger got since its last run."""
+    the ledger got since its last run. As many hosts as it has thousands of bytes may be in memory: beyond that those
+    with nothing due go cold with the next checkpoint."""
 
     delay: float = DELAY_SECONDS_FLOOR
     delay_factor: float = DELAY_FACTOR
@@ -48,6 +55,11 @@ class FrontierSettings:
     when_full: str = "refuse"
     memory_bytes: int = CARD_BYTES_MAX
     group: Grouping | None = None
+
+    @property
+    def hot_hosts_max(self) -> int:
+        """How many hosts may be in memory before those with nothing due go to the disk."""
+        return max(HOT_HOSTS_MIN, self.memory_bytes // HOT_HOST_MEMORY_BYTES)
 
     @classmethod
     def of(cls, settings: Mapping[str, object] | None) -> FrontierSettings:

@@ -150,7 +150,8 @@ class SharedTurns:
             if self._has_exempt:
                 exempt[:] = [bool(self._matching(self._exempt, *both)) for both in zip(names, where, strict=True)]
         if grouping.domain is not None:
-            arena, lengths = tables.hosts.names(first, last)
+            hosts = tables.hosts.names(np.arange(first, last))
+            arena, lengths = hosts.octets, hosts.lengths
             ends = np.cumsum(lengths, dtype=np.int64)
             starts, ends = domain_spans(arena, ends - lengths, ends)
             hashes = np.frombuffer(kernels.hash_spans(arena, starts, ends, tables.fingerprint_key), np.uint64)

@@ -18,14 +18,27 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.clock import Instant
+from outrider.clock import Instant, instant
 from outrider.errors import DamagedStoreError
 from outrider.frontier.alike import is_alike
 from outrider.frontier.backlog import Backlog
 from outrider.frontier.calendar import Calendar
 from outrider.frontier.cards import Cards
+from outrider.frontier.cold import ColdHosts
 from outrider.frontier.facts import STREAMS, Block, Fact, Row, Texts, Values, arrays_of, columns_of, no_texts
-from outrider.frontier.hosts import MANY, NONE, ROBOTS, RULED, VOIDED, Group, Hosts, QueueRules, Queues, Rows
+from outrider.frontier.hosts import (
+    MANY,
+    NONE,
+    ROBOTS,
+    RULED,
+    VOIDED,
+    Group,
+    Hosts,
+    QueueRules,
+    Queues,
+    Rows,
+    hosts_of_queues,
+)
 from outrider.frontier.ledger import Ledger
 from outrider.frontier.whereabouts import FOREVER, Whereabouts
 from outrider.journey import State
@@ -33,6 +46,7 @@ from outrider.kernels.cards import HAS_CONTENT, HEAD, Heads
 from outrider.limits import (
     CALENDAR_ROUNDS_MAX,
     CLIENTS_MAX,
+    MICROSECONDS,
     OWN_SLOT,
     REQUEST_BYTES_MAX,
     REQUEST_IDS_PER_CLIENT_MAX,
@@ -88,18 +102,17 @@ class Authority:
 
     __slots__ = (
         *("again", "attempts", "body", "busy", "deadline", "digest", "error", "expires", "held", "holder", "hops"),
-        *("host", "klass", "logged", "name", "next_at", "refused", "shelf", "slot", "state", "status", "token"),
-        *("unreachable", "url", "wanted"),
+        *("host", "klass", "logged", "name", "next_at", "place", "refused", "shelf", "slot", "state", "status"),
+        *("token", "unreachable", "url", "wanted"),
     )
 
-    def __init__(self, slot: int, host: int, name: str, shelf: int) -> None:
-        """Takes three shelves, from `shelf` on: of URLs that are held, refused, and refused because nobody answered."""
+    def __init__(self, slot: int, host: int, name: str, shelves: tuple[int, int, int]) -> None:
+        """Takes three shelves: of URLs that are held, refused, and refused because nobody answered."""
         self.slot = slot
         self.host = host  # a row of Hosts
         self.name = name
-        self.shelf = shelf
-        self.refused = shelf + 1
-        self.unreachable = shelf + 2
+        self.shelf, self.refused, self.unreachable = shelves
+        self.place = -1  # among all authorities
         self.again: list[int] = []  # shelves of refused ones that are to be judged again
         self.logged = False
         self.state = RobotsState.UNKNOWN
@@ -139,7 +152,7 @@ class Transit:
 class Hand:
     """What a live call holds of a block: cards with their new heads, the states they leave, and the rows of their
     queues where they are known; for clocks and queues the rows of the hosts. first: of hosts and queues that are new
-    the row that the first of them will have."""
+    how many rows had been given when they were looked for."""
 
     cards: Cards
     old: Uint8s
@@ -152,8 +165,9 @@ class Hand:
 
 
 class Tables:
-    """All there is. ledger: the records of URLs; scratch: for tails on disk, None to keep all in memory; now: about
-    when it begins; memory_bytes: what cards of queued URLs may take, as far as queues of more than a few can be cut."""
+    """All there is. ledger: the records of URLs; cold: of hosts on disk; scratch: for tails on disk, None to keep all
+    in memory; now: about when it begins; memory_bytes: what cards of queued URLs may take, as far as queues of more
+    than a few can be cut."""
 
     def __init__(
         self,
@@ -161,6 +175,7 @@ class Tables:
         *,
         fingerprint_key: bytes,
         scratch: Files | None,
+        cold: ColdHosts | None = None,
         now: Instant = 0,
         memory_bytes: int | None = None,
     ) -> None:
@@ -168,6 +183,7 @@ class Tables:
         self.ledger = ledger
         self.hosts = Hosts()
         self.queues = Queues()
+        self.cold = cold if cold is not None else ColdHosts()
         self.leases = kernels.Leases()
         self.backlog = Backlog(scratch, name="backlog", bytes_max=memory_bytes)
         self._scratch = scratch
@@ -182,8 +198,10 @@ class Tables:
         self._noted: list[tuple[Rows, Rows, Uint64s]] | None = None  # what is to be seen, if it is only noted now
         self._noted_rows = 0
         self.authorities: dict[str, Authority] = {}
-        self.all_authorities: list[Authority] = []  # in the order of their making
+        self.all_authorities: list[Authority] = []  # each knows its place
         self.shelf_count = 0
+        self._free_shelves: list[int] = []
+        self._met = False
         self.whereabouts: dict[int, Whereabouts] = {}  # of hosts
         self.authorities_of: dict[int, list[Authority]] = {}
         self.errands: dict[int, Authority | Whereabouts] = {}  # open ones, by token
@@ -247,6 +265,7 @@ class Tables:
             Fact.ADDRESS: self._address,
             Fact.LOCATED: self._located,
             Fact.LOCATING: self._locating,
+            Fact.COLD_REST: self._cold_rest,
             Fact.ERRAND: self._errand,
             Fact.LINE: self._nothing,
         }
@@ -294,8 +313,12 @@ class Tables:
     def _crawl_rules(self, slot: int, row: int, state: int) -> None:
         self.crawl_states[row] = state
         queues = np.flatnonzero(self.queues.crawl[: self.queues.count] == row).astype(np.uint32)
-        self._flag(queues)
+        self.flag(queues)
         if state == CrawlState.DELETED and row not in self.deleted:
+            waiting, done, gone = self.cold.let_go(row)
+            self.void_waiting += waiting
+            for urls, count in ((WAITING, waiting), (DONE, done), (GONE, gone)):
+                self.counts[urls] -= count
             if self.crawl_rows.get(self.crawls[row][0]) == row:
                 del self.crawl_rows[self.crawls[row][0]]
             if self._noted:
@@ -361,7 +384,9 @@ class Tables:
     # -- hosts and queues ---------------------------------------------------------------------------------------------
 
     def _host(self, slots: Rows, hashes: Uint64s, names: Texts | Sequence[str], hand: Hand | None = None) -> None:
-        absent = hand is not None and hand.first == self.hosts.count
+        absent = hand is not None and hand.first == self.hosts.made
+        if not absent:
+            self.recall(hashes)
         self.hosts.add(hashes, slots, names if isinstance(names, Texts) else Texts.of(names), absent=absent)
 
     def _rows_of_hosts(self, hashes: Uint64s, expected: Rows | None = None) -> Rows:
@@ -369,6 +394,8 @@ class Tables:
         if expected is not None and _named(self.hosts.hash[: self.hosts.count], expected, hashes):
             return expected
         rows = self.hosts.find(hashes)
+        if (rows == NONE).any() and self.recall(hashes[rows == NONE]):
+            rows = self.hosts.find(hashes)
         if (rows == NONE).any():
             raise KeyError(f"host {int(hashes[rows == NONE][0]):016x}")
         return rows
@@ -377,9 +404,78 @@ class Tables:
         if expected is not None and _named(self.queues.hash[: self.queues.count], expected, hashes):
             return expected
         rows = self.queues.find(hashes)
+        if (rows == NONE).any() and len(self.cold):
+            unknown = np.ascontiguousarray(hashes)[rows == NONE]
+            for crawl in range(len(self.crawls)):
+                self.recall(hosts_of_queues(unknown, np.full(len(unknown), crawl, np.uint32)))
+            rows = self.queues.find(hashes)
         if (rows == NONE).any():
             raise KeyError(f"queue {int(hashes[rows == NONE][0]):016x}")
         return rows
+
+    def rows_of(self, heads: Heads, expected: Rows | None = None) -> Rows:
+        """The rows of the queues of these URLs; of cold hosts they are recalled. Raises KeyError."""
+        hashes = heads["queue"]
+        if expected is not None and _named(self.queues.hash[: self.queues.count], expected, hashes):
+            return expected
+        rows = self.queues.find(hashes)
+        if (rows == NONE).any() and len(self.cold):
+            some = heads[rows == NONE]
+            self.recall(hosts_of_queues(np.ascontiguousarray(some["queue"]), some["crawl"]))
+            rows = self.queues.find(hashes)
+        return rows if not (rows == NONE).any() else self._rows_of_queues(hashes)
+
+    # -- hosts that are cold -------------------------------------------------------------------------------------------
+
+    def recall(self, hosts: Uint64s) -> bool:
+        """Hosts of these hashes that are cold have rows again; whether there were any. Raises DamagedStoreError."""
+        if not len(self.cold):
+            return False
+        before = self.hosts.made
+        self.cold.recall(self, np.ascontiguousarray(hosts))
+        return self.hosts.made > before
+
+    def kept_in_runs(self) -> list[Ledger]:
+        """What a checkpoint keeps in runs beside it: the ledger, and hosts that are cold."""
+        return [self.ledger] if self.cold.ledger is None else [self.ledger, self.cold.ledger]
+
+    def being_copied(self, *, copied: bool) -> None:
+        """While rows are copied none is given twice, and no host goes cold."""
+        self.hosts.reuses = self.queues.reuses = not copied
+
+    def meet_cold(self) -> None:
+        """Behind the hosts of a checkpoint: whoever has a record and no row is cold. Raises DamagedStoreError."""
+        if not self._met:
+            self._met = True
+            self.cold.restore(self)
+
+    def recall_all(self) -> None:
+        """No host is cold any more. Raises DamagedStoreError."""
+        for told in self.cold.scan():
+            self.recall(told.hashes)
+
+    def let_go(self, authorities: Iterable[Authority]) -> None:
+        """These hold nothing, and their host goes cold."""
+        for one in authorities:
+            del self.authorities[one.name]
+            last = self.all_authorities.pop()
+            if last is not one:
+                self.all_authorities[one.place], last.place = last, one.place
+            self._free_shelves += (one.shelf, one.refused, one.unreachable)
+            self.authorities_of.pop(one.host, None)
+
+    def _cold_rest(self, slot: int, at: int, delay: float) -> None:
+        """Everybody who was visited rests from an instant on. Live, whoever is not cold was told so one by one; in
+        replay others may be cold than were then."""
+        old_at, old_delay = self.cold.floor
+        longer = max(delay, old_delay) if old_at + instant(old_delay) > at + instant(delay) else delay
+        self.cold.floor = (max(at, old_at), longer)
+        hosts = self.hosts
+        visited = np.flatnonzero((hosts.ended[: hosts.count] > 0) | (hosts.rest_until[: hosts.count] > 0))
+        floor = at + np.ceil(np.maximum(hosts.gap[visited], delay) * MICROSECONDS).astype(np.int64)
+        later = floor > hosts.rest_until[visited]
+        hosts.rest_until[visited[later]] = floor[later]
+        self.changed.append(visited[later].astype(np.uint32))
 
     def _host_cells(
         self,
@@ -464,9 +560,10 @@ class Tables:
         keys: Texts | Sequence[str],
         hand: Hand | None = None,
     ) -> None:
-        if hand is not None and hand.first == self.queues.count:
+        if hand is not None and hand.first == self.queues.made:
             fresh = np.arange(len(hashes))
         else:
+            self.recall(hosts)
             fresh = np.flatnonzero(self.queues.find(hashes) == NONE)
         if not len(fresh):
             return
@@ -500,7 +597,7 @@ class Tables:
                     if group is not None:
                         self._join(group, row, home)
         if any(self.crawl_states[crawl] for crawl, _ in by_value(crawls) if crawl < len(self.crawl_states)):
-            self._flag(rows)
+            self.flag(rows)
 
     def _keyed(self, row: int, home: int, key: str) -> None:
         """A queue whose key is not its host: from here on the key spans hosts, the one that bears its name included."""
@@ -509,7 +606,7 @@ class Tables:
         group = queues.groups.get((crawl, key))
         if group is None:
             group = queues.groups[crawl, key] = Group()
-            namesake = self.hosts.row(self.hash_of(key))
+            namesake = self.host_row(key)
             for other in self.queues_of(namesake) if namesake != NONE else ():
                 if other not in queues.keys and queues.crawl[other] == crawl:
                     self._join(group, other, namesake)
@@ -532,6 +629,7 @@ class Tables:
             row = int(self.queues.next[row])
 
     def key_of(self, queue: int) -> str:
+        """The key of a queue by its row."""
         return self.queues.keys.get(queue) or self.hosts.name(int(self.queues.host[queue]))
 
     def hash_of(self, text: str) -> int:
@@ -539,8 +637,12 @@ class Tables:
         return int.from_bytes(kernels.fingerprints([text], self.fingerprint_key), "little")
 
     def host_row(self, name: str) -> int:
-        """The row of a host by name, NONE where it is not known."""
-        return self.hosts.row(self.hash_of(name))
+        """The row of a host by name, NONE where it is not known; a cold one is recalled."""
+        number = self.hash_of(name)
+        row = self.hosts.row(number)
+        if row == NONE and self.recall(np.array([number], np.uint64)):
+            row = self.hosts.row(number)
+        return row
 
     def _queue_rules(self, slot: int, queue: int, paused: int, blocked: int, delay: float, limit: int) -> None:
         row = int(self._rows_of_queues(np.array([queue], np.uint64))[0])
@@ -549,10 +651,10 @@ class Tables:
             self.queues.rules[row] = rules
         else:
             self.queues.rules.pop(row, None)
-        self._flag(np.array([row], np.uint32))
+        self.flag(np.array([row], np.uint32))
         self.changed.append(self.queues.host[np.array([row])])
 
-    def _flag(self, queues: Rows) -> None:
+    def flag(self, queues: Rows) -> None:
         """Hosts of these queues are RULED as long as anything was said of one of theirs."""
         for host in np.unique(self.queues.host[queues]).tolist():
             ruled = any(
@@ -610,15 +712,27 @@ class Tables:
         host = self.host_row(host_of(name + "/"))
         if host == NONE:
             raise KeyError(name)
-        authority = Authority(int(self.hosts.slot[host]), host, name, self.shelf_count)
-        self.shelf_count += 3
+        known = self.authorities.get(name)
+        if known is not None:
+            return known  # its host was cold
+        shelves = (self.new_shelf(), self.new_shelf(), self.new_shelf())
+        authority = Authority(int(self.hosts.slot[host]), host, name, shelves)
+        authority.place = len(self.all_authorities)
         self.all_authorities.append(authority)
         self.authorities[name] = authority
         self.authorities_of.setdefault(host, []).append(authority)
         self.hosts.flags[host] |= ROBOTS
         return authority
 
+    def _known(self, name: str) -> Authority:
+        """An authority that is a fact already. Raises KeyError."""
+        if name not in self.authorities and len(self.cold):
+            self.host_row(host_of(name + "/"))
+        return self.authorities[name]
+
     def new_shelf(self) -> int:
+        if self._free_shelves:
+            return self._free_shelves.pop()
         self.shelf_count += 1
         return self.shelf_count - 1
 
@@ -643,7 +757,7 @@ class Tables:
         url: str,
         error: str,
     ) -> None:
-        authority = self.authorities[name]
+        authority = self._known(name)
         self._end_errand(authority)
         authority.state = RobotsState(state)
         authority.expires = expires
@@ -666,12 +780,12 @@ class Tables:
             authority.busy = NONE
 
     def _rules(self, slot: int, name: str, digest: int, body: bytes) -> None:
-        authority = self.authorities[name]
+        authority = self._known(name)
         authority.digest = digest
         authority.body = body
 
     def _errand(self, slot: int, name: str, token: int, deadline: int, holder: int) -> None:
-        authority = self.authorities[name]
+        authority = self._known(name)
         self._end_errand(authority)
         authority.token = token
         authority.deadline = deadline
@@ -718,7 +832,7 @@ class Tables:
         if hand is not None:
             old, rows = hand.old, hand.rows
             if rows is not None:
-                rows = self._rows_of_queues(heads["queue"], rows)
+                rows = self.rows_of(heads, rows)
             self._close(tokens)
         elif fresh.all():
             old = np.zeros(len(heads), np.uint8)
@@ -871,7 +985,7 @@ class Tables:
         return Cards.concatenate(parts).take(order), old
 
     def _from_backlog(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
-        return self.backlog.remove(self._rows_of_queues(heads["queue"]), heads["fingerprint"])
+        return self.backlog.remove(self.rows_of(heads), heads["fingerprint"])
 
     def _from_calendar(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
         if not len(self.calendar):
@@ -893,7 +1007,7 @@ class Tables:
         if not self.held_of:
             return np.zeros(len(heads), np.bool_), Cards.none()
         mask, cards = self._from_shelves(heads, self.held, lambda authority: [authority.shelf])
-        for queue in self._rows_of_queues(cards.heads["queue"]).tolist():
+        for queue in self.rows_of(cards.heads).tolist():
             self.hold_less(queue)
         for url in cards.urls():
             self.authorities[_origin(url)].held -= 1
@@ -910,7 +1024,7 @@ class Tables:
         self, heads: Heads, store: Backlog, shelves: Callable[[Authority], list[int]]
     ) -> tuple[npt.NDArray[np.bool_], Cards]:
         def look(some: Heads) -> Iterator[_Found]:
-            hosts = self.queues.host[self._rows_of_queues(some["queue"])]
+            hosts = self.queues.host[self.rows_of(some)]
             for row, host in enumerate(hosts.tolist()):
                 for authority in self.authorities_of.get(host, ()):
                     for shelf in shelves(authority):
@@ -925,10 +1039,10 @@ class Tables:
             return np.zeros(len(heads), np.bool_), Cards.none()
 
         def back(cards: Cards) -> None:
-            self.spent.put(self.queues.host[self._rows_of_queues(cards.heads["queue"])], cards)
+            self.spent.put(self.queues.host[self.rows_of(cards.heads)], cards)
 
         def look(some: Heads) -> Iterator[_Found]:
-            hosts = self.queues.host[self._rows_of_queues(some["queue"])]
+            hosts = self.queues.host[self.rows_of(some)]
             yield self.spent.remove(hosts, np.ascontiguousarray(some["fingerprint"]))[1], back
 
         return _exactly(heads, look)
@@ -985,7 +1099,7 @@ class Tables:
         if not len(heads):
             return
         if rows is None:
-            rows = self._rows_of_queues(heads["queue"])
+            rows = self.rows_of(heads)
         states = heads["state"]
         come = self._recount(rows, old, states)
         all_alike = max(come) == len(heads)
@@ -1127,16 +1241,19 @@ class Tables:
                     blocks.append((Fact.ARRIVED, columns_of(arrived)))
             return blocks
         if section == HOSTS:
-            rows_ = np.arange(first, last)
-            names = Texts(*hosts.names(first, last))
-            blocks = [(Fact.HOST, [hosts.slot[rows_], hosts.hash[rows_], names]), self.host_cells(rows_)]
+            rows_ = first + np.flatnonzero(hosts.there[first:last])
+            if not len(rows_):
+                return []
+            blocks = [(Fact.HOST, [hosts.slot[rows_], hosts.hash[rows_], hosts.names(rows_)]), self.host_cells(rows_)]
             places = [self.whereabouts[row] for row in range(first, last) if row in self.whereabouts]
             for fact, rows in self._places(places):
                 if rows:
                     blocks.append((fact, columns_of(rows)))
             return blocks
         if section == QUEUES:
-            rows_ = np.arange(first, last)
+            rows_ = first + np.flatnonzero(queues.there(np.arange(first, last)))
+            if not len(rows_):
+                return []
             slots, hashes = hosts.slot[queues.host[rows_]], queues.hash[rows_]
             homes = hosts.hash[queues.host[rows_]]
             keys: Texts | list[str] = no_texts(len(rows_))
@@ -1223,6 +1340,8 @@ class Tables:
             (Fact.ERROR, [(own, number, text) for number, text in enumerate(self.errors) if number]),
             (Fact.TOKEN, [(own, self.token, self.order)]),
         ]
+        if self.cold.floor[0]:
+            rows.append((Fact.COLD_REST, [(own, *self.cold.floor)]))
         if self.closed:
             rows.append((Fact.CLOSING, [(own, self.opening[0], self.closed)]))
         return [(fact, columns_of(some)) for fact, some in rows if some]
@@ -1255,6 +1374,9 @@ class Tables:
         """After the checkpoint's hosts and queues: fill what is derived from the ledger, one scan in its order."""
         self.calendar.close()
         self.calendar = Calendar(self._scratch, name="calendar", now=max(self.now, self._began))
+        self.meet_cold()
+        for _, column in self._columns():
+            column[: self.queues.count] = 0  # hosts that were recalled by now brought what the scan counts
         for cards in ahead(self.ledger.scan()):
             heads = cards.heads
             if self.voids():
@@ -1264,8 +1386,30 @@ class Tables:
                 continue
             self._see(heads)
             self.order = max(self.order, int(heads["order"].max()) + 1)
-            self.file(cards, np.zeros(len(heads), np.uint8))
+            if len(self.cold):
+                cards = self._set_aside(cards)
+            self.file(cards, np.zeros(len(cards), np.uint8))
         self.changed.clear()
+
+    def _set_aside(self, cards: Cards) -> Cards:
+        """URLs of cold hosts are counted, and those that wait go into the calendar: no row counts them. The others."""
+        heads = cards.heads
+        rows = self.queues.find(np.ascontiguousarray(heads["queue"]))
+        resting = (rows == NONE) & ((heads["state"] == WAITING) | (heads["state"] == DONE) | (heads["state"] == GONE))
+        places = np.flatnonzero(resting)
+        if len(places):
+            some = heads[places]
+            resting[places] = self.cold.have_queues(some["queue"], some["crawl"])
+        if not resting.any():
+            return cards
+        some_cards = cards.filter(resting)
+        states = some_cards.heads["state"]
+        for state, count in enumerate(np.bincount(states, minlength=7).tolist()):
+            self.counts[state] += count
+        self.calendar.put(some_cards.filter(states == WAITING))
+        if np.count_nonzero(some_cards.heads["flags"]):
+            self.know_contents(some_cards.filter((some_cards.heads["flags"] & HAS_CONTENT) != 0))
+        return cards.filter(~resting)
 
     def accepted(self) -> int:
         return sum(self.counts)

@@ -31,7 +31,7 @@ from outrider.storage.log import SEGMENT_HEADER_BYTES, segment_name
 from outrider.storage.losses import Loss, MendableFiles, corrected, read_as_can_be
 from outrider.storage.manifest import MANIFEST_NAME, is_manifest
 from outrider.storage.run_repair import RunFound, mend_runs, survey_run
-from outrider.storage.runs import run_number
+from outrider.storage.runs import COLD, LEDGER, family_of
 from outrider.storage.sealed import CRC, is_whole, sealed, unsealed_head
 
 DAMAGED_PREFIX: Final = "damaged-"
@@ -119,7 +119,7 @@ class Survey:
     """Files that have the name of one of ours and are not: kept aside, so that the store can be opened."""
     losses: list[Loss] = field(default_factory=list)
     runs: list[RunFound] = field(default_factory=list)
-    """Of the ledger, oldest first."""
+    """Of the ledger, and of cold hosts; those of each family oldest first."""
 
     @property
     def last_lsn(self) -> int:
@@ -144,12 +144,12 @@ def survey(files: Files, store: bytes) -> Survey:
 
 
 def survey_runs(files: Files, found: Survey, names: Iterable[str] | None) -> None:
-    """Reads the runs of the ledger to the last byte, and adds what it finds.
+    """Reads the runs of all families to the last byte, and adds what it finds.
 
     names: those that the checkpoint lists, oldest first. None where that list is lost: all that are there, which number
     in the order of writing. Raises ForeignStoreError for files of a newer format.
     """
-    listed = sorted(name for name in files.names() if run_number(name) is not None) if names is None else names
+    listed = sorted(name for name in files.names() if family_of(name) is not None) if names is None else names
     found.runs = [survey_run(files, found.store, name, found.losses) for name in listed]
 
 
@@ -573,9 +573,15 @@ def mend(files: MendableFiles, found: Survey, filler: Filler, folder: str | None
 
 def mend_ledger(files: MendableFiles, found: Survey, folder: str) -> tuple[list[str], list[Loss]]:
     """Runs without what is not whole; the files that are kept in the folder, and what is lost beside their blocks."""
-    if not any(run.damaged for run in found.runs):
-        return [], []
-    return mend_runs(files, found.store, found.runs, folder)
+    kept: list[str] = []
+    losses: list[Loss] = []
+    for family in (LEDGER, COLD):
+        runs = [run for run in found.runs if family_of(run.name) == family]
+        if any(run.damaged for run in runs):
+            names, more = mend_runs(files, found.store, runs, folder)
+            kept += names
+            losses += more
+    return kept, losses
 
 
 def mend_checkpoint(files: MendableFiles, found: Survey, folder: str) -> list[str]:

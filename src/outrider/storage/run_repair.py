@@ -17,7 +17,7 @@ from outrider.storage import runs as layout
 from outrider.storage.files import File, Files
 from outrider.storage.losses import Loss, MendableFiles, corrected, read_as_can_be
 from outrider.storage.records import Keys, Records
-from outrider.storage.runs import Run, RunWriter, run_number
+from outrider.storage.runs import LEDGER, Run, RunWriter, family_of, run_number
 from outrider.storage.sealed import unsealed_head
 
 
@@ -134,7 +134,7 @@ def _header_is_ours(file: File, where: str, size: int, store: bytes, found: RunF
             file_format="run",
             what="run",
         )
-        if owner != store or number != run_number(found.name):
+        if owner != store or number != _number_of(found.name):
             found.damaged = True
             losses.append(Loss(found.name, 0, size, "it belongs to another store, or was renamed"))
             return False
@@ -142,6 +142,10 @@ def _header_is_ours(file: File, where: str, size: int, store: bytes, found: RunF
         found.damaged = True
         losses.append(Loss(found.name, 0, len(raw), "the header fails its checksum", pieces=0))
     return True
+
+
+def _number_of(name: str) -> int | None:
+    return run_number(name, family_of(name) or LEDGER)
 
 
 def _lost_block(name: str, begin: int, end: int, rows: int | None) -> Loss:
@@ -248,9 +252,9 @@ def _without_body(files: Files, runs: Sequence[RunFound]) -> Keys:
 
 
 def _write(files: Files, store: bytes, found: RunFound, lost: Keys) -> None:
-    number = run_number(found.name)
+    number = _number_of(found.name)
     assert number is not None
-    writer = RunWriter(files, store=store, number=number)
+    writer = RunWriter(files, store=store, number=number, family=family_of(found.name) or LEDGER)
     try:
         for some in _records_of(files, found):
             if len(lost):

@@ -1,6 +1,7 @@
 """Runs: immutable files of records sorted by key, in small compressed blocks, whole or absent after any crash.
 
 File `run-<number, 16 hex digits>.run`: | header | block | block | … | index | footer |; docs/formats/runs.md draws it.
+Those of another family than the ledger's have its name in place of `run-`.
 A run is written under a `.tmp` name and takes its name when all of it is on the device. Of a run that is open only the
 first key and the place of each block are in memory.
 """
@@ -22,6 +23,7 @@ from outrider.kernels import crc32c, pack_heads, unpack_heads
 from outrider.kernels.cards import HEAD
 from outrider.limits import (
     CHECKPOINT_SYNC_BYTES,
+    COLD_BLOCK_ROWS,
     RUN_BLOCK_BYTES,
     RUN_BLOCK_ROWS,
     RUN_BODY_BYTES_MAX,
@@ -55,28 +57,38 @@ _HEADER_BYTES = sealed_bytes(_HEADER)
 _BLOCK_BYTES = sealed_bytes(_BLOCK)
 _FOOTER_BYTES = sealed_bytes(_FOOTER)
 _INDEX = np.dtype([("key", "S16"), ("offset", "<u8")])
-_NAME = re.compile(r"run-([0-9a-f]{16})\.run")
-_UNFINISHED = re.compile(r"run-([0-9a-f]{16})\.tmp")
+LEDGER, COLD = "run", "cold"
+"""Families of runs: those of the ledger, and of hosts that are kept on disk. Each has numbers of its own."""
+_NAME = re.compile(rf"({LEDGER}|{COLD})-([0-9a-f]{{16}})\.run")
+_UNFINISHED = re.compile(rf"({LEDGER}|{COLD})-([0-9a-f]{{16}})\.tmp")
 
 _HEADS_BYTES_MAX = 128 * RUN_BLOCK_ROWS  # 73 bytes a row, and lists of a quarter of the rows
 _BODIES_BYTES_MAX = RUN_BLOCK_BYTES + RUN_BODY_BYTES_MAX
 
 
-def run_name(number: int) -> str:
+def run_name(number: int, family: str = LEDGER) -> str:
     """The name of the run with this number."""
-    return f"run-{number:016x}.run"
+    return f"{family}-{number:016x}.run"
 
 
-def run_number(name: str) -> int | None:
-    """The number in a name of a run, None in any other name."""
-    match = _NAME.fullmatch(name)
-    return int(match.group(1), 16) if match else None
+def run_number(name: str, family: str = LEDGER) -> int | None:
+    """The number in a name of a run of a family, None in any other name."""
+    return _number(_NAME.fullmatch(name), family)
 
 
-def unfinished_number(name: str) -> int | None:
+def unfinished_number(name: str, family: str = LEDGER) -> int | None:
     """The number in the name of a run that is being written, None in any other name."""
-    match = _UNFINISHED.fullmatch(name)
-    return int(match.group(1), 16) if match else None
+    return _number(_UNFINISHED.fullmatch(name), family)
+
+
+def family_of(name: str) -> str | None:
+    """The family in a name of a run, None in any other name."""
+    match = _NAME.fullmatch(name)
+    return match.group(1) if match else None
+
+
+def _number(match: re.Match[str] | None, family: str) -> int | None:
+    return int(match.group(2), 16) if match and match.group(1) == family else None
 
 
 # ------------------------------------------------------------------------------------------------ writing
@@ -85,13 +97,15 @@ def unfinished_number(name: str) -> int | None:
 class RunWriter:
     """Writes one run, records in the order of their keys; until `finish` has returned there is none."""
 
-    def __init__(self, files: Files, *, store: bytes, number: int) -> None:
+    def __init__(self, files: Files, *, store: bytes, number: int, family: str = LEDGER) -> None:
         """Begins run `number`. Raises StoreFullError, StoreFailedError."""
         if len(store) != 16:
             raise ValueError(f"a store id has 16 bytes, not {len(store)}")
         self._files = files
         self._number = number
-        self._temporary = f"run-{number:016x}{TEMPORARY_SUFFIX}"
+        self._family = family
+        self._block_rows = COLD_BLOCK_ROWS if family == COLD else RUN_BLOCK_ROWS
+        self._temporary = f"{family}-{number:016x}{TEMPORARY_SUFFIX}"
         self._compressor = zstd.ZstdCompressor(level=RUN_LEVEL)
         self._buffer = bytearray(sealed(_HEADER.pack(_HEADER_MAGIC, RUN_FORMAT, store, number)))
         self._position = 0
@@ -143,7 +157,7 @@ class RunWriter:
         file.sync()
         file.close()
         self._file = None
-        name = run_name(self._number)
+        name = run_name(self._number, self._family)
         self._files.rename(self._temporary, name)
         self._ended = True
         self._files.sync_directory()
@@ -172,7 +186,7 @@ class RunWriter:
         rows, begin, offsets = len(records), 0, records.offsets
         while begin < rows:
             full = int(offsets.searchsorted(offsets[begin] + RUN_BLOCK_BYTES, "left"))
-            end = min(begin + RUN_BLOCK_ROWS, max(full, begin + 1), rows)
+            end = min(begin + self._block_rows, max(full, begin + 1), rows)
             if end == rows and not all_of_it:
                 break
             self._write_block(records.slice(begin, end))
@@ -228,7 +242,8 @@ class Run:
         Raises DamagedStoreError when it is missing, not whole or of another store, ForeignStoreError for a newer
         format.
         """
-        number = run_number(name)
+        family = family_of(name)
+        number = run_number(name, family) if family is not None else None
         if number is None:
             raise ValueError(f"{name!r} is no name of a run")
         self.name = name

@@ -16,7 +16,7 @@ from outrider.limits import GIVE_BACK_BYTES, RUN_ROWS_SMALL, RUNS_PER_MERGE
 from outrider.storage.files import Files
 from outrider.storage.heap import give_back
 from outrider.storage.records import Records, merged
-from outrider.storage.runs import Run, RunWriter, run_number, unfinished_number
+from outrider.storage.runs import LEDGER, Run, RunWriter, run_number, unfinished_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Layers:
 class Tiers:
     """The runs of one ledger, and what is on its way to become one."""
 
-    def __init__(self, files: Files, *, store: bytes, names: Sequence[str]) -> None:
-        """Opens the runs that the newest checkpoint names, oldest first; nothing is written.
+    def __init__(self, files: Files, *, store: bytes, names: Sequence[str], family: str = LEDGER) -> None:
+        """Opens the runs of a family that the newest checkpoint names, oldest first; nothing is written.
 
         Raises DamagedStoreError, ForeignStoreError.
         """
@@ -41,6 +41,7 @@ class Tiers:
         self._writing = threading.Lock()
         self._files = files
         self._store = store
+        self._family = family
         self._listed = tuple(names)
         self._replaced: list[Run] = []
         self._closed = False
@@ -158,7 +159,7 @@ class Tiers:
             raise ClosedError
         number = self._next
         self._next += 1
-        writer = RunWriter(self._files, store=self._store, number=number)
+        writer = RunWriter(self._files, store=self._store, number=number, family=self._family)
         try:
             for some in records:
                 writer.add(some)
@@ -171,10 +172,9 @@ class Tiers:
             raise
         return Run(self._files, name, store=self._store)
 
-    @staticmethod
-    def _number_of(name: str) -> int | None:
-        number = run_number(name)
-        return unfinished_number(name) if number is None else number
+    def _number_of(self, name: str) -> int | None:
+        number = run_number(name, self._family)
+        return unfinished_number(name, self._family) if number is None else number
 
 
 def due(runs: Sequence[Run]) -> int:

@@ -1,0 +1,97 @@
+"""Which hosts go cold, and when: those that were asked longest ago, in bounded steps before a checkpoint begins, as far
+as more are in memory than may be."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from outrider.clock import Instant
+from outrider.frontier.cold import may_go
+from outrider.frontier.hosts import MANY, Rows
+from outrider.frontier.tables import Tables
+from outrider.frontier.turns import Turns
+from outrider.limits import COLD_SAMPLE_ROWS, COLD_STEP_ROWS
+
+
+class Cooling:
+    """hot_max: how many hosts may have rows. Where hosts share clocks none goes: a group has its clock from theirs."""
+
+    def __init__(self, tables: Tables, turns: Turns, hot_max: int) -> None:
+        self._tables = tables
+        self._turns = turns
+        self._hot_max = hot_max
+        self._hand: int | None = None  # the next row to be looked at; None between two passes
+        self._cutoff: Instant = 0  # who was asked later stays
+        self._left = 0  # how many the last pass left in memory
+
+    @property
+    def presses(self) -> bool:
+        """Whether far more hosts are in memory than may be, and more than the last pass could not send away."""
+        count = len(self._tables.hosts)
+        if self._turns.shared is not None or self._tables.cold.ledger is None:
+            return False
+        return count > 2 * self._hot_max and 4 * count > 5 * self._left
+
+    def step(self, now: Instant) -> bool:
+        """Looks at some rows; whether there are more to be looked at before a checkpoint begins."""
+        hosts = self._tables.hosts
+        if self._hand is None and not self._begin(now):
+            return False
+        first = self._hand or 0
+        rows = np.arange(first, min(first + COLD_STEP_ROWS, hosts.count), dtype=np.uint32)
+        rows = may_go(self._tables, rows, now)
+        self._put_away(rows[_asked(self._tables, rows) <= self._cutoff], now)
+        hosts.tidy(COLD_STEP_ROWS)
+        self._hand = first + COLD_STEP_ROWS
+        if self._hand >= hosts.count or len(hosts) <= self._kept():
+            self._hand = None
+            self._left = len(hosts)
+        return self._hand is not None
+
+    def put_back(self, rows: Rows, now: Instant) -> None:
+        """Hosts that were recalled for a moment go cold again, where they may."""
+        if self._tables.hosts.reuses and self._turns.shared is None:
+            self._put_away(may_go(self._tables, np.sort(rows), now), now)
+
+    def _kept(self) -> int:
+        """Some less than may be, so that not every checkpoint has to look for a few."""
+        return self._hot_max - self._hot_max // 8
+
+    def _begin(self, now: Instant) -> bool:
+        """Begins a pass if there are too many: finds from a sample when those that are to go were asked last."""
+        hosts = self._tables.hosts
+        if self._turns.shared is not None or self._tables.cold.ledger is None or len(hosts) <= self._hot_max:
+            return False
+        step = 1 + hosts.count // COLD_SAMPLE_ROWS
+        sample = np.arange(0, hosts.count, step, dtype=np.uint32)
+        asked = np.sort(_asked(self._tables, may_go(self._tables, sample, now)))
+        if not len(asked):
+            self._left = len(hosts)
+            return False
+        wanted = (len(hosts) - self._kept()) // step
+        self._cutoff = int(asked[max(0, wanted - 1)]) if wanted < len(asked) else now
+        self._hand = 0
+        return True
+
+    def _put_away(self, rows: Rows, now: Instant) -> None:
+        tables, turns = self._tables, self._turns
+        if turns.errands_at and len(rows):
+            rows = rows[np.array([row not in turns.errands_at for row in rows.tolist()], np.bool_)]
+        if tables.whereabouts and len(rows):
+            places = [tables.whereabouts.get(row) for row in rows.tolist()]
+            rows = rows[np.array([place is None or not place.token for place in places], np.bool_)]
+        if not len(rows):
+            return
+        several = rows[(tables.hosts.flags[rows] & np.uint8(MANY)) != 0].tolist()
+        queues = np.array([queue for row in several for queue in tables.queues_of(row)], np.uint32)
+        turns.ready.withdraw(np.concatenate((tables.hosts.first_queue[rows], queues)))
+        turns.timetable.cancel(rows)
+        tables.cold.put_away(tables, rows)
+
+
+def _asked(tables: Tables, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """When these hosts were asked last, or had rested from it."""
+    found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.maximum(
+        tables.hosts.ended[rows], tables.hosts.rest_until[rows]
+    )
+    return found

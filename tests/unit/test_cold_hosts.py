@@ -1,0 +1,511 @@
+"""Hosts that go cold: they come back as they went, and nobody who asks sees a difference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.world import START, World, everything, hosts_go_cold, outcome, recall_all, recount
+from outrider import Frontier, Link
+from outrider.clock import instant
+from outrider.crawl.mending import repair
+from outrider.errors import DamagedStoreError, SettingsError
+from outrider.frontier.facts import Texts
+from outrider.frontier.hosts import Hosts, hosts_of_queues, mixed, queue_hashes, unmixed
+from outrider.frontier.tables import RobotsState
+from outrider.sim.disk import CrashDisk, MemoryFiles
+
+RULES = b"User-agent: *\nCrawl-delay: 7\nDisallow: /private\n"
+
+
+@pytest.fixture
+def world(monkeypatch):
+    hosts_go_cold(monkeypatch)
+    made = World()
+    yield made
+    made.frontier.close()
+
+
+def cold(world: World) -> int:
+    return len(world.frontier._machine.tables.cold)
+
+
+def visited(world: World, *urls: str, seconds: float = 0.0, **how: object) -> None:
+    """Each URL is fetched, and their hosts have rested."""
+    world.discover(*urls)
+    for _ in urls:
+        world.report(*[outcome(lease, seconds=seconds, status=200, **how) for lease in world.lease()])
+        world.clock.move(1 + 10 * seconds)
+
+
+def gone_cold(world: World, *urls: str) -> None:
+    visited(world, *urls)
+    world.frontier.checkpoint()
+    assert cold(world) == len(urls)
+
+
+def named(page: list) -> list[str]:
+    return [one.name for one in page]
+
+
+# -- who goes, and how they come back
+
+
+def test_a_host_that_holds_nothing_goes_cold_with_the_next_checkpoint(world):
+    world.discover("http://a.com/", "http://b.com/", "http://b.com/2", Link("http://c.com/", not_before=START * 2))
+    world.report(*[outcome(lease, seconds=0.0, status=200) for lease in world.lease()])
+    world.frontier.checkpoint()
+    assert 1 == cold(world), "c.com has a URL that waits, the others rest, and b.com has one that is queued"
+    world.clock.move(1)
+    world.frontier.checkpoint()
+    assert 2 == cold(world)
+    assert ["b.com"] == [host.name for host in world.frontier.hosts() if host.state != "empty"]
+
+
+def test_without_need_no_host_goes_cold():
+    world = World()
+    visited(world, "http://a.com/")
+    world.frontier.checkpoint()
+    assert 0 == cold(world)
+
+
+def test_everything_of_a_host_comes_back(world):
+    world.frontier.set_robots("http://a.com", 200, RULES)
+    world.frontier.set_robots("https://a.com", 404)
+    world.frontier.set_robots("http://a.com:8080", 503)
+    world.frontier.set_address("b.com", "192.0.2.7")
+    world.discover(Link("http://b.com/x", crawl="other"), Link("http://b.com/y", crawl="third", not_before=START * 2))
+    visited(world, "http://a.com/", "http://b.com/", "http://c.com/", "http://d.com/")
+    world.discover("http://a.com/2", "http://c.com/2")
+    answers = {"a.com": {"refused": True, "status": 503}, "c.com": {"status": 404, "verdict": "gone"}}
+    world.report(*[outcome(lease, **answers.get(lease.host, {"status": 200})) for lease in world.lease()])
+    world.frontier.set_delay(4.5, "b.com", crawl="other")
+    world.frontier.set_limit(3, "c.com")
+    world.frontier.pause("d.com")
+    world.clock.move(100_000)
+    world.report(*[outcome(lease, "gone", status=410) for lease in world.lease()])
+    world.clock.move(100_000)
+    before, told = everything(world.frontier), world.frontier.hosts()
+    queues = world.frontier.queues()
+    world.frontier.checkpoint()
+    assert 4 == cold(world)
+    assert sorted(map(repr, told)) == sorted(map(repr, world.frontier.hosts()))
+    assert sorted(map(repr, queues)) == sorted(map(repr, world.frontier.queues()))
+    assert 4 == recall_all(world.frontier)
+    assert before == everything(world.frontier)
+    assert [] == recount(world.frontier)
+    authority = world.frontier._machine.tables.authorities["http://a.com:8080"]
+    assert authority.state is RobotsState.REFUSED
+
+
+def test_a_host_of_more_crawls_than_a_short_number_can_say_comes_back(world, monkeypatch):
+    monkeypatch.setattr("outrider.frontier.cold._CRAWLS_MAX", 1)
+    world.discover(Link("http://a.com/", crawl="second"), Link("http://a.com/", crawl="third"))
+    for _ in range(2):
+        world.report(*[outcome(lease, seconds=0.0, status=200) for lease in world.lease()])
+        world.clock.move(1)
+    before = everything(world.frontier)
+    world.frontier.checkpoint()
+    assert (1, before) == (cold(world), everything(world.frontier))
+
+
+def test_a_host_that_rests_does_not_go(world):
+    visited(world, "http://a.com/", seconds=2.0)
+    world.clock.move(-21)  # the clock steps back into its rest: one whole gap more
+    world.discover()
+    world.frontier.checkpoint()
+    assert 0 == cold(world)
+    world.discover("http://b.com/")
+    world.discover("http://a.com/2")
+    assert ["http://b.com/"] == world.urls()
+
+
+def test_after_a_clock_that_stepped_back_cold_hosts_rest_one_whole_gap(world):
+    gone_cold(world, "http://a.com/", "http://b.com/")
+    world.clock.move(-0.5)
+    world.discover("http://c.com/")  # the step is seen here
+    now = world.frontier.now()
+    assert 2 == cold(world)
+    assert {now + instant(1)} == {host.rest_until for host in world.frontier.hosts() if host.name != "c.com"}
+    world.discover("http://a.com/2")
+    assert ["http://c.com/"] == world.urls()
+    world.kill()
+    world.discover("http://b.com/2")
+    world.clock.move(1.4)
+    assert [] == [url for url in world.urls() if "c.com" not in url]
+    world.clock.move(0.2)
+    assert ["http://a.com/2", "http://b.com/2"] == sorted(url for url in world.urls() if "c.com" not in url)
+
+
+def test_what_is_known_of_a_cold_host_is_answered_without_it(world):
+    gone_cold(world, "http://a.com/", "http://b.com/")
+    assert ["known", "known"] == world.discover("http://a.com/", "http://b.com/")
+    assert "done" == world.state("http://a.com/")
+    assert 2 == cold(world)
+    assert ["new", "known"] == world.discover("http://a.com/new", "http://b.com/")
+    assert 1 == cold(world)
+
+
+def test_a_waiting_url_recalls_its_host_when_its_time_comes(world):
+    world.discover(Link("http://a.com/", not_before=START + instant(50)))
+    world.frontier.checkpoint()
+    assert 1 == cold(world)
+    assert 50 == world.ready_in()
+    world.reopen()
+    world.clock.move(50)
+    assert ["http://a.com/"] == world.urls()
+    assert [] == recount(world.frontier)
+
+
+def test_a_dead_letter_recalls_its_host_when_it_is_tried_again(world):
+    world.discover("http://a.com/", "http://b.com/")
+    world.report(*[outcome(lease, "gone", error="dns_unknown") for lease in world.lease()])
+    world.clock.move(1)
+    world.frontier.checkpoint()
+    assert 2 == cold(world)
+    assert 1 == world.frontier.retry(host="a.com")
+    assert (1, ["http://a.com/"]) == (cold(world), world.urls())
+
+
+def test_hosts_that_hold_something_stay(world):
+    world.frontier.set_robots("http://parked.com", 200, b"User-agent: *\nDisallow: /")
+    world.discover("http://parked.com/", Link("http://keyed.com/", key="k"), "http://leased.com/", "http://gone.com/")
+    leases = world.lease()
+    world.report(*[outcome(lease, seconds=0.0, status=200) for lease in leases if lease.host != "leased.com"])
+    world.frontier.delete("gone.com")
+    world.clock.move(1)
+    world.frontier.checkpoint()
+    assert 0 == cold(world)
+    assert [] == recount(world.frontier)
+
+
+def test_the_longest_unasked_go_first(world, monkeypatch):
+    monkeypatch.setattr("outrider.frontier.settings.HOT_HOSTS_MIN", 8)
+    world.reopen()
+    for number in range(12):
+        visited(world, f"http://h{number}.com/")
+    world.frontier.checkpoint()
+    tables = world.frontier._machine.tables
+    left = {tables.hosts.name(row) for row in np.flatnonzero(tables.hosts.there).tolist()}
+    assert {f"h{number}.com" for number in range(5, 12)} == left
+
+
+@pytest.mark.parametrize("pressed", [False, True])
+def test_many_more_hosts_than_may_be_in_memory_call_for_a_checkpoint(monkeypatch, pressed):
+    monkeypatch.setattr("outrider.frontier.settings.HOT_HOSTS_MIN", 20 if pressed else 200)
+    monkeypatch.setattr("outrider.frontier.settings.HOT_HOST_MEMORY_BYTES", 1 << 40)
+    monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 8_000_000)
+    monkeypatch.setattr("outrider.engine.rounds.ROUND_SOONER_FOR_HOSTS", 8_000_000)
+    world = World()
+    for ten in range(10):
+        visited(world, *[f"http://h{ten}{number}.com/" for number in range(10)])
+        world.frontier._rounds.join()
+    assert pressed == (cold(world) >= 40)
+    assert pressed == (world.frontier.statistics()["checkpoint"]["number"] > 0)
+
+
+# -- verbs that look at all of them
+
+
+def test_lists_go_through_all_hosts_while_they_come_and_go(world):
+    urls = [f"http://h{number}.com/" for number in range(30)]
+    gone_cold(world, *urls)
+    seen, cursor, turn = [], None, 0
+    while True:
+        page = world.frontier.hosts(after=cursor, limit=4)
+        seen += named(page)
+        cursor = page.cursor
+        if cursor is None:
+            break
+        visited(world, f"http://h{turn}.com/more", f"http://h{29 - turn}.com/more")
+        if turn % 2:
+            world.frontier.checkpoint()
+        turn += 1
+    assert sorted(f"h{number}.com" for number in range(30)) == sorted(seen)
+
+
+def test_lists_of_queues_have_each_once(world):
+    world.discover(*[Link(f"http://h{n}.com/", crawl=crawl) for n in range(9) for crawl in ("one", "two")])
+    for _ in range(2):
+        world.report(*[outcome(lease, seconds=0.0, status=200) for lease in world.lease()])
+        world.clock.move(1)
+    world.frontier.checkpoint()
+    world.discover(Link("http://h3.com/new", crawl="one"))
+    assert 8 == cold(world)
+    seen, cursor = [], None
+    while True:
+        page = world.frontier.queues(after=cursor, limit=4)
+        seen += [(queue.crawl, queue.key, queue.done) for queue in page]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert sorted((crawl, f"h{n}.com", 1) for n in range(9) for crawl in ("one", "two")) == sorted(seen)
+    assert 9 == len(world.frontier.queues(crawl="two", limit=100))
+
+
+def test_a_cursor_from_before_the_first_went_cold_leaves_nobody_out(world):
+    visited(world, *[f"http://h{number}.com/" for number in range(6)])
+    page = world.frontier.hosts(limit=2)
+    world.frontier.checkpoint()
+    rest = world.frontier.hosts(after=page.cursor, limit=100)
+    assert {f"h{number}.com" for number in range(6)} == {*named(page), *named(rest)}
+
+
+@pytest.mark.parametrize("cursor", ["h", "hx", "h1.2", "-1", "h" + "f" * 17, "h-1"])
+def test_what_is_no_cursor_is_refused(world, cursor):
+    gone_cold(world, "http://a.com/")
+    with pytest.raises(SettingsError, match="give the cursor of an earlier list of hosts"):
+        world.frontier.hosts(after=cursor)
+
+
+def test_statistics_and_idleness_count_them(world):
+    gone_cold(world, "http://a.com/", "http://b.com/")
+    world.discover("http://c.com/")
+    hosts = world.frontier.statistics()["hosts"]
+    assert {"known": 3, "ready": 1, "resting": 0, "blocked": 0, "empty": 2} == hosts
+    structures = world.frontier.statistics()["structures"]
+    assert 1 == structures["hosts"]["rows"]
+    assert (2, 1) == (structures["cold_hosts"]["hosts"], structures["cold_hosts"]["runs"])
+
+
+def test_urls_of_cold_hosts_are_listed_counted_and_explained(world):
+    gone_cold(world, "http://a.com/", "http://b.com/", "http://c.com/")
+    assert ["http://a.com/"] == [url.url for url in world.frontier.urls(host="a.com")]
+    assert 1 == world.frontier.count(host="b.com", state="done")
+    assert {"a.com", "b.com", "c.com"} == {url.key for url in world.frontier.urls()}
+    told = world.frontier.explain("http://c.com/")
+    assert ("done", "c.com", 1) == (str(told.state), told.host.name, told.queue.done)
+
+
+def test_operators_reach_them_by_key_and_by_crawl(world):
+    gone_cold(world, "http://a.com/", "http://b.com/", "http://c.com/")
+    assert 1 == world.frontier.pause("a.com")
+    assert 3 == world.frontier.set_delay(9.0)
+    world.frontier.checkpoint()
+    assert 3 == cold(world)
+    assert 3 == world.frontier.pause()
+    assert {"a.com": (True, 9.0), "b.com": (True, 9.0), "c.com": (True, 9.0)} == {
+        host.name: (host.paused, host.delay_seconds) for host in world.frontier.hosts()
+    }
+    world.discover("http://b.com/2")
+    assert [] == world.urls()
+    world.frontier.resume()
+    assert ["http://b.com/2"] == world.urls()
+
+
+@pytest.mark.parametrize("again", ["at once", "killed", "checkpoint"])
+def test_a_deleted_crawl_takes_the_urls_of_cold_hosts_along(world, again):
+    world.discover(
+        Link("http://a.com/", crawl="x"), Link("http://a.com/2", crawl="x", not_before=START * 2), "http://a.com/"
+    )
+    for _ in range(2):
+        world.report(*[outcome(lease, seconds=0.0, status=200) for lease in world.lease()])
+        world.clock.move(1)
+    world.frontier.checkpoint()
+    assert 1 == cold(world)
+    assert 1 == world.frontier.delete(crawl="x")
+    if again == "checkpoint":
+        world.frontier.checkpoint()
+    if again != "at once":
+        world.kill()
+    assert ({"done": 1}, []) == (world.counts(), recount(world.frontier))
+    assert ["default"] == [queue.crawl for queue in world.frontier.queues()]
+    assert ["new"] == world.discover(Link("http://a.com/", crawl="x"))
+    assert [] == recount(world.frontier)
+
+
+def test_verify_finds_a_record_that_lies(world):
+    gone_cold(world, "http://a.com/", "http://b.com/")
+    machine = world.frontier._machine
+    ledger = machine.tables.cold.ledger
+    (cards,) = ledger.scan()
+    heads = cards.changed()
+    heads["queue"] += np.array([1, -1], np.int64).astype(np.uint64)  # the sum stays: one is done twice, one never
+    ledger.append(cards.with_heads(heads))
+    assert ("cold hosts: 2 done are counted, there are 2",) == world.frontier.verify().problems
+
+
+def test_records_go_out_of_a_frontier_with_cold_hosts_and_into_one(world):
+    gone_cold(world, "http://a.com/", "http://b.com/")
+    records = list(world.frontier.records())
+    other = World()
+    assert 2 == other.frontier.restore(records)
+    assert 0 == world.frontier.restore(records)
+    assert 2 == cold(world)
+    assert records == list(other.frontier.records())
+
+
+def test_a_lease_that_is_read_late_has_the_key_it_had(world):
+    world.discover(Link("http://a.com/", key="k"))
+    batch = world.lease(1)
+    world.report(*[outcome(lease, seconds=0.0, status=200) for lease in batch])
+    assert "k" == next(iter(batch)).key
+
+
+# -- rows
+
+
+def test_rows_are_used_again(world):
+    hosts = world.frontier._machine.tables.hosts
+    for turn in range(12):
+        visited(world, *[f"http://h{turn}-{number}.com/" for number in range(20)])
+        world.frontier.checkpoint()
+    assert 240 == cold(world)
+    assert hosts.count <= 60
+    assert sum(map(len, hosts._arenas)) < 2_000
+    assert [] == recount(world.frontier)
+
+
+def test_names_are_copied_while_hosts_come_and_go(monkeypatch):
+    monkeypatch.setattr("outrider.frontier.hosts.NAMES_FREED_BYTES_MIN", 8)
+    draw = np.random.default_rng(3)
+    hosts, known = Hosts(), {}
+    for turn in range(300):
+        numbers = draw.integers(0, 1 << 40, 5, dtype=np.uint64)
+        names = [f"{'n' * int(draw.integers(1, 9))}{number}.com" for number in numbers.tolist()]
+        rows = hosts.add(numbers, np.zeros(5, np.uint16), Texts.of(names))
+        known |= dict(zip(rows.tolist(), names, strict=True))
+        if turn % 3:
+            some = draw.permutation(np.array(sorted(known), np.uint32))[: int(draw.integers(0, 12))]
+            hosts.remove(some)
+            for row in some.tolist():
+                del known[row]
+        hosts.tidy(int(draw.integers(1, 7)))
+        rows = np.array(sorted(known), np.uint32)
+        assert [known[row] for row in rows.tolist()] == hosts.names(rows).list()
+        assert [known[row] for row in rows.tolist()] == [hosts.name(row) for row in rows.tolist()]
+        assert len(known) == len(hosts)
+
+
+def test_rows_that_come_are_those_that_were_told(world):
+    hosts = world.frontier._machine.tables.hosts
+    gone_cold(world, "http://a.com/", "http://b.com/", "http://c.com/")
+    coming = hosts.coming(5).tolist()
+    assert sorted(coming) == [0, 1, 2, 3, 4]
+    world.discover(*[f"http://n{number}.com/" for number in range(5)])
+    assert [f"n{number}.com" for number in range(5)] == hosts.names(np.array(coming)).list()
+    assert 5 == len(world.urls())
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(0, 2**32 - 1))
+def test_the_hash_of_a_queue_tells_the_host(numbers, crawl):
+    hashes, crawls = np.array(numbers, np.uint64), np.full(len(numbers), crawl, np.uint32)
+    assert numbers == unmixed(mixed(hashes)).tolist()
+    assert numbers == hosts_of_queues(queue_hashes(hashes, crawls), crawls).tolist()
+
+
+# -- clocks that are shared
+
+
+def test_where_hosts_share_clocks_none_goes_cold(monkeypatch):
+    hosts_go_cold(monkeypatch)
+    world = World(group={"domain": {"capacity": 1, "gap": 60}})
+    visited(world, "http://www.a.com/")
+    world.clock.move(100)
+    world.frontier.checkpoint()
+    assert 0 == cold(world)
+    world.frontier.set_delay(2.0)
+    assert 0 == cold(world)
+
+
+def test_a_group_that_is_told_later_knows_hosts_that_are_cold(world):
+    gone_cold(world, "http://www.a.com/")
+    world.reopen(group={"domain": {"capacity": 1, "gap": 60}})
+    world.discover("http://ftp.a.com/")
+    assert [] == world.urls()
+    world.clock.move(60)
+    assert ["http://ftp.a.com/"] == world.urls()
+
+
+# -- disk
+
+
+def test_cold_hosts_are_there_after_any_end(world):
+    gone_cold(world, *[f"http://h{number}.com/" for number in range(10)])
+    world.kill()
+    assert (10, []) == (cold(world), recount(world.frontier))
+    world.reopen()
+    assert (10, {"done": 10}) == (cold(world), world.counts())
+    looker = Frontier.look(world.disk.copy())
+    assert 10 == len(looker.hosts())
+    looker.close()
+
+
+def test_a_host_takes_less_than_64_bytes_on_disk(monkeypatch):
+    hosts_go_cold(monkeypatch)
+    monkeypatch.setattr("outrider.frontier.cooling.COLD_STEP_ROWS", 2_000)
+    world = World(disk=MemoryFiles())
+    draw = np.random.default_rng(1)
+    words = ["shop", "blog", "news", "mail", "the", "my", "web", "data", "art", "city", "green", "house", "car", "book"]
+    names = sorted({f"{'www.' * int(n % 2)}{words[n % 14]}{words[m % 14]}{m}.{['com', 'net', 'org', 'de', 'fr'][k]}"
+                    for n, m, k in draw.integers(0, (14, 9_999, 5), (6_000, 3)).tolist()})[:5_000]  # fmt: skip
+    world.discover(*[f"http://{name}/" for name in names])
+    while batch := world.lease(37):
+        seconds = draw.lognormal(-1.6, 1.0, len(batch)).tolist()
+        world.report(*[outcome(one, seconds=s, status=200) for one, s in zip(batch, seconds, strict=True)])
+        world.clock.move(0.3)
+    world.clock.move(600)
+    world.frontier.checkpoint()
+    assert 5_000 == cold(world)
+    size = sum(len(data) for name, data in world.disk.contents().items() if name.startswith("cold-"))
+    assert size / 5_000 < 64, f"{size / 5_000} bytes"
+
+
+def corrupted(folder, at: int):
+    (path,) = folder.glob("cold-*.run")
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x41
+    path.write_bytes(data)
+    return path.name
+
+
+def stored(tmp_path, monkeypatch, hosts: int = 700) -> World:
+    hosts_go_cold(monkeypatch)
+    monkeypatch.setattr("outrider.frontier.cooling.COLD_STEP_ROWS", 2_000)
+    world = World(disk=str(tmp_path / "store"))
+    world.discover(*[f"http://h{number}.com/" for number in range(hosts)])
+    world.report(*[outcome(lease, seconds=0.0, status=200) for lease in world.lease(1_000)])
+    world.clock.move(1)
+    world.frontier.checkpoint()
+    assert hosts == cold(world)
+    world.frontier.close()
+    return world
+
+
+def test_a_damaged_run_of_cold_hosts_refuses_to_open(tmp_path, monkeypatch):
+    world = stored(tmp_path, monkeypatch)
+    name = corrupted(tmp_path / "store", 200)
+    with pytest.raises(DamagedStoreError, match=f"{name} at byte"):
+        world._open()
+
+
+def test_hosts_whose_records_are_lost_start_afresh_after_a_whole_delay(tmp_path, monkeypatch):
+    world = stored(tmp_path, monkeypatch)
+    corrupted(tmp_path / "store", 200)
+    found = repair(str(tmp_path / "store"), now=world.clock.at)
+    assert 512 == found.salvaged.hosts_made
+    frontier = world.frontier = world._open()
+    assert ([], 700) == (recount(frontier), frontier.statistics()["hosts"]["known"])
+    assert {world.clock.at + instant(1)} == {host.rest_until for host in frontier.hosts(limit=1_000)}
+    assert ["known"] == world.discover("http://h7.com/")
+    frontier.close()
+
+
+def test_records_that_find_no_room_stay_in_memory(monkeypatch):
+    hosts_go_cold(monkeypatch)
+    world = World(disk=CrashDisk(capacity_bytes=40 << 20))
+    visited(world, *[f"http://h{number}.com/" for number in range(50)])
+    world.disk.fill(40 << 20)
+    world.frontier.checkpoint()
+    assert (50, 0) == (cold(world), world.frontier.statistics()["checkpoint"]["number"])
+    assert [] == [name for name in world.disk.names() if name.startswith("cold-")]
+    assert ({"done": 50}, []) == (world.counts(), recount(world.frontier))
+    looker = Frontier.look(world.disk.copy())
+    assert 50 == looker.statistics()["structures"]["hosts"]["rows"], "to whoever comes now they never went"
+    looker.close()
+    world.disk.fill(0)
+    world.frontier.checkpoint()
+    world.kill()
+    assert (50, [], 1) == (cold(world), recount(world.frontier), world.frontier.statistics()["checkpoint"]["number"])
