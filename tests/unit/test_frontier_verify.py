@@ -111,3 +111,18 @@ def test_a_damaged_run_refuses_to_open_where_recovery_reads_it(world):
             way(image)
         assert before == {key: data for key, data in image.contents().items() if key in before}
         assert [] == [key for key in image.names() if key.endswith(".tail")], "what was begun is cleared up"
+
+
+def test_a_checkpoint_that_ends_while_verify_looks_for_the_newest_is_no_damage(world, monkeypatch):
+    names, ends = world.disk.names, [True]
+
+    def and_a_round_ends() -> list[str]:
+        found = names()
+        if ends and any(name.endswith(".ckpt") for name in found):
+            ends.clear()
+            world.frontier.checkpoint()  # removes the one whose name was found
+        return found
+
+    monkeypatch.setattr(world.disk, "names", and_a_round_ends)
+    assert world.frontier.verify().ok
+    assert not ends

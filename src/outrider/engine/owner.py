@@ -588,8 +588,11 @@ class Frontier:
 
     def _read_checkpoint(self) -> None:
         """Reads the newest one to its end. A round that ends meanwhile removes it: then the next one counts."""
-        while (checkpoint := newest_checkpoint(self._files, store=self._store)) is not None:
+        while True:
             try:
+                checkpoint = newest_checkpoint(self._files, store=self._store)
+                if checkpoint is None:
+                    break
                 for _ in checkpoint.ranges():
                     pass
             except FileNotFoundError:
