@@ -358,6 +358,19 @@ def test_rows_are_used_again(world):
     assert [] == recount(world.frontier)
 
 
+def test_rows_of_a_deleted_crawl_are_given_on_when_nothing_is_to_be_dropped_from_them(world, monkeypatch):
+    for where in ("operations", "deciding"):
+        monkeypatch.setattr(f"outrider.frontier.{where}.WAKES_PER_CALL_MAX", 1)
+    visited(world, *[Link(f"http://old{number}.com/", crawl="old") for number in range(8)])
+    world.frontier.delete(crawl="old")
+    world.frontier.checkpoint()
+    assert 8 == cold(world)
+    world.discover(*[f"http://new{number}.com/" for number in range(8)])
+    for _ in range(10):
+        world.discover()
+    assert (8, []) == (len(world.urls()), recount(world.frontier))
+
+
 def test_names_are_copied_while_hosts_come_and_go(monkeypatch):
     monkeypatch.setattr("outrider.frontier.hosts.NAMES_FREED_BYTES_MIN", 8)
     draw = np.random.default_rng(3)

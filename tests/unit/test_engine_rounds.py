@@ -6,6 +6,8 @@ import pytest
 
 from model.world import World, recount
 from outrider.sim.disk import MemoryFiles
+from outrider.storage.checkpoint import CheckpointWriter
+from outrider.storage.log import Log
 
 
 @pytest.fixture
@@ -65,3 +67,23 @@ def test_a_full_disk_leaves_the_ledger_in_memory_until_there_is_room(light):
     assert [] == recount(world.frontier)
     world.frontier.checkpoint()
     assert world.frontier._machine.tables.ledger.statistics().memtable_bytes == 0
+
+
+def test_where_a_projection_stands_counts_for_the_log_once_that_is_durable(monkeypatch):
+    world = World(output=True)
+    world.discover("http://a.com/")
+    for stream in ("pages", "politeness"):
+        world.frontier.note_projection(stream, 0, 1)
+    world.discover("http://b.com/")
+    log, machine = world.frontier._log, world.frontier._machine
+    finish, dropped = CheckpointWriter.finish, []
+
+    def finish_while_it_moves(writer, lsn):
+        for stream in ("pages", "politeness"):
+            machine.note_projection(stream, 0, log.synced_lsn, world.clock.at)
+        finish(writer, lsn)
+
+    monkeypatch.setattr(CheckpointWriter, "finish", finish_while_it_moves)
+    monkeypatch.setattr(Log, "drop_through", lambda log, lsn: dropped.append(lsn))
+    world.frontier.checkpoint()
+    assert [1] == dropped

@@ -253,13 +253,15 @@ class Rounds:
             if names:
                 payload = encode(0, [(Fact.RUNS, [[OWN_SLOT] * len(names), names])])
                 writer.add(OWN_SLOT, RUNS, 0, lsn, payload)
+            # Asked before the sync: where a projection stands now is durable with it, where it will stand then is not.
+            wanted = self._wanted_after(round_.start)
             self._log.sync()
             size = writer.size
             writer.finish(lsn)
             for part in parts:
                 part.settled()
             # Here, not in a call: to remove a segment of 64 MB takes a dozen milliseconds.
-            self._log.drop_through(self._wanted_after(round_.start))
+            self._log.drop_through(wanted)
             self._finished = (writer.number, round_.start, size)
         except StoreFullError:
             try:

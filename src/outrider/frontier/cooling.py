@@ -37,6 +37,9 @@ class Cooling:
         hosts = self._tables.hosts
         if self._hand is None and not self._begin(now):
             return False
+        if self._tables.stalled:
+            self._tables.drop_stalled(COLD_STEP_ROWS)  # first: of a row that is given to another nothing may be dropped
+            return True
         first = self._hand or 0
         rows = np.arange(first, min(first + COLD_STEP_ROWS, hosts.count), dtype=np.uint32)
         rows = may_go(self._tables, rows, now)
@@ -50,7 +53,7 @@ class Cooling:
 
     def put_back(self, rows: Rows, now: Instant) -> None:
         """Hosts that were recalled for a moment go cold again, where they may."""
-        if self._tables.hosts.reuses and self._turns.shared is None:
+        if self._tables.hosts.reuses and self._turns.shared is None and not self._tables.stalled:
             self._put_away(may_go(self._tables, np.sort(rows), now), now)
 
     def _kept(self) -> int:
