@@ -181,6 +181,18 @@ def test_hosts_that_hold_something_stay(world):
     assert [] == recount(world.frontier)
 
 
+def test_a_host_with_more_rules_than_a_record_may_tell_stays(world):
+    for port in ("", ":81", ":82"):
+        world.frontier.set_robots(f"http://a.com{port}", 200, b"User-agent: *\nAllow: /\n" + b"#" * 480_000)
+    world.frontier.set_robots("http://b.com", 200, b"User-agent: *\nAllow: /\n" + b"#" * 480_000)
+    visited(world, "http://a.com/", "http://b.com/")
+    world.frontier.checkpoint()
+    assert 1 == cold(world)
+    world.kill()
+    world.discover("http://a.com/2", "http://b.com/2")
+    assert (2, []) == (len(world.urls()), recount(world.frontier))
+
+
 def test_the_longest_unasked_go_first(world, monkeypatch):
     monkeypatch.setattr("outrider.frontier.settings.HOT_HOSTS_MIN", 8)
     world.reopen()

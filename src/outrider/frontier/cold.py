@@ -41,7 +41,7 @@ from outrider.frontier.hosts import (
 from outrider.frontier.ledger import Ledger, LedgerStatistics
 from outrider.frontier.whereabouts import Whereabouts
 from outrider.kernels.cards import HEAD
-from outrider.limits import MICROSECONDS
+from outrider.limits import MICROSECONDS, RUN_BODY_BYTES_MAX
 from outrider.storage.ahead import ahead
 from outrider.storage.files import Files
 from outrider.storage.runs import COLD
@@ -71,6 +71,7 @@ is its name, and then what few hosts have: `_extra_of`."""
 
 _CRAWLS_MAX = 0xFFFF  # a queue of a crawl from here on is told in `extra`
 _LOW = np.uint64((1 << 56) - 1)
+_EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # beside it there are a name and what has a bound of its own
 _BACK_OFF, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
 _STATES = {"waiting": 3, "done": 5, "gone": 6}  # as the tables number them
 _SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _STATES.values()}
@@ -460,9 +461,11 @@ def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
 
 
 def _holds_nothing(tables: Tables, row: int) -> bool:
-    """Of a host that has several queues, or authorities."""
+    """Of a host that has several queues, or authorities. More of them than a record may tell count as held."""
     queues = tables.queues
     own = list(tables.queues_of(row))
+    if 100 * len(own) + sum(map(_told_bytes, tables.authorities_of.get(row, ()))) > _EXTRA_BYTES_MAX:
+        return False
     if any(queue in queues.keys or queue in queues.group_of or queues.parked[queue] for queue in own):
         return False  # a key that spans hosts has a clock and a turn of its own
     if tables.backlog.waiting(np.array(own, np.uint32)).any() or any(queue in tables.held_of for queue in own):
@@ -521,6 +524,11 @@ def _authority_cells(one: Authority, host: str) -> tuple[object, ...]:
         # Whoever told the class of an error may have told half a surrogate.
         *(one.error.encode("utf-8", "surrogatepass"), 0 if one.body else one.digest, one.body),
     )
+
+
+def _told_bytes(one: Authority) -> int:
+    """As many as its cells have at most."""
+    return 100 + len(one.name) + len(one.url) + 3 * len(one.error) + len(one.body)
 
 
 def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
