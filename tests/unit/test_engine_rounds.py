@@ -87,3 +87,15 @@ def test_where_a_projection_stands_counts_for_the_log_once_that_is_durable(monke
     monkeypatch.setattr(Log, "drop_through", lambda log, lsn: dropped.append(lsn))
     world.frontier.checkpoint()
     assert [1] == dropped
+
+
+@pytest.mark.timeout(20)
+def test_a_round_goes_on_behind_more_than_may_wait_to_be_written(monkeypatch):
+    """What belongs to no slot is copied at once, however much it is."""
+    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_WAITING_BYTES_MAX", 2_000)
+    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_RANGE_BYTES_MAX", 1_000)
+    world = World(scope="host")
+    world.discover(*[f"http://h{number}.com/" for number in range(200)])
+    world.frontier.checkpoint()
+    world.kill()
+    assert (200, 1) == (len(world.urls(300)), world.frontier.statistics()["checkpoint"]["number"])

@@ -134,6 +134,7 @@ class Rounds:
             self._copying(None)
             return
         if round_.waiting_bytes >= CHECKPOINT_WAITING_BYTES_MAX:
+            self._write_beside(round_)  # one range alone may be as much, and nobody may be writing
             return
         begun = round_.copied_bytes
         # A call that logs much takes its time anyway: so the log grows by half of what a round copies, and no more.
@@ -143,10 +144,7 @@ class Rounds:
             self._copy(round_, *place, now)
             # A slot of a few hosts makes small ranges; one per call, a round over all slots would never end.
             if round_.copied_bytes - begun >= most:
-                # No call waits for the file: a thread beside packs, writes and syncs what was copied.
-                if round_.waiting_bytes >= CHECKPOINT_RANGE_BYTES_MAX and round_.writing is None:
-                    round_.writing = threading.Thread(target=self._write, args=(round_,), daemon=True)
-                    round_.writing.start()
+                self._write_beside(round_)
                 return
         self._copying(None)
         self.finisher = threading.Thread(target=self._finish, args=(round_, self._log.appended_lsn), daemon=True)
@@ -222,6 +220,12 @@ class Rounds:
             round_.writer.add(OWN_SLOT, section, first, lsn, payload)
         return round_.writer
 
+    def _write_beside(self, round_: Round) -> None:
+        """No call waits for the file: a thread beside packs, writes and syncs what was copied."""
+        if round_.waiting_bytes >= CHECKPOINT_RANGE_BYTES_MAX and round_.writing is None:
+            round_.writing = threading.Thread(target=self._write, args=(round_,), daemon=True)
+            round_.writing.start()
+
     def _write(self, round_: Round) -> None:
         """In a thread beside the calls, while they copy."""
         try:
@@ -288,6 +292,7 @@ class Rounds:
         """Brings a round that is under way to its end, and raises why it failed."""
         while self.under_way is not None:
             self.under_way.settle()
+            self._failure.tell()
             self.step(instant())
         if self.join():
             self._failure.tell()
