@@ -76,6 +76,7 @@ CHECKPOINT_WAITING_BYTES_MAX = 2 << 20  # copied and not written yet: a slow dis
 ROUND_SOONER_FOR_HOSTS = 8  # a checkpoint begins so much sooner when twice as many hosts are in memory as may be
 ROUND_PATIENCE_BYTES = 1 << 20  # of log after which a round that found no room is tried again: not with each call
 VERIFY_PROBLEMS_MAX = 100  # damaged places told by name; whoever has more knows enough
+CHECKPOINT_PAYLOAD_BYTES_MAX = 16 << 20  # what is longer makes several ranges: half a million seeds, say
 CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that none waits long
 
 # fetching

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from model.world import World, recount
+from model.world import World, outcome, recount, rows
+from outrider import Frontier
+from outrider.frontier.tables import LEASES, OWN
 from outrider.sim.disk import MemoryFiles
-from outrider.storage.checkpoint import CheckpointWriter
+from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
 from outrider.storage.log import Log
 
 
@@ -99,3 +101,23 @@ def test_a_round_goes_on_behind_more_than_may_wait_to_be_written(monkeypatch):
     world.frontier.checkpoint()
     world.kill()
     assert (200, 1) == (len(world.urls(300)), world.frontier.statistics()["checkpoint"]["number"])
+
+
+def test_what_is_too_long_for_one_range_makes_several(monkeypatch):
+    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_PAYLOAD_BYTES_MAX", 300)
+    world = World(scope="host")
+    world.discover(*[f"http://h{number}.com/" for number in range(60)], request_id=("me", 1))
+    world.frontier.set_robots("http://h1.com", 200, b"User-agent: *\nDisallow: /private")
+    world.report(*[outcome(lease, status=200) for lease in world.lease(20)])
+    world.lease(20, worker="w", ttl_seconds=1_000)
+    world.frontier.checkpoint()
+    files = world.disk.copy()
+    sections = [one[1] for one in newest_checkpoint(files, store=world.frontier._store).ranges()]
+    assert min(sections.count(OWN), sections.count(LEASES)) > 3
+    looker = Frontier.look(files)
+    assert rows(world.frontier) == rows(looker)
+    assert world.frontier._machine.tables.scope == looker._machine.tables.scope
+    looker.close()
+    world.kill()
+    assert ["new"] * 60 == world.discover(*[f"http://h{n}.com/" for n in range(60)], request_id=("me", 1))
+    assert [] == recount(world.frontier)

@@ -19,14 +19,14 @@ from outrider.crawl.output import ARCHIVE_WRITER
 from outrider.engine import Frontier
 from outrider.errors import DamagedStoreError, ForeignStoreError, StoreError, StoreInUseError
 from outrider.frontier.cold import ColdHosts
-from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, columns_of, decode, encode, unpacked
+from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, columns_of, decode, encode, encode_in_pieces, unpacked
 from outrider.frontier.ledger import Ledger
 from outrider.frontier.lines import completed
 from outrider.frontier.salvage import Salvage, Salvaged, empty_payload, names_of_runs
 from outrider.frontier.tables import COPY_ROWS, RUNS, Tables
 from outrider.journey import Verification
 from outrider.kernels import FRAME_BYTES_MAX
-from outrider.limits import DELAY_SECONDS_FLOOR, OWN_SLOT
+from outrider.limits import CHECKPOINT_PAYLOAD_BYTES_MAX, DELAY_SECONDS_FLOOR, OWN_SLOT
 from outrider.storage.checkpoint import CheckpointWriter
 from outrider.storage.files import Directory, replace
 from outrider.storage.losses import Loss
@@ -262,8 +262,9 @@ def _write(files: Directory, found: Survey, tables: Tables) -> None:
         for section, rows in tables.sections():
             step = COPY_ROWS[section]
             for first in range(0, rows, step):
-                payload = encode(tables.now, tables.copy(section, first, min(first + step, rows)))
-                writer.add(OWN_SLOT, section, first, lsn, payload)
+                blocks = tables.copy(section, first, min(first + step, rows))
+                for payload in encode_in_pieces(tables.now, blocks, CHECKPOINT_PAYLOAD_BYTES_MAX):
+                    writer.add(OWN_SLOT, section, first, lsn, payload)
         tables.ledger.freeze()
         tables.ledger.write_frozen()
         names = tables.ledger.names()

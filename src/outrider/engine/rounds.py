@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from outrider.clock import Instant
 from outrider.engine.failure import Failure
 from outrider.errors import OutriderError, StoreError, StoreFullError
-from outrider.frontier.facts import Fact, encode
+from outrider.frontier.facts import Fact, encode, encode_in_pieces
 from outrider.frontier.machine import Machine
 from outrider.frontier.tables import COPY_ROWS, LEASES, OWN, RUNS
 from outrider.limits import (
+    CHECKPOINT_PAYLOAD_BYTES_MAX,
     CHECKPOINT_RANGE_BYTES_MAX,
     CHECKPOINT_STEP_BYTES,
     CHECKPOINT_WAITING_BYTES_MAX,
@@ -182,8 +183,9 @@ class Rounds:
         self.finisher = None
 
     def _copy(self, round_: Round, section: int, first: int, last: int, now: Instant) -> None:
-        payload = encode(now, self._machine.tables.copy(section, first, last))
-        round_.copied(section, first, self._log.appended_lsn, payload)
+        blocks = self._machine.tables.copy(section, first, last)
+        for payload in encode_in_pieces(now, blocks, CHECKPOINT_PAYLOAD_BYTES_MAX):
+            round_.copied(section, first, self._log.appended_lsn, payload)
 
     def begin(self, now: Instant) -> None:
         """From here on: what belongs to no slot, the open leases and the ledger are those of this LSN exactly."""

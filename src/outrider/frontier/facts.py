@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -234,6 +235,23 @@ def _encode_one(columns: Sequence[Column], values: Sequence[Values], parts: list
         else:
             octets = cell.encode("utf-8", "surrogatepass") if isinstance(cell, str) else cell
             parts += (_SINGLE["u32"].pack(len(octets)), octets)
+
+
+def encode_in_pieces(now: Instant, blocks: Sequence[Block], bytes_max: int) -> Iterator[bytes]:
+    """The same facts, in their order, as payloads of at most so many bytes, as far as single facts are shorter."""
+    payload = encode(now, blocks)
+    rows = sum(len(values[0]) for _, values in blocks)
+    if len(payload) <= bytes_max or rows <= 1:
+        yield payload
+        return
+    del payload
+    for kind, values in blocks:
+        count = len(values[0])
+        halves = (0, count // 2, count) if len(blocks) == 1 else (0, count)
+        for first, last in pairwise(halves):
+            places = np.arange(first, last)
+            some = [cells.take(places) if isinstance(cells, Texts) else cells[first:last] for cells in values]
+            yield from encode_in_pieces(now, [(kind, some)], bytes_max)
 
 
 def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
