@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from model.world import World, outcome, recount, rows
@@ -39,6 +41,30 @@ def test_the_ledger_leaves_the_memory_before_a_checkpoint_begins(light):
     assert "queued" == world.frontier.status("http://h7.com/7").state
     assert [] == recount(world.frontier)
     assert 0 == world.frontier.statistics()["checkpoint"]["number"]
+
+
+def test_a_long_merge_does_not_make_the_ledger_heavy(light, monkeypatch):
+    """While a thread merges, what comes in is frozen for it; and no checkpoint lists what is younger than itself."""
+    world = World()
+    fill(world, 0, 500)
+    rounds, ledger = world.frontier._rounds, world.frontier._machine.tables.ledger
+    going_on, may_end = threading.Event(), threading.Event()
+    monkeypatch.setattr(ledger, "merge", lambda: going_on.set() or not may_end.wait(60))
+    while not going_on.is_set():
+        world.discover(*[f"http://h{row % 50}.com/{row}" for row in range(500, 600)], "http://one.com/")
+        rounds._unmerged = True
+    before = ledger.unfrozen_bytes
+    for begin in range(600, 3_000, 100):
+        world.discover(*[f"http://h{row % 50}.com/{row}" for row in range(begin, begin + 100)])
+        assert ledger.unfrozen_bytes < 100_000
+    assert before < ledger.statistics().memtable_bytes, "it waits for whoever merges"
+    may_end.set()
+    rounds.join()
+    monkeypatch.undo()
+    assert [] == recount(world.frontier)
+    world.frontier.checkpoint()
+    world.kill()
+    assert 3_001 == world.frontier.count(state="queued")
 
 
 def test_after_a_kill_runs_that_no_checkpoint_lists_go_and_the_log_stands_for_them(light):

@@ -19,7 +19,8 @@ from outrider.kernels.cards import HEAD, Heads
 from outrider.limits import MEMTABLE_CHUNK_ROWS, RUN_BLOCK_ROWS, RUN_BODY_BYTES_MAX
 from outrider.sim.disk import MemoryFiles
 from outrider.storage.files import Files
-from outrider.storage.runs import run_name
+from outrider.storage.records import Records
+from outrider.storage.runs import RunWriter, run_name
 
 STORE = b"ledger-of-a-test"
 QUEUED, DONE = 1, 5
@@ -291,6 +292,32 @@ def test_a_larger_older_run_is_left_alone() -> None:
     assert not ledger.merge()
     assert [*names, run_name(5)] == ledger.names()
     assert 5000 == len(content(ledger))
+
+
+def test_what_is_frozen_while_a_merge_goes_on_becomes_a_run_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = MemoryFiles()
+    ledger = Ledger.open(files, store=STORE, names=[])
+    for number in range(4):
+        ledger.append(simple(range(5_000), order=number))
+        round_trip(ledger)
+    held = []
+    add = RunWriter.add
+
+    def freezing(writer: RunWriter, records: Records) -> None:
+        add(writer, records)
+        if not held:
+            ledger.append(simple(range(100), order=9))
+            ledger.freeze()
+            held.append(ledger.statistics().memtable_bytes)
+
+    monkeypatch.setattr(RunWriter, "add", freezing)
+    assert ledger.merge()
+    assert held[0] > 0 == ledger.statistics().memtable_bytes
+    assert [run_name(4), run_name(5)] == ledger.names()
+    orders = [order for order, _ in content(ledger).values()]
+    assert (100, 4_900) == (orders.count(9), orders.count(3))
+    ledger.settled()
+    assert content(ledger) == content(Ledger.open(files, store=STORE, names=ledger.names()))
 
 
 def test_a_scan_goes_on_while_runs_are_written_merged_and_removed() -> None:

@@ -109,12 +109,22 @@ class Rounds:
         self._ledger_bytes_max = max(MEMTABLE_BYTES_MAX_LEAST, machine.settings.memory_bytes // MEMTABLE_SHARE)
         self._patience = 0  # so much log there must be before a round is tried again
         self._finished: tuple[int, int, int] | None = None
+        self._unmerged = False  # runs were added since they were looked at for merges
+        self._merging = False  # a thread beside does so
 
     def step(self, now: Instant) -> None:
         """Copy some ranges, or begin or end a round; a call never waits for more than one step."""
-        if self._ended() or self.finisher is not None:
+        if self._ended():
+            return
+        ledger = self._machine.tables.ledger
+        if self.finisher is not None:
+            if self._merging and ledger.unfrozen_bytes > self._ledger_bytes_max:
+                ledger.freeze()  # whoever merges writes it in between
             return
         if self.under_way is None:
+            if self._unmerged:
+                self._merge_beside()
+                return
             threshold = max(LOG_BYTES_BEFORE_CHECKPOINT, self.bytes // 2)
             if self._machine.cooling.presses:
                 threshold //= ROUND_SOONER_FOR_HOSTS
@@ -123,8 +133,9 @@ class Rounds:
                 if self._machine.cooling.step(now):
                     return
                 self.begin(now)
-            elif self._ledger_bytes_max < self._machine.tables.ledger.unfrozen_bytes and logged > self._patience:
-                self._lighten()
+            elif ledger.unfrozen_bytes > self._ledger_bytes_max and logged > self._patience:
+                ledger.freeze()
+                self._merge_beside()
             return
         round_ = self.under_way
         if round_.writing is not None and not round_.writing.is_alive():
@@ -159,28 +170,34 @@ class Rounds:
         self._finished = None
         self.finisher = None
         self._patience = 0
+        self._unmerged = True
         return True
 
-    def _lighten(self) -> None:
-        """The ledger's newest records become a run before a checkpoint lists it, so that they leave the memory; until
-        then they are in the log as well."""
-        self._machine.tables.ledger.freeze()
-        self.finisher = threading.Thread(target=self._write_ledger, daemon=True)
+    def _merge_beside(self) -> None:
+        """The ledger's frozen records become a run before a checkpoint lists it, so that they leave the memory (until
+        then they are in the log as well), and runs of one size become one."""
+        self._merging, self._unmerged = True, False
+        self.finisher = threading.Thread(target=self._merge, daemon=True)
         self.finisher.start()
 
-    def _write_ledger(self) -> None:
+    def _merge(self) -> None:
         """In a thread beside the calls."""
-        ledger = self._machine.tables.ledger
         try:
-            ledger.write_frozen()
-            while ledger.merge():
-                pass
+            self._write_and_merge()
         except StoreFullError:
             self._try_later()
         except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
             self._failure.stop_beside(error, "writing the ledger")
             return
+        finally:
+            self._merging = False
         self.finisher = None
+
+    def _write_and_merge(self) -> None:
+        for part in self._machine.tables.kept_in_runs():
+            part.write_frozen()
+            while part.merge():
+                pass
 
     def _copy(self, round_: Round, section: int, first: int, last: int, now: Instant) -> None:
         blocks = self._machine.tables.copy(section, first, last)
@@ -252,9 +269,7 @@ class Rounds:
                 raise StoreFullError
             writer = self._written(round_)
             for part in parts:
-                part.write_frozen()
-                while part.merge():
-                    pass
+                part.write_frozen()  # and no merges: what is frozen while one goes on is younger than this checkpoint
             names = [name for part in parts for name in part.names()]
             if names:
                 payload = encode(0, [(Fact.RUNS, [[OWN_SLOT] * len(names), names])])
@@ -284,6 +299,10 @@ class Rounds:
             self._through(instant)
             while self._machine.cooling.step(instant()):
                 pass
+            self._machine.tables.ledger.freeze()
+            with contextlib.suppress(StoreFullError):  # the round is tried all the same
+                self._write_and_merge()
+            self._unmerged = False
             self.begin(instant())
             self._through(instant)
         except BaseException as error:

@@ -72,27 +72,31 @@ class Tiers:
     def write(self) -> None:
         """Makes a run of the pieces held now. Raises StoreFullError, StoreFailedError; then they are held as before."""
         with self._writing:
-            pieces = self._layers.frozen
-            if not pieces:
-                return
-            run = self._written(merged([], pieces))
-            with self.lock:
-                now = self._layers
-                runs = now.runs if run is None else (*now.runs, run)
-                self._layers = Layers(runs, now.frozen[len(pieces) :])
-            held = list(pieces)
-            del pieces, now
-            while held:
-                # Some at a time: nobody gets memory while it goes back.
-                size = 0
-                while held and size < GIVE_BACK_BYTES:
-                    size += held.pop().nbytes
-                give_back()
+            self._write()
+
+    def _write(self) -> None:
+        pieces = self._layers.frozen
+        if not pieces:
+            return
+        run = self._written(merged([], pieces))
+        with self.lock:
+            now = self._layers
+            runs = now.runs if run is None else (*now.runs, run)
+            self._layers = Layers(runs, now.frozen[len(pieces) :])
+        held = list(pieces)
+        del pieces, now
+        while held:
+            # Some at a time: nobody gets memory while it goes back.
+            size = 0
+            while held and size < GIVE_BACK_BYTES:
+                size += held.pop().nbytes
+            give_back()
 
     def merge(self) -> bool:
         """Makes one run of the newest ones if enough of them are of one size; whether there was something to do.
 
-        Raises StoreFullError, StoreFailedError, DamagedStoreError; then all is as before.
+        What is held meanwhile becomes a run between two of its steps, so that nothing waits in memory for a long merge.
+        Raises StoreFullError, StoreFailedError, DamagedStoreError; then the old runs count as before.
         """
         with self._writing:
             runs = self._layers.runs
@@ -101,14 +105,19 @@ class Tiers:
                 return False
             old = runs[len(runs) - count :]
             records = merged([run.read() for run in old])
-            run = self._written(_living(records) if count == len(runs) else records)
+            run = self._written(self._between(_living(records) if count == len(runs) else records))
             with self.lock:
                 now = self._layers
-                kept = now.runs[: len(runs) - count]
-                self._layers = Layers(kept if run is None else (*kept, run), now.frozen)
+                kept, newer = runs[: len(runs) - count], now.runs[len(runs) :]
+                self._layers = Layers((*kept, *newer) if run is None else (*kept, run, *newer), now.frozen)
                 self._replaced += old
             give_back()
             return True
+
+    def _between(self, records: Iterator[Records]) -> Iterator[Records]:
+        for some in records:
+            yield some
+            self._write()
 
     def names(self) -> list[str]:
         """The files that count now, oldest first, for a checkpoint to list."""
