@@ -11,9 +11,9 @@ from model.world import START, World, everything, hosts_go_cold, outcome, recall
 from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.crawl.mending import repair
-from outrider.errors import DamagedStoreError, SettingsError
+from outrider.errors import DamagedStoreError, SettingsError, StoreStoppedError
 from outrider.frontier.facts import Texts
-from outrider.frontier.hosts import Hosts, hosts_of_queues, mixed, queue_hashes, unmixed
+from outrider.frontier.hosts import Hosts, Queues, hosts_of_queues, mixed, queue_hashes, unmixed
 from outrider.frontier.tables import RobotsState
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
@@ -270,6 +270,22 @@ def test_what_is_no_cursor_is_refused(world, cursor):
     gone_cold(world, "http://a.com/")
     with pytest.raises(SettingsError, match="give the cursor of an earlier list of hosts"):
         world.frontier.hosts(after=cursor)
+
+
+def test_an_interruption_while_somebody_looks_leaves_no_host_without_its_clock(world, monkeypatch):
+    gone_cold(world, "http://a.com/")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Queues, "add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            world.frontier.explain("http://a.com/")
+    with pytest.raises(StoreStoppedError, match="an interruption inside the recall of a host"):
+        world.discover("http://a.com/2")
+    world.kill()
+    assert 1 == cold(world)
 
 
 def test_statistics_and_idleness_count_them(world):

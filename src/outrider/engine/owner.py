@@ -659,6 +659,9 @@ class Frontier:
             raise StoreInUseError(
                 f"process {self._process} opened it, and this is a child of it; open it after the fork"
             )
+        torn = self._machine.tables.torn
+        if torn is not None:
+            self._failure.stop(torn, "the recall of a host from the disk")
         self._failure.check()
 
     def _check_owner(self) -> None:

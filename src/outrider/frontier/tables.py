@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant, instant
-from outrider.errors import DamagedStoreError
+from outrider.errors import DamagedStoreError, OutriderError
 from outrider.frontier.alike import is_alike
 from outrider.frontier.backlog import Backlog
 from outrider.frontier.calendar import Calendar
@@ -202,6 +202,7 @@ class Tables:
         self.shelf_count = 0
         self._free_shelves: list[int] = []
         self._met = False
+        self.torn: BaseException | None = None  # what left a host half recalled, also for somebody who only looks
         self.whereabouts: dict[int, Whereabouts] = {}  # of hosts
         self.authorities_of: dict[int, list[Authority]] = {}
         self.errands: dict[int, Authority | Whereabouts] = {}  # open ones, by token
@@ -432,7 +433,13 @@ class Tables:
         if not len(self.cold):
             return False
         before = self.hosts.made
-        self.cold.recall(self, np.ascontiguousarray(hosts))
+        try:
+            self.cold.recall(self, np.ascontiguousarray(hosts))
+        except OutriderError:
+            raise  # nothing was changed yet
+        except BaseException as error:
+            self.torn = error
+            raise
         return self.hosts.made > before
 
     def kept_in_runs(self) -> list[Ledger]:
