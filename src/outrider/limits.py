@@ -32,6 +32,7 @@ ADDRESS_SECONDS_USUAL = 300.0  # how long an answer holds that tells no time to 
 ADDRESS_SECONDS_MIN = 30.0  # an answer holds so long at least, or a host would be asked about before each page
 ADDRESS_SECONDS_MAX = 86_400.0  # and no longer than a day
 ADDRESS_FAILED_SECONDS = 3_600.0  # a host whose address cannot be had goes by its own clock; asked about again then
+ADDRESS_TEXT_MAX = 64  # characters: an IPv6 address takes 39, and the zone of a local one is an interface's short name
 
 # leases and retries
 LEASE_SECONDS_MAX = 86_400.0  # a worker that needs longer extends

@@ -402,14 +402,40 @@ def test_explain_and_explain_idle_name_what_is_waited_for():
     assert "ready" == told()[0]
 
 
-@pytest.mark.parametrize("address", ["", "a.com", "192.0.2", 7])
+@pytest.mark.parametrize(
+    "address", ["", "a.com", "192.0.2", 7, True, b"\xc0\0\2\1", "fe80::1%" + 100 * "x", "fe80::1%\x1b[31m", "fe80::1%é"]
+)
 def test_what_is_no_address_is_refused(address):
     world = world_of()
     world.discover("http://a.com/")
     lease = errand(world)
     with pytest.raises(SettingsError, match="address"):
         world.report(lease.located(address))
-    assert ["ok"] == world.report(lease.located("192.0.2.1"))
+    with pytest.raises(SettingsError, match="address"):
+        world.frontier.set_address("a.com", address)
+    assert ["ok"] == world.report(lease.located("fe80::1%eth0"))
+    assert "fe80::1%eth0" == world.one().address
+
+
+def test_an_outcome_answers_what_its_lease_asks_for():
+    world = world_of(robots="errands")
+    world.discover("http://a.com/")
+    lease = errand(world)
+    with pytest.raises(SettingsError, match="is of kind address, and its outcome answers an errand of kind robots"):
+        world.report(lease.robots(404))
+    world.report(lease.located("192.0.2.1"))
+    (lease,) = world.lease(errands=True)
+    with pytest.raises(SettingsError, match="is of kind robots, and its outcome answers an errand of kind address"):
+        world.report(lease.located("192.0.2.1"))
+    world.report(lease.robots(404))
+    world.clock.move(1)
+    lease = world.one()
+    for wrong in (lease.located("192.0.2.1"), lease.robots(200)):
+        with pytest.raises(SettingsError, match="is of kind page"):
+            world.report(wrong)
+    assert "leased" == world.state("http://a.com/")
+    assert ["ok", "stale"] == world.report(lease.done(), lease.located("192.0.2.1"))
+    assert [] == problems(world)
 
 
 def test_only_two_words_say_who_asks():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
@@ -15,7 +16,14 @@ from outrider.frontier.alike import alike
 from outrider.frontier.arrivals import NO_DUE
 from outrider.frontier.grouping import address_of
 from outrider.journey import Link, Outcome, OutcomeBatch, RobotsAnswer, Verdict
-from outrider.limits import CALL_ROWS_MAX, ERROR_TEXT_MAX, LEASE_SECONDS_MAX, NAME_CHARACTERS_MAX, SLOTS
+from outrider.limits import (
+    ADDRESS_TEXT_MAX,
+    CALL_ROWS_MAX,
+    ERROR_TEXT_MAX,
+    LEASE_SECONDS_MAX,
+    NAME_CHARACTERS_MAX,
+    SLOTS,
+)
 from outrider.url import UrlBatch, host_of, spell
 
 Uint64s = npt.NDArray[np.uint64]
@@ -384,7 +392,7 @@ def _outcome(one: Outcome) -> None:
     _text("address", one.address)
     if one.address is not None:
         try:
-            address_of(one.address)
+            _address(one.address)
         except ValueError:
             raise SettingsError(f"address {one.address!r:.80}: give an IPv4 or IPv6 address") from None
 
@@ -432,11 +440,21 @@ def addresses(given: Mapping[str, str | None]) -> dict[str, str]:
     for name_given, address in given.items():
         spelled = host(name_given)
         try:
-            found[spelled] = "" if address is None else str(address_of(address))
+            found[spelled] = "" if address is None else _address(address)
         except ValueError:
             raise SettingsError(
                 f"address {address!r:.80} of {name_given!r:.200}: give an IPv4 or IPv6 address"
             ) from None
+    return found
+
+
+def _address(value: object) -> str:
+    """An address in its one form; a zone (RFC 4007 section 11) is the short name of an interface. Raises ValueError."""
+    if not isinstance(value, str | ipaddress.IPv4Address | ipaddress.IPv6Address):
+        raise ValueError("it is no text")
+    found = str(address_of(str(value)))
+    if len(found) > ADDRESS_TEXT_MAX or not found.isascii() or not found.isprintable():
+        raise ValueError("its zone is no name of an interface")
     return found
 
 

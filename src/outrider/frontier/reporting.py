@@ -136,6 +136,8 @@ class Reporting(Leasing, Discovering):
         for row in busy_rows:
             outcome = told.outcome(row)
             authority = tables.errands.get(outcome.token) if first[row] else None
+            if authority is not None or ok[row]:
+                _of_its_kind(authority, outcome)
             if authority is not None:
                 if isinstance(authority, Authority):
                     self._errand_done(draft, authority, outcome, now)
@@ -506,6 +508,18 @@ def _by_outcome(
             raise SettingsError(f"link {link!r} names outcome {row}; there are {outcomes}")
         extra.setdefault(row, []).append(link)
     return extra
+
+
+def _of_its_kind(errand: Authority | Whereabouts | None, outcome: Outcome) -> None:
+    """An answer to an errand is for an errand of its kind: a page that was never fetched is not done by one. errand:
+    None for a page. Raises SettingsError."""
+    kind = "page" if errand is None else "robots" if isinstance(errand, Authority) else "address"
+    for answered in ("robots", "address"):
+        if getattr(outcome, answered) is not None and answered != kind:
+            raise SettingsError(
+                f"lease {outcome.token} is of kind {kind}, and its outcome answers an errand of kind {answered}; "
+                "lease.kind says what is asked for"
+            )
 
 
 def _report_of(answer: bytes) -> Report:
