@@ -550,3 +550,23 @@ def test_records_that_find_no_room_stay_in_memory(monkeypatch):
     world.frontier.checkpoint()
     world.kill()
     assert (50, [], 1) == (cold(world), recount(world.frontier), world.frontier.statistics()["checkpoint"]["number"])
+
+
+def test_a_cursor_goes_on_when_no_host_is_cold_any_more(world):
+    urls = [f"http://h{number}.com/" for number in range(10)]
+    gone_cold(world, *urls)
+    hosts, queues = world.frontier.hosts(limit=3), world.frontier.queues(limit=3)
+    world.discover(*[url + "2" for url in urls])
+    world.frontier.checkpoint()
+    world.reopen()
+    assert 0 == cold(world)
+    names = named(hosts) + named(world.frontier.hosts(after=hosts.cursor))
+    keys = [one.key for one in [*queues, *world.frontier.queues(after=queues.cursor)]]
+    assert sorted(names) == sorted(keys) == [f"h{number}.com" for number in range(10)]
+    assert [] == world.frontier.hosts(after="h" + "f" * 16)
+
+
+def test_memory_for_no_bytes_is_refused():
+    for value in (None, 0, -1, "1G", 1.5, True):
+        with pytest.raises(SettingsError, match="memory_bytes"):
+            World(memory_bytes=value)

@@ -322,7 +322,7 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
         if wanted is None:
             raise SettingsError(f"crawl {crawl!r:.200}: there is none of that name")
     found: list[QueueStatus] = []
-    if tables.cold.ever:
+    if _by_hash(tables, after):
         host_after, queue_after = _hashes_after(after, 2, "queues")
         cursor = ""
         for number, home in _hosts_from(tables, host_after):
@@ -388,7 +388,7 @@ def list_hosts(
 ) -> Page[HostStatus]:
     """Hosts in the order in which they became known; where some went cold, in the order of their hashes."""
     limit = _limit(limit)
-    if tables.cold.ever:
+    if _by_hash(tables, after):
         (beyond,) = _hashes_after(after, 1, "hosts")
         listed: list[HostStatus] = []
         last_one = -1
@@ -412,6 +412,11 @@ _HASHED = "h"
 _HOSTS_AT_ONCE = 1_024
 
 
+def _by_hash(tables: Tables, after: str | None) -> bool:
+    """Whether a list goes by hashes: where any host went cold, and where it began so and none is cold any more."""
+    return tables.cold.ever or (isinstance(after, str) and after.startswith(_HASHED))
+
+
 def _hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
     """The hashes behind which a list goes on. A cursor from before any host went cold begins the list again: some come
     twice, but none is left out."""
@@ -430,6 +435,8 @@ def _hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
 def _hosts_from(tables: Tables, least: int) -> Iterator[tuple[int, int | tuple[Told, int]]]:
     """All hosts whose hashes are not below one, in the order of hashes: with their row, or their record and the place
     in it. In memory are a thousand of them."""
+    if least >= 1 << 64:
+        return
     cold = _cold_from(tables, least)
     ahead = next(cold, None)
     for number, row in _hot_from(tables, least):

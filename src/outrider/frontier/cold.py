@@ -163,7 +163,7 @@ class ColdHosts:
         self.floor: tuple[Instant, float] = (0, 0.0)
         """Whoever was visited and is cold rests from this instant on for its gap, or for these seconds."""
         self.ever = False
-        """Whether any host went cold in this process, or was when it began: rows say no more when a host came."""
+        """Whether any host has a record, of now or of an earlier time: rows say no more when a host came."""
 
     @classmethod
     def open(cls, files: Files, *, store: bytes, names: Sequence[str]) -> ColdHosts:
@@ -418,7 +418,7 @@ class ColdHosts:
                 for queue in more:
                     if queue.crawl not in tables.deleted:
                         self._add(queue.crawl, 1, [getattr(queue, name) for name in _STATES])
-        self.ever = len(self._set) > 0
+        self.ever = self._ledger.statistics().records > 0
 
     # -- files --------------------------------------------------------------------------------------------------------
 

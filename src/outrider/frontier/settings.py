@@ -75,7 +75,7 @@ class FrontierSettings:
             if name in given:
                 given[name] = _number(name, given[name])
         for name in ("max_depth", "max_pages", "max_pages_per_host", "max_urls", "max_urls_per_queue", "memory_bytes"):
-            if given.get(name) is not None:
+            if given.get(name) is not None or (name == "memory_bytes" and name in given):
                 given[name] = _count(name, given[name], least=0 if name == "max_depth" else 1)
         for name in ("include", "exclude"):
             if name in given:
