@@ -472,6 +472,36 @@ def test_ranges_copied_at_different_instants_are_brought_together_by_the_log(sma
     assert (where_hosts_are == "on disk") == (cold > 10)
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_queue_deleted_before_a_round_copied_it_was_there_when_its_urls_were(small_threshold, anew):
+    """The checkpoint says that the queue is void, the log behind it that its URLs came, moved and were leased."""
+    world = World(delay=0, delay_factor=0)
+    world.discover(*[f"http://h{n}.com/" for n in range(60)])
+    world.frontier.set_robots("http://h59.com", 404)
+    world.frontier._rounds.begin(world.clock())
+    urls = [f"http://h59.com/{name}" for name in ("parked", "waits", "leased", "queued")]
+    world.discover(*urls)
+    world.frontier.set_robots("http://h59.com", 200, b"User-agent: *\nDisallow: /parked")
+    for _ in range(2):
+        world.frontier.defer(world.lease(1, key="h59.com").tokens, world.clock() + instant(9))
+    open_one = world.one(key="h59.com")
+    assert "parked" == world.state(urls[0])
+    world.frontier.delete("h59.com")
+    if anew:
+        world.discover(*urls)
+    while world.frontier._rounds.under_way is not None:
+        world.discover("http://h0.com/")
+    world.frontier._rounds.join()
+    world.discover("http://h0.com/")
+    assert 1 == world.frontier.statistics()["checkpoint"]["number"]
+    live = rows(world.frontier)
+    looker = Frontier.look(world.disk.copy())
+    assert (live, []) == (rows(looker), recount(looker))
+    looker.close()
+    world.kill()
+    world.report(open_one.done())
+
+
 @pytest.fixture
 def small_heads(monkeypatch):
     """Queues and calendars that spill at once, runs and merges of a few records."""

@@ -846,7 +846,7 @@ class Tables:
         else:
             old = np.zeros(len(heads), np.uint8)
             _, old[~fresh] = self._take_out(heads[~fresh], tokens[~fresh])
-        dead = self._dead(heads)
+        dead = self._dead(heads) if hand is not None else self._outlived(heads)
         self.ledger.append(cards if dead is None else cards.filter(~dead))
         if fresh.any():
             self._see(heads[fresh] if not fresh.all() else heads)
@@ -862,7 +862,7 @@ class Tables:
         else:
             cards, old, rows = hand.cards, hand.old, hand.rows
             self._close(tokens)
-        dead = self._dead(heads)
+        dead = self._dead(heads) if hand is not None else self._outlived(heads)
         self.ledger.append_heads(heads if dead is None else heads[~dead])
         self._put(cards, old, rows)
 
@@ -873,6 +873,18 @@ class Tables:
             return None
         dead = self.void(heads)
         return dead if dead.any() else None
+
+    def _outlived(self, heads: Heads) -> npt.NDArray[np.bool_] | None:
+        """As `_dead`, for replay: a checkpoint copies queues later than its log begins, so a card may be void here that
+        was not when its fact was logged, and facts to come name it. The ledger hears of it unless it has a younger."""
+        dead = self._dead(heads)
+        if dead is None:
+            return None
+        places = np.flatnonzero(dead)
+        mask, cards = self.ledger.find(*(heads[name][places] for name in ("crawl", "slot", "fingerprint")))
+        dead[places[~mask]] = False
+        dead[places[mask]] = cards.heads["order"] > heads["order"][places[mask]]
+        return dead
 
     def _see(self, heads: Heads) -> None:
         noted = self._noted
