@@ -68,8 +68,9 @@ class Figure:
         return (self.what, self.measured, f"{sign} {limit:,g} {self.unit}", f"{self.share:.2f}", reached)
 
 
-def tables(*, quick: bool = False, queues: Sequence[int] | None = None) -> list[Table]:
-    """All of it. quick: small sizes, half a minute. queues: sizes instead of 10^4, 10^5 and 10^6."""
+def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: Sequence[int] = ()) -> list[Table]:
+    """All of it. quick: small sizes, half a minute. queues: sizes instead of 10^4, 10^5 and 10^6. drawn: further ones,
+    in memory and for the drawing alone."""
     sizes = tuple(sorted(queues or (QUEUES_QUICK if quick else QUEUES)))
     memory: dict[int, Found] = {}
     durable: dict[int, Found] = {}
@@ -81,7 +82,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None) -> list[
             durable[size] = _visit(size, directory / "frontier")
             recovered[size] = _recover(durable[size], directory / "frontier")
     budgets = [_beyond(*one) for one in (BUDGETS_QUICK if quick else BUDGETS)]
-    drawn = {size: _visit(size, None) for size in HOSTS_DRAWN if size not in memory} | memory
+    all_drawn = {size: _visit(size, None, bare=True) for size in (*HOSTS_DRAWN, *drawn) if size not in memory} | memory
     drawn_durable = dict(durable)
     for size in HOSTS_DRAWN:
         if size not in durable:
@@ -89,7 +90,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None) -> list[
                 drawn_durable[size] = _visit(size, directory / "frontier")
     peers, missing = _peers(HOSTS_OF_PEERS_QUICK if quick else HOSTS_OF_PEERS)
     found = {
-        "memory": drawn,
+        "memory": all_drawn,
         "durable": drawn_durable,
         "recovered": recovered,
         "budgets": budgets,
@@ -98,19 +99,19 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None) -> list[
     }
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / "frontier.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
-    (RESULTS / "frontier.svg").write_text(drawing(drawn, drawn_durable, peers), encoding="utf-8")
+    (RESULTS / "frontier.svg").write_text(drawing(all_drawn, drawn_durable, peers), encoding="utf-8")
     return [
         discover_table(durable),
         visit_table(memory, durable),
         stalls_table(memory, durable),
         store_table(durable, recovered),
         budgets_table(budgets),
-        peers_table(drawn, drawn_durable, peers, missing),
+        peers_table(all_drawn, drawn_durable, peers, missing),
         Table(
             "frontier.figures",
             "Frontier: the figures to reach",
             ("what", "measured", "reach", "of the limit", ""),
-            tuple(figure.row() for figure in figures(memory, durable, recovered, budgets)),
+            tuple(figure.row() for figure in figures(memory, durable, recovered, budgets, all_drawn)),
             (
                 "Of the limit: the share of it that was used up; above 1 the figure is missed.",
                 "Not measured here: the seen-set at 10⁷ to 10⁹ keys, cold hosts on disk, gRPC.",
@@ -132,8 +133,9 @@ def visits_of(queues: int) -> int:
     return min(60_000, queues * each_of(queues) // 8)
 
 
-def _visit(queues: int, directory: Path | None) -> Found:
+def _visit(queues: int, directory: Path | None, *, bare: bool = False) -> Found:
     sizes = ["--queues", str(queues), "--each", str(each_of(queues)), "--visits", str(visits_of(queues))]
+    sizes += ["--bare"] if bare else []
     return _child("visit", [*sizes, *(["--directory", str(directory)] if directory else [])])
 
 
@@ -440,6 +442,7 @@ def figures(
     durable: Mapping[int, Found],
     recovered: Mapping[int, Found],
     budgets: Sequence[Found],
+    drawn: Mapping[int, Found],
 ) -> list[Figure]:
     """The lines of the contract that were measured."""
     result = []
@@ -509,12 +512,11 @@ def figures(
         beyond = f"beyond {one['budget'] >> 20} MB, {one['queues']:,} queues"
         growth = one["per_url"] - one["seen_per_url"]
         result.append(Figure(f"memory per further URL {beyond}, without the seen-set", growth, "B", most=2))
-    if len(memory) > 1:
-        rates = [1 / _plain(found, 100)["cpu"] for size, found in memory.items() if size >= 10_000]
+    for first, last, most in ((10_000, 1_000_000, 2), (100, 10_000_000, 10)):
+        rates = [1 / _plain(found, 100)["cpu"] for size, found in drawn.items() if first <= size <= last]
         if len(rates) > 1:
-            result.append(
-                Figure("URL/s, the best of these sizes against the worst, memory", max(rates) / min(rates), "x", most=2)
-            )
+            what = f"URL/s, the best of {first:,} to {min(last, max(drawn)):,} queues against the worst, memory"
+            result.append(Figure(what, max(rates) / min(rates), "x", most=most))
     return result
 
 

@@ -1,12 +1,13 @@
 """The child of `frontier`: one frontier of so many queues, filled, visited and abandoned, and its recovery.
 
-    python -m bench.frontier_engine visit --queues N --each N --visits N [--directory DIR] --out FILE
+    python -m bench.frontier_engine visit --queues N --each N --visits N [--directory DIR] [--bare] --out FILE
     python -m bench.frontier_engine recover --directory DIR --out FILE
     python -m bench.frontier_engine memory --queues N --each N --budget MB --directory DIR --out FILE
     python -m bench.frontier_engine profile --queues N --each N --visits N [--directory DIR]
 
 The clock is virtual. After the first visit of every host the hosts rest from 1 to 21 seconds, evenly spread, and the
 clock is moved so that before each call 0.1 % of the queues are ready, or as many as the call wants where that is more.
+With `--bare` it is what the drawing needs, and no checkpoints.
 `visit` ends with os._exit and leases open, as a process that was killed would leave its store; `recover` opens that.
 `memory` fills a frontier far beyond a budget for its memory and tells what it grows by then.
 `profile` tells by cProfile where the time of discover, of lease and report in calls of 100, and of opening goes.
@@ -327,9 +328,13 @@ def run_visits(given: argparse.Namespace) -> dict[str, Any]:
     found["rss_after_visits"] = resident_bytes()
     found["visits"] = []
     for want, visits, form, checkpointing in _plans(given.visits, durable=durable, columns=columns):
+        if given.bare and (checkpointing or form != columns):
+            continue
         found["visits"].append(
             visit(frontier, rests, want, max(visits, 1), queues, columns=form, checkpointing=checkpointing)
         )
+    if given.bare:
+        return found
     found["nothing_ready"] = nothing_ready(frontier)
     found["lookups"] = lookups(frontier, queues, each)
     if durable:
@@ -449,6 +454,7 @@ def main() -> None:
     parser.add_argument("--queues", type=int, required=True)
     parser.add_argument("--each", type=int, required=True)
     parser.add_argument("--visits", type=int, default=0)
+    parser.add_argument("--bare", action="store_true", help="only what the drawing needs")
     parser.add_argument("--budget", type=int, default=0, help="megabytes")
     parser.add_argument("--at", type=int, default=0)
     parser.add_argument("--directory", type=Path)

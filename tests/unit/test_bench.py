@@ -117,7 +117,7 @@ def test_the_frontier_is_measured_and_an_abandoned_store_opened_again(tmp_path, 
         assert again["accepted"] == 50 * 40
         shown = [frontier.discover_table({50: found}), frontier.store_table({50: found}, {50: again})]
         assert all(table.lines() for table in shown)
-        assert all(figure.measured > 0 for figure in frontier.figures({}, {50: found}, {50: again}, []))
+        assert all(figure.measured > 0 for figure in frontier.figures({}, {50: found}, {50: again}, [], {}))
 
 
 def test_memory_beyond_a_budget_is_measured(tmp_path, monkeypatch):
@@ -127,7 +127,7 @@ def test_memory_beyond_a_budget_is_measured(tmp_path, monkeypatch):
     assert 0 < found["seen_per_url"] < (20 if kernels.in_use() == "native" else 100)
     assert frontier.budgets_table([found]).lines()
     assert ["memory per further URL beyond 1 MB, 100 queues, without the seen-set"] == [
-        figure.what for figure in frontier.figures({}, {}, {}, [found])
+        figure.what for figure in frontier.figures({}, {}, {}, [found], {})
     ]
 
 
