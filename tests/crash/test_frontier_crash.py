@@ -589,11 +589,12 @@ def test_a_power_cut_at_any_call_of_a_round_keeps_the_old_checkpoint_or_the_new_
         world = World(disk=disk, clock=Clock(base.clock()), delay=0.2)
         live = rows(world.frontier)
         world.disk.fail(nth, errno.EIO, forever=True, partial=partial)
-        failed = False
+        failed, before = False, len(world.disk.calls)
         try:
             world.frontier.checkpoint()
         except StoreFailedError:
             failed = True
+        met = len(world.disk.calls) - before >= nth
         world.disk.mend()
         for image in rng.sample(list(world.disk.crash_images(rng, 2)), 2):
             looker = Frontier.look(image)
@@ -605,7 +606,9 @@ def test_a_power_cut_at_any_call_of_a_round_keeps_the_old_checkpoint_or_the_new_
             assert listed == {name for name in image.names() if name.endswith(".run")}, "nothing is left over"
             again.frontier.close()
         if not failed:
-            assert 1 == sum(name.endswith(".run") for name in world.disk.names())
+            world.frontier.checkpoint()  # what would not be removed is removed now
+            assert (1, 1) == tuple(sum(name.endswith(end) for name in world.disk.names()) for end in (".run", ".ckpt"))
+        if not met:
             assert {3, 4} == numbers
             return
     raise AssertionError("the round never got through")
@@ -713,6 +716,38 @@ def test_a_process_that_keeps_no_lines_does_not_lose_those_of_an_earlier_one():
     world.output = True
     world.reopen()
     assert 1_500 == sum(1 for _ in world.frontier.lines("pages", 1))
+
+
+def test_lines_that_nobody_noted_are_kept_by_a_process_that_keeps_none():
+    """Wherever a crash comes, before, in or behind the checkpoint of a process that was opened without output."""
+    world = World(output=True, delay=0, delay_factor=0)
+    world.discover(*[f"http://h{n}.com/" for n in range(1_500)])
+    world.report(*[outcome(lease, seconds=0.0, line=b'{"x":"%0900d"}' % 1) for lease in world.lease(1_500)])
+    world.output = False
+    world.kill()
+    begun = world.disk.copy()
+    world.frontier.checkpoint()
+    world.discover("http://later.com/")
+    world.frontier.checkpoint()
+    for disk in (begun, world.disk.copy()):
+        again = World(disk=disk, clock=world.clock, output=True, delay=0, delay_factor=0)
+        assert (1_500, (0, 1)) == (sum(1 for _ in again.frontier.lines("pages", 0)), again.frontier.projection("pages"))
+
+
+def test_a_store_of_which_nobody_wants_lines_keeps_no_log_for_them():
+    """Neither one that was never opened with output, nor one in which no line came of it."""
+    for output in (False, True):
+        world = World(output=output, delay=0, delay_factor=0)
+        rng = random.Random(0)
+        for _ in range(40):
+            world.discover(*[f"http://h{n}.com/{rng.randbytes(100).hex()}" for n in range(200)])
+        world.output = False
+        world.kill()
+        before = world.frontier.statistics()["log"]
+        world.frontier.checkpoint()
+        after = world.frontier.statistics()["log"]
+        assert (0, 0) == world.frontier.projection("pages")
+        assert after["segments"] < before["segments"], "the log before the checkpoint is gone"
 
 
 def test_a_checkpoint_that_finds_no_space_is_given_up_and_the_store_goes_on():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 
 import pytest
@@ -147,3 +148,21 @@ def test_what_is_too_long_for_one_range_makes_several(monkeypatch):
     world.kill()
     assert ["new"] * 60 == world.discover(*[f"http://h{n}.com/" for n in range(60)], request_id=("me", 1))
     assert [] == recount(world.frontier)
+
+
+def test_a_disk_that_removes_nothing_stops_nobody_and_is_asked_again():
+    """Older checkpoints, merged runs, abandoned ones: files too many, until the disk lets them go."""
+    world = World()
+    world.disk.fail(1, errno.EIO, forever=True, verb="remove")
+    for begin in range(0, 600, 100):
+        fill(world, begin, begin + 100)
+        world.frontier.checkpoint()
+    kept = [sum(name.endswith(end) for name in world.disk.names()) for end in (".run", ".ckpt")]
+    assert (True, 6, []) == (kept[0] > 4, kept[1], recount(world.frontier))
+    world.disk.mend()
+    fill(world, 600, 700)
+    world.frontier.checkpoint()
+    listed = world.frontier._machine.tables.ledger.names()
+    assert (listed, 1) == (runs(world.disk), sum(name.endswith(".ckpt") for name in world.disk.names()))
+    world.kill()
+    assert (700, []) == (world.frontier.statistics()["accepted"], recount(world.frontier))

@@ -237,6 +237,42 @@ def test_the_current_segment_is_never_dropped_even_when_it_replaced_an_empty_one
     assert (1, 1) == (len(segments(files)), log.statistics()["segments"])
 
 
+def test_a_segment_that_will_not_go_stays_with_those_behind_it_until_the_next_time() -> None:
+    """The second of them is refused: no gap is left, in this life or the next, and nothing stops."""
+    files = MemoryFiles()
+    log = filled(files, 60)
+    before = segments(files)
+    assert len(before) > 3
+    files.fail(2, errno.EIO, verb="remove")
+    log.drop_through(60)
+    assert before[1:] == segments(files)
+    log.append(1, b"goes on")
+    log.sync()
+    first = int(before[1][4:-4], 16)
+    assert list(range(first, 62)) == [frame.lsn for frame in log.replay(first - 1)]
+    log.close()
+    again = opened(files, after=60)
+    assert list(range(first, 62)) == [frame.lsn for frame in again.replay(first - 1)]
+    again.drop_through(60)
+    assert before[-1:] == segments(files)
+
+
+def test_a_spare_of_an_earlier_life_that_will_not_go_is_made_empty() -> None:
+    """Else its frames could stand behind those of the segment that is made of it."""
+    files = MemoryFiles()
+    log = filled(files, 3)
+    log.close()
+    with_frames = files.contents()[segment_name(1)]
+    files.put("next.seg", with_frames)
+    files.fail(1, errno.EIO, verb="remove")
+    log = opened(files)
+    for number in range(4, 20):
+        log.append(1, b"%d" % number * 50)
+        log.sync()
+    log.close()
+    assert 19 == len(payloads(opened(files)))
+
+
 def test_a_whole_frame_out_of_sequence_is_no_part_of_the_log() -> None:
     """What an earlier life left behind would look like this."""
     files = MemoryFiles()

@@ -12,7 +12,7 @@ import msgspec
 from outrider.crawl.options import SETTINGS_FILE, SETTINGS_FILE_BYTES_MAX, Kept, from_file
 from outrider.errors import ForeignStoreError, SettingsError, StoreError, StoreFailedError, StoreFullError
 from outrider.limits import RUN_FILE_BYTES_MAX, SEEDS_PENDING_BYTES_MAX
-from outrider.storage.files import Directory, read_whole, replace
+from outrider.storage.files import Directory, read_whole, remove_if_possible, replace
 
 FRONTIER_NAME: Final = "frontier"
 ARCHIVE_NAME: Final = "archive"
@@ -106,9 +106,8 @@ def take_pending(files: Directory) -> list[str]:
 
 
 def drop_pending(files: Directory) -> None:
-    """The frontier has them all."""
-    with contextlib.suppress(FileNotFoundError):
-        files.remove(PENDING_FILE)
+    """The frontier has them all. Where the file will not go, the next run brings them again, which changes nothing."""
+    remove_if_possible(files, PENDING_FILE)
 
 
 def put_run(files: Directory, facts: dict[str, Any]) -> None:

@@ -228,7 +228,6 @@ class Crawler:
             code = self._failure.exit_code if isinstance(self._failure, StoreError) else BUG
             words = "failed"
         with contextlib.suppress(StoreError):
-            self._output.settle_debts()
             self._output.note()
         self._note_run()
         self._journal.note("close", exit_code=code, ending=words or "finished")

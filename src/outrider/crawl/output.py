@@ -112,22 +112,29 @@ class Output:
 
     def settle_debts(self) -> None:
         """Writes the lines that are owed; from time to time also tells the frontier how far the files reach."""
+        self._append_owed()
+        if self._since_note >= NOTE_LINES:
+            self.note()
+
+    def _append_owed(self) -> None:
         for stream, owed in self._owed.items():
             if owed:
                 self._projections[stream].append(owed)
                 self._since_note += len(owed)
                 self._owed[stream] = []
-        if self._since_note >= NOTE_LINES:
-            self.note()
 
     def note(self) -> None:
-        """Syncs the files and tells the frontier how far they reach."""
+        """Syncs the files and tells the frontier how far they reach; what is owed is written before, or it would count
+        as written. Raises StoreFullError, StoreFailedError."""
+        self._append_owed()
         self._since_note = 0
+        if all(projection.length == self._noted[stream] for stream, projection in self._projections.items()):
+            return
+        # Of all streams, also one that got no line: else the log behind its last one would be kept for it.
         for stream, projection in self._projections.items():
-            if projection.length != self._noted[stream]:
-                projection.sync()
-                self._frontier.note_projection(stream, projection.length, self._lsn)
-                self._noted[stream] = projection.length
+            projection.sync()
+            self._frontier.note_projection(stream, projection.length, self._lsn)
+            self._noted[stream] = projection.length
 
     def close(self) -> None:
         """Gives the files back; `note` comes before where a clean end is wanted."""

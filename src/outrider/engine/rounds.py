@@ -338,11 +338,9 @@ class Rounds:
 
     def _wanted_after(self, through: int) -> int:
         """Behind a checkpoint that covers so much of the log, as far as the synced projections have passed it too."""
-        projected = [lsn for _, lsn in self._machine.tables.projections.values()]
-        if self._machine.keeps_lines or any(projected):
-            # Also where this process keeps no lines: those of an earlier one are not lost.
-            through = min([through, *projected])
-        return through
+        # 0: a stream that never had a line. Its first line notes it, so it matters not which process keeps lines, nor
+        # whether any projection was ever synced.
+        return min([through, *(lsn for _, lsn in self._machine.tables.projections.values() if lsn)])
 
     def statistics(self) -> dict[str, int]:
         """Of the newest checkpoint."""

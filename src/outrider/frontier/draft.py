@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.frontier.cards import Cards
-from outrider.frontier.facts import STREAMS, Block, Fact, Row, columns_of
+from outrider.frontier.facts import LINES_AFTER, STREAMS, Block, Fact, Row, columns_of
 from outrider.frontier.hosts import Rows
 from outrider.frontier.lines import completed
 from outrider.frontier.records import Record, packed
@@ -79,6 +79,7 @@ class Draft:
         ] = []  # taken out of their queues: they go back if the log refuses the frame
         self._tables = tables
         self._keeps_lines = keeps_lines
+        self._first_lines: set[str] = set()  # streams that never had one before
         self._bare: list[_Part] = []
         self._whole: list[_Part] = []
         self._records: list[tuple[Record, int, int, bool]] = []
@@ -214,6 +215,10 @@ class Draft:
         """A line of output (JSON), durable with this call; new_links: -1 for lines that do not tell it."""
         if not self._keeps_lines:
             return
+        if stream not in self._first_lines and not self._tables.projections[stream][1]:
+            # From here on the log is kept for this stream, whoever takes checkpoints: nobody has noted it as yet.
+            self._first_lines.add(stream)
+            self.add(Fact.PROJECTION, (OWN_SLOT, stream, self._tables.projections[stream][0], LINES_AFTER))
         self.add(Fact.LINE, (slot, token, STREAMS.index(stream), new_links, text))
         self.lines.append((stream, completed(text, new_links)))
 

@@ -152,6 +152,7 @@ _FIXED = {
 """The types of the kinds that have nothing but columns of fixed width."""
 
 STREAMS = ("pages", "politeness")  # LINE.stream is the place in this list
+LINES_AFTER = 1  # the LSN behind which lines can stand: the first frame of a log is that of an opening and has none
 
 
 @dataclass(frozen=True, slots=True, eq=False)

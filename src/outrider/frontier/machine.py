@@ -16,7 +16,7 @@ from outrider.frontier import accounts, arguments
 from outrider.frontier.cards import Cards
 from outrider.frontier.carried import Carrying
 from outrider.frontier.draft import Draft
-from outrider.frontier.facts import STREAMS, Fact
+from outrider.frontier.facts import LINES_AFTER, STREAMS, Fact
 from outrider.frontier.hosts import NONE
 from outrider.frontier.operations import Operations
 from outrider.frontier.records import Record
@@ -250,7 +250,8 @@ class Machine(Reporting, Operations, Carrying):
         arguments.whole("length", length, 0, arguments.INSTANT_MAX)
         arguments.whole("lsn", lsn, 0, arguments.INSTANT_MAX)
         draft = self._draft(self._advance(now))
-        draft.add(Fact.PROJECTION, (OWN_SLOT, stream, length, lsn))
+        # 0 would say that the stream never had a line, and that no log is to be kept for it.
+        draft.add(Fact.PROJECTION, (OWN_SLOT, stream, length, max(lsn, LINES_AFTER)))
         self._commit(draft, reserve=True)
 
     def note_watermark(self, writer: str, value: bytes, now: Instant) -> None:

@@ -7,7 +7,6 @@ the one before it is removed only then.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import struct
 import sys
@@ -23,7 +22,7 @@ from outrider.limits import (
     CHECKPOINT_SYNC_BYTES,
     LOG_READ_BYTES,
 )
-from outrider.storage.files import TEMPORARY_SUFFIX, File, Files
+from outrider.storage.files import TEMPORARY_SUFFIX, File, Files, remove_if_possible
 from outrider.storage.sealed import CRC, check_store, is_whole, sealed, sealed_bytes, unsealed_head
 
 if sys.version_info >= (3, 14):
@@ -62,7 +61,7 @@ class CheckpointWriter:
     """Writes one checkpoint range by range; until `finish` has returned the older one counts."""
 
     def __init__(self, files: Files, *, store: bytes, number: int, start_lsn: int) -> None:
-        """Begins checkpoint `number`, removing what an earlier attempt left.
+        """Begins checkpoint `number`, removing what earlier attempts left.
 
         `start_lsn` is the last LSN before the first range is copied: replay starts after it. Raises StoreFullError,
         StoreFailedError.
@@ -75,7 +74,7 @@ class CheckpointWriter:
         self._compressor = zstd.ZstdCompressor(level=_LEVEL)
         for name in files.names():
             if _UNFINISHED.fullmatch(name):
-                files.remove(name)
+                remove_if_possible(files, name)
         header = _HEADER.pack(_HEADER_MAGIC, CHECKPOINT_FORMAT, store, number, start_lsn)
         self._buffer = bytearray(sealed(header))
         self._ended = False
@@ -83,8 +82,7 @@ class CheckpointWriter:
         try:
             self._file.truncate(0)
         except StoreError:
-            with contextlib.suppress(StoreError):
-                self.abandon()
+            self.abandon()
             raise
         self._position = 0
         self._unsynced = 0
@@ -132,7 +130,7 @@ class CheckpointWriter:
                 self._unsynced = 0
 
     def finish(self, lsn: int) -> None:
-        """Makes it the newest checkpoint and removes the older ones.
+        """Makes it the newest checkpoint and removes the older ones; the next one tries those again that would not go.
 
         `lsn` is the highest LSN that any range holds; the log must be synced up to it. When this returns the checkpoint
         survives any crash; when it raises, the older one counts. Raises StoreFullError, StoreFailedError.
@@ -151,7 +149,7 @@ class CheckpointWriter:
         self._files.sync_directory()
         for number in _numbers(self._files):
             if number < self._number:
-                self._files.remove(checkpoint_name(number))
+                remove_if_possible(self._files, checkpoint_name(number))
 
     def abandon(self) -> None:
         """Removes what was written; the older checkpoint counts. After `finish` nothing happens."""
@@ -162,8 +160,7 @@ class CheckpointWriter:
             self._file.close()
             self._file = None
         self._buffer.clear()
-        with contextlib.suppress(FileNotFoundError):
-            self._files.remove(self._temporary)
+        remove_if_possible(self._files, self._temporary)
 
     def _open_file(self) -> File:
         if self._file is None:

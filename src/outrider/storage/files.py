@@ -17,6 +17,7 @@ import errno
 import fcntl
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -119,20 +120,39 @@ def replace(files: Files, name: str, data: bytes) -> None:
 
     Raises StoreFullError (the old content stands) and StoreFailedError.
     """
+    replace_in_pieces(files, name, [data])
+
+
+def replace_in_pieces(files: Files, name: str, pieces: Iterable[bytes]) -> None:
+    """As `replace`, for content that is more than should be in memory at once."""
     temporary = name + TEMPORARY_SUFFIX
     file = files.open(temporary, create=True)
     try:
         file.truncate(0)
-        file.write_at(0, data)
+        position = 0
+        for piece in pieces:
+            file.write_at(position, piece)
+            position += len(piece)
         file.sync()
     except StoreError:
         file.close()
-        with contextlib.suppress(StoreError, FileNotFoundError):
-            files.remove(temporary)
+        remove_if_possible(files, temporary)
         raise
     file.close()
     files.rename(temporary, name)
     files.sync_directory()
+
+
+def remove_if_possible(files: Files, name: str) -> bool:
+    """Takes away a file that nobody needs any more; False where the disk refuses. A file too many is no reason to stop:
+    whoever asks tries again later."""
+    try:
+        files.remove(name)
+    except FileNotFoundError:
+        return True
+    except StoreError:
+        return False
+    return True
 
 
 def read_whole(files: Files, name: str, *, bytes_max: int) -> bytes:

@@ -8,7 +8,6 @@ and the mirror `log.synced`.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import struct
 import threading
@@ -44,7 +43,7 @@ from outrider.limits import (
     LOG_SPACE_SHARE,
     LOG_ZERO_BYTES_STEP,
 )
-from outrider.storage.files import File, Files
+from outrider.storage.files import File, Files, remove_if_possible
 from outrider.storage.sealed import check_store, is_whole, sealed, sealed_bytes, unsealed_head
 
 SEGMENT_HEADER_BYTES = 64
@@ -368,7 +367,7 @@ class Log:
     def _begin(self) -> None:
         size = self._segment_bytes_first
         self._remove_leftovers(self._files.names())
-        self._spare = self._files.open(SPARE_NAME, create=True)
+        self._spare = self._open_spare()
         self._spare_size, self._spare_zeroed = size, 0
         try:
             self._zero_spare(size)
@@ -379,8 +378,7 @@ class Log:
                 )
         except StoreFullError:
             self._discard_spare()
-            with contextlib.suppress(StoreError, FileNotFoundError):
-                self._files.remove(RESERVE_NAME)
+            remove_if_possible(self._files, RESERVE_NAME)
             raise
         self._install(self._spare, SPARE_NAME, size, 1)
         self._spare = None
@@ -391,7 +389,18 @@ class Log:
         # A spare of an earlier life may hold a header and frames whose new name did not survive: they were never
         # acknowledged. Making it anew is simpler than proving it clean.
         if SPARE_NAME in names:
-            self._files.remove(SPARE_NAME)
+            remove_if_possible(self._files, SPARE_NAME)
+
+    def _open_spare(self) -> File:
+        """The next segment's file, empty also where an older one would not be removed."""
+        file = self._files.open(SPARE_NAME, create=True)
+        try:
+            if file.size():
+                file.truncate(0)
+        except BaseException:
+            file.close()
+            raise
+        return file
 
     # ------------------------------------------------------------------------------------------------ reading
 
@@ -601,22 +610,21 @@ class Log:
 
     def drop_through(self, lsn: int) -> None:
         """Removes the segments that hold nothing above `lsn`; never the current one. Nobody waits for that who appends
-        meanwhile. Raises StoreFailedError."""
+        meanwhile. One that the disk will not remove stays with those behind it until the next call, so that there is
+        never a gap. Raises StoreFailedError where an earlier call failed."""
         with self._append_lock:
             self._check()
-            gone: list[str] = []
+            gone: list[_Segment] = []
             while len(self._segments) > 1 and self._segments[1].first_lsn <= lsn + 1:
-                gone.append(self._segments.pop(0).name)
+                gone.append(self._segments.pop(0))
             keep = max(bisect_right(self._mark_lsns, self._segments[0].first_lsn - 1) - 1, 0)
             del self._mark_lsns[:keep], self._mark_bytes[:keep]
-        for name in gone:
-            # The oldest first, and no sync: one that comes back after a crash lies below the checkpoint and is skipped.
-            try:
-                self._files.remove(name)
-            except StoreError as error:
-                self._fail(error)
-            except FileNotFoundError:
-                pass
+        # The oldest first, and no sync: one that comes back after a crash lies below the checkpoint and is skipped.
+        for number, segment in enumerate(gone):
+            if not remove_if_possible(self._files, segment.name):
+                with self._append_lock:
+                    self._segments[:0] = gone[number:]
+                return
 
     def close(self) -> None:
         """Gives the descriptors back. It syncs nothing: what was not synced was not promised."""
@@ -773,7 +781,7 @@ class Log:
             self._set_full(StoreFullError(why))
             return False
         try:
-            self._spare = self._files.open(SPARE_NAME, create=True)
+            self._spare = self._open_spare()
         except StoreFailedError as error:
             self._fail(error)
         except StoreError as error:
@@ -821,8 +829,7 @@ class Log:
                 self._spare.close()
                 self._spare = None
             self._spare_zeroed = self._spare_unsynced = 0
-            with contextlib.suppress(FileNotFoundError):
-                self._files.remove(SPARE_NAME)
+            remove_if_possible(self._files, SPARE_NAME)
 
     def _sync_spare(self, spare: File) -> None:
         self._spare_unsynced = 0
@@ -855,8 +862,7 @@ class Log:
             self._files.sync_directory()
             return True
         except StoreFullError:
-            with contextlib.suppress(FileNotFoundError):
-                self._files.remove(RESERVE_NAME)
+            remove_if_possible(self._files, RESERVE_NAME)
             return False
         except StoreError as error:
             self._fail(error)

@@ -11,7 +11,6 @@ counts only if its LSN (or place) is one that can stand at this byte.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import struct
@@ -20,13 +19,12 @@ from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from typing import Any, Final
 
-from outrider.errors import StoreError
 from outrider.kernels import FRAME_BYTES_MAX, FRAME_HEADER_BYTES, crc32c, find_frame, pack_frames, scan_frames
 from outrider.limits import LOG_READ_BYTES, MANIFEST_BYTES_MAX
 from outrider.storage import checkpoint as ckpt
 from outrider.storage import log as logs
 from outrider.storage.checkpoint import CheckpointWriter, Range, checkpoint_name
-from outrider.storage.files import TEMPORARY_SUFFIX, File, Files
+from outrider.storage.files import File, Files, replace_in_pieces
 from outrider.storage.log import SEGMENT_HEADER_BYTES, segment_name
 from outrider.storage.losses import Loss, MendableFiles, corrected, read_as_can_be
 from outrider.storage.manifest import MANIFEST_NAME, is_manifest
@@ -644,7 +642,8 @@ def _write_segment(files: Files, found: Survey, segment: Segment, filler: Filler
     header = logs._SEGMENT_HEADER.pack(
         logs._SEGMENT_MAGIC, logs.SEGMENT_FORMAT, segment.epoch, found.store, segment.first_lsn
     )
-    _replace_in_pieces(files, segment.right_name, _segment_pieces(files, segment, sealed(header), filler), segment.size)
+    pieces = _segment_pieces(files, segment, sealed(header), filler)
+    replace_in_pieces(files, segment.right_name, _padded(pieces, segment.size))
 
 
 def _segment_pieces(files: Files, segment: Segment, header: bytes, filler: Filler) -> Iterator[bytes]:
@@ -674,29 +673,16 @@ def _fillers(first: int, last: int, epoch: int, filler: Filler) -> Iterator[byte
         yield pack_frames(rows)
 
 
-def _replace_in_pieces(files: Files, name: str, pieces: Iterable[bytes], size: int) -> None:
-    """As `storage.files.replace`, with zeros up to `size` behind the pieces."""
-    temporary = name + TEMPORARY_SUFFIX
-    file = files.open(temporary, create=True)
-    try:
-        file.truncate(0)
-        position = 0
-        for piece in pieces:
-            file.write_at(position, piece)
-            position += len(piece)
-        while position < size:
-            piece = bytes(min(size - position, LOG_READ_BYTES))
-            file.write_at(position, piece)
-            position += len(piece)
-        file.sync()
-    except StoreError:
-        file.close()
-        with contextlib.suppress(StoreError, FileNotFoundError):
-            files.remove(temporary)
-        raise
-    file.close()
-    files.rename(temporary, name)
-    files.sync_directory()
+def _padded(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """The pieces, and zeros behind them up to `size`."""
+    position = 0
+    for piece in pieces:
+        yield piece
+        position += len(piece)
+    while position < size:
+        piece = bytes(min(size - position, LOG_READ_BYTES))
+        yield piece
+        position += len(piece)
 
 
 def _write_checkpoint(files: Files, found: Survey) -> None:

@@ -8,7 +8,6 @@ first key and the place of each block are in memory.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import struct
 import sys
@@ -30,7 +29,7 @@ from outrider.limits import (
     RUN_READ_BYTES,
     RUN_WRITE_BYTES,
 )
-from outrider.storage.files import TEMPORARY_SUFFIX, File, Files
+from outrider.storage.files import TEMPORARY_SUFFIX, File, Files, remove_if_possible
 from outrider.storage.records import Int64s, Keys, Records, body_bytes
 from outrider.storage.sealed import check_store, is_whole, sealed, sealed_bytes, unsealed_head
 
@@ -163,17 +162,17 @@ class RunWriter:
         self._files.sync_directory()
         return name
 
-    def abandon(self) -> None:
-        """Removes what was written; after `finish` nothing happens."""
+    def abandon(self) -> str | None:
+        """Removes what was written; after `finish` nothing happens. The name of its file where the disk refuses: it is
+        to be removed later."""
         if self._ended:
-            return
+            return None
         self._ended = True
         if self._file is not None:
             self._file.close()
             self._file = None
         self._buffer.clear()
-        with contextlib.suppress(FileNotFoundError, StoreError):
-            self._files.remove(self._temporary)
+        return None if remove_if_possible(self._files, self._temporary) else self._temporary
 
     def _open_file(self) -> File:
         if self._file is None:

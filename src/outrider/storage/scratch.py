@@ -7,7 +7,6 @@ anew.
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from outrider import kernels
 from outrider.errors import DamagedStoreError, StoreError, StoreFullError
 from outrider.limits import SCRATCH_FILE_BYTES_MAX, SCRATCH_FILES_OPEN_MAX
-from outrider.storage.files import File, Files
+from outrider.storage.files import File, Files, remove_if_possible
 
 SUFFIX = ".tail"
 OFFSET_BITS = 26
@@ -41,7 +40,8 @@ class Scratch:
     """Chunks in files `NAME-%08x.tail` of one directory. One thread at a time."""
 
     def __init__(self, files: Files, *, name: str, file_bytes_max: int = SCRATCH_FILE_BYTES_MAX) -> None:
-        """Removes what an earlier process left. Raises StoreError; ValueError when a place cannot say such offsets."""
+        """Removes what an earlier process left, as far as it will go. Raises StoreError; ValueError when a place cannot
+        say such offsets."""
         if not 0 < file_bytes_max <= 1 << OFFSET_BITS:
             raise ValueError(f"a scratch file has 1 to {1 << OFFSET_BITS} bytes, not {file_bytes_max}")
         self._files = files
@@ -53,10 +53,13 @@ class Scratch:
         self._current: int | None = None
         self._wasteful: set[int] = set()
         self._cursor = (0, 0)
+        self._unremoved: list[
+            str
+        ] = []  # nobody's any more, but the disk would not remove them: tried with the next one
         for left in files.names():
             # As long as ours exactly: `a-b` keeps its files beside `a`.
             if left.startswith(f"{name}-") and left.endswith(SUFFIX) and len(left) == len(self._file_name(0)):
-                files.remove(left)
+                remove_if_possible(files, left)
 
     def __repr__(self) -> str:
         return f"<Scratch {self._name} {len(self._stocks)} files, {self.disk_bytes} bytes>"
@@ -182,8 +185,8 @@ class Scratch:
         file = self._open.pop(number, None)
         if file is not None:
             file.close()
-        with contextlib.suppress(FileNotFoundError):
-            self._files.remove(self._file_name(number))
+        self._unremoved.append(self._file_name(number))
+        self._unremoved = [name for name in self._unremoved if not remove_if_possible(self._files, name)]
 
     def survivors(self, most: int) -> list[tuple[int, int, bytes]]:
         """Up to `most` chunks (owner, place, bytes) of a file that is mostly garbage, wanted or not: those that are

@@ -6,14 +6,13 @@ runs of one size become one. One thread writes and merges; any may look at the l
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError
 from outrider.limits import GIVE_BACK_BYTES, RUN_ROWS_SMALL, RUNS_PER_MERGE
-from outrider.storage.files import Files
+from outrider.storage.files import Files, remove_if_possible
 from outrider.storage.heap import give_back
 from outrider.storage.records import Records, merged
 from outrider.storage.runs import LEDGER, Run, RunWriter, run_number, unfinished_number
@@ -44,6 +43,7 @@ class Tiers:
         self._family = family
         self._listed = tuple(names)
         self._replaced: list[Run] = []
+        self._unremoved: list[str] = []  # unfinished runs that the disk would not remove
         self._closed = False
         runs: list[Run] = []
         try:
@@ -127,22 +127,23 @@ class Tiers:
             return listed
 
     def settled(self) -> None:
-        """Removes merged-away files: the checkpoint with what `names` gave last is durable. Raises StoreFailedError."""
+        """Removes merged-away files: the checkpoint with what `names` gave last is durable. Those that would not go are
+        tried again the next time."""
         with self.lock:
             gone = [run for run in self._replaced if run.name not in self._listed]
         for run in gone:
-            with contextlib.suppress(FileNotFoundError):
-                self._files.remove(run.name)
-            with self.lock:
-                self._replaced.remove(run)
+            if remove_if_possible(self._files, run.name):
+                with self.lock:
+                    self._replaced.remove(run)
+        self._unremoved = [name for name in self._unremoved if not remove_if_possible(self._files, name)]
 
     def remove_leftovers(self) -> None:
-        """Removes files of runs that neither count nor are kept for the last checkpoint. Raises StoreFailedError."""
+        """Removes files of runs that neither count nor are kept for the last checkpoint, as far as they will go."""
         with self._writing:
             kept = {run.name for run in (*self._layers.runs, *self._replaced)} | set(self._listed)
             for name in self._files.names():
                 if self._number_of(name) is not None and name not in kept:
-                    self._files.remove(name)
+                    remove_if_possible(self._files, name)
 
     def check(self) -> Iterator[str]:
         """Reads every byte of every run that counts again: what is damaged, in words, naming file and byte."""
@@ -173,13 +174,18 @@ class Tiers:
             for some in records:
                 writer.add(some)
             if not writer.rows and not writer.pending_rows:
-                writer.abandon()
+                self._abandon(writer)
                 return None
             name = writer.finish()
         except BaseException:
-            writer.abandon()
+            self._abandon(writer)
             raise
         return Run(self._files, name, store=self._store)
+
+    def _abandon(self, writer: RunWriter) -> None:
+        left = writer.abandon()
+        if left is not None:
+            self._unremoved.append(left)
 
     def _number_of(self, name: str) -> int | None:
         number = run_number(name, self._family)
