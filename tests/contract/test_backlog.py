@@ -17,6 +17,9 @@ NATIVE = native_of(twin.Backlog)
 BOTH = both(twin.Backlog)
 
 
+NONE_ASIDE = {"queues_aside": 0, "cards_aside": 0}
+
+
 def card(fingerprint=0, order=0, due=0, klass=0, url=b"http://a/", referrer=b"", extra=b""):
     head = np.zeros(1, HEAD)
     head["fingerprint"], head["order"], head["due"], head["klass"] = fingerprint, order, due, klass
@@ -80,7 +83,7 @@ def test_a_card_comes_back_as_it_was_put(kernel):
     found, *taken = backlog.take(u32(5))
     assert b"\1" == found
     assert [whole] == cards_of(*taken)
-    assert {"cards": 0, "bytes": 0, "queues": 0} == backlog.statistics()
+    assert {"cards": 0, "bytes": 0, "queues": 0, **NONE_ASIDE} == backlog.statistics()
 
 
 @BOTH
@@ -172,7 +175,7 @@ def test_thousands_put_at_once_stand_as_if_put_one_by_one():
 def test_statistics_count_cards_bytes_and_queues(kernel):
     backlog = kernel()
     put(backlog, (1, card(url=b"u" * 88)), (1, card(url=b"u" * 89)), (3, card(url=b"u" * 8)))
-    assert {"cards": 3, "bytes": 160 + 176 + 80 + 3 * 24, "queues": 2} == backlog.statistics()
+    assert {"cards": 3, "bytes": 160 + 176 + 80 + 3 * 24, "queues": 2, **NONE_ASIDE} == backlog.statistics()
     assert 3 == len(backlog)
     assert "<Backlog 3 cards in 2 queues>" == repr(backlog)
 
@@ -263,6 +266,52 @@ def test_a_queue_of_many_cards_keeps_its_order(kernel):
     assert rest[:9_000] == np.frombuffer(backlog.drain(0, 9_001)[0], HEAD)["order"].tolist()
 
 
+@BOTH
+def test_what_is_aside_is_known_by_class_and_length_until_it_is_put_again(kernel):
+    backlog = kernel()
+    best, other = card(order=4, klass=9), card(order=1, klass=2, extra=b"x" * 20_000)
+    put(backlog, (1, other), (1, best), (70_000, card(klass=15)), (3, card()))
+    assert (u32(1, 3), 4) == backlog.short(0, 4)
+    assert (u32(70_000), 0) == backlog.short(4, 80_000)
+    counts, *whole = backlog.whole(u32(2, 1))
+    assert (u32(0, 2), [best, other]) == (counts, cards_of(*whole))
+    assert 4 == len(backlog)
+    backlog.set_aside(u32(1, 70_000), u64(2**55 - 1, 1))
+    expected = {"cards": 1, "bytes": 80 + 16 + 24, "queues": 1, "queues_aside": 2, "cards_aside": 3}
+    assert (1, expected) == (len(backlog), backlog.statistics())
+    assert u64(2**55 - 1, 0, 1) == backlog.aside(u32(1, 2, 70_000))
+    assert (u32(2, 0, 1), bytes((9, 255, 15))) == (backlog.waiting(u32(1, 2, 70_000)), backlog.best(u32(1, 2, 70_000)))
+    assert (bytes((9,)), u64(0), u64(0)) == backlog.best_keys(u32(1))
+    assert bytes(1) == backlog.take(u32(1))[0]
+    assert bytes(1) == backlog.remove(u32(1), u64(0))[0]
+    assert [b"", b""] == [backlog.drain(1, 9)[0], backlog.spill(1, 0)[0]]
+    assert (u32(3), 0) == backlog.short(0, 80_000)
+    with pytest.raises(ValueError, match="row 1: the cards of 1 are aside"):
+        put(backlog, (3, card()), (1, card()))
+    backlog.set_aside(u32(1), u64(2**40))
+    backlog.forget_aside(u32(1, 2, 3))
+    assert (u64(0, 1), u32(0, 1)) == (backlog.aside(u32(1, 70_000)), backlog.waiting(u32(1, 3)))
+    put(backlog, (1, other), (1, best))
+    assert [best, other] == cards_of(*backlog.drain(1, 9))
+
+
+@BOTH
+def test_what_cannot_be_set_aside_is_refused_and_stays(kernel):
+    backlog = kernel()
+    put(backlog, *((1, card(order=order)) for order in range(9)), (2, card(klass=16)), (3, card()))
+    for queue in (0, 1, 2):
+        with pytest.raises(ValueError, match="cannot be set aside"):
+            backlog.set_aside(u32(3, queue), u64(1, 1))
+    for place in (0, 2**55):
+        with pytest.raises(ValueError, match=f"row 0: {place} is no place"):
+            backlog.set_aside(u32(3), u64(place))
+    with pytest.raises(ValueError, match="1 queues and 2 places"):
+        backlog.set_aside(u32(3), u64(1, 2))
+    with pytest.raises(IndexError):
+        backlog.set_aside(u32(3, 0xFFFFFFFF), u64(1, 1))
+    assert (11, NONE_ASIDE) == (len(backlog), {name: backlog.statistics()[name] for name in NONE_ASIDE})
+
+
 queues = st.integers(0, 3)
 few_cards = st.lists(
     st.tuples(
@@ -288,9 +337,20 @@ histories = st.lists(
         st.tuples(st.sampled_from(["drain", "spill", "peek"]), st.tuples(queues, st.integers(0, 30))),
         st.tuples(st.just("heads_over"), st.integers(1, 20)),
         st.tuples(st.just("longer_than"), st.tuples(queues, st.integers(0, 5), st.integers(0, 9))),
+        st.tuples(st.just("short"), st.tuples(queues, st.integers(0, 5))),
+        st.tuples(st.just("set_aside"), st.lists(st.tuples(queues, st.integers(0, 2**55)), max_size=4)),
+        st.tuples(st.sampled_from(["whole", "aside", "forget_aside"]), some_queues),
     ),
     max_size=25,
 )
+
+
+def answer_of(verb, *given_):
+    """What it answers, or how it refuses."""
+    try:
+        return verb(*given_)
+    except ValueError as error:
+        return str(error)
 
 
 @WITHOUT_NATIVE
@@ -300,7 +360,12 @@ def test_kernel_and_twin_answer_alike(history):
     rows = u32(*range(5))
     for verb, what in history:
         if verb == "put":
-            answers = [put(backlog, *what) for backlog in backlogs]
+            answers = [answer_of(put, backlog, *what) for backlog in backlogs]
+        elif verb == "set_aside":
+            pairs = u32(*(queue for queue, _ in what)), u64(*(place for _, place in what))
+            answers = [answer_of(backlog.set_aside, *pairs) for backlog in backlogs]
+        elif verb in ("whole", "aside", "forget_aside"):
+            answers = [getattr(backlog, verb)(u32(*what)) for backlog in backlogs]
         elif verb == "take":
             answers = [backlog.take(u32(*what)) for backlog in backlogs]
         elif verb == "remove":

@@ -24,6 +24,7 @@ from outrider.limits import (
     ADDRESS_FAILED_SECONDS,
     ADDRESS_SECONDS_MIN,
     ADDRESS_SECONDS_USUAL,
+    CARD_BYTES_MAX,
     LEASES_LOST_MAX,
     REDIRECT_HOPS_MAX,
     RETRY_SECONDS,
@@ -557,6 +558,7 @@ class History:
             "delay": DELAY,
             "delay_factor": FACTOR,
             "group": {"address": {"gap": GAP}} if self.grouped else None,
+            "memory_bytes": 500 if self.seed % 2 else CARD_BYTES_MAX,  # room for a few cards: the others lie on disk
         }
         return Frontier.open(
             self.disk, clock=self.clock, settings=settings, seed=self.seed & 0xFFFF, keys=CLUSTER_KEYS,

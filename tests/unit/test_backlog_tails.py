@@ -172,6 +172,54 @@ def test_a_bound_of_memory_spills_queues_that_are_long():
     assert list(range(20, 3_000, 50)) == orders(backlog.drain(20, 100))
 
 
+def test_a_bound_of_memory_holds_for_any_number_of_short_queues():
+    backlog = Backlog(MemoryFiles(), name="b", bytes_max=20_000)
+    for start in range(0, 5_000, 100):
+        rows = np.arange(start, start + 100)
+        backlog.put(rows, cards_of(rows, klass=rows % 16))
+        assert backlog.statistics()["bytes"] < 20_000 + 200 * 200
+    said = backlog.statistics()
+    assert (5_000, 5_000) == (said["cards"], said["queues"] + said["queues_on_disk"])
+    assert backlog.kernel is not None  # their classes are there to be looked at
+    rows = np.arange(5_000)
+    assert (rows % 16).tolist() == backlog.best(rows).tolist()
+    backlog.put([3, 3], cards_of([9_000, 9_001], klass=15))
+    assert 4_999 == len(backlog) - backlog.drop(3)
+    order = np.random.default_rng(4).permutation(5_000)
+    taken = [number for some in np.split(order, 50) for number in orders(backlog.take(some)[1])]
+    assert [number for number in order.tolist() if number != 3] == taken
+    assert (0, 0) == (len(backlog), backlog.statistics()["chunks"])
+
+
+def test_garbage_is_bounded_while_short_queues_come_and_go():
+    backlog = Backlog(MemoryFiles(), name="b", bytes_max=2_000)
+    assert backlog._scratch is not None
+    backlog._scratch._file_bytes_max = 20_000
+    random = np.random.default_rng(6)
+    number = 0
+    for _ in range(300):
+        rows = np.unique(random.integers(1, 500, 20))
+        backlog.take(rows)
+        backlog.put(rows, cards_of(np.arange(number, number + len(rows))))
+        number += len(rows)
+    said = backlog.statistics()
+    assert said["queues"] + said["queues_on_disk"] == len(backlog) == 499
+    assert said["disk_bytes"] < 4 * 130 * said["chunks"]
+
+
+def test_damage_to_what_is_aside_is_told_and_nothing_is_taken():
+    files = MemoryFiles()
+    backlog = Backlog(files, name="b", bytes_max=0)
+    backlog.put([1, 2], cards_of([1, 2]))
+    (name,) = files.names()
+    files.open(name).write_at(20, b"?")
+    for verb in (lambda: backlog.take([2, 1]), lambda: backlog.put([2, 1], cards_of([3, 4]))):
+        with pytest.raises(DamagedStoreError, match="at byte 0"):
+            verb()
+    assert ([1, 1], 2) == (backlog.waiting([1, 2]).tolist(), len(backlog))
+    assert [2] == orders(backlog.take([2])[1])
+
+
 def test_a_full_disk_loses_nothing_and_is_tried_again():
     files = disk.MemoryFiles(capacity_bytes=3_000)
     backlog = filled(3_000, files)

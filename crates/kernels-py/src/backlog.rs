@@ -180,11 +180,46 @@ impl Backlog {
         Ok((PyBytes::new(py, &octets), next))
     }
 
+    fn short<'py>(
+        &self,
+        py: Python<'py>,
+        start: i64,
+        rows: i64,
+    ) -> PyResult<(Bound<'py, PyBytes>, u32)> {
+        let (short, next) = self.0.short(row(start)?, count(rows, "rows")?);
+        let octets: Vec<u8> = short.into_iter().flat_map(u32::to_le_bytes).collect();
+        Ok((PyBytes::new(py, &octets), next))
+    }
+
+    fn whole<'py>(&self, queues: &Bound<'py, PyAny>) -> PyResult<FoundColumns<'py>> {
+        let (counts, cards) = self.0.whole(&rows(queues)?).map_err(refused)?;
+        let counts = counts.into_iter().flat_map(u32::to_le_bytes).collect();
+        Ok(found_columns(queues.py(), (counts, cards)))
+    }
+
+    fn set_aside(&mut self, queues: &Bound<'_, PyAny>, places: &Bound<'_, PyAny>) -> PyResult<()> {
+        let places = numbers(places, "places", u64::from_le_bytes)?;
+        self.0.set_aside(&rows(queues)?, &places).map_err(refused)
+    }
+
+    fn aside<'py>(&self, queues: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let places = self.0.aside(&rows(queues)?).map_err(refused)?;
+        let octets: Vec<u8> = places.into_iter().flat_map(u64::to_le_bytes).collect();
+        Ok(PyBytes::new(queues.py(), &octets))
+    }
+
+    fn forget_aside(&mut self, queues: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.0.forget_aside(&rows(queues)?).map_err(refused)
+    }
+
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let statistics = PyDict::new(py);
         statistics.set_item("cards", self.0.len())?;
         statistics.set_item("bytes", self.0.bytes())?;
         statistics.set_item("queues", self.0.queues())?;
+        let (queues, cards) = self.0.aside_counts();
+        statistics.set_item("queues_aside", queues)?;
+        statistics.set_item("cards_aside", cards)?;
         Ok(statistics)
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A card is a head of 72 bytes (`src/outrider/kernels/cards.py` draws it) and a body. Cards lie in an arena of slots of 16
 //! bytes, segment by segment, and are named by their place. A queue is 8 bytes: empty, or the place of its only card, or
-//! the number of a binary heap. The order is (-klass, due, order), then the card's own bytes, so that it is total and equal
+//! the number of a binary heap, or where its few cards lie outside of this kernel. The order is (-klass, due, order), then the card's own bytes, so that it is total and equal
 //! histories give equal answers.
 
 use std::cmp::Ordering;
@@ -43,6 +43,14 @@ const ABREAST: usize = 32;
 /// Rows of queues, and entries of heaps, per segment.
 const PART: usize = 4096;
 const LISTED: u32 = 1 << 31;
+const ASIDE: u32 = 1 << 30;
+
+/// So many cards a queue may have that is set aside.
+const ASIDE_CARDS_MAX: usize = 8;
+/// And so high a class.
+const ASIDE_CLASS_MAX: u8 = 15;
+/// Places outside are numbers of so many bits, and not 0.
+const ASIDE_PLACE_BITS: u32 = 55;
 
 /// Why a call was refused; nothing was changed.
 #[derive(Debug)]
@@ -404,6 +412,7 @@ impl Heap {
 }
 
 /// 8 bytes: how many cards (and whether the queue is listed as changed), and the only card's place or the heap's number.
+/// Of a queue that is aside: 3 bits of cards less one, 4 of the best class, the place outside.
 #[derive(Clone, Copy, Debug, Default)]
 struct Queue {
     count: u32,
@@ -411,8 +420,40 @@ struct Queue {
 }
 
 impl Queue {
+    /// In memory.
     fn len(self) -> usize {
+        if self.is_aside() {
+            return 0;
+        }
         (self.count & !LISTED) as usize
+    }
+
+    fn is_aside(self) -> bool {
+        self.count & ASIDE != 0
+    }
+
+    fn aside(listed: u32, cards: u32, class: u8, place: u64) -> Self {
+        let told = (cards - 1) | u32::from(class) << 3 | ((place >> 32) as u32) << 7;
+        Self { count: listed | ASIDE | told, at: place as u32 }
+    }
+
+    fn cards_aside(self) -> u32 {
+        if self.is_aside() {
+            (self.count & 7) + 1
+        } else {
+            0
+        }
+    }
+
+    fn class_aside(self) -> u8 {
+        (self.count >> 3 & 15) as u8
+    }
+
+    fn place_aside(self) -> u64 {
+        if !self.is_aside() {
+            return 0;
+        }
+        u64::from(self.count << 2 >> 9) << 32 | u64::from(self.at)
     }
 }
 
@@ -429,6 +470,8 @@ pub struct Backlog {
     cards: u64,
     bytes: u64,
     filled: u64,
+    aside: u64,
+    cards_aside: u64,
     /// One more than the highest row that was ever given a card.
     rows: u64,
 }
@@ -458,11 +501,13 @@ impl Backlog {
             cards: 0,
             bytes: 0,
             filled: 0,
+            aside: 0,
+            cards_aside: 0,
             rows: 0,
         }
     }
 
-    /// How many cards there are.
+    /// How many cards there are in memory.
     pub fn len(&self) -> u64 {
         self.cards
     }
@@ -477,9 +522,14 @@ impl Backlog {
         self.bytes
     }
 
-    /// How many queues hold a card.
+    /// How many queues hold a card in memory.
     pub fn queues(&self) -> u64 {
         self.filled
+    }
+
+    /// How many queues are aside, and how many cards they have there.
+    pub fn aside_counts(&self) -> (u64, u64) {
+        (self.aside, self.cards_aside)
     }
 
     fn queue(&self, queue: u32) -> Queue {
@@ -611,6 +661,9 @@ impl Backlog {
         }
         for (row, &queue) in queues.iter().enumerate() {
             check_row(queue, row)?;
+            if self.aside > 0 && self.queue(queue).is_aside() {
+                return Err(Refusal::Value(format!("row {row}: the cards of {queue} are aside")));
+            }
             let (start, end) = (offsets[row], offsets[row + 1]);
             if start < 0 || end < start || end as u64 > arena.len() as u64 {
                 let size = arena.len();
@@ -741,13 +794,15 @@ impl Backlog {
         Ok((found, self.give_out(&places)))
     }
 
-    /// The class, due and order of each queue's best card; `NO_CLASS`, 0 and 0 where there is none.
+    /// The class, due and order of each queue's best card; `NO_CLASS`, 0 and 0 where there is none. Of what is aside only
+    /// the class is known.
     pub fn best_keys(&self, queues: &[u32]) -> Result<Vec<(u8, i64, u64)>, Refusal> {
         let mut keys = Vec::with_capacity(queues.len());
         for (row, &queue) in queues.iter().enumerate() {
             check_row(queue, row)?;
             let state = self.queue(queue);
             keys.push(match state.len() {
+                0 if state.is_aside() => (state.class_aside(), 0, 0),
                 0 => (NO_CLASS, 0, 0),
                 1 => {
                     let entry = Entry::of(self.arena.slice(state.at), state.at);
@@ -768,12 +823,13 @@ impl Backlog {
         Ok(keys.into_iter().map(|(klass, _, _)| klass).collect())
     }
 
-    /// How many cards each queue holds.
+    /// How many cards each queue holds, aside or here.
     pub fn waiting(&self, queues: &[u32]) -> Result<Vec<u32>, Refusal> {
         let mut counts = Vec::with_capacity(queues.len());
         for (row, &queue) in queues.iter().enumerate() {
             check_row(queue, row)?;
-            counts.push(self.queue(queue).len() as u32);
+            let state = self.queue(queue);
+            counts.push(state.len() as u32 + state.cards_aside());
         }
         Ok(counts)
     }
@@ -927,9 +983,120 @@ impl Backlog {
 
     /// Of `count` rows from `start` on, the queues that hold more than `most` cards; and where to go on, 0 at the end.
     pub fn longer_than(&self, start: u32, count: usize, most: usize) -> (Vec<u32>, u32) {
+        self.rows_where(start, count, |len| len > most)
+    }
+
+    /// Likewise those that hold cards in memory, and few enough to be set aside.
+    pub fn short(&self, start: u32, count: usize) -> (Vec<u32>, u32) {
+        self.rows_where(start, count, |len| (1..=ASIDE_CARDS_MAX).contains(&len))
+    }
+
+    fn rows_where(
+        &self,
+        start: u32,
+        count: usize,
+        wanted: impl Fn(usize) -> bool,
+    ) -> (Vec<u32>, u32) {
         let end = (u64::from(start) + count as u64).min(self.rows);
-        let long = |&queue: &u32| self.queue(queue).len() > most;
-        let longer = (u64::from(start)..end).map(|queue| queue as u32).filter(long).collect();
-        (longer, if end >= self.rows { 0 } else { end as u32 })
+        let rows = (u64::from(start)..end).map(|queue| queue as u32);
+        let found = rows.filter(|&queue| wanted(self.queue(queue).len())).collect();
+        (found, if end >= self.rows { 0 } else { end as u32 })
+    }
+
+    // ------------------------------------------------------------------------------------------------------- aside
+
+    /// How many cards each queue has in memory, and all of them, queue by queue, the best first; they stay.
+    pub fn whole(&self, queues: &[u32]) -> Result<(Vec<u32>, Cards), Refusal> {
+        let mut counts = Vec::with_capacity(queues.len());
+        let mut places = Vec::with_capacity(queues.len());
+        for (row, &queue) in queues.iter().enumerate() {
+            check_row(queue, row)?;
+            let state = self.queue(queue);
+            counts.push(state.len() as u32);
+            match state.len() {
+                0 => {}
+                1 => places.push(state.at),
+                len => {
+                    let best = self.heap(state.at).best(len, &self.arena);
+                    places.extend(best.iter().map(|entry| entry.place));
+                }
+            }
+        }
+        let arena_bytes =
+            places.iter().map(|&place| body_bytes(self.arena.slice(place))).sum::<usize>();
+        let mut cards = Cards::with_capacity(places.len(), arena_bytes);
+        for &place in &places {
+            cards.push(self.arena.card(place));
+        }
+        Ok((counts, cards))
+    }
+
+    /// The few cards of each queue leave memory: they lie at a place that somebody else knows. A queue that is aside only
+    /// changes its place.
+    pub fn set_aside(&mut self, queues: &[u32], places: &[u64]) -> Result<(), Refusal> {
+        if queues.len() != places.len() {
+            let (queues, places) = (queues.len(), places.len());
+            return Err(Refusal::Value(format!("{queues} queues and {places} places")));
+        }
+        for (row, (&queue, &place)) in queues.iter().zip(places).enumerate() {
+            check_row(queue, row)?;
+            if place == 0 || place >> ASIDE_PLACE_BITS != 0 {
+                return Err(Refusal::Value(format!("row {row}: {place} is no place")));
+            }
+            let state = self.queue(queue);
+            let (len, (class, ..)) = (state.len(), self.best_keys(&[queue])?[0]);
+            if !state.is_aside() && (len == 0 || len > ASIDE_CARDS_MAX || class > ASIDE_CLASS_MAX) {
+                return Err(Refusal::Value(format!(
+                    "row {row}: {len} cards of class {class} cannot be set aside"
+                )));
+            }
+        }
+        for (&queue, &place) in queues.iter().zip(places) {
+            let state = self.queue(queue);
+            let listed = state.count & LISTED;
+            if state.is_aside() {
+                let (cards, class) = (state.cards_aside(), state.class_aside());
+                self.set_queue(queue, Queue::aside(listed, cards, class, place));
+                continue;
+            }
+            let entries = self.take_sorted(queue);
+            for entry in &entries {
+                let bytes = self.arena.card(entry.place).len();
+                self.arena.release(entry.place, bytes);
+                self.bytes -= cost(bytes);
+            }
+            let (cards, class) = (entries.len() as u32, !entries[0].rank);
+            self.cards -= u64::from(cards);
+            self.aside += 1;
+            self.cards_aside += u64::from(cards);
+            self.set_queue(queue, Queue::aside(listed, cards, class, place));
+        }
+        Ok(())
+    }
+
+    /// Where the cards of each queue lie that is aside, 0 for others.
+    pub fn aside(&self, queues: &[u32]) -> Result<Vec<u64>, Refusal> {
+        let mut places = Vec::with_capacity(queues.len());
+        for (row, &queue) in queues.iter().enumerate() {
+            check_row(queue, row)?;
+            places.push(self.queue(queue).place_aside());
+        }
+        Ok(places)
+    }
+
+    /// Those of the queues that are aside are empty from now on: their cards are put anew, or forgotten.
+    pub fn forget_aside(&mut self, queues: &[u32]) -> Result<(), Refusal> {
+        for (row, &queue) in queues.iter().enumerate() {
+            check_row(queue, row)?;
+        }
+        for &queue in queues {
+            let state = self.queue(queue);
+            if state.is_aside() {
+                self.aside -= 1;
+                self.cards_aside -= u64::from(state.cards_aside());
+                self.set_queue(queue, Queue { count: state.count & LISTED, at: 0 });
+            }
+        }
+        Ok(())
     }
 }

@@ -20,9 +20,12 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.errors import StoreFullError
 from outrider.frontier.cards import Cards
-from outrider.frontier.chunks import CARDS_MAX, Packer, fingerprints_of
+from outrider.frontier.chunks import CARDS_MAX, Packer, fingerprints_of, laid_out, read_out
 from outrider.kernels.cards import NO_CLASS
 from outrider.limits import (
+    BACKLOG_ASIDE_CARD_BYTES,
+    BACKLOG_ASIDE_CARDS_STEP,
+    BACKLOG_ASIDE_QUEUES,
     BACKLOG_CHUNK_CARDS,
     BACKLOG_COLLECT_CHUNKS,
     BACKLOG_HEAD_CARDS_MAX,
@@ -31,6 +34,7 @@ from outrider.limits import (
     BACKLOG_SPILL_PATIENCE,
     BACKLOG_SWEEP_CARDS_MIN,
     BACKLOG_SWEEP_ROWS,
+    CLASSES,
 )
 from outrider.storage.files import Files
 from outrider.storage.scratch import PLACE_BITS, Scratch
@@ -122,8 +126,8 @@ class Backlog:
 
     A queue keeps its best `head_cards_max` cards in memory, and up to `chunk_cards` more before it spills. When the
     cards in memory take more than `bytes_max`, queues are spilled down to their two best cards: those of a thousand
-    cards first, then ever shorter ones down to eight; some rows are looked at with each call. Shorter queues stay, for
-    a reference takes what their cards take: no bound makes a million queues of one card each smaller.
+    cards first, then ever shorter ones down to eight, as far as there are such; then shorter ones are set aside whole.
+    Some rows are looked at with each call.
 
     Without `files`, and as long as the disk is full, everything stays in memory and nothing is lost.
     """
@@ -149,6 +153,7 @@ class Backlog:
         self._packer = Packer()
         self._tails: dict[int, _Tail] = {}
         self._tail_cards = 0
+        self._aside = 0  # queues
         self._long: set[int] = set()
         self._patience = 0
         self._sweep_row, self._sweep_most = 0, _SWEEP_CARDS_FIRST
@@ -160,21 +165,25 @@ class Backlog:
 
     def __len__(self) -> int:
         """How many cards there are, tails included."""
-        return len(self._kernel) + self._tail_cards
+        return len(self._kernel) + self._tail_cards + self._kernel.statistics()["cards_aside"]
 
     # ------------------------------------------------------------------------------------------------- the verbs
 
     def put(self, queues: npt.ArrayLike, cards: Cards) -> None:
-        """Adds cards, each to the queue of its row. Raises ValueError, IndexError (nothing is added then) and
-        StoreFailedError (everything is)."""
-        self._put(_rows(queues), cards)
-        self._settle(len(cards))
+        """Adds cards, each to the queue of its row. Raises ValueError, IndexError, DamagedStoreError (nothing is added
+        then) and StoreFailedError (everything is)."""
+        rows = _rows(queues)
+        loaded = self._bring_aside(rows)
+        self._put(rows, cards)
+        self._settle(len(cards) + loaded)
 
     def take(self, queues: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], Cards]:
         """Takes the best card of the queue of each row; a queue named twice gives its two best. Which rows had one, and
         their cards in row order. Raises DamagedStoreError; nothing is taken then."""
         rows = _rows(queues)
-        loaded = self._bring_best(rows) if self._tails else 0
+        loaded = self._bring_aside(rows)
+        if self._tails:
+            loaded += self._bring_best(rows)
         found, *columns = self._kernel.take(rows)
         if loaded:
             self._settle(loaded)
@@ -182,7 +191,7 @@ class Backlog:
 
     @property
     def kernel(self) -> kernels.Backlog | None:
-        """Where all cards are, to be looked at by another kernel; None while some of them lie in tails."""
+        """Where the classes of all best cards are, to be looked at by another kernel; None while there are tails."""
         return None if self._tails else self._kernel
 
     def best(self, queues: npt.ArrayLike) -> npt.NDArray[np.uint8]:
@@ -212,8 +221,11 @@ class Backlog:
         fingerprint those in memory go first. Raises DamagedStoreError; nothing is taken then."""
         rows = _rows(queues)
         prints = np.ascontiguousarray(fingerprints, np.uint64)
+        aside = self._bring_aside(rows)
         found, *columns = self._kernel.remove(rows, prints)
         mask, cards = np.frombuffer(found, np.bool_), Cards.of_columns(*columns)
+        if aside:
+            self._settle(aside)
         if mask.all() or not self._tails:
             return mask, cards
         missing = np.flatnonzero(~mask)
@@ -240,7 +252,7 @@ class Backlog:
 
     def drain(self, queue: int, most: int) -> Cards:
         """Takes the best `most` cards of one queue, the best first. Raises DamagedStoreError; nothing is taken then."""
-        loaded = self._bring(queue, most)
+        loaded = self._bring_aside(_rows([queue])) + self._bring(queue, most)
         cards = Cards.of_columns(*self._kernel.drain(queue, most))
         if loaded:
             self._settle(loaded)
@@ -248,7 +260,7 @@ class Backlog:
 
     def peek(self, queue: int, most: int) -> Cards:
         """The best `most` cards of one queue, the best first; they stay. Raises DamagedStoreError."""
-        loaded = self._bring(queue, most)
+        loaded = self._bring_aside(_rows([queue])) + self._bring(queue, most)
         cards = Cards.of_columns(*self._kernel.peek(queue, most))
         if loaded:
             self._settle(loaded)
@@ -259,6 +271,7 @@ class Backlog:
         chunk more than `most`. Raises DamagedStoreError; nothing is taken then."""
         parts: list[Cards] = []
         count = 0
+        self._bring_aside(_rows([queue]))
         tail = self._tails.get(queue)
         try:
             while tail is not None and tail.refs and count < most:
@@ -279,6 +292,11 @@ class Backlog:
         row = _rows([queue])
         count = int(self.waiting(row)[0])
         self._kernel.drain(queue, count)
+        (place,) = np.frombuffer(self._kernel.aside(row), np.uint64).tolist()
+        if place and self._scratch is not None:
+            self._kernel.forget_aside(row)
+            self._aside -= 1
+            self._scratch.release(place)
         self._long.discard(queue)
         tail = self._tails.pop(queue, None)
         if tail is not None:
@@ -291,7 +309,7 @@ class Backlog:
         """Forgets everything and removes the files."""
         self._kernel = kernels.Backlog()
         self._tails.clear()
-        self._tail_cards = 0
+        self._tail_cards = self._aside = 0
         self._long.clear()
         self._dropped.clear()
         if self._scratch is not None:
@@ -306,10 +324,10 @@ class Backlog:
         return {
             "cards": len(self),
             "cards_in_memory": memory["cards"],
-            "cards_on_disk": self._tail_cards,
+            "cards_on_disk": self._tail_cards + memory["cards_aside"],
             "bytes": memory["bytes"] + sum(8 * len(tail.refs) for tail in self._tails.values()),
             "queues": memory["queues"],
-            "queues_on_disk": len(self._tails),
+            "queues_on_disk": len(self._tails) + memory["queues_aside"],
             "chunks": 0 if scratch is None else scratch.chunks,
             "disk_bytes": 0 if scratch is None else scratch.disk_bytes,
             "spilled": self._spilled,
@@ -318,6 +336,27 @@ class Backlog:
         }
 
     # ------------------------------------------------------------------------------------------ from disk to memory
+
+    def _bring_aside(self, rows: Rows) -> int:
+        """Makes the cards of those queues that are aside stand in memory; how many were loaded. Raises
+        DamagedStoreError; nothing is changed then."""
+        if self._scratch is None or not self._aside:
+            return 0
+        places = np.frombuffer(self._kernel.aside(rows), np.uint64)
+        if not np.count_nonzero(places):
+            return 0
+        there = dict(zip(rows[places != 0].tolist(), places[places != 0].tolist(), strict=True))
+        chunks = [self._scratch.read(place, queue) for queue, place in there.items()]
+        queues = np.fromiter(there, np.uint32, len(there))
+        counts = np.frombuffer(self._kernel.waiting(queues), np.uint32)
+        cards = read_out(counts.tolist(), chunks)
+        self._kernel.forget_aside(queues)
+        self._put(queues.repeat(counts), cards)
+        self._aside -= len(there)
+        self._loaded += len(cards)
+        for place in there.values():
+            self._scratch.release(place)
+        return len(cards)
 
     def _put(self, rows: Rows, cards: Cards) -> None:
         self._kernel.put(rows, cards.heads.tobytes(), cards.arena, np.ascontiguousarray(cards.offsets, np.int64))
@@ -427,8 +466,10 @@ class Backlog:
                 budget -= count
                 if whole:
                     self._long.discard(queue)
-            if self._bytes_max is not None and self._kernel.statistics()["bytes"] > self._bytes_max:
-                self._sweep(budget)
+            if self._bytes_max is not None:
+                memory = self._kernel.statistics()
+                if memory["bytes"] > self._bytes_max:
+                    self._sweep(cards, budget, memory["cards"] // memory["queues"])
             self._collect()
         except StoreFullError:
             self._refused += 1
@@ -481,32 +522,84 @@ class Backlog:
                 self._tail_cards += len(part)
         return cards.take(kept)
 
-    def _sweep(self, budget: int) -> None:
-        """Looks at some rows for queues that are long enough to be spilled whole."""
-        longer, following = self._kernel.longer_than(self._sweep_row, BACKLOG_SWEEP_ROWS, self._sweep_most)
-        for queue in np.frombuffer(longer, np.uint32).tolist():
-            if budget <= 0:
-                self._sweep_row = queue
-                return
-            budget -= self._spill(queue, _SWEEP_KEEP)[0]
+    def _sweep(self, came: int, budget: int, mean: int) -> None:
+        """Looks at some rows for queues that are long enough to be spilled, or that are short. came: cards of this
+        call; mean: of a queue in memory."""
+        if self._sweep_row == 0:
+            # As long as queues are mostly shorter than what would be looked for, that is looked for at once.
+            while self._sweep_most and self._sweep_most > 2 * mean:
+                self._sweep_most = self._shorter()
+        if not self._sweep_most:
+            following = self._sweep_aside(came + BACKLOG_ASIDE_CARDS_STEP)
+        else:
+            longer, following = self._kernel.longer_than(self._sweep_row, BACKLOG_SWEEP_ROWS, self._sweep_most)
+            for queue in np.frombuffer(longer, np.uint32).tolist():
+                if budget <= 0:
+                    self._sweep_row = queue
+                    return
+                budget -= self._spill(queue, _SWEEP_KEEP)[0]
         self._sweep_row = following
         if following == 0:
             # All rows were seen: shorter ones next; after the shortest the long ones that grew meanwhile.
-            shorter = self._sweep_most // 2
-            self._sweep_most = shorter if shorter >= BACKLOG_SWEEP_CARDS_MIN else _SWEEP_CARDS_FIRST
+            self._sweep_most = self._shorter() if self._sweep_most else _SWEEP_CARDS_FIRST
+
+    def _shorter(self) -> int:
+        shorter = self._sweep_most // 2
+        return shorter if shorter >= BACKLOG_SWEEP_CARDS_MIN else 0
+
+    def _sweep_aside(self, budget: int) -> int:
+        """Sets short queues aside, of some rows, about so many cards; the row to go on with, 0 at the end. Raises
+        StoreFullError, StoreFailedError; the cards are in memory then."""
+        short, following = self._kernel.short(self._sweep_row, BACKLOG_SWEEP_ROWS)
+        queues = np.frombuffer(short, np.uint32)
+        for start in range(0, len(queues), BACKLOG_ASIDE_QUEUES):
+            if budget <= 0:
+                return int(queues[start])
+            budget -= self._set_aside(queues[start : start + BACKLOG_ASIDE_QUEUES])
+        return following
+
+    def _set_aside(self, queues: Rows) -> int:
+        """Gives all cards of these queues away that may be; how many, or as many as their bytes count for."""
+        assert self._scratch is not None
+        best = np.frombuffer(self._kernel.best(queues), np.uint8)
+        if self._tails or best.max() >= CLASSES:
+            queues = queues[[queue not in self._tails for queue in queues.tolist()] & (best < CLASSES)]
+        told, *columns = self._kernel.whole(queues)
+        counts, cards = np.frombuffer(told, np.uint32), Cards.of_columns(*columns)
+        places = self._scratch.append_all(queues.tolist(), laid_out(counts, cards))
+        self._kernel.set_aside(queues, np.array(places, np.uint64))
+        self._aside += len(queues)
+        self._spilled += len(cards)
+        return max(len(cards), len(cards.arena) // BACKLOG_ASIDE_CARD_BYTES)
 
     def _collect(self) -> None:
         """Clears up some of what dropped queues left, or writes some chunks of a wasteful file anew."""
         scratch = self._scratch
         if scratch is None or self._release_dropped():
             return
-        for owner, place, chunk in scratch.survivors(BACKLOG_COLLECT_CHUNKS):
+        survivors = scratch.survivors(BACKLOG_COLLECT_CHUNKS)
+        if self._aside and survivors:
+            survivors = self._move_aside(survivors)
+        for owner, place, chunk in survivors:
             tail = self._tails.get(owner)
             at = None if tail is None else tail.find(place)
             if tail is not None and at is not None:
                 with contextlib.suppress(StoreFullError):  # it stays where it is
                     tail.move(at, scratch.append(owner, [chunk])[0])
                     scratch.release(place)
+
+    def _move_aside(self, survivors: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+        """Writes those anew that hold queues that are aside; the others."""
+        assert self._scratch is not None
+        owners = np.array([owner for owner, _, _ in survivors], np.uint32)
+        places = np.frombuffer(self._kernel.aside(owners), np.uint64).tolist()
+        mine = [one for one, place in zip(survivors, places, strict=True) if one[1] == place]
+        with contextlib.suppress(StoreFullError):  # they stay where they are
+            moved = self._scratch.append_all([owner for owner, _, _ in mine], [chunk for _, _, chunk in mine])
+            self._kernel.set_aside(_rows([owner for owner, _, _ in mine]), np.array(moved, np.uint64))
+            for _, place, _ in mine:
+                self._scratch.release(place)
+        return [one for one, place in zip(survivors, places, strict=True) if one[1] != place]
 
     def _release_dropped(self) -> bool:
         """Whether dropped queues had left anything."""

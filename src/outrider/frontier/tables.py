@@ -166,8 +166,7 @@ class Hand:
 
 class Tables:
     """All there is. ledger: the records of URLs; cold: of hosts on disk; scratch: for tails on disk, None to keep all
-    in memory; now: about when it begins; memory_bytes: what cards of queued URLs may take, as far as queues of more
-    than a few can be cut."""
+    in memory; now: about when it begins; memory_bytes: what cards of queued URLs may take."""
 
     def __init__(
         self,

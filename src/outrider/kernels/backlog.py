@@ -21,6 +21,9 @@ FoundCards = tuple[bytes, bytes, bytes, bytes]
 """For each row whether it had a card (u8), and the cards of those rows in row order."""
 
 CARD_OVERHEAD_BYTES = 24
+ASIDE_CARDS_MAX = 8
+ASIDE_CLASS_MAX = 15
+ASIDE_PLACE_BITS = 55
 
 _Key = tuple[int, int, int, bytes]
 
@@ -93,18 +96,22 @@ def _columns(cards: Iterable[bytes]) -> HeadsArenaOffsets:
 
 
 class Backlog:
-    """Each queue is a sorted list. Raises IndexError for the row 0xFFFFFFFF, ValueError for columns that do not fit; a
-    call that raises has changed nothing."""
+    """Each queue is a sorted list, or its few cards are *aside*: at a place that the caller knows, and here only their
+    number and the best one's class. What is aside is neither taken nor added to; it must be forgotten and put first.
+
+    Raises IndexError for the row 0xFFFFFFFF, ValueError for columns that do not fit; a call that raises has changed
+    nothing."""
 
     def __init__(self) -> None:
         self._queues: dict[int, list[_Key]] = {}
         self._cards = 0
         self._bytes = 0
         self._changed: set[int] = set()
+        self._aside: dict[int, tuple[int, int, int]] = {}  # queue -> place, cards, class of the best
         self._rows = 0
 
     def __len__(self) -> int:
-        """How many cards there are."""
+        """How many cards there are in memory."""
         return self._cards
 
     def __repr__(self) -> str:
@@ -124,6 +131,8 @@ class Backlog:
         for row, queue in enumerate(rows):
             if queue == NONE:
                 raise IndexError(f"row {row}: {queue} is no queue")
+            if queue in self._aside:
+                raise ValueError(f"row {row}: the cards of {queue} are aside")
             start, end = ends[row], ends[row + 1]
             if start < 0 or end < start or end > len(bodies):
                 raise ValueError(f"row {row}: a body from {start} to {end} lies outside {len(bodies)} bytes")
@@ -175,18 +184,21 @@ class Backlog:
         return self.best_keys(queues)[0]
 
     def best_keys(self, queues: Any) -> tuple[bytes, bytes, bytes]:
-        """The class (u8), due (int64) and order (u64) of each queue's best card; 255, 0 and 0 where there is none."""
-        none: list[_Key] = [(-NO_CLASS, 0, 0, b"")]
-        keys = [self._queues.get(queue, none)[0] for queue in _rows(queues)]
+        """The class (u8), due (int64) and order (u64) of each queue's best card; 255, 0 and 0 where there is none, and
+        of what is aside the class, 0 and 0."""
+        keys = [self._queues[queue][0] if queue in self._queues else self._outside(queue) for queue in _rows(queues)]
         return (
             bytes(-key[0] for key in keys),
             struct.pack(f"<{len(keys)}q", *(key[1] for key in keys)),
             struct.pack(f"<{len(keys)}Q", *(key[2] for key in keys)),
         )
 
+    def _outside(self, queue: int) -> _Key:
+        return -self._aside[queue][2] if queue in self._aside else -NO_CLASS, 0, 0, b""
+
     def waiting(self, queues: Any) -> bytes:
-        """How many cards each queue holds (u32)."""
-        counts = [len(self._queues.get(queue, ())) for queue in _rows(queues)]
+        """How many cards each queue holds (u32), aside or here."""
+        counts = [len(self._queues.get(queue, ())) + self._aside.get(queue, (0, 0))[1] for queue in _rows(queues)]
         return struct.pack(f"<{len(counts)}I", *counts)
 
     def drain(self, queue: int, most: int) -> HeadsArenaOffsets:
@@ -219,6 +231,58 @@ class Backlog:
         longer = [queue for queue in range(start, end) if len(self._queues.get(queue, ())) > most]
         return struct.pack(f"<{len(longer)}I", *longer), 0 if end >= self._rows else end
 
+    def short(self, start: int, rows: int) -> tuple[bytes, int]:
+        """Likewise those that hold cards in memory, and few enough to be set aside."""
+        end = min(_row(start) + _count(rows, "rows"), self._rows)
+        short = [queue for queue in range(start, end) if 1 <= len(self._queues.get(queue, ())) <= ASIDE_CARDS_MAX]
+        return struct.pack(f"<{len(short)}I", *short), 0 if end >= self._rows else end
+
+    def whole(self, queues: Any) -> FoundCards:
+        """How many cards each queue has in memory (u32), and all of them, queue by queue, the best first; they stay."""
+        found = [self._queues.get(queue, []) for queue in _rows(queues)]
+        counts = struct.pack(f"<{len(found)}I", *map(len, found))
+        return (counts, *_columns(key[-1] for keys in found for key in keys))
+
+    def set_aside(self, queues: Any, places: Any) -> None:
+        """The cards of each queue, one to eight, leave memory: they lie at its place (u64, 1 to 2^55 - 1) from now on.
+        A queue that is aside only changes its place. Raises ValueError also for a best class above 15."""
+        numbers = _numbers(places, "places", "Q")
+        rows = _numbers(queues, "queues", "I")
+        if len(rows) != len(numbers):
+            raise ValueError(f"{len(rows)} queues and {len(numbers)} places")
+        for row, (queue, place) in enumerate(zip(rows, numbers, strict=True)):
+            if queue == NONE:
+                raise IndexError(f"row {row}: {queue} is no queue")
+            if not 0 < place < 1 << ASIDE_PLACE_BITS:
+                raise ValueError(f"row {row}: {place} is no place")
+            keys = self._queues.get(queue, [])
+            klass = -keys[0][0] if keys else NO_CLASS
+            if queue not in self._aside and not (0 < len(keys) <= ASIDE_CARDS_MAX and klass <= ASIDE_CLASS_MAX):
+                raise ValueError(f"row {row}: {len(keys)} cards of class {klass} cannot be set aside")
+        for queue, place in zip(rows, numbers, strict=True):
+            if queue in self._aside:
+                self._aside[queue] = (place, *self._aside[queue][1:])
+                continue
+            klass = -self._queues[queue][0][0]
+            self._aside[queue] = (place, len(self._take_out(queue, 0, ASIDE_CARDS_MAX)), klass)
+
+    def aside(self, queues: Any) -> bytes:
+        """Where the cards of each queue lie that is aside (u64), 0 for others."""
+        places = [self._aside.get(queue, (0,))[0] for queue in _rows(queues)]
+        return struct.pack(f"<{len(places)}Q", *places)
+
+    def forget_aside(self, queues: Any) -> None:
+        """Those of the queues that are aside are empty from now on: their cards are put anew, or forgotten."""
+        for queue in _rows(queues):
+            self._aside.pop(queue, None)
+
     def statistics(self) -> dict[str, int]:
-        """cards; bytes: what they are reckoned to take (slots of 16 bytes, and 24 each); queues that hold one."""
-        return {"cards": self._cards, "bytes": self._bytes, "queues": len(self._queues)}
+        """cards in memory; bytes: what they are reckoned to take (slots of 16 bytes, and 24 each); queues that hold
+        one; queues_aside, cards_aside."""
+        return {
+            "cards": self._cards,
+            "bytes": self._bytes,
+            "queues": len(self._queues),
+            "queues_aside": len(self._aside),
+            "cards_aside": sum(cards for _, cards, _ in self._aside.values()),
+        }

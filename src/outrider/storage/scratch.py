@@ -90,8 +90,12 @@ class Scratch:
 
     def append(self, owner: int, chunks: Sequence[bytes]) -> list[int]:
         """The places of the chunks. Raises StoreFullError, StoreFailedError; then none of them was written."""
+        return self.append_all([owner] * len(chunks), chunks)
+
+    def append_all(self, owners: Sequence[int], chunks: Sequence[bytes]) -> list[int]:
+        """As `append`, for chunks of several owners."""
         framed = []
-        for chunk in chunks:
+        for owner, chunk in zip(owners, chunks, strict=True):
             crc = kernels.crc32c(chunk, kernels.crc32c(_COVERED.pack(owner)))
             framed.append(_HEADER.pack(len(chunk), crc, owner) + chunk)
         places: list[int] = []
