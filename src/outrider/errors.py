@@ -20,9 +20,17 @@ class OutriderError(Exception):
 
 
 class SettingsError(OutriderError, ValueError):
-    """A setting has a value that cannot be used."""
+    """A setting or argument is missing or cannot be used."""
 
     exit_code = 2
+
+
+class NamedPathError(SettingsError):
+    """A file or directory that was named cannot be used."""
+
+
+class NoCrawlError(NamedPathError):
+    """There is no crawl here."""
 
 
 class InvalidUrlError(OutriderError, ValueError):
@@ -52,6 +60,10 @@ class DamagedStoreError(StoreError):
 
 class ForeignStoreError(StoreError):
     """This directory holds something else than a store this version can open; it was left untouched."""
+
+
+class NoStoreError(ForeignStoreError):
+    """There is no store here."""
 
 
 class StoreInUseError(StoreError):

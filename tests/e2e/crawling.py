@@ -28,7 +28,7 @@ def web(directory: Path, *, hosts: int = 8, pages: int = 80, seed: int = 3, quir
 
 
 def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "outrider.cli.main", *map(str, arguments)]
+    return [sys.executable, "-m", "outrider", *map(str, arguments)]
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -66,21 +66,23 @@ def test_pages_are_exported_while_their_crawl_runs(store, tmp_path, capsys):
     with Frontier.open(store / "frontier"):
         assert 0 == cli.run(["export", str(store), "--what", "pages", "--to", str(tmp_path / "p.csv")])
     assert 2 == len((tmp_path / "p.csv").read_text().splitlines())
-    assert "exported 1 records" in capsys.readouterr().err
+    assert "exported 1 record to" in capsys.readouterr().err
 
 
 def test_a_list_of_urls_makes_a_frontier_where_there_is_none(tmp_path, capsys):
     (tmp_path / "x.txt").write_text("http://a.com/\nHTTP://A.com\nmailto:me@a.com\nhttp://b.com/\n")
     assert 0 == cli.run(["import", str(tmp_path / "new"), str(tmp_path / "x.txt")])
     said = capsys.readouterr()
-    assert "1 known, 2 new, 1 bad\n" == said.out
+    assert "2 imported, 1 known, 1 skipped\n" == said.out
     assert "x.txt, line 3" in said.err
     assert 0 == cli.run(["verify", str(tmp_path / "new")])
 
 
-def test_an_import_of_bad_lines_alone_is_wrong_usage(tmp_path):
+def test_an_import_of_bad_lines_alone_is_wrong_usage(tmp_path, capsys):
     (tmp_path / "x.txt").write_text("mailto:me@a.com\n")
     assert 2 == cli.run(["import", str(tmp_path / "new"), str(tmp_path / "x.txt")])
+    said = capsys.readouterr()
+    assert ("0 imported, 1 skipped\n", True) == (said.out, "x.txt, line 1: 'mailto:" in said.err)
 
 
 @pytest.mark.parametrize("name", ["missing.jsonl", "x.xls", ""])

@@ -243,7 +243,7 @@ def test_an_empty_list_says_so(crawl, capsys):
 @pytest.mark.parametrize("command", ["why-idle", "hosts", "urls", "verify", "retry"])
 def test_a_directory_without_a_crawl_is_wrong_usage(tmp_path, capsys, command):
     assert 2 == cli.run([command, str(tmp_path / "none")])
-    assert "holds no crawl" in capsys.readouterr().err
+    assert "There is no crawl here: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["why-idle", "hosts", "urls", "verify", "retry"])

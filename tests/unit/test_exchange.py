@@ -276,8 +276,8 @@ def test_bad_records_are_named_with_their_line_and_the_rest_is_taken(tmp_path):
     assert ["http://a.com/", "http://e.com/"] == list(frontier.kept)
     assert (8, 2, 6, [2, 3, 4, 5, 6, 7]) == (
         found.rows,
-        found.taken,
-        found.bad,
+        found.codes["imported"],
+        found.skipped,
         [place for _, place, _ in found.faults],
     )
 
@@ -300,14 +300,14 @@ def test_a_broken_off_import_is_run_again(tmp_path):
     again = FakeFrontier()
     again.kept = frontier.kept
     found = taken(again, path)
-    assert (2_500, {"known": 2_000, "new": 500}) == (len(again.kept), found.codes)
+    assert (2_500, {"known": 2_000, "imported": 500}) == (len(again.kept), found.codes)
 
 
 def test_only_so_many_faults_are_named_and_all_are_counted(tmp_path):
     path = tmp_path / "x.txt"
     path.write_text("nonsense\n" * 1_234)
     found = taken(FakeFrontier(), path)
-    assert (1_234, 20) == (found.bad, len(found.faults))
+    assert (1_234, 20) == (found.skipped, len(found.faults))
 
 
 def test_the_counter_speaks_now_and_then_and_with_a_rate(monkeypatch):

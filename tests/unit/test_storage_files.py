@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import signal
 import stat
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import outrider.storage.files as files_room
+from outrider import Frontier
 from outrider.errors import (
     DamagedStoreError,
     StoreError,
@@ -118,11 +120,48 @@ def test_read_only_reads_and_makes_nothing(tmp_path: Path) -> None:
         directory.open("b", create=True)
 
 
+@pytest.fixture(scope="module")
+def whole_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with a file of every kind."""
+    place = tmp_path_factory.mktemp("whole") / "store"
+    with Frontier.open(place, settings={"delay": 0, "memory_bytes": 10_000_000}) as frontier:
+        for round_ in range(3):  # the second makes hosts cold
+            for begin in range(0, 12_000, 2_000):
+                frontier.discover([f"http://h{round_}-{number}.com/" for number in range(begin, begin + 2_000)])
+            frontier.report([lease.done(seconds=0) for lease in frontier.lease(12_000)])
+            frontier.checkpoint()
+    return place
+
+
+@pytest.mark.parametrize("kind", ["a directory", "a pipe", "a symbolic link"])
+@pytest.mark.parametrize("name", ["manifest.json", "log.synced", "run-", "cold-", "log-0", "checkpoint-"])
+def test_what_stands_where_a_file_of_the_store_should_is_named_for_what_it_is(
+    tmp_path: Path, whole_store: Path, name: str, kind: str
+) -> None:
+    """Whoever looks and whoever opens is told the same: which name, what it is, and not that the disk failed."""
+    place = tmp_path / "store"
+    shutil.copytree(whole_store, place)
+    odd = next(file for file in sorted(place.iterdir()) if file.name.startswith(name))
+    odd.unlink()
+    match kind:
+        case "a directory":
+            odd.mkdir()
+        case "a pipe":
+            os.mkfifo(odd)
+        case _:
+            odd.symlink_to(tmp_path / "nowhere")
+    for way_in in (Frontier.look, Frontier.open):
+        with pytest.raises(StoreError) as caught:
+            way_in(place)
+        assert StoreError is type(caught.value)
+        assert f"{odd} is {kind}, " in str(caught.value)
+
+
 def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
     directory = Directory(tmp_path / "store")
     (tmp_path / "outside").write_text("secret")
     (tmp_path / "store" / "link").symlink_to(tmp_path / "outside")
-    with pytest.raises(StoreError, match="symbolic link"):
+    with pytest.raises(StoreError, match="is a symbolic link"):
         directory.open("link", create=True)
 
 

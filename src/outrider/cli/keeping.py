@@ -144,17 +144,17 @@ def import_command(directory: str, files: tuple[str, ...]) -> int:
     """Take URLs into the frontier of DIR, which is made where there is none.
 
     FILE is what `export` wrote (.jsonl, .csv, .parquet; each URL keeps its state), or a list of URLs (.txt, one a
-    line). What cannot be used is named and counted, the rest is taken. An import that was broken off is run again.
+    line). What cannot be used is skipped, with its line and the reason, and the rest is taken; exit code 2 when nothing
+    could be. An import that was broken off is run again.
     """
-    from outrider.crawl.exchange import import_files
+    from outrider.crawl.exchange import IMPORTED, import_files
 
     found = import_files(directory, files, sys.stderr)
     for path, place, words in found.faults:
         say(f"outrider: {path}, line {place}: {words}", sys.stderr)
-    if found.bad > len(found.faults):
-        say(f"outrider: and {found.bad - len(found.faults):,} more that cannot be used", sys.stderr)
-    parts = [f"{count:,} {code.replace('_', ' ')}" for code, count in sorted(found.codes.items())]
-    if found.bad:
-        parts.append(f"{found.bad:,} bad")
-    click.echo(", ".join(parts) or "nothing")
-    return NOTHING_USABLE if found.bad and found.bad == found.rows else 0
+    if found.skipped > len(found.faults):
+        say(f"outrider: and {found.skipped - len(found.faults):,} more that cannot be used", sys.stderr)
+    counts = {IMPORTED: 0, **dict(sorted(found.codes.items())), "skipped": found.skipped}
+    parts = [f"{count:,} {code.replace('_', ' ')}" for code, count in counts.items() if count or code == IMPORTED]
+    click.echo(", ".join(parts))
+    return NOTHING_USABLE if found.skipped and found.skipped == found.rows else 0

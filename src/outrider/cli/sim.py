@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 
 from outrider.crawl.terminal import say
-from outrider.errors import SettingsError
+from outrider.errors import NamedPathError
 
 
 @click.group()
@@ -43,9 +43,7 @@ def utilisation(threads: int, factor: float, seed: int, plot: str | None, as_jso
             with open(plot, "w", encoding="utf-8") as file:
                 file.write(svg(made))
         except OSError as error:
-            raise SettingsError(
-                f"svg {plot!r}: it cannot be written ({error.strerror}); choose another place"
-            ) from None
+            raise NamedPathError(f"{plot!r} cannot be written ({error.strerror}); choose another place") from None
         say(f"plot: {plot}", sys.stderr)
     if as_json:
         click.echo(json.dumps(asdict(made)))

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
 
 from outrider.crawl.options import SETTINGS_FILE, SETTINGS_FILE_BYTES_MAX, Kept, from_file
-from outrider.errors import ForeignStoreError, SettingsError, StoreError, StoreFailedError, StoreFullError
+from outrider.errors import (
+    ForeignStoreError,
+    NamedPathError,
+    NoCrawlError,
+    StoreError,
+    StoreFailedError,
+    StoreFullError,
+)
 from outrider.limits import RUN_FILE_BYTES_MAX, SEEDS_PENDING_BYTES_MAX
 from outrider.storage.files import Directory, read_whole, remove_if_possible, replace
 
@@ -30,23 +38,24 @@ class Found(StrEnum):
 
 
 GIVE_A_CRAWL = "give the directory of a crawl"
-"""What to do where a directory of something else was named to look at."""
+"""What to do where a directory of something else was named to look at or to go on with."""
+CHOOSE_ANOTHER = "choose another name with -o"
 
 
-def inspect(path: str, way_out: str = "choose another name with -o") -> Found:
+def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> Found:
     """What lies at `path`; nothing is made or changed. way_out: what to do where it is something else.
 
-    Raises ForeignStoreError for a directory that holds something else, SettingsError for what is no directory or cannot
-    be looked into.
+    Raises ForeignStoreError for a directory that holds something else, NamedPathError for what is no directory or
+    cannot be looked into.
     """
     try:
         names = set(os.listdir(path))
     except FileNotFoundError:
         return Found.NOTHING
     except NotADirectoryError:
-        raise SettingsError(f"{path!r} is no directory; {way_out}") from None
+        raise NamedPathError(f"{path!r} is no directory; {way_out}") from None
     except OSError as error:
-        raise SettingsError(f"{path!r} cannot be read ({error.strerror}); {way_out}") from None
+        raise NamedPathError(f"{path!r} cannot be read ({error.strerror}); {way_out}") from None
     if FRONTIER_NAME in names:
         return Found.CRAWL
     if SETTINGS_FILE in names:
@@ -57,8 +66,16 @@ def inspect(path: str, way_out: str = "choose another name with -o") -> Found:
     return Found.NOTHING
 
 
+def no_crawl(path: str, found: Found) -> NoCrawlError:
+    """What to raise where a crawl was asked for, and this was found."""
+    what = {Found.PREPARED: f"holds {SETTINGS_FILE} and nothing else"}.get(found, "is empty")
+    if not os.path.lexists(path):
+        what = "does not exist"
+    return NoCrawlError(f"{path} {what}; `outrider crawl URL -o {shlex.quote(path)}` begins one")
+
+
 def kept_settings(path: str) -> Kept:
-    """What DIR/outrider.toml says; nothing when there is none. Raises SettingsError."""
+    """What DIR/outrider.toml says; nothing when there is none. Raises NamedPathError."""
     where = os.path.join(path, SETTINGS_FILE)
     try:
         with open(where, "rb") as file:
@@ -66,25 +83,25 @@ def kept_settings(path: str) -> Kept:
     except FileNotFoundError:
         return Kept({})
     except OSError as error:
-        raise SettingsError(f"{where} cannot be read ({error.strerror})") from None
+        raise NamedPathError(f"{where} cannot be read ({error.strerror})") from None
     if len(data) > SETTINGS_FILE_BYTES_MAX:
-        raise SettingsError(f"{where} is longer than {SETTINGS_FILE_BYTES_MAX} bytes")
+        raise NamedPathError(f"{where} is longer than {SETTINGS_FILE_BYTES_MAX} bytes")
     try:
         return from_file(data.decode(), where, path)
     except UnicodeDecodeError:
-        raise SettingsError(f"{where} is not UTF-8") from None
+        raise NamedPathError(f"{where} is not UTF-8") from None
 
 
 def opened(path: str) -> Directory:
-    """The directory, made where it is missing. Raises SettingsError when it cannot be made or written."""
+    """The directory, made where it is missing. Raises NamedPathError when it cannot be made or written."""
     try:
         return Directory(path, create=True)
     except (StoreFailedError, StoreFullError) as error:
-        raise SettingsError(f"output {path!r} cannot be made ({error.facts}); choose another with -o") from None
+        raise NamedPathError(f"{path!r} cannot be made ({error.facts}); choose another with -o") from None
     except StoreError as error:
-        raise SettingsError(f"output: {error.facts}") from None
+        raise NamedPathError(error.facts) from None
     except FileNotFoundError as error:
-        raise SettingsError(f"output {path!r} cannot be made ({error.strerror}); choose another with -o") from None
+        raise NamedPathError(f"{path!r} cannot be made ({error.strerror}); choose another with -o") from None
 
 
 def write_settings(files: Directory, text: str) -> None:

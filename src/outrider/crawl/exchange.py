@@ -19,15 +19,17 @@ import msgspec
 from outrider.crawl.looks import changing, store_of
 from outrider.crawl.output import FILES
 from outrider.crawl.output import PAGES as PAGES_STREAM
+from outrider.crawl.summary import counted
 from outrider.crawl.tabular import FRONTIER, PAGES, READ, URLS, WRITTEN, Read, form_of, read_records, write_records
 from outrider.crawl.terminal import drawable, say
 from outrider.engine import Frontier
-from outrider.errors import InvalidUrlError, SettingsError, StoreInUseError
+from outrider.errors import InvalidUrlError, NamedPathError, SettingsError, StoreInUseError
 from outrider.journey import Code, State
 from outrider.limits import IMPORT_FAULTS_NAMED_MAX, IMPORT_ROWS_AT_ONCE
 from outrider.url import normalize
 
 SHOW_SECONDS: Final = 1.0  # between two lines on how far it is
+IMPORTED: Final = "imported"
 _STATES: Final = frozenset(state.value for state in State if state is not State.UNKNOWN)
 
 
@@ -62,7 +64,7 @@ class Counter:
     def _line(self, now: float) -> str:
         seconds = now - self._began
         rate = f", {self.total / seconds:,.0f} a second" if seconds >= 0.1 else ""
-        return f"{self._verb} {self.total:,} records{rate}"
+        return f"{self._verb} {counted(self.total, 'record')}{rate}"
 
 
 def export(directory: str, path: str, what: str, talk: TextIO) -> int:
@@ -102,28 +104,26 @@ def _pages(directory: str) -> Iterator[Mapping[str, Any]]:
                 try:
                     yield decoder.decode(line)
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    raise SettingsError(f"{path}, line {number} is no JSON object ({error})") from None
+                    raise NamedPathError(f"{path}, line {number} is no JSON object ({error})") from None
     except FileNotFoundError:
         return
     except OSError as error:
-        raise SettingsError(f"{path} cannot be read ({error.strerror})") from None
+        raise NamedPathError(f"{path} cannot be read ({error.strerror})") from None
 
 
 @dataclass(slots=True)
 class Imported:
-    """What became of the rows of all files."""
+    """What became of the rows of all files: `rows` is the sum of `codes` and `skipped`."""
 
     rows: int = 0
-    taken: int = 0
-    """Records that are in the frontier now and were not before, or URLs that are new."""
     codes: dict[str, int] = field(default_factory=dict)
-    """How many of each answer."""
+    """How many of each answer; `imported` are those that are in the frontier now and were not before."""
     faults: list[tuple[str, int, str]] = field(default_factory=list)
     """(file, line, what is wrong) of the first rows that could not be used."""
-    bad: int = 0
+    skipped: int = 0
 
     def fault(self, path: str, place: int, words: str) -> None:
-        self.bad += 1
+        self.skipped += 1
         if len(self.faults) < IMPORT_FAULTS_NAMED_MAX:
             self.faults.append((path, place, words))
 
@@ -143,13 +143,13 @@ def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported
             with open(path, "rb"):
                 pass
         except OSError as error:
-            raise SettingsError(f"{path!r} cannot be read ({error.strerror}); give the path of a file") from None
+            raise NamedPathError(f"{path!r} cannot be read ({error.strerror}); give the path of a file") from None
     found = Imported()
-    counter = Counter(talk, "imported")
+    counter = Counter(talk, "read")
     with changing(directory, create=True) as frontier:
         for path in paths:
             take_file(frontier, path, found, counter)
-    counter.end(f" from {len(paths)} file{'s' if len(paths) != 1 else ''}")
+    counter.end(f" from {counted(len(paths), 'file')}")
     return found
 
 
@@ -227,8 +227,7 @@ def _discover(frontier: Frontier, good: Sequence[Read], path: str, found: Import
         if code is Code.INVALID:
             found.fault(path, read.place, "it is no http or https URL")
             continue
-        found.note(str(code))
-        found.taken += code is Code.NEW
+        found.note(IMPORTED if code is Code.NEW else str(code))
 
 
 def _restore(frontier: Frontier, good: Sequence[Read], path: str, found: Imported) -> None:
@@ -245,8 +244,7 @@ def _restore(frontier: Frontier, good: Sequence[Read], path: str, found: Importe
 
 
 def _count(found: Imported, restored: int, given: int) -> None:
-    found.taken += restored
     if restored:
-        found.note("restored", restored)
+        found.note(IMPORTED, restored)
     if given - restored:
         found.note("known", given - restored)

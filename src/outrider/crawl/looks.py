@@ -12,10 +12,10 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from outrider.crawl.control import Answers, ask
-from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, kept_settings
+from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, kept_settings, no_crawl
 from outrider.crawl.options import from_environment, resolved
 from outrider.engine import Frontier
-from outrider.errors import ForeignStoreError, SettingsError, StoreInUseError, UnreachableError
+from outrider.errors import ForeignStoreError, NoCrawlError, StoreInUseError, UnreachableError
 from outrider.limits import CONTROL_PAGE_ROWS_MAX
 from outrider.storage.manifest import MANIFEST_NAME
 
@@ -90,16 +90,17 @@ def answers_of(frontier: Frontier, in_books: Callable[[Callable[[], Any]], Await
 def store_of(path: str) -> str:
     """The folder of the store of a crawl's directory, or of a store that a program keeps alone.
 
-    Raises SettingsError where there is none, ForeignStoreError for what is something else.
+    Raises NoCrawlError where there is none, NamedPathError, ForeignStoreError for what is something else.
     """
     try:
-        if inspect(path, GIVE_A_CRAWL) is Found.CRAWL:
+        found = inspect(path, GIVE_A_CRAWL)
+        if found is Found.CRAWL:
             return os.path.join(path, FRONTIER_NAME)
     except ForeignStoreError:
         if not os.path.lexists(os.path.join(path, MANIFEST_NAME)):
             raise
         return path
-    raise SettingsError(f"{path} holds no crawl; `outrider crawl URL -o {path}` begins one")
+    raise no_crawl(path, found)
 
 
 @contextmanager
@@ -153,7 +154,7 @@ def changing(path: str, *, create: bool = False) -> Iterator[Frontier]:
     """
     try:
         store = store_of(path)
-    except SettingsError:
+    except NoCrawlError:
         if not create:
             raise
         store = os.path.join(path, FRONTIER_NAME)

@@ -17,7 +17,7 @@ from outrider.crawl.looks import store_of
 from outrider.crawl.options import from_environment, resolved
 from outrider.crawl.output import ARCHIVE_WRITER
 from outrider.engine import Frontier
-from outrider.errors import DamagedStoreError, ForeignStoreError, StoreError, StoreInUseError
+from outrider.errors import DamagedStoreError, ForeignStoreError, NoStoreError, StoreError, StoreInUseError
 from outrider.frontier.cold import ColdHosts
 from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, columns_of, decode, encode, encode_in_pieces, unpacked
 from outrider.frontier.ledger import Ledger
@@ -155,7 +155,7 @@ def _held(store: str, *, read_only: bool) -> Iterator[Directory]:
     try:
         files = Directory(store, create=False, read_only=read_only)
     except FileNotFoundError as error:
-        raise ForeignStoreError(f"{error.filename} is not there") from None
+        raise NoStoreError(f"{error.filename} does not exist; give the directory of a crawl") from None
     try:
         try:
             files.lock()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO
 
-from outrider.errors import InvalidUrlError, SettingsError
+from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
 from outrider.limits import SEEDS_MAX, URL_BYTES_MAX
 from outrider.url import host_of, normalize
 
@@ -49,7 +49,7 @@ def _lines(source: str, stdin: BinaryIO | None) -> Iterator[tuple[str, str]]:
             with open(source[1:], "rb") as file:
                 yield from _of_file(file, source[1:])
         except OSError as error:
-            raise SettingsError(
+            raise NamedPathError(
                 f"the file of seeds {source[1:]!r} cannot be read ({error.strerror}); "
                 "give the path of a text file with one URL a line"
             ) from None

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
-from outrider.crawl.directory import REPORT_FILE, Found, inspect, kept_settings
+from outrider.crawl.directory import CHOOSE_ANOTHER, GIVE_A_CRAWL, REPORT_FILE, Found, inspect, kept_settings, no_crawl
 from outrider.crawl.loop import FINISHED, LIMIT, Crawler, CrawlResult
 from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, Kept, from_environment, resolved
 from outrider.crawl.output import FILES, PAGES, POLITENESS
@@ -21,7 +21,7 @@ from outrider.crawl.seeds import placed, read_seeds, require_contact
 from outrider.crawl.summary import counted, summary_lines
 from outrider.crawl.terminal import say
 from outrider.crawl.version import version
-from outrider.errors import SettingsError
+from outrider.errors import NamedPathError, SettingsError
 from outrider.fetch.names import parse_hosts
 from outrider.limits import HOSTS_FILE_BYTES_MAX, REPORT_BYTES_MAX
 from outrider.url import host_of
@@ -68,12 +68,12 @@ def start(
         raise _nowhere() from None
     canonical = read_seeds(sources, stdin)
     output = _output(flags, given.get("output", ("", ""))[0], canonical)
-    found = inspect(output)
+    found = inspect(output, GIVE_A_CRAWL if resume else CHOOSE_ANOTHER)
     if resume and found is not Found.CRAWL:
-        raise SettingsError(f"{output} holds no crawl to go on with; `outrider crawl URL -o {output}` begins one")
+        raise no_crawl(output, found)
     kept = kept_settings(output) if found is not Found.NOTHING else Kept({})
     if resume and not os.path.lexists(os.path.join(output, SETTINGS_FILE)):
-        raise SettingsError(
+        raise NamedPathError(
             f"{output} has no {SETTINGS_FILE}, so the settings it was made with are not known; bring the file back, or "
             f"say them again: `outrider crawl -o {shlex.quote(output)}` with every option it needs"
         )
@@ -137,8 +137,8 @@ def _absolute(path: str) -> str:
         raise _nowhere() from None
 
 
-def _nowhere() -> SettingsError:
-    return SettingsError("the directory you are in was removed; change to one that is there, or give whole paths")
+def _nowhere() -> NamedPathError:
+    return NamedPathError("the directory you are in was removed; change to one that is there, or give whole paths")
 
 
 def _hosts(path: str | None) -> Mapping[str, tuple[str, ...]]:

@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from outrider.crawl.control import ask
-from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, last_run
+from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, last_run, no_crawl
 from outrider.crawl.pace import Rates, status_fields
 from outrider.crawl.progress import eta_text
 from outrider.crawl.summary import bytes_text
 from outrider.engine import Frontier
-from outrider.errors import SettingsError, StoreInUseError, UnreachableError
+from outrider.errors import StoreInUseError, UnreachableError
 
 
 def status_of(path: str) -> dict[str, Any]:
     """What `status --json` says of the crawl in `path`. Raises SettingsError, StoreError."""
-    if inspect(path, GIVE_A_CRAWL) is not Found.CRAWL:
-        raise SettingsError(f"{path} holds no crawl; `outrider crawl URL -o {path}` begins one")
+    found = inspect(path, GIVE_A_CRAWL)
+    if found is not Found.CRAWL:
+        raise no_crawl(path, found)
     try:
         answer: dict[str, Any] = ask(path, "status")
     except UnreachableError as silence:

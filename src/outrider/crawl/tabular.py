@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from outrider.errors import SettingsError, StoreFailedError, StoreFullError
+from outrider.errors import NamedPathError, StoreFailedError, StoreFullError
 from outrider.limits import EXPORT_ROWS_AT_ONCE, IMPORT_LINE_BYTES_MAX
 from outrider.storage.files import is_no_space
 
@@ -107,10 +107,10 @@ PAGES: Final = Shape(
 
 
 def form_of(path: str, known: tuple[str, ...]) -> str:
-    """The form of a file by the end of its name. Raises SettingsError."""
+    """The form of a file by the end of its name. Raises NamedPathError."""
     ending = os.path.splitext(path)[1].lower()
     if ending not in known:
-        raise SettingsError(f"{path!r}: the end of its name says its form; there are {', '.join(known)}")
+        raise NamedPathError(f"{path!r}: the end of its name says its form; there are {', '.join(known)}")
     if ending == PARQUET:
         _arrow()
     return ending
@@ -122,7 +122,7 @@ def form_of(path: str, known: tuple[str, ...]) -> str:
 def write_records(path: str, records: Iterable[Mapping[str, Any]], shape: Shape, count: Callable[[int], None]) -> None:
     """Writes all records to a file that is there afterwards as a whole, or as it was before.
 
-    count: told of the rows of each step. Raises SettingsError for a place that cannot be written, StoreFullError,
+    count: told of the rows of each step. Raises NamedPathError for a place that cannot be written, StoreFullError,
     StoreFailedError.
     """
     form = form_of(path, WRITTEN)
@@ -196,7 +196,7 @@ def _replacing(path: str) -> Iterator[BinaryIO]:
     """A new file beside `path` that takes its name, synced, when the block ends well."""
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
-        raise SettingsError(f"{path!r} is a directory; give the name of a file")
+        raise NamedPathError(f"{path!r} is a directory; give the name of a file")
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", suffix=".tmp", dir=folder)
     except OSError as error:
@@ -224,12 +224,12 @@ def _sync_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def _refusal(error: OSError, path: str) -> SettingsError | StoreFullError | StoreFailedError:
+def _refusal(error: OSError, path: str) -> NamedPathError | StoreFullError | StoreFailedError:
     why = error.strerror or str(error)
     if is_no_space(error):
         return StoreFullError(f"{path}: {why}; what was there before is as it was")
     if isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError | IsADirectoryError):
-        return SettingsError(f"{path!r} cannot be written ({why}); choose another place")
+        return NamedPathError(f"{path!r} cannot be written ({why}); choose another place")
     return StoreFailedError(f"{path}: {why}; what was there before is as it was")
 
 
@@ -238,7 +238,7 @@ def _arrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise SettingsError(
+        raise NamedPathError(
             "Parquet takes the package pyarrow, which is not installed: pip install 'outrider[parquet]', or choose a "
             "name that ends in .jsonl or .csv"
         ) from None
@@ -261,7 +261,7 @@ class Read:
 def read_records(path: str, shape: Shape) -> Iterator[Read]:
     """The rows of a file in order; one that cannot be read is named and the others go on.
 
-    A `.txt` holds one URL a line; empty lines and lines that begin with # are passed over. Raises SettingsError for a
+    A `.txt` holds one URL a line; empty lines and lines that begin with # are passed over. Raises NamedPathError for a
     file that cannot be read at all.
     """
     form = form_of(path, READ)
@@ -278,7 +278,7 @@ def read_records(path: str, shape: Shape) -> Iterator[Read]:
                     if read is not None:
                         yield read
     except OSError as error:
-        raise SettingsError(f"{path!r} cannot be read ({error.strerror or error})") from None
+        raise NamedPathError(f"{path!r} cannot be read ({error.strerror or error})") from None
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
@@ -368,9 +368,9 @@ def _head(reader: Iterator[list[str]], path: str) -> list[str]:
     try:
         head = next(reader, [])
     except csv.Error as error:
-        raise SettingsError(f"{path!r}: its first line is no head of a table ({error})") from None
+        raise NamedPathError(f"{path!r}: its first line is no head of a table ({error})") from None
     if "url" not in head:
-        raise SettingsError(
+        raise NamedPathError(
             f"{path!r} has no column `url`; its first line names the columns, as `outrider export` does"
         )
     return head
@@ -406,13 +406,13 @@ def _read_parquet(path: str, shape: Shape) -> Iterator[Read]:
     try:
         with pq.ParquetFile(path) as file:
             if "url" not in file.schema_arrow.names:
-                raise SettingsError(f"{path!r} has no column `url`, as what `outrider export` writes has")
+                raise NamedPathError(f"{path!r} has no column `url`, as what `outrider export` writes has")
             for batch in file.iter_batches(EXPORT_ROWS_AT_ONCE):
                 for cells in batch.to_pylist():
                     place += 1
                     yield _of_cells(place, cells, shape)
     except pa.ArrowException as error:
-        raise SettingsError(
+        raise NamedPathError(
             f"{path!r} cannot be read as Parquet ({error}); give a file that `outrider export` wrote"
         ) from None
 

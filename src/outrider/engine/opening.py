@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, rfc3339, seconds
-from outrider.errors import ForeignStoreError, SettingsError, StoreError
+from outrider.errors import ForeignStoreError, NoStoreError, SettingsError, StoreError
 from outrider.frontier import arguments, recovery
 from outrider.frontier.cold import ColdHosts
 from outrider.frontier.ledger import Ledger
@@ -115,14 +115,14 @@ def files_of(path: str | os.PathLike[str] | Files) -> Files:
 
 
 def files_to_look_at(path: str | os.PathLike[str] | Files) -> Files:
-    """The directory at a path, as it is. Raises ForeignStoreError where there is none."""
+    """The directory at a path, as it is. Raises NoStoreError where there is none."""
     check_place(path)
     if not isinstance(path, str | os.PathLike):
         return path
     try:
         return Directory(path, create=False, read_only=True)
     except FileNotFoundError:
-        raise ForeignStoreError(f"{os.fspath(path)} is not there; give the directory of a store") from None
+        raise NoStoreError(f"{os.fspath(path)} does not exist; give the directory of a store") from None
 
 
 def check_options(clock: object, seed: object, slots: object, keys: object) -> None:

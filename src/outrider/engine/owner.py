@@ -35,6 +35,7 @@ from outrider.errors import (
     ClosedError,
     DamagedStoreError,
     ForeignStoreError,
+    NoStoreError,
     OutriderError,
     SettingsError,
     StoreError,
@@ -232,7 +233,7 @@ class Frontier:
         try:
             manifest = Manifest.load(files)
             if manifest is None:
-                raise ForeignStoreError(f"{files.describe()} holds no store")
+                raise NoStoreError(f"{files.describe()} is empty; give the directory of a store")
             store = manifest.store_bytes
             checkpoint, tables, log = read_store(files, manifest, scratch=None)
             machine = Machine(

@@ -39,6 +39,14 @@ TEMPORARY_SUFFIX = ".tmp"
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NO_FILE = frozenset({errno.EISDIR, errno.ENXIO, errno.EOPNOTSUPP})
+_KINDS = {
+    stat.S_ISDIR: "a directory",
+    stat.S_ISFIFO: "a pipe",
+    stat.S_ISSOCK: "a socket",
+    stat.S_ISBLK: "a device",
+    stat.S_ISCHR: "a device",
+}
 _PID_BYTES_MAX = 32
 _COPY_BYTES = 1 << 20
 
@@ -263,18 +271,21 @@ class Directory:
                 f"{where}: {why}; raise the limit (`ulimit -n`) or lower the concurrency"
             ) from error
         if error.errno in _NOT_WRITABLE:
-            raise StoreError(
-                f"{where} cannot be written by user {os.geteuid()} ({why}); "
-                "choose another directory, or change its owner or mode"
-            ) from error
+            what = "read" if self._read_only else "written"
+            way_out = "change its owner or mode" + ("" if name else ", or choose another directory")
+            raise StoreError(f"{where} cannot be {what} by user {os.geteuid()} ({why}); {way_out}") from error
         if error.errno == errno.ENOTDIR or (error.errno == errno.EEXIST and not name):
             raise StoreError(f"{where} is not a directory; choose another name") from error
         if error.errno == errno.ELOOP and name:
-            raise StoreError(f"{where} is a symbolic link, which a store has none of; remove it") from error
+            raise StoreError(
+                f"{where} is a symbolic link, which a store has none of; put the file itself there"
+            ) from error
+        if error.errno in _NO_FILE and name:
+            raise StoreError(f"{where} is {self._kind(name)}, where a store has files; move it away") from error
         raise StoreFailedError(f"{where}: {why}") from error
 
     def open(self, name: str, *, create: bool = False) -> File:
-        flags = os.O_CLOEXEC | os.O_NOFOLLOW
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # the last for a pipe, which nobody shall wait at
         if self._read_only:
             flags |= os.O_RDONLY
         else:
@@ -285,7 +296,17 @@ class Directory:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.describe(name)) from None
         except OSError as error:
             self._refuse(error, name)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            self._refuse(OSError(errno.EISDIR, os.strerror(errno.EISDIR)), name)
         return _DirectoryFile(self, name, descriptor)
+
+    def _kind(self, name: str) -> str:
+        """What stands in the place of a file, in words."""
+        with contextlib.suppress(OSError):
+            mode = os.lstat(name, dir_fd=self._descriptor).st_mode
+            return next((words for test, words in _KINDS.items() if test(mode)), "no file")
+        return "no file"
 
     def names(self) -> list[str]:
         try:
