@@ -173,8 +173,10 @@ MEMTABLE_SHARE = 4  # so large a part of memory_bytes may the ledger take betwee
 MEMTABLE_BYTES_MAX_LEAST = (
     16 << 20
 )  # and at least so much: runs of less than 100,000 records would be merged all the time
+KEYS_LOOKED_FOR_ALONE_MAX = 8  # 10 µs for each piece of the memtable; for more the keys of all records are packed
 GIVE_BACK_BYTES = 16 << 20  # of memory to the system at once: a millisecond in which nobody gets any
 MEMTABLE_CHUNK_ROWS = 4_096  # appended records are sorted in pieces of this size: one call takes 2 ms at most
+MEMTABLE_APPENDS_JOINED = 64  # appends of few rows are joined as they come: joining 4,096 at once takes 27 ms
 
 # the engine
 SMALL_CALL_ROWS_MAX = 256  # calls of so few rows are made together with others that wait: a call has a fixed price

@@ -16,8 +16,14 @@ from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, S
 from outrider.frontier.cards import Cards
 from outrider.frontier.ledger import Key, Ledger
 from outrider.kernels.cards import HEAD, Heads
-from outrider.limits import MEMTABLE_CHUNK_ROWS, RUN_BLOCK_ROWS, RUN_BODY_BYTES_MAX
+from outrider.limits import (
+    MEMTABLE_APPENDS_JOINED,
+    MEMTABLE_CHUNK_ROWS,
+    RUN_BLOCK_ROWS,
+    RUN_BODY_BYTES_MAX,
+)
 from outrider.sim.disk import MemoryFiles
+from outrider.storage import records
 from outrider.storage.files import Files
 from outrider.storage.records import Records
 from outrider.storage.runs import RunWriter, run_name
@@ -207,6 +213,36 @@ def test_many_records_in_many_blocks_and_chunks_come_back() -> None:
     here, cards = found(again, [key_of(number) for number in range(0, count, 97)])
     assert all(here)
     assert [f"https://example.org/{number}" for number in range(0, count, 97)] == cards.urls()
+
+
+def test_the_first_look_behind_many_appends_joins_few_pieces_and_packs_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
+    for first in range(0, 3 * MEMTABLE_CHUNK_ROWS, 1_024):
+        ledger.append(simple(range(first, first + 1_024)))
+    last = 4 * MEMTABLE_CHUNK_ROWS - 1
+    for number in range(3 * MEMTABLE_CHUNK_ROWS, last):
+        ledger.append(simple([number]))
+    joined, packed = [0], [0]
+    concatenate, pack_keys = Records.concatenate, records.pack_keys
+    monkeypatch.setattr(Records, "concatenate", lambda parts: joined.append(len(parts)) or concatenate(parts))
+    monkeypatch.setattr(
+        records, "pack_keys", lambda crawls, *rest: packed.append(len(crawls)) or pack_keys(crawls, *rest)
+    )
+    wanted = [key_of(number) for number in (5, last - 1, last, 4_097)]
+    assert [True, True, False, True] == found(ledger, wanted)[0]
+    assert max(joined) < 2 * MEMTABLE_APPENDS_JOINED
+    assert sum(packed) < 2 * len(wanted)
+
+
+@settings(deadline=None)
+@given(st.sets(KEYS, max_size=40), st.sets(KEYS, max_size=12))
+def test_a_few_keys_are_found_as_many_are(here: set[Key], wanted: set[Key]) -> None:
+    cards = cards_of(dict.fromkeys(sorted(here), (b"u", b"", b""))) if here else Cards.none()
+    pieces = [Records(cards.heads, np.ones(len(cards), np.bool_), cards.arena, cards.offsets) for _ in range(2)]
+    assert len(here) == len(pieces[0].keys)  # those of one piece are packed
+    keys = records.distinct(records.pack_keys(*zip(*wanted, strict=True))) if wanted else pieces[0].keys[:0]
+    rows = [piece.rows_of(keys).tolist() for piece in pieces]
+    assert [place for place, key in enumerate(sorted(here)) if key in wanted] == rows[0] == rows[1]
 
 
 def test_long_bodies_make_shorter_blocks_and_come_back() -> None:

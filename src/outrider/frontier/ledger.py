@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from outrider.frontier.cards import Cards
 from outrider.kernels.cards import HEAD, Heads
-from outrider.limits import MEMTABLE_CHUNK_ROWS, RUN_BODY_BYTES_MAX, SCAN_ROWS
+from outrider.limits import MEMTABLE_APPENDS_JOINED, MEMTABLE_CHUNK_ROWS, RUN_BODY_BYTES_MAX, SCAN_ROWS
 from outrider.storage.files import Files
-from outrider.storage.records import Int64s, Keys, Records, body_bytes, merged, newest, pack_keys
+from outrider.storage.records import Int64s, Keys, Records, body_bytes, distinct, merged, newest, pack_keys
 from outrider.storage.runs import LEDGER
 from outrider.storage.tiers import Layers, Tiers
 
@@ -49,6 +49,7 @@ class Ledger:
         self._sealed: list[Records] = []
         self._open: list[Records] = []
         self._open_rows = 0
+        self._joined = 0  # of the open pieces, those that are several appends
         self._tail: Records | None = None
         self.unfrozen_bytes = 0
         """About what was appended since the last `freeze` takes in memory."""
@@ -96,15 +97,18 @@ class Ledger:
             self._tail = None
             if self._open_rows >= MEMTABLE_CHUNK_ROWS:
                 self._seal()
+            elif len(self._open) - self._joined >= MEMTABLE_APPENDS_JOINED:
+                self._open[self._joined :] = [Records.concatenate(self._open[self._joined :])]
+                self._joined += 1
 
     def _seal(self) -> None:
         if self._open:
             self._sealed.append(self._sorted_tail())
-            self._open, self._open_rows, self._tail = [], 0, None
+            self._open, self._open_rows, self._joined, self._tail = [], 0, 0, None
 
     def _sorted_tail(self) -> Records:
         if self._tail is None:
-            self._open = [Records.concatenate(self._open)]
+            self._open, self._joined = [Records.concatenate(self._open)], 1
             self._tail = newest(_with_ends(self._open[0]))
             self._tail.heads.flags.writeable = False  # scans hand out pieces of it
         return self._tail
@@ -158,7 +162,7 @@ class Ledger:
         The columns are u32, u16 and u64 of one length. Raises DamagedStoreError.
         """
         keys = pack_keys(crawls, slots, fingerprints)
-        missing = np.unique(keys)
+        missing = distinct(keys)
         layers, pieces = self._look()
         found: list[Records] = []
         for piece in reversed((*layers.frozen, *pieces)):
@@ -222,7 +226,7 @@ class Ledger:
 
 
 def _copy(heads: Heads) -> Heads:
-    return np.frombuffer(bytearray(heads.tobytes()), HEAD)
+    return np.frombuffer(heads.tobytes(), HEAD)
 
 
 def _first(column: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
@@ -244,12 +248,8 @@ def _with_ends(records: Records) -> Records:
 
 
 def _find_piece(piece: Records, keys: Keys) -> Records | None:
-    if not len(keys) or not len(piece):
-        return None
-    here = piece.keys
-    rows = here.searchsorted(keys)
-    hit = here.take(rows, mode="clip") == keys
-    return piece.take(rows[hit]) if np.count_nonzero(hit) else None
+    rows = piece.rows_of(keys)
+    return piece.take(rows) if len(rows) else None
 
 
 def _without(missing: Keys, found: list[Records], some: Records | None) -> Keys:

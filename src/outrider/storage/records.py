@@ -7,6 +7,8 @@ all that was before.
 
 from __future__ import annotations
 
+import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,7 +17,7 @@ import numpy.typing as npt
 
 from outrider.kernels import gather_spans
 from outrider.kernels.cards import HEAD, HEAD_BYTES, OPAQUE, Heads
-from outrider.limits import MERGE_ROWS
+from outrider.limits import KEYS_LOOKED_FOR_ALONE_MAX, MERGE_ROWS
 
 Int64s = npt.NDArray[np.int64]
 Keys = npt.NDArray[Any]
@@ -25,6 +27,7 @@ KEY_BYTES = 16
 FINGERPRINT_MASK = np.uint64((1 << 56) - 1)
 _LENGTHS = ("url_bytes", "referrer_bytes", "extra_bytes")
 _KEY = np.dtype((np.bytes_, KEY_BYTES))
+_KEY_OF_HEAD = struct.Struct("<Q32xI4xH")  # fingerprint, crawl, slot
 _SORT_BITS_MIN = 24  # that must be left for the fingerprint in a number to sort by
 
 
@@ -43,6 +46,14 @@ def pack_keys(crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.Arr
     pairs[:, 0] = np.asarray(crawls, np.uint32).astype(np.uint64) << np.uint64(16) | np.asarray(slots, np.uint16)
     pairs[:, 1] = prints & FINGERPRINT_MASK
     return pairs.view(_KEY).ravel()
+
+
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The values in their order, each once. The first call of `np.unique` loads masked arrays, which takes 20 ms."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
 
 
 class Records:
@@ -93,6 +104,27 @@ class Records:
             self._keys = pack_keys(self.heads["crawl"], self.heads["slot"], self.heads["fingerprint"])
         return self._keys
 
+    def rows_of(self, keys: Keys) -> npt.NDArray[np.intp]:
+        """The rows that have these keys (sorted), where the records are sorted and have each key once.
+
+        A few are looked for one by one: packing the keys of all that was appended lately would take tens of
+        milliseconds.
+        """
+        if self._keys is None and len(keys) <= KEYS_LOOKED_FOR_ALONE_MAX:
+            return np.array([row for key in _pairs(keys) if (row := self._row_of(key)) is not None], np.intp)
+        rows = self.keys.searchsorted(keys)
+        return rows[self.keys.take(rows, mode="clip") == keys] if len(self) else rows[:0]
+
+    def _row_of(self, key: tuple[int, int]) -> int | None:
+        octets = self.heads.view(np.uint8).data
+
+        def key_at(row: int) -> tuple[int, int]:
+            fingerprint, crawl, slot = _KEY_OF_HEAD.unpack_from(octets, HEAD_BYTES * row)
+            return crawl << 16 | slot, fingerprint & int(FINGERPRINT_MASK)
+
+        row = bisect_left(range(len(self)), key, key=key_at)
+        return row if row < len(self) and key_at(row) == key else None
+
     @property
     def nbytes(self) -> int:
         """Bytes of memory that they take, keys included."""
@@ -135,6 +167,12 @@ class Records:
         for name in _LENGTHS:
             heads[name][~found.whole] = 0
         return Records(heads, found.whole, found.arena, found.offsets)
+
+
+def _pairs(keys: Keys) -> Iterator[tuple[int, int]]:
+    """Keys as (crawl << 16 | slot, low 56 bits of the fingerprint)."""
+    numbers = np.ascontiguousarray(keys).view(">u8").reshape(-1, 2)
+    yield from zip(numbers[:, 0].tolist(), numbers[:, 1].tolist(), strict=True)
 
 
 def newest(records: Records) -> Records:

@@ -30,7 +30,7 @@ from outrider.limits import (
     RUN_WRITE_BYTES,
 )
 from outrider.storage.files import TEMPORARY_SUFFIX, File, Files, remove_if_possible
-from outrider.storage.records import Int64s, Keys, Records, body_bytes
+from outrider.storage.records import Int64s, Keys, Records, body_bytes, distinct
 from outrider.storage.sealed import check_store, is_whole, sealed, sealed_bytes, unsealed_head
 
 if sys.version_info >= (3, 14):
@@ -299,7 +299,7 @@ class Run:
             return Records.none()
         keys, blocks = keys[inside], blocks[inside]
         found = []
-        for block in np.unique(blocks):
+        for block in distinct(blocks):
             wanted = keys[blocks == block]
             begin, end = int(self._offsets[block]), int(self._offsets[block + 1])
             data = self._file.read_at(begin, end - begin)
