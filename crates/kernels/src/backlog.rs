@@ -40,6 +40,8 @@ const MANY_CARDS: usize = 1024;
 
 /// Queues that are looked at together, so that their cache misses overlap.
 const ABREAST: usize = 32;
+/// Of each of them so many cards.
+const TOUCHED_CARDS: usize = 16;
 /// Rows of queues, and entries of heaps, per segment.
 const PART: usize = 4096;
 const LISTED: u32 = 1 << 31;
@@ -778,6 +780,29 @@ impl Backlog {
         std::hint::black_box(seen);
     }
 
+    /// The same for a few queues of which every card is about to be looked at.
+    fn touch_cards(&self, queues: impl Iterator<Item = u32>) {
+        let mut heaps: [Option<&Heap>; ABREAST] = [None; ABREAST];
+        let mut seen = 0_u8;
+        for (heap, queue) in heaps.iter_mut().zip(queues) {
+            let state = self.queue(queue);
+            match state.len() {
+                0 => {}
+                1 => seen ^= self.arena.slice(state.at)[FINGERPRINT],
+                _ => *heap = Some(self.heap(state.at)),
+            }
+        }
+        for heap in heaps.iter().flatten() {
+            seen ^= heap.first.first().map_or(0, |entry| entry.rank);
+        }
+        for heap in heaps.iter().flatten() {
+            for entry in heap.first.iter().take(TOUCHED_CARDS) {
+                seen ^= self.arena.slice(entry.place)[FINGERPRINT];
+            }
+        }
+        std::hint::black_box(seen);
+    }
+
     /// Takes the best card of the queue of each row: which rows had one, and the cards of those in row order.
     pub fn take(&mut self, queues: &[u32]) -> Result<(Vec<u8>, Cards), Refusal> {
         for (row, &queue) in queues.iter().enumerate() {
@@ -847,11 +872,21 @@ impl Backlog {
         for (row, &queue) in queues.iter().enumerate() {
             check_row(queue, row)?;
         }
-        let mut rows: Vec<usize> = (0..queues.len()).collect();
-        rows.sort_by_key(|&row| (queues[row], fingerprints[row]));
+        // By queue, fingerprint and row.
+        let mut order: Vec<u128> = (0_u128..)
+            .zip(queues.iter().zip(fingerprints))
+            .map(|(row, (&queue, &print))| u128::from(queue) << 96 | u128::from(print) << 32 | row)
+            .collect();
+        order.sort_unstable();
+        let rows: Vec<usize> = order.iter().map(|&key| key as u32 as usize).collect();
+        let groups: Vec<&[usize]> =
+            rows.chunk_by(|&one, &other| queues[one] == queues[other]).collect();
         let mut removed = vec![None; queues.len()];
-        for group in rows.chunk_by(|&one, &other| queues[one] == queues[other]) {
-            self.remove_group(queues[group[0]], group, fingerprints, &mut removed);
+        for some in groups.chunks(ABREAST) {
+            self.touch_cards(some.iter().map(|group| queues[group[0]]));
+            for group in some {
+                self.remove_group(queues[group[0]], group, fingerprints, &mut removed);
+            }
         }
         let places: Vec<u32> = removed.iter().copied().flatten().collect();
         let found = removed.iter().map(|place| u8::from(place.is_some())).collect();
