@@ -368,10 +368,22 @@ def _unshuffled(payload: bytes, at: int, rows: int, dtype: np.dtype[Any]) -> tup
     size = dtype.itemsize * rows
     if at + size > len(payload):
         raise DamagedStoreError(f"a column of facts runs past its frame at byte {at}")
-    octets = np.frombuffer(payload, np.uint8, size, at)
-    # A copy in either case: a column may begin anywhere in the payload, and arrays of numbers want even places.
-    octets = octets.reshape(dtype.itemsize, rows).T.copy().reshape(-1) if dtype.itemsize > 1 else octets.copy()
-    return octets.view(dtype), at + size
+    return unshuffled([(payload, at)], rows, dtype), at + size
+
+
+def unshuffled(places: Sequence[tuple[bytes, int]], rows: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The column that lies shuffled in these places (bytes, and where in them), so many rows of it in each. Not to be
+    written to."""
+    width = dtype.itemsize
+    if not rows:
+        return np.zeros(0, dtype)
+    if width == 1 or rows == 1:
+        octets = b"".join(payload[at : at + width * rows] for payload, at in places)
+    else:
+        # First bytes, second bytes … are items of so many bytes as there are rows: shuffled again they are rows.
+        plane = np.dtype((np.void, rows))
+        octets = shuffle_columns(np.frombuffer(payload, plane, width, at) for payload, at in places)
+    return np.frombuffer(octets, dtype)
 
 
 def _cards(payload: bytes, at: int, rows: int) -> tuple[Cards, int]:

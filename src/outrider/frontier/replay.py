@@ -30,6 +30,7 @@ from outrider.frontier.facts import (
     columns_of,
     decode,
     instant_of,
+    unshuffled,
 )
 from outrider.frontier.hosts import firsts_of, has_equals
 from outrider.frontier.tables import PARKED, UNKNOWN, Reason, Tables
@@ -44,6 +45,8 @@ _KINDS = (
 )
 """What a window may hold; the tables keep nothing of lines."""
 _CARD, _HEAD, _LEASE = range(3)
+_ROWS_OF_ITS_OWN = 64
+"""A block of so many rows is read for itself, shorter ones together."""
 _LENGTHS, _BODIES = 1, 2  # what the last column of a run says of the bytes behind it
 _LENGTH_NAMES = ("url_bytes", "referrer_bytes", "extra_bytes")
 _PLACES: Any = HEAD.fields
@@ -52,6 +55,7 @@ _LENGTH_BYTES = tuple(
     for name in _LENGTH_NAMES
     for byte in range(HEAD[name].itemsize)
 )
+_PLANES_OF_LENGTHS = tuple(zip(*_LENGTH_BYTES, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +168,13 @@ class Window:
                     if rows == 1:
                         tail = int.from_bytes(payload[stop - 4 : stop], "little")
                     else:
-                        first = stop - 4 * rows
-                        tail = sum(sum(payload[first + i * rows : first + (i + 1) * rows]) << 8 * i for i in range(4))
+                        tail = _total(payload, stop - 4 * rows, rows, range(4), range(0, 32, 8))
                 elif run.tail == _BODIES:
                     first = stop - HEAD_BYTES * rows
                     if rows == 1:
                         tail = sum(payload[first + place] << shift for place, shift in _LENGTH_BYTES)
                     else:
-                        for place, shift in _LENGTH_BYTES:
-                            tail += sum(payload[first + place * rows : first + (place + 1) * rows]) << shift
+                        tail = _total(payload, first, rows, *_PLANES_OF_LENGTHS)
                 if stop + tail > end:
                     return None
                 parts.append((payload[at:stop], payload[stop : stop + tail]))
@@ -266,12 +268,9 @@ class Window:
         """What the window did to URLs and leases, as facts; None when it did something that is not put together."""
         found: list[tuple[Fact, list[Values]]] = []
         cards, heads, leases = self._columns(Fact.CARD), self._columns(Fact.HEAD), self._columns(Fact.LEASE)
-        versions = np.concatenate(
-            [
-                np.zeros(0, OPAQUE) if cards is None else cards[1][1].heads.view(OPAQUE),
-                np.zeros(0, OPAQUE) if heads is None else heads[1][1].view(OPAQUE),
-            ]
-        ).view(HEAD)
+        parts = [] if cards is None else [cards[1][1].heads]
+        parts += [] if heads is None else [heads[1][1]]
+        versions = parts[0] if len(parts) == 1 else joined(parts) if parts else np.zeros(0, HEAD)
         bodies = Cards.none() if cards is None else cards[1][1]
         empty = np.zeros(0, np.uint64)
         order = np.concatenate([versions["order"], empty if leases is None else leases[1][3]])
@@ -316,7 +315,7 @@ class Window:
         if leases is None:
             return bool(tables.voids() and tables.void(versions).any())
         _, (_, queues, _, orders, tokens, *_) = leases
-        if 1 in tables.leases.find(np.ascontiguousarray(tokens)) or len(np.unique(tokens)) < len(tokens):
+        if 1 in tables.leases.find(np.ascontiguousarray(tokens)) or has_equals(tokens):
             return True
         if not tables.voids():
             return False
@@ -412,19 +411,35 @@ def apply(tables: Tables, payload: bytes) -> None:
     tables.changed.clear()
 
 
+def _total(payload: bytes, at: int, rows: int, planes: Sequence[int], shifts: Sequence[int]) -> int:
+    """The sum of the numbers whose bytes, first those of all, then … lie in these planes of so many rows."""
+    total = 0
+    for plane, shift in zip(planes, shifts, strict=True):
+        first = at + plane * rows
+        octets = payload[first : first + rows]
+        if rows < _ROWS_OF_ITS_OWN:
+            total += sum(octets) << shift
+        elif octets.count(0) < rows:
+            total += int(np.frombuffer(octets, np.uint8).sum(dtype=np.int64)) << shift
+    return total
+
+
 def _decoded(runs: Sequence[_Run], rows: int, group: _Group) -> list[Values]:
     """The columns of all blocks of a group, one block behind the other."""
     blocks = len(group.times)
     values: list[Values] = []
     for run, columns, tails in zip(runs, group.columns, group.tails, strict=True):
-        octets = np.frombuffer(b"".join(columns), np.uint8).reshape(blocks, run.width * rows)
+        few = rows < _ROWS_OF_ITS_OWN
+        octets = np.frombuffer(b"".join(columns) if few else b"", np.uint8).reshape(-1, run.width * rows)
         at = 0
         for dtype in run.dtypes:
-            width = dtype.itemsize
-            cells = octets[:, at * rows : (at + width) * rows].reshape(blocks, width, rows)
-            # Always a copy: a column may begin anywhere, and arrays of numbers want even places.
-            values.append(cells.transpose(0, 2, 1).copy().reshape(-1).view(dtype))
-            at += width
+            if few:
+                cells = octets[:, at * rows : (at + dtype.itemsize) * rows].reshape(blocks, dtype.itemsize, rows)
+                # Always a copy: a column may begin anywhere, and arrays of numbers want even places.
+                values.append(cells.transpose(0, 2, 1).copy().reshape(-1).view(dtype))
+            else:
+                values.append(unshuffled([(column, at * rows) for column in columns], rows, dtype))
+            at += dtype.itemsize
         if run.tail == _LENGTHS:
             values[-1] = Texts(b"".join(tails), values[-1])
         elif run.dtypes[-1] is OPAQUE:

@@ -54,6 +54,7 @@ from outrider.limits import (
 )
 from outrider.storage.ahead import ahead
 from outrider.storage.files import Files
+from outrider.storage.records import distinct
 from outrider.url import host_of
 
 STATES = (State.UNKNOWN, State.QUEUED, State.LEASED, State.WAITING, State.PARKED, State.DONE, State.GONE)
@@ -201,6 +202,7 @@ class Tables:
         self.shelf_count = 0
         self._free_shelves: list[int] = []
         self._met = False
+        self._hosts_told = np.zeros(0, np.uint32)  # rows of the last HOST facts: a checkpoint tells their clocks next
         self.torn: BaseException | None = None  # what left a host half recalled, also for somebody who only looks
         self.whereabouts: dict[int, Whereabouts] = {}  # of hosts
         self.authorities_of: dict[int, list[Authority]] = {}
@@ -387,7 +389,9 @@ class Tables:
         absent = hand is not None and hand.first == self.hosts.made
         if not absent:
             self.recall(hashes)
-        self.hosts.add(hashes, slots, names if isinstance(names, Texts) else Texts.of(names), absent=absent)
+        self._hosts_told = self.hosts.add(
+            hashes, slots, names if isinstance(names, Texts) else Texts.of(names), absent=absent
+        )
 
     def _rows_of_hosts(self, hashes: Uint64s, expected: Rows | None = None) -> Rows:
         """expected: where the caller takes them to be; one look tells whether they are."""
@@ -496,7 +500,7 @@ class Tables:
         answered: Values,
         hand: Hand | None = None,
     ) -> None:
-        rows = self._rows_of_hosts(hashes) if hand is None or hand.rows is None else hand.rows
+        rows = self._rows_of_hosts(hashes, self._hosts_told) if hand is None or hand.rows is None else hand.rows
         hosts = self.hosts
         places = rows.astype(np.intp)
         hosts.ended[places] = ended
@@ -573,7 +577,12 @@ class Tables:
             fresh = np.flatnonzero(self.queues.find(hashes) == NONE)
         if not len(fresh):
             return
-        homes = self._rows_of_hosts(hosts, hand.rows if hand is not None else None)[fresh]
+        if hand is not None:
+            expected = hand.rows
+        else:
+            # Most hosts have one queue, made with them: in a checkpoint it has the row of its host.
+            expected = np.arange(self.queues.count, self.queues.count + len(hosts), dtype=np.uint32)
+        homes = self._rows_of_hosts(hosts, expected)[fresh]
         rows = self.queues.add(hashes[fresh], homes, crawls[fresh])
         first = self.hosts.first_queue
         simple = first[homes] == NONE
@@ -1395,7 +1404,20 @@ class Tables:
         self.meet_cold()
         for _, column in self._columns():
             column[: self.queues.count] = 0  # hosts that were recalled by now brought what the scan counts
-        for cards in ahead(self.ledger.scan()):
+        # While hosts may be recalled, rows and the seen-set belong to this thread; else the one that reads looks there.
+        scan = self.ledger.scan()
+        told = self._told_of(ahead(scan)) if len(self.cold) else ahead(self._told_of(scan))
+        for cards, rows, order in told:
+            self.order = max(self.order, order + 1)
+            if len(self.cold):
+                cards = self._set_aside(cards)
+            self.file(cards, np.zeros(len(cards), np.uint8), rows)
+        self.changed.clear()
+
+    def _told_of(self, scan: Iterator[Cards]) -> Iterator[tuple[Cards, Rows | None, int]]:
+        """The cards of a scan that are not void, now seen; the rows of their queues, None where hosts may have to be
+        recalled for them; and the highest order among them."""
+        for cards in scan:
             heads = cards.heads
             if self.voids():
                 cards = cards.filter(~self.void(heads))
@@ -1403,11 +1425,10 @@ class Tables:
             if not len(heads):
                 continue
             self._see(heads)
-            self.order = max(self.order, int(heads["order"].max()) + 1)
-            if len(self.cold):
-                cards = self._set_aside(cards)
-            self.file(cards, np.zeros(len(cards), np.uint8))
-        self.changed.clear()
+            rows = self.queues.find(heads["queue"]) if not len(self.cold) else None
+            if rows is not None and np.count_nonzero(rows == NONE):
+                rows = None
+            yield cards, rows, int(heads["order"].max())
 
     def _set_aside(self, cards: Cards) -> Cards:
         """URLs of cold hosts are counted, and those that wait go into the calendar: no row counts them. The others."""
@@ -1477,7 +1498,7 @@ def lease_columns(columns: tuple[bytes, ...]) -> tuple[Any, ...]:
 
 def _named(hashes: Uint64s, rows: Rows, names: Uint64s) -> bool:
     """Whether the rows have just these names."""
-    if not len(rows) or rows.max() >= len(hashes):
+    if not len(rows) or len(rows) != len(names) or rows.max() >= len(hashes):
         return False
     return int(np.count_nonzero(hashes[rows.astype(np.intp)] == names)) == len(rows)
 
@@ -1511,7 +1532,7 @@ def by_value(column: npt.NDArray[Any]) -> Iterator[tuple[int, Any]]:
     if is_alike(column) or np.count_nonzero(column == first) == len(column):
         yield int(first), slice(None)
         return
-    for value in np.unique(column):
+    for value in distinct(column):
         yield int(value), np.flatnonzero(column == value)
 
 
