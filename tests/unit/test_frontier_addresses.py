@@ -122,6 +122,28 @@ def test_an_address_told_while_it_is_asked_for_counts_until_the_answer_comes():
     assert "192.0.2.2" == world.one().address
 
 
+def test_addresses_that_an_earlier_process_was_told_are_asked_for_and_those_told_again_are_not():
+    """Else a store would stay for ever with what another mode was told."""
+    for checkpoint in (False, True):
+        world = World(group="address", delay=1)
+        world.discover("http://a.com/", "http://b.com/")
+        world.frontier.set_addresses({"a.com": "192.0.2.1", "b.com": "192.0.2.1"})
+        if checkpoint:
+            world.frontier.checkpoint()
+        world.addresses = "errands"
+        world.kill()
+        assert 0 == world.frontier.set_addresses({"b.com": "192.0.2.1"}), "it was known to be there"
+        leases = world.lease(errands=True)
+        assert ["address a.com", "page b.com"] == sorted(kinds(leases))
+        (asked,) = (lease for lease in leases if lease.kind == "address")
+        world.report(asked.located("192.0.2.7", ttl_seconds=60))
+        assert ("192.0.2.7", []) == (world.one(errands=True).address, problems(world))
+        world.addresses = "caller"
+        world.kill()
+        world.clock.move(1_000)
+        assert ["page a.com"] == kinds(world.lease(1, errands=True)), "what was found is known, and nobody asks"
+
+
 def test_an_address_that_is_not_known_any_more_is_asked_for():
     world = world_of()
     world.frontier.set_address("a.com", "192.0.2.1")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from crash.directories import Killed, Killer
 from outrider import Frontier, Link
 from outrider.crawl.mending import repair, verify
 from outrider.errors import DamagedStoreError, StoreInUseError
@@ -281,10 +282,6 @@ def test_tokens_grow_across_a_repair(store):
         assert given < min(frontier.lease(10).tokens)
 
 
-class Killed(BaseException):
-    """The process is gone."""
-
-
 def test_a_repair_that_is_killed_is_run_again(made, tmp_path, expected, monkeypatch):
     """At every call that changes the disk: what opens then is true, and the next repair ends where this would have."""
     store, damaged = tmp_path / "store", tmp_path / "damaged"
@@ -294,35 +291,23 @@ def test_a_repair_that_is_killed_is_run_again(made, tmp_path, expected, monkeypa
     flip(damaged / path.name, (begin + end) // 2)
     flip(one(damaged, "run-*.run"), 200)
     flip(one(damaged, "checkpoint-*.ckpt"), found.checkpoint.places[2] + 60)
-    calls = [0, -1]
-
-    def counted(method):
-        def call(*arguments, **more):
-            calls[0] += 1
-            if calls[0] == calls[1]:
-                raise Killed
-            return method(*arguments, **more)
-
-        return call
-
-    for name in ("rename", "remove", "keep_copy", "put_copy", "sync_directory"):
-        monkeypatch.setattr(Directory, name, counted(getattr(Directory, name)))
+    killer = Killer(monkeypatch)
     kills = 0
     whole = None
     while whole is None:
         kills += 1
         shutil.rmtree(store, ignore_errors=True)
         shutil.copytree(damaged, store)
-        calls[:] = [0, kills]
+        killer.arm(kills)
         try:
             repair(str(store), now=START + 9_000 * SECOND)
         except Killed:
-            calls[1] = -1
+            killer.disarm()
             state = verify(str(store))
             assert state.found is None or state.found.ok
             repair(str(store), now=START + 9_000 * SECOND)
         else:
-            calls[1] = -1
+            killer.disarm()
             whole = held(store)
         assert verify(str(store)).ok
         originals = {(damaged / name).read_bytes() for name in (path.name, one(damaged, "run-*.run").name)}

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crash.directories import FullDirectory
 from outrider.archive.projection import Projection, tame
 from outrider.errors import DamagedStoreError, StoreFullError
-from outrider.storage.files import Directory, File
+from outrider.storage.files import Directory
 
 
 def opened(path: Path, length: int = 0) -> Projection:
@@ -113,28 +114,6 @@ def test_raw_controls_are_written_as_escapes() -> None:
 def test_ordinary_text_of_any_script_is_left_alone() -> None:
     line = '{"t":"Grüße, мир, 世界 🙂 \\n"}'.encode()
     assert line == tame(line)
-
-
-class FullDirectory(Directory):
-    """A directory whose disk is full after so many bytes: a write stops in its midst."""
-
-    room = 10**9
-
-    def open(self, name: str, *, create: bool = False) -> File:
-        return _FullFile(self, super().open(name, create=create))
-
-
-class _FullFile:
-    def __init__(self, directory: FullDirectory, file: File) -> None:
-        self.directory = directory
-        self.file = file
-        self.read_at, self.size, self.truncate = file.read_at, file.size, file.truncate
-        self.sync, self.close = file.sync, file.close
-
-    def write_at(self, offset: int, data: bytes) -> None:
-        self.file.write_at(offset, data[: self.directory.room])
-        if len(data) > self.directory.room:
-            raise StoreFullError("no space left")
 
 
 def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:

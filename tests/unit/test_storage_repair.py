@@ -10,6 +10,7 @@ import shutil
 import numpy as np
 import pytest
 
+from crash.directories import Killed, Killer
 from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.cards import Cards
 from outrider.frontier.ledger import Ledger
@@ -427,36 +428,21 @@ def test_a_repair_that_was_killed_is_run_again(store, monkeypatch):
     damaged = store.parent / "damaged"
     shutil.copytree(store, damaged)
 
-    class Killed(BaseException):
-        pass
-
-    calls = [0, -1]
-
-    def counted(method):
-        def call(*arguments, **more):
-            calls[0] += 1
-            if calls[0] == calls[1]:
-                raise Killed
-            return method(*arguments, **more)
-
-        return call
-
-    for name in ("rename", "remove", "sync_directory", "keep_copy", "put_copy"):
-        monkeypatch.setattr(Directory, name, counted(getattr(Directory, name)))
+    killer = Killer(monkeypatch)
     finished = False
     kills = 0
     while not finished:
         kills += 1
         shutil.rmtree(store)
         shutil.copytree(damaged, store)
-        calls[:] = [0, kills]
+        killer.arm(kills)
         try:
             repaired(store)
             finished = True
         except Killed:
-            calls[1] = -1
+            killer.disarm()
             repaired(store)
-        calls[1] = -1
+        killer.disarm()
         holds(store, lost=[200], lost_ranges=[17])
         kept = [folder / path.name for folder in store.glob("damaged-*")]
         assert any(one.exists() and one.read_bytes() == (damaged / path.name).read_bytes() for one in kept)

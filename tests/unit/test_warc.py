@@ -15,6 +15,7 @@ from fastwarc.warc import ArchiveIterator as FastIterator
 from warcio.archiveiterator import ArchiveIterator
 from warcio.cli import main as warcio
 
+from crash.directories import FullDirectory
 from outrider.archive.warc import (
     Exchange,
     WarcPlace,
@@ -24,7 +25,7 @@ from outrider.archive.warc import (
     serial_of,
 )
 from outrider.errors import DamagedStoreError, InvalidUrlError, SettingsError, StoreFullError
-from outrider.storage.files import Directory, File
+from outrider.storage.files import Directory
 
 AT = 1_767_323_045_678_901  # 2026-01-02T03:04:05.678901Z
 REQUEST = b"GET /a HTTP/1.1\r\nHost: site.test\r\n\r\n"
@@ -382,29 +383,6 @@ def test_a_watermark_of_another_prefix_is_damage(tmp_path: Path) -> None:
 
 
 # A full disk
-
-
-class FullDirectory(Directory):
-    """A directory whose disk is full after so many bytes: a write stops in its midst."""
-
-    room = 10**9
-
-    def open(self, name: str, *, create: bool = False) -> File:
-        return _FullFile(self, super().open(name, create=create))
-
-
-class _FullFile:
-    def __init__(self, directory: FullDirectory, file: File) -> None:
-        self.directory = directory
-        self.file = file
-        self.read_at, self.size, self.truncate = file.read_at, file.size, file.truncate
-        self.sync, self.close = file.sync, file.close
-
-    def write_at(self, offset: int, data: bytes) -> None:
-        self.file.write_at(offset, data[: self.directory.room])
-        if len(data) > self.directory.room:
-            raise StoreFullError("no space left")
-        self.directory.room -= len(data)
 
 
 @pytest.mark.parametrize("room", [0, 1, 200, 500])

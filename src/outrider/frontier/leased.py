@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -104,34 +105,26 @@ class Leased:
 
 def errand_lease(authority: Authority | Whereabouts, tables: Tables, now: Instant) -> Lease:
     """The lease of an errand that is open."""
-    if isinstance(authority, Whereabouts):
-        return Lease(
-            f"dns:{authority.name}",
-            key=authority.name,
-            kind=Kind.ADDRESS,
-            authority="",
-            host=authority.name,
-            token=authority.token,
-            deadline=authority.deadline,
-            priority=1.0,
-            depth=0,
-            attempt=authority.attempts + 1,
-            not_before=now,
-        )
-    row = authority.busy if authority.busy != NONE else authority.host
-    name, ended = tables.hosts.name(row), int(tables.hosts.ended[row])
-    return Lease(
-        authority.url,
-        key=name,
-        kind=Kind.ROBOTS,
-        authority=authority.name,
-        host=name,
+    lease = partial(
+        Lease,
         token=authority.token,
         deadline=authority.deadline,
         priority=1.0,
         depth=0,
         attempt=authority.attempts + 1,
         not_before=now,
+    )
+    if isinstance(authority, Whereabouts):
+        name = authority.name
+        return lease(f"dns:{name}", key=name, kind=Kind.ADDRESS, authority="", host=name)
+    row = authority.busy if authority.busy != NONE else authority.host
+    name, ended = tables.hosts.name(row), int(tables.hosts.ended[row])
+    return lease(
+        authority.url,
+        key=name,
+        kind=Kind.ROBOTS,
+        authority=authority.name,
+        host=name,
         hops=authority.hops,
         address=tables.address_of(row),
         ended_before=ended or None,

@@ -228,6 +228,8 @@ class Machine(Reporting, Operations, Carrying):
         self._commit(draft)
         tables = self.tables
         rows = {tables.host_row(name): address for name, address in told.items()}
+        if self.turns.shared is not None:
+            tables.changed.append(self.turns.shared.told(row for row, address in rows.items() if address))
         places = tables.whereabouts
         rows = {
             row: address

@@ -86,6 +86,7 @@ class SharedTurns:
         self._kept: dict[int, Rows] = {}  # hosts that several groups are kept for, and those groups
         self._moving: set[int] = set()  # hosts whose address changed and whose groups did not yet
         self.asks = False  # addresses that are not known are asked for, by errands
+        self._told: set[int] = set()  # hosts whose addresses this process's callers told
         self.seeking: set[int] = set()  # hosts that would be offered if their addresses were known
         kinds = (grouping.domain is not None) + (grouping.address is not None)
         self._width = GROUPS_PER_HOST_MAX if self._clocked else max(1, kinds)  # columns of groups that are in use
@@ -201,6 +202,13 @@ class SharedTurns:
         self._moving.update(hosts)
         self._hosts.located_until[[host for host in hosts if host < self._hosts.count]] = 0
 
+    def told(self, hosts: Iterable[int]) -> Rows:
+        """Callers of this process say where these hosts are: nobody asks for that while it runs. Those of which that is
+        new, and which are to be looked at."""
+        new = [host for host in hosts if host not in self._told] if self.asks else []
+        self._told.update(new)
+        return np.array(new, np.uint32)
+
     def located(self, rows: Rows, now: Instant) -> Masks:
         """Of which hosts the address is known now, or known not to be had; of all, where nobody asks for addresses."""
         if not self.asks:
@@ -209,7 +217,8 @@ class SharedTurns:
         old = until[rows] <= now
         for row in rows[old].tolist():
             place = self._tables.whereabouts.get(row)
-            if place is not None and place.expires:
+            # Where addresses are asked for, nobody would ever correct one that a process before this was told.
+            if place is not None and place.expires and (place.expires != FOREVER or row in self._told):
                 until[row] = place.expires
             elif place is None and self._address(row, self._tables.hosts.name(row)) is not None:
                 until[row] = FOREVER
