@@ -13,6 +13,9 @@ from outrider.errors import SettingsError
 from outrider.journey import Lease, Outcome, Verdict
 
 HOSTS = [f"{name}.com" for name in "abcdef"]
+PATHS = 40
+DELETES = 0.6
+"""Of the verbs that are drawn, so many beside six that discover."""
 CRAWLS = [None, None, "other"]
 RULES = [b"User-agent: *\nDisallow: /no", b"User-agent: *\nDisallow: /1\nCrawl-delay: 0.3", b""]
 
@@ -20,7 +23,8 @@ RULES = [b"User-agent: *\nDisallow: /no", b"User-agent: *\nDisallow: /1\nCrawl-d
 class Busy:
     """One caller. held: leases that it was given and has not settled."""
 
-    def __init__(self, world: World, rng: random.Random, *, deletes: bool = True) -> None:
+    def __init__(self, world: World, rng: random.Random, *, deletes: bool = True, odd: bool = False) -> None:
+        """odd: addresses are told, and the clock steps back."""
         self.world = world
         self.rng = rng
         self.held: list[Lease] = []
@@ -30,7 +34,9 @@ class Busy:
             (self.rule, 2), (self.reprioritise, 1), (self.robots, 0.5), (self.note, 0.5), (self.retry, 0.3),
         ]  # fmt: skip
         if deletes:
-            self.verbs.append((self.delete, 0.6))
+            self.verbs.append((self.delete, DELETES))
+        if odd:
+            self.verbs += [(self.address, 1), (self.step_back, 0.5)]
 
     def call(self) -> None:
         """One call of any verb; some time passes."""
@@ -41,7 +47,7 @@ class Busy:
         self.world.clock.move(self.rng.choice([0, 0.05, 0.3, 1.0]))
 
     def url(self) -> str:
-        path = self.rng.choice(["", "no/", "1/"]) + str(self.rng.randrange(40))
+        path = self.rng.choice(["", "no/", "1/"]) + str(self.rng.randrange(PATHS))
         return f"http://{self.rng.choice(HOSTS)}/{path}"
 
     def link(self) -> str | Link:
@@ -72,6 +78,10 @@ class Busy:
         for lease in some:
             if lease.kind == "robots":
                 outcomes.append(lease.robots(*rng.choice([(200, rng.choice(RULES)), (404, b""), (None, b"")])))
+                continue
+            if lease.kind == "address":
+                found = lease.located(f"192.0.2.{rng.randrange(3)}", ttl_seconds=rng.choice([None, 40]))
+                outcomes.append(rng.choice([found, lease.retry(error="dns_temporary")]))
                 continue
             links = [self.link() for _ in range(rng.randrange(3))]
             verdict = rng.choice(["done"] * 6 + ["again", "gone", "retry", "retry", "redirect"])
@@ -135,6 +145,12 @@ class Busy:
 
     def robots(self) -> None:
         self.world.frontier.set_robots(f"http://{self.rng.choice(HOSTS)}", 200, self.rng.choice(RULES))
+
+    def address(self) -> None:
+        self.world.frontier.set_address(self.rng.choice(HOSTS), self.rng.choice([None, "192.0.2.1", "192.0.2.2"]))
+
+    def step_back(self) -> None:
+        self.world.clock.move(-self.rng.choice([0.4, 9.0]))
 
     def note(self) -> None:
         self.world.frontier.note_watermark("w", b"%d" % self.calls)

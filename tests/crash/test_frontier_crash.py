@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from crash.busy import Busy
+from model.interleaving import Interleaving
 from model.world import START, Clock, World, everything, hosts_go_cold, outcome, recall_all, recount, rows
 from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import DamagedStoreError, OutriderError, StoreError, StoreFailedError, StoreFullError
 from outrider.frontier.backlog import Backlog
+from outrider.frontier.replay import Window
 from outrider.frontier.tables import AUTHORITIES, HOSTS, LEASES, OWN, QUEUES, TRANSIT
 from outrider.journey import Outcome, Verdict
 from outrider.kernels import FRAME_HEADER_BYTES, scan_frames
@@ -398,7 +402,7 @@ def small_threshold(monkeypatch):
 @pytest.mark.parametrize("seed", FIRST_QUICKLY)
 def test_checkpoints_under_traffic_and_power_cuts_keep_what_was_answered(small_threshold, seed):
     rng = random.Random(seed)
-    world, ledger = World(delay=0.2), Ledger()
+    world, ledger = World(delay=0.2, threads=Interleaving(seed)), Ledger()
     rounds, best = 0, 0
     for turn in range(250):
         traffic(world, ledger, rng, turn)
@@ -451,12 +455,10 @@ def visit_once(world: World, turn: int) -> None:
 def test_ranges_copied_at_different_instants_are_brought_together_by_the_log(small_threshold, where_hosts_are):
     """A fuzzy round is cut off by a kill at each of its steps, and after it: always the same rows come back."""
     rng = random.Random(4)
-    world, ledger = World(delay=0.2), Ledger()
+    world, ledger = World(delay=0.2, threads=Interleaving(4)), Ledger()
     kinds, cold = set(), 0
     for turn in range(160):
         traffic(world, ledger, rng, turn)
-        if turn % 10 == 0:
-            world.frontier._rounds.join()  # also where the machine is busy some of them end
         kinds.add(
             (world.frontier._rounds.under_way is not None, world.frontier.statistics()["checkpoint"]["number"] > 0)
         )
@@ -512,43 +514,134 @@ def small_heads(monkeypatch):
     monkeypatch.setattr("outrider.storage.tiers.RUN_ROWS_SMALL", 16)
 
 
-@pytest.mark.parametrize("robots", ["caller", "errands"])
-@pytest.mark.parametrize("seed", FIRST_QUICKLY)
-def test_any_history_of_any_verbs_is_found_again_after_a_power_cut(
-    small_threshold, small_heads, small_segments, where_hosts_are, seed, robots
-):
-    """Checkpoints, runs and tails all the time: what an image of the disk holds is what the process had."""
-    rng = random.Random(f"{robots} {seed}")
-    world = World(robots=robots, delay=0.2, output=True)
-    busy = Busy(world, rng)
-    kinds, tails, runs, cold = set(), 0, 0, 0
-    for turn in range(400):
-        busy.call()
-        if turn % 10 == 0:
-            world.frontier._rounds.join()  # also where the machine is busy some of them end
-        kinds.add(
-            (world.frontier._rounds.under_way is not None, world.frontier.statistics()["checkpoint"]["number"] > 0)
-        )
-        visit_once(world, turn)
-        if turn % 7:
+def found_again(image: CrashDisk, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> Frontier:
+    """Its store, read as anybody may read it: frame by frame, or in windows of any size."""
+    how = rng.choice(["as ever", "frame by frame", "small windows"])
+    with monkeypatch.context() as patch:
+        if how == "frame by frame":
+            patch.setattr(Window, "_scan", lambda window, payload: None)
+        elif how == "small windows":
+            patch.setitem(Window.__init__.__kwdefaults__, "rows_max", rng.randrange(1, 60))
+        return Frontier.look(image)
+
+
+def live_any_history(
+    seed: str, robots: str, monkeypatch: pytest.MonkeyPatch, *, turns: int = 250, looks: float = 0.1, odd: bool = False,
+    full: bool = False, **settings: Any,
+) -> tuple[int, ...]:  # fmt: skip
+    """Images of the disk after some calls, and where threads beside them have got to: all hold what the process had.
+    Its seed says everything. full: there is no room now and then. How many tails, runs and checkpoints there were, and
+    how many hosts were cold."""
+    rng = random.Random(seed)
+    world = World(robots=robots, delay=0.2, output=True, threads=Interleaving(seed), **settings)
+    busy = Busy(world, rng, odd=odd)
+    tails, runs, rounds, cold, newest = 0, 0, 0, 0, 0
+    for turn in range(turns):
+        if full and rng.random() < 0.1:
+            verb, partial = rng.choice(["write", "open", "truncate"]), rng.random() < 0.5
+            world.disk.fail(rng.randrange(1, 20), errno.ENOSPC, verb=verb, partial=partial)
+        with contextlib.suppress(StoreFullError) if full else contextlib.nullcontext():
+            busy.call()
+            visit_once(world, turn)
+        number, newest = newest, world.frontier.statistics()["checkpoint"]["number"]
+        if rng.random() > looks and number == newest:
             continue
         problems = recount(world.frontier)
         cold += recall_all(world.frontier)
-        live = rows(world.frontier)
-        assert [] == problems, f"turn {turn}"
+        live = everything(world.frontier)
+        assert [] == problems, f"seed {seed}, turn {turn}"
         tails = max(tails, sum(name.endswith(".tail") for name in world.disk.names()))
         runs = max(runs, sum(name.endswith(".run") for name in world.disk.names()))
-        for image in [world.disk.copy(), *rng.sample(list(world.disk.crash_images(rng, 1)), 2)]:
-            looker = Frontier.look(image)
-            assert (live, []) == (rows(looker), recount(looker)), f"turn {turn}"
+        rounds = max(rounds, newest)
+        images = [world.disk.copy(), *rng.sample(list(world.disk.crash_images(rng, 1)), 2)]
+        while rng.random() < 0.5 and world.threads.go_to_the_disk(world.disk):
+            images.append(rng.choice(list(world.disk.crash_images(rng, 1))))
+        for image in images:
+            looker = found_again(image, monkeypatch, rng)
+            assert (live, []) == (everything(looker), recount(looker)), f"seed {seed}, turn {turn}"
             looker.close()
         if rng.random() < 0.05:
             world.disk = rng.choice(list(world.disk.crash_images(rng, 2)))
             world.frontier = world._open()
-    assert {(True, False), (False, True), (True, True)} <= kinds, "before, during and after a round"
-    assert tails >= 2
-    assert runs >= 2
+    world.disk.mend()
+    world.frontier.close()
+    return tails, runs, rounds, cold
+
+
+@pytest.mark.parametrize("robots", ["caller", "errands"])
+def test_any_history_of_any_verbs_is_found_again_after_a_power_cut(
+    small_threshold, small_heads, small_segments, where_hosts_are, monkeypatch, robots
+):
+    """Checkpoints, runs and tails all the time: what an image of the disk holds is what the process had."""
+    tails, runs, rounds, cold = live_any_history(f"{robots} 0", robots, monkeypatch)
+    assert min(tails, runs, rounds) >= 2
     assert (where_hosts_are == "on disk") == (cold > 10)
+
+
+ODD_SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"max_pages_per_host": 6},
+    {"max_urls": 60, "when_full": "drop_lowest"},
+    {"addresses": "errands", "group": {"address": {"gap": 1.0}}},
+    {"group": "domain"},
+]
+
+
+def test_links_between_two_frontiers_are_found_again_while_rounds_copy_what_was_sent(small_threshold, monkeypatch):
+    """Parcels are sent, taken in and answered for between the beginning of a round and the copy of its outbox."""
+    monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 3_000)
+    rng, clock, keys = random.Random(7), Clock(), (b"f" * 16, b"s" * 16)
+    halves = frozenset(range(2_048)), frozenset(range(2_048, 4_096))
+    disks = [CrashDisk(), CrashDisk()]
+    frontiers = []
+    for disk, half in zip(disks, halves, strict=True):
+        frontiers.append(Frontier.open(disk, clock=clock, slots=half, keys=keys))
+        Interleaving(f"half {len(frontiers)}").take(frontiers[-1], disk)
+    newest = [0, 0]
+    for turn in range(240):
+        number = turn % 2
+        mine, other = frontiers[number], frontiers[1 - number]
+        mine.discover([f"http://h{rng.randrange(60)}.com/{turn}-{n}" for n in range(3)])
+        sent = mine.outbox(rng.choice([1, 3, 100])) if rng.random() < 0.5 else []
+        if sent:
+            other.receive(sent)
+            source, sequence, *_ = rng.choice(sent)
+            if rng.random() < 0.7:
+                mine.delivered(int(str(source)), int(str(sequence)))
+        mine.report([lease.done(seconds=0.0) for lease in mine.lease(2)])
+        clock.move(rng.choice([0, 1]))
+        before, newest[number] = newest[number], int(mine.statistics()["checkpoint"]["number"])
+        if before != newest[number] or rng.random() < 0.03:
+            looker = found_again(disks[number].copy(), monkeypatch, rng)
+            assert (everything(mine), []) == (everything(looker), recount(looker)), f"turn {turn}"
+            looker.close()
+    assert min(newest) >= 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+def test_any_history_is_found_again_for_long(
+    small_threshold, small_heads, small_segments, where_hosts_are, monkeypatch
+):
+    """Seeds of its own: rounds that are short or never end, ranges of one row, much that is deleted, many URLs."""
+    first = random.SystemRandom().randrange(1 << 40)
+    for number in range(first, first + int(os.environ.get("OUTRIDER_CRASH_EXAMPLES", "60"))):
+        rng = random.Random(number)
+        robots = rng.choice(["caller", "errands"])
+        with monkeypatch.context() as patch:
+            patch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", rng.choice([1, 3_000, 20_000]))
+            patch.setattr("outrider.engine.rounds.CHECKPOINT_RANGE_BYTES_MAX", rng.choice([1, 700]))
+            if rng.random() < 0.5:
+                patch.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(6), 1))
+            if rng.random() < 0.5:
+                patch.setattr("crash.busy.PATHS", 600)
+            patch.setattr("crash.busy.DELETES", rng.choice([0.6, 2, 4]))
+            turns, looks = rng.choice([60, 150, 400]), rng.choice([0.0, 0.03, 0.1])
+            settings = rng.choice(ODD_SETTINGS)
+            live_any_history(
+                f"{robots} {number}", robots, patch, turns=turns, looks=looks, odd=True, full=rng.random() < 0.3,
+                **settings,
+            )  # fmt: skip
 
 
 def merging_world(seed: int) -> World:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from model.interleaving import Interleaving
 from model.world import Clock, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
@@ -551,6 +552,7 @@ class History:
         self.calls: list[tuple[str, tuple[str, int], Callable[[tuple[str, int]], object], Any]] = []
         self.checkpoints = checkpoints
         self.rng = random.Random(seed)
+        self.threads = Interleaving(seed)
         self.frontier = self.open()
 
     def open(self) -> Frontier:
@@ -560,10 +562,12 @@ class History:
             "group": {"address": {"gap": GAP}} if self.grouped else None,
             "memory_bytes": 500 if self.seed % 2 else CARD_BYTES_MAX,  # room for a few cards: the others lie on disk
         }
-        return Frontier.open(
+        frontier = Frontier.open(
             self.disk, clock=self.clock, settings=settings, seed=self.seed & 0xFFFF, keys=CLUSTER_KEYS,
             addresses="errands",
         )  # fmt: skip
+        self.threads.take(frontier, self.disk)
+        return frontier
 
     def live(self) -> None:
         """Raises AssertionError with the history so far as soon as frontier and model disagree."""
@@ -579,9 +583,11 @@ class History:
             self.rng = random.Random(f"{self.seed}/end")
             self.told.append("the end")
             self.ends()
+            self.frontier.close()
         except Exception as error:
             raise AssertionError(f"seed {self.seed}: {error!r}\n" + "\n".join(self.told)) from error
-        self.frontier.close()
+        finally:
+            self.threads.end()
 
     def tell(self, *what: object) -> None:
         self.told[-1] += " " + " ".join(map(str, what))

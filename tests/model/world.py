@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from model.interleaving import Interleaving
 from outrider.clock import instant
 from outrider.engine import Frontier
 from outrider.frontier.accounts import leased_heads
@@ -37,8 +38,9 @@ class World:
 
     def __init__(
         self, *, robots: str = "caller", disk: MemoryFiles | None = None, clock: Clock | None = None, seed: int = 0,
-        output: bool = False, addresses: str = "caller", **settings: object,
+        output: bool = False, addresses: str = "caller", threads: Interleaving | None = None, **settings: object,
     ) -> None:  # fmt: skip
+        """threads: by which the threads beside the calls run; None: as the machine lets them."""
         self.clock = clock or Clock()
         self.disk = disk if disk is not None else CrashDisk()
         self.settings = settings
@@ -46,13 +48,17 @@ class World:
         self.seed = seed
         self.output = output
         self.addresses = addresses
+        self.threads = threads
         self.frontier = self._open()
 
     def _open(self) -> Frontier:
-        return Frontier.open(
+        frontier = Frontier.open(
             self.disk, clock=self.clock, settings=self.settings, robots=self.robots, seed=self.seed, output=self.output,
             addresses=self.addresses,
         )  # fmt: skip
+        if self.threads is not None:
+            self.threads.take(frontier, self.disk)
+        return frontier
 
     def reopen(self, **settings: object) -> Frontier:
         """A clean stop and a new process, with other settings where given."""

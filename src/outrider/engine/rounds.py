@@ -90,7 +90,8 @@ class Round:
 class Rounds:
     """The newest checkpoint (its number, its bytes, the LSN up to which it covers the log) and the round under way.
 
-    Every method but `join` belongs under the lock of the frontier.
+    Every method but `join` belongs under the lock of the frontier. Threads beside the calls leave what came of them,
+    and change nothing else here: who calls next takes it up when they are over.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Rounds:
 
     def step(self, now: Instant) -> None:
         """Copy some ranges, or begin or end a round; a call never waits for more than one step."""
-        if self._ended():
+        if self._failure.error is not None or self._ended():
             return
         ledger = self._machine.tables.ledger
         if self.finisher is not None:
@@ -159,16 +160,23 @@ class Rounds:
                 self._write_beside(round_)
                 return
         self._copying(None)
-        self.finisher = threading.Thread(target=self._finish, args=(round_, self._log.appended_lsn), daemon=True)
-        self.finisher.start()
+        self.finisher = self._beside(self._finish, round_, self._log.appended_lsn)
+
+    def _beside(self, target: Callable[..., None], *arguments: object) -> threading.Thread:
+        """A thread of its own does this; what it leaves behind is looked at when it is over."""
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        thread.start()
+        return thread
 
     def _ended(self) -> bool:
         """Whether a round has come to its end since this was last asked; then it is the newest checkpoint."""
+        if self.finisher is None or self.finisher.is_alive():
+            return False
+        self.finisher, self._merging = None, False
         if self._finished is None:
             return False
         self.number, self.covered, self.bytes = self._finished
         self._finished = None
-        self.finisher = None
         self._patience = 0
         self._unmerged = True
         return True
@@ -177,8 +185,7 @@ class Rounds:
         """The ledger's frozen records become a run before a checkpoint lists it, so that they leave the memory (until
         then they are in the log as well), and runs of one size become one."""
         self._merging, self._unmerged = True, False
-        self.finisher = threading.Thread(target=self._merge, daemon=True)
-        self.finisher.start()
+        self.finisher = self._beside(self._merge)
 
     def _merge(self) -> None:
         """In a thread beside the calls."""
@@ -188,10 +195,6 @@ class Rounds:
             self._try_later()
         except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
             self._failure.stop_beside(error, "writing the ledger")
-            return
-        finally:
-            self._merging = False
-        self.finisher = None
 
     def _write_and_merge(self) -> None:
         for part in self._machine.tables.kept_in_runs():
@@ -242,8 +245,7 @@ class Rounds:
     def _write_beside(self, round_: Round) -> None:
         """No call waits for the file: a thread beside packs, writes and syncs what was copied."""
         if round_.waiting_bytes >= CHECKPOINT_RANGE_BYTES_MAX and round_.writing is None:
-            round_.writing = threading.Thread(target=self._write, args=(round_,), daemon=True)
-            round_.writing.start()
+            round_.writing = self._beside(self._write, round_)
 
     def _write(self, round_: Round) -> None:
         """In a thread beside the calls, while they copy."""
@@ -287,7 +289,6 @@ class Rounds:
         except StoreFullError:
             try:
                 self._give_up(round_)
-                self.finisher = None
             except OutriderError as error:
                 self._failure.stop_beside(error, _WITHIN)
         except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
@@ -314,6 +315,7 @@ class Rounds:
         while self.under_way is not None:
             self.under_way.settle()
             self._failure.tell()
+            self._failure.check()
             self.step(instant())
         if self.join():
             self._failure.tell()
@@ -321,7 +323,7 @@ class Rounds:
 
     def join(self) -> bool:
         """Whether the end of a round was under way; it is over now."""
-        finisher = self.finisher  # it clears this itself where it finds no room
+        finisher = self.finisher
         if finisher is not None:
             finisher.join()
         return finisher is not None
