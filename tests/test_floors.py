@@ -7,6 +7,7 @@ file is called by a word that says nothing. Nothing from the web is ever execute
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -370,3 +371,9 @@ def test_what_is_allowed_is_left_in_peace(tmp_path, path, code):
     file.parent.mkdir(parents=True)
     file.write_text(code, "utf-8")
     assert [] == problems(tmp_path)
+
+
+def test_the_architecture_names_every_module(project):
+    told = set(re.findall(r"[a-z_]+\.py", (project / "ARCHITECTURE.md").read_text("utf-8")))
+    modules = {path.name for path in (project / "src" / "outrider").rglob("*.py")} - {"__init__.py"}
+    assert [] == sorted(modules - told)

@@ -183,9 +183,13 @@ def _list(
     if cursor is not None:
         say(f"{count:,} {name}, and more: --after {cursor}", sys.stderr)
     else:
-        host = question.get("host")
-        hint = f" of host {host}; `outrider hosts` lists the hosts there are" if host is not None else ""
-        say(f"{count:,} {name}" if count else f"no {name}{hint}", sys.stderr)
+        say(f"{count:,} {name}" if count else _none_of(name, question), sys.stderr)
+
+
+def _none_of(name: str, question: Mapping[str, Any]) -> str:
+    state, host = question.get("state"), question.get("host")
+    said = f"no {name}" + (f" in state {state}" if state else "") + (f" of host {host}" if host is not None else "")
+    return said if state or host is None else f"{said}; `outrider hosts` lists the hosts there are"
 
 
 def _parts(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -679,7 +679,9 @@ def idle(
     if at_limit:
         word, text = "limit", "a limit of pages is reached, and work is left"
     elif not (tables.counts[QUEUED] or tables.counts[LEASED] or tables.counts[WAITING] or errands):
-        word, text = "finished", "nothing is left to do"
+        word, text, next_at = "finished", "nothing is left to do", None
+        if tables.counts[PARKED]:
+            text += f"; {tables.counts[PARKED]} URLs are parked, beyond a limit or forbidden by robots.txt"
     elif counts["ready"]:
         word, text = "ready", f"{counts['ready']} hosts are ready: lease from them"
     elif counts["resting"]:
