@@ -194,6 +194,7 @@ CONTROL_ANSWER_BYTES_MAX = 8 << 20  # a page of rows, each with two URLs at thei
 CONTROL_PAGE_ROWS_MAX = 250  # rows of a list in one answer: some milliseconds in which a crawl decides nothing else
 CONTROL_ANSWER_SECONDS_MAX = 10.0  # between two calls of the frontier there is always time for a question
 CONTROL_QUESTIONS_MAX = 16  # at once; people and their monitors ask one at a time
+LOOK_PAGES_MAX = 32  # of a list that one question goes through: a running crawl answers between two calls
 SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
 
 # files that go out and come in
@@ -204,6 +205,7 @@ IMPORT_ROWS_AT_ONCE = 1_000  # of one call: a frame of some hundred kilobytes, d
 IMPORT_LINE_BYTES_MAX = (
     1 << 20
 )  # a record holds two URLs and 16 KiB of metadata, each perhaps six times as long escaped
+LOST_URLS_NAMED_MAX = 1_000  # fingerprints that a report of a repair lists; all are counted
 IMPORT_FAULTS_NAMED_MAX = 20  # lines that cannot be used are named so far; all of them are counted
 
 # pages
@@ -211,6 +213,7 @@ BASE_CHARACTERS_MAX = 2_048  # of <base href>: it comes back in each of thousand
 TEXT_CHARACTERS_MAX = 1_000_000  # half of the largest page that is fetched; more text tells no more about likeness
 WORDS_PER_PAGE_MAX = 100_000  # that enter a SimHash: a long book
 TITLE_CHARACTERS_MAX = 1_000  # what is longer is no title
+LINE_FIELD_CHARACTERS_MAX = 1_000  # of a title or header in a line of output; longer ones are stuffed
 DESCRIPTION_CHARACTERS_MAX = 2_000  # what is longer is no description
 METAS_PER_PAGE_MAX = 1_000  # pages have some dozens; a million would only cost time
 DIRECTIVES_PER_PAGE_MAX = 64  # robots metas know a dozen

@@ -44,6 +44,7 @@ class Counter:
         self.total = 0
 
     def add(self, count: int) -> None:
+        """So many more; says so now and then."""
         self.total += count
         now = time.monotonic()
         if now - self._shown < SHOW_SECONDS:
@@ -123,11 +124,13 @@ class Imported:
     skipped: int = 0
 
     def fault(self, path: str, place: int, words: str) -> None:
+        """A row that cannot be used."""
         self.skipped += 1
         if len(self.faults) < IMPORT_FAULTS_NAMED_MAX:
             self.faults.append((path, place, words))
 
     def note(self, code: str, count: int = 1) -> None:
+        """Rows that got this answer."""
         self.codes[code] = self.codes.get(code, 0) + count
 
 

@@ -16,12 +16,8 @@ from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect
 from outrider.crawl.options import from_environment, resolved
 from outrider.engine import Frontier
 from outrider.errors import ForeignStoreError, NoCrawlError, StoreInUseError, UnreachableError
-from outrider.limits import CONTROL_PAGE_ROWS_MAX
+from outrider.limits import CONTROL_PAGE_ROWS_MAX, LOOK_PAGES_MAX
 from outrider.storage.manifest import MANIFEST_NAME
-
-_PAGES_PER_LOOK_MAX = 32
-"""A question for hosts in a state that few of them have goes through so many pages; then it answers what it found and a
-cursor, so that a running crawl is not held up."""
 
 Looks = Callable[[str, Mapping[str, Any]], Any]
 """A question by its name, and its arguments; the answer is made of JSON values."""
@@ -42,7 +38,8 @@ def _hosts(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     state, after, limit = question.get("state"), question.get("after"), _limit(question)
     rows: list[dict[str, Any]] = []
     rows_per_page = CONTROL_PAGE_ROWS_MAX if state is not None else limit
-    for _ in range(_PAGES_PER_LOOK_MAX):
+    # Where few hosts are in this state, the answer is what was found so far, and a cursor.
+    for _ in range(LOOK_PAGES_MAX):
         page = frontier.hosts(after=after, limit=rows_per_page)
         found = [asdict(host) for host in page if state is None or host.state == state]
         if len(rows) + len(found) > limit:

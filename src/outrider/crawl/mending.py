@@ -62,6 +62,7 @@ class Verified:
 
     @property
     def ok(self) -> bool:
+        """Whether every file is whole and every count true."""
         return not self.damage and self.found is not None and self.found.ok
 
 
@@ -75,6 +76,7 @@ class Repaired:
     salvaged: Salvaged = field(default_factory=Salvaged)
 
     def as_dict(self) -> dict[str, Any]:
+        """As JSON values."""
         found = asdict(self)
         return {**found, "losses": list(found["losses"]), "kept": list(found["kept"])}
 

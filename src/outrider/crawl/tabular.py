@@ -48,6 +48,7 @@ class Shape:
 
     @property
     def names(self) -> list[str]:
+        """The names of the columns, in order; the last takes what else a record holds."""
         return [*self.columns, MORE]
 
 

@@ -25,14 +25,18 @@ from outrider.fetch.downloader import Decoding, Response
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.frontier.revisit import retries_left
 from outrider.journey import Kind, Lease, Outcome, RobotsAnswer, Verdict
-from outrider.limits import DNS_KNOWN_SECONDS, MICROSECONDS, ROBOTS_BYTES_MAX
+from outrider.limits import (
+    DESCRIPTION_CHARACTERS_MAX,
+    DNS_KNOWN_SECONDS,
+    LINE_FIELD_CHARACTERS_MAX,
+    MICROSECONDS,
+    ROBOTS_BYTES_MAX,
+)
 from outrider.url import UrlBatch, join
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 RETRIED: Final = frozenset({408, 425, 429})  # RFC 9110 and 8470: the same request may do later; so may any 5xx
 REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
-TEXT_CHARACTERS_MAX = 1_000  # of a title or header in a line; longer ones are stuffed
-DESCRIPTION_CHARACTERS_MAX = 2_000  # as many as the reader keeps
 STOPPED: Final = "stopped"
 
 
@@ -62,6 +66,7 @@ class Visit:
 
     @property
     def status(self) -> int | None:
+        """The HTTP status of the answer, None where there was none."""
         return self.response.status if self.response is not None else None
 
     @property
@@ -346,7 +351,7 @@ def _location_shown(judgement: Judgement, response: Response | None) -> str | No
     return _cut(written_location(response)) if response is not None else None
 
 
-def _cut(text: str | None, characters_max: int = TEXT_CHARACTERS_MAX) -> str | None:
+def _cut(text: str | None, characters_max: int = LINE_FIELD_CHARACTERS_MAX) -> str | None:
     if text is None:
         return None
     whole = text[:characters_max]

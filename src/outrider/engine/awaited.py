@@ -71,6 +71,7 @@ class AsyncFrontier:
 
     @property
     def opening(self) -> Opening:
+        """What opening the store found."""
         return self.sync.opening
 
     async def _call(self, name: str, verb: Verb[Answer]) -> Answer:

@@ -166,6 +166,7 @@ def let_all_go(files: Files, log: Log | None, tables: Tables | None) -> None:
 
 
 def give_back(files: Files) -> None:
+    """Lets the directory go: its lock and its descriptor."""
     files.unlock()
     if isinstance(files, Directory):
         files.close()
@@ -174,6 +175,7 @@ def give_back(files: Files) -> None:
 def new_manifest(
     files: Files, clock: ClockFunction | None, keys: tuple[bytes, bytes] | None, options: FrontierSettings
 ) -> Manifest:
+    """Writes the manifest of a store that is made, with new keys unless some are given. Raises StoreFullError."""
     fingerprint_key, slot_key = keys or (secrets.token_bytes(16), secrets.token_bytes(16))
     return Manifest.create(
         files,
@@ -222,6 +224,7 @@ def clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction
 
 
 def notes_of(log: Log, previous: str, ended: int, step: float) -> list[str]:
+    """What an opening has to tell people, a sentence each."""
     notes = []
     cut = log.statistics()["cut_bytes"]
     if previous == "crashed":

@@ -54,6 +54,7 @@ class Round:
         )
 
     def next(self) -> tuple[int, int, int] | None:
+        """The next range to be copied: section, first row, row behind the last; None when all are."""
         return next(self._ranges, None)
 
     def copied(self, section: int, first: int, lsn: int, payload: bytes) -> None:

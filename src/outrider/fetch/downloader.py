@@ -41,6 +41,7 @@ class Target:
 
     @property
     def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port."""
         return (self.scheme, self.host, self.port)
 
 

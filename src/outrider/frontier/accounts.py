@@ -163,100 +163,132 @@ def statistics(
 
 def recount(tables: Tables) -> Verification:
     """Recount everything from the ledger and the leases, and hold it against the counters."""
-    counts = [0] * 7
-    problems: list[str] = []
-    queues = tables.queues
-    columns = {state: np.zeros(queues.count, np.int64) for state in (WAITING, PARKED, DONE, GONE)}
-    unseen = 0
-    of_cold = {state: [0, 0] for state in (WAITING, DONE, GONE)}
-    leased = leased_heads(tables)
-    open_ones = set(zip(leased["crawl"].tolist(), leased["order"].tolist(), strict=True))
+    found = _Recount(tables)
     for cards in tables.ledger.scan():
         if tables.voids():
             cards = cards.filter(~tables.void(cards.heads))
-        heads = cards.heads
-        if not len(heads):
-            continue
-        rows = queues.find(np.ascontiguousarray(heads["queue"]))
+        if len(cards):
+            found.take(cards.heads)
+    found.wake()
+    problems = (
+        *found.problems,
+        *found.wrong_totals(),
+        *found.wrong_queues(),
+        *found.wrong_cold(),
+        *_wrong_turns(tables),
+    )
+    names = {STATES[state].value: found.counts[state] for state in range(1, 7)}
+    return Verification(not problems, problems, {"accepted": sum(found.counts), **names})
+
+
+class _Recount:
+    """What the records say: URLs by state, in all, by queue, and of cold hosts."""
+
+    def __init__(self, tables: Tables) -> None:
+        leased = leased_heads(tables)
+        self.counts = [0] * 7
+        self.problems: list[str] = []
+        self._tables = tables
+        self._unseen = 0  # URLs without a key in the seen-set
+        self._of_queues = {state: np.zeros(tables.queues.count, np.int64) for state in (WAITING, PARKED, DONE, GONE)}
+        self._of_cold = {state: [0, 0] for state in (WAITING, DONE, GONE)}  # how many, and the sum of their weights
+        self._open = set(zip(leased["crawl"].tolist(), leased["order"].tolist(), strict=True))
+
+    def take(self, heads: Heads) -> None:
+        """Counts some records."""
+        tables = self._tables
+        rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
         cold = rows == NONE
         if cold.any():
             homeless = int(cold.sum()) - int(tables.cold.have_queues(heads["queue"][cold], heads["crawl"][cold]).sum())
             if homeless:
-                problems.append(f"{homeless} URLs name a queue that does not exist")
-                continue
-        for crawl in np.unique(heads["crawl"]).tolist():
-            mask = heads["crawl"] == crawl
-            seen = tables.seen.get(crawl)
-            if seen is None:
-                unseen += int(mask.sum())
-                continue
-            found = seen.check(
-                np.ascontiguousarray(heads["slot"][mask]), np.ascontiguousarray(heads["fingerprint"][mask])
-            )
-            unseen += int(mask.sum()) - sum(found)
+                self.problems.append(f"{homeless} URLs name a queue that does not exist")
+                return
+        self._look_up(heads)
         states = heads["state"].copy()
-        if open_ones:
-            here = [place in open_ones for place in zip(heads["crawl"].tolist(), heads["order"].tolist(), strict=True)]
-            states[np.array(here, np.bool_)] = LEASED
+        if self._open:
+            places = zip(heads["crawl"].tolist(), heads["order"].tolist(), strict=True)
+            states[np.array([place in self._open for place in places], np.bool_)] = LEASED
         for state, number in enumerate(np.bincount(states, minlength=7).tolist()):
-            counts[state] += number
-        for state, column in columns.items():
+            self.counts[state] += number
+        for state, column in self._of_queues.items():
             np.add.at(column, rows[(states == state) & ~cold], 1)
             some = heads["queue"][(states == state) & cold]
-            if state in of_cold:
-                of_cold[state][0] += len(some)
-                of_cold[state][1] += weigh(some, state)
+            if state in self._of_cold:
+                self._of_cold[state][0] += len(some)
+                self._of_cold[state][1] += weigh(some, state)
             elif len(some):
-                problems.append(f"{len(some)} URLs of cold hosts are {STATES[state].value}")
+                self.problems.append(f"{len(some)} URLs of cold hosts are {STATES[state].value}")
         if (cold & ((states == QUEUED) | (states == LEASED))).any():
-            problems.append("URLs of cold hosts are queued or leased")
-    if unseen:
-        problems.append(f"{unseen} URLs have no key in the seen-set")
-    # A waiting URL is queued when its time has come, which its record does not say.
-    woken = counts[WAITING] - (len(tables.calendar) - tables.void_waiting)
-    if woken >= 0:
-        counts[WAITING] -= woken
-        counts[QUEUED] += woken
-    problems.extend(
-        f"{STATES[state].value}: the counter says {tables.counts[state]}, the records say {counts[state]}"
-        for state in range(1, 7)
-        if counts[state] != tables.counts[state]
-    )
-    queued = len(tables.backlog) + len(tables.held)
-    if queued < counts[QUEUED]:
-        problems.append(f"{counts[QUEUED]} URLs are queued, the queues hold {queued}")
-    for state, column, name in (
-        (PARKED, queues.parked, "parked"),
-        (DONE, queues.done, "done"),
-        (GONE, queues.gone, "gone"),
-    ):
-        wrong = np.flatnonzero(columns[state] != column[: queues.count])
-        if len(wrong):
-            row = int(wrong[0])
-            problems.append(
-                f"queue {tables.key_of(row)}: {int(column[row])} {name} are counted, "
-                f"there are {int(columns[state][row])}"
-            )
-    told, weights = tables.cold.totals(tables.deleted)
-    for state, (count, weight) in of_cold.items():
-        if (count, weight & 0xFFFF_FFFF_FFFF_FFFF) != (told[state], weights[state]):
-            problems.append(f"cold hosts: {told[state]} {STATES[state].value} are counted, there are {count}")
-    transit = sum(len(home.outbox) for home in tables.transit.values())
-    if transit != tables.in_transit:
-        problems.append(f"in_transit: the counter says {tables.in_transit}, the outboxes hold {transit}")
+            self.problems.append("URLs of cold hosts are queued or leased")
+
+    def _look_up(self, heads: Heads) -> None:
+        for crawl in np.unique(heads["crawl"]).tolist():
+            mask = heads["crawl"] == crawl
+            seen = self._tables.seen.get(crawl)
+            self._unseen += int(mask.sum())
+            if seen is not None:
+                slots, prints = (np.ascontiguousarray(heads[name][mask]) for name in ("slot", "fingerprint"))
+                self._unseen -= sum(seen.check(slots, prints))
+
+    def wake(self) -> None:
+        """A waiting URL is queued when its time has come, which its record does not say."""
+        woken = self.counts[WAITING] - (len(self._tables.calendar) - self._tables.void_waiting)
+        if woken >= 0:
+            self.counts[WAITING] -= woken
+            self.counts[QUEUED] += woken
+
+    def wrong_totals(self) -> Iterator[str]:
+        """Totals that are not what the records say."""
+        tables, counts = self._tables, self.counts
+        if self._unseen:
+            yield f"{self._unseen} URLs have no key in the seen-set"
+        for state in range(1, 7):
+            if counts[state] != tables.counts[state]:
+                yield (
+                    f"{STATES[state].value}: the counter says {tables.counts[state]}, the records say {counts[state]}"
+                )
+        queued = len(tables.backlog) + len(tables.held)
+        if queued < counts[QUEUED]:
+            yield f"{counts[QUEUED]} URLs are queued, the queues hold {queued}"
+        transit = sum(len(home.outbox) for home in tables.transit.values())
+        if transit != tables.in_transit:
+            yield f"in_transit: the counter says {tables.in_transit}, the outboxes hold {transit}"
+
+    def wrong_queues(self) -> Iterator[str]:
+        """The first queue whose counts are not what the records say, for each count."""
+        queues = self._tables.queues
+        for state, column in ((PARKED, queues.parked), (DONE, queues.done), (GONE, queues.gone)):
+            there = self._of_queues[state]
+            wrong = np.flatnonzero(there != column[: queues.count])
+            if len(wrong):
+                row = int(wrong[0])
+                yield (
+                    f"queue {self._tables.key_of(row)}: {int(column[row])} {STATES[state].value} are counted, "
+                    f"there are {int(there[row])}"
+                )
+
+    def wrong_cold(self) -> Iterator[str]:
+        """Totals of cold hosts that are not what the records say."""
+        told, weights = self._tables.cold.totals(self._tables.deleted)
+        for state, (count, weight) in self._of_cold.items():
+            if (count, weight & 0xFFFF_FFFF_FFFF_FFFF) != (told[state], weights[state]):
+                yield f"cold hosts: {told[state]} {STATES[state].value} are counted, there are {count}"
+
+
+def _wrong_turns(tables: Tables) -> Iterator[str]:
+    """Up to ten hosts of which more or fewer turns are taken than leases are open."""
     turns = np.zeros(tables.hosts.count, np.int64)
-    np.add.at(turns, queues.host[leased_queues(tables)], 1)
+    np.add.at(turns, tables.queues.host[leased_queues(tables)], 1)
     for authority in tables.errands.values():
         if authority.busy != NONE:
             turns[authority.busy] += 1
     wrong = np.flatnonzero(turns != tables.hosts.in_flight[: tables.hosts.count])
-    problems.extend(
-        f"host {tables.hosts.name(row)}: {int(tables.hosts.in_flight[row])} turns are taken, "
-        f"{int(turns[row])} leases are open"
-        for row in wrong[:10].tolist()
-    )
-    names = {STATES[state].value: counts[state] for state in range(1, 7)}
-    return Verification(not problems, tuple(problems), {"accepted": sum(counts), **names})
+    for row in wrong[:10].tolist():
+        yield (
+            f"host {tables.hosts.name(row)}: {int(tables.hosts.in_flight[row])} turns are taken, "
+            f"{int(turns[row])} leases are open"
+        )
 
 
 def leased_heads(tables: Tables) -> Heads:
@@ -344,6 +376,7 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
 
 
 def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int, Instant]) -> HostStatus:
+    """One host as `hosts` lists it."""
     hosts, queues = tables.hosts, tables.queues
     rows = np.array(list(tables.queues_of(row)), np.uint32)
     queued = int(tables.backlog.waiting(rows).sum()) + sum(tables.held_of.get(queue, 0) for queue in rows.tolist())

@@ -89,6 +89,7 @@ class Draft:
         self._sent: dict[int, int] = {}  # by slot: the highest sequence given to its outbox
 
     def add(self, kind: Fact, row: Row) -> None:
+        """One fact of this kind."""
         rows = self.rows.get(kind)
         if rows is None:
             self.rows[kind] = [row]
@@ -239,6 +240,7 @@ class Draft:
         return row
 
     def crawl_name(self, row: int) -> str:
+        """The name of a crawl by its row, also of one that this call makes."""
         if row < len(self._tables.crawls):
             return self._tables.crawls[row][0]
         return next(str(made[2]) for made in self.rows[Fact.CRAWL] if made[1] == row)

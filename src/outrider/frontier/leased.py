@@ -56,9 +56,11 @@ class Leased:
         return len(self._cards) + len(self._errands)
 
     def tokens(self) -> list[int]:
+        """A token per lease, in order."""
         return list(range(self._first, self._first + len(self)))
 
     def urls(self) -> list[str]:
+        """A URL per lease, in order."""
         return self._cards.urls() + [lease.url for lease in self._errands]
 
     def leases(self) -> Sequence[Lease]:

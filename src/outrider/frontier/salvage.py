@@ -21,14 +21,12 @@ from outrider.frontier.facts import FACTS_VERSION, SCHEMA, Fact, Texts, Values, 
 from outrider.frontier.hosts import NONE, queue_hashes
 from outrider.frontier.tables import DONE, GONE, HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.kernels.cards import Heads
-from outrider.limits import OWN_SLOT
+from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT
 from outrider.url import host_of
 
 _LEASE = tuple(column.name for column in SCHEMA[Fact.LEASE, FACTS_VERSION])
 _LOST_NAME = "lost"
 """What crawls, holders, errors and keys are called whose own names are lost; a number follows."""
-URLS_NAMED_MAX = 1_000
-"""Lost URLs whose fingerprints the report names; all are counted."""
 
 
 @dataclass(slots=True)
@@ -51,6 +49,7 @@ class Salvaged:
     """Leases of which it is not known whether they ended: their URLs are queued again."""
 
     def leave_out(self, kind: Fact, count: int = 1) -> None:
+        """So many facts of a kind name what is lost."""
         if count:
             self.facts[kind.name.lower()] = self.facts.get(kind.name.lower(), 0) + count
 
@@ -162,7 +161,7 @@ class Salvage:
                 continue
             self._lost.add(name)
             self.found.urls += 1
-            if len(self.found.fingerprints) < URLS_NAMED_MAX:
+            if len(self.found.fingerprints) < LOST_URLS_NAMED_MAX:
                 crawl, slot, fingerprint = name
                 self.found.fingerprints.append(f"{crawl}.{slot}.{fingerprint:016x}")
 

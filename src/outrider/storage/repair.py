@@ -548,6 +548,7 @@ class Mended:
     losses: tuple[Loss, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
+        """As JSON values."""
         return asdict(self)
 
 
