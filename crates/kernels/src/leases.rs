@@ -1,8 +1,8 @@
 //! Open leases by token, each with its card. Ordered trees and a hash table in shards that double one after the other: no
-//! call waits for a copy of them all.
+//! call waits for a copy of them all. Tokens come one after the other, so the trees hold pages of 64 of them.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{btree_map, BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::rows::{Rows, NONE};
@@ -51,10 +51,10 @@ pub struct Leases {
     places: Rows<Lease>,
     places_used: u32,
     free: u32,
-    of_token: BTreeMap<u64, u32>,
-    deadlines: BTreeSet<(i64, u64)>,
+    of_token: PlacesOfTokens,
+    deadlines: Deadlines,
     of_url: TokensOfUrls,
-    of_holder: HashMap<u32, u32>,
+    of_holder: HashMap<u32, u32, BuildHasherDefault<Hashed>>,
 }
 
 impl Default for Leases {
@@ -63,10 +63,10 @@ impl Default for Leases {
             places: Rows::new(Lease::default()),
             places_used: 0,
             free: NONE,
-            of_token: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
+            of_token: PlacesOfTokens::default(),
+            deadlines: Deadlines::default(),
             of_url: TokensOfUrls::default(),
-            of_holder: HashMap::new(),
+            of_holder: HashMap::default(),
         }
     }
 }
@@ -88,28 +88,28 @@ impl Leases {
         let card = [head, body].concat().into_boxed_slice();
         let lease = Lease { queue, holder, deadline, not_before, card, token, before: NONE, after };
         self.of_url.insert(lease.fingerprint(), token);
-        self.deadlines.insert((deadline, token));
+        self.deadlines.insert(deadline, token);
         self.of_token.insert(token, place);
         *self.places.place(place) = lease;
     }
 
     /// The first open token of this range.
     pub fn first_open(&self, tokens: std::ops::RangeInclusive<u64>) -> Option<u64> {
-        self.of_token.range(tokens).next().map(|(&token, _)| token)
+        self.of_token.first_of(tokens)
     }
 
     /// The open lease of this token.
     pub fn get(&self, token: u64) -> Option<&Lease> {
-        self.of_token.get(&token).map(|&place| self.places.get(place))
+        self.of_token.get(token).map(|place| self.places.get(place))
     }
 
     /// Ends the lease of this token.
     pub fn close(&mut self, token: u64) -> Option<Lease> {
-        let place = self.of_token.remove(&token)?;
+        let place = self.of_token.remove(token)?;
         let emptied = Lease { after: self.free, ..Lease::default() };
         let lease = std::mem::replace(self.places.place(place), emptied);
         self.free = place;
-        self.deadlines.remove(&(lease.deadline, token));
+        self.deadlines.remove(lease.deadline, token);
         self.of_url.remove(lease.fingerprint(), token);
         if lease.after != NONE {
             self.places.place(lease.after).before = lease.before;
@@ -128,11 +128,11 @@ impl Leases {
 
     /// Moves the deadline; whether the lease is open.
     pub fn extend(&mut self, token: u64, deadline: i64) -> bool {
-        let Some(&place) = self.of_token.get(&token) else { return false };
+        let Some(place) = self.of_token.get(token) else { return false };
         let lease = self.places.place(place);
         if lease.deadline != deadline {
-            self.deadlines.remove(&(lease.deadline, token));
-            self.deadlines.insert((deadline, token));
+            self.deadlines.remove(lease.deadline, token);
+            self.deadlines.insert(deadline, token);
             lease.deadline = deadline;
         }
         true
@@ -140,12 +140,12 @@ impl Leases {
 
     /// The tokens whose deadline has passed, in the order of (deadline, token).
     pub fn expired(&self, now: i64) -> impl Iterator<Item = u64> + '_ {
-        self.deadlines.iter().take_while(move |(deadline, _)| *deadline <= now).map(|due| due.1)
+        self.deadlines.through(now)
     }
 
     /// The earliest deadline.
     pub fn next(&self) -> Option<i64> {
-        self.deadlines.first().map(|&(deadline, _)| deadline)
+        self.deadlines.pages.first_key_value().map(|(&(deadline, _), _)| deadline)
     }
 
     /// The open lease of a URL of this fingerprint, the lowest token of several.
@@ -155,7 +155,7 @@ impl Leases {
 
     /// All open tokens, ascending.
     pub fn tokens(&self) -> impl Iterator<Item = u64> + '_ {
-        self.of_token.keys().copied()
+        self.of_token.tokens()
     }
 
     /// The open tokens of one holder, ascending.
@@ -173,12 +173,12 @@ impl Leases {
 
     /// How many are open.
     pub fn len(&self) -> usize {
-        self.of_token.len()
+        self.of_token.count
     }
 
     /// Whether none is open.
     pub fn is_empty(&self) -> bool {
-        self.of_token.is_empty()
+        self.of_token.count == 0
     }
 
     fn free_place(&mut self) -> u32 {
@@ -195,9 +195,108 @@ impl Leases {
     }
 }
 
+const PAGE_TOKENS: u64 = 64;
+
+fn page_of(token: u64) -> (u64, usize) {
+    (token / PAGE_TOKENS, (token % PAGE_TOKENS) as usize)
+}
+
+/// The tokens of a page whose bits are set, ascending.
+fn tokens_in(page: u64, bits: u64) -> impl Iterator<Item = u64> {
+    let next = |&bits: &u64| Some(bits & (bits - 1)).filter(|&rest| rest != 0);
+    let tokens = std::iter::successors(Some(bits).filter(|&bits| bits != 0), next);
+    tokens.map(move |bits| page * PAGE_TOKENS + u64::from(bits.trailing_zeros()))
+}
+
+/// Which of 64 tokens are open, and their places.
+struct Page {
+    open: u64,
+    places: Box<[u32; PAGE_TOKENS as usize]>,
+}
+
+#[derive(Default)]
+struct PlacesOfTokens {
+    pages: BTreeMap<u64, Page>,
+    count: usize,
+}
+
+impl PlacesOfTokens {
+    fn insert(&mut self, token: u64, place: u32) {
+        let (number, at) = page_of(token);
+        let page = self
+            .pages
+            .entry(number)
+            .or_insert_with(|| Page { open: 0, places: Box::new([NONE; PAGE_TOKENS as usize]) });
+        page.open |= 1 << at;
+        page.places[at] = place;
+        self.count += 1;
+    }
+
+    fn get(&self, token: u64) -> Option<u32> {
+        let (number, at) = page_of(token);
+        let page = self.pages.get(&number).filter(|page| page.open >> at & 1 != 0)?;
+        Some(page.places[at])
+    }
+
+    fn remove(&mut self, token: u64) -> Option<u32> {
+        let (number, at) = page_of(token);
+        let btree_map::Entry::Occupied(mut entry) = self.pages.entry(number) else { return None };
+        let page = entry.get_mut();
+        if page.open >> at & 1 == 0 {
+            return None;
+        }
+        let place = page.places[at];
+        page.open &= !(1 << at);
+        if page.open == 0 {
+            entry.remove();
+        }
+        self.count -= 1;
+        Some(place)
+    }
+
+    fn first_of(&self, tokens: std::ops::RangeInclusive<u64>) -> Option<u64> {
+        let pages = self.pages.range(page_of(*tokens.start()).0..=page_of(*tokens.end()).0);
+        let mut open = pages.flat_map(|(&number, page)| tokens_in(number, page.open));
+        open.find(|token| tokens.contains(token))
+    }
+
+    fn tokens(&self) -> impl Iterator<Item = u64> + '_ {
+        self.pages.iter().flat_map(|(&number, page)| tokens_in(number, page.open))
+    }
+}
+
+/// Which tokens of a page have a deadline, by (deadline, page).
+#[derive(Default)]
+struct Deadlines {
+    pages: BTreeMap<(i64, u64), u64>,
+}
+
+impl Deadlines {
+    fn insert(&mut self, deadline: i64, token: u64) {
+        let (page, at) = page_of(token);
+        *self.pages.entry((deadline, page)).or_default() |= 1 << at;
+    }
+
+    fn remove(&mut self, deadline: i64, token: u64) {
+        let (page, at) = page_of(token);
+        if let btree_map::Entry::Occupied(mut entry) = self.pages.entry((deadline, page)) {
+            *entry.get_mut() &= !(1 << at);
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
+
+    /// In the order of (deadline, token).
+    fn through(&self, now: i64) -> impl Iterator<Item = u64> + '_ {
+        let due = self.pages.iter().take_while(move |(&(deadline, _), _)| deadline <= now);
+        due.flat_map(|(&(_, page), &bits)| tokens_in(page, bits))
+    }
+}
+
 const SHARDS: u64 = 256;
 
-/// A fingerprint is a keyed hash already.
+/// A fingerprint is a keyed hash already, and holders are few.
 #[derive(Default)]
 struct Hashed(u64);
 
@@ -206,6 +305,10 @@ impl Hasher for Hashed {
 
     fn write_u64(&mut self, fingerprint: u64) {
         self.0 = fingerprint;
+    }
+
+    fn write_u32(&mut self, holder: u32) {
+        self.0 = u64::from(holder);
     }
 
     fn finish(&self) -> u64 {
@@ -302,5 +405,18 @@ mod tests {
         }
         let of_each = [0, 1, 2].map(|holder| leases.of_holder(holder));
         assert_eq!([vec![3, 9], vec![1, 7], vec![2, 5, 8]], of_each);
+    }
+
+    #[test]
+    fn tokens_are_found_whatever_page_they_are_on() {
+        let mut leases = opened(60..70);
+        leases.extend(62, 90);
+        leases.extend(65, 90);
+        leases.close(64);
+        assert_eq!((None, Some(60)), (leases.first_open(1..=59), leases.first_open(1..=60)));
+        assert_eq!((Some(65), None), (leases.first_open(64..=200), leases.first_open(70..=200)));
+        let of_each = [90, 100].map(|now| leases.expired(now).collect::<Vec<_>>());
+        assert_eq!([vec![62, 65], vec![62, 65, 60, 61, 63, 66, 67, 68, 69]], of_each);
+        assert_eq!((9, 9, Some(90)), (leases.len(), leases.tokens().count(), leases.next()));
     }
 }
