@@ -7,16 +7,17 @@ use crate::ready::Ready;
 use crate::rows::NONE;
 use crate::timetable::Timetable;
 
-/// The columns of hosts and queues that a look needs, as bytes, little endian.
+/// Bytes of a record of a host, as `src/outrider/kernels/host_cells.py` draws it.
+pub const HOST_BYTES: usize = 48;
+const REST_UNTIL: usize = 16;
+const FIRST_QUEUE: usize = 36;
+const IN_FLIGHT: usize = 42;
+const FLAGS: usize = 45;
+
+/// What a look needs of hosts and queues, as bytes, little endian.
 pub struct Columns<'a> {
-    /// u32 per host: its first queue.
-    pub first_queue: &'a [u8],
-    /// u8 per host.
-    pub flags: &'a [u8],
-    /// u16 per host: open leases.
-    pub in_flight: &'a [u8],
-    /// i64 per host.
-    pub rest_until: &'a [u8],
+    /// A record of 48 bytes per host.
+    pub cells: &'a [u8],
     /// u32 per queue.
     pub crawl: &'a [u8],
 }
@@ -25,6 +26,13 @@ struct Look {
     host: u32,
     queue: u32,
     until: i64,
+    busy: bool,
+}
+
+fn part<const SIZE: usize>(cells: &[u8; HOST_BYTES], at: usize) -> [u8; SIZE] {
+    let mut octets = [0; SIZE];
+    octets.copy_from_slice(&cells[at..at + SIZE]);
+    octets
 }
 
 fn cell<const SIZE: usize>(column: &[u8], row: u32, what: &str) -> Result<[u8; SIZE], Refusal> {
@@ -40,7 +48,7 @@ fn cell<const SIZE: usize>(column: &[u8], row: u32, what: &str) -> Result<[u8; S
 /// # Errors
 /// A row that no column has, an instant before 1970, or a class that no ring has.
 pub fn settle(
-    hosts: &[u32],
+    hosts: &mut Vec<u32>,
     now: i64,
     odd_flags: u8,
     columns: &Columns<'_>,
@@ -50,16 +58,20 @@ pub fn settle(
 ) -> Result<Vec<u32>, Refusal> {
     let mut looks = Vec::with_capacity(hosts.len());
     let mut odd = Vec::new();
-    for &host in hosts {
-        let queue = u32::from_le_bytes(cell(columns.first_queue, host, "first_queue")?);
-        let [flags] = cell(columns.flags, host, "flags")?;
-        let until = i64::from_le_bytes(cell(columns.rest_until, host, "rest_until")?);
+    hosts.sort_unstable();
+    hosts.dedup();
+    for &mut host in hosts {
+        let cells: [u8; HOST_BYTES] = cell(columns.cells, host, "cells")?;
+        let queue = u32::from_le_bytes(part(&cells, FIRST_QUEUE));
+        let [flags] = part(&cells, FLAGS);
+        let until = i64::from_le_bytes(part(&cells, REST_UNTIL));
         if queue == NONE || flags & odd_flags != 0 {
             odd.push(host);
         } else if until < 0 {
             return Err(Refusal::Value(format!("rest_until: {until} lies before 1970")));
         }
-        looks.push(Look { host, queue, until });
+        let busy = part(&cells, IN_FLIGHT) != [0, 0];
+        looks.push(Look { host, queue, until, busy });
     }
     if !odd.is_empty() {
         return Ok(odd);
@@ -70,8 +82,7 @@ pub fn settle(
     let mut out = Vec::new();
     let mut later = Vec::new();
     for (look, class) in looks.into_iter().zip(best) {
-        let busy: [u8; 2] = cell(columns.in_flight, look.host, "in_flight")?;
-        if class == NO_CLASS || busy != [0, 0] {
+        if class == NO_CLASS || look.busy {
             out.push(look);
         } else if look.until > now {
             later.push(look);

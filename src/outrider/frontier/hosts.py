@@ -18,6 +18,7 @@ from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.facts import Texts
 from outrider.kernels import columns
+from outrider.kernels.host_cells import HOST
 from outrider.limits import COLUMN_ROWS_STEPS, NAMES_FREED_BYTES_MIN
 
 NONE = columns.NONE
@@ -99,19 +100,25 @@ def firsts_of(values: Uint64s) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
 
 class Columns:
     """Named columns of equal length, for those who inherit from it: `_room` makes place behind the last row, `_take`
-    gives rows, and `_give` takes them back, as rows of zeros. count: rows that were ever in use; made: how often a row
+    gives rows, and `_give` takes them back, as rows of zeros. A column of records is there under its name, and each of
+    its fields under that of the field. count: rows that were ever in use; made: how often a row
     was given. reuses: whether free rows are given; not while rows are copied one after the other, or what is new would
     be copied in part."""
 
-    def __init__(self, names: dict[str, str]) -> None:
+    def __init__(self, names: dict[str, npt.DTypeLike]) -> None:
         self.count = 0
         self.made = 0
         self.reuses = True
         self._free = array("I")
-        self._dtypes = names
+        self._dtypes = {name: np.dtype(dtype) for name, dtype in names.items()}
         self._capacity = COLUMN_ROWS_STEPS[0]
-        for name, dtype in names.items():
-            setattr(self, name, np.zeros(self._capacity, dtype))
+        for name, dtype in self._dtypes.items():
+            self._set(name, np.zeros(self._capacity, dtype))
+
+    def _set(self, name: str, column: Column) -> None:
+        setattr(self, name, column)
+        for field in column.dtype.names or ():
+            setattr(self, field, column[field])
 
     def _room(self, more: int) -> None:
         if self.count + more <= self._capacity:
@@ -121,9 +128,10 @@ class Columns:
             self._capacity = steps[0] if steps else self._capacity * 2
         for name, dtype in self._dtypes.items():
             grown, column = np.zeros(self._capacity, dtype), getattr(self, name)[: self.count]
-            if np.count_nonzero(column):  # zeros are there already, and copying them would take the memory for them
-                grown[: self.count] = column
-            setattr(self, name, grown)
+            octets = column.view(np.uint8)  # numpy copies records field by field
+            if np.count_nonzero(octets):  # zeros are there already, and copying them would take the memory for them
+                grown.view(np.uint8)[: len(octets)] = octets
+            self._set(name, grown)
 
     def __len__(self) -> int:
         """How many rows are in use."""
@@ -147,8 +155,8 @@ class Columns:
         return rows
 
     def _give(self, rows: Rows) -> None:
-        for name in self._dtypes:
-            getattr(self, name)[rows] = 0
+        for name, dtype in self._dtypes.items():
+            getattr(self, name)[rows] = np.zeros((), dtype)
         self._free.extend(rows.tolist())
 
 
@@ -157,9 +165,10 @@ class Hosts(Columns):
 
     hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
     in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE for none;
-    there: whether the row is anybody's.
+    there: whether the row is anybody's. cells: the columns that most calls touch, as records.
     """
 
+    cells: Column
     hash: Column
     slot: Column
     ended: Column
@@ -180,20 +189,10 @@ class Hosts(Columns):
     def __init__(self) -> None:
         super().__init__(
             {
-                "hash": "u8",
-                "slot": "u2",
-                "ended": "i8",
-                "rest_until": "i8",
-                "gap": "f8",
-                "reason": "u1",
+                "cells": HOST,
                 "back_off": "f4",
                 "refused_at": "i8",
-                "answered": "u4",
-                "in_flight": "u2",
                 "turns": "u4",
-                "flags": "u1",
-                "first_queue": "u4",
-                "there": "?",
                 "_name_at": "u8",
                 "_name_bytes": "u2",
             }

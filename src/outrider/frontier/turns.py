@@ -26,7 +26,6 @@ from outrider.limits import WAKES_PER_CALL_MAX
 EMPTY = 255
 """The class of a queue that holds nothing."""
 _EMPTY_BYTE = bytes((EMPTY,))
-_FIRST = np.ones(1, np.bool_)
 _NOT_ALONE = MANY | RULED
 
 
@@ -49,14 +48,9 @@ class Turns:
         parts = list({id(part): part for part in hosts if len(part)}.values())
         if not parts:
             return
-        if len(parts) == 2 and parts[0].tobytes() == parts[1].tobytes():
-            del parts[1]  # clocks changed and leases ended of the same hosts
-        rows = parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
-        rows.sort()
-        fresh = rows[1:] != rows[:-1]
-        if np.count_nonzero(fresh) < len(rows) - 1:
-            rows = rows[np.concatenate((_FIRST, fresh))]
+        rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if self.shared is not None:
+            rows = np.unique(rows)
             self.shared.follow(rows)
             self._wake_shared(now)  # who has waited for a turn comes before who asks for one now
         self._look(rows, now)
@@ -75,18 +69,19 @@ class Turns:
         if self.shared is not None or asked or backlog is None:
             self._look_around(rows, now)
             return
-        hosts, queues = self._tables.hosts, self._tables.queues
-        columns = (hosts.first_queue, hosts.flags, hosts.in_flight, hosts.rest_until, queues.crawl)
-        odd = kernels.settle_turns(rows, now, _NOT_ALONE, columns, backlog, self.ready, self.timetable)
+        cells, crawls = self._tables.hosts.cells, self._tables.queues.crawl
+        odd = kernels.settle_turns(rows, now, _NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
         if odd:
             for row in np.frombuffer(odd, np.uint32).tolist():
                 self._touch_one(row, now)
             rows = rows[~np.isin(rows, np.frombuffer(odd, np.uint32))]
-            kernels.settle_turns(rows, now, _NOT_ALONE, columns, backlog, self.ready, self.timetable)
+            kernels.settle_turns(rows, now, _NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
 
     def _look_around(self, rows: Rows, now: Instant) -> None:
         """The same where more must be known than the columns of hosts: groups, errands, tails of queues."""
         columns, queues = self._tables.hosts, self._tables.queues
+        if self.shared is None:  # with groups they come in the order of their turns
+            rows = np.unique(rows)
         places = rows.astype(np.intp)
         first = columns.first_queue[places]
         odd = (columns.flags[places] & _NOT_ALONE) | (first == NONE)

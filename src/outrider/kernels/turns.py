@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from outrider.kernels.backlog import Backlog
 from outrider.kernels.cards import NO_CLASS
 from outrider.kernels.columns import NONE, Column, number, packed, rows
 from outrider.kernels.framing import Bytes
+from outrider.kernels.host_cells import HOST
 from outrider.kernels.ready import Ready
 from outrider.kernels.timetable import Timetable
 
@@ -18,15 +20,16 @@ def settle_turns(
     hosts: Column,
     now: int,
     odd_flags: int,
-    columns: tuple[Column, Column, Column, Column, Column],
+    cells: Column,
+    crawl: Column,
     backlog: Backlog,
     ready: Ready,
     timetable: Timetable,
 ) -> bytes:
-    """Hosts (u32 rows) that have one queue, and nothing but their clock to go by, get the place that is theirs now.
+    """Hosts (u32 rows) that have one queue, and nothing but their clock to go by, get the place that is theirs now; in
+    the order of their rows, each once however often it is named.
 
-    columns: by row of hosts the first queue (u32), flags (u8), open leases (u16) and the instant until which it rests
-    (i64), and by row of queues the crawl (u32). A host whose queue holds nothing, or that is being visited, stands
+    cells: by row of hosts (`host_cells.HOST`); crawl: by row of queues (u32). A host whose queue holds nothing, or that is being visited, stands
     neither in the rings nor in the timetable; one that rests beyond `now` is booked, and its queue stands nowhere; the
     queue of any other is offered under the class of its best card, its booking stays. In this order, each kind in that
     of the hosts: who leaves, who is offered, who is booked.
@@ -34,15 +37,14 @@ def settle_turns(
     Hosts without a queue (NONE), or with one of `odd_flags`, are given back (u32), and then nothing was done for any.
     Raises IndexError for a row that no column has, ValueError for an instant before 1970.
     """
-    named, now = rows(hosts, "hosts"), number(now, "i64", "now")
-    first_queue, flags, crawl = _cells(columns[0], "I"), _cells(columns[1], "B"), _cells(columns[4], "I")
-    in_flight, rest_until = _cells(columns[2], "H"), _cells(columns[3], "q")
+    named, now = sorted(set(rows(hosts, "hosts"))), number(now, "i64", "now")
+    known = np.frombuffer(cast("Bytes", cells), HOST)
+    crawls = np.frombuffer(cast("Bytes", crawl), np.uint32)
     looks, odd = [], []
     for host in named:
-        for column, name in zip((first_queue, flags, rest_until), ("first_queue", "flags", "rest_until"), strict=True):
-            _there(column, host, name)
-        queue, until = first_queue[host], rest_until[host]
-        if queue == NONE or flags[host] & odd_flags:
+        _there(known, host, "cells")
+        queue, until = int(known["first_queue"][host]), int(known["rest_until"][host])
+        if queue == NONE or known["flags"][host] & odd_flags:
             odd.append(host)
         elif until < 0:
             raise ValueError(f"rest_until: {until} lies before 1970")
@@ -52,14 +54,13 @@ def settle_turns(
     best = backlog.best(np.array([queue for _, queue, _ in looks], np.uint32))
     out, due, later = [], [], []
     for (host, queue, until), klass in zip(looks, best, strict=True):
-        _there(in_flight, host, "in_flight")
-        if klass == NO_CLASS or in_flight[host]:
+        if klass == NO_CLASS or known["in_flight"][host]:
             out.append((host, queue))
         elif until > now:
             later.append((host, queue, until))
         else:
-            _there(crawl, queue, "crawl")
-            due.append((queue, crawl[queue], klass))
+            _there(crawls, queue, "crawl")
+            due.append((queue, int(crawls[queue]), klass))
     ready.withdraw(packed([queue for _, queue in out], "<u4"))
     timetable.cancel(packed([host for host, _ in out], "<u4"))
     ready.offer(
@@ -72,10 +73,6 @@ def settle_turns(
     return b""
 
 
-def _cells(column: Column, width: Literal["B", "H", "I", "q"]) -> memoryview:
-    return memoryview(cast("Bytes", column)).cast("B").cast(width)
-
-
-def _there(column: memoryview, row: int, name: str) -> None:
+def _there(column: npt.NDArray[Any], row: int, name: str) -> None:
     if row >= len(column):
         raise IndexError(f"row {row} lies outside the column {name}")

@@ -1,0 +1,20 @@
+"""Cells of hosts: what most calls ask of a host, or change, in one record, so that it costs one or two cache lines."""
+
+from __future__ import annotations
+
+import numpy as np
+
+HOST = np.dtype(
+    {
+        "names": [
+            *("hash", "ended", "rest_until", "gap", "answered", "first_queue"),
+            *("slot", "in_flight", "reason", "flags", "there", "spare"),
+        ],
+        "formats": ["<u8", "<i8", "<i8", "<f8", "<u4", "<u4", "<u2", "<u2", "u1", "u1", "?", "V1"],
+        "offsets": [0, 8, 16, 24, 32, 36, 40, 42, 44, 45, 46, 47],
+        "itemsize": 48,
+    }
+)
+"""As `outrider.frontier.hosts.Hosts` draws them; nothing of it is on disk. spare: a zero; a name for every byte."""
+
+HOST_BYTES = HOST.itemsize
