@@ -16,9 +16,10 @@ from outrider.kernels.cards import HEAD
 from outrider.kernels.host_cells import HOST
 from outrider.kernels.ready import Ready
 from outrider.kernels.timetable import Timetable
-from outrider.kernels.turns import settle_turns
+from outrider.kernels.turns import count_leases, settle_turns
 
 TWIN = SimpleNamespace(Backlog=Backlog, Ready=Ready, Timetable=Timetable, settle_turns=settle_turns)
+TWINS = SimpleNamespace(count_leases=count_leases)
 BOTH = both(TWIN)
 ODD = 3
 
@@ -151,3 +152,29 @@ def test_both_give_every_host_the_same_place(seed, steps):
             odd = hosts.look(*some, now=now)
             answers.append((odd, rows(hosts.ready.draw(draws)), hosts.booked(*range(count))))
         assert answers[0] == answers[1]
+
+
+@both(TWINS)
+def test_leases_are_counted_at_the_hosts_of_their_queues(kernel):
+    cells = np.zeros(3, HOST)
+    cells["in_flight"], cells["flags"] = [255, 0, 65_535], [0, 8, 1]
+    opened = rows(kernel.count_leases(u32(3, 0, 2, 1), True, u32(1, 2, 0, 1), cells.view(np.uint8)))
+    assert ([1, 1, 2], [256, 2, 0]) == (opened, cells["in_flight"].tolist())
+    ended = rows(kernel.count_leases(u32(3, 1, 2), False, u32(1, 2, 0, 1), cells.view(np.uint8)))
+    assert ([1, 2, 0], [255, 1, 65_535]) == (ended, cells["in_flight"].tolist())
+    assert [0, 8, 1] == cells["flags"].tolist()
+
+
+@both(TWINS)
+@pytest.mark.parametrize(("queue", "column"), [(2, "hosts"), (1, "cells")])
+def test_nothing_is_counted_where_a_row_lies_outside(kernel, queue, column):
+    cells = np.zeros(3, HOST)
+    with pytest.raises(IndexError, match=f"lies outside the column {column}"):
+        kernel.count_leases(u32(0, queue), True, u32(0, 3), cells.view(np.uint8))
+    assert not cells["in_flight"].any()
+
+
+@both(TWINS)
+def test_cells_that_cannot_be_written_to_are_refused(kernel):
+    with pytest.raises(BufferError, match="to be written to"):
+        kernel.count_leases(u32(0), True, u32(0), np.zeros(3, HOST).tobytes())

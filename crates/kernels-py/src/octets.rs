@@ -1,5 +1,7 @@
 //! The bytes of a call where they lie, without a copy.
 
+use std::cell::Cell;
+
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
@@ -63,6 +65,25 @@ impl<'py> Octets<'py> {
             Self::Exported(buffer) => unsafe {
                 std::slice::from_raw_parts(buffer.buf_ptr().cast::<u8>(), buffer.len_bytes())
             },
+        }
+    }
+
+    /// The bytes, to be written to; BufferError where that is not allowed.
+    #[allow(unsafe_code)]
+    pub(crate) fn as_cells(&self, name: &str) -> PyResult<&[Cell<u8>]> {
+        match self {
+            Self::Exported(buffer) if !buffer.readonly() && buffer.item_size() == 1 => {
+                let (first, size) = (buffer.buf_ptr().cast::<Cell<u8>>(), buffer.len_bytes());
+                if size == 0 {
+                    return Ok(&[]);
+                }
+                // SAFETY: as in `as_slice`; the exporter lets its bytes be written, and cells share them with whoever
+                // else looks at them in this thread.
+                Ok(unsafe { std::slice::from_raw_parts(first, size) })
+            }
+            _ => {
+                Err(PyBufferError::new_err(format!("{name}: bytes to be written to are asked for")))
+            }
         }
     }
 

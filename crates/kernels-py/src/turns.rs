@@ -1,6 +1,6 @@
 //! The shell of a look at many hosts.
 
-use outrider_kernels::turns::{settle, Columns, HOST_BYTES};
+use outrider_kernels::turns::{self, settle, Columns, HOST_BYTES};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -39,4 +39,21 @@ pub fn settle_turns<'py>(
     )
     .map_err(refused)?;
     Ok(bytes_of(hosts.py(), odd.into_iter().map(u32::to_le_bytes)))
+}
+
+/// See `outrider.kernels.turns.count_leases`.
+#[pyfunction]
+pub fn count_leases<'py>(
+    queues: &Bound<'py, PyAny>,
+    opened: bool,
+    hosts: &Bound<'py, PyAny>,
+    cells: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let py = queues.py();
+    let named = rows(queues, "queues")?;
+    let hosts = Octets::of_items(hosts, 4, "hosts")?;
+    let cells = Octets::of(cells)?;
+    let cells = cells.as_cells("cells")?;
+    let changed = turns::count_leases(&named, opened, hosts.as_slice(), cells).map_err(refused)?;
+    Ok(bytes_of(py, changed.into_iter().map(u32::to_le_bytes)))
 }

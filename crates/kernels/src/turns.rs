@@ -2,6 +2,8 @@
 //!
 //! Semantics are written at the twin, `src/outrider/kernels/turns.py`.
 
+use std::cell::Cell;
+
 use crate::backlog::{Backlog, Refusal, NO_CLASS};
 use crate::ready::Ready;
 use crate::rows::NONE;
@@ -41,6 +43,37 @@ fn cell<const SIZE: usize>(column: &[u8], row: u32, what: &str) -> Result<[u8; S
         Some(cell) => Ok(cell),
         None => Err(Refusal::Row(format!("row {row} lies outside the column {what}"))),
     }
+}
+
+/// So many leases of these queues were opened or ended: their hosts count them. The hosts in the order of the queues; of
+/// opened ones only those that have any flag.
+///
+/// # Errors
+/// A row that no column has; then nothing is counted.
+pub fn count_leases(
+    queues: &[u32],
+    opened: bool,
+    host_of: &[u8],
+    cells: &[Cell<u8>],
+) -> Result<Vec<u32>, Refusal> {
+    let mut hosts = Vec::with_capacity(queues.len());
+    for &queue in queues {
+        let host = u32::from_le_bytes(cell(host_of, queue, "hosts")?);
+        if host as usize >= cells.len() / HOST_BYTES {
+            return Err(Refusal::Row(format!("row {host} lies outside the column cells")));
+        }
+        hosts.push(host);
+    }
+    let step = if opened { 1 } else { u16::MAX };
+    hosts.retain(|&host| {
+        let cells = &cells[host as usize * HOST_BYTES..][..HOST_BYTES];
+        let count = u16::from_le_bytes([cells[IN_FLIGHT].get(), cells[IN_FLIGHT + 1].get()]);
+        let [low, high] = count.wrapping_add(step).to_le_bytes();
+        cells[IN_FLIGHT].set(low);
+        cells[IN_FLIGHT + 1].set(high);
+        !opened || cells[FLAGS].get() != 0
+    });
+    Ok(hosts)
 }
 
 /// Settles the turns of hosts; those that are odd are given back, and then nothing was done for any.

@@ -261,7 +261,8 @@ def _told_in_columns(given: OutcomeBatch) -> Told:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens: {error}") from error
     if len(verdicts) != rows:
         raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(verdicts)} verdicts")
-    if not (np.isnan(seconds) | ((seconds >= 0) & (seconds <= _SECONDS_MAX))).all():
+    right = (seconds >= 0) & (seconds <= _SECONDS_MAX)
+    if np.count_nonzero(right) < rows and not (right | np.isnan(seconds)).all():
         raise SettingsError("the seconds of an OutcomeBatch: give finite ones from 0 on, or NaN for none")
     if same is not None:
         plain = np.full(rows, same is Verdict.DONE, np.bool_)
@@ -303,9 +304,11 @@ def tokens(given: npt.ArrayLike) -> Uint64s:
     if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
         raise SettingsError(f"tokens {given!r:.80}: give a list of whole numbers")
     # A negative one is nobody's, as the number of 64 bits that it becomes.
-    found: Uint64s = np.ascontiguousarray(numbers.astype(np.int64 if numbers.dtype.kind == "i" else np.uint64)).view(
-        np.uint64
-    )
+    wide = np.int64 if numbers.dtype.kind == "i" else np.uint64
+    if numbers is given or numbers.base is not None or numbers.dtype != wide:
+        # An array of the caller's may change while the call goes on.
+        numbers = np.ascontiguousarray(numbers.astype(wide))
+    found: Uint64s = numbers.view(np.uint64)
     return found
 
 

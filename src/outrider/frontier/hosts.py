@@ -37,6 +37,7 @@ VOIDED = 16  # one of its queues was deleted: what is known there may be void
 
 _MIX1, _MIX2, _STEP = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), np.uint64(0x9E3779B97F4A7C15)
 
+_OPAQUE = np.dtype((np.void, HOST.itemsize))  # numpy copies the fields of records one by one
 _OTHER_SIDE = np.uint64(1 << 63)
 _UNMIX1, _UNMIX2 = (np.uint64(pow(int(factor), -1, 1 << 64)) for factor in (_MIX1, _MIX2))
 
@@ -165,10 +166,11 @@ class Hosts(Columns):
 
     hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
     in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE for none;
-    there: whether the row is anybody's. cells: the columns that most calls touch, as records.
+    there: whether the row is anybody's. cells: the columns that most calls touch, as records; octets: their bytes.
     """
 
     cells: Column
+    octets: npt.NDArray[np.uint8]
     hash: Column
     slot: Column
     ended: Column
@@ -202,6 +204,16 @@ class Hosts(Columns):
         self._freed = [0, 0]  # of their bytes, those of hosts that are gone
         self._side = 0  # where new names go
         self._copied: int | None = None  # the names of the rows below lie there
+
+    def _set(self, name: str, column: Column) -> None:
+        super()._set(name, column)
+        if name == "cells":
+            self.octets = column.view(np.uint8)
+
+    def told(self, places: npt.NDArray[np.intp]) -> Column:
+        """The records of these rows, copied."""
+        found: Column = self.cells.view(_OPAQUE)[places].view(HOST)
+        return found
 
     def find(self, hashes: Uint64s) -> Rows:
         """The rows of hosts by hash, NONE for those that are not known."""

@@ -225,21 +225,22 @@ class Reporting(Leasing, Discovering):
         seconds = told.seconds if all_of_them else told.seconds[plain]
         statuses = told.statuses if all_of_them else told.statuses[plain]
         columns = tables.hosts
+        here, refused_at = columns.told(homes), columns.refused_at[homes]
         rests = rests_after(
             now,
             seconds=seconds,
             floor=self.settings.delay,
             factor=self.settings.delay_factor,
             back_off=columns.back_off[homes],
-            refused_at=columns.refused_at[homes],
+            refused_at=refused_at,
         )
         answered = statuses != 0
         draft.add_columns(
             Fact.HOST_CELLS,
             [
-                *(columns.slot[homes], columns.hash[homes], np.maximum(columns.ended[homes], now)),
-                *(np.maximum(rests.until, columns.rest_until[homes]), rests.gap, rests.reason, rests.back_off),
-                *(columns.refused_at[homes], columns.answered[homes] + answered),
+                *(here["slot"], here["hash"], np.maximum(here["ended"], now)),
+                *(np.maximum(rests.until, here["rest_until"]), rests.gap, rests.reason, rests.back_off),
+                *(refused_at, here["answered"] + answered),
             ],
             Hand.of_rows(rows),
         )

@@ -933,19 +933,15 @@ class Tables:
 
     def _turns(self, queues: Rows, step: int) -> None:
         """So many leases of these queues were opened (step 1) or ended (-1)."""
-        hosts = self.queues.host[queues.astype(np.intp)]
-        places = hosts.astype(np.intp)
-        _add(self.hosts.in_flight, places, step)
+        # Of opened ones only hosts with flags: whoever has nothing but its own clock was taken out of ring and
+        # timetable when it was drawn.
+        hosts = np.frombuffer(kernels.count_leases(queues, step > 0, self.queues.host, self.hosts.octets), np.uint32)
         if self.queues.group_of:
             for queue in queues.tolist():
                 group = self.queues.group_of.get(queue)
                 if group is not None:
                     group.busy += step
                     self.changed.append(self.queues.host[group.queues])
-        if step > 0:
-            # Whoever has nothing but its own clock was taken out of ring and timetable when it was drawn.
-            flags = self.hosts.flags[places]
-            hosts = hosts[flags != 0] if np.count_nonzero(flags) else hosts[:0]
         if len(hosts):
             self.changed.append(hosts)
 

@@ -47,7 +47,7 @@ _FUNCTIONS = (
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
-    *("pack_heads", "settle_turns", "shuffle_columns", "unpack_heads"),
+    *("count_leases", "pack_heads", "settle_turns", "shuffle_columns", "unpack_heads"),
 )
 _OF_GROUPS = ("claim", "hold", "step_aside")  # where they are not, `admit` takes other arguments
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
@@ -65,7 +65,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.siphash import fingerprints
     from outrider.kernels.suffixes import PublicSuffixes
     from outrider.kernels.timetable import Timetable
-    from outrider.kernels.turns import settle_turns
+    from outrider.kernels.turns import count_leases, settle_turns
     from outrider.kernels.urls import (
         distinct_spans,
         gather_spans,
@@ -85,6 +85,7 @@ else:
         PublicSuffixes,
         Ready,
         Timetable,
+        count_leases,
         crc32c,
         distinct_spans,
         find_frame,
@@ -137,6 +138,7 @@ __all__ = [
     "PublicSuffixes",
     "Ready",
     "Timetable",
+    "count_leases",
     "crc32c",
     "distinct_spans",
     "find_frame",

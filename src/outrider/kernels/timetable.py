@@ -10,8 +10,8 @@ from outrider.kernels.columns import Column, instants, number, packed, rows, sam
 class Timetable:
     """Bookings of hosts, one per host at most. Hosts are u32 rows, instants int64 µs since 1970, not negative.
 
-    The native one keeps leaves of some hundred hosts each, cut by (instant, row), of which only the first is sorted: 8 B
-    per row and some 6 B per booked host; nothing in it lapses.
+    The native one keeps leaves of some hundred hosts each, cut by (instant, row), of which only the first is sorted:
+    8 B per row and some 6 B per booked host; nothing in it lapses.
     """
 
     def __init__(self) -> None:

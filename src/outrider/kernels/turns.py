@@ -1,4 +1,5 @@
-"""One look at many hosts: their queues are offered, or the hosts are booked, or neither; the plain twin."""
+"""One look at many hosts: their queues are offered, or the hosts are booked, or neither; and how many leases of each
+are open. The plain twin."""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ def settle_turns(
     """Hosts (u32 rows) that have one queue, and nothing but their clock to go by, get the place that is theirs now; in
     the order of their rows, each once however often it is named.
 
-    cells: by row of hosts (`host_cells.HOST`); crawl: by row of queues (u32). A host whose queue holds nothing, or that is being visited, stands
-    neither in the rings nor in the timetable; one that rests beyond `now` is booked, and its queue stands nowhere; the
-    queue of any other is offered under the class of its best card, its booking stays. In this order, each kind in that
-    of the hosts: who leaves, who is offered, who is booked.
+    cells: by row of hosts (`host_cells.HOST`); crawl: by row of queues (u32). A host whose queue holds nothing, or that
+    is being visited, stands neither in the rings nor in the timetable; one that rests beyond `now` is booked, and its
+    queue stands nowhere; the queue of any other is offered under the class of its best card, its booking stays. In this
+    order, each kind in that of the hosts: who leaves, who is offered, who is booked.
 
     Hosts without a queue (NONE), or with one of `odd_flags`, are given back (u32), and then nothing was done for any.
     Raises IndexError for a row that no column has, ValueError for an instant before 1970.
@@ -71,6 +72,27 @@ def settle_turns(
     ready.withdraw(packed([queue for _, queue, _ in later], "<u4"))
     timetable.rest(packed([host for host, _, _ in later], "<u4"), packed([until for _, _, until in later], "<i8"))
     return b""
+
+
+def count_leases(queues: Column, opened: bool, hosts: Column, cells: Column) -> bytes:
+    """A lease of each of these queues (u32 rows) was opened, or ended: the host of each counts one more, or one less.
+
+    hosts: by row of queues (u32); cells: bytes of records by row of hosts (`host_cells.HOST`), which are written to.
+    The hosts (u32) in the order of the queues; of opened leases only those that have any flag. Raises IndexError for a
+    row that a column does not have; then nothing is counted.
+    """
+    homes = np.frombuffer(cast("Bytes", hosts), np.uint32)
+    known = np.frombuffer(cast("Bytes", cells), HOST)
+    changed = []
+    for queue in rows(queues, "queues"):
+        _there(homes, queue, "hosts")
+        changed.append(int(homes[queue]))
+        _there(known, changed[-1], "cells")
+    if not known.flags.writeable:
+        raise BufferError("cells: bytes to be written to are asked for")
+    for host in changed:
+        known["in_flight"][host] = (int(known["in_flight"][host]) + (1 if opened else -1)) % 2**16
+    return packed([host for host in changed if not opened or known["flags"][host]], "<u4")
 
 
 def _there(column: npt.NDArray[Any], row: int, name: str) -> None:
