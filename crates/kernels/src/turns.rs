@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-use crate::backlog::{Backlog, Refusal, NO_CLASS};
+use crate::backlog::{Backlog, Refusal};
 use crate::ready::Ready;
 use crate::rows::NONE;
 use crate::timetable::Timetable;
@@ -110,30 +110,29 @@ pub fn settle(
         return Ok(odd);
     }
     let queues: Vec<u32> = looks.iter().map(|look| look.queue).collect();
-    let best = backlog.best(&queues)?;
-    let mut due = Vec::with_capacity(looks.len());
-    let mut out = Vec::new();
-    let mut later = Vec::new();
-    for (look, class) in looks.into_iter().zip(best) {
-        if class == NO_CLASS || look.busy {
+    let (mut out, mut due, mut later) = (Vec::new(), Vec::new(), Vec::new());
+    for (look, waiting) in looks.into_iter().zip(backlog.waiting(&queues)?) {
+        if waiting == 0 || look.busy {
             out.push(look);
         } else if look.until > now {
             later.push(look);
         } else {
-            due.push((
-                look.queue,
-                u32::from_le_bytes(cell(columns.crawl, look.queue, "crawl")?),
-                class,
-            ));
+            due.push(look.queue);
         }
     }
+    let mut offers = Vec::with_capacity(due.len());
+    for (&queue, class) in due.iter().zip(backlog.best(&due)?) {
+        offers.push((queue, u32::from_le_bytes(cell(columns.crawl, queue, "crawl")?), class));
+    }
+    ready.touch(&queues);
     for look in &out {
         ready.withdraw(look.queue);
         timetable.cancel(look.host);
     }
-    for (queue, crawl, class) in due {
+    for (queue, crawl, class) in offers {
         ready.offer(queue, crawl, class);
     }
+    timetable.touch(later.iter().map(|look| look.host));
     for look in &later {
         ready.withdraw(look.queue);
         timetable.rest(look.host, look.until);

@@ -95,14 +95,12 @@ class Reporting(Leasing, Discovering):
         leases = self._by_token(told.tokens, bodies=bodies)
         if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
             leases, bodies = self._by_token(told.tokens), True
-        ok = leases.found.copy()
-        rising = int(np.count_nonzero(told.tokens[1:] > told.tokens[:-1]))
+        ok, first = leases.found, None
+        rising = np.count_nonzero(told.tokens[1:] > told.tokens[:-1])
         if rising < rows - 1 and len(np.unique(told.tokens)) < rows:
             first = np.zeros(rows, np.bool_)
             first[np.unique(told.tokens, return_index=True)[1]] = True
-            ok &= first
-        else:
-            first = np.ones(rows, np.bool_)
+            ok = ok & first
         dead = ok & tables.void(leases.cards.heads) if tables.voids() else None
         hosts = tables.queues.host[leases.queues.astype(np.intp)]
         plain = ok & told.plain if told.others else ok.copy()
@@ -135,7 +133,7 @@ class Reporting(Leasing, Discovering):
         stale = 0
         for row in busy_rows:
             outcome = told.outcome(row)
-            authority = tables.errands.get(outcome.token) if first[row] else None
+            authority = tables.errands.get(outcome.token) if first is None or first[row] else None
             if authority is not None or ok[row]:
                 _of_its_kind(authority, outcome)
             if authority is not None:

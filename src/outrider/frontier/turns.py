@@ -48,6 +48,8 @@ class Turns:
         parts = list({id(part): part for part in hosts if len(part)}.values())
         if not parts:
             return
+        if len(parts) == 2 and parts[0].tobytes() == parts[1].tobytes():
+            del parts[1]  # clocks changed and leases ended of the same hosts
         rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if self.shared is not None:
             rows = np.unique(rows)
