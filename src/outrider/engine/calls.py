@@ -22,6 +22,9 @@ Answer = TypeVar("Answer")
 Verb = Callable[[Machine, Instant], Answer]
 
 
+_PLAIN = (int, float, str, bool)
+
+
 class Decide(Protocol):
     """Runs a verb, by name, under the frontier's lock: its answer, and the LSN through which it must be synced."""
 
@@ -59,8 +62,9 @@ class Small:
         """None where the call is large, must be a frame of its own, or cannot be compared with others."""
         if request_id is not None or type(want) is not int or not 0 < want <= SMALL_CALL_ROWS_MAX:
             return None
-        if not all(value is None or type(value) in (int, float, str, bool) for value in how.values()):
-            return None  # nobody knows what such a value does when it is compared with that of another call
+        for value in how.values():
+            if value is not None and type(value) not in _PLAIN:
+                return None  # nobody knows what such a value does when it is compared with that of another call
         return cls("lease", want=want, how=how)
 
     @classmethod

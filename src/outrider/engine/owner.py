@@ -328,12 +328,13 @@ class Frontier:
         deadline.
         errands: whether leases for robots.txt files and for addresses are taken too.
         """
-        how = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key, "worker": worker}
-        small = Small.lease(want, how | {"errands": errands}, request_id)
+        how: dict[str, Any] = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key}
+        how |= {"worker": worker, "errands": errands}
+        small = Small.lease(want, how, request_id)
         if small is not None:
             leases: LeaseBatch = self._gathered(small)
             return leases
-        return self._call("lease", partial(lease_alone, want, how | {"errands": errands, "request_id": request_id}))
+        return self._call("lease", partial(lease_alone, want, how | {"request_id": request_id}))
 
     def report(
         self,
