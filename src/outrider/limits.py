@@ -162,11 +162,12 @@ RUN_BLOCK_ROWS = (
 )
 RUN_BLOCK_BYTES = 256 << 10  # bodies of a block before the one that fills it: long URLs make shorter blocks
 RUN_BODY_BYTES_MAX = 1 << 20  # of one card: URL, referrer and what the caller attached have some 40 KB at most
-RUN_READ_BYTES = 256 << 10  # read at once in a scan or merge, per run: some thousand records, a megabyte unpacked
+RUN_READ_BYTES = 256 << 10  # read at once in a scan, per run: some thousand records, a megabyte unpacked
 RUN_WRITE_BYTES = 256 << 10  # written at once, so that the disk is never held for long
 RUNS_PER_MERGE = 4  # so many runs of one size become one: a record is written again log4(size) times
 RUN_ROWS_SMALL = 4_096  # runs up to this are of one size: merging them is a matter of milliseconds
-MERGE_ROWS = 65_536  # of pieces in memory that are merged at once: some 15 MB
+MERGE_ROWS = 16_384  # of pieces in memory that are merged at once: some 4 MB, and as much again for what comes of them
+MERGE_READ_BYTES = 64 << 10  # read at once of each run that is merged: a third of a megabyte unpacked
 AHEAD_ITEMS = 3  # pieces of a scan, or windows of the log, that a thread beside makes ready: some megabytes each
 SCAN_ROWS = 8_192  # that a scan gives at once: some two milliseconds of work
 MEMTABLE_SHARE = 4  # so large a part of memory_bytes may the ledger take between checkpoints, a fourth

@@ -61,6 +61,7 @@ LEDGER, COLD = "run", "cold"
 _NAME = re.compile(rf"({LEDGER}|{COLD})-([0-9a-f]{{16}})\.run")
 _UNFINISHED = re.compile(rf"({LEDGER}|{COLD})-([0-9a-f]{{16}})\.tmp")
 
+_CUT_BLOCKS = 4  # that are cut at once: a megabyte or two
 _HEADS_BYTES_MAX = 128 * RUN_BLOCK_ROWS  # 73 bytes a row, and lists of a quarter of the rows
 _BODIES_BYTES_MAX = RUN_BLOCK_BYTES + RUN_BODY_BYTES_MAX
 
@@ -136,7 +137,7 @@ class RunWriter:
         self._pending.append(records)
         self._pending_rows += len(records)
         # Blocks are cut from whole pieces, so that small pieces do not make small blocks.
-        if self._pending_rows >= 16 * RUN_BLOCK_ROWS:
+        if self._pending_rows >= _CUT_BLOCKS * RUN_BLOCK_ROWS:
             self._cut(all_of_it=False)
 
     def finish(self) -> str:
@@ -182,6 +183,7 @@ class RunWriter:
     def _cut(self, *, all_of_it: bool) -> None:
         """Makes blocks of what is pending, except the last rows, which may become more."""
         records = Records.concatenate(self._pending)
+        self._pending.clear()
         rows, begin, offsets = len(records), 0, records.offsets
         while begin < rows:
             full = int(offsets.searchsorted(offsets[begin] + RUN_BLOCK_BYTES, "left"))
@@ -310,7 +312,9 @@ class Run:
                 found.append(self._with_bodies(records, data, bodies, begin).take(rows[hit]))
         return Records.concatenate(found)
 
-    def read(self, *, after: bytes = b"", bodies: bool = True) -> Iterator[Records]:
+    def read(
+        self, *, after: bytes = b"", bodies: bool = True, bytes_at_once: int = RUN_READ_BYTES
+    ) -> Iterator[Records]:
         """Its records with keys above `after` (b"": all), some thousand at once, in order.
 
         Without `bodies` they are heads alone, with the lengths that their bodies have. Raises DamagedStoreError, naming
@@ -321,7 +325,7 @@ class Run:
         count = len(self._keys)
         while block < count:
             begin = int(self._offsets[block])
-            end_block = max(int(self._offsets.searchsorted(begin + RUN_READ_BYTES, "right")) - 1, block + 1)
+            end_block = max(int(self._offsets.searchsorted(begin + bytes_at_once, "right")) - 1, block + 1)
             data = self._file.read_at(begin, int(self._offsets[end_block]) - begin)
             parts = []
             for number in range(block, end_block):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError
-from outrider.limits import GIVE_BACK_BYTES, RUN_ROWS_SMALL, RUNS_PER_MERGE
+from outrider.limits import GIVE_BACK_BYTES, MERGE_READ_BYTES, RUN_ROWS_SMALL, RUNS_PER_MERGE
 from outrider.storage.files import Files, remove_if_possible
 from outrider.storage.heap import give_back
 from outrider.storage.records import Records, merged
@@ -104,7 +104,7 @@ class Tiers:
             if not count:
                 return False
             old = runs[len(runs) - count :]
-            records = merged([run.read() for run in old])
+            records = merged([run.read(bytes_at_once=MERGE_READ_BYTES) for run in old])
             run = self._written(self._between(_living(records) if count == len(runs) else records))
             with self.lock:
                 now = self._layers
