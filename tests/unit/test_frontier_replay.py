@@ -132,7 +132,7 @@ def all_of(tables: Tables) -> dict[str, object]:
         state[f"host {name}"] = getattr(hosts, name)[: hosts.count].tolist()
     for name in ("in_flight", "flags", "first_queue"):
         state[f"host {name}"] = getattr(hosts, name)[: hosts.count].tolist()
-    for name in ("hash", "host", "crawl", "next", "served", "waiting", "parked", "done", "gone"):
+    for name in ("hash", "host", "crawl", "after", "served", "waiting", "parked", "done", "gone"):
         state[f"queue {name}"] = getattr(queues, name)[: queues.count].tolist()
     return state
 

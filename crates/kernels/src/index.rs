@@ -88,7 +88,7 @@ impl Shard {
         // Longer searches than at a load of 17/20 are not worth the memory that they save.
         if (u64::from(self.entries) + 1) * 20 > u64::from(self.capacity) * 17 {
             // The factor differs between shards: they grow one after the other, not all in the same call.
-            let step = self.capacity / 4 + self.capacity / 64 * (number as u32 % 8);
+            let step = self.capacity / 8 + self.capacity / 128 * (number as u32 % 8);
             self.resize(self.capacity + step.max(4));
             (place, _) = self.search(key);
         }

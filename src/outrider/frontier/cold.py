@@ -372,7 +372,8 @@ class ColdHosts:
             crawl = np.array([queue.crawl], np.uint32)
             one = queues.add(queue_hashes(told.hashes[place : place + 1], crawl), np.array([row], np.uint32), crawl)
             added = int(one[0])
-            queues.next[last] = last = added
+            queues.after[last] = added + 1
+            last = added
             hosts.flags[row] |= MANY
             counts = [getattr(queue, name) for name in _STATES]
             if queue.crawl not in tables.deleted:

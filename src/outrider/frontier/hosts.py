@@ -39,6 +39,8 @@ _MIX1, _MIX2, _STEP = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111E
 
 _OPAQUE = np.dtype((np.void, HOST.itemsize))  # numpy copies the fields of records one by one
 _OTHER_SIDE = np.uint64(1 << 63)
+_LENGTH_SHIFT = np.uint64(47)
+_PLACES, _LENGTHS = np.uint64((1 << 47) - 1), np.uint64((1 << 16) - 1)
 _UNMIX1, _UNMIX2 = (np.uint64(pow(int(factor), -1, 1 << 64)) for factor in (_MIX1, _MIX2))
 
 
@@ -112,6 +114,7 @@ class Columns:
         self.reuses = True
         self._free = array("I")
         self._dtypes = {name: np.dtype(dtype) for name, dtype in names.items()}
+        self._row_bytes = sum(dtype.itemsize for dtype in self._dtypes.values())
         self._capacity = COLUMN_ROWS_STEPS[0]
         for name, dtype in self._dtypes.items():
             self._set(name, np.zeros(self._capacity, dtype))
@@ -167,6 +170,7 @@ class Hosts(Columns):
     hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
     in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE for none;
     there: whether the row is anybody's. cells: the columns that most calls touch, as records; octets: their bytes.
+    _name: in which arena a name lies (1 bit), its bytes (16), where it begins (47).
     """
 
     cells: Column
@@ -185,8 +189,7 @@ class Hosts(Columns):
     flags: Column
     first_queue: Column
     there: Column
-    _name_at: Column
-    _name_bytes: Column
+    _name: Column
 
     def __init__(self) -> None:
         super().__init__(
@@ -195,8 +198,7 @@ class Hosts(Columns):
                 "back_off": "f4",
                 "refused_at": "i8",
                 "turns": "u4",
-                "_name_at": "u8",
-                "_name_bytes": "u2",
+                "_name": "u8",
             }
         )
         self._index = kernels.Index()
@@ -243,8 +245,8 @@ class Hosts(Columns):
     def remove(self, rows: Rows) -> None:
         """These hosts have no row any more; nothing may point to them."""
         self._index.remove(np.ascontiguousarray(self.hash[rows]))
-        sides = self._name_at[rows] >= _OTHER_SIDE
-        lengths = self._name_bytes[rows].astype(np.int64)
+        sides = self._name[rows] >= _OTHER_SIDE
+        lengths = (self._name[rows] >> _LENGTH_SHIFT & _LENGTHS).astype(np.int64)
         self._freed[0] += int(lengths[~sides].sum())
         self._freed[1] += int(lengths[sides].sum())
         self._give(rows)
@@ -252,17 +254,18 @@ class Hosts(Columns):
 
     def name(self, row: int) -> str:
         """The name of one host."""
-        at = int(self._name_at[row])
-        start = at & (int(_OTHER_SIDE) - 1)
-        arena = self._arenas[at >> 63]
-        return arena[start : start + int(self._name_bytes[row])].decode("utf-8", "surrogatepass")
+        at = int(self._name[row])
+        start = at & int(_PLACES)
+        end = start + (at >> int(_LENGTH_SHIFT) & int(_LENGTHS))
+        return self._arenas[at >> 63][start:end].decode("utf-8", "surrogatepass")
 
     def names(self, rows: npt.NDArray[Any]) -> Texts:
         """The names of these rows."""
-        at, lengths = self._name_at[rows], self._name_bytes[rows].astype(np.uint32)
+        at = self._name[rows]
+        lengths = (at >> _LENGTH_SHIFT & _LENGTHS).astype(np.uint32)
         if not len(rows):
             return Texts(b"", lengths)
-        starts = (at & (_OTHER_SIDE - np.uint64(1))).astype(np.int64)
+        starts = (at & _PLACES).astype(np.int64)
         ends = starts + lengths
         sides = at >= _OTHER_SIDE
         if sides.any() and not sides.all():
@@ -275,10 +278,10 @@ class Hosts(Columns):
 
     def _put_names(self, rows: Rows, texts: Texts) -> None:
         arena = self._arenas[self._side]
-        ends = len(arena) + np.cumsum(texts.lengths, dtype=np.uint64)
+        lengths = texts.lengths.astype(np.uint64)
+        starts = len(arena) + np.cumsum(lengths, dtype=np.uint64) - lengths
         arena += texts.octets
-        self._name_at[rows] = (ends - texts.lengths) | (_OTHER_SIDE if self._side else np.uint64(0))
-        self._name_bytes[rows] = texts.lengths
+        self._name[rows] = starts | lengths << _LENGTH_SHIFT | (_OTHER_SIDE if self._side else np.uint64(0))
 
     def tidy(self, most: int) -> None:
         """Gives back the place of names that are gone, where they are the most of it: so many rows are looked at."""
@@ -288,7 +291,7 @@ class Hosts(Columns):
                 return
             self._side, self._copied = 1 - self._side, 0
         rows = np.arange(self._copied, min(self._copied + most, self.count), dtype=np.uint32)
-        others = self.there[rows] & ((self._name_at[rows] >= _OTHER_SIDE) != bool(self._side))
+        others = self.there[rows] & ((self._name[rows] >= _OTHER_SIDE) != bool(self._side))
         if others.any():
             self._put_names(rows[others], self.names(rows[others]))
         self._copied += len(rows)
@@ -299,7 +302,7 @@ class Hosts(Columns):
 
     def bytes(self) -> int:
         """Memory of what is known of all hosts."""
-        return self.count * 93 + sum(map(len, self._arenas)) + self._index.statistics()["bytes"]
+        return self.count * self._row_bytes + sum(map(len, self._arenas)) + self._index.statistics()["bytes"]
 
     def __repr__(self) -> str:
         return f"<Hosts {len(self)}>"
@@ -332,13 +335,14 @@ class Group:
 
 
 class Queues(Columns):
-    """hash; host: a row of Hosts; crawl: its row; next: the next queue of the same host; served: the turn in which it
-    was served last; waiting, parked, done, gone: how many of its URLs are in these states."""
+    """hash; host: a row of Hosts; crawl: its row; after: one more than the next queue of the same host, 0 for none;
+    served: the turn in which it was served last; waiting, parked, done, gone: how many of its URLs are in these
+    states."""
 
     hash: Column
     host: Column
     crawl: Column
-    next: Column
+    after: Column
     served: Column
     waiting: Column
     parked: Column
@@ -351,7 +355,7 @@ class Queues(Columns):
                 "hash": "u8",
                 "host": "u4",
                 "crawl": "u4",
-                "next": "u4",
+                "after": "u4",
                 "served": "u4",
                 "waiting": "u4",
                 "parked": "u4",
@@ -375,8 +379,9 @@ class Queues(Columns):
         new = self._take(len(hashes))
         self.hash[new] = hashes
         self.host[new] = hosts
-        self.crawl[new] = crawls
-        self.next[new] = NONE
+        # The first crawl is 0: where zeros stand already none are written, and the column takes no memory.
+        if np.count_nonzero(crawls) or np.count_nonzero(self.crawl[new]):
+            self.crawl[new] = crawls
         self._index.add(np.ascontiguousarray(hashes, np.uint64), new)
         return new
 
@@ -388,7 +393,6 @@ class Queues(Columns):
                 self.rules.pop(row, None)
         self._give(rows)
         self.crawl[rows] = NONE
-        self.next[rows] = NONE
 
     def there(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         """Which of these rows are anybody's."""

@@ -592,12 +592,12 @@ class Tables:
         else:
             for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
                 if first[home] != NONE:
+                    self.queues.after[row] = int(first[home]) + 1
                     if not self.hosts.flags[home] & MANY and self.hosts.ended[home]:
                         # As long as it was alone nobody noted its turns: it has had some, the new one none.
                         self.turn += 1
                         self.queues.served[first[home]] = self.turn
                     self.hosts.flags[home] |= MANY
-                self.queues.next[row] = first[home]
                 first[home] = row
         if not isinstance(keys, Texts) or len(keys.octets):
             told = keys.list() if isinstance(keys, Texts) else keys
@@ -639,9 +639,10 @@ class Tables:
     def queues_of(self, host: int) -> Iterator[int]:
         """The queues of a host, the youngest first."""
         row = int(self.hosts.first_queue[host])
-        while row != NONE:
+        row = row if row != NONE else -1
+        while row >= 0:
             yield row
-            row = int(self.queues.next[row])
+            row = int(self.queues.after[row]) - 1
 
     def key_of(self, queue: int) -> str:
         """The key of a queue by its row."""
