@@ -1,6 +1,7 @@
 //! Who may be visited now: a ring of queues per crawl and class, drawn by chance weighted by class.
 //!
-//! Lists run through one table of rows, so every step costs the same however many stand.
+//! Lists run through one table of those who stand, so every step costs the same however many do; whoever stands nowhere
+//! takes 4 bytes.
 
 use std::collections::BTreeSet;
 
@@ -19,18 +20,23 @@ pub fn mixed(seed: u64, number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What is known of a queue: 28 bytes. Its neighbours in the ring, its neighbours among all of the crawl by age.
+/// Slots per segment: 128 KiB.
+const PART: usize = 4096;
+
+/// A queue that stands: 32 bytes. The slots of its neighbours in the ring, and of those among all of the crawl by age.
 #[derive(Clone, Copy)]
 struct Standing {
-    ring: u32, // view * CLASSES + class, NONE when it stands nowhere
+    queue: u32,
+    ring: u32, // view * CLASSES + class
     ring_before: u32,
-    ring_after: u32,
+    ring_after: u32, // of a free slot the next free one of its segment
     age_before: u32,
     age_after: u32,
     since: [u32; 2], // the number of its offer, low half first
 }
 
-const NOWHERE: Standing = Standing {
+const NOBODY: Standing = Standing {
+    queue: NONE,
     ring: NONE,
     ring_before: NONE,
     ring_after: NONE,
@@ -42,6 +48,89 @@ const NOWHERE: Standing = Standing {
 impl Standing {
     fn since(&self) -> u64 {
         u64::from(self.since[0]) | u64::from(self.since[1]) << 32
+    }
+}
+
+struct Segment {
+    slots: Box<[Standing]>,
+    free: u32,
+    used: u32,
+}
+
+/// Slots of those who stand, in segments. The lowest segment with room is filled first, so that others empty when fewer
+/// stand; those go back to the system.
+#[derive(Default)]
+struct Slots {
+    segments: Vec<Option<Segment>>,
+    roomy: BTreeSet<u32>, // segments with free slots
+}
+
+impl Slots {
+    fn at(&self, slot: u32) -> &Standing {
+        match &self.segments[slot as usize / PART] {
+            Some(segment) => &segment.slots[slot as usize % PART],
+            None => unreachable!("slot {slot} is given to nobody"),
+        }
+    }
+
+    fn at_mut(&mut self, slot: u32) -> &mut Standing {
+        match &mut self.segments[slot as usize / PART] {
+            Some(segment) => &mut segment.slots[slot as usize % PART],
+            None => unreachable!("slot {slot} is given to nobody"),
+        }
+    }
+
+    fn give(&mut self, standing: Standing) -> u32 {
+        let number = self.roomy.first().copied().unwrap_or_else(|| self.add_segment());
+        let base = number * PART as u32;
+        let Some(segment) = &mut self.segments[number as usize] else {
+            unreachable!("segment {number} has room")
+        };
+        let within = segment.free as usize;
+        let slot = base + segment.free;
+        segment.free = segment.slots[within].ring_after;
+        segment.slots[within] = standing;
+        segment.used += 1;
+        if segment.free == NONE {
+            self.roomy.remove(&number);
+        }
+        slot
+    }
+
+    fn add_segment(&mut self) -> u32 {
+        let vacant = self.segments.iter().position(Option::is_none);
+        let number = vacant.unwrap_or(self.segments.len());
+        let mut slots = vec![NOBODY; PART].into_boxed_slice();
+        for (slot, next) in slots.iter_mut().take(PART - 1).zip(1..) {
+            slot.ring_after = next;
+        }
+        let segment = Some(Segment { slots, free: 0, used: 0 });
+        if vacant.is_some() {
+            self.segments[number] = segment;
+        } else {
+            self.segments.push(segment);
+        }
+        self.roomy.insert(number as u32);
+        number as u32
+    }
+
+    fn take_back(&mut self, slot: u32) {
+        let number = slot / PART as u32;
+        let Some(segment) = &mut self.segments[number as usize] else {
+            unreachable!("slot {slot} is given to nobody")
+        };
+        let within = slot % PART as u32;
+        if segment.free == NONE {
+            self.roomy.insert(number);
+        }
+        segment.slots[within as usize].ring_after = segment.free;
+        segment.free = within;
+        segment.used -= 1;
+        // One empty segment stays, or somebody who comes and goes would have it made anew each time.
+        if segment.used == 0 && self.roomy.first() != Some(&number) {
+            self.segments[number as usize] = None;
+            self.roomy.remove(&number);
+        }
     }
 }
 
@@ -68,7 +157,8 @@ struct View {
 
 /// Rings of ready queues.
 pub struct Ready {
-    rows: Rows<Standing>,
+    slots: Slots,
+    slot_of: Rows<u32>, // of queues, NONE for those who stand nowhere
     views: Vec<View>,
     view_of: Rows<u32>,
     turns: [u32; CLASSES], // per class the ring whose turn it is
@@ -84,7 +174,8 @@ impl Ready {
     /// Empty rings; the seed decides the draws.
     pub fn new(seed: u64) -> Self {
         Self {
-            rows: Rows::new(NOWHERE),
+            slots: Slots::default(),
+            slot_of: Rows::new(NONE),
             views: Vec::new(),
             view_of: Rows::new(NONE),
             turns: [NONE; CLASSES],
@@ -101,32 +192,37 @@ impl Ready {
     pub fn offer(&mut self, queue: u32, crawl: u32, class: u8) {
         let class = usize::from(class);
         let view = self.view(crawl);
-        let ring = self.rows.get(queue).ring;
-        if ring != NONE && ring / CLASSES as u32 == view {
-            if (ring as usize % CLASSES) < class {
-                self.leave_ring(queue);
-                self.enter_ring(queue, view, class);
+        let slot = *self.slot_of.get(queue);
+        if slot != NONE {
+            let ring = self.slots.at(slot).ring;
+            if ring / CLASSES as u32 == view {
+                if (ring as usize % CLASSES) < class {
+                    self.leave_ring(slot);
+                    self.enter_ring(slot, view, class);
+                }
+                return;
             }
-            return;
-        }
-        if ring != NONE {
-            self.take_out(queue);
+            self.take_out(slot);
         }
         self.offers += 1;
-        self.enter_ages(queue, view);
-        self.enter_ring(queue, view, class);
+        let since = [self.offers as u32, (self.offers >> 32) as u32];
+        let slot = self.slots.give(Standing { queue, since, ..NOBODY });
+        *self.slot_of.place(queue) = slot;
+        self.enter_ages(slot, view);
+        self.enter_ring(slot, view, class);
     }
 
     /// The queue stands nowhere any more.
     pub fn withdraw(&mut self, queue: u32) {
-        if self.rows.get(queue).ring != NONE {
-            self.take_out(queue);
+        let slot = *self.slot_of.get(queue);
+        if slot != NONE {
+            self.take_out(slot);
         }
     }
 
     /// Touches what is known of these queues, so that the misses of a batch overlap.
     pub fn touch(&self, queues: &[u32]) {
-        let seen = queues.iter().fold(0, |seen, &queue| seen ^ self.rows.get(queue).ring);
+        let seen = queues.iter().fold(0, |seen, &queue| seen ^ self.slot_of.get(queue));
         std::hint::black_box(seen);
     }
 
@@ -136,7 +232,7 @@ impl Ready {
             return None;
         }
         self.draws += 1;
-        let queue = if self.draws % OLDEST_DRAW_EVERY == 0 {
+        let slot = if self.draws % OLDEST_DRAW_EVERY == 0 {
             let &(_, view) = self.ages.first()?;
             self.views[view as usize].oldest
         } else {
@@ -146,8 +242,7 @@ impl Ready {
             self.turns[class] = ring.turn_after;
             ring.first
         };
-        self.take_out(queue);
-        Some(queue)
+        Some(self.take_out(slot))
     }
 
     /// The next queue of one crawl, taken out.
@@ -161,18 +256,17 @@ impl Ready {
             return None;
         }
         view.draws += 1;
-        let queue = if view.draws % OLDEST_DRAW_EVERY == 0 {
+        let slot = if view.draws % OLDEST_DRAW_EVERY == 0 {
             view.oldest
         } else {
             view.rings[class_drawn(view.filled, mixed(view.seed, view.draws))].first
         };
-        self.take_out(queue);
-        Some(queue)
+        Some(self.take_out(slot))
     }
 
     /// Whether the queue stands in a ring.
     pub fn stands(&self, queue: u32) -> bool {
-        self.rows.get(queue).ring != NONE
+        *self.slot_of.get(queue) != NONE
     }
 
     /// How many stand.
@@ -209,35 +303,38 @@ impl Ready {
         &mut self.views[ring as usize / CLASSES].rings[ring as usize % CLASSES]
     }
 
-    fn take_out(&mut self, queue: u32) {
-        let number = self.rows.get(queue).ring / CLASSES as u32;
-        self.leave_ring(queue);
-        self.leave_ages(queue, number);
+    fn take_out(&mut self, slot: u32) -> u32 {
+        let Standing { queue, ring, .. } = *self.slots.at(slot);
+        let number = ring / CLASSES as u32;
+        self.leave_ring(slot);
+        self.leave_ages(slot, number);
         self.count -= 1;
         self.views[number as usize].count -= 1;
-        *self.rows.place(queue) = NOWHERE;
+        self.slots.take_back(slot);
+        *self.slot_of.place(queue) = NONE;
+        queue
     }
 
-    fn enter_ring(&mut self, queue: u32, view: u32, class: usize) {
+    fn enter_ring(&mut self, slot: u32, view: u32, class: usize) {
         let name = view * CLASSES as u32 + class as u32;
         let ring = self.ring(name);
         let last = ring.last;
-        ring.last = queue;
+        ring.last = slot;
         if last == NONE {
-            ring.first = queue;
+            ring.first = slot;
             self.enter_turns(view, class);
         } else {
-            self.rows.place(last).ring_after = queue;
+            self.slots.at_mut(last).ring_after = slot;
         }
-        let standing = self.rows.place(queue);
+        let standing = self.slots.at_mut(slot);
         standing.ring = name;
         standing.ring_before = last;
         standing.ring_after = NONE;
     }
 
-    fn leave_ring(&mut self, queue: u32) {
+    fn leave_ring(&mut self, slot: u32) {
         let Standing { ring: name, ring_before: before, ring_after: after, .. } =
-            *self.rows.get(queue);
+            *self.slots.at(slot);
         let ring = self.ring(name);
         if before == NONE {
             ring.first = after;
@@ -246,10 +343,10 @@ impl Ready {
             ring.last = before;
         }
         if before != NONE {
-            self.rows.place(before).ring_after = after;
+            self.slots.at_mut(before).ring_after = after;
         }
         if after != NONE {
-            self.rows.place(after).ring_before = before;
+            self.slots.at_mut(after).ring_before = before;
         }
         if before == NONE && after == NONE {
             self.leave_turns(name / CLASSES as u32, name as usize % CLASSES);
@@ -292,35 +389,34 @@ impl Ready {
         self.views[view as usize].filled &= !(1 << class);
     }
 
-    fn enter_ages(&mut self, queue: u32, number: u32) {
-        let since = self.offers;
+    fn enter_ages(&mut self, slot: u32, number: u32) {
+        let since = self.slots.at(slot).since();
         let view = &mut self.views[number as usize];
         let newest = view.newest;
-        view.newest = queue;
+        view.newest = slot;
         view.count += 1;
         self.count += 1;
         if newest == NONE {
-            view.oldest = queue;
+            view.oldest = slot;
             self.ages.insert((since, number));
         } else {
-            self.rows.place(newest).age_after = queue;
+            self.slots.at_mut(newest).age_after = slot;
         }
-        let standing = self.rows.place(queue);
+        let standing = self.slots.at_mut(slot);
         standing.age_before = newest;
         standing.age_after = NONE;
-        standing.since = [since as u32, (since >> 32) as u32];
     }
 
-    fn leave_ages(&mut self, queue: u32, number: u32) {
-        let standing = *self.rows.get(queue);
+    fn leave_ages(&mut self, slot: u32, number: u32) {
+        let standing = *self.slots.at(slot);
         let (before, after) = (standing.age_before, standing.age_after);
         if before != NONE {
-            self.rows.place(before).age_after = after;
+            self.slots.at_mut(before).age_after = after;
         }
         let next_since = match after {
             NONE => None,
             after => {
-                let next = self.rows.place(after);
+                let next = self.slots.at_mut(after);
                 next.age_before = before;
                 Some(next.since())
             }
@@ -369,5 +465,23 @@ mod tests {
         drawn.sort_unstable();
         assert_eq!((0..1000).collect::<Vec<u32>>(), drawn);
         assert!(ready.is_empty());
+    }
+
+    #[test]
+    fn the_place_of_those_who_stand_no_more_is_given_back() {
+        let mut ready = Ready::new(7);
+        for round in 0..3 {
+            for queue in 0..100_000 {
+                ready.offer(queue, 0, 3);
+            }
+            let held = |ready: &Ready| ready.slots.segments.iter().flatten().count();
+            assert_eq!(100_000_usize.div_ceil(PART), held(&ready));
+            while ready.len() > 10 {
+                ready.draw();
+            }
+            assert!(held(&ready) <= 3, "round {round}");
+            while ready.draw().is_some() {}
+            assert_eq!(1, held(&ready));
+        }
     }
 }

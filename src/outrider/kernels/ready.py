@@ -40,7 +40,7 @@ class Ready:
     drawn from, or has somebody again, comes after all others. A draw that finds nobody has no number. The seed of a
     crawl's view is `mixed(seed, crawl)`.
 
-    The native one takes 28 B per row; each step costs the same however many stand.
+    The native one takes 4 B per row and 32 for each that stands; each step costs the same however many stand.
     """
 
     def __init__(self, seed: int) -> None:
