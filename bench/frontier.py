@@ -33,6 +33,10 @@ QUEUES_QUICK = (2_000,)
 BUDGETS = ((10_000, 150, 64), (10_000, 150, 256), (1, 1_500_000, 64))
 """(queues, URLs each, megabytes) of what is filled beyond its budget."""
 BUDGETS_QUICK = ((1_000, 200, 16),)
+HOSTS_DUE = (1 << 19, 1 << 20)
+"""Sizes between which it is seen what one more host takes that is due soon: columns of hosts fill huge pages then."""
+HOSTS_DUE_QUICK = (2_000, 20_000)
+HOSTS_DUE_BUDGET = 16  # megabytes, which cards fill at either size, but for the quick ones
 HOSTS_DRAWN = (100, 1_000)  # sizes that are measured for the drawing alone
 HOSTS_OF_PEERS = (100, 1_000, 10_000, 100_000)
 HOSTS_OF_PEERS_QUICK = (100, 1_000)
@@ -82,6 +86,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: S
             durable[size] = _visit(size, directory / "frontier")
             recovered[size] = _recover(durable[size], directory / "frontier")
     budgets = [_beyond(*one) for one in (BUDGETS_QUICK if quick else BUDGETS)]
+    due = [_due(size) for size in (HOSTS_DUE_QUICK if quick else HOSTS_DUE)]
     all_drawn = {size: _visit(size, None, bare=True) for size in (*HOSTS_DRAWN, *drawn) if size not in memory} | memory
     drawn_durable = dict(durable)
     for size in HOSTS_DRAWN:
@@ -94,6 +99,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: S
         "durable": drawn_durable,
         "recovered": recovered,
         "budgets": budgets,
+        "due": due,
         "peers": peers,
         "missing": missing,
     }
@@ -106,12 +112,13 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: S
         stalls_table(memory, durable),
         store_table(durable, recovered),
         budgets_table(budgets),
+        due_table(due),
         peers_table(all_drawn, drawn_durable, peers, missing),
         Table(
             "frontier.figures",
             "Frontier: the figures to reach",
             ("what", "measured", "reach", "of the limit", ""),
-            tuple(figure.row() for figure in figures(memory, durable, recovered, budgets, all_drawn)),
+            tuple(figure.row() for figure in figures(memory, durable, recovered, budgets, all_drawn, due)),
             (
                 "Of the limit: the share of it that was used up; above 1 the figure is missed.",
                 "Not measured here: the seen-set at 10⁷ to 10⁹ keys, cold hosts on disk, gRPC.",
@@ -143,6 +150,12 @@ def _beyond(queues: int, each: int, megabytes: int) -> Found:
     with _directory() as directory:
         sizes = ["--queues", str(queues), "--each", str(each), "--budget", str(megabytes)]
         return _child("memory", [*sizes, "--directory", str(directory / "frontier")])
+
+
+def _due(queues: int) -> Found:
+    with _directory() as directory:
+        sizes = ["--queues", str(queues), "--each", "2", "--budget", str(HOSTS_DUE_BUDGET)]
+        return _child("hosts", [*sizes, "--directory", str(directory / "frontier")])
 
 
 def _recover(abandoned: Found, directory: Path) -> Found:
@@ -437,12 +450,46 @@ def peers_table(
     return Table("frontier.peers", "Frontier: URLs taken out, against hosts", columns, tuple(rows), notes)
 
 
+def per_host(due: Sequence[Found], what: str) -> float:
+    """Bytes of one more host: the slope between the two sizes."""
+    first, last = due
+    return float((last[what] - first[what]) / (last["queues"] - first["queues"]))
+
+
+def due_table(due: Sequence[Found]) -> Table:
+    """What hosts take that are due soon, and what is there however many they are."""
+    rows = []
+    for moment, title in (
+        ("ready", "one URL, never visited, all ready"),
+        ("resting", "visited and resting, one URL left"),
+    ):
+        slope, last = per_host(due, moment), due[-1]
+        rows.append(
+            (
+                title,
+                last[moment] / last["queues"],
+                slope,
+                per_host(due, f"{moment}_seen"),
+                per_host(due, f"{moment}_cards"),
+                (last[moment] - slope * last["queues"]) / 1e6,
+            )
+        )
+    sizes = " and ".join(f"{one['queues']:,}" for one in due)
+    columns = ("hosts", "RSS, B per host", "slope, B per host", "of it seen-set", "cards", "fixed, MB")
+    notes = (
+        f"{sizes} hosts, memory_bytes {HOSTS_DUE_BUDGET} MB, after a checkpoint; RSS per host is that of the larger.",
+        "Fixed: what is there at either size, with the cards that the budget lets be there and tables of fixed length.",
+    )
+    return Table("frontier.due", "Frontier: memory of hosts that are due soon", columns, tuple(rows), notes)
+
+
 def figures(
     memory: Mapping[int, Found],
     durable: Mapping[int, Found],
     recovered: Mapping[int, Found],
     budgets: Sequence[Found],
     drawn: Mapping[int, Found],
+    due: Sequence[Found] = (),
 ) -> list[Figure]:
     """The lines of the contract that were measured."""
     result = []
@@ -491,7 +538,6 @@ def figures(
         at = f"{size:,} queues"
         with_log, without = _disk(found, "bytes_with_log"), _disk(found, "bytes_after_checkpoint")
         result += [
-            Figure(f"memory per host that is due soon, {at}", found["rss_per_host"], "B", most=160),
             Figure(f"disk per queued URL with its log, {at}", with_log, "B", most=80),
             Figure(f"disk per queued URL after a checkpoint, {at}", without, "B", most=45),
         ]
@@ -508,6 +554,10 @@ def figures(
             )
             if worst is not None:
                 result.append(Figure(f"{name}, longest, {at}", worst * 1e3, "ms", most=10))
+    for moment in ("ready", "resting") if due else ():
+        sizes_due = " to ".join(f"{one['queues']:,}" for one in due)
+        what = f"memory per host that is due soon, {moment}, slope from {sizes_due}"
+        result.append(Figure(what, per_host(due, moment), "B", most=160))
     for one in budgets:
         beyond = f"beyond {one['budget'] >> 20} MB, {one['queues']:,} queues"
         growth = one["per_url"] - one["seen_per_url"]

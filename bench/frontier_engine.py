@@ -3,13 +3,15 @@
     python -m bench.frontier_engine visit --queues N --each N --visits N [--directory DIR] [--bare] --out FILE
     python -m bench.frontier_engine recover --directory DIR --out FILE
     python -m bench.frontier_engine memory --queues N --each N --budget MB --directory DIR --out FILE
+    python -m bench.frontier_engine hosts --queues N --each 2 --budget MB --directory DIR --out FILE
     python -m bench.frontier_engine profile --queues N --each N --visits N [--directory DIR]
 
 The clock is virtual. After the first visit of every host the hosts rest from 1 to 21 seconds, evenly spread, and the
 clock is moved so that before each call 0.1 % of the queues are ready, or as many as the call wants where that is more.
 With `--bare` it is what the drawing needs, and no checkpoints.
 `visit` ends with os._exit and leases open, as a process that was killed would leave its store; `recover` opens that.
-`memory` fills a frontier far beyond a budget for its memory and tells what it grows by then.
+`memory` fills a frontier far beyond a budget for its memory and tells what it grows by then. `hosts` makes so many
+hosts known with a small budget, and tells what the process takes when nothing goes on beside.
 `profile` tells by cProfile where the time of discover, of lease and report in calls of 100, and of opening goes.
 """
 
@@ -36,6 +38,7 @@ from bench.measuring import Spent, resident_bytes, sync_latencies
 from bench.tables import quantile
 from outrider import Frontier
 from outrider.journey import Code, LeaseBatch
+from outrider.storage.heap import give_back
 from outrider.url import UrlBatch
 
 KEYS = (bytes(range(16)), bytes(range(16, 32)))  # known here, so that a UrlBatch comes with its fingerprints
@@ -429,6 +432,37 @@ def run_memory(given: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def run_hosts(given: argparse.Namespace) -> dict[str, Any]:
+    """What a process takes for so many hosts that are due soon: with one URL and never visited, all of them ready; and
+    visited once and resting, with one URL left. What passes is over by then: the ledger's newest records are a run,
+    nothing is merged, and what was freed went back to the system."""
+    rests, queues = Rests(), given.queues
+    settings = {"memory_bytes": given.budget << 20}
+    frontier = Frontier.open(given.directory, clock=rests, keys=KEYS, settings=settings)
+    base = resident_bytes()
+    found: dict[str, Any] = {"queues": queues, "budget": given.budget << 20}
+
+    def note(moment: str) -> None:
+        settle(frontier)
+        frontier.checkpoint()
+        give_back()
+        structures = frontier.statistics()["structures"]
+        assert isinstance(structures, dict)
+        found[moment] = resident_bytes() - base
+        found[f"{moment}_cards"] = structures["backlog"]["bytes"]
+        found[f"{moment}_seen"] = seen_bytes(frontier)
+
+    for urls in batches(0, queues, queues):
+        frontier.discover(urls)
+    note("ready")
+    for urls in batches(queues, 2 * queues, queues):
+        frontier.discover(urls)
+    visited = visit_all(frontier, rests, Spent(), columns=True)
+    assert visited == queues, f"{visited} of {queues} hosts were ready"
+    note("resting")
+    return found
+
+
 def seen_bytes(frontier: Frontier) -> int:
     """What the seen-set takes."""
     structures = frontier.statistics()["structures"]
@@ -450,7 +484,7 @@ def _sync(directory: Path) -> dict[str, float] | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("visit", "recover", "memory", "profile"))
+    parser.add_argument("what", choices=("visit", "recover", "memory", "hosts", "profile"))
     parser.add_argument("--queues", type=int, required=True)
     parser.add_argument("--each", type=int, required=True)
     parser.add_argument("--visits", type=int, default=0)
@@ -463,7 +497,7 @@ def main() -> None:
     if given.what == "profile":
         run_profile(given)
         return
-    found = {"visit": run_visits, "recover": run_recovery, "memory": run_memory}[given.what](given)
+    found = {"visit": run_visits, "recover": run_recovery, "memory": run_memory, "hosts": run_hosts}[given.what](given)
     given.out.write_text(json.dumps(found), encoding="utf-8")
     # No close and no destructors: the next opening finds what a killed process leaves.
     os._exit(0)

@@ -49,7 +49,7 @@ ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many UR
 # frontier
 COLUMN_ROWS_STEPS = (1_024, 8_192, 65_536, 1 << 25)  # rows of a column asked for at once: copied while that takes a
 # millisecond or two; the last is address space that becomes memory as it is touched
-HOT_HOST_MEMORY_BYTES = 1_000  # of `memory_bytes` for each host that may be in memory, which takes 200 to 300 of them
+HOT_HOST_MEMORY_BYTES = 1_000  # of `memory_bytes` for each host that may be in memory, which takes 150 to 300 of them
 HOT_HOSTS_MIN = 10_000  # so many may be in memory in any case: two or three megabytes
 COLD_STEP_ROWS = 1_000  # hosts that are looked at between two calls, and sent to the disk: two to four milliseconds
 COLD_BLOCK_ROWS = 512  # hosts that are unpacked to recall one: less than for URLs, since a call may recall many

@@ -131,6 +131,18 @@ def test_memory_beyond_a_budget_is_measured(tmp_path, monkeypatch):
     ]
 
 
+def test_the_memory_of_hosts_is_told_as_a_slope(tmp_path, monkeypatch):
+    monkeypatch.setattr(frontier, "CACHE", tmp_path)
+    found = frontier._due(500)
+    assert 0 < found["ready_seen"] <= found["resting_seen"] < found["resting"]
+    larger = {**found, "queues": 1_500, "ready": found["ready"] + 100_000, "resting": found["resting"] + 200_000}
+    assert (100.0, 200.0) == tuple(frontier.per_host([found, larger], moment) for moment in ("ready", "resting"))
+    assert frontier.due_table([found, larger]).lines()
+    assert [(100.0, "reached"), (200.0, "MISSED")] == [
+        (figure.measured, figure.row()[-1]) for figure in frontier.figures({}, {}, {}, [], {}, [found, larger])
+    ]
+
+
 def test_a_figure_is_missed_when_its_share_of_the_limit_is_above_one():
     slow = frontier.Figure("lease", 8.0, "µs", most=4.0)
     fast = frontier.Figure("rate", 600_000.0, "URL/s", least=300_000)
