@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from outrider.clock import Instant
 from outrider.engine.failure import Failure
-from outrider.errors import OutriderError, StoreError, StoreFullError
+from outrider.errors import StoreFullError
 from outrider.frontier.facts import Fact, encode, encode_in_pieces
 from outrider.frontier.machine import Machine
 from outrider.frontier.tables import COPY_ROWS, LEASES, OWN, RUNS
@@ -81,7 +81,7 @@ class Round:
             self.writing = None
 
     def abandon(self) -> None:
-        """Removes what was written. Raises StoreError."""
+        """Removes what was written, if the disk lets it go."""
         self.settle()
         self._waiting.clear()
         if self.writer is not None:
@@ -229,7 +229,7 @@ class Rounds:
         self._patience = self._log.bytes_after(self.covered) + ROUND_PATIENCE_BYTES
 
     def _give_up(self, round_: Round) -> None:
-        """No room for this one. Raises StoreFailedError."""
+        """No room for this one."""
         round_.abandon()
         self._try_later()
 
@@ -258,9 +258,8 @@ class Rounds:
             self._failed(round_, error)
 
     def _failed(self, round_: Round, error: Exception) -> None:
-        with contextlib.suppress(StoreError):
-            if round_.writer is not None:
-                round_.writer.abandon()
+        if round_.writer is not None:
+            round_.writer.abandon()
         self._failure.stop_beside(error, _WITHIN)
 
     def _finish(self, round_: Round, lsn: int) -> None:
@@ -288,10 +287,7 @@ class Rounds:
             self._log.drop_through(wanted)
             self._finished = (writer.number, round_.start, size)
         except StoreFullError:
-            try:
-                self._give_up(round_)
-            except OutriderError as error:
-                self._failure.stop_beside(error, _WITHIN)
+            self._give_up(round_)
         except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
             self._failed(round_, error)
 
