@@ -19,7 +19,8 @@ from outrider.engine import Frontier
 from outrider.sim.disk import MemoryFiles
 
 DISK_CALLS = ("open", "names", "rename", "remove", "sync_directory", "_write", "_truncate", "_sync", "_read")
-SHARED = ("rounds.py", "tiers.py")
+SHARED = ("rounds.py", "tiers.py", "failure.py")
+LOCKS = ("_append_lock", "_sync_lock", "lock", "_writing", "_lock")
 """Files of which a thread beside stops at every line."""
 PACES = {"never": (0.0, 0), "slowly": (0.1, 2), "evenly": (0.3, 8), "in bursts": (0.03, 400), "at once": (1.0, 10_000)}
 """How often the caller's thread lets others go on, and how many steps at most."""
@@ -140,18 +141,21 @@ class Interleaving:
         """From here on this frontier's threads go step by step; those of the one before are gone."""
         self.end()
         rounds = frontier._rounds
-        rounds._beside = self._start  # type: ignore[assignment,method-assign]
+        rounds._beside = self.start  # type: ignore[assignment,method-assign]
         rounds.step = self._now_and_then(rounds.step)  # type: ignore[method-assign]
-        owners: list[Any] = [frontier._log, *(part._tiers for part in frontier._machine.tables.kept_in_runs())]
-        for owner in owners:
-            for name in ("_append_lock", "_sync_lock", "lock", "_writing"):
-                lock = getattr(owner, name, None)
-                if lock is not None:
-                    setattr(owner, name, _Lock(self, lock))
+        for owner in (frontier._log, rounds._failure, *frontier._machine.tables.kept_in_runs()):
+            self.share(getattr(owner, "_tiers", owner))
         if not hasattr(disk, "stepped"):
             disk.stepped = True  # type: ignore[attr-defined]
             for name in DISK_CALLS:
                 setattr(disk, name, self._at(getattr(disk, name)))
+
+    def share(self, owner: object) -> None:
+        """At the locks of this object threads take turns."""
+        for name in LOCKS:
+            lock = getattr(owner, name, None)
+            if lock is not None:
+                setattr(owner, name, _Lock(self, lock))
 
     def _at(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def stopping(*arguments: Any, **how: Any) -> Any:
@@ -167,7 +171,8 @@ class Interleaving:
 
         return seldom
 
-    def _start(self, target: Callable[..., None], *arguments: Any) -> Beside:
+    def start(self, target: Callable[..., None], *arguments: Any) -> Beside:
+        """A thread beside that does this, from the first `go` on."""
         one = Beside(self, lambda: target(*arguments))
         self._beside.append(one)
         return one

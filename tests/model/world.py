@@ -13,7 +13,7 @@ from outrider.clock import instant
 from outrider.engine import Frontier
 from outrider.frontier.accounts import leased_heads
 from outrider.frontier.cards import Cards
-from outrider.frontier.tables import OWN, STATES
+from outrider.frontier.tables import AUTHORITIES, OWN, STATES
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
@@ -195,10 +195,18 @@ def everything(frontier: Frontier) -> list[object]:
     tables = frontier._machine.tables
     recall_all(frontier)
     facts: list[object] = []
+    # An authority of which nothing is known is no fact: a page that was drawn made it, or a call that found no room.
+    unknown = {
+        one.name
+        for one in tables.all_authorities
+        if not (one.state or one.token or one.attempts or one.next_at or one.digest)
+    }
     for section, rows in tables.sections():
-        if rows:
+        if rows > (len(unknown) if section == AUTHORITIES else 0):
             blocks = tables.copy(section, 0, rows)
             listed = [sorted(zip(*map(list, values), strict=True), key=repr) for _, values in blocks]
+            if section == AUTHORITIES:
+                listed = [[row for row in some if row[1] not in unknown] for some in listed]
             facts.append((section, [kind for kind, _ in blocks], listed))
     # Records of deleted queues and crawls are nobody's: how many of them are left is not part of the state.
     living = (cards.filter(~tables.void(cards.heads)) for cards in tables.ledger.scan())

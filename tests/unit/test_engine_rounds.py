@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
 
 import pytest
 
+from model.interleaving import Interleaving
 from model.world import World, outcome, recount, rows
 from outrider import Frontier
+from outrider.engine.failure import Failure
+from outrider.errors import StoreFailedError
 from outrider.frontier.tables import LEASES, OWN
 from outrider.sim.disk import MemoryFiles
 from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
@@ -20,6 +24,22 @@ def light(monkeypatch):
     """A ledger that may keep some hundred records in memory."""
     monkeypatch.setattr("outrider.engine.rounds.MEMTABLE_BYTES_MAX_LEAST", 50_000)
     monkeypatch.setattr("outrider.engine.rounds.MEMTABLE_SHARE", 1 << 40)
+
+
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_a_caller_and_a_thread_beside_that_fail_at_once_leave_one_failure(steps):
+    """Whatever the thread has done of it when the caller fails: what a caller met is not told once more."""
+    threads, failure = Interleaving(steps), Failure()
+    threads.share(failure)
+    beside = threads.start(failure.stop_beside, StoreFailedError("beside"), "a checkpoint")
+    threads.go(steps)
+    mine = StoreFailedError("mine")
+    failure.stop(mine, "a sync of the log")
+    beside.join()
+    with contextlib.nullcontext() if failure.error is mine else pytest.raises(StoreFailedError, match="beside"):
+        failure.tell()
+    with pytest.raises(StoreFailedError, match="mine" if failure.error is mine else "beside"):
+        failure.check()
 
 
 def fill(world: World, first: int, last: int) -> None:

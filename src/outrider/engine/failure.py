@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from outrider.errors import InterruptedCallError, StoreError, StoreFailedError, StoreStoppedError
 
 
@@ -12,17 +14,21 @@ class Failure:
         self.error: BaseException | None = None
         self._within = ""
         self._told = True  # whether a caller was
+        self._lock = threading.Lock()
 
     def stop(self, error: BaseException, within: str) -> None:
         """A caller met this exception inside a verb; it goes on to that caller as it is."""
-        if self.error is None:
-            self._within, self.error = within, error
+        self._first(error, within, told=True)
 
     def stop_beside(self, error: BaseException, within: str) -> None:
         """It happened where no caller could meet it: the next one is told."""
-        if self.error is None:
-            self._told = False
-            self.stop(error, within)
+        self._first(error, within, told=False)
+
+    def _first(self, error: BaseException, within: str, *, told: bool) -> None:
+        """A caller and a thread beside may fail at once, of one disk: what is kept is one's or the other's whole."""
+        with self._lock:
+            if self.error is None:
+                self._within, self._told, self.error = within, told, error
 
     def check(self) -> None:
         """Raises StoreFailedError for a frontier that was stopped: by the disk, or (StoreStoppedError) otherwise."""

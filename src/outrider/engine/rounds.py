@@ -110,7 +110,8 @@ class Rounds:
         self._store = store
         self._ledger_bytes_max = max(MEMTABLE_BYTES_MAX_LEAST, machine.settings.memory_bytes // MEMTABLE_SHARE)
         self._patience = 0  # so much log there must be before a round is tried again
-        self._finished: tuple[int, int, int] | None = None
+        self._finished: tuple[int, int, int] | None = None  # what a thread beside left: a checkpoint …
+        self._no_room = False  # … or that there was no room for what it wrote
         self._unmerged = False  # runs were added since they were looked at for merges
         self._merging = False  # a thread beside does so
 
@@ -174,6 +175,9 @@ class Rounds:
         if self.finisher is None or self.finisher.is_alive():
             return False
         self.finisher, self._merging = None, False
+        if self._no_room:
+            self._no_room = False
+            self._try_later()
         if self._finished is None:
             return False
         self.number, self.covered, self.bytes = self._finished
@@ -193,7 +197,7 @@ class Rounds:
         try:
             self._write_and_merge()
         except StoreFullError:
-            self._try_later()
+            self._no_room = True
         except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
             self._failure.stop_beside(error, "writing the ledger")
 
@@ -287,7 +291,8 @@ class Rounds:
             self._log.drop_through(wanted)
             self._finished = (writer.number, round_.start, size)
         except StoreFullError:
-            self._give_up(round_)
+            round_.abandon()
+            self._no_room = True
         except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
             self._failed(round_, error)
 
