@@ -256,7 +256,7 @@ def test_an_opening_that_makes_no_sense_is_told_before_anything_is_made(given):
 
 
 def test_a_store_that_is_not_there_and_the_folder_above_one_are_told_with_the_way_out(tmp_path):
-    with pytest.raises(ForeignStoreError, match="nothing is not there; give the directory of a store"):
+    with pytest.raises(ForeignStoreError, match="nothing does not exist; give the directory of a store"):
         Frontier.look(tmp_path / "nothing")
     Frontier.open(tmp_path / "frontier").close()
     with pytest.raises(ForeignStoreError, match="the store of a crawl is the folder `frontier` in it"):
