@@ -29,6 +29,7 @@ from outrider.errors import (
 )
 from outrider.journey import State
 from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.url.keys import public_suffixes
 
 A = "http://a.com/"
 
@@ -847,3 +848,9 @@ def test_lists_and_counts_can_be_awaited():
         return [status.url for status in found], await frontier.count(state="queued"), await frontier.pressure()
 
     assert (["http://b.com/"], 2, 0.0) == asyncio.run(look())
+
+
+def test_no_call_waits_for_the_list_of_public_suffixes_to_be_read():
+    public_suffixes.cache_clear()
+    Frontier.memory().close()
+    assert 1 == public_suffixes.cache_info().currsize

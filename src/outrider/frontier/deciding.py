@@ -54,6 +54,7 @@ from outrider.limits import (
     WAKES_PER_CALL_MAX,
 )
 from outrider.url import Scope, domain_spans, host_of
+from outrider.url.keys import public_suffixes
 from outrider.url.rules import Rules as UrlRules
 
 FRAME_PAYLOAD_BYTES_MAX = kernels.FRAME_BYTES_MAX - kernels.FRAME_HEADER_BYTES
@@ -108,6 +109,7 @@ class Deciding:
         self._log = log
         self._fingerprint_key = tables.fingerprint_key
         self._slot_key = slot_key
+        public_suffixes()  # on first use it is read, which no call is to wait for
         self._compressor = Compressor()
         self._recent = Recent()
         self.turns = Turns(tables, seed & ((1 << 64) - 1), settings.group)
