@@ -178,3 +178,18 @@ def test_nothing_is_counted_where_a_row_lies_outside(kernel, queue, column):
 def test_cells_that_cannot_be_written_to_are_refused(kernel):
     with pytest.raises(BufferError, match="to be written to"):
         kernel.count_leases(u32(0), True, u32(0), np.zeros(3, HOST).tobytes())
+
+
+@both(TWINS)
+def test_what_is_no_whole_record_is_none(kernel):
+    """Bytes behind the last whole item of a column are no row; of what is wrong, columns are told before rows."""
+    cells = np.zeros(100, np.uint8)
+    assert b"" == kernel.count_leases(u32(0, 1), True, u32(0, 1).tobytes() + b"?", cells)
+    assert [1, 1] == cells[:96].view(HOST)["in_flight"].tolist()
+    for queue, column in ((2, "hosts"), (1, "cells")):
+        with pytest.raises(IndexError, match=f"lies outside the column {column}"):
+            kernel.count_leases(u32(queue), True, u32(0, 2).tobytes() + b"?", cells)
+    with pytest.raises(BufferError, match="to be written to"):
+        kernel.count_leases(u32(9), True, u32(0), bytes(48))
+    with pytest.raises(ValueError, match="hosts are numbers of 4 bytes, not 8"):
+        kernel.count_leases(u32(0), True, np.zeros(1, np.uint64), cells)

@@ -16,6 +16,8 @@ from outrider.kernels.host_cells import HOST
 from outrider.kernels.ready import Ready
 from outrider.kernels.timetable import Timetable
 
+_ROW = np.dtype("<u4")
+
 
 def settle_turns(
     hosts: Column,
@@ -39,8 +41,7 @@ def settle_turns(
     Raises IndexError for a row that no column has, ValueError for an instant before 1970.
     """
     named, now = sorted(set(rows(hosts, "hosts"))), number(now, "i64", "now")
-    known = np.frombuffer(cast("Bytes", cells), HOST)
-    crawls = np.frombuffer(cast("Bytes", crawl), np.uint32)
+    known, crawls = _items(cells, HOST, "cells"), _items(crawl, _ROW, "crawl")
     looks, odd = [], []
     for host in named:
         _there(known, host, "cells")
@@ -81,18 +82,28 @@ def count_leases(queues: Column, opened: bool, hosts: Column, cells: Column) -> 
     The hosts (u32) in the order of the queues; of opened leases only those that have any flag. Raises IndexError for a
     row that a column does not have; then nothing is counted.
     """
-    homes = np.frombuffer(cast("Bytes", hosts), np.uint32)
-    known = np.frombuffer(cast("Bytes", cells), HOST)
+    named, homes, known = rows(queues, "queues"), _items(hosts, _ROW, "hosts"), _items(cells, HOST, "cells")
+    if not known.flags.writeable:
+        raise BufferError("cells: bytes to be written to are asked for")
     changed = []
-    for queue in rows(queues, "queues"):
+    for queue in named:
         _there(homes, queue, "hosts")
         changed.append(int(homes[queue]))
         _there(known, changed[-1], "cells")
-    if not known.flags.writeable:
-        raise BufferError("cells: bytes to be written to are asked for")
     for host in changed:
         known["in_flight"][host] = (int(known["in_flight"][host]) + (1 if opened else -1)) % 2**16
     return packed([host for host in changed if not opened or known["flags"][host]], "<u4")
+
+
+def _items(column: Column, dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
+    """The whole items of a buffer; bytes behind the last of them are none."""
+    view = memoryview(cast("Bytes", column))
+    if not view.c_contiguous:
+        raise BufferError("the buffer must be contiguous")
+    if view.itemsize not in (1, dtype.itemsize):
+        raise ValueError(f"{name} are numbers of {dtype.itemsize} bytes, not {view.itemsize}")
+    octets = np.frombuffer(view, np.uint8)
+    return octets[: len(octets) // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
 def _there(column: npt.NDArray[Any], row: int, name: str) -> None:
