@@ -619,7 +619,7 @@ class Frontier:
             return dict(self._machine.tables.watermarks)
 
     def projection(self, stream: str) -> tuple[int, int]:
-        """(length, LSN) of a projection as last noted."""
+        """(length, LSN) of a projection as last noted; before that (0, 1) once it has a line, else (0, 0)."""
         _check_stream(stream)
         with self._lock:
             return self._machine.tables.projections[stream]
