@@ -312,6 +312,23 @@ def test_beyond_the_limit_links_are_refused():
     assert (1, {"queued": 2}) == (world.frontier.statistics()["refused"], world.counts())
 
 
+def test_what_equals_a_refused_link_is_refused_like_it():
+    """Whoever was told that it is known would not tell of it again, and it would never be visited."""
+    world = World(max_urls=1)
+    assert ["new", "over_limit", "over_limit", "known"] == world.discover(A, B, B, A)
+    assert (2, {"queued": 1}) == (world.frontier.statistics()["refused"], world.counts())
+    world.report(world.one().done())
+    assert ["new", "known"] == world.discover(B, B)
+
+
+@pytest.mark.parametrize("when_full", ["refuse", "drop_lowest"])
+def test_what_equals_a_link_refused_by_its_queue_is_refused_like_it(when_full):
+    world = World(max_urls_per_queue=1, when_full=when_full)
+    other = "http://a.com/other"
+    assert ["new", "new", "over_limit", "known", "over_limit"] == world.discover(B, A, other, B, other)
+    assert (["over_limit"], []) == (world.discover(other), recount(world.frontier))
+
+
 def test_when_there_is_room_again_a_refused_link_is_taken():
     world = World(max_urls=1)
     world.discover(A, B)

@@ -217,10 +217,12 @@ class Discovering(Deciding):
                 return codes
         else:
             fresh = np.arange(len(rows))
+        equals = None
         if len(fresh) > 1:
             # The first of equal ones is new, the others are known.
             firsts, _ = firsts_of(marks if len(fresh) == len(rows) else marks[fresh])
             if len(firsts) < len(fresh):
+                equals = rows[fresh], marks[fresh]
                 codes[rows[fresh]] = KNOWN
                 fresh = fresh[firsts]
         if self._owned is not None:
@@ -232,6 +234,12 @@ class Discovering(Deciding):
             slots = slots[fresh]
         kept = self._welcome(links, rows, prints, names, hosts, slots, codes, draft)
         draft.known.append(marks if kept is None else marks[kept])
+        if kept is not None and equals is not None:
+            # What equals a refused one is refused like it: nobody knows it.
+            places, of_equals = equals
+            again = np.isin(of_equals, marks[~kept])
+            codes[places[again]] = CODE_NUMBERS[Code.OVER_LIMIT]
+            draft.tally("refused", int(np.count_nonzero(again)) - int(np.count_nonzero(~kept)))
         return codes
 
     def _met(self, links: Arrivals, marks: Any) -> npt.NDArray[np.bool_] | None:
