@@ -59,6 +59,18 @@ def copied(records, **more):
     return copy, copy.restore(records)
 
 
+def test_a_url_whose_time_came_on_the_way_is_queued_and_counted_so():
+    source = Frontier.memory(clock=Clock())
+    source.discover([Link("http://a.test/", not_before=START + 5 * SECOND), Link("http://b.test/")])
+    records = list(source.records())
+    assert ["waiting", "queued"] == [record["state"] for record in records]
+    copy, _ = copied(records)
+    assert ("queued", 2) == (copy.status("http://a.test/").state, copy.statistics()["urls"]["queued"])
+    assert 2 == copy.count(state="queued")
+    assert [] == list(copy.verify().problems)
+    assert {"http://a.test/", "http://b.test/"} == set(copy.lease(9).urls)
+
+
 def test_the_copy_of_a_copy_reads_as_the_first(lived):
     first = list(lived.records())
     assert {"queued", "waiting", "parked", "done", "gone"} == {record["state"] for record in first}

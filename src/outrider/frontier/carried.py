@@ -102,6 +102,7 @@ class Carrying(Discovering):
                 self._forget_scopes()
                 raise
             self._commit(draft)
+            self._wake(now)  # of some the time came on the way here: they are queued, and counted so
         return count
 
     def _restore(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> int:
