@@ -30,7 +30,7 @@ from outrider.limits import LOG_BYTES_BEFORE_CHECKPOINT
 
 QUEUES = (10_000, 100_000, 1_000_000)
 QUEUES_QUICK = (2_000,)
-BUDGETS = ((10_000, 150, 64), (10_000, 150, 256), (1, 1_500_000, 64))
+BUDGETS = ((10_000, 150, 64), (10_000, 450, 256), (1, 1_500_000, 64))
 """(queues, URLs each, megabytes) of what is filled beyond its budget."""
 BUDGETS_QUICK = ((1_000, 200, 16),)
 HOSTS_DUE = (1 << 19, 1 << 20)
