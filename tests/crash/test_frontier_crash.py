@@ -540,9 +540,15 @@ def live_any_history(
         if full and rng.random() < 0.1:
             verb, partial = rng.choice(["write", "open", "truncate"]), rng.random() < 0.5
             world.disk.fail(rng.randrange(1, 20), errno.ENOSPC, verb=verb, partial=partial)
-        with contextlib.suppress(StoreFullError) if full else contextlib.nullcontext():
+        try:
             busy.call()
             visit_once(world, turn)
+        except (StoreFullError, StoreFailedError) as error:
+            if not full:
+                raise
+            if isinstance(error, StoreFailedError):  # no room for bytes that had theirs already: that stops a store
+                world.disk = rng.choice(list(world.disk.crash_images(rng, 2)))
+                world.frontier = world._open()
         number, newest = newest, world.frontier.statistics()["checkpoint"]["number"]
         if rng.random() > looks and number == newest:
             continue
@@ -638,10 +644,14 @@ def test_any_history_is_found_again_for_long(
             patch.setattr("crash.busy.DELETES", rng.choice([0.6, 2, 4]))
             turns, looks = rng.choice([60, 150, 400]), rng.choice([0.0, 0.03, 0.1])
             settings = rng.choice(ODD_SETTINGS)
-            live_any_history(
-                f"{robots} {number}", robots, patch, turns=turns, looks=looks, odd=True, full=rng.random() < 0.3,
-                **settings,
-            )  # fmt: skip
+            try:
+                live_any_history(
+                    f"{robots} {number}", robots, patch, turns=turns, looks=looks, odd=True, full=rng.random() < 0.3,
+                    **settings,
+                )  # fmt: skip
+            except BaseException as error:
+                error.add_note(f"history {number}")
+                raise
 
 
 def merging_world(seed: int) -> World:

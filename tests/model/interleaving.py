@@ -79,6 +79,12 @@ class Beside:
         if self._ends:
             raise _Ended
 
+    def hand_over(self) -> None:
+        """In this thread: it waits for another, and the steps it has left would be in vain. Whoever verifies a store
+        holds a lock for a great many of them."""
+        self._left = 0
+        self.stop()
+
     def go(self, steps: int) -> None:
         """In the caller's thread: so many steps, or to the end."""
         if not self._over:
@@ -210,7 +216,7 @@ class Interleaving:
         """This thread cannot go on before another one has."""
         mine = self._mine()
         if mine is not None:
-            mine.stop()
+            mine.hand_over()
         else:
             self.go(20)
 
