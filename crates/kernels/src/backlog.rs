@@ -762,18 +762,28 @@ impl Backlog {
         std::hint::black_box(seen);
     }
 
-    /// The same for a few rows that are about to get a card, which stands at the end of a heap at first.
-    fn touch_ends(&self, queues: &[u32]) {
-        let mut heaps: [Option<&Heap>; ABREAST] = [None; ABREAST];
-        let mut seen = 0_u8;
-        for (heap, &queue) in heaps.iter_mut().zip(queues) {
+    /// Of up to `ABREAST` rows the heaps, and this byte of the only card of those that have one.
+    fn touch_places(
+        &self,
+        queues: impl Iterator<Item = u32>,
+        byte: usize,
+    ) -> ([Option<&Heap>; ABREAST], u8) {
+        let mut heaps = [None; ABREAST];
+        let mut seen = 0;
+        for (heap, queue) in heaps.iter_mut().zip(queues) {
             let state = self.queue(queue);
             match state.len() {
                 0 => {}
-                1 => seen ^= self.arena.slice(state.at)[KLASS],
+                1 => seen ^= self.arena.slice(state.at)[byte],
                 _ => *heap = Some(self.heap(state.at)),
             }
         }
+        (heaps, seen)
+    }
+
+    /// The same for a few rows that are about to get a card, which stands at the end of a heap at first.
+    fn touch_ends(&self, queues: &[u32]) {
+        let (heaps, mut seen) = self.touch_places(queues.iter().copied(), KLASS);
         for heap in heaps.iter().flatten() {
             seen ^= heap.first.last().map_or(0, |entry| entry.rank);
         }
@@ -782,16 +792,7 @@ impl Backlog {
 
     /// The same for a few queues of which every card is about to be looked at.
     fn touch_cards(&self, queues: impl Iterator<Item = u32>) {
-        let mut heaps: [Option<&Heap>; ABREAST] = [None; ABREAST];
-        let mut seen = 0_u8;
-        for (heap, queue) in heaps.iter_mut().zip(queues) {
-            let state = self.queue(queue);
-            match state.len() {
-                0 => {}
-                1 => seen ^= self.arena.slice(state.at)[FINGERPRINT],
-                _ => *heap = Some(self.heap(state.at)),
-            }
-        }
+        let (heaps, mut seen) = self.touch_places(queues, FINGERPRINT);
         for heap in heaps.iter().flatten() {
             seen ^= heap.first.first().map_or(0, |entry| entry.rank);
         }

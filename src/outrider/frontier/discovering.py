@@ -235,7 +235,7 @@ class Discovering(Deciding):
         kept = self._welcome(links, rows, prints, names, hosts, slots, codes, draft)
         draft.known.append(marks if kept is None else marks[kept])
         if kept is not None and equals is not None:
-            # What equals a refused one is refused like it: nobody knows it.
+            # What equals a refused one is refused like it: nobody knows it. The first of them is counted already.
             places, of_equals = equals
             again = np.isin(of_equals, marks[~kept])
             codes[places[again]] = CODE_NUMBERS[Code.OVER_LIMIT]
