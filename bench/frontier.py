@@ -60,7 +60,7 @@ class Figure:
 
     @property
     def share(self) -> float:
-        """Of the limit that was used up: above 1 it is missed."""
+        """The used part of the limit: above 1 it is missed."""
         if self.most is not None:
             return self.measured / self.most
         assert self.least is not None
@@ -185,7 +185,8 @@ def _directory() -> Iterator[Path]:
 
 
 def _peers(sizes: Sequence[int]) -> tuple[dict[str, dict[int, Found]], list[str]]:
-    """What each peer took at each number of hosts, until a step takes too long; and who could not be had, and why."""
+    """The cost of each peer at each number of hosts, until a step takes too long; and the peers that could not run,
+    with the reason."""
     found: dict[str, dict[int, Found]] = {}
     missing: list[str] = []
     if not PEERS_PYTHON.exists():
@@ -394,7 +395,7 @@ def store_table(durable: Mapping[int, Found], recovered: Mapping[int, Found]) ->
 
 
 def budgets_table(budgets: Sequence[Found]) -> Table:
-    """What a process grows by beyond the budget for its memory."""
+    """The growth of a process beyond the budget for its memory."""
     rows = [
         (
             f"{one['queues']:,} queues, {_urls(one):,} URLs",
@@ -457,7 +458,7 @@ def per_host(due: Sequence[Found], what: str) -> float:
 
 
 def due_table(due: Sequence[Found]) -> Table:
-    """What hosts take that are due soon, and what is there however many they are."""
+    """The memory of hosts that are due soon, and the part that does not depend on their number."""
     rows = []
     for moment, title in (
         ("ready", "one URL, never visited, all ready"),

@@ -88,7 +88,7 @@ class Rests:
 
 
 def outcomes_of(leases: LeaseBatch, seconds: npt.NDArray[np.float64], *, columns: bool) -> Any:
-    """What is reported: columns, or an Outcome for each lease."""
+    """The form of a report: columns, or an Outcome for each lease."""
     if columns:
         return outrider.journey.OutcomeBatch(  # type: ignore[attr-defined]
             tokens=leases.tokens, verdicts="done", seconds=seconds, statuses=200
@@ -140,7 +140,7 @@ def visit(
         assert all(code == "ok" for code in report), "every lease was open"
         visited += len(leases)
     if checkpointing:
-        settle(frontier)  # what a round leaves to its thread belongs to it
+        settle(frontier)  # the work that a round leaves to its thread belongs to it
     spent.end()
     return {
         "log_bytes": (log_bytes(frontier) - logged) / max(1, visited),
@@ -287,7 +287,8 @@ def checkpoints(frontier: Frontier) -> int:
 
 
 def store_bytes(directory: Path) -> dict[str, int]:
-    """Bytes of the store by what they are for. Of the log's last segment only what is written: it is zeroed ahead."""
+    """Bytes of the store by what they are for. The log's last segment counts only as far as it is written: it is zeroed
+    ahead."""
     sizes: dict[str, int] = {}
     for path in directory.rglob("*"):
         if path.is_file() and path.name not in AHEAD:
@@ -409,7 +410,7 @@ def run_profile(given: argparse.Namespace) -> None:
 
 
 def run_memory(given: argparse.Namespace) -> dict[str, Any]:
-    """What a process grows by for each URL beyond its budget. The ledger fills its share and gives it back again and
+    """The growth of a process for each URL beyond its budget. The ledger fills its share and gives it back again and
     again, so peaks are compared: that of the second third with that of the last."""
     rests, rows = Rests(), given.queues * given.each
     settings = {"memory_bytes": given.budget << 20}
@@ -464,7 +465,7 @@ def run_hosts(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def seen_bytes(frontier: Frontier) -> int:
-    """What the seen-set takes."""
+    """The memory of the seen-set."""
     structures = frontier.statistics()["structures"]
     return int(structures["seen"]["bytes"]) if isinstance(structures, dict) else 0
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
 CACHE = ROOT / "bench" / ".cache"
 SIZE_EVERY_SECONDS = 0.05
-SAID_BYTES_MAX = 4_000  # of what a failed child said
+SAID_BYTES_MAX = 4_000  # bytes of a failed child's last words
 
 Answer = TypeVar("Answer")
 
@@ -32,7 +32,7 @@ class ChildFailedError(Exception):
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run of a program took; CPU seconds are user and system, of the program and its children."""
+    """The cost of one run of a program; CPU seconds are user and system, of the program and its children."""
 
     wall_seconds: float
     cpu_seconds: float
@@ -156,7 +156,7 @@ class Spent:
 
     def __init__(self) -> None:
         self.walls: list[float] = []
-        self.cpus: list[float] = []  # of the calling thread
+        self.cpus: list[float] = []  # CPU times of the calling thread
         self._process = time.process_time()
         self._thread = time.thread_time()
         self._beside = 0.0
@@ -202,7 +202,7 @@ def cpu_seconds_of_process(pid: int) -> float:
 
 
 def machine() -> dict[str, object]:
-    """What the figures were taken on."""
+    """The machine on which the figures were taken."""
     return {
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2),

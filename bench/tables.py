@@ -1,4 +1,4 @@
-"""What a bench found, as rows under headings: printed for people, kept as JSON."""
+"""The results of a bench as rows under headings: printed for people, kept as JSON."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def documents(root: Path) -> list[Path]:
 
 
 def problems_of(document: Path, root: Path) -> Iterator[str]:
-    """What a document points at that is not there."""
+    """The targets of a document's links that are not there."""
     text = document.read_text("utf-8")
     prose = FENCE.sub("", text)
     for target in LINK.findall(CODE.sub("", prose)):

@@ -69,7 +69,7 @@ def find_python(path):
 
 
 def ask(command, environment=None):
-    """What a program prints on standard output, stripped; None when it fails, hangs or is not there."""
+    """The standard output of a program, stripped; None when it fails, hangs or is not there."""
     try:
         done = subprocess.run(
             command,

@@ -1,7 +1,7 @@
 """Brings the packaged public suffix list up to date, for maintainers: `python scripts/update_psl.py [FILE|URL]`.
 
 Without an argument the list is fetched from publicsuffix.org, the only source its makers stand for; nothing else in the
-project ever fetches it. What is written to src/outrider/url/data keeps the licence, the version, the section marks and
+project ever fetches it. The list in src/outrider/url/data keeps the licence, the version, the section marks and
 the rules; other comments and blank lines go. A list that is damaged, cut, or older than the packaged one is refused.
 
 A new list can change the registrable domain of a host, so it is a change for users: a line in CHANGELOG.md.

@@ -74,7 +74,8 @@ def longest(calls: Iterable[Callable[[], object]]) -> float:
 
 
 def too_long(measured: Callable[[], dict[str, float]]) -> dict[str, float]:
-    """What holds up each of three times: the system's own pauses (a page to zero, memory to gather) come once."""
+    """The delay that comes in each of three runs: the system's own pauses (a page to zero, memory to gather) come
+    once."""
     late: dict[str, float] = {}
     for _ in range(3):
         late = {name: spent for name, spent in measured().items() if spent >= STALL_SECONDS_MAX}

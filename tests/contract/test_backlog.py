@@ -1,4 +1,4 @@
-"""What the backlog's kernel promises, asked of the native build and of its plain twin."""
+"""The contract of the backlog's kernel, for the native build and its plain twin."""
 
 from __future__ import annotations
 
@@ -346,7 +346,7 @@ histories = st.lists(
 
 
 def answer_of(verb, *given_):
-    """What it answers, or how it refuses."""
+    """The answer of a call, or its refusal."""
     try:
         return verb(*given_)
     except ValueError as error:

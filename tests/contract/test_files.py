@@ -1,4 +1,4 @@
-"""What every implementation of `Files` promises: a real directory, files in memory, the disk that crashes."""
+"""The contract of every implementation of `Files`: a real directory, files in memory, the disk that crashes."""
 
 from __future__ import annotations
 

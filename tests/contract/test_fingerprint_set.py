@@ -1,4 +1,4 @@
-"""What the set of seen keys promises, asked of the native build and of its plain twin."""
+"""The contract of the set of seen keys, for the native build and its plain twin."""
 
 from __future__ import annotations
 

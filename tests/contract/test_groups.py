@@ -1,4 +1,4 @@
-"""What the groups of hosts promise, asked of the native build and of their plain twin."""
+"""The contract of the groups of hosts, for the native build and its plain twin."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def asked(groups, *hosts, now=0, klass=5, crawl=0):
 
 
 def admit(groups, *hosts, **how):
-    """Which of the hosts went; nobody lost a turn."""
+    """The hosts that went; no host lost a turn."""
     went, displaced = asked(groups, *hosts, **how)
     assert [] == displaced
     return went
@@ -278,7 +278,8 @@ def test_turns_are_taken_of_all_groups_or_of_none(kernel):
     groups = made(kernel, {0: 1, 1: 1, 2: 1}, {1: [0], 2: [1], 3: [0, 1], 4: [0, 2], 5: [2]})
     admit(groups, 1, 2)
     begin(groups, 5)
-    assert ([0], []) == asked(groups, 4, klass=9)  # one of its groups is being visited: who stands in the other stays
+    # one of its groups is being visited: the host that stands in the other stays
+    assert ([0], []) == asked(groups, 4, klass=9)
     assert ([1], [1, 2]) == asked(groups, 3, klass=9)
     assert ([2, 0, 1], [1, 1, 1]) == (rows(groups.waits_at(u32(4, 1, 2))), rows(groups.in_flight(u32(0, 1, 2))))
 

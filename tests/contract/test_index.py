@@ -1,4 +1,4 @@
-"""What the index of hashes promises, asked of the native build and of its plain twin."""
+"""The contract of the index of hashes, for the native build and its plain twin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every kernel promises, asked of the native build and of its plain twin."""
+"""The contract of every kernel, for the native build and its plain twin."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ any_text = st.text(st.characters(codec=None), max_size=60)  # lone surrogates to
 
 
 def frames_of(rows, at=0):
-    """What a scan says of packed rows, computed apart from any kernel."""
+    """The answer of a scan of packed rows, computed apart from any kernel."""
     frames = []
     for lsn, synced, epoch, kind, version, codec, payload in rows:
         frames.append((at + 31, len(payload), lsn, synced, epoch, kind, version, codec))

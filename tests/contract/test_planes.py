@@ -1,4 +1,4 @@
-"""What the planes of heads promise, asked of the native build and of its plain twin."""
+"""The contract of the planes of heads, for the native build and its plain twin."""
 
 from __future__ import annotations
 

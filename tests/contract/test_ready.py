@@ -1,4 +1,4 @@
-"""What the rings of ready queues promise, asked of the native build and of its plain twin."""
+"""The contract of the rings of ready queues, for the native build and its plain twin."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def test_queues_of_one_class_are_drawn_in_the_order_of_their_offers(kernel):
 
 @BOTH
 def test_a_class_is_drawn_twice_as_often_as_the_one_below(kernel):
-    """Of 16,000 draws 14,000 are by chance, two thirds of them the better class; the others take the older queues."""
+    """Chance decides 14,000 of 16,000 draws, two thirds of them for the better class; the others take the older
+    queues."""
     ready = kernel(42)
     for klass in (3, 4):
         offer(ready, range(klass * 100_000, klass * 100_000 + 20_000), 0, klass)

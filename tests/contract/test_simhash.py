@@ -1,4 +1,4 @@
-"""What the SimHash of a text promises, asked of the native build and of its plain twin."""
+"""The contract of the SimHash of a text, for the native build and its plain twin."""
 
 from __future__ import annotations
 

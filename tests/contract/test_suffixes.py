@@ -1,4 +1,4 @@
-"""What looking registrable domains up in batches promises, asked of the native build and of its plain twin.
+"""The contract of the look-up of registrable domains in batches, for the native build and its plain twin.
 
 The judge is `outrider.url.registrable_domain`, which asks a library for one host at a time.
 """
@@ -56,7 +56,7 @@ def columns(hosts):
 
 
 def domains(kernel, *hosts):
-    """What each host's span gives, as text where it begins within it."""
+    """The result of each host's span, as text where it begins within it."""
     arena, starts, ends = columns(hosts)
     found = np.frombuffer(kernel.domains(arena, starts, ends), np.int64).tolist()
     return [arena[at:end].decode() if at >= 0 else at for at, end in zip(found, ends.tolist(), strict=True)]

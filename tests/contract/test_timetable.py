@@ -1,4 +1,4 @@
-"""What the timetable of resting hosts promises, asked of the native build and of its plain twin."""
+"""The contract of the timetable of resting hosts, for the native build and its plain twin."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_the_twin_is_a_sorted_dict(history):
 
 
 def a_million_booked():
-    """Booking them, all blocked until one instant, a year passed in one call, everybody moved: the maximum, not p99."""
+    """Booking them, all blocked until one instant, a year passed in one call, all hosts moved: the maximum, not p99."""
     timetable = NATIVE()
     random = np.random.default_rng(1)
     order = random.permutation(MANY).astype(np.uint32).reshape(-1, 1000)

@@ -1,4 +1,4 @@
-"""What one look at many hosts promises, asked of the native build and of its plain twin."""
+"""The contract of one look at many hosts, for the native build and its plain twin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the URL kernel promises, asked of the native build and of its plain twin; a full parser judges both."""
+"""The contract of the URL kernel, for the native build and its plain twin; a full parser judges both."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Busy:
         """One call of any verb; some time passes."""
         self.calls += 1
         verbs, weights = zip(*self.verbs, strict=True)
-        with contextlib.suppress(SettingsError):  # of a key or crawl that is not there
+        with contextlib.suppress(SettingsError):  # the answer for a key or crawl that is not there
             self.rng.choices(verbs, weights)[0]()
         self.world.clock.move(self.rng.choice([0, 0.05, 0.3, 1.0]))
 

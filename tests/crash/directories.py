@@ -31,7 +31,7 @@ class Killer:
         self.calls, self.at = 0, at
 
     def disarm(self) -> None:
-        """Nobody is killed any more."""
+        """No process is killed any more."""
         self.at = None
 
     def _counted(self, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,7 +24,7 @@ PLACES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
 
 def why_not(needed: tuple[str, ...]) -> str | None:
-    """What keeps this machine from mounting what takes these programs; None when nothing is known to."""
+    """The reason why this machine cannot mount an image, which takes these programs; None when nothing is known to."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         return "only root may mount a file system"
     missing = [name for name in needed if shutil.which(name, path=PLACES) is None]

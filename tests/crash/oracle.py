@@ -89,7 +89,7 @@ class Site:
 
 @dataclass
 class Held:
-    """A lease that somebody was given."""
+    """A lease that a caller was given."""
 
     token: int
     url: str
@@ -107,7 +107,7 @@ class Held:
 
 @dataclass
 class Oracle:
-    """What must be true, by the answers alone. `problems` grows; it should be empty for ever."""
+    """The facts that must hold, by the answers alone. `problems` grows; it should be empty for ever."""
 
     problems: list[str] = field(default_factory=list)
     accepted: set[str] = field(default_factory=set)
@@ -202,7 +202,7 @@ class Oracle:
         if name in self.answers:
             before = self.answers[name]
             if verb == "lease":
-                # Those that have ended in the meantime need not come back.
+                # Leases that have ended in the meantime need not come back.
                 sure = [row for row in before if self.leases[row[0]].lives(line["round"], line["at"] + 10_000_000)]
                 wrong = any(row not in before for row in answer) or any(row not in answer for row in sure)
             else:
@@ -301,14 +301,14 @@ class Oracle:
         ]
 
     def forget(self) -> None:
-        """What was asked without request id and not answered stays open for ever."""
+        """A call without request id and without answer stays open for ever."""
         self.pending.clear()
         self.resuming.clear()
 
     # -- the store itself
 
     def look(self, path: Path, rng: random.Random, *, every: bool = False) -> None:
-        """What a dead process left, looked at: all is there, the counters sum, and it verifies."""
+        """Looks at the store of a dead process: all is there, the counters sum, and it verifies."""
         frontier = Frontier.look(path)
         try:
             self.holds(frontier, rng, every=every)

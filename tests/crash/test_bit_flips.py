@@ -59,7 +59,7 @@ def told(frontier: Frontier) -> list[Any]:
 
 
 def goes_on(disk: MemoryFiles, at: int) -> list[Any]:
-    """What the store says and does when it is opened for work, and what it holds afterwards."""
+    """The words and acts of the store when it is opened for work, and its content afterwards."""
     clock = Clock(at)
     frontier = Frontier.open(disk, clock=clock, settings=SETTINGS, seed=3)
     said = told(frontier)
@@ -88,7 +88,7 @@ def disk_of(files: dict[str, bytes], flip: tuple[str, int, int] | None = None) -
 
 
 def looked_at(disk: MemoryFiles) -> list[Any] | None:
-    """What a look says; None when it says that something is wrong."""
+    """The answer of a look; None when it says that something is wrong."""
     frontier = Frontier.look(disk)
     try:
         return told(frontier) if frontier.verify().ok else None

@@ -23,7 +23,7 @@ HOSTS = 12
 
 
 class Time:
-    """What really passes, and what the clocks of the machine say of it."""
+    """The time that really passes, and the readings of the machine's clocks."""
 
     def __init__(self) -> None:
         self.true = 1_760_000_000 * MICROSECONDS
@@ -121,7 +121,7 @@ class Life:
         for _ in range(min(self.rng.randrange(4), len(self.held))):
             lease, _, until = self.held.pop(self.rng.randrange(len(self.held)))
             if until - self.time.true < 5 * MICROSECONDS:
-                continue  # nobody would begin a request now
+                continue  # no request would begin now
             self.visit(lease.host)
             retry_after = self.rng.choice([None] * 4 + [8.0])
             rest = max(DELAY, retry_after or 0.0)
@@ -139,15 +139,15 @@ class Life:
         last = self.visits.get(host)
         if last is None or (self.own_clock and self.time.forward_since(last.end)):
             return
-        # How long a rest had lasted when the machine started anew nobody knows: then it is one whole delay.
+        # The length of a rest at a start of the machine is unknown: then it is one whole delay.
         rest = last.rest if last.boots == self.time.boots else int(DELAY * MICROSECONDS)
         if self.time.true < last.end + rest:
             early = (last.end + rest - self.time.true) / MICROSECONDS
             self.problems.append(f"visit {self.count}: {host} is visited {early:.3f} s early")
 
     def restart(self) -> None:
-        """The clocks go on, and may jump while nobody looks."""
-        # What others hold goes on; our own leases ended with us, and nobody visits under them.
+        """The clocks go on, and may jump while no process looks."""
+        # Leases of others go on; our own ended with us, and no visit goes on under them.
         self.held = [(lease, worker, until) for lease, worker, until in self.held if worker is not None]
         self.reopen(self.rng.choice([0.0, 0.3, 2.0]))
 

@@ -16,7 +16,7 @@ CAPACITY = 12 << 20
 
 
 def full(world: World, *, left: int = 0) -> None:
-    """Somebody else takes all but so many bytes of the disk."""
+    """Another program takes all but so many bytes of the disk."""
     world.disk.fill(0)
     world.disk.fill(CAPACITY - world.disk.used_bytes() - left)
 

@@ -24,7 +24,7 @@ SETTINGS = {"delay": 1.0, "delay_factor": 0}
 
 
 def fill(place: Path) -> Path:
-    """What others write here, to the last byte."""
+    """Other programs fill the disk to the last byte."""
     filler = place / "filler"
     descriptor = os.open(filler, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     step = 1 << 20

@@ -38,7 +38,7 @@ def content(ledger: Ledger) -> Content:
 
 
 def listed(files: Files) -> list[str]:
-    """What the newest checkpoint says: here a small file, replaced as checkpoints are."""
+    """The newest checkpoint's list: here a small file, replaced as checkpoints are."""
     try:
         names: list[str] = json.loads(read_whole(files, LIST, bytes_max=10_000))
     except FileNotFoundError:

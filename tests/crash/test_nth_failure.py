@@ -232,7 +232,7 @@ def documented(fault: str, failed: str, error: OutriderError) -> bool:
 
 
 def descriptors() -> list[str]:
-    """What this process has open, by number and file."""
+    """The open files of this process, by number."""
     numbers = [number for number in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{number}")]
     return sorted(f"{number} {os.readlink(f'/proc/self/fd/{number}')}" for number in numbers)
 
@@ -288,7 +288,7 @@ def test_wherever_descriptors_run_out_an_opening_says_so_and_may_be_repeated(tmp
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     errors: list[OutriderError] = []
     while history.frontier is None:
-        lowest = os.dup(0)  # what is free from there on is counted
+        lowest = os.dup(0)  # the free space from there on is counted
         os.close(lowest)
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + len(errors), hard))
         try:
@@ -319,7 +319,7 @@ def test_a_checkpoint_that_fails_beside_the_calls_is_told_and_leaves_no_descript
         history.checkpoint()
     with pytest.raises(StoreFailedError, match="an earlier call failed"):
         history.discover("b", 8)
-    history.close()  # everybody was told
+    history.close()  # every caller was told
     monkeypatch.undo()
     assert before == descriptors()
     history.holds()

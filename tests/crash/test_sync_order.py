@@ -238,7 +238,7 @@ with Frontier.open(sys.argv[1], clock=clock, settings={"delay": 1, "delay_factor
 
 
 def events_of(trace: str, store: Path) -> list[Event]:
-    """What strace saw, as events; a call that was interrupted by another thread's begins and ends apart."""
+    """The findings of strace as events; a call that was interrupted by another thread's begins and ends apart."""
     events: list[Event] = []
     open_: dict[tuple[str, str], str] = {}
     for text in trace.splitlines():

@@ -97,7 +97,8 @@ def _columns(cards: Iterable[bytes]) -> HeadsArenaOffsets:
 
 class Backlog:
     """Each queue is a sorted list, or its few cards are *aside*: at a place that the caller knows, and here only their
-    number and the best one's class. What is aside is neither taken nor added to; it must be forgotten and put first.
+    number and the best one's class. Cards that were put aside are neither taken nor added to; the caller must forget
+    and put them first.
 
     Raises IndexError for the row 0xFFFFFFFF, ValueError for columns that do not fit; a call that raises has changed
     nothing."""
@@ -224,8 +225,8 @@ class Backlog:
         return struct.pack(f"<{len(over)}I", *over)
 
     def longer_than(self, start: int, rows: int, most: int) -> tuple[bytes, int]:
-        """Of `rows` rows from `start` on, the queues (u32) that hold more than `most` cards; and where to go on, 0 at
-        the end."""
+        """The queues (u32), among `rows` rows from `start` on, that hold more than `most` cards; and where to go on, 0
+        at the end."""
         end = min(_row(start) + _count(rows, "rows"), self._rows)
         _count(most, "most")
         longer = [queue for queue in range(start, end) if len(self._queues.get(queue, ())) > most]
@@ -272,7 +273,7 @@ class Backlog:
         return struct.pack(f"<{len(places)}Q", *places)
 
     def forget_aside(self, queues: Any) -> None:
-        """Those of the queues that are aside are empty from now on: their cards are put anew, or forgotten."""
+        """Queues that were put aside are empty from now on: their cards are put anew, or forgotten."""
         for queue in _rows(queues):
             self._aside.pop(queue, None)
 

@@ -46,7 +46,7 @@ _CANDIDATES_STEP_BYTES = 1 << 20
 @cache
 def _tables() -> tuple[list[int], array[int], array[int], array[int], array[int]]:
     """The CRC register after one byte, for each of the 256; after two bytes, and after 2, 4 and 6 further zero bytes,
-    for each of the 65,536 pairs. Made when first asked for: where the native kernel runs nobody does."""
+    for each of the 65,536 pairs. The table is made on first use: where the native kernel runs it is never needed."""
     one = list(range(256))
     for _ in range(8):
         one = [register >> 1 ^ (0x82F63B78 if register & 1 else 0) for register in one]

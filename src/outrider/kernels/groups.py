@@ -1,4 +1,4 @@
-"""Politeness clocks that several hosts share: turns, who has one and did not begin yet, and who waits for one."""
+"""Politeness clocks that several hosts share: their turns, the hosts that hold one, and the hosts that wait."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BY_AGE = CLASS_MAX + 1
 LOOKS_MAX = 10_000
 
 _Place = tuple[int, int, int, int]
-"""Where somebody waits: (CLASS_MAX - class, round, since, host), the smallest goes first."""
+"""The place of a waiting host: (CLASS_MAX - class, round, since, host); the smallest goes first."""
 
 
 @dataclass(slots=True)
@@ -25,10 +25,10 @@ class _Group:
     capacity: int
     in_flight: int = 0
     clock: int = 0
-    owed: int = 0  # turns that began since one was given by age
+    owed: int = 0  # turns that began since the last one that age gave
     waiting: list[_Place] = field(default_factory=list)
-    ages: list[tuple[int, int]] = field(default_factory=list)  # (since, host) of those
-    lines: dict[int, list[_Place]] = field(default_factory=dict)  # of those, by crawl
+    ages: list[tuple[int, int]] = field(default_factory=list)  # (since, host) of the waiting hosts
+    lines: dict[int, list[_Place]] = field(default_factory=dict)  # the waiting hosts, by crawl
     standing: list[tuple[int, int, int]] = field(default_factory=list)  # (class or BY_AGE, -since, host)
 
     def may_wake(self) -> bool:
@@ -40,10 +40,11 @@ class _Group:
 @dataclass(slots=True)
 class _Host:
     number: int
-    turns: dict[int, int] = field(default_factory=dict)  # of each of its groups, in the order of joining
-    since: int = 0  # the number of its asking, 0 when it does not ask
+    # how many turns of each group the host holds, in the order of joining
+    turns: dict[int, int] = field(default_factory=dict)
+    since: int = 0  # the number of its request for a turn, 0 when it has none
     refused_by: int | None = None
-    place: _Place | None = None  # while it waits there
+    place: _Place | None = None  # while the host waits at that group
     round: int = 0
     klass: int = 0
     crawls: tuple[int, ...] = ()
@@ -61,12 +62,14 @@ class Groups:
 
     A host *stands* when each of its groups had a turn to give and its clock was reached: it holds a turn of each, and
     begins when it is drawn. Until then a host of a better class may take its turns, all that it needs or none: from the
-    lowest class first, among equals from who asked last. Whoever lost them waits again, in front of its class.
+    lowest class first, among equals from the host that asked last. The host that lost its turns waits again, in front
+    of its class.
 
-    One that is refused waits at the first group, in the order of joining, that refused it. Who waits is ordered by
+    A refused host waits at the first group, in the order of joining, that refused it. Waiting hosts are ordered by
     class (0 to 15, the best first); in a class crawls take turns, within a crawl the longest wait goes first. Every
-    eighth turn of a group goes to whoever asked first, of whatever class, and no class takes that one away: with m
-    that asked earlier, a host has a turn of the group within 8 (m + 1) of them. Asked again, a host has the new class
+    eighth turn of a group goes to the host that asked first, of whatever class, and no class takes that turn away: with
+    m hosts that asked earlier, a host has a turn of the group within 8 (m + 1) turns. Asked again, a host has the new
+    class
     and crawls, and has asked as long as before, until it begins or is forgotten. Instants are int64 µs since 1970.
 
     The native one takes 80 B per host, 40 B per group, and 150 B per host that waits; 10^6 hosts may wait at one group.
@@ -77,7 +80,7 @@ class Groups:
         self._hosts: dict[int, _Host] = {}
         self._asked = 0
         self._contested: dict[int, OrderedDict[int, None]] = {}
-        """Per crawl the groups where one of it waits and somebody stands, in the order in which that began."""
+        """Per crawl the groups where a host of it waits and another host stands, in the order in which that began."""
 
     def define(self, group: int, capacity: int) -> None:
         """The group has so many turns (1 or more) from now on; those taken stay taken. A new group's clock is 0."""
@@ -91,7 +94,7 @@ class Groups:
     def join(self, hosts: Column, groups: Column) -> None:
         """Each host (u32) belongs to its group (u32) too, behind those it belongs to already; it must ask anew.
 
-        ValueError, and nobody joined, when a group is not defined or a host would belong to more than four.
+        Raises ValueError, and joins no host, when a group is not defined or a host would belong to more than four.
         """
         numbers, of_groups = rows(hosts, "hosts"), self._defined(groups)
         same_length("hosts", len(numbers), "groups", len(of_groups))
@@ -119,7 +122,8 @@ class Groups:
         """1 (u8) for each host (u32) that stands now, or has no groups, 0 for those that wait; and the hosts (u32) that
         stood and whose turns were taken.
 
-        classes (u8): who goes first; crawls (u32): for whom. A host named several times in a row asks for all of these
+        classes (u8): the better ones go first; crawls (u32): the crawls that ask. A host named several times in a row
+        asks for all of these
         crawls, of which the first counts when crawls take turns, with the best of the classes.
         """
         numbers, of_classes, of_crawls = rows(hosts, "hosts"), classes_of(classes), rows(crawls, "crawls")
@@ -156,8 +160,8 @@ class Groups:
         self._stand(member, now)
 
     def claimants(self, crawl: int, now: int, patience: int, most: int) -> bytes:
-        """Up to `most` hosts (u32) that wait for the crawl where who stands could be made to give way to a claim. Of
-        each group the first, of groups that one first where somebody has waited before who stood the longest."""
+        """Up to `most` hosts (u32) that wait for the crawl at a group where a standing host would give way to a claim.
+        Each group gives its first waiting host; the group whose contest is oldest comes first."""
         crawl, now = number(crawl, "u32", "crawl"), number(now, "i64", "now")
         patience, most = number(patience, "i64", "patience"), number(most, "u64", "most")
         found: list[int] = []
@@ -169,8 +173,8 @@ class Groups:
         return packed(found, "<u4")
 
     def claim(self, hosts: Column, now: int, patience: int) -> tuple[bytes, bytes]:
-        """As `admit`, for hosts (u32) that wait: they take turns from who stands, of whatever class; a turn given by
-        age is safe for `patience` µs. It falls to who was displaced again as soon as it is free."""
+        """As `admit`, for hosts (u32) that wait: they take turns from standing hosts of any class; a turn given by age
+        is safe for `patience` µs. The displaced host gets the turn back as soon as it is free."""
         numbers, now, patience = rows(hosts, "hosts"), number(now, "i64", "now"), number(patience, "i64", "patience")
         displaced: list[int] = []
         for host in numbers:
@@ -187,7 +191,7 @@ class Groups:
         return self._went(numbers), packed(displaced, "<u4")
 
     def hold(self, hosts: Column) -> None:
-        """Nobody takes the turns of those of the hosts (u32) that stand any more: they are about to begin."""
+        """The standing hosts among these (u32) keep their turns from now on: they are about to begin."""
         for host in rows(hosts, "hosts"):
             member = self._host(host)
             if member.stands and not member.held:
@@ -239,8 +243,9 @@ class Groups:
     def wake(self, now: int, most: int) -> bytes:
         """The hosts (u32) that may ask again, at most `most`; they wait no more until they are refused again.
 
-        By group in the order of (clock, group), if its clock is reached: as many as it has free turns, and those whose
-        class takes the turn of who stands. Woken hosts hold no turn: a call before they asked wakes the next.
+        By group in the order of (clock, group), if its clock is reached: as many as it has free turns, and the hosts
+        whose class takes the turn of a standing host. Woken hosts hold no turn: a call before they asked wakes the
+        next.
         """
         now, most = number(now, "i64", "now"), number(most, "u64", "most")
         woken: list[int] = []
@@ -263,7 +268,7 @@ class Groups:
         return packed(woken, "<u4")
 
     def next(self) -> int:
-        """The earliest instant at which somebody who waits may go, which may have passed; -1 when there is none."""
+        """The earliest instant at which a waiting host may go, which may have passed; -1 when there is none."""
         return min((clock for clock, _ in self._ripe()), default=-1)
 
     def forget(self, hosts: Column) -> None:
@@ -297,7 +302,7 @@ class Groups:
             self._groups[group].clock = clock
 
     def in_flight(self, groups: Column) -> bytes:
-        """How many turns (u32) of each group (u32) are taken, by who stands or has begun."""
+        """How many turns (u32) of each group (u32) are taken, by hosts that stand or have begun."""
         return packed([self._groups[group].in_flight for group in self._defined(groups)], "<u4")
 
     def __len__(self) -> int:
@@ -315,13 +320,14 @@ class Groups:
         return numbers
 
     def _ripe(self) -> list[tuple[int, int]]:
-        """(clock, group) of those where somebody who waits may go."""
+        """(clock, group) of each group where a waiting host may go."""
         return [(group.clock, name) for name, group in self._groups.items() if group.may_wake()]
 
     def _victims(
         self, member: _Host, klass: int, lower: bool, now: int, patience: int | None
     ) -> list[tuple[_Host, int]] | int:
-        """Whose turns it would take, each with the group that it is about; or the first group that refuses it. lower:
+        """The hosts whose turns it would take, each with the group in question; or the first group that refuses it.
+        lower:
         it stood with a better class, and gives way to one that waits. patience: classes do not matter."""
         victims: list[tuple[_Host, int]] = []
         for name in member.turns:
@@ -365,7 +371,7 @@ class Groups:
         if not member.held:
             self._unrank(member)
         member.stands = member.held = False
-        if member.aged_at is not None:  # the turn falls to who has asked first
+        if member.aged_at is not None:  # the turn falls to the host that asked first
             self._groups[member.aged_at].owed = OLDEST_TURN_EVERY
         for name in member.turns:
             member.turns[name] -= 1

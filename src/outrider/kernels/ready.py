@@ -1,4 +1,4 @@
-"""Who may be visited now: a ring of queues per crawl and class, drawn by chance weighted by class."""
+"""Ready queues: a ring of queues per crawl and class, drawn by chance weighted by class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def mixed(seed: int, number: int) -> int:
 
 
 class _View:
-    """What a draw looks at: all crawls together, or one."""
+    """The queues that a draw looks at: those of all crawls together, or of one."""
 
     def __init__(self, seed: int) -> None:
         self.seed, self.draws = seed, 0
@@ -33,11 +33,11 @@ class _View:
 class Ready:
     """Rings of ready queues (u32 rows), one ring per crawl (u32) and class (u8, 0 to 15, the best last).
 
-    Two views are drawn from: all crawls, and each crawl. Draw number n of a view (1, 2, …) takes whoever of the view
-    has been ready longest if 8 divides n, so that with m queues none waits more than 8 m draws; else a class i with
-    probability proportional to 2^i among the classes that have somebody, by `mixed(seed of the view, n)`, and then
-    the first of its ring. Where several crawls have somebody in the class, they take turns: a crawl whose ring was
-    drawn from, or has somebody again, comes after all others. A draw that finds nobody has no number. The seed of a
+    Two views are drawn from: all crawls, and each crawl. Draw number n of a view (1, 2, …) takes the queue of the view
+    that has been ready longest if 8 divides n, so that with m queues none waits more than 8 m draws; else a class i
+    with probability proportional to 2^i among the classes that have a queue, by `mixed(seed of the view, n)`, and then
+    the first of its ring. Where several crawls have a queue in the class, they take turns: a crawl whose ring was drawn
+    from, or has a queue again, comes after all others. A draw that finds no queue has no number. The seed of a
     crawl's view is `mixed(seed, crawl)`.
 
     The native one takes 4 B per row and 32 for each that stands; each step costs the same however many stand.
@@ -50,13 +50,13 @@ class Ready:
         self._crawls: dict[int, _View] = {}
         self._place: dict[int, tuple[int, int]] = {}  # queue: (crawl, class)
         self._rings: list[OrderedDict[int, OrderedDict[int, None]]] = [OrderedDict() for _ in range(CLASSES)]
-        """Per class, the crawls that have somebody, whose turn it is first; per crawl its queues."""
+        """Per class the crawls that have a queue, the next one first; per crawl its queues."""
 
     def offer(self, queues: Column, crawls: Column, classes: Column) -> None:
         """Each queue (u32) stands at the end of the ring of its crawl (u32) and class (u8).
 
         One that stands in a ring of the same crawl moves only to a better class, and has been ready as long as
-        before; one that stands in another crawl's leaves that. ValueError, and nobody offered, when the columns
+        before; one that stands in another crawl's leaves that. Raises ValueError, and offers no queue, when the columns
         differ in length, a row is NONE or a class exceeds 15.
         """
         numbers, of_crawls, of_classes = rows(queues, "queues"), rows(crawls, "crawls"), classes_of(classes)

@@ -1,7 +1,7 @@
 """Keyed 64-bit fingerprints of texts: SipHash-1-3, the plain twin of the native kernel.
 
 Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012), with one compression round per 8-byte word and three
-finalisation rounds. The key belongs to a store: without it nobody can prepare URLs that collide.
+finalisation rounds. The key belongs to a store: an attacker without it cannot prepare URLs that collide.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Registrable domains of host names in batches, by the rules of a public suffix list: the plain twin of the kernel.
 
-Of the rules that fit a host's last labels the longest decides (publicsuffix.org/list, "Algorithm"):
+The longest rule that fits a host's last labels decides (publicsuffix.org/list, "Algorithm"):
 
     co.uk       these labels are a public suffix
     *.ck        so are these and one label before them; the labels behind the star alone are one, too

@@ -34,8 +34,8 @@ def settle_turns(
 
     cells: by row of hosts (`host_cells.HOST`); crawl: by row of queues (u32). A host whose queue holds nothing, or that
     is being visited, stands neither in the rings nor in the timetable; one that rests beyond `now` is booked, and its
-    queue stands nowhere; the queue of any other is offered under the class of its best card, its booking stays. In this
-    order, each kind in that of the hosts: who leaves, who is offered, who is booked.
+    queue stands nowhere; the queue of any other is offered under the class of its best card, its booking stays. The
+    kernel first takes out the hosts that leave, then offers queues, then books hosts, each in the order of the rows.
 
     Hosts without a queue (NONE), or with one of `odd_flags`, are given back (u32), and then nothing was done for any.
     Raises IndexError for a row that no column has, ValueError for an instant before 1970.

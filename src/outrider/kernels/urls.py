@@ -71,7 +71,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 class Page(NamedTuple):
-    """What references are relative to, in pieces of its canonical URL."""
+    """The page that references are relative to, in pieces of its canonical URL."""
 
     text: bytes
     origin: bytes

@@ -1,4 +1,4 @@
-"""What `make demo` runs: the demo web in a child process, the real crawl command beside it, and the web's own verdict.
+"""Runs for `make demo`: the demo web in a child process, the real crawl command beside it, and the web's own verdict.
 
 python -m outrider.sim.demo [--keep DIR]
 """
@@ -34,7 +34,7 @@ VIOLATION = 9
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What the demo web's log says of its visitor; a gap runs from the end of an answer to the next request."""
+    """The verdict of the demo web's log on its visitor; a gap runs from the end of an answer to the next request."""
 
     requests: int
     hosts: int

@@ -166,7 +166,7 @@ class MemoryFiles:
             self._failures.clear()
 
     def fill(self, length: int) -> None:
-        """What others keep on this disk: so many bytes of its capacity are theirs."""
+        """The bytes of this disk's capacity that other programs use."""
         with self._guard:
             self._other_bytes = length
 

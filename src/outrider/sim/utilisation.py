@@ -25,11 +25,11 @@ THREADS: Final = 100
 THREADS_MAX: Final = 1_000  # the largest run then takes some seconds
 FACTOR_MAX: Final = 1_000.0
 DURATION_SECONDS_MEDIAN: Final = 0.05  # so short that the longest rest of the rule, 60 s, is far off at k = 10
-DURATION_SIGMA: Final = 1.0  # of the logarithm: the mean is 1.65 medians, one fetch in 100 takes ten
+DURATION_SIGMA: Final = 1.0  # standard deviation of the logarithm: the mean is 1.65 medians, one fetch in 100 takes ten
 FETCHES_PER_QUEUE: Final = 40
-FETCHES_MIN: Final = 20_000  # of one run, so that few queues are measured closely too
+FETCHES_MIN: Final = 20_000  # fetches of one run, so that few queues are measured closely too
 FETCHES_MAX: Final = 100_000
-WARM_UP_SHARE: Final = 0.3  # of the fetches: at the start all queues are ready at once
+WARM_UP_SHARE: Final = 0.3  # share of the fetches that is left out: at the start all queues are ready at once
 DURATIONS: Final = (
     f"log-normal, median {DURATION_SECONDS_MEDIAN * 1_000:g} ms, sigma {DURATION_SIGMA:g} (of the natural logarithm)"
 )
@@ -88,7 +88,7 @@ def simulate(threads: int, queues: int, factor: float = DELAY_FACTOR, seed: int 
         if fetch == warm_up:
             begun = start
             busy = _still_busy(free, begun)
-        # Both heads only grow, so starts come in order: nobody who starts later could have taken this queue.
+        # Both heads only grow, so starts come in order: no thread that starts later could have taken this queue.
         start = max(free[0], ready[0])
         seconds = chance.lognormvariate(0.0, DURATION_SIGMA) * DURATION_SECONDS_MEDIAN
         ended = start + instant(seconds)
@@ -121,7 +121,7 @@ def simulate(threads: int, queues: int, factor: float = DELAY_FACTOR, seed: int 
 
 
 def _still_busy(free: list[Instant], now: Instant) -> Instant:
-    """What threads have yet to do of fetches that began before `now`, summed."""
+    """The rest of all fetches that began before `now`, summed over the threads."""
     return sum(ended - now for ended in free if ended > now)
 
 

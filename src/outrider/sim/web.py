@@ -2,7 +2,7 @@
 
 The model is pure: the same seed gives the same hosts, pages, links and misbehaviour, and it knows which URLs a complete
 polite crawl fetches. The server gives every host name a loopback address of its own on one shared port and writes one
-line of JSON per request, from which anybody can judge the visitor.
+line of JSON per request, from which the visitor can be judged.
 
     python -m outrider.sim.web --directory DIR      serves until standard input ends; prints one line when it is ready
 """
@@ -45,11 +45,11 @@ RETRY_AFTER_SECONDS = 2
 LAST_MODIFIED = "Thu, 01 Jan 2026 00:00:00 GMT"
 REQUEST_BYTES_MAX = 32_768  # request line and headers; more is no browser and no crawler
 CONNECTION_IDLE_SECONDS_MAX = 30.0
-PIECE_BYTES = 65_536  # of a body handed to the kernel at once
+PIECE_BYTES = 65_536  # bytes of a body handed to the kernel at once
 
 
 class Role(StrEnum):
-    """What is special about a host."""
+    """The traits of a host."""
 
     PLAIN = "plain"
     SLOW = "slow"  # every page takes 0.3 s
@@ -60,7 +60,7 @@ class Role(StrEnum):
     MAPPED = "mapped"  # has a sitemap, and pages that only it names
     MOVED = "moved"  # its front page redirects to the next host
     TARGET = "target"  # no seed names it: only the moved host leads to it
-    PACKED = "packed"  # answers gzip to those who take it
+    PACKED = "packed"  # answers gzip to clients that accept it
     LETTERS = "letters"  # pages that are not UTF-8
     COPIES = "copies"  # exact and near duplicates
     WINDING = "winding"  # chains of redirects, a loop, a meta refresh
@@ -195,7 +195,7 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What lies at one path of one host."""
+    """The resource at one path of one host."""
 
     host: str
     path: str
@@ -266,7 +266,7 @@ class DemoWeb:
         raise LookupError(f"no host of this web is {role}")
 
     def crawl_delay(self, host: str) -> float | None:
-        """What the host's robots.txt asks for, in seconds."""
+        """The Crawl-delay in the host's robots.txt, in seconds."""
         return float(CRAWL_DELAY_SECONDS) if self.roles[host] is Role.PATIENT else None
 
     def must_fetch(self) -> frozenset[str]:
@@ -318,13 +318,13 @@ class DemoWeb:
         return reached
 
     def closed(self, host: str, path: str) -> bool:
-        """Whether robots.txt of the host closes the path to everybody."""
+        """Whether robots.txt of the host closes the path to all agents."""
         return self._entry(host, path).closed
 
     # ── what it answers ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def answer(self, host: str, path: str, now: float, *, takes_gzip: bool = False) -> Answer:
-        """What the host says when `path` (query included) is asked for `now` seconds after the host's first request."""
+        """The host's answer for `path` (query included), `now` seconds after the host's first request."""
         role = self.roles[host]
         delay = SLOW_SECONDS if role is Role.SLOW and path != "/robots.txt" else 0.0
         if role is Role.BUSY and path != "/robots.txt" and now < BUSY_SECONDS:
@@ -350,7 +350,7 @@ class DemoWeb:
         return Answer(entry.status, tuple(headers), body, delay)
 
     def _entry(self, host: str, path: str) -> Entry:
-        """What lies at a path, spelled in any way that means the same (RFC 3986 section 6.2.2.2)."""
+        """The resource at a path, spelled in any way that means the same (RFC 3986 section 6.2.2.2)."""
         path = _plain_path(path)
         found = self._entries.get(host, {}).get(path)
         if found:
@@ -398,7 +398,7 @@ class DemoWeb:
         """Pages of each host's tree: a few where each is slow, the rest shared evenly."""
         fixed = {Role.SLOW: SLOW_PAGES, Role.PATIENT: PATIENT_PAGES, Role.ENDLESS: 1, Role.MOVED: 0}
         counts = {host: fixed[role] for host, role in self.roles.items() if role in fixed}
-        extra = 50 if self.quirks else 0  # what the other roles add
+        extra = 50 if self.quirks else 0  # the pages that the other roles add
         open_hosts = [host for host in self.hosts if host not in counts]
         share, rest = divmod(max(len(open_hosts), self.pages - sum(counts.values()) - extra), len(open_hosts))
         counts.update((host, share + (row < rest)) for row, host in enumerate(open_hosts))
@@ -673,7 +673,7 @@ class Served:
 
 @dataclass(slots=True)
 class _HostState:
-    """What the server remembers of the visits to one host."""
+    """The server's memory of the visits to one host."""
 
     first_asked: float | None = None
     open_requests: int = 0

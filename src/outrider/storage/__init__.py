@@ -1,1 +1,1 @@
-"""What survives a crash: files, the log of facts, checkpoints and the manifest."""
+"""Durable storage: files, the log of facts, checkpoints and the manifest."""

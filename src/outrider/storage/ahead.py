@@ -25,7 +25,7 @@ class _End(Generic[Item]):
 def ahead(items: Iterator[Item], *, most: int = AHEAD_ITEMS) -> Iterator[Item]:
     """The items in their order, up to `most` of them made before they are asked for.
 
-    It pays where making an item lets go of the interpreter: reading, unpacking, long native calls. What `items` raises
+    It pays where making an item lets go of the interpreter: reading, unpacking, long native calls. An error of `items`
     is raised here, in its place. When this iterator is closed early, the thread ends with the item that it is making.
     """
     made: queue.Queue[Item | _End[Item]] = queue.Queue(most)

@@ -194,7 +194,8 @@ class Checkpoint:
     def ranges(self) -> Iterator[Range]:
         """Its ranges in the order of writing: (slot, section, first row, LSN, payload); one range of memory.
 
-        Raises DamagedStoreError, naming file and byte, as soon as a range is not whole. What was yielded before was.
+        Raises DamagedStoreError, naming file and byte, as soon as a range is not whole. Ranges that were yielded before
+        were whole.
         """
         name = checkpoint_name(self.number)
         where = self.files.describe(name)

@@ -1,7 +1,7 @@
 """The only door from storage to the machine: one directory of files, owned by one process at a time.
 
 Everything else in this room speaks to the two Protocols `Files` and `File`, so that tests can put a disk behind them
-that forgets what was not synced. What every implementation promises:
+that forgets what was not synced. Every implementation promises:
 
 - `write_at` writes all bytes or raises; what it wrote may be lost, in part or whole, until `sync` has returned.
 - A created, renamed or removed name may come back as it was until `sync_directory` has returned.
@@ -152,8 +152,8 @@ def replace_in_pieces(files: Files, name: str, pieces: Iterable[bytes]) -> None:
 
 
 def remove_if_possible(files: Files, name: str) -> bool:
-    """Takes away a file that nobody needs any more; False where the disk refuses. A file too many is no reason to stop:
-    whoever asks tries again later."""
+    """Removes a file that is not needed any more; False where the disk refuses. A file too many is no reason to stop:
+    the caller tries again later."""
     try:
         files.remove(name)
     except FileNotFoundError:
@@ -197,7 +197,7 @@ class Directory:
         """Opens `path`; with `create` makes it and its parents where they are missing.
 
         `read_only` opens files for reading only, so that a store of another user or on a read-only mount can be looked
-        at. Raises StoreError when it is no directory, cannot be written or may be written by everybody,
+        at. Raises StoreError when it is no directory, cannot be written or may be written by all users,
         FileNotFoundError when it is missing and not to be made.
         """
         self._path = Path(path)
@@ -285,7 +285,7 @@ class Directory:
         raise StoreFailedError(f"{where}: {why}") from error
 
     def open(self, name: str, *, create: bool = False) -> File:
-        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # the last for a pipe, which nobody shall wait at
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # the last for a pipe, at which no call shall wait
         if self._read_only:
             flags |= os.O_RDONLY
         else:
@@ -302,7 +302,7 @@ class Directory:
         return _DirectoryFile(self, name, descriptor)
 
     def _kind(self, name: str) -> str:
-        """What stands in the place of a file, in words."""
+        """The kind of thing that stands in the place of a file, in words."""
         with contextlib.suppress(OSError):
             mode = os.lstat(name, dir_fd=self._descriptor).st_mode
             return next((words for test, words in _KINDS.items() if test(mode)), "no file")
@@ -365,7 +365,7 @@ class Directory:
             raise StoreError(
                 f"{self.describe(LOCK_NAME)} cannot be locked ({error.strerror}); use a local file system"
             ) from error
-        # The number only serves the message above: a disk too full for it must not keep anybody from opening the store.
+        # The number only serves the message above: a disk too full for it must not stop an opening.
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
@@ -509,8 +509,7 @@ class _DirectoryFile:
         try:
             _sync_data(self._descriptor)
         except OSError as error:
-            # Also for ENOSPC: what was written is gone from the cache or not, nobody knows, so it is no case of "try
-            # again".
+            # Also for ENOSPC: the written bytes may or may not be gone from the cache, so it is no case of "try again".
             raise StoreFailedError(f"{self._directory.describe(self._name)}: {error.strerror}") from error
 
     def close(self) -> None:

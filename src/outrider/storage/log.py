@@ -174,7 +174,7 @@ class Log:
         `store` is the store's id, 16 bytes: a segment of another store is refused. `after` is the last LSN that a
         checkpoint covers; segments wholly below it are not read. `synced` is an LSN that the caller knows to have been
         synced, such as the highest one in the checkpoint: a log that ends below it is damaged. A torn tail is cut (with
-        `read_only`: left and not shown). What was found is synced before this returns.
+        `read_only`: left and not shown). The method syncs the frames that it found before it returns.
 
         Raises DamagedStoreError naming file and byte, and ForeignStoreError for a newer format, with nothing modified;
         StoreFullError when a new log finds no space; StoreFailedError.
@@ -325,7 +325,7 @@ class Log:
     def _synced_beyond(self, tail: _Segment, scan: _Scan) -> int:
         """The newest sync point carried by frames after the break in the last segment, 0 when there are none.
 
-        A frame that lies inside a payload could have been put there by whoever wrote the page: only LSNs that the log
+        A frame that lies inside a payload could have been put there by the author of a page: only LSNs that the log
         can have reached at that byte count, and a frame's sync point lies before itself.
         """
         file = self._files.open(tail.name)
@@ -481,7 +481,7 @@ class Log:
         return self._frame_bytes
 
     def statistics(self) -> dict[str, int]:
-        """What there is and what it takes: LSNs, bytes, segments, syncs, and whether the disk is full (0 or 1)."""
+        """Counts and sizes of the log: LSNs, bytes, segments, syncs, and whether the disk is full (0 or 1)."""
         with self._append_lock:
             return {
                 "appended_lsn": self._tip[0],
@@ -609,8 +609,9 @@ class Log:
             return self._full and not self._heal()
 
     def drop_through(self, lsn: int) -> None:
-        """Removes the segments that hold nothing above `lsn`; never the current one. Nobody waits for that who appends
-        meanwhile. One that the disk will not remove stays with those behind it until the next call, so that there is
+        """Removes the segments that hold nothing above `lsn`; never the current one. An append that comes meanwhile
+        does not wait for that. One that the disk will not remove stays with those behind it until the next call, so
+        that there is
         never a gap. Raises StoreFailedError where an earlier call failed."""
         with self._append_lock:
             self._check()
@@ -755,7 +756,7 @@ class Log:
         self._tip = (self._tip[0], file)
 
     def _segment_size(self, free: int) -> int:
-        """What the next segment should have: twice the last one, within its bounds and its share of the free space."""
+        """The size of the next segment: twice the last one, within its bounds and its share of the free space."""
         last = self._segments[-1].size if self._segments else 0
         return max(self._segment_bytes_first, min(2 * last, self._segment_bytes_max, free // LOG_SPACE_SHARE))
 
@@ -818,7 +819,7 @@ class Log:
         if self._spare is None and not self._begin_spare(max(least, self._segment_size(self._files.free_bytes()))):
             return False
         if self._spare_zeroed >= max(least, self._segment_bytes_first):
-            self._spare_size = self._spare_zeroed  # not all that was planned, but nobody waits for it
+            self._spare_size = self._spare_zeroed  # less than planned, but no call waits for the rest
             return True
         self._spare_size = max(self._spare_size, least)
         return self._grow_spare(self._spare_size) and self._spare_size >= least

@@ -1,4 +1,5 @@
-"""What repair says of files: stretches that were lost, and bytes and records as far as they can still be read."""
+"""The findings of a repair: stretches of files that were lost, and bytes and records as far as they can still be
+read."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _HEX_32 = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a store was made with. Keys and the store's id are 32 hex digits each."""
+    """The settings that a store was made with. Keys and the store's id are 32 hex digits each."""
 
     store: str
     created: str

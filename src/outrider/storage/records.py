@@ -158,7 +158,7 @@ class Records:
         return Records(heads, whole, gather_spans(self.arena, starts, ends), offsets)
 
     def living(self) -> Records:
-        """Without those that are gone; a head whose body nobody has says that it has none."""
+        """Without those that are gone; a head whose body is in no run says that it has none."""
         state = self.heads["state"]
         found = self if state.all() else self.take(np.flatnonzero(state))
         if found.whole.all():

@@ -1,11 +1,11 @@
-"""What of a store's files is whole, and the same files without what is not; the damaged ones are kept beside them.
+"""Finds the whole parts of a store's files, and writes the files anew without the damaged parts; the old ones are kept.
 
 `survey` reads every byte and changes nothing. `mend` writes each damaged file anew from what is whole in it: a log has
 an empty frame for every one that was lost, so that its LSNs stay one row without gaps; a checkpoint and a run are
-without what is damaged. What a file was before lies in the folder `damaged-<n>`, with `report.json`; nothing is
-removed. What the lost pieces said is the frontier's to judge: this room knows frames, ranges and blocks.
+without what is damaged. The files as they were lie in the folder `damaged-<n>`, with `report.json`; nothing is removed.
+The frontier judges what the lost pieces said: this room knows frames, ranges and blocks.
 
-A whole frame or range can also lie inside the bytes of another one, put there by whoever wrote a page. After damage one
+A whole frame or range can also lie inside the bytes of another one, put there by the author of a page. After damage one
 counts only if its LSN (or place) is one that can stand at this byte.
 """
 
@@ -63,7 +63,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class Segment:
-    """What is whole of one segment."""
+    """The whole parts of one segment."""
 
     name: str
     first_lsn: int
@@ -87,7 +87,7 @@ class Segment:
 
 @dataclass(slots=True)
 class CheckpointFound:
-    """What is whole of the newest checkpoint."""
+    """The whole parts of the newest checkpoint."""
 
     number: int
     start_lsn: int | None
@@ -100,7 +100,7 @@ class CheckpointFound:
 
 @dataclass(slots=True)
 class Survey:
-    """What a look at every byte of a store found."""
+    """The result of a look at every byte of a store."""
 
     store: bytes
     segments: list[Segment] = field(default_factory=list)
@@ -466,7 +466,7 @@ def _judge(segments: list[Segment], found: Survey) -> None:
         found.segments = segments
         return
     tail = segments[-1]
-    # What was not synced may be torn, in any order: the first break above the sync point is where the log ends.
+    # Bytes that were not synced may be torn, in any order: the log ends at the first break above the sync point.
     for place, stretch in enumerate(tail.stretches):
         before = tail.stretches[place - 1].last_lsn if place else tail.first_lsn - 1
         if stretch.first_lsn > before + 1 and before + 1 > found.known_lsn:
@@ -540,7 +540,7 @@ def whole_frames(files: Files, found: Survey, after: int) -> Iterator[tuple[int,
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """What was done. folder: where the damaged files are now; "" when there was nothing to do."""
+    """The result of a repair. folder: where the damaged files are now; "" when there was nothing to do."""
 
     folder: str = ""
     kept: tuple[str, ...] = ()
@@ -593,12 +593,12 @@ def mend_checkpoint(files: MendableFiles, found: Survey, folder: str) -> list[st
 
 
 def checkpoint_numbers(files: Files) -> list[int]:
-    """Of all checkpoints that are there, ascending."""
+    """The numbers of all checkpoints that are there, ascending."""
     return ckpt._numbers(files)
 
 
 def keep_checkpoints(files: MendableFiles, folder: str) -> list[str]:
-    """Keeps all checkpoints as they are in the folder: whoever finishes a newer one removes them."""
+    """Keeps all checkpoints as they are in the folder: the next finished checkpoint removes them."""
     names = [checkpoint_name(number) for number in ckpt._numbers(files)]
     for name in names:
         files.keep_copy(name, folder)

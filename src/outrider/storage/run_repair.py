@@ -1,4 +1,4 @@
-"""What of the ledger's runs is whole, and the same runs without what is not.
+"""Finds the whole blocks of the ledger's runs, and writes the runs anew without the damaged ones.
 
 A block that is not whole takes all its records with it; a record of a newer run that is a head alone goes too when the
 body it stands for is gone. An older version of a lost record counts again where an older run has one.
@@ -23,7 +23,7 @@ from outrider.storage.sealed import unsealed_head
 
 @dataclass(slots=True)
 class RunFound:
-    """What is whole of one run. places: where its whole blocks begin, with their place in the order of blocks."""
+    """The whole blocks of one run. places: where they begin, with their place in the order of blocks."""
 
     name: str
     missing: bool = False
@@ -222,7 +222,8 @@ def mend_runs(
     losses: list[Loss] = []
     first = next((number for number, run in enumerate(runs) if run.damaged), len(runs))
     lost = {number: _without_body(files, runs[: number + 1]) for number in range(first, len(runs))}
-    # The newest first: whoever is killed in between finds the older damage again, and with it what stands on it.
+    # The newest run goes first: a repair that is killed in between finds the older damage again, and all that rests on
+    # it.
     for number in range(len(runs) - 1, first - 1, -1):
         found, gone = runs[number], lost[number]
         if len(gone):

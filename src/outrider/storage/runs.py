@@ -1,9 +1,9 @@
 """Runs: immutable files of records sorted by key, in small compressed blocks, whole or absent after any crash.
 
 File `run-<number, 16 hex digits>.run`: | header | block | block | … | index | footer |; docs/formats/runs.md draws it.
-Those of another family than the ledger's have its name in place of `run-`.
-A run is written under a `.tmp` name and takes its name when all of it is on the device. Of a run that is open only the
-first key and the place of each block are in memory.
+Runs of another family than the ledger's have its name in place of `run-`.
+A run is written under a `.tmp` name and takes its name when all of it is on the device. An open run keeps only the
+first key and the place of each block in memory.
 """
 
 from __future__ import annotations
@@ -290,11 +290,12 @@ class Run:
         return int(self.rows)
 
     def close(self) -> None:
-        """Gives the descriptor back; nobody may be reading."""
+        """Gives the descriptor back; no reader may be at work."""
         self._closing()
 
     def find(self, keys: Keys) -> Records:
-        """Those of these keys (sorted) that are here, in their order: a read and two small unpackings per block."""
+        """The records of these keys (sorted) that are here, in their order: a read and two small unpackings per
+        block."""
         blocks = self._keys.searchsorted(keys, "right") - 1
         inside = (blocks >= 0) & (keys <= np.array(self._last, keys.dtype))
         if not inside.any():

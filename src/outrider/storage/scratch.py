@@ -1,8 +1,8 @@
-"""Chunks of bytes in files that nobody keeps: never synced, gone at the next opening, each chunk with its checksum.
+"""Chunks of bytes in scratch files: never synced, gone at the next opening, each chunk with its checksum.
 
-A file holds chunks one after the other, | length u32 | crc32c of the rest u32 | owner u32 | bytes |. What was released
-is garbage: a file of nothing else is removed, and of one that is mostly garbage the rest is handed out to be written
-anew.
+A file holds chunks one after the other, | length u32 | crc32c of the rest u32 | owner u32 | bytes |. A released chunk
+is garbage: a file of nothing else is removed, and a file that is mostly garbage gives its other chunks out to be
+written anew.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RESTART_BYTES = 1 << 20  # a smaller file is not worth being removed and made a
 
 @dataclass(slots=True)
 class _Stock:
-    """What one file holds: its length in bytes, and how many chunks were put into it and are still wanted."""
+    """The content of one file: its length in bytes, and how many chunks were put into it and are still wanted."""
 
     length: int = 0
     chunks: int = 0

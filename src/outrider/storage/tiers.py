@@ -20,7 +20,7 @@ from outrider.storage.runs import LEDGER, Run, RunWriter, run_number, unfinished
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """What counts at one moment."""
+    """The runs that count at one moment."""
 
     runs: tuple[Run, ...]
     frozen: tuple[Records, ...]
@@ -59,7 +59,7 @@ class Tiers:
 
     @property
     def layers(self) -> Layers:
-        """What counts now. Raises ClosedError."""
+        """The runs that count now. Raises ClosedError."""
         if self._closed:
             raise ClosedError
         return self._layers
@@ -86,7 +86,7 @@ class Tiers:
         held = list(pieces)
         del pieces, now
         while held:
-            # Some at a time: nobody gets memory while it goes back.
+            # Some at a time: no thread gets memory while it goes back.
             size = 0
             while held and size < GIVE_BACK_BYTES:
                 size += held.pop().nbytes
@@ -95,7 +95,8 @@ class Tiers:
     def merge(self) -> bool:
         """Makes one run of the newest ones if enough of them are of one size; whether there was something to do.
 
-        What is held meanwhile becomes a run between two of its steps, so that nothing waits in memory for a long merge.
+        Records that come meanwhile become a run between two of its steps, so that nothing waits in memory for a long
+        merge.
         Raises StoreFullError, StoreFailedError, DamagedStoreError; then the old runs count as before.
         """
         with self._writing:
@@ -127,8 +128,8 @@ class Tiers:
             return listed
 
     def settled(self) -> None:
-        """Removes merged-away files: the checkpoint with what `names` gave last is durable. Those that would not go are
-        tried again the next time."""
+        """Removes merged-away files: the checkpoint with what `names` gave last is durable. Files that could not be
+        removed are tried again the next time."""
         with self.lock:
             gone = [run for run in self._replaced if run.name not in self._listed]
         for run in gone:

@@ -95,8 +95,8 @@ class UrlBatch:
     def of(cls, urls: Iterable[object], base: str | Canonical | None = None, *, key: bytes | None = None) -> UrlBatch:
         """The batch of these URLs, spelled canonically, against `base` if given; a batch is given back as it is.
 
-        What is no `str` or `Url`, or no URL that can be crawled, becomes a row that is not valid; so do all when `base`
-        is no absolute URL. With a `key` of 16 bytes the fingerprints are made in the same pass.
+        An item that is no `str` or `Url`, or no URL that can be crawled, becomes a row that is not valid; so do all
+        when `base` is no absolute URL. With a `key` of 16 bytes the fingerprints are made in the same pass.
         """
         if isinstance(urls, UrlBatch):
             return urls

@@ -1,4 +1,4 @@
-"""Who a URL belongs to: its host, registrable domain, origin or server address; and its keyed fingerprint.
+"""The owner of a URL: its host, registrable domain, origin or server address; and its keyed fingerprint.
 
 The public suffix list lies in the package, with its date, and is never fetched when Outrider runs: one release gives
 one answer. `scripts/update_psl.py` brings a newer one into the next release.
@@ -185,7 +185,8 @@ def _address_of(host: str, resolved: str | None) -> str:
 def fingerprints(urls: Iterable[object], *, key: bytes) -> npt.NDArray[np.uint64]:
     """The keyed 64-bit fingerprint (SipHash-1-3) of each URL's canonical spelling, as an array of its length.
 
-    `key` is 16 secret bytes; a store's own is in its manifest. Who does not know it cannot make URLs that collide.
+    `key` is 16 secret bytes; a store's own is in its manifest. An attacker who does not know it cannot make URLs that
+    collide.
     Raises InvalidUrlError for the first URL that cannot be crawled, ValueError for a key of another length.
     """
     return np.frombuffer(kernels.fingerprints(normalize_all(urls), key), dtype="<u8").astype(np.uint64)

@@ -1,4 +1,4 @@
-"""One URL for people: an immutable `Url` with its parts, made from whatever somebody typed or a page said."""
+"""One URL for people: an immutable `Url` with its parts, made from typed text or from a page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def with_scheme(text: str, scheme: str = "http") -> str:
-    """What somebody typed, with a scheme before it if it has none: `example.org/a`, `localhost:8080`, `//example.org`.
+    """The typed text, with a scheme before it if it has none: `example.org/a`, `localhost:8080`, `//example.org`.
 
     A path, a query or a fragment alone stays what it is: no host is guessed.
     """
@@ -117,7 +117,7 @@ class Url(Canonical):
         return surt(self.text)
 
     def join(self, reference: str) -> Url:
-        """What a reference on the page at this URL means. Raises InvalidUrlError."""
+        """The URL that a reference on the page at this URL leads to. Raises InvalidUrlError."""
         return Url.parse(reference, self)
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ class Url(Canonical):
 
 
 def _dropped(text: str, base: str | None) -> tuple[str, ...]:
-    """What the canonical spelling leaves out on purpose."""
+    """The parts that the canonical spelling leaves out on purpose."""
     if "@" not in text and "#" not in text and (base is None or "@" not in base):
         return ()
     parsed = URL(mended(text)) if base is None else URL(mended(text), mended(base))

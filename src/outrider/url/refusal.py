@@ -52,7 +52,7 @@ def refusal(url: object, base: str | None = None) -> InvalidUrlError:
         reason = f"text is needed, not a {type(url).__name__}"
         return InvalidUrlError(reason, reason=reason)
     if base is not None and _SCHEME.match(url) is None:
-        # Whatever is wrong with a reference that has no scheme may as well be wrong with the page's own address.
+        # A fault in a reference that has no scheme may as well lie in the page's own address.
         facts = f"{shown(without_userinfo(url))} on a page at {shown(without_userinfo(base))}"
         return InvalidUrlError(facts[:_FACTS_CHARACTERS_MAX], url=url, reason="it leads nowhere on that page")
     reason, at = _fault(skimmed(url)[: _LOOKED_AT_CHARACTERS + 1])
@@ -64,7 +64,8 @@ def refusal(url: object, base: str | None = None) -> InvalidUrlError:
 
 
 def skimmed(url: str) -> str:
-    """What is left of a text where a parser begins: nothing that it strips from both ends, or skips anywhere."""
+    """The rest of a text where a parser begins: without the characters that it strips from both ends, or skips
+    anywhere."""
     text = url
     if url[:1] <= " " or url[-1:] <= " ":
         start, end = _bounds(url)

@@ -1,6 +1,7 @@
 """Lossy rules: spellings that usually mean one page are made one. Named, ordered, each switchable, all off by default.
 
-What the standards call equal is equal already (spelling.py). Each rule here goes further and can change which page is
+URLs that the standards call equal are equal already (spelling.py). Each rule here goes further and can change which
+page is
 meant; docs/urls.md says how, with examples. They run in the order of `RULES`, after the patterns of the URL's host:
 
     https               http becomes https where no port is named
@@ -18,7 +19,7 @@ meant; docs/urls.md says how, with examples. They run in the order of `RULES`, a
 
 A result is canonical again, on every input, and applying the same rules to it changes nothing: rounds are gone through
 until one changes nothing. A URL that does not settle within ROUNDS_MAX rounds is left as it was, and so is one longer
-than URL_BYTES_MAX: nothing grows without end, whatever patterns somebody writes.
+than URL_BYTES_MAX: no pattern makes a URL grow without end.
 """
 
 from __future__ import annotations
@@ -272,7 +273,7 @@ Explained = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class HostRules:
-    """What holds for some hosts instead of what holds for all.
+    """Rules for some hosts, in place of the rules for all.
 
     names    the rules, in order; None: those of the crawl
     replace  (RE2 expression, replacement) pairs, tried in order on path and query before any rule, each at every place
@@ -371,7 +372,8 @@ class Rules:
         return bool(self.names or self.hosts)
 
     def apply(self, canonical_url: str) -> str:
-        """What a canonical URL becomes; canonical again. The URL itself where nothing applies, where it does not settle
+        """The URL that a canonical URL becomes; canonical again. The URL itself where nothing applies, where it does
+        not settle
         and where it is longer than URL_BYTES_MAX."""
         return self._settled(canonical_url)[0] if self else canonical_url
 
@@ -382,7 +384,7 @@ class Rules:
         return [self._settled(url)[0] for url in canonical_urls]
 
     def explain(self, canonical_url: str) -> list[Explained]:
-        """What each rule did to a canonical URL, in order; the last step ends with what `apply` gives.
+        """The steps that the rules took on a canonical URL, in order; the last step ends with the result of `apply`.
 
         Empty where nothing applies or the URL does not settle.
         """
@@ -395,7 +397,7 @@ class Rules:
         steps: list[Explained] = []
         for _ in range(ROUNDS_MAX):
             before = text
-            # The host can change on the way; who it is at the start of a round says which rules hold in it.
+            # The host can change on the way; the host at the start of a round says which rules hold in it.
             for name, rule in self._of_host(text):
                 changed = rule(text)
                 if changed == text:

@@ -25,7 +25,7 @@ ScopeKind = Literal["host", "domain", "prefix", "any"]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a crawl wants.
+    """The URLs that a crawl wants.
 
     A URL is wanted if its place, depth and shape are, no exclude pattern is found in it, and, where there are include
     patterns, at least one of them is.
@@ -129,7 +129,7 @@ class Scope:
     def verdicts(self, urls: UrlBatch | Sequence[str], depths: npt.ArrayLike) -> npt.NDArray[np.bool_] | list[bool]:
         """Whether each URL, so many links from its seed, is wanted: an array for a batch, a list for strings.
 
-        What is no URL is not wanted. Raises ValueError when there is not one depth per URL.
+        A text that is no URL is not wanted. Raises ValueError when there is not one depth per URL.
         """
         if not isinstance(urls, UrlBatch):
             return list(map(bool, self._wanted(UrlBatch.of(urls), np.asarray(depths))))

@@ -1,6 +1,6 @@
 """One spelling for every http and https URL: WHATWG serialisation, then RFC 3986 section 6.2.2; idempotent.
 
-What the standards call equal is made equal, and nothing else: no parameter is sorted, no slash or `www.` cut.
+URLs that the standards call equal are made equal, and no others: no parameter is sorted, no slash or `www.` cut.
 
     scheme, host      lower case, IDNA to ASCII, addresses in one form; default port, user and password dropped
     path              dot segments removed, an empty one becomes "/"
@@ -134,7 +134,7 @@ class Canonical:
 
 
 class Page(NamedTuple):
-    """What references are relative to."""
+    """The page that references are relative to."""
 
     canonical: str | None = None
     """Its canonical URL; None where there is no page, or one that is not http or https: nothing that can be crawled
@@ -170,7 +170,7 @@ def _is_absolute(url: str) -> bool:
 
 
 class Parsed(NamedTuple):
-    """What becomes of a URL that is odd to the kernel."""
+    """The fate of a URL that is odd to the kernel."""
 
     canonical: str
     has_userinfo: bool
