@@ -24,7 +24,7 @@ RequestId = tuple[str, int]  # (client, sequence): a repeated one repeats its an
 
 
 class Code(StrEnum):
-    """What `discover` answers for one link."""
+    """The answer of `discover` for one link."""
 
     NEW = "new"
     KNOWN = "known"
@@ -48,14 +48,15 @@ class State(StrEnum):
 
 
 class Settled(StrEnum):
-    """What `report` answers for one outcome: `stale` when its token is old or unknown, and then nothing was changed."""
+    """The answer of `report` for one outcome: `stale` when its token is old or unknown, and then nothing was
+    changed."""
 
     OK = "ok"
     STALE = "stale"
 
 
 class Verdict(StrEnum):
-    """What the fetcher says of a lease."""
+    """The fetcher's verdict on a lease."""
 
     DONE = "done"
     AGAIN = "again"
@@ -64,7 +65,7 @@ class Verdict(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a lease is for: a page, or an errand."""
+    """The purpose of a lease: a page, or an errand."""
 
     PAGE = "page"
     ROBOTS = "robots"
@@ -73,7 +74,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A URL somebody found.
+    """A URL that a page, a seed list or a caller names.
 
     `priority` lies in [0, 1] (None: 0.5), `not_before` is an instant, `metadata` is a mapping of text to text or JSON
     values that comes back with the lease.
@@ -126,7 +127,7 @@ class UrlColumns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RobotsAnswer:
-    """What came of asking for a robots.txt: an HTTP status (None: no answer), the body, and the next hop of a
+    """The answer to a request for a robots.txt: an HTTP status (None: no answer), the body, and the next hop of a
     redirect."""
 
     status: int | None
@@ -135,7 +136,7 @@ class RobotsAnswer:
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of a lease.
+    """The outcome of a lease.
 
     token: of the lease. verdict: done, again (at `at`), retry, gone.
     seconds: how long the site took (our own DNS and TLS left out); it sets the host's gap. None: no request was sent.
@@ -179,7 +180,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeBatch:
-    """What came of many leases that have little to tell, in columns: tokens (whole numbers), and for each, or once for
+    """Outcomes of many leases that have little to tell, in columns: tokens (whole numbers), and for each, or once for
     all, its verdict, seconds (None or NaN: no request was sent) and HTTP status (None or 0: none)."""
 
     tokens: npt.ArrayLike
@@ -324,7 +325,7 @@ class LeaseColumns(Protocol):
 
 
 class LeaseBatch(Sequence[Lease]):
-    """What `lease` gave: columns, and `Lease` by iterating. Empty, so falsy, when nothing is ready.
+    """The leases of one call: columns, and `Lease` by iterating. Empty, so falsy, when nothing is ready.
 
     `lines` are output lines that the call itself decided (refusals by robots rules), `lsn` their place in the log.
     """
@@ -410,7 +411,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class UrlStatus:
-    """What is known of one URL: its state, why (a parked or gone one), and what the last attempt brought."""
+    """The facts about one URL: its state, the reason for a parked or gone one, and the result of the last attempt."""
 
     url: str
     state: State
@@ -533,7 +534,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What a recount found: `ok`, and each problem in words."""
+    """The result of a recount: `ok`, and each problem in words."""
 
     ok: bool
     problems: tuple[str, ...] = ()

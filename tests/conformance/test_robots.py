@@ -28,7 +28,7 @@ AS_THE_SOURCE_WANTS = {"source+google": 13, "source+protego": 78, "source-only":
 
 KNOWN_DIFFERENCES = [
     "SimpleRobotRulesParserTest.testSitemap",  # a bare URL on a line of its own is taken for a sitemap
-    # Rules and delays that no agent heads: for everybody there, for nobody here (RFC 9309 section 2.2.1).
+    # Rules and delays that no agent heads: for all agents there, for none here (RFC 9309 section 2.2.1).
     "test_robots.py:test_no_leading_user_agent",
     "test.rs:test_parser_line_elements",
     "test.rs:test_repcpp_no_leading_user_agent",

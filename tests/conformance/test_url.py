@@ -37,7 +37,7 @@ def spelled(url: str, base: str | None = None) -> str | None:
 
 
 def canonical_of(href: str | None) -> str | None:
-    """What canonical text a WHATWG href stands for."""
+    """The canonical text that a WHATWG href stands for."""
     return None if href is None else spelled(href)
 
 
@@ -85,7 +85,7 @@ def _host(name: str) -> str | None:
 
 
 def test_parts_are_those_of_wpt(url_data: Path) -> None:
-    """Of every http and https case, and of what each setter of the standard leads to; `Url` itself never changes."""
+    """Runs every http and https case, and the result of each setter of the standard; `Url` itself never changes."""
     setters = json.loads((url_data / "wpt/setters_tests.json").read_text("utf-8"))
     cases = json_cases(url_data / "wpt/urltestdata.json")
     cases += [case["expected"] for name in sorted(setters) for case in setters[name] if "expected" in case]
@@ -134,7 +134,7 @@ def _at(host: str) -> str:
 
 
 def test_dot_segments_go_from_every_path(url_data: Path) -> None:
-    """Those of special schemes; a backslash is a slash to WHATWG, and was none to those who wrote these."""
+    """The cases of special schemes; a backslash is a slash to WHATWG, and was none to the authors of these."""
     cases = [case for case in json_lines(url_data / "paths/path_dots.jsonl") if case["kind"] == "special"]
     plain = [case for case in cases if "\\" not in case["input"] + case["expected"]]
     assert len(plain) > 150

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.conformance
 
 
 class Inputs:
-    """What the checker of warcio's command line takes."""
+    """The arguments of the checker in warcio's command line."""
 
     verbose = False
 

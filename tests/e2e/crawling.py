@@ -1,4 +1,4 @@
-"""What the whole-crawl tests share: a demo web, the command in a process of its own, and readers of what it leaves."""
+"""Shared by the whole-crawl tests: a demo web, the command in a process of its own, and readers of its output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(*arguments: str | Path) -> list[str]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment without any setting of the one who runs the tests."""
+    """The environment without any setting of the user."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTRIDER_")}
     kernels = os.environ.get("OUTRIDER_KERNELS")
     return {**kept, **({"OUTRIDER_KERNELS": kernels} if kernels else {}), **more}

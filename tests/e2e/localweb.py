@@ -29,7 +29,7 @@ CACHE = Path(
 )
 PORTS = {True: (18480, 18443), False: (18580, 18543)}  # with and without robots.txt: both may be served at once
 BUILD_SECONDS_MAX = 900
-READ_BYTES_MAX = 2_000_000  # of a page: what lies behind is not read by a crawler that cuts there
+READ_BYTES_MAX = 2_000_000  # bytes of a page: a crawler that cuts there does not read the rest
 
 
 def available() -> bool:
@@ -115,7 +115,7 @@ class LocalWeb:
 
 
 class _Links(HTMLParser):
-    """What a page's links mean, percent-encodings aside."""
+    """The targets of a page's links, percent-encodings aside."""
 
     def __init__(self, url: str, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What people type wrong and what machines do wrong: a sentence each, and the exit code that was promised."""
+"""Mistakes of people and faults of machines: a sentence each, and the exit code that was promised."""
 
 from __future__ import annotations
 

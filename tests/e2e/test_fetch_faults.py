@@ -326,7 +326,8 @@ def test_controls_in_a_header_are_kept_in_the_bytes() -> None:
 
 @pytest.mark.parametrize("script", [closes_after(OK), answers(OK)], ids=["new connection", "kept connection"])
 def test_a_peer_other_than_the_chosen_address_is_refused(script: Script) -> None:
-    """Whatever libcurl would connect to or has a connection to, only the request's address is asked."""
+    """The request goes only to its own address, also where libcurl would connect to, or has a connection to,
+    another."""
 
     async def main() -> tuple[FetchError | None, int]:
         async with hostile(script) as site:

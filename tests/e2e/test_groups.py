@@ -1,4 +1,5 @@
-"""Crawls with groups, judged by the web's own log: who shares a clock is not visited at once, nor without the gap."""
+"""Crawls with groups, judged by the web's own log: hosts that share a clock are not visited at once, nor without the
+gap."""
 
 from __future__ import annotations
 

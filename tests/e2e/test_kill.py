@@ -49,7 +49,7 @@ def kill_after(crawl: subprocess.Popen, seconds: float) -> None:
 
 
 def leases_open(output: Path) -> int:
-    """What the store of a dead process says was under way: pages and errands."""
+    """The leases that the store of a dead process holds: pages and errands."""
     if not (output / "frontier" / "manifest.json").exists():
         return 0
     frontier = Frontier.look(output / "frontier")

@@ -148,7 +148,7 @@ def _page(token: int) -> Outcome:
 
 
 def _second_life(frontier: Frontier, now: list[int]) -> None:
-    """What operators do, and a queue and a crawl that are deleted, one while a lease of it is open."""
+    """The words of operators, and a queue and a crawl that are deleted, one while a lease of it is open."""
     now[0] += instant(600)
     seeds = [f"http://{name}.example/{n}" for name in ("paused", "slow", "wide", "late", "dropped") for n in range(3)]
     frontier.discover([*seeds, *(Link(f"http://dropped.example/{n}", crawl="third") for n in range(2))])

@@ -31,7 +31,7 @@ STEPS_IN_VAIN_MAX = 100_000
 
 
 class _Ended(SystemExit):
-    """The process of this thread is gone; nobody is told."""
+    """The process of this thread is gone; no caller is told."""
 
 
 class Beside:
@@ -80,8 +80,8 @@ class Beside:
             raise _Ended
 
     def hand_over(self) -> None:
-        """In this thread: it waits for another, and the steps it has left would be in vain. Whoever verifies a store
-        holds a lock for a great many of them."""
+        """In this thread: it waits for another, and the steps it has left would be in vain. A `verify` holds a lock for
+        a great many of them."""
         self._left = 0
         self.stop()
 
@@ -198,7 +198,7 @@ class Interleaving:
         return next((one for one in self._beside if one.ident == ident), None)
 
     def point(self) -> None:
-        """Whoever comes here may have to let another one go on."""
+        """A thread that comes here may have to let another one go on."""
         if threading.get_ident() != self._caller:
             mine = self._mine()
             if mine is not None:

@@ -165,7 +165,7 @@ def drain(world: World, web: Web, pending: list[Lease]) -> None:
 
 
 def gaps(web: Web) -> None:
-    """What the servers saw: never two at once, never closer than the delay."""
+    """The servers' view: never two requests at once, never closer than the delay."""
     for host, seen in web.requests.items():
         for (_, end), (begin, _) in pairwise(seen):
             assert begin - end >= instant(DELAY), f"{host}: {(begin - end) / 1e6} s"

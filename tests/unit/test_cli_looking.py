@@ -258,7 +258,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path, capsys, command):
 
 @pytest.fixture
 def running(tmp_path, monkeypatch):
-    """A directory whose store somebody owns, who answers for a frontier over the socket."""
+    """A directory whose store has an owner, which answers for a frontier over the socket."""
     (tmp_path / "frontier").mkdir()
 
     def owned(path):

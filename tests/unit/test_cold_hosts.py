@@ -1,4 +1,4 @@
-"""Hosts that go cold: they come back as they went, and nobody who asks sees a difference."""
+"""Hosts that go cold: they come back as they went, and no caller sees a difference."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ def test_lines_that_were_not_noted_are_written_again_on_opening_and_once(tmp_pat
     house.settler.settle([house.visit(lease) for lease in house.pages()])
     before = [(tmp_path / "out" / name).read_bytes() for name in ("pages.jsonl", "politeness.jsonl")]
     house.close()
-    (tmp_path / "out" / "pages.jsonl").write_bytes(before[0][:50])  # what a crash may have left of it
+    (tmp_path / "out" / "pages.jsonl").write_bytes(before[0][:50])  # the rest that a crash may have left
     house = House(tmp_path / "out")
     house.output.note()
     house.close()

@@ -1,4 +1,4 @@
-"""What a crawl says: log, progress, pace, status; and that nothing from the web acts on a terminal."""
+"""The words of a crawl: log, progress, pace, status; and that nothing from the web acts on a terminal."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def counted(world):
 
 def together(world, *calls, first=lambda frontier: None):
     """These calls wait for their turn behind one that is being made; their answers, or errors. first: called where they
-    wait all, by whoever holds the lock."""
+    wait all, by the holder of the lock."""
     frontier = world.frontier
     answers = [None] * len(calls)
 
@@ -189,7 +189,7 @@ def test_an_interruption_between_calls_costs_the_others_nothing(monkeypatch, nth
 
 
 def test_an_interruption_of_the_loop_leaves_no_task_without_an_answer_or_words():
-    """Those that were made have theirs; those in the verb, and behind it, know what to do."""
+    """Calls that were made have their answers; the calls in the verb, and behind it, raise and say what to do."""
     world = World()
     world.frontier._machine.lease = interrupts(world.frontier._machine.lease, "begun")
 

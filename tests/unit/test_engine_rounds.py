@@ -28,7 +28,7 @@ def light(monkeypatch):
 
 @pytest.mark.parametrize("steps", range(1, 9))
 def test_a_caller_and_a_thread_beside_that_fail_at_once_leave_one_failure(steps):
-    """Whatever the thread has done of it when the caller fails: what a caller met is not told once more."""
+    """The thread may have come to any point when the caller fails: an error that a caller met is not told once more."""
     threads, failure = Interleaving(steps), Failure()
     threads.share(failure)
     beside = threads.start(failure.stop_beside, StoreFailedError("beside"), "a checkpoint")
@@ -140,7 +140,7 @@ def test_where_a_projection_stands_counts_for_the_log_once_that_is_durable(monke
 
 @pytest.mark.timeout(20)
 def test_a_round_goes_on_behind_more_than_may_wait_to_be_written(monkeypatch):
-    """What belongs to no slot is copied at once, however much it is."""
+    """The facts of no slot are copied at once, however many there are."""
     monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_WAITING_BYTES_MAX", 2_000)
     monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_RANGE_BYTES_MAX", 1_000)
     world = World(scope="host")

@@ -144,7 +144,7 @@ def test_every_fact_begins_with_the_slot_it_changes():
 
 
 def test_numbers_are_never_reused():
-    """What a number once meant it means for ever: a change here is a change of the format."""
+    """A number keeps its meaning for ever: a change here is a change of the format."""
     assert {
         1: "OPENING", 2: "CLOSING", 3: "CRAWL", 4: "HOLDER", 5: "REQUEST", 6: "WATERMARK", 7: "PROJECTION", 8: "TALLY",
         9: "SCOPE", 10: "TOKEN", 11: "ERROR", 12: "RUNS", 13: "CRAWL_RULES", 16: "HOST", 17: "HOST_CELLS",

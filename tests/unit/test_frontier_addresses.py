@@ -1,4 +1,4 @@
-"""Errands for addresses: who is withheld until one is answered, for how long it holds, and what survives a kill."""
+"""Errands for addresses: the hosts that wait for an answer, for how long it holds, and the survival of a kill."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_a_host_that_waited_longer_than_its_answer_holds_keeps_its_place_while_i
         if world.frontier.finished():
             break
         world.clock.move(max(1, world.ready_in() or 0))
-    assert (24, 12) == (len(order), len(set(order[:14])))  # nobody comes twice long before another comes once
+    assert (24, 12) == (len(order), len(set(order[:14])))  # no host comes twice long before another comes once
 
 
 def test_a_change_counts_from_the_next_offer_on():

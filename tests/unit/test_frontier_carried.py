@@ -169,7 +169,7 @@ def test_a_record_that_makes_no_sense_is_refused_and_nothing_of_its_call_is_take
 
 
 def test_a_copy_has_the_scope_of_its_seeds():
-    """What has depth 0 spans the scope, as it did where it came from."""
+    """A URL of depth 0 spans the scope, as it did where it came from."""
     records = [{"url": "http://a.com/", "state": "done"}, {"url": "http://b.com/x", "state": "queued", "depth": 1}]
     copy, _ = copied(records, settings={"scope": "host"})
     (lease,) = copy.lease(5)

@@ -14,7 +14,7 @@ LATER = START + instant(100)
 
 @pytest.fixture(params=["as it is", "killed", "killed behind a checkpoint"])
 def then(request):
-    """What happens to a world before it is looked at."""
+    """The events in a world before it is looked at."""
 
     def happens(world: World) -> World:
         if request.param == "killed behind a checkpoint":

@@ -1,4 +1,4 @@
-"""Politeness clocks that several hosts share: who belongs to a group, whose turn it is, and what survives a kill."""
+"""Politeness clocks that several hosts share: the members of a group, their turns, and the survival of a kill."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def finish(world: World, seconds: float = 0.0) -> list[tuple[float, str]]:
 
 
 def next_lease(world: World) -> tuple[float, list[str]]:
-    """After how many seconds somebody may go, and who; waking up in vain on the way is nothing."""
+    """After how many seconds a host may go, and which; waking up in vain on the way is nothing."""
     begin = world.clock.at
     while not (urls := world.urls()):
         world.clock.move(world.ready_in() or 0)
@@ -488,7 +488,7 @@ def test_a_clock_that_jumped_while_nobody_ran_does_not_shorten_the_gap_of_a_grou
     world.report(world.one().done())
     clock = world.clock
     clock.move(3_600)
-    # As on another boot: the clock moved on, and nobody knows how much time went by.
+    # As on another boot: the clock moved on, and the elapsed time is unknown.
     monkeypatch.setattr(owner, "clock_of", lambda tables, given: (clock, clock(), None, 0.0))
     world.kill()
     assert ([], 50) == (world.urls(), world.ready_in())
@@ -621,7 +621,7 @@ Moment = tuple[int, int]  # an instant, and the place among all that happened in
 
 
 class Judge:
-    """What servers see: requests with their begin and end, and which groups each counts in. It shares no code with
+    """The servers' view: requests with their begin and end, and the groups that each counts in. It shares no code with
     the package."""
 
     def __init__(self, world: World, kinds: dict[str, tuple[int, float]]) -> None:
@@ -630,7 +630,7 @@ class Judge:
         self.places = itertools.count()
 
     def begins(self, groups: list[str], deadline: int) -> list[Moment]:
-        """A request that nobody ends is over with its lease."""
+        """A request without a report is over with its lease."""
         request = [(self.world.clock.at, next(self.places)), (deadline, -1)]
         for group in groups:
             self.requests[group].append(request)
@@ -678,7 +678,7 @@ def test_random_histories_break_no_group_and_drain(seed):
             assert one.crawl == how.get("crawl", one.crawl)
             open_ones[one.token] = (one, judge.begins(groups_of(one.host), one.deadline))
         if want > 50 and not how:
-            assert world.ready_in() != 0  # nobody waits whom nothing keeps
+            assert world.ready_in() != 0  # no host waits that nothing keeps
 
     def end(token: int, report: bool = True) -> None:
         one, request = open_ones.pop(token)

@@ -32,7 +32,7 @@ def files_of(world: World, suffix: str) -> list[str]:
 
 
 def flip(world: World, name: str, *places: int) -> None:
-    """In the file itself, which somebody may have open."""
+    """In the file itself, which a process may have open."""
     file = world.disk.open(name)
     for at in places:
         file.write_at(at, bytes([file.read_at(at, 1)[0] ^ 4]))
@@ -40,7 +40,7 @@ def flip(world: World, name: str, *places: int) -> None:
 
 
 def spoiled(world: World, name: str, *places: int) -> list[str]:
-    """What `verify` says while these bytes have a bit flipped."""
+    """The answer of `verify` while these bytes have a bit flipped."""
     flip(world, name, *places)
     found = world.frontier.verify()
     flip(world, name, *places)

@@ -1,4 +1,4 @@
-"""What the installer decides: which Python, which Rust, what is stale, what it puts into the environment."""
+"""The installer's decisions: which Python, which Rust, what is stale, what it puts into the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checker of documents finds, on documents with planted mistakes."""
+"""The checker of documents, on documents with planted mistakes."""
 
 from __future__ import annotations
 

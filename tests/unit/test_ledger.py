@@ -78,7 +78,7 @@ def body(cards: Cards, row: int) -> bytes:
 
 
 def content(ledger: Ledger, after: Key | None = None) -> dict[Key, tuple[int, bytes]]:
-    """What a scan gives: order and body by key; the keys must come sorted and once."""
+    """The result of a scan: order and body by key; the keys must come sorted and once."""
     rows: list[tuple[Key, tuple[int, bytes]]] = []
     for cards in ledger.scan(after=after):
         orders = cards.heads["order"].tolist()
@@ -239,7 +239,7 @@ def test_the_first_look_behind_many_appends_joins_few_pieces_and_packs_no_keys(m
 def test_a_few_keys_are_found_as_many_are(here: set[Key], wanted: set[Key]) -> None:
     cards = cards_of(dict.fromkeys(sorted(here), (b"u", b"", b""))) if here else Cards.none()
     pieces = [Records(cards.heads, np.ones(len(cards), np.bool_), cards.arena, cards.offsets) for _ in range(2)]
-    assert len(here) == len(pieces[0].keys)  # those of one piece are packed
+    assert len(here) == len(pieces[0].keys)  # the records of one piece are packed
     keys = records.distinct(records.pack_keys(*zip(*wanted, strict=True))) if wanted else pieces[0].keys[:0]
     rows = [piece.rows_of(keys).tolist() for piece in pieces]
     assert [place for place, key in enumerate(sorted(here)) if key in wanted] == rows[0] == rows[1]

@@ -315,7 +315,7 @@ def test_a_repair_that_is_killed_is_run_again(made, tmp_path, expected, monkeypa
         assert originals <= kept
         last = held(store)
     assert kills > 10
-    # What was due by the last instant of a log counts as queued, and a repair that is run again adds an instant.
+    # A URL that was due by the last instant of a log counts as queued, and a repair that is run again adds an instant.
     assert {url: told[1:] for url, told in whole.items()} == {url: told[1:] for url, told in last.items()}
     assert set(whole) < set(expected)
 

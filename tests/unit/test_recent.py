@@ -1,4 +1,5 @@
-"""What was accepted or met lately is known at once; what it does not hold may be known all the same."""
+"""URLs that were accepted or met lately are known at once; a URL that the table does not hold may be known all the
+same."""
 
 from __future__ import annotations
 

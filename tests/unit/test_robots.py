@@ -92,7 +92,7 @@ def test_a_sitemap_line_does_not_end_a_group() -> None:
 
 
 def test_a_crawl_delay_line_ends_the_list_of_agents() -> None:
-    """Else "User-agent: * / Crawl-delay: 5 / User-agent: BadBot / Disallow: /" would shut everybody out."""
+    """Else "User-agent: * / Crawl-delay: 5 / User-agent: BadBot / Disallow: /" would shut all agents out."""
     body = "User-agent: *\nCrawl-delay: 5\nUser-agent: BadBot\nDisallow: /\n"
     assert [True, False] == [allows(body, "/"), allows(body, "/", "BadBot")]
 
@@ -224,7 +224,7 @@ def test_the_digest_is_that_of_the_body() -> None:
 
 
 def test_a_body_is_cut_at_the_end_of_a_line() -> None:
-    """Half of the last line, "Disallow: /", would shut everybody out."""
+    """Half of the last line, "Disallow: /", would shut all agents out."""
     filling = b"User-agent: *\nDisallow: /first\n" + b"# filling\n" * 60_000
     body = filling[: ROBOTS_BYTES_MAX - 11] + b"\nDisallow: /last\n"
     rules = Rules.parse(body)

@@ -1,4 +1,4 @@
-"""What the demo concludes from the web's log."""
+"""The demo's conclusions from the web's log."""
 
 from __future__ import annotations
 

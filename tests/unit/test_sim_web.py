@@ -177,7 +177,7 @@ class Visitor(contextlib.ExitStack):
 
 
 def visited(tmp_path, *asked: tuple[str, str], **settings: float):
-    """The verdict on a visitor who asks for these (host name without suffix, path) without any pause."""
+    """The verdict on a visitor that asks for these (host name without suffix, path) without any pause."""
     server = DemoServer(lambda port: DemoWeb(port=port), tmp_path)
     with server as served, Visitor(server) as visitor:
         for name, path in asked:

@@ -78,7 +78,7 @@ def test_ranges_larger_and_smaller_than_a_read_step_come_back(step: int, monkeyp
 
 
 def test_a_checkpoint_is_synced_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All at once at the end would hold somebody up."""
+    """All at once at the end would delay a call."""
     monkeypatch.setattr(checkpoint_room, "CHECKPOINT_SYNC_BYTES", 10_000)
     monkeypatch.setattr(checkpoint_room, "CHECKPOINT_RANGE_BYTES_MAX", 1_000)
     files = MemoryFiles()

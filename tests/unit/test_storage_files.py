@@ -85,7 +85,7 @@ def test_a_directory_that_everybody_may_write_is_refused_with_the_way_out(tmp_pa
 
 
 def test_an_unwritable_directory_is_refused_with_path_and_user(tmp_path: Path) -> None:
-    """The test may run as root, whom modes do not stop: the child is somebody else."""
+    """The test may run as root, and modes do not stop root: the child has another user."""
     (tmp_path / "store").mkdir(mode=0o755)
     for parent in (tmp_path, *tmp_path.parents[:2]):
         parent.chmod(0o755)
@@ -138,7 +138,7 @@ def whole_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_stands_where_a_file_of_the_store_should_is_named_for_what_it_is(
     tmp_path: Path, whole_store: Path, name: str, kind: str
 ) -> None:
-    """Whoever looks and whoever opens is told the same: which name, what it is, and not that the disk failed."""
+    """A look and an opening raise the same words: which name, what it is, and not that the disk failed."""
     place = tmp_path / "store"
     shutil.copytree(whole_store, place)
     odd = next(file for file in sorted(place.iterdir()) if file.name.startswith(name))

@@ -75,7 +75,7 @@ def test_appended_is_not_synced_until_sync_says_so() -> None:
 
 
 def test_a_sync_reaches_the_file_after_the_last_write() -> None:
-    """The order that makes an acknowledgement true; nobody may optimise the sync away."""
+    """The order that makes an acknowledgement true; no change may optimise the sync away."""
     files = MemoryFiles()
     log = opened(files)
     name = segment_name(1)
@@ -176,7 +176,7 @@ def test_the_next_segment_is_there_before_the_current_one_is_full() -> None:
 
 
 def test_after_opening_the_next_segment_is_caught_up_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All at once it would hold up whoever comes first; until it is whole, what there is serves as a smaller one."""
+    """All at once it would delay the first caller; until it is whole, the finished part serves as a smaller one."""
     monkeypatch.setattr(log_room, "LOG_ZERO_BYTES_STEP", 256)
     files = MemoryFiles()
     log = opened(files, first=1024, largest=16384)
@@ -274,7 +274,7 @@ def test_a_spare_of_an_earlier_life_that_will_not_go_is_made_empty() -> None:
 
 
 def test_a_whole_frame_out_of_sequence_is_no_part_of_the_log() -> None:
-    """What an earlier life left behind would look like this."""
+    """The remains of an earlier life would look like this."""
     files = MemoryFiles()
     log = opened(files)
     log.append(1, b"first")
@@ -339,7 +339,7 @@ def test_the_highest_epoch_found_is_told() -> None:
 
 
 def test_what_was_found_on_opening_is_synced_before_it_is_shown() -> None:
-    """After kill -9 the tail may be in the cache only: who replays it builds on it."""
+    """After kill -9 the tail may be in the cache only: a replay builds on it."""
     disk = CrashDisk()
     log = opened(disk)
     log.append(1, b"never synced")

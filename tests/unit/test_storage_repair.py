@@ -270,7 +270,7 @@ def test_a_segment_of_another_store_is_put_aside(store, tmp_path):
 
 
 def test_a_torn_tail_is_no_loss(made, tmp_path):
-    """What was never synced is cut by the log itself."""
+    """The log itself cuts bytes that were never synced."""
     shutil.copytree(made, tmp_path / "store")
     files = Directory(tmp_path / "store")
     log = Log.open(files, store=STORE, epoch=2, after=COVERED)
@@ -288,7 +288,7 @@ def test_a_torn_tail_is_no_loss(made, tmp_path):
 
 
 def test_a_frame_inside_a_page_is_not_taken_for_one(made, tmp_path):
-    """Whoever writes a page can put a whole frame into it; after damage it must not be found in the place of ours."""
+    """The author of a page can put a whole frame into it; after damage it must not be found in the place of ours."""
     files = Directory(tmp_path / "store")
     log = Log.open(files, store=STORE, epoch=1, segment_bytes_first=SEGMENT, segment_bytes_max=SEGMENT)
     for lsn in range(1, 8):

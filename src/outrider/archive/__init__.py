@@ -1,4 +1,4 @@
-"""What is kept of a crawl: WARC files, and the line files that repeat its log."""
+"""The kept output of a crawl: WARC files, and the line files that repeat its log."""
 
 from __future__ import annotations
 

@@ -104,8 +104,8 @@ def serial_of(prefix: str, name: str) -> int | None:
 class WarcWriter:
     """Appends exchanges to the WARC files of one directory.
 
-    `add` writes, `sync` makes durable, `watermark` says how far; whoever opens the directory again gives the watermark
-    that was logged, and what was written after it is cut. A write that fails leaves no half record for the next one.
+    `add` writes, `sync` makes durable, `watermark` says how far; the next opening of the directory gives the watermark
+    that was logged, and the bytes written after it are cut. A write that fails leaves no half record for the next one.
     """
 
     def __init__(

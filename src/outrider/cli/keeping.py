@@ -85,7 +85,7 @@ def repair(directory: str, as_json: bool) -> int:
 
 
 def repair_lines(done: Repaired) -> Iterator[str]:
-    """What was lost, what was made again, and where the damaged files are."""
+    """The lost parts, the parts that were made again, and the place of the damaged files."""
     for loss in done.losses:
         yield f"lost     {loss}"
     found = done.salvaged
@@ -144,7 +144,8 @@ def import_command(directory: str, files: tuple[str, ...]) -> int:
     """Take URLs into the frontier of DIR, which is made where there is none.
 
     FILE is what `export` wrote (.jsonl, .csv, .parquet; each URL keeps its state), or a list of URLs (.txt, one a
-    line). What cannot be used is skipped, with its line and the reason, and the rest is taken; exit code 2 when nothing
+    line). A record that cannot be used is skipped, with its line and the reason, and the rest is taken; exit code 2
+    when nothing
     could be. An import that was broken off is run again.
     """
     from outrider.crawl.exchange import IMPORTED, import_files

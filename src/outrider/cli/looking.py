@@ -131,7 +131,7 @@ def _say(found: Mapping[str, Any], as_json: bool, lines: Callable[[Mapping[str, 
 
 
 def explained(found: Mapping[str, Any]) -> Iterator[str]:
-    """What `explain` says to people: the reason first, then what is known of the URL, its queue and its host."""
+    """The words of `explain` for people: the reason first, then the facts about the URL, its queue and its host."""
     status = dict(found["status"])
     first = {
         "url": found["url"],
@@ -149,7 +149,7 @@ def explained(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """What `why-idle` says to people: the reason, what comes next, and counts that add up."""
+    """The words of `why-idle` for people: the reason, the next event, and counts that add up."""
     yield safe(found["text"])
     if found["next_at"] is not None:
         yield f"next      {shown('next_at', found['next_at'])}, in {shown('next_seconds', found['next_seconds'])}"

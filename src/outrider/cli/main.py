@@ -160,7 +160,7 @@ for _command in (explain, why_idle, hosts, urls, export_command, import_command,
 
 
 def run(arguments: Sequence[str]) -> int:
-    """One command line; the exit code of the surface. What goes wrong is said in one sentence on standard error."""
+    """One command line; the exit code of the surface. An error is one sentence on standard error."""
     try:
         answer = outrider.main(args=list(arguments), prog_name="outrider", standalone_mode=False)
     except click.exceptions.Exit as left:
@@ -193,7 +193,7 @@ def _enough() -> int:
 
 
 def bug_sentence(error: BaseException) -> str:
-    """What to tell and what to send when something happened that must not."""
+    """The words for a bug, and the files to send with the report."""
     from outrider.crawl.version import version as release
 
     frames = traceback.extract_tb(error.__traceback__)
@@ -208,7 +208,7 @@ def bug_sentence(error: BaseException) -> str:
 
 def main() -> None:
     """The command `outrider`."""
-    if sys.stderr is None:  # closed before we began: what nobody hears is said to nobody
+    if sys.stderr is None:  # closed before we began: the output has no reader
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - open until the end of the process
     # A reader that goes away is met as BrokenPipeError, where the crawl can still end in good order.
     with contextlib.suppress(AttributeError, ValueError):

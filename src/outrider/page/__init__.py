@@ -1,4 +1,4 @@
-"""What is in a page: bytes in, links, directives, text and a SimHash out."""
+"""Reads a page: bytes in, links, directives, text and a SimHash out."""
 
 from outrider.page.reader import FOLLOWABLE, Page, PageLink, read
 

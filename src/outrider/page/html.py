@@ -1,4 +1,4 @@
-"""What the HTML parser finds in a page, as plain rows: the only file that knows turbohtml.
+"""The findings of the HTML parser in a page, as plain rows: the only file that knows turbohtml.
 
 `parse` takes any bytes, never raises, and needs time linear in their number: the parser follows the WHATWG algorithm,
 cuts depth at 512 as browsers do, and stays linear on nesting that makes others quadratic (docs/decisions/html.md).
@@ -53,7 +53,7 @@ class Markup:
 
 
 def parse(body: bytes, label: str | None, xml: bool = False) -> Markup:
-    """Parses a page whose transport named the encoding `label` (None: it named none, or one nobody knows).
+    """Parses a page whose transport named the encoding `label` (None: it named none, or an unknown one).
 
     The encoding is the byte order mark's, else `label`, else that of a meta element, else UTF-8 if the bytes are, else
     windows-1252 (WHATWG HTML 13.2.3.2). `xml`: the page was sent as XHTML, so empty elements may be closed in place.
@@ -75,7 +75,7 @@ def parse(body: bytes, label: str | None, xml: bool = False) -> Markup:
         attribute = _ADDRESS.get(tag)
         if attribute is not None:
             if tag == "form" and (element.attr("method") or "").strip().lower() == "post":
-                continue  # what it leads to is not to be had by asking for its address
+                continue  # a plain request for its address does not give what it leads to
             rel = (element.attr("rel") or "") if attribute == "href" else ""
             addresses.append((tag, element.attr(attribute) or "", rel))
         elif tag == "meta":

@@ -1,6 +1,6 @@
-"""What is in a page: links, base, title, directives, text and its SimHash. Any bytes are read; nothing raises.
+"""Reads a page: links, base, title, directives, text and its SimHash. Any bytes are read; nothing raises.
 
-Links are resolved and spelled canonically in one batch per page, and stay columns until somebody asks for strings. Only
+Links are resolved and spelled canonically in one batch per page, and stay columns until a caller asks for strings. Only
 http and https count. Comments and scripts hold no links; noscript does, since no script is run here, and so does
 template, whose content scripts put into pages.
 """
@@ -78,7 +78,7 @@ _NO_LINKS = FoundLinks(UrlBatch.of(()), [], [])
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page holds."""
+    """The content of a page."""
 
     url: str
     """Where it was fetched from."""
@@ -127,7 +127,7 @@ class Page:
 
 
 def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str | None = None) -> Page:
-    """What is in a body fetched from the absolute `url`, by its Content-Type header.
+    """The content of a body fetched from the absolute `url`, by its Content-Type header.
 
     text/html and application/xhtml+xml are parsed, text/plain has text and SimHash, anything else only its URL. An
     empty type counts as HTML if a tag comes first. `agent` is the crawler's product token: a meta of that name counts
