@@ -127,8 +127,8 @@ class UrlColumns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RobotsAnswer:
-    """The answer to a request for a robots.txt: an HTTP status (None: no answer), the body, and the next hop of a
-    redirect."""
+    """The answer to a request for a robots.txt: an HTTP status (None: no answer, or one that broke off), the whole body
+    with its codings undone, and the next hop of a redirect."""
 
     status: int | None
     body: bytes = b""

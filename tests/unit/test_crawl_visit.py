@@ -212,6 +212,55 @@ def test_robots_that_broke_off_count_as_unreachable():
     assert None is robots_outcome(seen).robots.status
 
 
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [
+        ({"truncated": "disconnect"}, "truncated"),
+        ({"truncated": "time"}, "truncated"),
+        ({"truncated": "unspecified"}, "truncated"),
+        ({"decoding": Decoding.BROKEN}, "decode"),
+        ({"decoding": Decoding.UNKNOWN}, "decode"),
+        ({"decoding": Decoding.CUT}, "decode"),
+        ({"decoding": Decoding.UNKNOWN, "truncated": "length"}, "decode"),
+        ({"decoding": Decoding.BROKEN, "truncated": "length", "content": b""}, "decode"),
+    ],
+)
+def test_a_robots_txt_that_is_not_whole_is_none_and_says_why(how, error):
+    seen = Visit(lease(kind=Kind.ROBOTS), AT, AT, response(200, body=b"User-agent: *\nDisallow: /", **how))
+    outcome = robots_outcome(seen)
+    assert (None, b"", error) == (outcome.robots.status, outcome.robots.body, outcome.error)
+
+
+@pytest.mark.parametrize("status", [302, 404, 503])
+def test_a_robots_txt_that_is_not_there_is_told_by_its_status_however_its_body_ends(status):
+    """A body that says nothing about rules may break off."""
+    seen = Visit(lease(kind=Kind.ROBOTS), AT, AT, response(status, truncated="disconnect", location="/r"))
+    outcome = robots_outcome(seen)
+    assert (status, b"", None) == (outcome.robots.status, outcome.robots.body, outcome.error)
+
+
+@pytest.mark.parametrize("decoding", [Decoding.WHOLE, Decoding.BROKEN])
+def test_a_robots_txt_that_our_limit_cut_holds_up_to_its_last_line(decoding):
+    how = {"truncated": "length", "decoding": decoding, "content": b"User-agent: *\nDisallow: /a\nDisallow: /"}
+    outcome = robots_outcome(Visit(lease(kind=Kind.ROBOTS), AT, AT, response(200, **how)))
+    assert (200, b"User-agent: *\nDisallow: /a\n") == (outcome.robots.status, outcome.robots.body)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"decoding": Decoding.CUT}, Judgement("truncated", Verdict.DONE)),
+        ({"decoding": Decoding.CUT, "content": b""}, Judgement("truncated", Verdict.DONE)),
+        ({"decoding": Decoding.UNKNOWN}, Judgement("error", Verdict.GONE, "decode")),
+        ({"decoding": Decoding.UNKNOWN, "truncated": "length"}, Judgement("error", Verdict.GONE, "decode")),
+        ({"decoding": Decoding.BROKEN, "content": b""}, Judgement("error", Verdict.GONE, "decode")),
+        ({"decoding": Decoding.BROKEN, "content": b"", "truncated": "length"}, Judgement("truncated", Verdict.DONE)),
+    ],
+)
+def test_a_content_that_was_cut_or_cannot_be_decoded_is_not_done(how, expected):
+    assert expected == judged(visit(response(**how)))
+
+
 def test_a_request_that_we_broke_off_is_asked_again_and_recorded():
     outcome = stopped_outcome(visit(None, stopped=True, began=AT + 100_000))
     line = json.loads(outcome.politeness)

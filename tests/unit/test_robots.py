@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.limits import CRAWL_DELAY_SECONDS_MAX, ROBOTS_BYTES_MAX, ROBOTS_WILDCARD_RULES_MAX
-from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules, verdict_of_status
+from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules, verdict_of_status, whole_lines
 
 SITE = "http://example.org"
 
@@ -237,6 +237,40 @@ def test_rules_up_to_500_kib_count() -> None:
     body = head + b"#" * (ROBOTS_BYTES_MAX - len(head) - len(last) - 1) + b"\n" + last + b"Disallow: /\n"
     rules = Rules.parse(body)
     assert [True, False] == [rules.allowed("FooBot", SITE + path) for path in ("/x", "/last")]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_of_a_body_beyond_the_limit_whole_lines_are_kept(end: bytes) -> None:
+    for over in range(-4, 5):
+        start = b"#" * (ROBOTS_BYTES_MAX + over - 12 - len(end)) + end
+        kept = whole_lines(start + b"Disallow: /x" + end + b"more" + end * 10)
+        assert len(kept) <= ROBOTS_BYTES_MAX
+        assert kept.splitlines() in ([start.rstrip()], [start.rstrip(), b"Disallow: /x"])
+        assert (over <= 0) == kept.rstrip().endswith(b"Disallow: /x")
+
+
+def test_of_a_body_whose_end_is_missing_the_last_line_is_dropped() -> None:
+    cut = [whole_lines(body, cut=True) for body in (b"a\nDisallow: /", b"a\r\n", b"Disallow: /", b"")]
+    assert [b"a\n", b"a\r\n", b"", b""] == cut
+
+
+def test_one_line_beyond_the_limit_is_no_rule() -> None:
+    assert b"" == whole_lines(b"Disallow: /" + b"x" * ROBOTS_BYTES_MAX)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_body_in_utf_16_is_cut_between_lines_not_within_a_character(encoding: str) -> None:
+    """U+0A0A has both bytes of a line's end, and ends none."""
+    text = "\ufeffUser-agent: *\nDisallow: /first\nDisallow: /" + "\u0a0a" * ROBOTS_BYTES_MAX
+    rules = Rules.parse(text.encode(encoding))
+    assert [True, False] == [rules.allowed("FooBot", SITE + path) for path in ("/x", "/first")]
+
+
+@given(st.lists(st.binary(max_size=20)), st.integers(0, 60))
+def test_what_is_kept_of_a_cut_body_is_its_beginning(lines: list[bytes], length: int) -> None:
+    body = b"\n".join(lines)[:length]
+    kept = whole_lines(body, cut=True)
+    assert body.startswith((b"\xff\xfe", b"\xfe\xff")) or (body.startswith(kept) and kept[-1:] in (b"", b"\n", b"\r"))
 
 
 def seconds_of(body: bytes, url: str) -> float:

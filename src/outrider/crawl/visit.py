@@ -2,6 +2,7 @@
 
 answer                                   outcome in pages.jsonl       the frontier is told
 2xx                                      done, truncated, duplicate   done, links
+2xx of which nothing can be decoded      error                        gone
 301 302 303 307 308 with a location      redirect                     done, location
 408 425 429 5xx, errors that may pass    retry, at last error         retry (429, 503: refused)
 any other status                         gone                         gone
@@ -32,12 +33,14 @@ from outrider.limits import (
     MICROSECONDS,
     ROBOTS_BYTES_MAX,
 )
+from outrider.robots import whole_lines
 from outrider.url import UrlBatch, join
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 RETRIED: Final = frozenset({408, 425, 429})  # RFC 9110 and 8470: the same request may do later; so may any 5xx
 REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
 STOPPED: Final = "stopped"
+TRUNCATED: Final = "truncated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +128,7 @@ def judged(visit: Visit) -> Judgement:
     assert visit.response is not None
     assert status is not None
     if 200 <= status < 300:
-        if not visit.response.truncated and _undecodable(visit.response):
-            if not visit.response.content:
-                return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
-            return Judgement("truncated", Verdict.DONE, str(FetchError.DECODE))
-        return Judgement("truncated" if visit.response.truncated else "done", Verdict.DONE)
+        return _answered(visit.response)
     if status in REDIRECTS:
         target = location_of(visit.response)
         if target is not None:
@@ -139,6 +138,18 @@ def judged(visit: Visit) -> Judgement:
         word = "retry" if retries_left(lease.attempt) else "error"
         return Judgement(word, Verdict.RETRY, f"http_{status}", None, asked, status in REFUSALS)
     return Judgement("gone", Verdict.GONE, None, None, asked)
+
+
+def _answered(response: Response) -> Judgement:
+    """What a page that came is: done, truncated, or an error where nothing of it can be read."""
+    undecodable = _undecodable(response)
+    if response.decoding is Decoding.UNKNOWN or (undecodable and not response.content and not response.truncated):
+        return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
+    if response.truncated or response.decoding is Decoding.CUT:
+        return Judgement("truncated", Verdict.DONE)
+    if undecodable:
+        return Judgement("truncated", Verdict.DONE, str(FetchError.DECODE))
+    return Judgement("done", Verdict.DONE)
 
 
 def _undecodable(response: Response) -> bool:
@@ -257,17 +268,19 @@ def page_outcome(
 def robots_outcome(visit: Visit) -> Outcome:
     """The outcome of an errand for a robots.txt; each hop of a redirect is one (RFC 9309 section 2.3.1)."""
     response = visit.response
+    error = str(visit.failure) if visit.failure is not None else None
     if response is None or response.error is not None or response.status is None:
         answer = RobotsAnswer(None)
+    elif 200 <= response.status < 300:
+        answer, error = _robots_file(response, response.status)
     else:
-        hop = location_of(response) if response.status in REDIRECTS else None
-        answer = RobotsAnswer(response.status, response.content[:ROBOTS_BYTES_MAX], hop)
+        answer = RobotsAnswer(response.status, b"", location_of(response) if response.status in REDIRECTS else None)
     return Outcome(
         visit.lease.token,
         Verdict.DONE,
         seconds=response.seconds if response is not None and visit.sent else None,
         status=visit.status,
-        error=str(visit.failure) if visit.failure is not None else None,
+        error=error,
         ended_at=response.ended_at if response is not None else visit.now,
         retry_after_seconds=_retry_after(visit),
         refused=visit.status in REFUSALS,
@@ -275,6 +288,23 @@ def robots_outcome(visit: Visit) -> Outcome:
         answered=False,
         politeness=politeness_line(visit),
     )
+
+
+def _robots_file(response: Response, status: int) -> tuple[RobotsAnswer, str | None]:
+    """What a robots.txt that came says, and what was wrong with it.
+
+    One that breaks off, or whose coding cannot be undone, is no robots.txt but a network error (RFC 9309 section
+    2.3.1.4): what is missing may forbid, and half of a line may forbid all. Where a limit of ours cut it, the lines
+    before hold (section 2.5).
+    """
+    content, decoding = response.content, response.decoding
+    cut = response.truncated == "length" or (decoding is Decoding.CUT and len(content) >= ROBOTS_BYTES_MAX)
+    if response.truncated not in (None, "length"):
+        return RobotsAnswer(None), TRUNCATED
+    # Where the limit fell into a coded body, its coding breaks off too.
+    if decoding is not Decoding.WHOLE and not (cut and content and decoding is not Decoding.UNKNOWN):
+        return RobotsAnswer(None), str(FetchError.DECODE)
+    return RobotsAnswer(status, whole_lines(content, cut=cut)), None
 
 
 def address_outcome(visit: Visit) -> Outcome:

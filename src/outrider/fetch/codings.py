@@ -18,6 +18,10 @@ _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]{0,4096}|\r|)\n")
 _FAULTS = (zlib.error, cast("type[Exception]", isal_zlib.IsalError))  # its stub says it were an instance
 
 
+# `identity`, and what servers write there by mistake, which changes no byte: a transfer encoding of MIME, a charset.
+_NO_CODINGS = frozenset({"", "identity", "none", "binary", "7bit", "8bit", "utf-8", "utf8", "iso-8859-1"})
+
+
 class _Inflater(Protocol):
     @property
     def eof(self) -> bool: ...
@@ -68,17 +72,19 @@ def _end_of_trailers(body: bytes, at: int) -> int | None:
 
 
 def codings_of(fields: Sequence[str]) -> list[str]:
-    """The codings that a Content-Encoding or Transfer-Encoding lists, outermost last, `identity` left out."""
+    """The codings that a Content-Encoding or Transfer-Encoding lists, outermost last, names of no coding left out."""
     names = (name.strip(" \t").lower() for field in fields for name in field.split(","))
-    return [name for name in names if name not in ("", "identity")]
+    return [name for name in names if name not in _NO_CODINGS]
 
 
 def decoded(body: bytes, codings: Sequence[str], bytes_max: int) -> tuple[bytes, Decoding]:
     """The body with its content codings undone, at most `bytes_max` of it, and what became of it.
 
     gzip (members one after another too) and deflate (RFC 9110 section 8.4.1; raw deflate as some servers send it), at
-    most two layers. A body that says gzip and is not is given as it is, as BROKEN.
+    most two layers. A body that says gzip and is not is given as it is, as BROKEN. Of no body nothing is to be undone.
     """
+    if not body:
+        return body, Decoding.WHOLE  # a HEAD-like answer, 204, 304
     if len(codings) > CONTENT_CODINGS_MAX:
         return body[:bytes_max], Decoding.UNKNOWN
     verdict = Decoding.WHOLE
@@ -95,8 +101,6 @@ def decoded(body: bytes, codings: Sequence[str], bytes_max: int) -> tuple[bytes,
 
 
 def _ungzip(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
-    if not body:
-        return body, Decoding.WHOLE  # a HEAD-like answer, 204, 304: nothing to undo
     if not body.startswith(b"\x1f\x8b"):
         return body, Decoding.BROKEN
     pieces: list[bytes] = []
@@ -115,8 +119,6 @@ def _ungzip(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
 
 
 def _undeflate(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
-    if not body:
-        return body, Decoding.WHOLE
     wrapped = len(body) >= 2 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
     return _inflated(isal_zlib.decompressobj(15 if wrapped else -15), body, bytes_max)
 

@@ -427,6 +427,9 @@ class CurlDownloader:
                 unchunked = unchunk(body)
                 content = unchunked.content
                 body = body[: unchunked.end]
+                if body and not unchunked.complete and error is None and truncated is None:
+                    # libcurl forgives more than we do: what stands behind the fault would be missing without a word.
+                    error, truncated, text = FetchError.MALFORMED, "unspecified", "a chunk that is none"
             codings += [name for name in transfer_codings if name != "chunked"]
         content, decoding = decoded(content, codings, request.bytes_max)
         return Response(

@@ -45,7 +45,7 @@ class FetchError(StrEnum):
     EMPTY_REPLY = "empty_reply"  # the connection was closed without a byte
     MALFORMED = "malformed"  # the answer is not HTTP/1.x, or its chunks are not chunks
     TOO_MANY_HEADERS = "too_many_headers"  # more lines or bytes of head, interim answers included, than the limits
-    DECODE = "decode"  # reserved for readers of a body: its coding is unknown or broken
+    DECODE = "decode"  # the coding of the body is unknown, or broken where it begins
     INTERNAL = "internal"  # a bug or a shortage on this side
 
     @property

@@ -15,11 +15,10 @@ from outrider.journey import RobotsAnswer
 from outrider.limits import (
     REDIRECT_HOPS_MAX,
     ROBOTS_AGE_SECONDS_MAX,
-    ROBOTS_BYTES_MAX,
     RULES_PARSED_MAX,
     URL_BYTES_MAX,
 )
-from outrider.robots import Rules, verdict_of_status
+from outrider.robots import Rules, verdict_of_status, whole_lines
 from outrider.url import host_of, spell
 
 _NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
@@ -154,5 +153,5 @@ def after_answer(
             return Found(RobotsState.RETRYING, 0, at, attempt, 0, status, own, error or "")
         return Found(RobotsState.REFUSED, day, day, 0, 0, status, own, error or "")
     if verdict == "rules":
-        return Found(RobotsState.RULES, day, 0, 0, 0, status, own, "", answer.body[:ROBOTS_BYTES_MAX])
+        return Found(RobotsState.RULES, day, 0, 0, 0, status, own, "", whole_lines(answer.body))
     return Found(RobotsState.ALLOW, day, 0, 0, 0, status, own, "", b"")

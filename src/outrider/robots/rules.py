@@ -147,11 +147,7 @@ class Rules:
 
 def _lines(body: bytes) -> list[str]:
     """The lines of a robots.txt without comments, bytes that are no UTF-8 kept as lone surrogates."""
-    if len(body) > ROBOTS_BYTES_MAX:
-        # What was cut through is dropped: half a path would forbid, or allow, more than was said.
-        head = body[:ROBOTS_BYTES_MAX]
-        end = max(head.rfind(b"\n"), head.rfind(b"\r"))
-        body = head[: end + 1] if end >= 0 else head
+    body = whole_lines(body)
     if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = body.decode("utf-16", "replace")
     else:
@@ -163,6 +159,24 @@ def _lines(body: bytes) -> list[str]:
         text = body.decode("utf-8", "surrogateescape")
     text = text.replace("\0", "").replace("\r", "\n")
     return [line[:ROBOTS_LINE_CHARACTERS_MAX].partition("#")[0].strip(" \t\v\f") for line in text.split("\n")]
+
+
+def whole_lines(body: bytes, *, cut: bool = False) -> bytes:
+    """As many lines of a robots.txt as stand whole in its first `ROBOTS_BYTES_MAX` (RFC 9309 section 2.5). cut: its end
+    is missing, so that its last line is a part of one wherever it ends.
+
+    Half a path would forbid, or allow, more than was said.
+    """
+    if not cut and len(body) <= ROBOTS_BYTES_MAX:
+        return body
+    if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        # Half a character there looks like the end of a line: the lines are found in the text.
+        text = body[: ROBOTS_BYTES_MAX & ~1].decode("utf-16", "ignore")
+        head = text[: max(text.rfind("\n"), text.rfind("\r")) + 1].encode("utf-8", "replace")
+        return head[: max(head.rfind(b"\n", 0, ROBOTS_BYTES_MAX), head.rfind(b"\r", 0, ROBOTS_BYTES_MAX)) + 1]
+    # What ends just before the limit is whole if its line does: the end of the line may stand behind it.
+    end = max(body.rfind(b"\n", 0, ROBOTS_BYTES_MAX + 1), body.rfind(b"\r", 0, ROBOTS_BYTES_MAX + 1))
+    return body[: min(end + 1, ROBOTS_BYTES_MAX)]
 
 
 def _record(line: str) -> tuple[str, str]:
@@ -251,9 +265,9 @@ def verdict_of_status(status: int | None) -> Answer:
 
     "rules": parse the body; "redirect": ask there; "allow": there are no rules; "unreachable": stay out for now.
     None is no answer at all. 429 is "unreachable" although it is a 4xx, as Google reads it too: who asks for fewer
-    requests has not allowed everything.
+    requests has not allowed everything. So is 206: nobody asked for a part, and rules are missing from it.
     """
-    if status is None or status == 429:
+    if status is None or status in (206, 429):
         return "unreachable"
     if 200 <= status < 300:
         return "rules"

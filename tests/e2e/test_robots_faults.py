@@ -1,0 +1,170 @@
+"""A robots.txt that breaks off on its way is asked for again, and nothing is fetched until one came whole."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+import pytest
+
+from e2e.hostile import Connection, Script, closes_after, hostile
+from outrider import Frontier
+from outrider.clock import wall
+from outrider.crawl.visit import Judgement, Visit, judged, robots_outcome
+from outrider.fetch.curl import CurlDownloader
+from outrider.fetch.downloader import Request
+from outrider.journey import Kind, Lease, Verdict
+from outrider.limits import MICROSECONDS, ROBOTS_BYTES_MAX
+
+AGENT = "Outrider/0.1 (+https://example.org/bot)"
+WORDS = b"User-agent: *\nDisallow: /private\n"
+CUT = WORDS[:-8]  # "Disallow: /" would close the whole site
+PACKED = gzip.compress(b"User-agent: *\n" + b"".join(b"Disallow: /%d\n" % n for n in range(1_000)), 0)
+
+
+def head(*fields: str, status: str = "200 OK") -> bytes:
+    return "\r\n".join((f"HTTP/1.1 {status}", "Content-Type: text/plain", *fields, "", "")).encode()
+
+
+def coded(coding: str, body: bytes) -> bytes:
+    return head(f"Content-Encoding: {coding}", f"Content-Length: {len(body)}") + body
+
+
+CHUNKED = "Transfer-Encoding: chunked"
+BROKEN = {
+    "closed before its length": head("Content-Length: 500") + CUT,
+    "closed before the last chunk": head(CHUNKED) + b"%x\r\n%b\r\n" % (len(CUT), CUT),
+    "closed within a chunk": head(CHUNKED) + b"%x\r\n%b" % (len(WORDS), CUT),
+    "a chunk that is none": head(CHUNKED) + b"%x\r\n%b\r\nnonsense\r\n" % (len(WORDS), WORDS),
+    "a chunk extension too long": head(CHUNKED) + b"%x;x=%b\r\n%b\r\n0\r\n\r\n" % (len(WORDS), b"y" * 5_000, WORDS),
+    "gzip that ends early": coded("gzip", PACKED[:5_000]),
+    "gzip that is corrupt": coded("gzip", gzip.compress(WORDS)[:20] + b"\xff" * 40),
+    "gzip that is none": coded("gzip", b"\x00\x01\x02 nothing that anybody can read"),
+    "deflate that is none": coded("deflate", b"\xff\xfe\xfd\xfc nothing that anybody can read"),
+    "brotli": coded("br", b"\x0b\x02\x80hello\x03"),
+    "zstd": coded("zstd", b"\x28\xb5\x2f\xfd\x24\x05\x29\x00\x00hello"),
+    "a coding nobody knows": coded("x-rot13", b"Hfre-ntrag: *\nQvfnyybj: /\n"),
+    "three layers": coded("gzip, gzip, gzip", gzip.compress(gzip.compress(gzip.compress(WORDS)))),
+    "a part": head("Content-Range: bytes 0-24/33", f"Content-Length: {len(CUT)}", status="206 Partial Content") + CUT,
+}
+
+
+def visited(lease: Lease, answer: bytes | Script) -> Visit:
+    """The lease's URL, asked of a server that gives this answer and closes."""
+    script = closes_after(answer) if isinstance(answer, bytes) else answer
+
+    async def main() -> Visit:
+        async with hostile(script) as site:
+            downloader = CurlDownloader(clock=wall)
+            try:
+                path = lease.url.partition("site.test")[2]
+                url = f"http://site.test:{site.port}{path}"
+                return Visit(lease, wall(), wall(), await downloader.fetch(Request(url, "127.0.0.1", AGENT)))
+            finally:
+                await downloader.close()
+
+    return asyncio.run(main())
+
+
+class Crawl:
+    """A frontier on a virtual clock, with one closed page and one open one."""
+
+    def __init__(self) -> None:
+        self.now = wall()
+        self.frontier = Frontier.memory(clock=lambda: self.now, robots="errands", settings={"delay_factor": 0.0})
+        self.frontier.discover(["http://site.test/private", "http://site.test/open"])
+
+    def leases(self, seconds: float) -> list[Lease]:
+        self.now += int(seconds * MICROSECONDS)
+        return list(self.frontier.lease(10, errands=True))
+
+    def answers(self, lease: Lease, answer: bytes | Script) -> None:
+        assert lease.kind is Kind.ROBOTS
+        self.frontier.report([robots_outcome(visited(lease, answer))])
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_robots_txt_that_breaks_off_is_asked_for_again_and_closes_the_site_meanwhile(fault: str) -> None:
+    """RFC 9309 section 2.3.1.4: neither what came of it counts, nor does it count as one that is not there."""
+    crawl = Crawl()
+    (errand,) = crawl.leases(0)
+    for pause in (5, 30, 300):
+        crawl.answers(errand, BROKEN[fault])
+        assert [] == crawl.leases(pause - 1)
+        (errand,) = crawl.leases(1)
+        assert Kind.ROBOTS is errand.kind
+    crawl.answers(errand, head(f"Content-Length: {len(WORDS)}") + WORDS)
+    asked = [lease.url for _ in range(3) for lease in _done(crawl, crawl.leases(10))]
+    assert ["http://site.test/open"] == asked
+
+
+def _done(crawl: Crawl, leases: list[Lease]) -> list[Lease]:
+    crawl.frontier.report([lease.done(seconds=0.1) for lease in leases])
+    return leases
+
+
+@pytest.mark.parametrize("fault", ["closed before its length", "brotli", "a part"])
+def test_a_robots_txt_that_breaks_off_each_time_closes_the_site_for_a_day(fault: str) -> None:
+    crawl = Crawl()
+    (errand,) = crawl.leases(0)
+    for pause in (5, 30, 300, 10):
+        crawl.answers(errand, BROKEN[fault])
+        found = crawl.leases(pause)
+        errand = found[0] if found else errand
+    assert ([], "robots_unreachable") == (found, crawl.frontier.status("http://site.test/open").error)
+
+
+def test_a_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_line() -> None:
+    """Half of the line at the limit, "Disallow: /", would close the site; behind the limit nothing counts."""
+    start = b"User-agent: *\nDisallow: /private\n"
+    filling = b"#" * (ROBOTS_BYTES_MAX - len(start) - len(b"\nDisallow: /")) + b"\n"
+    body = start + filling + b"Disallow: /x" * 300_000
+    crawl = Crawl()
+    (errand,) = crawl.leases(0)
+
+    async def endless(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(head("Content-Length: 9999999") + body)
+
+    crawl.answers(errand, endless)
+    asked = [lease.url for _ in range(3) for lease in _done(crawl, crawl.leases(10))]
+    assert ["http://site.test/open"] == asked
+
+
+@pytest.mark.parametrize("coding", ["gzip", "identity"])
+def test_a_packed_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_line(coding: str) -> None:
+    """Rules up to 500 KiB count also where the answer unpacks to far more."""
+    start = b"User-agent: *\nDisallow: /private\n"
+    body = start + b"#" * (ROBOTS_BYTES_MAX - len(start) - len(b"\nDisallow: /")) + b"\nDisallow: /x" * 200_000
+    crawl = Crawl()
+    (errand,) = crawl.leases(0)
+    crawl.answers(errand, coded(coding, gzip.compress(body) if coding == "gzip" else body))
+    asked = [lease.url for _ in range(3) for lease in _done(crawl, crawl.leases(10))]
+    assert ["http://site.test/open"] == asked
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (coded("br", b"\x0b\x02\x80hello\x03"), Judgement("error", Verdict.GONE, "decode")),
+        (coded("zstd", b"\x28\xb5\x2f\xfd"), Judgement("error", Verdict.GONE, "decode")),
+        (coded("x-rot13", b"<c>uryyb</c>"), Judgement("error", Verdict.GONE, "decode")),
+        (coded("gzip, gzip, gzip", gzip.compress(b"x")), Judgement("error", Verdict.GONE, "decode")),
+        (coded("gzip", b"\x1f\x8b\x08"), Judgement("error", Verdict.GONE, "decode")),
+        (coded("gzip", gzip.compress(b"") * 5_000), Judgement("truncated", Verdict.DONE)),
+        (coded("gzip", gzip.compress(bytes(3_000_000))), Judgement("truncated", Verdict.DONE)),
+        (head(CHUNKED) + b"5;%b\r\nhello\r\n0\r\n\r\n" % (b"y" * 5_000), Judgement("error", Verdict.GONE, "malformed")),
+        (coded("utf-8", b"<p>hello"), Judgement("done", Verdict.DONE)),
+        (head("Content-Encoding: br", "Content-Length: 0"), Judgement("done", Verdict.DONE)),
+    ],
+    ids=[
+        *("brotli", "zstd", "unknown", "layers", "gzip without content", "members", "bomb", "extension"),
+        *("a charset", "nothing"),
+    ],
+)
+def test_a_page_whose_decoding_was_cut_or_failed_is_truncated_or_an_error(answer: bytes, expected: Judgement) -> None:
+    """Never done with 0 bytes, nor with bytes that nobody can read."""
+    frontier = Frontier.memory()
+    frontier.discover(["http://site.test/page"])
+    (lease,) = frontier.lease(1)
+    assert expected == judged(visited(lease, answer))
