@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import DamagedStoreError, ForeignStoreError
+from outrider.frontier import facts
 from outrider.frontier.cards import Cards
 from outrider.frontier.facts import (
-    FACTS_VERSION,
-    SCHEMA,
+    KINDS,
     ZSTD,
     Compressor,
     Fact,
@@ -69,7 +69,7 @@ def plain(column: object) -> object:
 
 
 def block_of(kind: int):
-    types = [column.type for column in SCHEMA[kind, FACTS_VERSION]]
+    types = [column.type for column in KINDS[kind].columns]
     rows = st.lists(st.tuples(*[VALUES[name] for name in types]), min_size=1, max_size=4)
     return rows.map(
         lambda rows: (kind, [packed(name, cells) for name, cells in zip(types, columns_of(rows), strict=True)])
@@ -112,6 +112,28 @@ def test_a_kind_or_version_of_another_release_is_refused(kind, version):
         list(decode(payload))
 
 
+def test_a_column_that_came_later_has_its_default_in_older_facts(monkeypatch):
+    """A reader fills the columns that an older version of a kind lacks, of every type that can have a default."""
+    payload = encode(1, [(Fact.TALLY, columns_of([(4096, "a", 1), (4096, "b", 2)]))])
+    columns = "slot:u16 name:text value:u64 more:f64=1.5@3 why:text=@3 body:blob=@4 count:u32=7@4"
+    later = facts._kind(Fact.TALLY, columns)
+    monkeypatch.setitem(KINDS, Fact.TALLY, later)
+    assert [(4096, "a", 1, 1.5, "", b"", 7), (4096, "b", 2, 1.5, "", b"", 7)] == rows_of(payload)
+    third = facts._kind(Fact.TALLY, columns.split(" body", maxsplit=1)[0])
+    monkeypatch.setitem(KINDS, Fact.TALLY, third)
+    payload = encode(1, [(Fact.TALLY, columns_of([(4096, "c", 3, 2.5, "so")]))])
+    monkeypatch.setitem(KINDS, Fact.TALLY, later)
+    assert [(4096, "c", 3, 2.5, "so", b"", 7)] == rows_of(payload)
+    assert "why text (from version 3; '' before)" in drawing()
+
+
+def rows_of(payload):
+    ((_, values),) = decode(payload)
+    return list(
+        zip(*(column.tolist() if isinstance(column, np.ndarray) else list(column) for column in values), strict=True)
+    )
+
+
 def test_a_large_payload_is_packed_and_a_small_one_is_not():
     compressor = Compressor()
     for size in (FACTS_COMPRESSED_BYTES_MIN - 1, FACTS_COMPRESSED_BYTES_MIN, 100_000):
@@ -131,14 +153,15 @@ def test_a_packed_payload_that_is_damaged_or_of_another_codec_is_refused():
 
 
 def test_every_kind_is_drawn_and_applied():
-    assert [(kind, FACTS_VERSION) for kind in Fact] == list(SCHEMA)
+    assert sorted(Fact) == sorted(KINDS)
     ledger = Ledger.open(MemoryFiles(), store=bytes(16), names=[])
     tables = Tables(ledger, fingerprint_key=bytes(16), scratch=None)
-    assert sorted(Fact) == sorted([*tables._apply, *tables._apply_rows])
+    assert {Fact.LINE, Fact.RUNS} == set(Fact) - set(tables._apply)
 
 
 def test_every_fact_begins_with_the_slot_it_changes():
-    firsts = {f"{columns[0].name}:{columns[0].type}" for (kind, _), columns in SCHEMA.items() if kind not in (32, 33)}
+    drawn = [(kind, KINDS[kind].columns) for kind in Fact]
+    firsts = {f"{columns[0].name}:{columns[0].type}" for kind, columns in drawn if kind not in (32, 33)}
     assert {"slot:u16"} == firsts
     assert {"slot"} <= set(HEAD.names or ())
 

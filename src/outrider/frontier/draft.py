@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.frontier.cards import Cards
-from outrider.frontier.facts import LINES_AFTER, STREAMS, Block, Fact, Row, columns_of
+from outrider.frontier.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, Row, columns_of
 from outrider.frontier.hosts import Rows
 from outrider.frontier.lines import completed
 from outrider.frontier.records import Record, packed
@@ -20,25 +20,6 @@ from outrider.frontier.tables import Hand, Tables
 from outrider.journey import Line
 from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, OWN_SLOT
 
-# What facts name must exist before them, and an errand's host before the errand.
-_ORDER = (
-    *(Fact.OPENING, Fact.CRAWL, Fact.CRAWL_RULES, Fact.HOLDER, Fact.SCOPE, Fact.ERROR, Fact.HOST, Fact.QUEUE),
-    *(
-        Fact.QUEUE_RULES,
-        Fact.VOID,
-        Fact.AUTHORITY,
-        Fact.OUTBOX,
-        Fact.ARRIVED,
-        Fact.DELIVERED,
-        Fact.ADDRESS,
-        Fact.LOCATED,
-        Fact.HOST_CELLS,
-        Fact.COLD_REST,
-    ),
-    *(Fact.ROBOTS, Fact.RULES, Fact.HEAD, Fact.CARD, Fact.LEASE, Fact.EXTEND, Fact.ERRAND, Fact.LOCATING, Fact.TOKEN),
-    *(Fact.TALLY, Fact.LINE, Fact.WATERMARK, Fact.PROJECTION, Fact.REQUEST, Fact.CLOSING),
-)
-_PLACE = {kind: place for place, kind in enumerate(_ORDER)}
 Tokens = npt.NDArray[np.uint64]
 _Part: TypeAlias = tuple[Cards, Tokens, npt.NDArray[np.uint8], Rows | None]
 """Cards, the leases that end, the states they leave, the rows of their queues."""
@@ -116,7 +97,7 @@ class Draft:
             here.add(Fact.HEAD)
         if self._whole:
             here.add(Fact.CARD)
-        for kind in sorted(here, key=_PLACE.__getitem__):
+        for kind in sorted(here, key=PLACES.__getitem__):
             if kind is Fact.HEAD and self._bare:
                 cards, tokens, old, rows = _joined(self._bare)
                 found.append(((kind, [tokens, cards.heads]), Hand(cards, old, rows)))

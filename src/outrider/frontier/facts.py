@@ -14,7 +14,7 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from itertools import pairwise
 from typing import Any
 
@@ -33,7 +33,6 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-FACTS_VERSION = 2
 FRAME_KIND = 2  # the log frame kind that carries facts
 PLAIN, ZSTD = 0, 1  # codecs of a frame
 
@@ -85,69 +84,133 @@ class Fact(IntEnum):
     LINE = 48
 
 
+class Applied(Enum):
+    """How the tables apply the facts of a kind, by their method `_<name of the kind>`."""
+
+    BY_ROW = "by_row"  # one fact after the other
+    IN_COLUMNS = "in_columns"  # all facts of a block at once
+    NOWHERE = "nowhere"  # the tables keep nothing of them: lines belong to the projections, runs to the checkpoint
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a kind of fact: its name and its type (u8 u16 u32 u64 i64 f64 text blob cards heads)."""
+    """One column of a kind of fact: its name and its type (u8 u16 u32 u64 i64 f64 text blob cards heads). since: the
+    version of the kind that brought it; default: its value in facts of older versions."""
 
     name: str
     type: str
+    since: int
+    default: Any = None
 
 
-def _columns(text: str) -> tuple[Column, ...]:
-    return tuple(Column(*part.split(":")) for part in text.split())
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """All that is declared of a kind of facts. version: the one in which they are written, that of the newest column;
+    in_windows: a recovery may gather facts of this kind and apply their net effect (replay.py)."""
+
+    fact: Fact
+    version: int
+    columns: tuple[Column, ...]
+    applied: Applied
+    in_windows: bool
 
 
-# The order of the columns is the format. A changed list is a new version beside the old one.
-SCHEMA: dict[tuple[int, int], tuple[Column, ...]] = {
-    (Fact.OPENING, 2): _columns("slot:u16 number:u32 at:i64 wall:i64 boot:text elapsed:i64"),
-    (Fact.CLOSING, 2): _columns("slot:u16 number:u32 state:text"),
-    (Fact.CRAWL, 2): _columns("slot:u16 row:u32 name:text generation:u32"),
-    (Fact.HOLDER, 2): _columns("slot:u16 row:u32 name:text opening:u32"),
-    (Fact.REQUEST, 2): _columns("slot:u16 client:text sequence:u64 verb:u8 answer:blob"),
-    (Fact.WATERMARK, 2): _columns("slot:u16 writer:text value:blob"),
-    (Fact.PROJECTION, 2): _columns("slot:u16 stream:text length:u64 lsn:u64"),
-    (Fact.TALLY, 2): _columns("slot:u16 name:text value:u64"),
-    (Fact.SCOPE, 2): _columns("slot:u16 crawl:u32 url:text"),
-    (Fact.TOKEN, 2): _columns("slot:u16 token:u64 order:u64"),
-    (Fact.ERROR, 2): _columns("slot:u16 number:u16 text:text"),
-    (Fact.RUNS, 2): _columns("slot:u16 name:text"),
-    (Fact.CRAWL_RULES, 2): _columns("slot:u16 row:u32 state:u8"),
-    (Fact.HOST, 2): _columns("slot:u16 host:u64 name:text"),
-    (Fact.HOST_CELLS, 2): _columns(
-        "slot:u16 host:u64 ended:i64 rest_until:i64 gap:f64 reason:u8 back_off:f64 refused_at:i64 answered:u32"
-    ),
-    (Fact.AUTHORITY, 2): _columns("slot:u16 name:text"),
-    (Fact.ROBOTS, 2): _columns(
-        "slot:u16 name:text state:u8 expires:i64 next_at:i64 attempts:u8 hops:u8 status:u16 url:text error:text"
-    ),
-    (Fact.RULES, 2): _columns("slot:u16 name:text digest:u64 body:blob"),
-    (Fact.QUEUE, 2): _columns("slot:u16 queue:u64 host:u64 crawl:u32 key:text"),
-    (Fact.QUEUE_RULES, 2): _columns("slot:u16 queue:u64 paused:u8 blocked_until:i64 delay:f64 limit:u32"),
-    (Fact.VOID, 2): _columns("slot:u16 queue:u64 order:u64"),
-    (Fact.OUTBOX, 2): _columns(
-        "slot:u16 sequence:u64 target:u16 crawl:text key:text due:i64 priority:f64 depth:u16 hops:u8 seed:u8"
-        " referrer:text metadata:blob url:text"
-    ),
-    (Fact.ARRIVED, 2): _columns("slot:u16 source:u16 sequence:u64"),
-    (Fact.DELIVERED, 2): _columns("slot:u16 sequence:u64"),
-    (Fact.ADDRESS, 2): _columns("slot:u16 host:u64 address:text"),
-    (Fact.LOCATED, 2): _columns("slot:u16 host:u64 address:text expires:i64 next_at:i64 attempts:u8 error:text"),
-    (Fact.COLD_REST, 2): _columns("slot:u16 at:i64 delay:f64"),
-    (Fact.CARD, 2): _columns("token:u64 cards:cards"),
-    (Fact.HEAD, 2): _columns("token:u64 heads:heads"),
-    (Fact.LEASE, 2): _columns(
-        "slot:u16 queue:u64 fingerprint:u64 order:u64 token:u64 deadline:i64 holder:u32 not_before:i64"
-    ),
-    (Fact.ERRAND, 2): _columns("slot:u16 name:text token:u64 deadline:i64 holder:u32"),
-    (Fact.EXTEND, 2): _columns("slot:u16 token:u64 deadline:i64"),
-    (Fact.LOCATING, 2): _columns("slot:u16 host:u64 token:u64 deadline:i64 holder:u32"),
-    (Fact.LINE, 2): _columns("slot:u16 token:u64 stream:u8 new_links:i64 text:blob"),
+_FIRST_VERSION = 2  # version 1 belonged to store format 1
+
+
+def _column(text: str) -> Column:
+    """`name:type`, or `name:type=default@version` for a column that came later; defaults are numbers or empty texts."""
+    name, _, rest = text.partition(":")
+    kind, _, later = rest.partition("=")
+    if not later:
+        return Column(name, kind, _FIRST_VERSION)
+    default, _, since = later.partition("@")
+    value: Any = default.encode() if kind == "blob" else default
+    if kind in DTYPES:
+        value = float(default) if kind == "f64" else int(default)
+    return Column(name, kind, int(since), value)
+
+
+def _kind(fact: Fact, columns: str, *, applied: Applied = Applied.BY_ROW, in_windows: bool = False) -> Kind:
+    found = tuple(map(_column, columns.split()))
+    return Kind(fact, max(column.since for column in found), found, applied, in_windows)
+
+
+# The order of the kinds is the order of blocks in a frame: a fact stands behind the facts that make what it names. The
+# order of the columns is the format. A new column goes to the end, with its default and the next version of the kind.
+KINDS: dict[int, Kind] = {
+    kind.fact: kind
+    for kind in (
+        _kind(Fact.OPENING, "slot:u16 number:u32 at:i64 wall:i64 boot:text elapsed:i64"),
+        _kind(Fact.CRAWL, "slot:u16 row:u32 name:text generation:u32"),
+        _kind(Fact.CRAWL_RULES, "slot:u16 row:u32 state:u8"),
+        _kind(Fact.HOLDER, "slot:u16 row:u32 name:text opening:u32"),
+        _kind(Fact.SCOPE, "slot:u16 crawl:u32 url:text"),
+        _kind(Fact.ERROR, "slot:u16 number:u16 text:text"),
+        _kind(Fact.HOST, "slot:u16 host:u64 name:text", applied=Applied.IN_COLUMNS, in_windows=True),
+        _kind(
+            Fact.QUEUE,
+            "slot:u16 queue:u64 host:u64 crawl:u32 key:text",
+            applied=Applied.IN_COLUMNS,
+            in_windows=True,
+        ),
+        _kind(Fact.QUEUE_RULES, "slot:u16 queue:u64 paused:u8 blocked_until:i64 delay:f64 limit:u32"),
+        _kind(Fact.VOID, "slot:u16 queue:u64 order:u64"),
+        _kind(Fact.AUTHORITY, "slot:u16 name:text"),
+        _kind(
+            Fact.OUTBOX,
+            "slot:u16 sequence:u64 target:u16 crawl:text key:text due:i64 priority:f64 depth:u16 hops:u8 "
+            "seed:u8 referrer:text metadata:blob url:text",
+        ),
+        _kind(Fact.ARRIVED, "slot:u16 source:u16 sequence:u64"),
+        _kind(Fact.DELIVERED, "slot:u16 sequence:u64"),
+        _kind(Fact.ADDRESS, "slot:u16 host:u64 address:text"),
+        _kind(Fact.LOCATED, "slot:u16 host:u64 address:text expires:i64 next_at:i64 attempts:u8 error:text"),
+        _kind(
+            Fact.HOST_CELLS,
+            "slot:u16 host:u64 ended:i64 rest_until:i64 gap:f64 reason:u8 back_off:f64 refused_at:i64 answered:u32",
+            applied=Applied.IN_COLUMNS,
+            in_windows=True,
+        ),
+        _kind(Fact.COLD_REST, "slot:u16 at:i64 delay:f64"),
+        _kind(
+            Fact.ROBOTS,
+            "slot:u16 name:text state:u8 expires:i64 next_at:i64 attempts:u8 hops:u8 status:u16 url:text error:text",
+        ),
+        _kind(Fact.RULES, "slot:u16 name:text digest:u64 body:blob"),
+        _kind(Fact.HEAD, "token:u64 heads:heads", applied=Applied.IN_COLUMNS, in_windows=True),
+        _kind(Fact.CARD, "token:u64 cards:cards", applied=Applied.IN_COLUMNS, in_windows=True),
+        _kind(
+            Fact.LEASE,
+            "slot:u16 queue:u64 fingerprint:u64 order:u64 token:u64 deadline:i64 holder:u32 not_before:i64",
+            applied=Applied.IN_COLUMNS,
+            in_windows=True,
+        ),
+        _kind(Fact.EXTEND, "slot:u16 token:u64 deadline:i64", applied=Applied.IN_COLUMNS, in_windows=True),
+        _kind(Fact.ERRAND, "slot:u16 name:text token:u64 deadline:i64 holder:u32"),
+        _kind(Fact.LOCATING, "slot:u16 host:u64 token:u64 deadline:i64 holder:u32"),
+        _kind(Fact.TOKEN, "slot:u16 token:u64 order:u64", in_windows=True),
+        _kind(Fact.TALLY, "slot:u16 name:text value:u64", in_windows=True),
+        _kind(
+            Fact.LINE,
+            "slot:u16 token:u64 stream:u8 new_links:i64 text:blob",
+            applied=Applied.NOWHERE,
+            in_windows=True,
+        ),
+        _kind(Fact.WATERMARK, "slot:u16 writer:text value:blob", in_windows=True),
+        _kind(Fact.PROJECTION, "slot:u16 stream:text length:u64 lsn:u64", in_windows=True),
+        _kind(Fact.REQUEST, "slot:u16 client:text sequence:u64 verb:u8 answer:blob", in_windows=True),
+        _kind(Fact.CLOSING, "slot:u16 number:u32 state:text"),
+        _kind(Fact.RUNS, "slot:u16 name:text", applied=Applied.NOWHERE),
+    )
 }
+PLACES = {fact: place for place, fact in enumerate(KINDS)}
+"""The place of each kind in a frame."""
 
-_FIXED = {
-    kind: tuple(DTYPES[column.type] for column in columns)
-    for (kind, _), columns in SCHEMA.items()
-    if all(column.type in DTYPES for column in columns)
+_FIXED: dict[int, tuple[np.dtype[Any], ...]] = {
+    kind.fact: tuple(DTYPES[column.type] for column in kind.columns)
+    for kind in KINDS.values()
+    if all(column.type in DTYPES for column in kind.columns)
 }
 """The types of the kinds that have nothing but columns of fixed width."""
 
@@ -202,7 +265,7 @@ def no_texts(rows: int) -> Texts:
 
 Row = tuple[Any, ...]
 Values = Any  # of one column: an array, a list of texts or bytes, Cards, or heads
-Block = tuple[int, Sequence[Values]]  # (kind, its columns as in the newest schema of that kind)
+Block = tuple[int, Sequence[Values]]  # (kind, its columns as in the newest version of that kind)
 
 
 def columns_of(rows: Sequence[Row]) -> list[Values]:
@@ -214,7 +277,7 @@ def arrays_of(kind: Fact, values: Sequence[Values]) -> list[Values]:
     """Columns of one kind of facts, those of fixed width as arrays of their type."""
     return [
         np.ascontiguousarray(cells, DTYPES[column.type]) if column.type in DTYPES else cells
-        for column, cells in zip(SCHEMA[kind, FACTS_VERSION], values, strict=True)
+        for column, cells in zip(KINDS[kind].columns, values, strict=True)
     ]
 
 
@@ -256,22 +319,22 @@ def encode_in_pieces(now: Instant, blocks: Sequence[Block], bytes_max: int) -> I
 
 
 def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
-    """The payload of one frame, not compressed. Columns are in the schema's order; each has one value per fact."""
+    """The payload of one frame, not compressed. Columns are in the declared order; each has one value per fact."""
     parts = [_NOW.pack(now)]
     for kind, values in blocks:
         rows = len(values[0])
         if not rows:
             continue
-        parts.append(BLOCK.pack(kind, FACTS_VERSION, rows))
+        parts.append(BLOCK.pack(kind, KINDS[kind].version, rows))
         if rows == 1 and all(type(cells) is list for cells in values):
-            _encode_one(SCHEMA[kind, FACTS_VERSION], values, parts)
+            _encode_one(KINDS[kind].columns, values, parts)
             continue
         widths = _FIXED.get(kind)
         if widths is not None and len(widths) == len(values):
             parts.append(shuffle_columns(map(np.asarray, values, widths)))
             continue
         fixed: list[Any] = []  # columns since the last part
-        for column, cells in zip(SCHEMA[kind, FACTS_VERSION], values, strict=True):
+        for column, cells in zip(KINDS[kind].columns, values, strict=True):
             if column.type in _WIDTHS:
                 fixed.append(np.asarray(cells, DTYPES[column.type]))
             elif column.type == "heads":
@@ -326,7 +389,8 @@ def instant_of(payload: bytes) -> Instant:
 
 
 def decode(payload: bytes) -> Iterator[tuple[int, list[Values]]]:
-    """The blocks of a payload: (kind, columns in the schema's order): arrays, `Texts`, lists of bytes, cards or heads.
+    """The blocks of a payload: (kind, columns as declared): arrays, `Texts`, lists of bytes, cards or heads. Columns
+    that an older version of the kind lacks have their defaults.
 
     Raises DamagedStoreError for lengths that do not fit, ForeignStoreError for kinds or versions of another release.
     """
@@ -337,14 +401,16 @@ def decode(payload: bytes) -> Iterator[tuple[int, list[Values]]]:
             raise DamagedStoreError(f"a frame of facts ends inside a block's head at byte {at}")
         kind, version, rows = BLOCK.unpack_from(payload, at)
         at += BLOCK.size
-        columns = SCHEMA.get((kind, version))
-        if columns is None:
+        known = KINDS.get(kind)
+        if known is None or not _FIRST_VERSION <= version <= known.version:
             raise ForeignStoreError(
                 f"it holds facts of kind {kind} version {version}, made by another release: open it with that one"
             )
         values: list[Values] = []
-        for column in columns:
-            if column.type in _WIDTHS:
+        for column in known.columns:
+            if column.since > version:
+                values.append(_defaults(column, rows))
+            elif column.type in _WIDTHS:
                 cells, at = _unshuffled(payload, at, rows, np.dtype(_WIDTHS[column.type]))
                 values.append(cells)
             elif column.type == "heads":
@@ -362,6 +428,13 @@ def decode(payload: bytes) -> Iterator[tuple[int, list[Values]]]:
                 values.append(texts if column.type == "text" else list(texts.pieces()))
                 at = end_of_texts
         yield kind, values
+
+
+def _defaults(column: Column, rows: int) -> Values:
+    """A column that facts of an older version lack."""
+    if column.type in DTYPES:
+        return np.full(rows, column.default, DTYPES[column.type])
+    return [column.default] * rows if column.type == "blob" else Texts.of([column.default] * rows)
 
 
 def _unshuffled(payload: bytes, at: int, rows: int, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], int]:
@@ -409,7 +482,12 @@ def body_bytes(heads: Heads) -> npt.NDArray[np.int64]:
 def drawing() -> str:
     """The schema as a table in Markdown, for docs/formats/facts.md (a test holds the two together)."""
     lines = ["| fact | number | version | columns |", "|---|---|---|---|"]
-    for (kind, version), columns in SCHEMA.items():
-        cells = ", ".join(f"{column.name} {column.type}" for column in columns)
-        lines.append(f"| {Fact(kind).name.lower()} | {kind} | {version} | {cells} |")
+    for fact in Fact:
+        cells = ", ".join(map(_drawn, KINDS[fact].columns))
+        lines.append(f"| {fact.name.lower()} | {int(fact)} | {KINDS[fact].version} | {cells} |")
     return "\n".join(lines)
+
+
+def _drawn(column: Column) -> str:
+    later = f" (from version {column.since}; {column.default!r} before)" if column.since > _FIRST_VERSION else ""
+    return f"{column.name} {column.type}{later}"

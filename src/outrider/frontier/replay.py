@@ -20,9 +20,8 @@ from outrider.frontier.cards import Cards, joined
 from outrider.frontier.facts import (
     BLOCK,
     DTYPES,
-    FACTS_VERSION,
     INSTANT_BYTES,
-    SCHEMA,
+    KINDS,
     Fact,
     Texts,
     Values,
@@ -39,11 +38,6 @@ from outrider.limits import OWN_SLOT, REPLAY_WINDOW_BYTES, REPLAY_WINDOW_ROWS, W
 
 _Times: TypeAlias = npt.NDArray[np.int64]
 _Rows: TypeAlias = npt.NDArray[np.intp]
-_KINDS = (
-    *(Fact.HOST, Fact.QUEUE, Fact.HOST_CELLS, Fact.HEAD, Fact.CARD, Fact.LEASE, Fact.EXTEND, Fact.TOKEN, Fact.TALLY),
-    *(Fact.WATERMARK, Fact.PROJECTION, Fact.REQUEST, Fact.LINE),
-)
-"""What a window may hold; the tables keep nothing of lines."""
 _CARD, _HEAD, _LEASE = range(3)
 _ROWS_OF_ITS_OWN = 64
 """A block of so many rows is read for itself, shorter ones together."""
@@ -70,7 +64,7 @@ class _Run:
 def _runs(kind: Fact) -> tuple[_Run, ...]:
     runs: list[_Run] = []
     dtypes: list[np.dtype[Any]] = []
-    for column in SCHEMA[kind, FACTS_VERSION]:
+    for column in KINDS[kind].columns:
         tail = 0
         if column.type in DTYPES:
             dtypes.append(DTYPES[column.type])
@@ -88,7 +82,8 @@ def _runs(kind: Fact) -> tuple[_Run, ...]:
     return tuple(runs)
 
 
-_RUNS = {(int(kind), FACTS_VERSION): _runs(kind) for kind in _KINDS}
+_RUNS = {(int(kind.fact), kind.version): _runs(kind.fact) for kind in KINDS.values() if kind.in_windows}
+"""How blocks of the kinds that a window may hold lie in a frame, by kind and version."""
 
 
 @dataclass(slots=True)
@@ -209,7 +204,7 @@ class Window:
         groups = self._groups.get(kind)
         if groups is None:
             return None
-        runs = _RUNS[kind, FACTS_VERSION]
+        runs = _RUNS[kind, KINDS[kind].version]
         parts = [_decoded(runs, rows, group) for rows, group in groups.items()]
         times = np.concatenate([np.repeat(np.array(g.times, np.int64), rows) for rows, g in groups.items()])
         values = parts[0] if len(parts) == 1 else [_joined(column) for column in zip(*parts, strict=True)]

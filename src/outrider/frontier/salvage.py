@@ -17,14 +17,14 @@ from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import DamagedStoreError
 from outrider.frontier.cards import Cards
-from outrider.frontier.facts import FACTS_VERSION, SCHEMA, Fact, Texts, Values, columns_of, decode, instant_of
+from outrider.frontier.facts import KINDS, Fact, Texts, Values, columns_of, decode, instant_of
 from outrider.frontier.hosts import NONE, queue_hashes
 from outrider.frontier.tables import DONE, GONE, HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.kernels.cards import Heads
 from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT
 from outrider.url import host_of
 
-_LEASE = tuple(column.name for column in SCHEMA[Fact.LEASE, FACTS_VERSION])
+_LEASE = tuple(column.name for column in KINDS[Fact.LEASE].columns)
 _LOST_NAME = "lost"
 """What crawls, holders, errors and keys are called whose own names are lost; a number follows."""
 

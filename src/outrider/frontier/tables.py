@@ -25,7 +25,19 @@ from outrider.frontier.backlog import Backlog
 from outrider.frontier.calendar import Calendar
 from outrider.frontier.cards import Cards
 from outrider.frontier.cold import ColdHosts
-from outrider.frontier.facts import STREAMS, Block, Fact, Row, Texts, Values, arrays_of, columns_of, no_texts
+from outrider.frontier.facts import (
+    KINDS,
+    STREAMS,
+    Applied,
+    Block,
+    Fact,
+    Row,
+    Texts,
+    Values,
+    arrays_of,
+    columns_of,
+    no_texts,
+)
 from outrider.frontier.hosts import (
     MANY,
     NONE,
@@ -234,42 +246,9 @@ class Tables:
         self.changed: list[Rows] = []  # hosts whose turn must be looked at again
         self.stalled: list[int] = []  # queues of deleted crawls whose cards are still to be dropped
         self._apply: dict[Fact, Callable[..., None]] = {
-            Fact.CARD: self._card,
-            Fact.HEAD: self._head,
-            Fact.LEASE: self._lease,
-            Fact.EXTEND: self._extend,
-            Fact.HOST: self._host,
-            Fact.HOST_CELLS: self._host_cells,
-            Fact.QUEUE: self._queue,
-        }
-        self._apply_rows: dict[Fact, Callable[..., None]] = {
-            Fact.OPENING: self._opening,
-            Fact.CLOSING: self._closing,
-            Fact.CRAWL: self._crawl,
-            Fact.CRAWL_RULES: self._crawl_rules,
-            Fact.HOLDER: self._holder,
-            Fact.REQUEST: self._request,
-            Fact.WATERMARK: self._watermark,
-            Fact.PROJECTION: self._projection,
-            Fact.TALLY: self._tally,
-            Fact.SCOPE: self._scope,
-            Fact.TOKEN: self._token,
-            Fact.ERROR: self._error,
-            Fact.RUNS: self._nothing,
-            Fact.AUTHORITY: self._authority,
-            Fact.ROBOTS: self._robots,
-            Fact.RULES: self._rules,
-            Fact.QUEUE_RULES: self._queue_rules,
-            Fact.VOID: self._void,
-            Fact.OUTBOX: self._outbox,
-            Fact.ARRIVED: self._arrived,
-            Fact.DELIVERED: self._delivered,
-            Fact.ADDRESS: self._address,
-            Fact.LOCATED: self._located,
-            Fact.LOCATING: self._locating,
-            Fact.COLD_REST: self._cold_rest,
-            Fact.ERRAND: self._errand,
-            Fact.LINE: self._nothing,
+            kind.fact: getattr(self, f"_{kind.fact.name.lower()}")
+            for kind in KINDS.values()
+            if kind.applied is not Applied.NOWHERE
         }
 
     # -- applying facts -----------------------------------------------------------------------------------------------
@@ -278,22 +257,19 @@ class Tables:
         """Apply the facts of one block. Raises DamagedStoreError when they name what does not exist."""
         fact = Fact(kind)
         try:
-            columns = self._apply.get(fact)
-            if columns is None:
-                each = self._apply_rows[fact]
+            applied = KINDS[fact].applied
+            if applied is Applied.BY_ROW:
+                each = self._apply[fact]
                 for row in zip(*map(_listed, values), strict=True):
                     each(*row)
-            elif hand is None:
-                columns(*arrays_of(fact, values))
-            else:
-                columns(*values, hand=hand)  # arrays already: whoever has cards in hand decides in columns
+            elif applied is Applied.IN_COLUMNS and hand is None:
+                self._apply[fact](*arrays_of(fact, values))
+            elif applied is Applied.IN_COLUMNS:
+                self._apply[fact](*values, hand=hand)  # arrays already: a call with cards in hand decides in columns
         except (IndexError, KeyError) as error:
             raise DamagedStoreError(
                 f"a fact of kind {fact.name.lower()} names something that does not exist ({error})"
             ) from error
-
-    def _nothing(self, *columns: object) -> None:
-        """Lines belong to the projections, the names of runs to the checkpoint: the tables keep nothing of them."""
 
     def _opening(self, slot: int, number: int, at: int, wall: int, boot: str, elapsed: int) -> None:
         if number >= self.opening[0]:
