@@ -66,6 +66,10 @@ class NoStoreError(ForeignStoreError):
     """There is no store here."""
 
 
+class UnknownOutputError(StoreError):
+    """Output of a crawl lies here that its store knows nothing of; it was left untouched, for opening would cut it."""
+
+
 class StoreInUseError(StoreError):
     """Another process has this store open."""
 

@@ -187,6 +187,7 @@ DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many
 SEEDS_MAX = 10_000_000  # 1 GB of text in memory; more are fed through Frontier.discover
 SEEDS_PENDING_BYTES_MAX = 64 << 30  # of seeds.pending: as many seeds as there may be, each as long as a URL may be
 RUN_FILE_BYTES_MAX = 1 << 20  # run.json has some dozens of bytes; a larger file is something else
+OUTPUT_LINE_BYTES_MAX = 16 << 20  # of a line file read at once; a line has some hundred kilobytes at most
 REPORT_BYTES_MAX = 512 << 20  # of line files that are read for the report: some seconds; larger crawls have none
 JOURNAL_BUFFER_BYTES_MAX = 64 << 10  # lines of crawl.log that wait for the next flush
 TALK_CHARACTERS_MAX = 4_000  # one line on a terminal or in crawl.log; a URL of 8 KiB is cut, other files keep it whole

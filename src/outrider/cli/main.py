@@ -103,8 +103,8 @@ def outrider() -> None:
 def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
     """Crawl from SEEDs to the end.
 
-    A SEED is a URL, @FILE with one URL a line, or - for standard input. On an existing directory the crawl goes on; new
-    seeds are added to it.
+    A SEED is a URL, @FILE with one URL a line, or - for standard input. On an existing directory the crawl goes on, and
+    new seeds are added to it; --anew begins again, with the settings of that directory.
     """
     from outrider.crawl.start import start
 
@@ -115,7 +115,7 @@ def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
 
 @outrider.command()
 @click.argument("directory", metavar="DIR")
-@setting_options("output")
+@setting_options("output", "anew")
 def resume(directory: str, **flags: Any) -> int:
     """Go on with the crawl in DIR, with the settings it was made with; flags override them."""
     from outrider.crawl.start import start

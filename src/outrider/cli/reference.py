@@ -41,7 +41,7 @@ def reference() -> str:
         cells = [
             f"`--{name.replace('_', '-')}`",
             f"`OUTRIDER_{name.upper()}`",
-            f"`{name}`" if name != "output" else "",
+            f"`{name}`" if name != "output" and not setting.once else "",
             setting.accepted.replace("|", "\\|"),
             shown,
             setting.meaning,

@@ -27,6 +27,8 @@ ARCHIVE_NAME: Final = "archive"
 REPORT_FILE: Final = "report.html"
 PENDING_FILE: Final = "seeds.pending"
 RUN_FILE: Final = "run.json"
+ASIDE_PREFIX: Final = "aside-"
+"""How the folders begin into which `--anew` puts what a directory held."""
 
 
 class Found(StrEnum):
@@ -49,7 +51,7 @@ def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> Found:
     cannot be looked into.
     """
     try:
-        names = set(os.listdir(path))
+        names = {name for name in os.listdir(path) if not name.startswith(ASIDE_PREFIX)}
     except FileNotFoundError:
         return Found.NOTHING
     except NotADirectoryError:
@@ -68,7 +70,7 @@ def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> Found:
 
 def no_crawl(path: str, found: Found) -> NoCrawlError:
     """What to raise where a crawl was asked for, and this was found."""
-    what = {Found.PREPARED: f"holds {SETTINGS_FILE} and nothing else"}.get(found, "is empty")
+    what = {Found.PREPARED: f"holds {SETTINGS_FILE} and no {FRONTIER_NAME}"}.get(found, "is empty")
     if not os.path.lexists(path):
         what = "does not exist"
     return NoCrawlError(f"{path} {what}; `outrider crawl URL -o {shlex.quote(path)}` begins one")

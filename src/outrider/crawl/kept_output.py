@@ -1,26 +1,136 @@
-"""Where a crawl's archive and line files really end, for a repair: what they hold is kept though the store forgot it.
+"""Where a crawl's archive and line files really end: for a repair, and for an opening, which cuts them there.
 
 On opening, a crawl cuts these files to what its store says. A store that lost the newest facts would cut too much: so a
 repair tells it where the last whole record and the last whole line end, and which log lines are not in the files yet.
+A store that is gone, older than the files or another's would cut too much as well: so an opening looks at what it would
+cut, and refuses where one process cannot have left it. A process writes a line when the log holds it, and a record
+under a token that the log holds: whatever else stands there, the store knows nothing of.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Final
+from typing import BinaryIO, Final
 
 import msgspec
 
 from outrider.archive.projection import tame
-from outrider.archive.warc import serial_of
-from outrider.crawl.directory import ARCHIVE_NAME
-from outrider.crawl.output import ARCHIVE_PREFIX, FILES
+from outrider.archive.warc import TOKEN_FIELD, serial_of
+from outrider.crawl.directory import ARCHIVE_NAME, FRONTIER_NAME
+from outrider.crawl.output import ARCHIVE_PREFIX, ARCHIVE_WRITER, FILES
+from outrider.engine import Recovered
+from outrider.errors import UnknownOutputError
+from outrider.limits import OUTPUT_LINE_BYTES_MAX
 from outrider.storage.losses import Loss
+from outrider.storage.manifest import MANIFEST_NAME
 
 _STEP_BYTES: Final = 1 << 20  # read at once
+_HEAD_BYTES: Final = 64 << 10  # the fields of a record, its URL among them, end before
+
+
+def judge_of(path: str) -> Callable[[Recovered], None]:
+    """What refuses to open the store of the crawl in `path` where that would cut what the store knows nothing of.
+
+    It raises UnknownOutputError, and changes nothing.
+    """
+
+    def judge(known: Recovered) -> None:
+        for stream, name in FILES.items():
+            at = _unknown_line(os.path.join(path, name), stream, known)
+            if at is not None:
+                raise _unknown(path, f"line at byte {at:,} of {os.path.join(path, name)}")
+        for name, at in _unknown_records(path, known):
+            raise _unknown(path, f"record at byte {at:,} of {os.path.join(path, ARCHIVE_NAME, name)}")
+
+    return judge
+
+
+def refuse_output_alone(path: str) -> None:
+    """Raises UnknownOutputError where a crawl's output lies in `path` and its store does not."""
+    if os.path.lexists(os.path.join(path, FRONTIER_NAME, MANIFEST_NAME)):
+        return
+    held = [os.path.join(path, name) for name in FILES.values()]
+    held += [os.path.join(path, ARCHIVE_NAME, name) for _, name in _archive_files(path)]
+    found = next((name for name in held if os.path.isfile(name) and os.path.getsize(name)), None)
+    if found is not None:
+        store = os.path.join(path, FRONTIER_NAME)
+        raise UnknownOutputError(f"{found} is there, and {store}, which knows of it, is not; {_ways_out(path)}")
+
+
+def _unknown(path: str, place: str) -> UnknownOutputError:
+    store = os.path.join(path, FRONTIER_NAME)
+    return UnknownOutputError(
+        f"the {place} is none of those that {store} has given out, for that store is older or another's; "
+        f"{_ways_out(path)}"
+    )
+
+
+def _ways_out(path: str) -> str:
+    return (
+        f"bring back the {FRONTIER_NAME} that belongs to it, or put all of it aside and begin anew: "
+        f"`outrider crawl URL -o {shlex.quote(path)} --anew`"
+    )
+
+
+def _unknown_line(path: str, stream: str, known: Recovered) -> int | None:
+    """Where the first whole line begins that an opening would cut and the log does not hold; None when there is none.
+
+    What is no line of JSON was torn by a power cut.
+    """
+    length, lsn = known.projection(stream)
+    try:
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size <= length:
+                return None
+            logged = {tame(line) for _, line in known.lines(stream, lsn)}
+            at = file.seek(length)
+            while line := file.readline(OUTPUT_LINE_BYTES_MAX):
+                if line.endswith(b"\n") and line[:-1] not in logged and _is_record(line):
+                    return at
+                at += len(line)
+    except FileNotFoundError:
+        pass
+    return None
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(line), dict)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+def _unknown_records(path: str, known: Recovered) -> Iterator[tuple[str, int]]:
+    """(file, offset) of the whole records that an opening would cut, made under tokens that were never given out."""
+    value = known.watermarks().get(ARCHIVE_WRITER)
+    name, offset = msgspec.json.decode(value, type=tuple[str, int]) if value is not None else ("", 0)
+    serial = serial_of(ARCHIVE_PREFIX, name)
+    for number, other in _archive_files(path):
+        if serial is not None and number < serial:
+            continue
+        at = offset if number == serial else 0
+        with open(os.path.join(path, ARCHIVE_NAME, other), "rb") as file:
+            file.seek(at)
+            for length, begin in _members(_pieces(file)):
+                if not _given_out(begin, known.token):
+                    yield other, at
+                at += length
+
+
+def _given_out(record: bytes, last: int) -> bool:
+    """Whether a record, by its beginning, was made under a token up to the last one, or is about its file."""
+    fields = {}
+    for line in record.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        fields[name.strip().lower()] = value.strip()
+    if fields.get(b"warc-type") == b"warcinfo":
+        return True
+    token = fields.get(TOKEN_FIELD.lower().encode(), b"")
+    return token.isdigit() and int(token) <= last
 
 
 def line_file_end(
@@ -66,11 +176,7 @@ def line_file_end(
 def archive_end(path: str, noted: tuple[str, int] | None) -> tuple[tuple[str, int] | None, Loss | None]:
     """(file, offset) behind the last whole record of the archive, and what is missing of it."""
     folder = os.path.join(path, ARCHIVE_NAME)
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        names = []
-    numbered = sorted((number, name) for name in names if (number := serial_of(ARCHIVE_PREFIX, name)) is not None)
+    numbered = _archive_files(path)
     known = serial_of(ARCHIVE_PREFIX, noted[0]) if noted is not None else None
     if not numbered:
         return None, (Loss(noted[0], 0, noted[1], "it is not there") if noted is not None else None)
@@ -88,25 +194,39 @@ def archive_end(path: str, noted: tuple[str, int] | None) -> tuple[tuple[str, in
     return (name, end), None
 
 
+def _archive_files(path: str) -> list[tuple[int, str]]:
+    """(number, name) of the files of the archive, in order."""
+    try:
+        names = os.listdir(os.path.join(path, ARCHIVE_NAME))
+    except OSError:
+        return []
+    return sorted((number, name) for name in names if (number := serial_of(ARCHIVE_PREFIX, name)) is not None)
+
+
 def _whole_members(path: str, begin: int) -> int:
     """Where the last whole gzip member behind `begin` ends."""
     end = begin
     with open(path, "rb") as file:
         file.seek(begin)
-        for length in _members(iter(lambda: file.read(_STEP_BYTES), b"")):
+        for length, _ in _members(_pieces(file)):
             end += length
     return end
 
 
-def _members(pieces: Iterator[bytes]) -> Iterator[int]:
-    """The length of each whole member."""
-    member, length = zlib.decompressobj(wbits=31), 0
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: file.read(_STEP_BYTES), b"")
+
+
+def _members(pieces: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The length of each whole member, and the beginning of what it holds."""
+    member, length, begin = zlib.decompressobj(wbits=31), 0, b""
     for piece in pieces:
         rest = piece
         while rest:
             given = len(rest)
             try:
-                member.decompress(rest, _STEP_BYTES)
+                held = member.decompress(rest, _STEP_BYTES)
+                begin += held[: _HEAD_BYTES - len(begin)]
                 while not member.eof and member.unconsumed_tail:
                     member.decompress(member.unconsumed_tail, _STEP_BYTES)
             except zlib.error:
@@ -115,8 +235,8 @@ def _members(pieces: Iterator[bytes]) -> Iterator[int]:
                 length += given
                 break
             rest = member.unused_data
-            yield length + given - len(rest)
-            member, length = zlib.decompressobj(wbits=31), 0
+            yield length + given - len(rest), begin
+            member, length, begin = zlib.decompressobj(wbits=31), 0, b""
 
 
 def packed_watermark(place: tuple[str, int]) -> bytes:

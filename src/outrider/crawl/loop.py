@@ -31,6 +31,7 @@ from outrider.crawl.directory import (
 )
 from outrider.crawl.fetching import Fetching, NameService
 from outrider.crawl.journal import JOURNAL_FILE, Journal
+from outrider.crawl.kept_output import judge_of, refuse_output_alone
 from outrider.crawl.looks import answers_of
 from outrider.crawl.options import CrawlOptions, as_toml
 from outrider.crawl.output import Output
@@ -171,6 +172,7 @@ class Crawler:
 
     def _open(self) -> None:
         options = self._options
+        refuse_output_alone(options.output)
         self._files = opened(options.output)
         try:
             self._frontier = Frontier.open(
@@ -180,6 +182,7 @@ class Crawler:
                 robots="errands",
                 addresses="errands",
                 output=True,
+                judge=judge_of(options.output),
             )
         except BaseException:
             self._files.close()

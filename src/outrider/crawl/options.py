@@ -208,7 +208,8 @@ def _networks(value: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How one option is read and explained. `optional`: None (written `none`) is a value of its own."""
+    """How one option is read and explained. `optional`: None (written `none`) is a value of its own. `once`: it is said
+    for one run, and outrider.toml does not keep it."""
 
     meaning: str
     accepted: str
@@ -217,6 +218,7 @@ class Setting:
     optional: bool = False
     many: bool = False
     switch: bool = False
+    once: bool = False
 
 
 def _setting(
@@ -229,8 +231,9 @@ def _setting(
     optional: bool = False,
     many: bool = False,
     switch: bool = False,
+    once: bool = False,
 ) -> Any:
-    setting = Setting(meaning, accepted, read, metavar, optional, many, switch)
+    setting = Setting(meaning, accepted, read, metavar, optional, many, switch, once)
     return field(default=default, metadata={"setting": setting})
 
 
@@ -378,6 +381,16 @@ class CrawlOptions:
         True, "Keep every request and answer in WARC files.", "true or false", _truth, "", switch=True
     )
 
+    anew: bool = _setting(
+        False,
+        "Put aside what lies in the directory, into a folder of it, and begin anew with its settings.",
+        "true or false",
+        _truth,
+        "",
+        switch=True,
+        once=True,
+    )
+
     def __post_init__(self) -> None:
         for name, setting in SETTINGS.items():
             object.__setattr__(self, name, checked(name, getattr(self, name), setting))
@@ -478,6 +491,8 @@ def from_file(text: str, shown: str, directory: str) -> Kept:
             continue
         if name not in SETTINGS:
             raise SettingsError(f"{key} ({shown}) is no setting{_nearest(name)}")
+        if SETTINGS[name].once:
+            raise SettingsError(f"{key} ({shown}) is said for one run: give it as a flag, and take it out of the file")
         if name == "group" and isinstance(value, list):
             value = [_seen_from(directory, part) if part not in GROUP_WORDS else part for part in value]
         elif name in {"output", "hosts", "ca", "group"} and value not in ("", "none", *GROUP_WORDS):
@@ -524,8 +539,8 @@ def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
         f"seeds = {_toml(tuple(seeds))}",
     ]
     for name, setting in SETTINGS.items():
-        if name == "output":
-            continue  # a directory may be moved
+        if name == "output" or setting.once:
+            continue  # a directory may be moved; what is said once is not kept
         value = getattr(options, name)
         parts += ["", f"# {setting.meaning} It takes {setting.accepted}."]
         parts.append(f'{name} = "none"' if value is None else f"{name} = {_toml(value)}")

@@ -11,7 +11,10 @@ from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
+from outrider.clock import wall
+from outrider.crawl.aside import put_aside
 from outrider.crawl.directory import CHOOSE_ANOTHER, GIVE_A_CRAWL, REPORT_FILE, Found, inspect, kept_settings, no_crawl
+from outrider.crawl.kept_output import refuse_output_alone
 from outrider.crawl.loop import FINISHED, LIMIT, Crawler, CrawlResult
 from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, Kept, from_environment, resolved
 from outrider.crawl.output import FILES, PAGES, POLITENESS
@@ -70,6 +73,7 @@ def start(
     output = _output(flags, given.get("output", ("", ""))[0], canonical)
     found = inspect(output, GIVE_A_CRAWL if resume else CHOOSE_ANOTHER)
     if resume and found is not Found.CRAWL:
+        refuse_output_alone(output)
         raise no_crawl(output, found)
     kept = kept_settings(output) if found is not Found.NOTHING else Kept({})
     if resume and not os.path.lexists(os.path.join(output, SETTINGS_FILE)):
@@ -78,13 +82,25 @@ def start(
             f"say them again: `outrider crawl -o {shlex.quote(output)}` with every option it needs"
         )
     options = resolved(flags, given, kept.options, output)
-    if found is not Found.CRAWL and not canonical:
+    if options.anew:
+        if resume:
+            raise SettingsError(
+                f"anew is given: `resume` goes on; `outrider crawl -o {shlex.quote(output)} --anew` begins"
+            )
+        if canonical:
+            kept = Kept(kept.options)  # the seeds of the crawl before are its own
+    else:
+        refuse_output_alone(output)
+    if (options.anew or found is not Found.CRAWL) and not canonical:
         if not kept.seeds:
             raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
         sources = kept.seeds
         canonical = read_seeds(sources, stdin)
     hosts = _hosts(options.hosts)
     require_contact(canonical, options.contact, hosts)
+    folder = put_aside(output, wall()) if options.anew else None
+    if folder is not None and options.progress != "none":
+        say(f"what {output} held is in {folder} now", talk)
     if options.progress != "none":
         begun = f"crawling from {counted(len(canonical), 'seed')}" if canonical else "going on"
         say(f"{begun} in {output}; Ctrl-C stops, `outrider resume {shlex.quote(output)}` goes on", talk)

@@ -7,7 +7,7 @@ machine.
 from __future__ import annotations
 
 from outrider.engine.awaited import AsyncFrontier
-from outrider.engine.opening import Opening
+from outrider.engine.opening import Opening, Recovered
 from outrider.engine.owner import Frontier
 
-__all__ = ["AsyncFrontier", "Frontier", "Opening"]
+__all__ = ["AsyncFrontier", "Frontier", "Opening", "Recovered"]

@@ -42,6 +42,31 @@ class Opening:
     previous_state: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a store knows before its opening writes anything, for who judges the files that it is opened for."""
+
+    tables: Tables
+    log: Log
+
+    @property
+    def token(self) -> int:
+        """The last token that was given out."""
+        return self.tables.token
+
+    def watermarks(self) -> dict[str, bytes]:
+        """As `Frontier.watermarks`."""
+        return dict(self.tables.watermarks)
+
+    def projection(self, stream: str) -> tuple[int, int]:
+        """As `Frontier.projection`."""
+        return self.tables.projections[stream]
+
+    def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
+        """As `Frontier.lines`."""
+        return recovery.lines(self.log, stream, after)
+
+
 def open_log(files: Files, store: bytes, checkpoint: Checkpoint | None, *, read_only: bool = False) -> Log:
     """The log behind a checkpoint; its epoch is set when the number of the opening is known."""
     after, synced = (checkpoint.start_lsn, checkpoint.lsn) if checkpoint is not None else (0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from types import TracebackType
@@ -17,6 +17,7 @@ from outrider.engine.calls import Gathering, Small, Verb, discoveries, lease_alo
 from outrider.engine.failure import Failure
 from outrider.engine.opening import (
     Opening,
+    Recovered,
     all_stays,
     check_options,
     clock_of,
@@ -131,6 +132,7 @@ class Frontier:
         output: bool = False,
         slots: frozenset[int] | None = None,
         keys: tuple[bytes, bytes] | None = None,
+        judge: Callable[[Recovered], None] | None = None,
     ) -> Frontier:
         """Open the store in a directory, making it when there is none.
 
@@ -141,7 +143,8 @@ class Frontier:
         `set_address` alone, "errands" withholds a host's pages until its address was reported. output: keep the lines
         that outcomes carry, for `lines`. slots: the slots this frontier owns, None for all; links for others are
         answered `held` and wait in the `outbox`. keys: the pair of a cluster (of fingerprints, of slots; 16 bytes each)
-        for a store that is made; by default two random ones.
+        for a store that is made; by default two random ones. judge: is asked before anything is written; where it
+        raises, the store is left as it was.
         Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
         """
         if robots not in ("caller", "errands"):
@@ -170,7 +173,11 @@ class Frontier:
             checkpoint, tables, looked = read_store(
                 files, manifest, scratch=files, now=began, memory_bytes=options.memory_bytes
             )
-            looked.close()
+            try:
+                if judge is not None:
+                    judge(Recovered(tables, looked))
+            finally:
+                looked.close()
             for part in tables.kept_in_runs():
                 part.remove_leftovers()
             log = open_log(files, store, checkpoint)

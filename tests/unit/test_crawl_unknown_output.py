@@ -1,0 +1,259 @@
+"""A store that is gone, older or another's: opening refuses to cut output that it knows nothing of."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import shutil
+import tomllib
+
+import pytest
+
+from outrider.archive import Exchange, WarcWriter
+from outrider.crawl import start as starting
+from outrider.crawl.aside import put_aside
+from outrider.crawl.kept_output import judge_of, refuse_output_alone
+from outrider.crawl.loop import Crawler
+from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from_file
+from outrider.engine import Frontier
+from outrider.errors import SettingsError, StoreInUseError, UnknownOutputError
+from outrider.storage.files import Directory
+from unit.test_crawl_loop import SEEDS, House, Names
+
+OUTPUT = ("pages.jsonl", "politeness.jsonl", "archive/crawl-000000.warc.gz")
+
+
+def crawled(directory, **options) -> House:
+    """A crawl that has ended."""
+    house = House(directory, options)
+    asyncio.run(house.run())
+    return house
+
+
+def bytes_of(folder) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refused(house, seeds=SEEDS) -> str:
+    """The words with which an opening was refused; nothing in the directory has changed by it."""
+    before = bytes_of(house.output)
+    with pytest.raises(UnknownOutputError) as refusal:
+        asyncio.run(house.run(seeds=seeds))
+    changed = {name for name, data in bytes_of(house.output).items() if before.get(name) != data}
+    assert (set(), set()) == (changed, set(before) - set(bytes_of(house.output)))
+    assert ("--anew" in str(refusal.value), refusal.value.exit_code) == (True, 5)
+    return str(refusal.value)
+
+
+def test_a_frontier_that_is_gone_does_not_cost_the_output(tmp_path):
+    """A new store in its place would cut every line and record: it is refused, and no store is made."""
+    house = crawled(tmp_path)
+    (house.output / "frontier").rename(tmp_path / "elsewhere")
+    assert "is not; bring back the frontier" in refused(house)
+    assert not (house.output / "frontier").exists()
+    (tmp_path / "elsewhere").rename(house.output / "frontier")
+    assert 0 == asyncio.run(house.run()).exit_code
+
+
+def test_an_empty_folder_in_the_place_of_the_frontier_is_none(tmp_path):
+    house = crawled(tmp_path)
+    shutil.rmtree(house.output / "frontier")
+    (house.output / "frontier").mkdir()
+    refused(house)
+
+
+@pytest.mark.parametrize("left", OUTPUT)
+def test_any_one_file_of_output_without_its_frontier_is_enough(tmp_path, left):
+    house = crawled(tmp_path)
+    shutil.rmtree(house.output / "frontier")
+    for name in OUTPUT:
+        if name != left:
+            (house.output / name).unlink()
+    assert left.rpartition("/")[2] in refused(house)
+
+
+def with_older_frontier(tmp_path) -> House:
+    """A crawl that has ended, and in it the frontier of a day when it had fewer pages."""
+    house = crawled(tmp_path, max_pages=11)
+    shutil.copytree(house.output / "frontier", tmp_path / "older")
+    house.options = CrawlOptions(**{**options_of(house), "max_pages": None})
+    assert 32 == asyncio.run(house.run()).statistics["answered"]
+    shutil.rmtree(house.output / "frontier")
+    shutil.copytree(tmp_path / "older", house.output / "frontier")
+    return house
+
+
+def options_of(house) -> dict[str, object]:
+    return {name: getattr(house.options, name) for name in CrawlOptions.__dataclass_fields__}
+
+
+def test_an_older_frontier_does_not_cost_the_newer_output(tmp_path):
+    """A backup of the store copied over today's crawl: the lines and records since then are not cut."""
+    house = with_older_frontier(tmp_path)
+    assert "line at byte" in refused(house)
+
+
+def test_an_older_frontier_does_not_cost_the_newer_archive(tmp_path):
+    """Where only the archive is newer, the tokens of its records say so."""
+    house = crawled(tmp_path, max_pages=11)
+    for name in ("frontier", *OUTPUT[:2]):
+        (shutil.copytree if name == "frontier" else shutil.copyfile)(house.output / name, tmp_path / name)
+    house.options = CrawlOptions(**{**options_of(house), "max_pages": None})
+    asyncio.run(house.run())
+    shutil.rmtree(house.output / "frontier")
+    for name in ("frontier", *OUTPUT[:2]):
+        (shutil.copytree if name == "frontier" else shutil.copyfile)(tmp_path / name, house.output / name)
+    assert "crawl-000000.warc.gz" in refused(house)
+
+
+def test_a_file_put_into_the_archive_is_not_removed(tmp_path):
+    """A WARC file with the next number, which no process of this store has begun."""
+    house = crawled(tmp_path)
+    foreign = house.output / "archive" / "crawl-000001.warc.gz"
+    with Frontier.look(house.output / "frontier") as frontier:
+        last = frontier._machine.tables.token
+    writer = WarcWriter(Directory(tmp_path / "more"), prefix="crawl", software="test", random_bytes=os.urandom)
+    writer.add(Exchange("http://x.test/", "127.0.0.1", 0, b"GET", b"HTTP/1.1 200 OK\r\n\r\n", b"", token=last + 1))
+    writer.close()
+    foreign.write_bytes((tmp_path / "more" / "crawl-000000.warc.gz").read_bytes())
+    assert "crawl-000001.warc.gz" in refused(house)
+
+
+def test_the_frontier_of_another_crawl_does_not_cost_the_output(tmp_path):
+    house, other = crawled(tmp_path), crawled(tmp_path / "other", max_pages=3)
+    shutil.rmtree(house.output / "frontier")
+    shutil.copytree(other.output / "frontier", house.output / "frontier")
+    refused(house)
+
+
+def test_what_one_process_left_unacknowledged_is_cut_as_ever(tmp_path):
+    """A torn line, and records made under tokens that were given out and never reported."""
+    house = crawled(tmp_path, max_pages=11)
+    pages = house.output / "pages.jsonl"
+    whole = pages.read_bytes()
+    pages.write_bytes(whole + b'{"url":"http://h0')
+    archive = house.output / "archive" / "crawl-000000.warc.gz"
+    kept = archive.read_bytes()
+    writer = WarcWriter(Directory(tmp_path / "more"), prefix="crawl", software="test", random_bytes=os.urandom)
+    writer.add(Exchange("http://x.test/", "127.0.0.1", 0, b"GET", b"HTTP/1.1 200 OK\r\n\r\n", b"", token=3))
+    writer.close()
+    tail = (tmp_path / "more" / "crawl-000000.warc.gz").read_bytes()
+    archive.write_bytes(kept + tail)
+    (house.output / "archive" / "crawl-000001.warc.gz").write_bytes(tail[: len(tail) // 2])
+    assert 3 == asyncio.run(house.run()).exit_code
+    assert (whole, kept) == (pages.read_bytes(), archive.read_bytes())
+    assert [archive.name] == sorted(path.name for path in archive.parent.iterdir())
+
+
+def test_lines_that_the_log_holds_and_nobody_noted_are_no_reason_to_refuse(tmp_path):
+    """A process died behind its lines: the store knows them by its log, however many there are."""
+    house = crawled(tmp_path)
+    known = []
+    Frontier.open(house.output / "frontier", judge=known.append).close()
+    lines = [b'{"n":%d}' % number for number in range(3)]
+    (tmp_path / "pages.jsonl").write_bytes(b"".join(line + b"\n" for line in lines) + b"\0\0\0}\n")
+
+    class Store:
+        token = 0
+
+        def projection(self, _stream):
+            return (0, 1)
+
+        def lines(self, stream, _after):
+            return ((number + 2, line) for number, line in enumerate(lines if stream == "pages" else ()))
+
+        def watermarks(self):
+            return {}
+
+    judge_of(str(tmp_path))(Store())
+    lines.pop()
+    with pytest.raises(UnknownOutputError, match="line at byte 16 of"):
+        judge_of(str(tmp_path))(Store())
+    assert 1 == len(known)
+
+
+def test_a_directory_without_output_needs_no_frontier(tmp_path):
+    refuse_output_alone(str(tmp_path / "nowhere"))
+    (tmp_path / "pages.jsonl").touch()
+    (tmp_path / "archive").mkdir()
+    refuse_output_alone(str(tmp_path))
+
+
+# -- --anew
+
+
+def begun(monkeypatch, house, *seeds, **flags):
+    """A crawl as it is typed, of the house's site; (result, what was said)."""
+
+    def crawler(*given, **named):
+        return Crawler(*given, **named, make_downloader=house.make_site, make_names=Names)
+
+    monkeypatch.setattr(starting, "Crawler", crawler)
+    hosts = house.output.parent / "hosts"
+    hosts.write_text("".join(f"127.0.0.{number + 1} h{number}.test\n" for number in range(8)))
+    talk = io.StringIO()
+    flags = {"output": str(house.output), "hosts": str(hosts), "progress": "log", **flags}
+    return starting.start(seeds, flags, environment={}, talk=talk, summary=False), talk.getvalue()
+
+
+def test_anew_puts_everything_aside_and_removes_nothing(tmp_path, monkeypatch):
+    house = crawled(tmp_path, max_pages=11)
+    before = {name: data for name, data in bytes_of(house.output).items() if name != "outrider.toml"}
+    (house.output / "notes.txt").write_text("mine")
+    result, talk = begun(monkeypatch, house, SEEDS[0], anew=True, max_pages=None)
+    (aside,) = house.output.glob("aside-*")
+    kept = bytes_of(aside)
+    assert before == {name: data for name, data in kept.items() if name in before}
+    assert ("outrider.toml" in kept, (house.output / "notes.txt").read_text()) == (True, "mine")
+    assert (0, 4, 4) == (result.exit_code, result.statistics["answered"], len(house.pages()))
+    assert f"is in {aside} now" in talk
+    # Its settings are in force again, and the next run goes on.
+    assert 'user_agent = "Test"' in (house.output / "outrider.toml").read_text()
+    assert "anew" not in tomllib.loads((house.output / "outrider.toml").read_text())
+    assert 0 == begun(monkeypatch, house)[0].exit_code
+    assert [aside] == list(house.output.glob("aside-*"))
+
+
+def test_anew_is_the_way_out_of_a_frontier_that_is_gone(tmp_path, monkeypatch):
+    house = crawled(tmp_path)
+    pages = (house.output / "pages.jsonl").read_bytes()
+    shutil.rmtree(house.output / "frontier")
+    with pytest.raises(UnknownOutputError):
+        begun(monkeypatch, house, SEEDS[0])
+    assert 0 == begun(monkeypatch, house, SEEDS[0], anew=True)[0].exit_code
+    (aside,) = house.output.glob("aside-*")
+    assert pages == (aside / "pages.jsonl").read_bytes()
+
+
+def test_nothing_is_put_aside_while_somebody_owns_the_crawl(tmp_path):
+    house = crawled(tmp_path)
+    with Frontier.open(house.output / "frontier"), pytest.raises(StoreInUseError):
+        put_aside(str(house.output), 0)
+    assert (True, []) == ((house.output / "pages.jsonl").exists(), list(house.output.glob("aside-*")))
+
+
+def test_two_of_one_second_are_put_aside_apart(tmp_path):
+    for _ in range(2):
+        (tmp_path / "pages.jsonl").write_text("{}\n")
+        put_aside(str(tmp_path), 0)
+    names = ["aside-19700101T000000Z", "aside-19700101T000000Z-2"]
+    assert names == sorted(path.name for path in tmp_path.iterdir())
+    assert put_aside(str(tmp_path), 0) is None
+
+
+def test_anew_is_said_for_one_run():
+    assert "anew" not in as_toml(CrawlOptions(anew=True), ())
+    with pytest.raises(SettingsError, match="for one run"):
+        from_file("anew = true", "outrider.toml", "/")
+    assert "anew" in from_environment({"OUTRIDER_ANEW": "1"})
+
+
+def test_resume_does_not_begin_anew(tmp_path):
+    house = crawled(tmp_path)
+    (house.output / "outrider.toml").write_text(as_toml(house.options, SEEDS))
+    with pytest.raises(SettingsError, match="`resume` goes on"):
+        starting.start((), {"output": str(house.output), "anew": True}, environment={}, talk=io.StringIO(), resume=True)
+    shutil.rmtree(house.output / "frontier")
+    with pytest.raises(UnknownOutputError):
+        starting.start((), {"output": str(house.output)}, environment={}, talk=io.StringIO(), resume=True)
