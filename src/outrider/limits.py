@@ -36,7 +36,7 @@ ADDRESS_TEXT_MAX = 64  # characters: an IPv6 address takes 39, and the zone of a
 
 # leases and retries
 LEASE_SECONDS_MAX = 86_400.0  # a worker that needs longer extends
-LEASES_LOST_MAX = 3  # after so many expiries in a row a URL is gone(lost): it kills whoever takes it
+LEASES_LOST_MAX = 5  # after so many losses in a row a URL is gone(lost): it kills its holders; three may be chance
 RETRY_SECONDS = (5.0, 30.0, 300.0)  # after these the URL is a dead letter
 REDIRECT_HOPS_MAX = 5  # RFC 9309 asks for five for robots.txt; browsers allow 20, loops only waste politeness
 

@@ -144,6 +144,8 @@ class Model:
         self.rest_whole(held.url.queue)
         held.url.losses += counted
         held.url.state = "queued"
+        if counted:
+            held.url.due = max(held.url.due, self.now) + 1
         if counted and held.url.losses >= LEASES_LOST_MAX:
             held.url.state, held.url.error = "gone", "lost"
 
@@ -274,7 +276,7 @@ class Model:
             for place, lease in enumerate(train):
                 url = self.urls[self.crawls[lease.crawl], lease.url]
                 assert url is self.queued(queue)[0], f"{url} is not the first of {self.queued(queue)}"
-                assert url.due <= self.now, url
+                assert url.due <= self.now + url.losses, url
                 assert self.now + place * gap == lease.not_before, lease
                 assert place == 0 or lease.not_before < lease.deadline, lease
                 assert (url.queue.key, url.attempts + 1, url.hops) == (lease.key, lease.attempt, lease.hops), lease

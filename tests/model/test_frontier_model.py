@@ -77,6 +77,8 @@ class Life(RuleBasedStateMachine):
         self.ended.add(token)
         known = self.urls[lease.crawl, lease.url]
         known.losses += counted
+        if counted:
+            known.due = max(known.due, self.clock()) + 1
         known.state = "gone" if known.losses >= LEASES_LOST_MAX else "queued"
         self.rests(lease.host, self.clock() + instant(DELAY))
 
@@ -149,7 +151,7 @@ class Life(RuleBasedStateMachine):
             assert lease.host == turns.setdefault((lease.crawl, lease.key), lease.host), "a key has one turn at a time"
             known = self.urls[lease.crawl, lease.url]
             assert "queued" == known.state, lease
-            assert known.due <= self.clock(), lease
+            assert known.due <= self.clock() + known.losses, lease
             assert lease.host not in busy, lease
             earliest = max(self.clock(), self.rest.get(lease.host, 0))
             assert lease.not_before >= earliest + by_host.get(lease.host, 0) * instant(DELAY), lease

@@ -10,6 +10,7 @@ from model.world import START, World, outcome, recount
 from outrider import Frontier, Link
 from outrider.clock import instant, seconds
 from outrider.errors import SettingsError
+from outrider.frontier.backlog import Backlog
 from outrider.frontier.priority import checked, class_of
 from outrider.journey import Kind, Outcome, Verdict
 from outrider.limits import ERROR_CLASSES_MAX, MICROSECONDS
@@ -23,10 +24,10 @@ def world():
     return World()
 
 
-def drain(world: World) -> list[str]:
-    """Every URL in the order in which it is handed out."""
-    urls = []
-    while not world.frontier.finished():
+def drain(world: World, most: int = 1 << 30) -> list[str]:
+    """Every URL, or some, in the order in which they are handed out."""
+    urls: list[str] = []
+    while not world.frontier.finished() and len(urls) < most:
         for lease in world.lease(1):
             urls.append(lease.url)
             world.report(lease.done(seconds=0))
@@ -69,6 +70,47 @@ def test_a_returned_url_comes_next_again(world):
     world.discover(A, "http://a.com/2")
     world.frontier.release([world.one().token])
     assert A == world.one().url
+
+
+def test_a_url_whose_lease_expired_waits_behind_its_class(world):
+    """It may be what kills its holders: the others of its class come first, those of lower classes do not."""
+    world.discover(A, "http://a.com/2", "http://a.com/3", Link("http://a.com/low", priority=0.1))
+    world.one(ttl_seconds=30)
+    world.clock.move(40)
+    world.lease(0)
+    world.clock.move(0.000001)
+    world.discover("http://a.com/4")
+    assert ["http://a.com/2", "http://a.com/3", A, "http://a.com/4", "http://a.com/low"] == drain(world)
+
+
+def test_a_url_whose_holder_died_waits_behind_its_class(world):
+    """Also behind those that came at the very instant of the death, and through further ends of any kind."""
+    world.discover(A, "http://a.com/2", "http://a.com/3")
+    world.one()
+    world.kill()
+    world.clock.move(2)
+    world.one(worker="w", ttl_seconds=30)
+    world.clock.move(40)
+    world.lease(0)
+    world.frontier.checkpoint()
+    world.kill()
+    assert ["http://a.com/3", A, "http://a.com/2"] == drain(world)
+
+
+def test_a_url_that_was_lost_waits_behind_its_class_on_disk_too(monkeypatch):
+    """The order of a queue is one over what lies in memory and what lies on disk, after a recovery as before it."""
+    for name in ("head_cards_max", "chunk_cards"):
+        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, name, 2)
+    world = World()
+    urls = [f"http://a.com/{n}" for n in range(20)]
+    world.discover(*urls)
+    world.one(ttl_seconds=30)
+    world.clock.move(40)
+    world.lease(0)
+    some = drain(world, 3)
+    assert world.frontier._machine.tables.backlog.statistics()["cards_on_disk"], "some lie on disk"
+    world.kill()
+    assert urls[1:] + urls[:1] == some + drain(world)
 
 
 def test_high_classes_are_drawn_more_often_than_low_ones():

@@ -182,20 +182,53 @@ def test_a_returned_lease_queues_its_url_at_once(world):
     assert [A] == world.urls()
 
 
-def test_the_third_loss_in_a_row_makes_a_url_gone(world):
+def test_the_fifth_loss_in_a_row_makes_a_url_gone(world):
     world.discover(A)
-    for _ in range(3):
+    states = []
+    for _ in range(5):
+        world.one(ttl_seconds=10)
+        world.clock.move(100)
+        world.lease(0)
+        states.append(world.state(A))
+        world.clock.move(100)
+    assert (["queued"] * 4 + ["gone"], "lost") == (states, world.reason(A))
+
+
+def test_the_fifth_death_of_its_holder_in_a_row_makes_a_url_gone(world):
+    """Four processes that died with a URL in their hands leave it queued, with the fifth it is a dead letter."""
+    world.discover(A)
+    states = []
+    for _ in range(5):
+        world.one()
+        world.kill()
+        states.append(world.state(A))
+        world.clock.move(100)
+    assert (["queued"] * 4 + ["gone"], "lost") == (states, world.reason(A))
+
+
+def test_what_counts_against_no_url_ends_no_row_of_losses(world):
+    """A lease that was given back, or ended by a clean stop, says nothing of a URL: neither good nor bad."""
+    world.discover(A)
+    for _ in range(4):
         world.one(ttl_seconds=10)
         world.clock.move(100)
         world.lease(0)
         world.clock.move(100)
+        world.frontier.release([world.one().token])
+        world.one()
+        world.reopen()
+        world.clock.move(100)
+    assert "queued" == world.state(A)
+    world.one(ttl_seconds=10)
+    world.clock.move(100)
+    world.lease(0)
     assert ("gone", "lost") == (world.state(A), world.reason(A))
 
 
 def test_the_line_of_a_lost_url_comes_with_the_next_answer_that_has_lines():
     world = World(output=True)
     world.discover(A)
-    for _ in range(3):
+    for _ in range(5):
         world.one(ttl_seconds=10)
         world.clock.move(100)
         world.frontier.extend([7], 60)
@@ -205,7 +238,7 @@ def test_the_line_of_a_lost_url_comes_with_the_next_answer_that_has_lines():
 
 def test_losses_count_only_in_a_row(world):
     world.discover(A)
-    for _ in range(2):
+    for _ in range(4):
         world.one(ttl_seconds=10)
         world.clock.move(100)
         world.lease(0)

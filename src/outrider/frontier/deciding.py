@@ -263,8 +263,8 @@ class Deciding:
         return lines
 
     def _lose(self, draft: Draft, tokens: Sequence[int], now: Instant) -> None:
-        """Their holders died or let them expire. The third time in a row a URL is gone: it may be what kills its
-        holders."""
+        """Their holders died or let them expire. A URL may be what kills its holders: it waits behind its class from
+        here on, and after so many losses in a row it is gone."""
         if not tokens:
             return
         given = np.array(tokens, np.uint64)
@@ -276,6 +276,8 @@ class Deciding:
             self._rest_whole(draft, int(self.tables.queues.host[queue]), self._floor(queue), now)
             record = Record.of(leases.cards, row)
             record.losses = min(record.losses + 1, 255)
+            # One more than now: whoever came into the queue at this very instant goes first.
+            record.due = max(record.due, now) + 1
             if record.losses >= LEASES_LOST_MAX and not dead[row]:
                 self._move(draft, record, GONE, Reason.LOST, error="lost")
                 draft.error("lost")

@@ -291,7 +291,7 @@ class Leasing(Asking):
             gap = instant(
                 max(float(columns.gap[host]), self._floor(chosen), self._rules.crawl_delay(self._authorities(host)))
             )
-            # What may only be fetched when its lease is over would be lost, and after three times gone.
+            # What may only be fetched when its lease is over would be lost, and in the end gone.
             most = min(most, 1 + (deadline - now - 1) // gap) if gap else most
         cards, judged_away = self._take(draft, chosen, host, most, refusals, now)
         if not len(cards):
