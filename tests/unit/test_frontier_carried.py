@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
+from model.world import recount
 from outrider import Frontier, Link
 from outrider.errors import SettingsError
 from outrider.sim.disk import MemoryFiles
@@ -166,6 +168,62 @@ def test_a_record_that_makes_no_sense_is_refused_and_nothing_of_its_call_is_take
         copy.restore([{**good, "url": "http://b.com/"}, {**good, **wrong}])
     assert 0 == copy.statistics()["accepted"]
     assert 1 == copy.restore([good])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"digest": "xyz"}, {"reason": "boredom"}, {"attempts": True}, {"status": 70_000}, {"priority": 2}, {"due": -1}],
+)
+def test_a_restore_that_is_refused_half_way_drops_nobody(wrong):
+    """What a piece would have dropped to make room stays queued when a record of it makes no sense."""
+    frontier = Frontier.memory(
+        clock=Clock(), settings={"delay": 0.0, "max_urls_per_queue": 2, "when_full": "drop_lowest"}
+    )
+    old = ["http://a.com/1", "http://a.com/2"]
+    frontier.discover([Link(url, priority=0.1) for url in old])
+    better = [{"url": f"http://a.com/{n}", "state": "queued", "priority": 0.9} for n in (3, 4)]
+    for records in ([*better, {"url": "http://b.com/", "state": "done", **wrong}], [{**better[0], **wrong}]):
+        with pytest.raises(SettingsError):
+            frontier.restore(records)
+    assert (["queued"] * 2, []) == ([str(frontier.status(url).state) for url in old], recount(frontier))
+    assert old == [url for _ in old for url in _visited(frontier)]
+
+
+def _visited(frontier):
+    leases = frontier.lease(1)
+    frontier.report([lease.done(seconds=0) for lease in leases])
+    return leases.urls
+
+
+def test_a_restored_url_makes_room_by_its_own_priority():
+    """It takes the place of one of a lower class than its own, and of no other."""
+    frontier = Frontier.memory(clock=Clock(), settings={"max_urls_per_queue": 1, "when_full": "drop_lowest"})
+    frontier.discover([Link("http://a.com/1", priority=0.4)])
+    assert 0 == frontier.restore([{"url": "http://a.com/low", "state": "queued", "priority": 0.1}])
+    assert 1 == frontier.restore([{"url": "http://a.com/high", "state": "queued", "priority": 0.9}])
+    assert ("dropped", "queued") == (
+        frontier.status("http://a.com/1").reason,
+        str(frontier.status("http://a.com/high").state),
+    )
+
+
+def test_records_that_cannot_be_read_stop_nothing():
+    """A mapping of the caller's own that raises is a record that makes no sense, no bug of the store."""
+
+    class Broken(Mapping):
+        def __getitem__(self, name):
+            raise RuntimeError("gone")
+
+        def __iter__(self):
+            return iter(["url"])
+
+        def __len__(self):
+            return 1
+
+    frontier = Frontier.memory(clock=Clock())
+    with pytest.raises(SettingsError, match="RuntimeError: gone"):
+        frontier.restore([Broken()])
+    assert 1 == frontier.restore([{"url": "http://a.com/", "state": "done"}])
 
 
 def test_a_copy_has_the_scope_of_its_seeds():

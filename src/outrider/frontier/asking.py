@@ -104,7 +104,7 @@ class Asking(Deciding):
                 self._recheck.pop()
         try:
             self._commit(draft, reserve=True)
-        except StoreFullError:
+        except (SettingsError, StoreFullError):
             for authority, shelf, cards in taken:
                 tables.refused.put(np.full(len(cards), shelf, np.uint32), cards)
                 if shelf not in authority.again:

@@ -7,6 +7,7 @@ the order in which their URLs were accepted, which restoring keeps; so the copy 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from outrider.frontier.cards import Cards
 from outrider.frontier.discovering import Discovering
 from outrider.frontier.draft import Draft
 from outrider.frontier.hosts import NONE
-from outrider.frontier.priority import checked, class_of
+from outrider.frontier.priority import checked
 from outrider.frontier.records import Record
 from outrider.frontier.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason, by_value
 from outrider.limits import METADATA_BYTES_MAX, NAME_CHARACTERS_MAX, RESTORE_ROWS_PER_FRAME
@@ -99,14 +100,16 @@ class Carrying(Discovering):
             try:
                 count += self._restore(piece, draft)
             except SettingsError:
-                self._forget_scopes()
+                self._take_back(draft)
                 raise
             self._commit(draft)
             self._wake(now)  # of some the time came on the way here: they are queued, and counted so
         return count
 
     def _restore(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> int:
+        # All of them are judged before the first takes another URL's place.
         arrivals = [_arrival(record, draft) for record in records]
+        words = [_told(record, draft.now) for record in records]
         links = Arrivals.of_links(arrivals, [Origin()], self._spelled_batch)
         urls, tables = links.urls, self.tables
         if not urls.valid.all():
@@ -147,7 +150,7 @@ class Carrying(Discovering):
                 self._widen(draft, crawl, urls.strings(np.flatnonzero(seeds)))
         codes = np.zeros(len(urls), np.uint8)
         self._welcome(links, rows, prints[rows], names[rows], hosts[rows], slots[rows], codes, draft)
-        told = {(int(links.crawl[row]), urls[row]): records[row] for row in rows.tolist()}
+        told = {(int(links.crawl[row]), urls[row]): words[row] for row in rows.tolist()}
         count = 0
         for cards in draft.taken_back():
             for row in range(len(cards)):
@@ -157,42 +160,70 @@ class Carrying(Discovering):
                 count += 1
         return count
 
-    def _tell(self, record: Record, told: Mapping[str, Any], draft: Draft) -> None:
+    def _tell(self, record: Record, told: _Told, draft: Draft) -> None:
         """What a record says beside how it was found."""
-        state = _STATE_NUMBERS[_text("state", told["state"]) or ""]
-        record.state = QUEUED if state == LEASED else state
-        record.reason = _reason(told.get("reason"))
-        record.due = _whole("due", told.get("due"), arguments.INSTANT_MAX) or (
-            draft.now if state in (QUEUED, WAITING) else 0
-        )
-        if told.get("priority") is not None:
-            record.priority = checked(told["priority"])
-            record.klass = class_of(record.priority)
-        record.attempts = _whole("attempts", told.get("attempts"), 65_535)
-        record.losses = _whole("losses", told.get("losses"), 255)
-        record.status = _whole("status", told.get("status"), 65_535)
-        error = _text("error", told.get("error"))
-        record.error = draft.error_number(error) if error else 0
-        for what in ("etag", "last_modified"):
-            arguments.unicode(what, told.get(what))
-        record.etag = told.get("etag") or ""
-        record.modified = told.get("last_modified") or ""
-        digest = _text("digest", told.get("digest")) or ""
-        try:
-            record.digest = bytes.fromhex(digest)
-        except ValueError:
-            raise SettingsError(f"digest {digest!r:.80}: give hex digits") from None
-        record.content = self._content_hash(record.digest) if record.digest else 0
+        record.state, record.reason, record.due = told.state, told.reason, told.due
+        record.attempts, record.losses, record.status = told.attempts, told.losses, told.status
+        record.error = draft.error_number(told.error) if told.error else 0
+        record.etag, record.modified, record.digest = told.etag, told.modified, told.digest
+        record.content = self._content_hash(told.digest) if told.digest else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a record says beside how it was found, judged."""
+
+    state: int
+    reason: int
+    due: Instant
+    attempts: int
+    losses: int
+    status: int
+    error: str | None
+    etag: str
+    modified: str
+    digest: bytes
+
+
+def _told(record: Mapping[str, Any], now: Instant) -> _Told:
+    """Raises SettingsError for values that make no sense."""
+    state = _STATE_NUMBERS[_text("state", record["state"]) or ""]
+    state = QUEUED if state == LEASED else state
+    due = _whole("due", record.get("due"), arguments.INSTANT_MAX)
+    for what in ("etag", "last_modified"):
+        arguments.unicode(what, record.get(what))
+    digest = _text("digest", record.get("digest")) or ""
+    try:
+        octets = bytes.fromhex(digest)
+    except ValueError:
+        raise SettingsError(f"digest {digest!r:.80}: give hex digits") from None
+    return _Told(
+        state=state,
+        reason=_reason(record.get("reason")),
+        due=due or (now if state in (QUEUED, WAITING) else 0),
+        attempts=_whole("attempts", record.get("attempts"), 65_535),
+        losses=_whole("losses", record.get("losses"), 255),
+        status=_whole("status", record.get("status"), 65_535),
+        error=_text("error", record.get("error")),
+        etag=record.get("etag") or "",
+        modified=record.get("last_modified") or "",
+        digest=octets,
+    )
 
 
 def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
     """Records, a frame's worth at a time. Raises SettingsError where the caller's own iterator raises anything."""
     try:
-        rest = iter(records)
+        rest = map(_plain, records)
         while piece := list(islice(rest, RESTORE_ROWS_PER_FRAME)):
             yield piece
     except Exception as error:  # nothing of this piece was decided yet
         raise SettingsError(f"the records cannot be read ({type(error).__name__}: {error}); give a list") from error
+
+
+def _plain(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Read at once: a mapping of the caller's own may do anything when it is asked."""
+    return dict(record) if isinstance(record, Mapping) else record
 
 
 def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
@@ -212,7 +243,7 @@ def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
         0,
         _whole("depth", told.get("depth"), 65_535),
         _whole("hops", told.get("hops"), 255),
-        None,
+        None if told.get("priority") is None else checked(told["priority"]),
         None,
         draft.crawl(crawl),
         None if key is not None and key == host_of(url) else key,

@@ -244,7 +244,7 @@ class Deciding:
                 self._lose_errand(draft, authority, now)
             try:
                 self._commit(draft, reserve=True)
-            except StoreFullError:
+            except (SettingsError, StoreFullError):
                 for authority in errands:
                     heapq.heappush(self._deadlines, (authority.deadline, authority.token))
                 raise

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant, instant
-from outrider.errors import StoreFullError
+from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import arguments
 from outrider.frontier.asking import Asking
 from outrider.frontier.cards import Cards
@@ -211,10 +211,10 @@ class Leasing(Asking):
         if request_id is not None and given:
             tokens = b"".join(struct.pack("<Q", first + place) for place in range(given))
             self._answered(draft, request_id, "lease", tokens)
+        draft.drawn.append((queues, cards))
         try:
             self._commit(draft, reserve=True)
-        except StoreFullError:
-            tables.backlog.put(queues, cards)
+        except (SettingsError, StoreFullError):
             self.turns.touch(tried, now)
             raise
         if sum(map(len, tried)) > picks.count or taken:

@@ -206,7 +206,7 @@ class Operations(Discovering):
             cards, old = self._change(draft, [record for record, _ in moved], [value for _, value in moved])
             try:
                 self._commit(draft, reserve=True)
-            except StoreFullError:
+            except (SettingsError, StoreFullError):
                 self.tables.put_back(cards, old)
                 raise
         return states
