@@ -83,6 +83,8 @@ CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that none
 # fetching
 BODY_BYTES_MAX = 2_000_000  # headers included; Google reads as much of a page
 CONNECT_SECONDS_MAX = 10.0  # TCP has asked four times by then, at 0, 1, 3 and 7 s
+CONNECT_ALL_SECONDS_MAX = 30.0  # for all addresses of a host together: half of the whole time is left for the answer
+CONNECT_FAILURES_MAX = 10_000  # addresses remembered that took no connection; they are dialled last
 IDLE_SECONDS_MAX = 30.0  # without a byte: who is silent for half of the whole time does not finish in it
 TOTAL_SECONDS_MAX = 60.0  # below the lease's 90 s: a fetch ends before its lease does
 HEAD_BYTES_MAX = 262_144  # Chromium's cap; real heads stay below 32 KiB; interim (1xx) heads count too
@@ -98,8 +100,12 @@ ERROR_TEXT_MAX = 200  # characters of a library's or server's words that go into
 
 # names
 DNS_SECONDS_MAX = 15.0  # a name whose servers are silent longer is tried again later
-DNS_THREADS = 16  # system look-ups at once; each blocks a thread
-DNS_ADDRESSES_MAX = 16  # of an answer's addresses; only one is dialled
+DNS_THREADS = 16  # system look-ups at once that have begun lately; each blocks a thread
+DNS_PROMPT_SECONDS = 0.5  # most answers come sooner; a look-up that takes longer gives its place to the next name
+DNS_THREADS_MAX = 1_000  # look-ups at once with those that hang: each costs some 30 kB and a socket
+DNS_SLOW_THREADS = 64  # of them for names that were silent before, so that they keep no thread from others
+DNS_QUEUE_SECONDS_MAX = 300.0  # for a free thread: only when as many look-ups as may be hang so long
+DNS_ADDRESSES_MAX = 16  # of an answer's addresses; they are dialled one after the other
 DNS_CACHE_NAMES_MAX = 100_000  # about 30 MB; the oldest goes first
 DNS_KNOWN_SECONDS = 300.0  # the system resolver tells no TTL; five minutes is a usual one
 DNS_UNKNOWN_SECONDS = 60.0  # a name that does not exist is not asked for again at once

@@ -15,6 +15,7 @@ from outrider.crawl.progress import NoProgress
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.fetch.downloader import Decoding, Headers, Request, Response
+from outrider.fetch.outcomes import FetchError
 
 HOSTS = {f"h{number}.test": (f"127.0.0.{number + 1}",) for number in range(8)}
 SEEDS = [f"http://{host}/" for host in HOSTS]
@@ -30,11 +31,14 @@ class Site:
         self.hangs = hangs
         self.bug = bug
         self.asked: list[str] = []
+        self.dead: set[str] = set()
         self.running = self.most = 0
         self.hosts: set[str] = set()
 
     async def fetch(self, request: Request) -> Response:
         started = self.clock()
+        if request.address in self.dead:
+            return refused(request, started)
         host, _, path = request.url.removeprefix("http://").partition("/")
         assert host not in self.hosts, "two requests to one host"
         self.hosts.add(host)
@@ -77,6 +81,28 @@ class Site:
         pass
 
 
+def refused(request: Request, at: int) -> Response:
+    """What comes of an address at which nothing takes a connection."""
+    return Response(
+        url=request.url,
+        address=request.address,
+        status=None,
+        error=FetchError.CONNECT_REFUSED,
+        error_text="",
+        request_head=b"",
+        head=b"",
+        body=b"",
+        content=b"",
+        truncated=None,
+        decoding=Decoding.WHOLE,
+        headers=Headers(),
+        started_at=at,
+        ended_at=at,
+        seconds=0.0,
+        new_connection=False,
+    )
+
+
 class Names:
     async def resolve(self, host: str, port: int):
         return HOSTS[host]
@@ -88,7 +114,7 @@ class Names:
 class House:
     """A crawl of a `Site` in a directory."""
 
-    def __init__(self, directory, options=None, site=None, **more) -> None:
+    def __init__(self, directory, options=None, site=None, names=None, **more) -> None:
         self.output = directory / "out"
         self.talk = io.StringIO()
         self.site: Site | None = None
@@ -97,10 +123,13 @@ class House:
             **{"output": str(self.output), "delay": 0, "delay_factor": 0, "user_agent": "Test"} | (options or {})
         )
         self.crawler = None
+        self.names = names or Names
+        self.dead: set[str] = set()  # addresses at which nothing takes a connection
         self.more = more
 
     def make_site(self, _options, clock):
         self.site = Site(clock, **self.site_options)
+        self.site.dead = self.dead
         return self.site
 
     async def run(self, beside=None, seeds=SEEDS):
@@ -111,7 +140,7 @@ class House:
             hosts=HOSTS,
             progress=NoProgress(self.talk),
             make_downloader=self.make_site,
-            make_names=Names,
+            make_names=self.names,
             **self.more,
         )
         if beside is None:

@@ -47,6 +47,15 @@ async def error_of(names: Resolver, host: str) -> FetchError:
     return caught.value.error
 
 
+async def at_rest(names: Resolver) -> None:
+    """Until no thread waits for an answer any more."""
+    for _ in range(5_000):
+        if not names.statistics()["threads"]:
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("threads hang")
+
+
 def test_a_hosts_file_is_read_like_etc_hosts() -> None:
     text = "# remark\n127.0.0.1  A.test b.test # more\n\n::1 a.test.\n127.0.0.1 a.test\n"
     assert {"a.test": ("127.0.0.1", "::1"), "b.test": ("127.0.0.1",)} == parse_hosts(text)
@@ -190,3 +199,98 @@ def test_a_caller_that_gives_up_takes_nothing_from_the_others() -> None:
 def test_a_thousand_answers_are_cut() -> None:
     names, _, _ = resolver({"a.test": tuple(f"8.8.{n // 256}.{n % 256}" for n in range(1_000))})
     assert 16 == len(asyncio.run(names.resolve("a.test", 80)))
+
+
+def test_a_names_time_runs_from_when_it_is_asked_for_and_not_from_when_it_waits() -> None:
+    """Those who waited for a thread were told `no answer in 15 s` of names that nobody had asked for."""
+    go = threading.Event()
+
+    def look_up(host: str, port: int) -> tuple[str, ...]:
+        if host == "slow.test":
+            go.wait(20)
+        return ("8.8.8.8",)
+
+    async def run() -> tuple[str, ...]:
+        names = Resolver(look_up=look_up, threads_max=1, seconds_max=0.05)
+        slow = asyncio.create_task(error_of(names, "slow.test"))
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(names.resolve("a.test", 80))
+        assert FetchError.DNS_TEMPORARY == await slow
+        await asyncio.sleep(0.1)
+        go.set()
+        return await waiting
+
+    assert ("8.8.8.8",) == asyncio.run(run())
+
+
+def test_a_name_that_hangs_holds_one_thread_however_often_it_is_asked_for() -> None:
+    go = threading.Event()
+    asked: list[str] = []
+
+    def look_up(host: str, port: int) -> tuple[str, ...]:
+        asked.append(host)
+        go.wait(20)
+        return ("8.8.8.8",)
+
+    async def run() -> tuple[list[FetchError], int, tuple[str, ...]]:
+        clock = Clock()
+        names = Resolver(look_up=look_up, seconds_max=0.02, clock=clock)
+        told = []
+        for _ in range(3):
+            told.append(await error_of(names, "a.test"))
+            clock.now += 60_000_000  # the failure is forgotten
+        threads = names.statistics()["threads"]
+        go.set()
+        await at_rest(names)
+        return told, threads, await names.resolve("a.test", 80)
+
+    # What came after everybody had given up is of use all the same.
+    assert ([FetchError.DNS_TEMPORARY] * 3, 1, ("8.8.8.8",)) == asyncio.run(run())
+    assert ["a.test"] == asked
+
+
+def test_names_that_were_silent_before_keep_no_thread_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outrider.fetch.names.DNS_SLOW_THREADS", 2)
+    go = threading.Event()
+    running: list[str] = []
+
+    def look_up(host: str, port: int) -> tuple[str, ...]:
+        if host != "good.test":
+            running.append(host)
+            go.wait(20)
+            raise socket.gaierror(socket.EAI_AGAIN, "again")
+        return ("8.8.8.8",)
+
+    async def run() -> tuple[int, tuple[str, ...]]:
+        clock = Clock()
+        names = Resolver(look_up=look_up, seconds_max=0.02, threads=4, threads_max=4, clock=clock)
+        silent = [f"s{number}.test" for number in range(4)]
+        await asyncio.gather(*(error_of(names, host) for host in silent))
+        go.set()
+        await at_rest(names)
+        go.clear()
+        running.clear()
+        clock.now += 60_000_000
+        again = [asyncio.create_task(error_of(names, host)) for host in silent]
+        found = await names.resolve("good.test", 80)
+        held = len(running)
+        go.set()
+        await asyncio.gather(*again)
+        return held, found
+
+    assert (2, ("8.8.8.8",)) == asyncio.run(run())
+
+
+def test_a_machine_that_gives_no_more_threads_is_a_temporary_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def run() -> FetchError:
+        names = Resolver(look_up=lambda *_: ("8.8.8.8",))
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refused)
+            found = await error_of(names, "a.test")
+        assert ("8.8.8.8",) == await names.resolve("b.test", 80)
+        return found
+
+    assert FetchError.DNS_TEMPORARY == asyncio.run(run())

@@ -6,16 +6,19 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from outrider.clock import Instant, wall
 from outrider.crawl.visit import Visit
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import AddressGuard, is_web_port
-from outrider.fetch.downloader import Downloader, Request, target_of
+from outrider.fetch.downloader import Downloader, Request, Response, target_of
 from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure
 from outrider.journey import Kind, Lease
+from outrider.limits import CONNECT_ALL_SECONDS_MAX, CONNECT_FAILURES_MAX, CONNECTIONS_MAX, DNS_PROMPT_SECONDS
 
 _PORT_ASKED = 443  # of a name service; an address goes for all ports
 
@@ -40,13 +43,20 @@ class Fetching:
         user_agent: str,
         loopback_only: bool,
         clock: Callable[[], Instant],
+        concurrency: int = CONNECTIONS_MAX,
+        make_room: Callable[[], None] = lambda: None,
     ) -> None:
+        """concurrency: requests at once. make_room: is told of each visit whose name is long in coming."""
         self._downloader = downloader
         self._names = names
         self._guard = guard
         self._user_agent = user_agent
         self._loopback_only = loopback_only
         self._clock = clock
+        self._places = asyncio.Semaphore(concurrency)
+        self._make_room = make_room
+        self.unnamed = 0  # visits whose name is long in coming: they hold no place among the requests
+        self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()  # (host, address) that took no connection
 
     async def visit(self, lease: Lease) -> Visit:
         """Asks for the lease's URL. When it is cancelled, the visit says whether the site may have noticed."""
@@ -58,11 +68,12 @@ class Fetching:
             target = target_of(lease.url)
             if not is_web_port(target.port):
                 raise FetchFailure(FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
-            address = await self._address(target.host, target.port, lease.address)
-            request = Request(lease.url, address, self._user_agent)
-            at = wall()
-            began = self._clock()
-            response = await self._downloader.fetch(request)
+            first, *others = await self._addresses(target.host, target.port, lease.address)
+            request = Request(lease.url, first, self._user_agent)
+            async with self._places:
+                at = wall()
+                began = self._clock()
+                response = await self._dial(request, others)
         except FetchFailure as failure:
             facts = failure.facts.removeprefix(f"{failure.error}: ")
             return Visit(lease, at, self._clock(), None, failure.error, facts)
@@ -73,11 +84,41 @@ class Fetching:
             return Visit(lease, at, self._clock(), None, None, "", stopped=True, began=began)
         return Visit(lease, at, self._clock(), response)
 
+    async def _dial(self, request: Request, others: Sequence[str]) -> Response:
+        """Asks at the request's address, then at one after the other of `others` until one takes the connection; all of
+        them share the time of one."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        response = await self._asked(request)
+        for address in others:
+            passed = loop.time() - began
+            if not response.unconnected or passed >= CONNECT_ALL_SECONDS_MAX:
+                break
+            connect_seconds = min(request.connect_seconds, CONNECT_ALL_SECONDS_MAX - passed)
+            total_seconds = request.total_seconds - passed
+            response = await self._asked(
+                replace(request, address=address, connect_seconds=connect_seconds, total_seconds=total_seconds)
+            )
+        return response
+
+    async def _asked(self, request: Request) -> Response:
+        """Asks at one address; one that takes no connection is dialled last from then on, until it takes one."""
+        response = await self._downloader.fetch(request)
+        key = (request.target.host, request.address)
+        if response.unconnected:
+            self._failed[key] = None
+            self._failed.move_to_end(key)
+            if len(self._failed) > CONNECT_FAILURES_MAX:
+                self._failed.popitem(last=False)
+        elif self._failed:
+            self._failed.pop(key, None)
+        return response
+
     async def _locate(self, lease: Lease) -> Visit:
         """Asks where a host is; no request goes to it."""
         at = wall()
         try:
-            address = await self._address(lease.host, _PORT_ASKED)
+            address = (await self._addresses(lease.host, _PORT_ASKED))[0]
         except FetchFailure as failure:
             facts = failure.facts.removeprefix(f"{failure.error}: ")
             return Visit(lease, at, self._clock(), None, failure.error, facts)
@@ -85,14 +126,33 @@ class Fetching:
             return Visit(lease, at, self._clock(), stopped=True)
         return Visit(lease, at, self._clock(), address=address)
 
-    async def _address(self, host: str, port: int, pinned: str | None = None) -> str:
-        """The one that will be dialled: the pinned one, else the first that may be, of those the name service tells."""
-        addresses = [pinned] if pinned is not None else await self._names.resolve(host, port)
+    async def _addresses(self, host: str, port: int, pinned: str | None = None) -> Sequence[str]:
+        """Those that may be dialled, in this order: the pinned one, else of those that the name service tells the ones
+        that took connections before the ones that did not."""
+        addresses = [pinned] if pinned is not None else await self._resolved(host, port)
         if self._loopback_only:
             addresses = [address for address in addresses if ipaddress.ip_address(address).is_loopback]
             if not addresses:
                 raise BlockedAddress(f"{host} is not this machine, and no --contact says who crawls")
-        return self._guard.choose(host, addresses)
+        permitted = self._guard.permitted(host, addresses)
+        return sorted(permitted, key=lambda address: (host, address) in self._failed)
+
+    async def _resolved(self, host: str, port: int) -> Sequence[str]:
+        """As the name service tells; a visit that waits long for it gives its place to another one."""
+        waits = False
+
+        def give_place() -> None:
+            nonlocal waits
+            waits = True
+            self.unnamed += 1
+            self._make_room()
+
+        patience = asyncio.get_running_loop().call_later(DNS_PROMPT_SECONDS, give_place)
+        try:
+            return await self._names.resolve(host, port)
+        finally:
+            patience.cancel()
+            self.unnamed -= waits
 
     async def close(self) -> None:
         """Ends what is in flight and gives connections and threads back."""

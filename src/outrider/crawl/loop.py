@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
 
-from outrider.clock import anchored, wall
+from outrider.clock import Instant, anchored, instant, wall
 from outrider.crawl.control import Control
 from outrider.crawl.directory import (
     FRONTIER_NAME,
@@ -37,7 +37,7 @@ from outrider.crawl.options import CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
 from outrider.crawl.progress import Progress
-from outrider.crawl.settle import Settler, Turn
+from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit
 from outrider.engine import Frontier
@@ -48,7 +48,7 @@ from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import Resolver
 from outrider.journey import Lease
 from outrider.kernels import in_use
-from outrider.limits import CONNECTIONS_MAX
+from outrider.limits import CONNECTIONS_MAX, DNS_THREADS, DNS_THREADS_MAX
 from outrider.storage.files import Directory
 
 GATHER_SECONDS: Final = (
@@ -59,6 +59,9 @@ GATHER_VISITS_MAX: Final = 64  # and no longer once so many are there
 WAIT_SECONDS_MAX: Final = 30.0  # a turn at least so often: nothing is trusted to wake us for ever
 FULL_SECONDS_MAX: Final = 30.0  # how long a crawl waits for space when the disk is full
 FULL_STEP_SECONDS: Final = 0.5
+UNNAMED_MAX: Final = 1_000  # visits whose name is long in coming, beside those that have a place
+EXTEND_STEP_SECONDS: Final = 10.0  # leases under way are looked at so often,
+EXTEND_SECONDS: Final = 45.0  # and extended when they end within so long: before then there is another look
 STOP_SECONDS_MAX: Final = 30.0  # after the first stop requests may end for so long; then they are broken off
 SEEDS_AT_ONCE: Final = 100_000
 NOTE_SECONDS: Final = 30.0  # the line files' lengths and the run's rates are noted so often
@@ -106,13 +109,17 @@ class Crawler:
         self._hosts = hosts
         self._progress = progress
         self._make_downloader = make_downloader or _curl
-        self._make_names = make_names or (lambda: Resolver(hosts))
+        self._make_names = make_names or (
+            lambda: Resolver(hosts, threads_max=_look_ups_max(_connections_max(options.concurrency)))
+        )
         self._concurrency = options.concurrency
         self._full_seconds_max = full_seconds_max
         self._stop_seconds_max = stop_seconds_max
         self._books = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outrider-books")
         self._wake = asyncio.Event()
         self._running: dict[asyncio.Task[Visit], Lease] = {}
+        self._extended: dict[int, Instant] = {}  # until when leases under way were extended, by token
+        self._looked_at: Instant = 0
         self._finished: list[Visit] = []
         self._failure: BaseException | None = None
         self._stopping = 0
@@ -274,6 +281,8 @@ class Crawler:
             user_agent=options.user_agent_sent,
             loopback_only=options.contact is None,
             clock=self._clock,
+            concurrency=self._concurrency,
+            make_room=self._wake.set,
         )
         watching = asyncio.create_task(self._watch())
         try:
@@ -295,9 +304,9 @@ class Crawler:
     async def _loop(self, fetching: Fetching) -> None:
         while True:
             visits, self._finished = self._finished, []
-            want = self._want()
+            want = self._want(fetching)
             try:
-                turn = await self._in_books(self._settler.turn, visits, want)
+                turn = await self._in_books(self._settler.turn, visits, want, self._ending_leases())
                 if want or self._stopping:
                     self._full_since = None
             except StoreFullError as error:
@@ -313,11 +322,12 @@ class Crawler:
                 raise self._failure
             if not self._running and not self._finished and not turn.leases and await self._at_end(turn):
                 return
-            await self._wait(turn)
+            await self._wait(turn, self._room(fetching))
 
     def _visited(self, task: asyncio.Task[Visit]) -> None:
         """A visit has ended, one way or another."""
         lease = self._running.pop(task)
+        self._extended.pop(lease.token, None)
         if task.cancelled():
             # Before its first step: nobody was asked.
             self._finished.append(Visit(lease, wall(), self._clock(), stopped=True))
@@ -327,7 +337,7 @@ class Crawler:
             self._finished.append(task.result())
         self._wake.set()
 
-    def _want(self) -> int:
+    def _want(self, fetching: Fetching) -> int:
         """How many leases may be asked for: none while we stop or wait for space."""
         if self._stopping or (self._full_since is not None and self._running):
             return 0
@@ -337,7 +347,22 @@ class Crawler:
             self._stop_by = time.monotonic() + self._stop_seconds_max
             self._stopping = 1
             return 0
-        return self._concurrency - len(self._running)
+        return self._room(fetching)
+
+    def _room(self, fetching: Fetching) -> int:
+        """How many visits more there may be: those whose name is long in coming hold no place."""
+        return max(0, self._concurrency - len(self._running) + min(fetching.unnamed, UNNAMED_MAX))
+
+    def _ending_leases(self) -> list[int]:
+        """Tokens of visits under way whose leases end soon: a name may wait for a look-up longer than a lease lasts."""
+        now = self._clock()
+        if now < self._looked_at + instant(EXTEND_STEP_SECONDS):
+            return []
+        self._looked_at, soon, until = now, now + instant(EXTEND_SECONDS), now + instant(LEASE_SECONDS)
+        leases = self._running.values()
+        ending = [one.token for one in leases if self._extended.get(one.token, one.deadline) < soon]
+        self._extended.update(dict.fromkeys(ending, until))
+        return ending
 
     async def _at_end(self, turn: Turn) -> bool:
         """Whether the crawl is over, now that nothing is in flight; sets how it ended."""
@@ -356,12 +381,12 @@ class Crawler:
             return True
         return False
 
-    async def _wait(self, turn: Turn) -> None:
+    async def _wait(self, turn: Turn, room: int) -> None:
         """Until something was finished (and a little longer, for company), or is ready, or it is time to stop."""
         if self._finished and not self._running:
             return
         seconds_max = WAIT_SECONDS_MAX
-        if turn.next_ready_seconds is not None and len(self._running) < self._concurrency:
+        if turn.next_ready_seconds is not None and room:
             seconds_max = min(seconds_max, turn.next_ready_seconds + 0.000_5)
         if not self._stopping and self._options.max_seconds is not None:
             left = self._began + self._options.max_seconds - time.monotonic()
@@ -472,8 +497,15 @@ def _curl(options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
 def _connections_max(concurrency: int) -> int:
     """How many sockets may be open: a socket that cannot be had here must not be held against a host."""
     connections = max(concurrency, CONNECTIONS_MAX)
-    files = _allow_descriptors(connections + DESCRIPTORS_SPARE)
+    files = _allow_descriptors(connections + DNS_THREADS_MAX + DESCRIPTORS_SPARE)
     return connections if files is None else max(1, min(connections, files - _open_files() - DESCRIPTORS_KEPT))
+
+
+def _look_ups_max(connections: int) -> int:
+    """How many look-ups may hang, each with a socket, beside so many connections."""
+    files = _allow_descriptors(connections + DNS_THREADS_MAX + DESCRIPTORS_SPARE)
+    left = DNS_THREADS_MAX if files is None else files - _open_files() - DESCRIPTORS_KEPT - connections
+    return max(DNS_THREADS, min(DNS_THREADS_MAX, left))
 
 
 def _open_files() -> int:

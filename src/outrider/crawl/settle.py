@@ -5,6 +5,7 @@ When the disk is full, what was begun is kept and taken up again by the next cal
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,6 +25,7 @@ from outrider.crawl.visit import (
     stopped_outcome,
 )
 from outrider.engine import Frontier
+from outrider.errors import StoreFullError
 from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Settled, State, Verdict
 from outrider.limits import LINKS_PER_PAGE_MAX
 from outrider.page import Page, read
@@ -69,9 +71,14 @@ class Settler:
         self._journal = journal
         self._pending: list[_Settling] = []
 
-    def turn(self, visits: Sequence[Visit], want: int) -> Turn:
-        """Reports these visits and those of calls that found the disk full, then leases. Raises StoreError."""
+    def turn(self, visits: Sequence[Visit], want: int, ending: Sequence[int] = ()) -> Turn:
+        """Reports these visits and those of calls that found the disk full, then leases. Raises StoreError.
+
+        ending: tokens of visits under way whose leases are to be extended.
+        """
         answered = self.settle(visits)
+        if ending:
+            self._frontier.extend(ending, LEASE_SECONDS)
         leases = LeaseBatch()
         ready: float | None = None
         if want:
@@ -108,7 +115,16 @@ class Settler:
             answered += code is Settled.OK and bool(outcome.answered)
             self._note(one, outcome, code)
         self._output.write(report.lines, report.lsn)
+        self._forget_addresses(pending)
         return answered
+
+    def _forget_addresses(self, settled: Sequence[_Settling]) -> None:
+        """A host that took no connection at the address that its lease named is asked for again: it may have others."""
+        visits = [one.visit for one in settled if one.visit.lease.address is not None]
+        gone = {one.lease.host for one in visits if one.response is not None and one.response.unconnected}
+        if gone:
+            with contextlib.suppress(StoreFullError):
+                self._frontier.set_addresses(dict.fromkeys(gone))
 
     @property
     def waiting(self) -> int:

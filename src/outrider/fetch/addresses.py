@@ -149,17 +149,24 @@ class AddressGuard:
         return address.is_loopback and address in self.hosts.get(host_key(host), ())
 
     def choose(self, host: str, addresses: Sequence[str]) -> str:
-        """The first of `addresses` that `host` may be asked at, in its usual spelling.
+        """The first of those that are `permitted`. Raises BlockedAddress."""
+        return self.permitted(host, addresses)[0]
 
-        Raises BlockedAddress when none is left, or when the host is itself an address and an answer differs from it.
+    def permitted(self, host: str, addresses: Sequence[str]) -> tuple[str, ...]:
+        """Those of `addresses` that `host` may be asked at, in their order and usual spelling, at least one.
+
+        Raises BlockedAddress when none is left, or when the host is itself an address and every answer differs from it.
         """
         literal = parsed(host)
-        for ip in addresses:
-            address = parsed(ip)
-            if address is None or (literal is not None and literal != address):
-                continue
-            if self.permits(host, ip):
-                return str(address)
+        found = {
+            str(address): None
+            for ip in addresses
+            if (address := parsed(ip)) is not None
+            and (literal is None or literal == address)
+            and self.permits(host, ip)
+        }
+        if found:
+            return tuple(found)
         listed = ", ".join(safe_text(ip, 45) for ip in addresses[:4]) or "no address"
         raise BlockedAddress(
             f"{safe_text(host)} is at {listed}, which is not a public address; `--allow-address` permits a range, "

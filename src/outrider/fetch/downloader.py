@@ -11,7 +11,7 @@ from typing import Protocol
 from outrider.clock import Instant
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import parsed
-from outrider.fetch.outcomes import FetchError, safe_text
+from outrider.fetch.outcomes import UNCONNECTED, FetchError, safe_text
 from outrider.limits import BODY_BYTES_MAX, CONNECT_SECONDS_MAX, IDLE_SECONDS_MAX, TOTAL_SECONDS_MAX, URL_BYTES_MAX
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -191,6 +191,11 @@ class Response:
     ended_at: Instant
     seconds: float
     new_connection: bool
+
+    @property
+    def unconnected(self) -> bool:
+        """Whether no connection came about, so that no request was sent."""
+        return self.error in UNCONNECTED and not self.request_head
 
 
 class Downloader(Protocol):

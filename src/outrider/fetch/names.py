@@ -1,16 +1,18 @@
-"""From a host name to its addresses: the --hosts file, literals, special names, then the system in a few threads."""
+"""From a host name to its addresses: the --hosts file, literals, special names, then the system, in threads."""
 
 from __future__ import annotations
 
 import asyncio
-import queue
+import contextlib
+import errno
 import re
 import socket
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 from outrider.clock import ClockFunction, elapsed, instant
 from outrider.errors import SettingsError
@@ -20,9 +22,13 @@ from outrider.limits import (
     DNS_ADDRESSES_MAX,
     DNS_CACHE_NAMES_MAX,
     DNS_KNOWN_SECONDS,
+    DNS_PROMPT_SECONDS,
+    DNS_QUEUE_SECONDS_MAX,
     DNS_SECONDS_MAX,
+    DNS_SLOW_THREADS,
     DNS_TEMPORARY_SECONDS,
     DNS_THREADS,
+    DNS_THREADS_MAX,
     DNS_UNKNOWN_SECONDS,
     HOSTS_FILE_BYTES_MAX,
 )
@@ -31,7 +37,8 @@ _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\Z", r
 _NOWHERE = ("invalid", "onion")  # RFC 6761 section 6.4, RFC 7686 section 2: never asked for
 _UNKNOWN_CODES = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
-LookUp = Callable[[str, int], tuple[str, ...]]  # (host, port) -> addresses; raises OSError as getaddrinfo does
+Value = TypeVar("Value")
+AskSystem = Callable[[str, int], tuple[str, ...]]  # (host, port) -> addresses; raises OSError as getaddrinfo does
 
 
 def parse_hosts(text: str) -> dict[str, tuple[str, ...]]:
@@ -84,61 +91,119 @@ class _Known:
     failure: tuple[FetchError, str] | None
 
 
-class _Threads:
-    """A few daemon threads that look names up; unlike a pool's they never hold the process at its exit."""
+class _LookUp:
+    """One question to the system: it waits for a thread, has one, and is answered, perhaps long after anybody waits."""
 
-    def __init__(self, count: int, look_up: LookUp) -> None:
-        self._count = count
-        self._look_up = look_up
-        self._jobs: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
-        self._started = 0
-        self._busy = 0
+    __slots__ = ("answer", "begun", "host", "lane", "patience", "port")
 
-    def ask(self, host: str, port: int) -> asyncio.Future[tuple[str, ...]]:
+    def __init__(self, host: str, port: int, lane: _Lane) -> None:
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[tuple[str, ...]] = loop.create_future()
-        self._busy += 1
-        if self._started < min(self._count, self._busy):
-            self._started += 1
-            threading.Thread(target=self._run, name=f"outrider-names-{self._started}", daemon=True).start()
-        self._jobs.put((loop, answer, host, port))
-        return answer
+        self.host = host
+        self.port = port
+        self.lane = lane
+        self.begun: asyncio.Future[None] = loop.create_future()
+        self.answer: asyncio.Future[tuple[str, ...]] = loop.create_future()
+        self.patience: asyncio.TimerHandle | None = None  # until it has been asked for so long that it may hang
 
-    def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            loop, answer, host, port = job
-            outcome: tuple[str, ...] | Exception
-            if answer.cancelled():
-                outcome = ()
-            else:
-                try:
-                    outcome = self._look_up(host, port)
-                except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
-                    outcome = error
-            try:
-                loop.call_soon_threadsafe(self._settle, answer, outcome)
-            except RuntimeError:  # the loop was closed meanwhile: nobody waits
+
+class _Lane:
+    """Look-ups that share threads: `prompt_max` at once that have begun lately, `threads_max` with those that hang."""
+
+    def __init__(self, prompt_max: int, threads_max: int) -> None:
+        self.prompt_max = prompt_max
+        self.threads_max = threads_max
+        self.waiting: deque[_LookUp] = deque()
+        self.prompt = 0
+        self.busy = 0
+
+    def has_room(self) -> bool:
+        return self.prompt < self.prompt_max and self.busy < self.threads_max
+
+
+class _Threads:
+    """A daemon thread for each look-up; unlike a pool's they never hold the process at its exit.
+
+    A look-up that takes long gives its place to the next one and keeps its thread, so silent names hold nobody up until
+    there are as many threads as may be. Names that were silent before share a few threads of their own. Used by one
+    event loop.
+    """
+
+    def __init__(self, prompt_max: int, threads_max: int, slow_max: int, look_up: AskSystem) -> None:
+        self._look_up = look_up
+        self._lane = _Lane(prompt_max, threads_max)
+        self._slow_lane = _Lane(slow_max, slow_max)
+
+    @property
+    def busy(self) -> int:
+        """Threads that wait for an answer of the system."""
+        return self._lane.busy + self._slow_lane.busy
+
+    def ask(self, host: str, port: int, *, slow: bool) -> _LookUp:
+        """A look-up that begins as soon as there is a thread for it. slow: the name was silent before."""
+        lane = self._slow_lane if slow else self._lane
+        one = _LookUp(host, port, lane)
+        lane.waiting.append(one)
+        self._begin(lane)
+        return one
+
+    def _begin(self, lane: _Lane) -> None:
+        while lane.waiting and lane.has_room():
+            one = lane.waiting.popleft()
+            if one.answer.done():  # nobody waited as long as that
                 continue
+            loop = one.answer.get_loop()
+            try:
+                threading.Thread(target=self._run, args=(one, loop), name="outrider-names", daemon=True).start()
+            except RuntimeError as error:  # the machine gives no more threads
+                if lane.busy:
+                    lane.waiting.appendleft(one)
+                    return
+                one.begun.set_result(None)
+                one.answer.set_exception(OSError(errno.EAGAIN, str(error)))
+                continue
+            lane.busy += 1
+            lane.prompt += 1
+            one.patience = loop.call_later(DNS_PROMPT_SECONDS, self._give_place, one)
+            one.begun.set_result(None)
 
-    def _settle(self, answer: asyncio.Future[tuple[str, ...]], outcome: tuple[str, ...] | Exception) -> None:
-        self._busy -= 1
-        if answer.done():
-            return
-        if isinstance(outcome, Exception):
-            answer.set_exception(outcome)
-        else:
-            answer.set_result(outcome)
+    def _give_place(self, one: _LookUp) -> None:
+        one.patience = None
+        one.lane.prompt -= 1
+        self._begin(one.lane)
+
+    def _run(self, one: _LookUp, loop: asyncio.AbstractEventLoop) -> None:
+        outcome: tuple[str, ...] | Exception
+        try:
+            outcome = self._look_up(one.host, one.port)
+        except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
+            outcome = error
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
+            loop.call_soon_threadsafe(self._settle, one, outcome)
+
+    def _settle(self, one: _LookUp, outcome: tuple[str, ...] | Exception) -> None:
+        one.lane.busy -= 1
+        if one.patience is not None:
+            one.patience.cancel()
+            one.lane.prompt -= 1
+        if not one.answer.done():
+            if isinstance(outcome, Exception):
+                one.answer.set_exception(outcome)
+            else:
+                one.answer.set_result(outcome)
+        self._begin(one.lane)
 
     def close(self) -> None:
-        for _ in range(self._started):
-            self._jobs.put(None)
+        """Begins nothing more; threads that hang end with the process."""
+        self._lane.waiting.clear()
+        self._slow_lane.waiting.clear()
 
 
 class Resolver:
     """Finds the addresses of hosts, remembers answers and failures for a while, and asks for each name once at a time.
 
     `hosts` is a parsed --hosts file and comes first. `ttl_seconds` is how long an answer of the system is used. `clock`
-    gives microseconds that never step back. `look_up` is what asks the system, in one of `threads` threads.
+    gives microseconds that never step back. `look_up` is what asks the system, each time in a thread: `threads` at once
+    that have begun lately, `threads_max` with those that hang. A name's `seconds_max` run from when it is really asked.
     """
 
     def __init__(
@@ -148,17 +213,20 @@ class Resolver:
         ttl_seconds: float = DNS_KNOWN_SECONDS,
         clock: ClockFunction = elapsed,
         threads: int = DNS_THREADS,
+        threads_max: int = DNS_THREADS_MAX,
         seconds_max: float = DNS_SECONDS_MAX,
         names_max: int = DNS_CACHE_NAMES_MAX,
-        look_up: LookUp = system_look_up,
+        look_up: AskSystem = system_look_up,
     ) -> None:
         self._hosts = {host_key(name): tuple(addresses) for name, addresses in (hosts or {}).items()}
         self._ttl = instant(ttl_seconds)
         self._clock = clock
         self._seconds_max = seconds_max
         self._names_max = names_max
-        self._threads = _Threads(threads, look_up)
+        self._threads = _Threads(threads, threads_max, min(DNS_SLOW_THREADS, threads_max), look_up)
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._silent: dict[str, _LookUp] = {}  # asked, and without an answer in the time there is
+        self._were_silent: OrderedDict[str, None] = OrderedDict()  # answered late, or not at all
         self._asking: dict[str, asyncio.Task[_Known]] = {}
         self._asked = 0
         self._answered_from_memory = 0
@@ -169,12 +237,13 @@ class Resolver:
         )
 
     def statistics(self) -> dict[str, int]:
-        """Look-ups made, answers given from memory, names remembered, names being asked for."""
+        """Look-ups made, answers given from memory, names remembered, names being asked for, threads that are busy."""
         return {
             "look_ups": self._asked,
             "from_memory": self._answered_from_memory,
             "remembered": len(self._known),
             "waiting": len(self._asking),
+            "threads": self._threads.busy,
         }
 
     async def resolve(self, host: str, port: int) -> tuple[str, ...]:
@@ -208,37 +277,76 @@ class Resolver:
         return known.addresses
 
     async def _ask(self, name: str, port: int) -> _Known:
-        self._asked += 1
         failure: FetchFailure | None = None
         addresses: tuple[str, ...] = ()
         try:
-            async with asyncio.timeout(self._seconds_max):
-                addresses = (await self._threads.ask(name, port))[:DNS_ADDRESSES_MAX]
-            if not addresses:
-                failure = FetchFailure(FetchError.DNS_UNKNOWN, f"{name}: no address")
-        except TimeoutError:
-            failure = FetchFailure(FetchError.DNS_TEMPORARY, f"{name}: no answer in {self._seconds_max:g} s")
+            one = self._silent.get(name)
+            if one is None:
+                self._asked += 1
+                one = self._threads.ask(name, port, slow=name in self._were_silent)
+            await self._begun(one)
+            await asyncio.wait({one.answer}, timeout=self._seconds_max)
+            if one.answer.done():
+                addresses = one.answer.result()
+            else:
+                failure = FetchFailure(FetchError.DNS_TEMPORARY, f"{name}: no answer in {self._seconds_max:g} s")
+                self._give_up(name, one)
         except OSError as error:
             failure = failure_of(name, error)
         finally:
             self._asking.pop(name, None)
+        return self._remember(name, addresses, failure)
+
+    def _give_up(self, name: str, one: _LookUp) -> None:
+        """Nobody waits for it any more; whoever asks for this name meanwhile waits for the same thread."""
+        if name not in self._silent:
+            self._silent[name] = one
+            one.answer.add_done_callback(partial(self._answered_late, name))
+
+    async def _begun(self, one: _LookUp) -> None:
+        """Waits until a thread has taken it: that is no error of the name, and keeps none of its time."""
+        try:
+            async with asyncio.timeout(DNS_QUEUE_SECONDS_MAX):
+                await one.begun
+        except TimeoutError:
+            one.answer.cancel()
+            raise OSError(
+                errno.EAGAIN, f"{self._threads.busy} look-ups hang, and none could begin in {DNS_QUEUE_SECONDS_MAX:g} s"
+            ) from None
+
+    def _answered_late(self, name: str, answer: asyncio.Future[tuple[str, ...]]) -> None:
+        """What comes after everybody gave up is remembered all the same; such a name has few threads the next time."""
+        self._silent.pop(name, None)
+        if not answer.cancelled() and answer.exception() is None and name not in self._asking:
+            self._remember(name, answer.result(), None)
+        _bounded(self._were_silent, name, None, self._names_max)
+
+    def _remember(self, name: str, addresses: tuple[str, ...], failure: FetchFailure | None) -> _Known:
+        if failure is None and not addresses:
+            failure = FetchFailure(FetchError.DNS_UNKNOWN, f"{name}: no address")
         if failure is None:
             kept, reason = self._ttl, None
+            self._were_silent.pop(name, None)
         else:
             unknown = failure.error is FetchError.DNS_UNKNOWN
             kept = instant(DNS_UNKNOWN_SECONDS if unknown else DNS_TEMPORARY_SECONDS)
             reason = (failure.error, failure.facts.removeprefix(f"{failure.error}: "))
-        known = _Known(self._clock() + kept, addresses, reason)
-        self._known.pop(name, None)
-        while len(self._known) >= self._names_max:
-            self._known.popitem(last=False)
-        self._known[name] = known
+        known = _Known(self._clock() + kept, addresses[:DNS_ADDRESSES_MAX], reason)
+        _bounded(self._known, name, known, self._names_max)
         return known
 
     async def close(self) -> None:
-        """Gives up what is being asked for and lets the threads end."""
+        """Gives up what is being asked for; threads that hang end with the process."""
+        self._threads.close()
         tasks = list(self._asking.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._threads.close()
+
+
+def _bounded(kept: OrderedDict[str, Value], name: str, value: Value, most: int) -> None:
+    """Remembers one more; the one remembered longest goes first."""
+    kept.pop(name, None)
+    while len(kept) >= most:
+        kept.popitem(last=False)
+    kept[name] = value

@@ -70,6 +70,12 @@ _RETRYABLE = frozenset(
 )
 
 
+UNCONNECTED = frozenset(
+    {FetchError.UNREACHABLE, FetchError.CONNECT_REFUSED, FetchError.CONNECT_TIMEOUT, FetchError.RESET}
+)
+"""Errors by which an address took no request, where none was sent: another address of the host may take it."""
+
+
 class FetchFailure(OutriderError):  # noqa: N818 - the error is one of its parts
     """A page could not be asked for."""
 

@@ -1,0 +1,295 @@
+"""From a lease to an answer: which addresses are dialled, in which order, for how long; and who holds a place."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from outrider.archive import WarcPlace
+from outrider.crawl.fetching import Fetching
+from outrider.crawl.output import Output
+from outrider.fetch.addresses import AddressGuard
+from outrider.fetch.downloader import Request, Response
+from outrider.fetch.names import Resolver
+from outrider.fetch.outcomes import FetchError, FetchFailure
+from unit.test_crawl_loop import HOSTS, House, until
+from unit.test_crawl_visit import lease, response
+
+DEAD = {FetchError.CONNECT_REFUSED, FetchError.CONNECT_TIMEOUT, FetchError.UNREACHABLE}
+
+
+class Table:
+    """A name service that answers from a table."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = addresses
+
+    async def resolve(self, host: str, port: int):
+        return self.addresses
+
+    async def close(self) -> None:
+        pass
+
+
+class Wire:
+    """Addresses with what comes of asking there: an error, or an answer; a time-out takes its time off the loop."""
+
+    def __init__(self, *, sent: bool = False, **answers: FetchError | None) -> None:
+        self.answers = {name.removeprefix("at_").replace("_", "."): answer for name, answer in answers.items()}
+        self.sent = sent
+        self.dialled: list[str] = []
+        self.requests: list[Request] = []
+        self.passed = 0.0
+
+    async def fetch(self, request: Request) -> Response:
+        self.dialled.append(request.address)
+        self.requests.append(request)
+        error = self.answers[request.address]
+        if error is FetchError.CONNECT_TIMEOUT:
+            self.passed += request.connect_seconds
+        return replace(
+            response(200 if error is None else None, error=error),
+            address=request.address,
+            request_head=request.head() if error is None or self.sent else b"",
+        )
+
+    async def close(self) -> None:
+        pass
+
+
+def visited(wire: Wire, *addresses: str, times: int = 1, guard: AddressGuard | None = None, **more):
+    """What came of visits to one host, the last one."""
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        clock = loop.time
+        loop.time = lambda: clock() + wire.passed
+        fetching = Fetching(
+            wire,
+            Table(*addresses),
+            guard or AddressGuard(),
+            user_agent="Test",
+            loopback_only=False,
+            clock=lambda: 0,
+        )
+        for _ in range(times):
+            found = await fetching.visit(lease(**more))
+        return found
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("error", sorted(DEAD))
+def test_the_next_address_is_dialled_when_one_takes_no_connection(error):
+    """Of several addresses only the first was ever dialled: a host whose first one is dead was never reached."""
+    wire = Wire(at_8_8_8_8=error, at_9_9_9_9=None)
+    found = visited(wire, "8.8.8.8", "9.9.9.9")
+    assert (["8.8.8.8", "9.9.9.9"], "9.9.9.9", 200) == (wire.dialled, found.response.address, found.status)
+
+
+def test_an_address_that_took_no_connection_is_dialled_last_from_then_on():
+    """Or each page of a host would wait for its dead address again."""
+    wire = Wire(at_8_8_8_8=FetchError.CONNECT_TIMEOUT, at_9_9_9_9=None)
+    visited(wire, "8.8.8.8", "9.9.9.9", times=3)
+    assert ["8.8.8.8", "9.9.9.9", "9.9.9.9", "9.9.9.9"] == wire.dialled
+
+
+def test_where_no_address_takes_a_connection_the_last_failure_is_told():
+    wire = Wire(at_8_8_8_8=FetchError.CONNECT_TIMEOUT, at_9_9_9_9=FetchError.CONNECT_REFUSED)
+    found = visited(wire, "8.8.8.8", "9.9.9.9", times=2)
+    assert (FetchError.CONNECT_REFUSED, 4) == (found.failure, len(wire.dialled))
+
+
+def test_every_address_passes_the_guard():
+    """A name that mixes private addresses among its own is dialled at the public ones alone."""
+    wire = Wire(at_8_8_8_8=FetchError.CONNECT_REFUSED, at_9_9_9_9=None)
+    visited(wire, "10.0.0.1", "8.8.8.8", "127.0.0.1", "::1", "9.9.9.9")
+    assert ["8.8.8.8", "9.9.9.9"] == wire.dialled
+    only = Wire(at_8_8_8_8=FetchError.CONNECT_REFUSED)
+    visited(only, "8.8.8.8", "10.0.0.1", "::ffff:8.8.8.8")
+    assert ["8.8.8.8"] == only.dialled
+
+
+def test_all_addresses_share_the_time_of_one():
+    """Sixteen silent addresses take half a minute, not three, and what is left is for the answer."""
+    silent = {f"at_8_8_8_{number}": FetchError.CONNECT_TIMEOUT for number in range(16)}
+    wire = Wire(**silent)
+    visited(wire, *wire.answers)
+    assert (3, 30.0) == (len(wire.dialled), pytest.approx(wire.passed, abs=0.2))
+    assert [60.0, 50.0, 40.0] == pytest.approx([one.total_seconds for one in wire.requests], abs=0.2)
+
+
+@pytest.mark.parametrize("error", [FetchError.RESET, FetchError.FIRST_BYTE_TIMEOUT, FetchError.TLS])
+def test_a_request_that_was_sent_goes_to_no_other_address(error):
+    wire = Wire(at_8_8_8_8=error, at_9_9_9_9=None, sent=True)
+    assert error is visited(wire, "8.8.8.8", "9.9.9.9").failure
+    assert ["8.8.8.8"] == wire.dialled
+
+
+def test_a_lease_that_names_an_address_goes_there_and_nowhere_else():
+    wire = Wire(at_8_8_8_8=FetchError.CONNECT_REFUSED, at_9_9_9_9=None)
+    found = visited(wire, "8.8.8.8", "9.9.9.9", address="8.8.8.8")
+    assert (["8.8.8.8"], FetchError.CONNECT_REFUSED) == (wire.dialled, found.failure)
+
+
+def test_the_address_that_answered_goes_into_the_archive(tmp_path, monkeypatch):
+    kept: list[str] = []
+
+    def keep(_output, answer, *_more):
+        kept.append(answer.address)
+        return WarcPlace("x", 0, 1)
+
+    monkeypatch.setattr(Output, "keep", keep)
+    house = House(tmp_path, {"max_pages": 1}, names=lambda: Table("127.0.0.99", "127.0.0.1"))
+    house.dead = {"127.0.0.99"}
+    asyncio.run(house.run(seeds=["http://h0.test/"]))
+    assert {"127.0.0.1"} == set(kept)
+
+
+def test_a_host_grouped_by_its_address_moves_to_the_next_one(tmp_path):
+    """Its leases name the one address that was found: when nothing takes a connection there, it is asked for again."""
+    house = House(tmp_path, {"group": ("address",)}, names=lambda: Table("127.0.0.99", "127.0.0.1"))
+    house.dead = {"127.0.0.99"}
+    result = asyncio.run(asyncio.wait_for(house.run(seeds=["http://h0.test/"]), 30))
+    assert (0, 4) == (result.exit_code, result.statistics["answered"])
+
+
+# -- who holds a place
+
+
+class Slow:
+    """A name service in which some names hang until they are let go."""
+
+    def __init__(self, *hang: str) -> None:
+        self.hang = hang
+        self.go = asyncio.Event()
+        self.asked: set[str] = set()
+
+    async def resolve(self, host: str, port: int):
+        self.asked.add(host)
+        if host in self.hang:
+            await self.go.wait()
+        return HOSTS[host]
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """A name is long in coming after a hundredth of a second."""
+    monkeypatch.setattr("outrider.crawl.fetching.DNS_PROMPT_SECONDS", 0.01)
+
+
+def test_names_that_hang_hold_no_place_of_others(tmp_path, soon):
+    """Six of eight hosts wait for their names, and two may be visited at once: the other two are crawled meanwhile."""
+    names = []
+
+    async def beside(house):
+        await until(lambda: house.site is not None and len(house.site.asked) == 10)
+        assert 8 == len(names[0].asked)
+        names[0].go.set()
+
+    def make():
+        names.append(Slow(*list(HOSTS)[:6]))
+        return names[0]
+
+    house = House(tmp_path, {"concurrency": 2}, names=make)
+    result = asyncio.run(asyncio.wait_for(house.run(beside), 60))
+    assert (0, 32) == (result.exit_code, result.statistics["answered"])
+
+
+def test_names_that_come_at_once_make_no_more_requests_than_may_be(tmp_path, soon):
+    names = []
+
+    async def beside(house):
+        await until(lambda: len(names) and len(names[0].asked) == 8)
+        names[0].go.set()
+
+    def make():
+        names.append(Slow(*HOSTS))
+        return names[0]
+
+    house = House(tmp_path, {"concurrency": 3}, {"seconds": 0.02}, names=make)
+    assert 0 == asyncio.run(asyncio.wait_for(house.run(beside), 60)).exit_code
+    assert 3 == house.site.most
+
+
+def test_a_lease_outlives_the_wait_for_a_name(tmp_path, soon, monkeypatch):
+    """A name that waits longer than a lease lasts costs its URL no attempt, and its outcome is not stale."""
+    for name, seconds in {"LEASE_SECONDS": 0.4, "EXTEND_STEP_SECONDS": 0.02, "EXTEND_SECONDS": 0.3}.items():
+        monkeypatch.setattr(f"outrider.crawl.loop.{name}", seconds)
+    monkeypatch.setattr("outrider.crawl.loop.WAIT_SECONDS_MAX", 0.1)
+    monkeypatch.setattr("outrider.crawl.settle.LEASE_SECONDS", 0.4)
+    names = []
+
+    async def beside(house):
+        await until(lambda: house.site is not None and names and names[0].asked == {"h0.test"})
+        await asyncio.sleep(1.0)
+        names[0].go.set()
+
+    def make():
+        names.append(Slow("h0.test"))
+        return names[0]
+
+    house = House(tmp_path, {"max_pages": 1}, names=make)
+    asyncio.run(asyncio.wait_for(house.run(beside, seeds=["http://h0.test/"]), 60))
+    assert (1, [1]) == (house.site.asked.count("http://h0.test/robots.txt"), [one["attempt"] for one in house.pages()])
+    assert "stale" not in (house.output / "crawl.log").read_text()
+
+
+def test_six_hundred_silent_names_keep_nobody_from_sixty_good_ones(soon, monkeypatch):
+    """Each hangs for good; the good ones are all found, none with a false `no answer`, and the silent ones are told."""
+    monkeypatch.setattr("outrider.fetch.names.DNS_PROMPT_SECONDS", 0.02)
+    go = threading.Event()
+
+    def look_up(host, _port):
+        if host.startswith("dead"):
+            go.wait(60)
+        return ("8.8.8.8",)
+
+    async def run():
+        names = Resolver(look_up=look_up, seconds_max=1.0)
+        hosts = [f"dead{number}.test" for number in range(600)]
+        hosts[5::10] = [f"good{number}.test" for number in range(60)]
+        hosts += [f"dead{number}.test" for number in range(5, 600, 10)]
+        wire = Wire(at_8_8_8_8=None)
+        fetching = Fetching(
+            wire, names, AddressGuard(), user_agent="Test", loopback_only=False, clock=lambda: 0, concurrency=8
+        )
+        leases = [msgspec.structs.replace(lease(), url=f"http://{host}/", host=host) for host in hosts]
+        found = await asyncio.gather(*map(fetching.visit, leases))
+        told = {host: one.failure for host, one in zip(hosts, found, strict=True)}
+        statistics = names.statistics()
+        go.set()
+        await names.close()
+        return told, statistics
+
+    told, statistics = asyncio.run(run())
+    assert {None} == {failure for host, failure in told.items() if host.startswith("good")}
+    assert {FetchError.DNS_TEMPORARY} == {failure for host, failure in told.items() if host.startswith("dead")}
+    assert (600, 660) == (statistics["threads"], statistics["look_ups"])
+
+
+def test_a_name_that_no_look_up_was_made_for_is_told_so(monkeypatch):
+    """Where as many look-ups hang as there may be, the wait for one ends, and says what it waited for."""
+    monkeypatch.setattr("outrider.fetch.names.DNS_QUEUE_SECONDS_MAX", 0.05)
+    go = threading.Event()
+
+    async def run():
+        names = Resolver(look_up=lambda *_: (go.wait(60), ())[1], threads_max=1, seconds_max=5)
+        first = asyncio.create_task(names.resolve("a.test", 80))
+        await asyncio.sleep(0)
+        with pytest.raises(FetchFailure, match="1 look-ups hang, and none could begin") as caught:
+            await names.resolve("b.test", 80)
+        go.set()
+        await asyncio.gather(first, return_exceptions=True)
+        await names.close()
+        return caught.value
+
+    failure = asyncio.run(run())
+    assert (FetchError.DNS_TEMPORARY, True) == (failure.error, failure.retryable)
