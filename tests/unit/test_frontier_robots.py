@@ -10,7 +10,7 @@ from model.world import START, World, outcome, recount
 from outrider import Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
-from outrider.journey import Kind, Lease, Verdict
+from outrider.journey import Kind, Lease, RobotsAnswer, Verdict
 
 A = "http://a.com/"
 NO = b"User-agent: *\nDisallow: /"
@@ -37,6 +37,30 @@ def answer(world: World, status: int | None = 200, body: bytes = YES, **how) -> 
 
 
 # -- the caller judges
+
+
+def test_rules_that_a_caller_gives_leave_the_errand_open_and_its_host_alone(world):
+    """`set_robots` ended the errand under way: its host was visited beside it, and did not rest behind it."""
+    world.discover(A)
+    lease = errand(world)
+    world.frontier.set_robots("http://a.com", 200, YES)
+    assert [] == world.urls(errands=True)
+    assert ["ok"] == world.report(lease.robots(404, seconds=0.0))
+    assert [] == world.urls()
+    world.clock.move(1.0)
+    assert ([A], []) == (world.urls(), recount(world.frontier))
+
+
+def test_an_errand_beside_a_callers_rules_goes_on_from_its_hop_and_outlives_a_kill(world):
+    """The second hop of an errand is asked at another host, which the caller's rules for the first do not free."""
+    world.discover(A)
+    world.report(outcome(errand(world), seconds=0.0, robots=RobotsAnswer(301, location="http://c.com/r.txt")))
+    hop = next(one for one in world.lease(errands=True, worker="w") if one.host == "c.com")
+    world.frontier.set_robots(hop.authority, 200, YES)
+    world.kill()
+    world.discover("http://c.com/")
+    assert "c.com" not in [one.host for one in world.lease(errands=True)]
+    assert (["ok"], []) == (world.report(hop.robots(404, seconds=0.0)), recount(world.frontier))
 
 
 def test_without_rules_the_caller_gets_everything():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from outrider import kernels
@@ -60,9 +62,10 @@ class Asking(Deciding):
         self._commit(draft)
         owner = self.tables.authority(authority_of(found))
         draft = self._draft(now)
-        self._robots_answer(draft, owner, RobotsAnswer(status, body), None, None, now)
+        self._robots_answer(draft, owner, RobotsAnswer(status, body), None, None, now, told=True)
         self._commit(draft)
-        self._line_down(owner)
+        if not owner.token:
+            self._line_down(owner)
 
     def _judge(self, authority: Authority, url: str, now: Instant) -> Judgement:
         return judged(authority, url, now, errands=self.errands_mode, rules=self._rules)
@@ -124,10 +127,18 @@ class Asking(Deciding):
         error: str | None,
         retry_after: float | None,
         now: Instant,
+        *,
+        told: bool = False,
     ) -> None:
+        """What an answer means is a fact, and ends the authority's errand. told: by a caller unasked; an errand that is
+        open goes on, for its request may be under way, and the host is not visited beside it."""
         found = after_answer(authority, answer, error, retry_after, now, retries=self.errands_mode)
+        if told and authority.token:  # where its errand has come to
+            found = replace(found, hops=authority.hops, url=authority.url)
         self._name(draft, authority)
         draft.add(Fact.ROBOTS, found.row(authority))
+        if told and authority.token:
+            self._open_errand(draft, authority, authority.token, authority.deadline, authority.holder)
         if found.asks_next is not None:
             self._add_host(draft, found.asks_next)
         body = found.body
