@@ -282,7 +282,7 @@ class Model:
                 assert (url.queue.key, url.attempts + 1, url.hops) == (lease.key, lease.attempt, lease.hops), lease
                 url.state = "leased"
                 self.leases[lease.token] = Held(url, worker, lease.deadline, lease.not_before)
-            if (queue.limit or 1) > 1:
+            if any((one.limit or 1) > 1 for one in self.queues if one.host == host):
                 rests.append((host, self.now + len(train) * gap))
         for host, until in rests:
             self.rest(host, until)
@@ -860,10 +860,14 @@ class History:
     def set_limit(self) -> None:
         limit = self.rng.choice([None, 1, 2, 3])
         self.tell(limit)
-        self.rule(
-            lambda queue: setattr(queue, "limit", limit),
-            lambda key, crawl: self.frontier.set_limit(limit, key, crawl=crawl),
-        )
+
+        def change(queue: Queue) -> None:
+            queue.limit = limit
+            if (limit or 1) > 1 and self.model.busy(queue.host):
+                self.model.now = self.frontier.now()
+                self.model.rest_whole(queue)
+
+        self.rule(change, lambda key, crawl: self.frontier.set_limit(limit, key, crawl=crawl))
 
     def delete(self) -> None:
         key, crawl = self.meant()
@@ -1088,16 +1092,16 @@ _SHARES: dict[Callable[[History], None], int] = {
 VERBS, WEIGHTS = list(_SHARES), list(_SHARES.values())
 
 
-def shortest(seed: int, steps: Sequence[int], **how: Any) -> str | None:
+def shortest(seed: int, steps: Sequence[int], life: Callable[..., Any] = History, **how: Any) -> str | None:
     """The failure of a history with as many of its steps left out as can be; None where it does not fail."""
-    failure = _failure(seed, steps, **how)
+    failure = _failure(seed, steps, life, **how)
     if failure is None:
         return None
     kept, size = list(steps), max(1, len(steps) // 2)
     while True:
         begun = len(kept)
         for pieces in _without_pieces(kept, size):
-            shorter = _failure(seed, pieces, **how)
+            shorter = _failure(seed, pieces, life, **how)
             if shorter is not None:
                 kept, failure = pieces, shorter
                 break
@@ -1112,9 +1116,9 @@ def _without_pieces(steps: list[int], size: int) -> Iterator[list[int]]:
         yield steps[:start] + steps[start + size :]
 
 
-def _failure(seed: int, steps: Sequence[int], **how: Any) -> str | None:
+def _failure(seed: int, steps: Sequence[int], life: Callable[..., Any], **how: Any) -> str | None:
     try:
-        History(seed, steps=steps, **how).live()
+        life(seed, steps=steps, **how).live()
     except AssertionError as error:
         return str(error)
     return None

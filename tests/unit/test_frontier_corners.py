@@ -25,8 +25,31 @@ def test_a_busy_hosts_queue_without_room_does_not_hide_one_with_room():
     world.discover(Link("http://a.com/1", crawl="one"), Link("http://a.com/2", crawl="one"), "http://a.com/3")
     assert ["http://a.com/1"] == world.urls(1, crawl="one")
     world.frontier.set_limit(2, "a.com", crawl="default")
-    assert 0 == world.ready_in()
+    assert 1.0 == world.ready_in()
+    world.clock.move(1.0)
     assert ["http://a.com/3"] == world.urls()
+
+
+def test_a_limit_that_is_raised_while_a_request_is_open_keeps_their_beginnings_apart():
+    """Two requests to one host began at the same instant, where its limit was raised between them."""
+    world = World(delay=3.0)
+    world.discover("http://a.com/1", "http://a.com/2")
+    world.one()
+    world.frontier.set_limit(2, "a.com")
+    assert [] == world.urls()
+    world.clock.move(3.0)
+    assert ["http://a.com/2"] == world.urls()
+
+
+def test_a_queue_of_one_request_beside_one_of_several_keeps_their_beginnings_apart():
+    """A page of a queue without a limit left its host free for the queue beside it, at the same instant."""
+    world = World(delay=3.0)
+    world.discover("http://a.com/1", Link("http://a.com/2", crawl="wide"))
+    world.frontier.set_limit(2, "a.com", crawl="wide")
+    assert ["http://a.com/1"] == world.urls(crawl="default")
+    assert [] == world.urls()
+    world.clock.move(3.0)
+    assert ["http://a.com/2"] == world.urls()
 
 
 def test_behind_a_train_of_a_queue_with_several_requests_the_host_keeps_the_gap():

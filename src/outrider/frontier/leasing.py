@@ -286,7 +286,7 @@ class Leasing(Asking):
         if chosen is None:
             return 0, None, 0
         gap = 0
-        several = self.turns.capacity(chosen) > 1
+        several = any(self.turns.capacity(queue) > 1 for queue in tables.queues_of(host))
         if most > 1 or several:
             gap = instant(
                 max(float(columns.gap[host]), self._floor(chosen), self._rules.crawl_delay(self._authorities(host)))
@@ -303,7 +303,8 @@ class Leasing(Asking):
             )  # what was just found to be asked for first
         picks.add(cards, np.full(len(cards), chosen, np.uint32), gap)
         if several:
-            # Several at once: their beginnings keep the gap, for their ends are not known yet.
+            # Several at once, of this queue or beside it: their beginnings keep the gap, for their ends are not known
+            # yet.
             draft.clock(host).rest_at_least(now + len(cards) * gap)
         tables.turn += 1
         tables.queues.served[chosen] = tables.turn & 0xFFFFFFFF

@@ -113,16 +113,25 @@ class Operations(Discovering):
         """How many requests of each of these queues may be open at once; None: one."""
         if limit is not None:
             arguments.whole("limit", limit, 1, 65_535)
-        return self._rule(key, crawl, now, lambda rules: replace(rules, limit=limit or 0))
+        return self._rule(
+            key, crawl, now, lambda rules: replace(rules, limit=limit or 0), rests=limit is not None and limit > 1
+        )
 
     def _rule(
-        self, key: str | None, crawl: str | None, now: Instant, change: Callable[[QueueRules], QueueRules]
+        self,
+        key: str | None,
+        crawl: str | None,
+        now: Instant,
+        change: Callable[[QueueRules], QueueRules],
+        *,
+        rests: bool = False,
     ) -> int:
+        """rests: a host that is being visited rests one whole delay, for another may come beside who is there now."""
         tables = self.tables
         cold = tables.cold.scan() if key is None else iter(())
         rows = self.chosen(key, crawl)
         now = self._advance(now)
-        self._rule_these(rows, change, now)
+        self._rule_these(rows, change, now, rests=rests)
         count = len(rows)
         if key is not None:
             return count
@@ -134,17 +143,20 @@ class Operations(Discovering):
             homes = tables.hosts.find(told.hashes[own])
             queues = np.array([queue for home in homes.tolist() for queue in tables.queues_of(home)], np.uint32)
             mine = queues[tables.queues.crawl[queues] == of]
-            self._rule_these(mine, change, now)
+            self._rule_these(mine, change, now, rests=rests)
             count += len(mine)
             self.cooling.put_back(homes, now)
         return count
 
-    def _rule_these(self, rows: Rows, change: Callable[[QueueRules], QueueRules], now: Instant) -> None:
+    def _rule_these(self, rows: Rows, change: Callable[[QueueRules], QueueRules], now: Instant, *, rests: bool) -> None:
         for first in range(0, len(rows), WAKES_PER_CALL_MAX):
             draft = self._draft(now)
             for queue in rows[first : first + WAKES_PER_CALL_MAX].tolist():
                 rules = change(self.tables.queues.rules.get(queue) or QueueRules())
                 draft.add(Fact.QUEUE_RULES, self.tables.queue_rules(queue, rules))
+                host = int(self.tables.queues.host[queue])
+                if rests and self.tables.hosts.in_flight[host]:
+                    self._rest_whole(draft, host, self._floor(queue), now)
             self._commit(draft, reserve=True)
 
     def delete(self, key: str | None, crawl: str | None, now: Instant) -> int:
