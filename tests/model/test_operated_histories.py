@@ -1,0 +1,69 @@
+"""Random histories with operators' words, limits above one, errands and workers' wrong clocks, judged by gaps.
+
+`make test` lives a fixed number of them, `make test-long` an hour of them (OUTRIDER_OPERATED_SECONDS) with seeds of its
+own. A history that fails is told with its seed and the steps that matter; OUTRIDER_OPERATED_SEED lives that one again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+import pytest
+
+from model.bystander import ALL
+from model.histories import shortest
+from model.operated import Operated
+from model.world import hosts_go_cold
+from outrider.frontier.backlog import Backlog
+from outrider.sim.disk import CrashDisk, MemoryFiles
+
+STEPS = 60
+KINDS = ("log alone", "checkpoints all the time", "tails and hosts on disk")
+SEEDS_PER_KIND = 40
+NOT_YET = frozenset({
+    "one clock per server", "later queues", "rest under way", "errands obey", "errand delays", "clocks of workers",
+    "leases in flight", "deleted crawls", "errands in next ready", "beginnings of errands",
+})  # fmt: skip
+"""Rules that the frontier is known to break; each goes when its fault is mended."""
+
+
+@pytest.fixture(params=KINDS)
+def kind(request, monkeypatch):
+    """What the disk sees: the log alone; checkpoints at any moment; long queues and hosts with nothing due."""
+    if request.param != "log alone":
+        monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
+        monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1})
+        monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
+    if request.param == "tails and hosts on disk":
+        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "head_cards_max", 1)
+        monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "chunk_cards", 2)
+        hosts_go_cold(monkeypatch)
+    return request.param
+
+
+def live(seed: int, kind: str, steps: int = STEPS) -> None:
+    how = {"disk": MemoryFiles if kind == "log alone" else CrashDisk, "rules": ALL - NOT_YET}
+    try:
+        Operated(seed, steps=range(steps), **how).live()
+    except AssertionError as error:
+        raise AssertionError(f"{kind}: {shortest(seed, range(steps), Operated, **how) or error}") from error
+
+
+@pytest.mark.parametrize("number", range(SEEDS_PER_KIND))
+def test_no_history_that_operators_speak_into_breaks_a_gap_or_starves_anybody(number, kind):
+    told = os.environ.get("OUTRIDER_OPERATED_SEED")
+    if told is not None and number:
+        pytest.skip("one seed alone is asked for")
+    live(int(told) if told is not None else 100 * KINDS.index(kind) + number, kind)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(14_400)
+def test_no_history_that_operators_speak_into_breaks_a_gap_or_starves_anybody_for_long(kind):
+    seed = random.SystemRandom().randrange(1 << 40)
+    end = time.monotonic() + float(os.environ.get("OUTRIDER_OPERATED_SECONDS", "3600")) / len(KINDS)
+    while time.monotonic() < end:
+        live(seed, kind, random.Random(seed).choice([20, STEPS, STEPS, 150]))
+        seed += 1
