@@ -533,6 +533,30 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class HostWait:
+    """A host that holds URLs and rests: until when (an instant), for how long from now, how many URLs, and the rule.
+
+    asked: whether the host asked for it (Retry-After), or refused without saying for how long.
+    """
+
+    name: str
+    until: Instant
+    seconds: float
+    urls: int
+    reason: str
+    asked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Hosts that hold URLs and rest: how many, the longest rest in seconds (0 without any), the first to be ready."""
+
+    hosts: int
+    longest_seconds: float
+    soonest: tuple[HostWait, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """The result of a recount: `ok`, and each problem in words."""
 

@@ -58,6 +58,7 @@ NAMES_FREED_BYTES_MIN = 1 << 20  # names of hosts that are gone are not worth co
 CLASSES = 16  # priority classes of the front tier
 RECENT_BITS_STEPS = (14, 17, 21)  # places for URLs met lately, as powers of two: in the end two million, 16 MB
 DROP_LOOKS_AT_CARDS = 4_096  # a queue of so many is looked through for the card to drop: a millisecond or two
+WAITS_NAMED_MAX = 100  # hosts that rest long are named so far; all of them are counted
 LISTED_ROWS_MAX = 100_000  # rows of one piece of a list; a cursor leads to the next
 NAME_CHARACTERS_MAX = 1_024  # of crawls, keys, workers, clients: they are kept in memory and in every lease
 ERROR_CLASSES_KEPT_MAX = 65_535  # error classes that URLs remember by a number of 16 bits; later ones are `other`

@@ -12,10 +12,12 @@ from outrider.crawl.loop import Crawler
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.progress import NoProgress
+from outrider.crawl.summary import left_alone
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.fetch.downloader import Decoding, Headers, Request, Response
 from outrider.fetch.outcomes import FetchError
+from outrider.journey import HostWait, Waits
 
 HOSTS = {f"h{number}.test": (f"127.0.0.{number + 1}",) for number in range(8)}
 SEEDS = [f"http://{host}/" for host in HOSTS]
@@ -32,6 +34,7 @@ class Site:
         self.bug = bug
         self.asked: list[str] = []
         self.dead: set[str] = set()
+        self.refuses: dict[str, str] = {}  # what is answered with 503, and the Retry-After that goes with it
         self.running = self.most = 0
         self.hosts: set[str] = set()
 
@@ -58,6 +61,9 @@ class Site:
         status = 404 if path == "robots.txt" else 200
         link = f"<a href=/{number + 1}>on</a> {request.url}" if number < self.depth else request.url
         body = link.encode()
+        fields = (("Content-Type", "text/html"),)
+        if request.url in self.refuses:
+            status, fields = 503, (("Retry-After", self.refuses[request.url]),)
         return Response(
             url=request.url,
             address=request.address,
@@ -70,7 +76,7 @@ class Site:
             content=body,
             truncated=None,
             decoding=Decoding.WHOLE,
-            headers=Headers((("Content-Type", "text/html"),)),
+            headers=Headers(fields),
             started_at=started,
             ended_at=self.clock(),
             seconds=self.seconds,
@@ -124,12 +130,14 @@ class House:
         )
         self.crawler = None
         self.names = names or Names
+        self.refuses: dict[str, str] = {}
         self.dead: set[str] = set()  # addresses at which nothing takes a connection
         self.more = more
 
     def make_site(self, _options, clock):
         self.site = Site(clock, **self.site_options)
         self.site.dead = self.dead
+        self.site.refuses = self.refuses
         return self.site
 
     async def run(self, beside=None, seeds=SEEDS):
@@ -262,3 +270,73 @@ def test_seeds_that_were_not_taken_are_asked_for_again(tmp_path):
     house = House(tmp_path, seeds_again=lambda: SEEDS[:2])
     result = asyncio.run(house.run(seeds=[]))
     assert 8 == result.statistics["answered"]
+
+
+# -- hosts that ask to be left alone for long
+
+LONG = "99999999999"
+
+
+@pytest.mark.parametrize("path", ["", "2", "robots.txt"])
+def test_a_retry_after_of_a_year_does_not_hold_a_crawl(tmp_path, path):
+    """It kept the crawl alive for a year: the run ends with 3, and says whom it left and until when."""
+    house = House(tmp_path, site={"seconds": 0.01})
+    house.refuses = {f"http://h3.test/{path}": LONG}
+    result = asyncio.run(asyncio.wait_for(house.run(), 30))
+    assert (3, True) == (result.exit_code, "more than --max-wait (86400 s): h3.test until 20" in result.ending)
+    log = (house.output / "crawl.log").read_text()
+    assert (1, True) == (log.count(" left host=h3.test until=20"), "reason=retry_after" in log)
+    left = {"": 0, "2": 2, "robots.txt": 0}[path]
+    assert 28 + left == sum(page["outcome"] == "done" for page in house.pages())
+    # Going on changes nothing: the host is left alone until then.
+    again = asyncio.run(asyncio.wait_for(house.run(), 30))
+    assert (3, 0) == (again.exit_code, len(house.site.asked))
+
+
+def test_a_crawl_waits_for_no_more_than_it_was_told(tmp_path):
+    house = House(tmp_path, {"max_wait": 5})
+    house.refuses = {"http://h3.test/1": "60"}
+    result = asyncio.run(asyncio.wait_for(house.run(), 30))
+    assert (3, 29) == (result.exit_code, sum(page["outcome"] == "done" for page in house.pages()))
+    assert "(5 s): h3.test until" in result.ending
+
+
+def test_a_retry_after_within_the_limit_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("outrider.frontier.revisit.RETRY_SECONDS", (0.1, 0.1, 0.1))
+
+    async def beside(house):
+        await until(lambda: house.site is not None and "http://h3.test/1" in house.site.asked)
+        house.refuses.clear()
+
+    house = House(tmp_path, {"max_wait": 5})
+    house.refuses = {"http://h3.test/1": "1"}
+    result = asyncio.run(asyncio.wait_for(house.run(beside), 30))
+    assert (0, 32) == (result.exit_code, sum(page["outcome"] == "done" for page in house.pages()))
+
+
+def test_a_crawls_own_gap_is_no_reason_to_end(tmp_path):
+    house = House(tmp_path, {"max_wait": 0, "delay": 0.05}, {"depth": 2})
+    assert 0 == asyncio.run(asyncio.wait_for(house.run(), 30)).exit_code
+
+
+def test_progress_tells_of_the_wait(tmp_path):
+    """`about 6 s left` was said for a year; the rest of a crawl is as long as its longest wait."""
+    told = []
+
+    async def beside(house):
+        await until(lambda: house.crawler is not None and house.site is not None and len(house.site.asked) == 38)
+        await asyncio.sleep(0.05)
+        told.append(await house.crawler.status())
+        house.crawler.stop()
+
+    house = House(tmp_path)
+    house.refuses = {"http://h3.test/1": "36000"}
+    asyncio.run(asyncio.wait_for(house.run(beside), 30))
+    assert 35_990 < told[0]["eta_seconds"] <= 36_000
+
+
+def test_the_end_of_a_crawl_names_a_few_of_many():
+    hosts = tuple(HostWait(f"h{number}\x1b.test", 0, 1e6, 1, "retry_after", True) for number in range(7))
+    words = left_alone(60.0, Waits(9, 1e6, hosts), 1e6)
+    assert (5, True, False) == (words.count("until 1970-01-01T00:00:00Z"), " and 4 others" in words, "\x1b" in words)
+    assert "due in 277 h 46 min, more than --max-wait (60 s)" in left_alone(60.0, Waits(0, 0.0, ()), 1e6)

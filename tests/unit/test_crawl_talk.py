@@ -12,7 +12,7 @@ from outrider.crawl.journal import Journal
 from outrider.crawl.loop import CrawlResult
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.pace import Pace, Rates, eta_seconds, status_fields
-from outrider.crawl.progress import BarProgress, LogProgress, NoProgress, progress_line, progress_of
+from outrider.crawl.progress import BarProgress, LogProgress, NoProgress, eta_text, progress_line, progress_of
 from outrider.crawl.status import status_lines
 from outrider.crawl.terminal import drawable, safe, say
 
@@ -161,6 +161,23 @@ def test_the_rest_ends_at_the_limit():
 
 def test_without_a_rate_nothing_is_promised():
     assert None is eta_seconds(STATISTICS, Rates(), None)
+
+
+def test_the_rest_is_no_shorter_than_the_longest_wait():
+    assert 3_600.0 == eta_seconds(STATISTICS, Rates(2.0, 1.0, 2.0), None, 3_600.0)
+    assert 3_600.0 == eta_seconds(STATISTICS, Rates(), None, 3_600.0)
+    assert 0.0 == eta_seconds(STATISTICS, Rates(), 5, 3_600.0)
+
+
+@pytest.mark.parametrize(
+    ("eta", "words"),
+    [
+        *((None, ""), (0.5, "nearly done"), (119, "about 119 s left"), (3_480, "about 58 min left")),
+        *((36_000, "about 10 h left"), (864_000, "about 10 days left")),
+    ],
+)
+def test_the_rest_is_told_in_units_that_people_use(eta, words):
+    assert words == eta_text(eta)
 
 
 def test_status_for_people_names_every_state():

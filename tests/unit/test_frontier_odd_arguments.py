@@ -46,6 +46,7 @@ GOOD = {
     "seen_content": {"digests": [b"1" * 20]},
     "status": {"url": A, "crawl": None},
     "explain": {"url": A, "crawl": None},
+    "waits": {"beyond_seconds": 0.0, "within_seconds": None},
     "queues": {"crawl": None, "after": None, "limit": 10},
     "hosts": {"after": None, "limit": 10},
     "urls": {"state": None, "host": None, "crawl": None, "key": None, "after": None, "limit": 10},

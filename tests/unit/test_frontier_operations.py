@@ -8,7 +8,7 @@ from model.world import START, World, recount
 from outrider import Link
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import deciding
-from outrider.journey import OutcomeBatch, State
+from outrider.journey import OutcomeBatch, State, Waits
 from outrider.limits import MICROSECONDS
 
 A, B = "http://a.com/", "http://b.com/"
@@ -493,6 +493,30 @@ def test_an_idle_frontier_says_why(world):
         found.tail_seconds,
     )
     assert found.known == sum(found.hosts.values())
+
+
+def test_hosts_that_rest_with_urls_left_are_told_with_how_long(world):
+    """Those that hold nothing, and those that may be visited now, are not waited for."""
+    world.discover(A, B, "http://c.com/", "http://d.com/")
+    leases = {lease.host: lease for lease in world.lease(10)}
+    world.report(leases["a.com"].retry(retry_after_seconds=60, seconds=0.1, status=503, error="http_503"))
+    world.report(leases["b.com"].done(seconds=0.1), leases["c.com"].done(seconds=0.1, links=["http://c.com/2"]))
+    world.report(leases["d.com"].retry(retry_after_seconds=90_000, seconds=0.1, status=503, error="http_503"))
+    found = world.frontier.waits()
+    assert (3, ["c.com", "a.com", "d.com"]) == (found.hosts, [one.name for one in found.soonest])
+    assert ([1, 1, 1], [False, True, True]) == ([w.urls for w in found.soonest], [w.asked for w in found.soonest])
+    assert (60.0, 90_000.0) == (found.soonest[1].seconds, found.longest_seconds)
+    assert 60.0 == world.frontier.waits(within_seconds=60).longest_seconds
+    assert ["d.com"] == [one.name for one in world.frontier.waits(beyond_seconds=60).soonest]
+    assert Waits(0, 0.0, ()) == world.frontier.waits(beyond_seconds=1e6)
+    world.kill()
+    assert ["a.com", "d.com"] == [one.name for one in world.frontier.waits(beyond_seconds=10).soonest]
+
+
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), "1", True, None])
+def test_a_wait_is_a_length_of_time(world, value):
+    with pytest.raises(SettingsError, match="beyond_seconds"):
+        world.frontier.waits(beyond_seconds=value)
 
 
 # -- outcomes in columns

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
 
-from outrider.clock import Instant, anchored, instant, wall
+from outrider.clock import Instant, anchored, instant, rfc3339, wall
 from outrider.crawl.control import Control
 from outrider.crawl.directory import (
     FRONTIER_NAME,
@@ -38,6 +38,7 @@ from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
 from outrider.crawl.progress import Progress
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn
+from outrider.crawl.summary import left_alone
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit
 from outrider.engine import Frontier
@@ -48,7 +49,7 @@ from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import Resolver
 from outrider.journey import Lease
 from outrider.kernels import in_use
-from outrider.limits import CONNECTIONS_MAX, DNS_THREADS, DNS_THREADS_MAX
+from outrider.limits import CONNECTIONS_MAX, DNS_THREADS, DNS_THREADS_MAX, RETRY_SECONDS
 from outrider.storage.files import Directory
 
 GATHER_SECONDS: Final = (
@@ -62,6 +63,8 @@ FULL_STEP_SECONDS: Final = 0.5
 UNNAMED_MAX: Final = 1_000  # visits whose name is long in coming, beside those that have a place
 EXTEND_STEP_SECONDS: Final = 10.0  # leases under way are looked at so often,
 EXTEND_SECONDS: Final = 45.0  # and extended when they end within so long: before then there is another look
+WAIT_SLACK_SECONDS: Final = 1.0  # between two looks at the same rest
+OWN_WAIT_SECONDS_MAX: Final = max(RETRY_SECONDS)  # a crawl makes such pauses itself, whatever --max-wait says
 STOP_SECONDS_MAX: Final = 30.0  # after the first stop requests may end for so long; then they are broken off
 SEEDS_AT_ONCE: Final = 100_000
 NOTE_SECONDS: Final = 30.0  # the line files' lengths and the run's rates are noted so often
@@ -156,9 +159,17 @@ class Crawler:
 
     async def status(self) -> dict[str, Any]:
         """What `status --json` says of this crawl now."""
-        statistics = await self._in_books(self._frontier.statistics)
+        statistics, wait = await self._in_books(lambda: (self._frontier.statistics(), self._wait_seconds()))
         rates = self._pace.rates(time.monotonic())
-        return status_fields(statistics, rates, "running", eta_seconds(statistics, rates, self._options.max_pages))
+        eta = eta_seconds(statistics, rates, self._options.max_pages, wait)
+        return status_fields(statistics, rates, "running", eta)
+
+    def _wait_seconds(self) -> float:
+        """How long this run will wait for hosts that are to be left alone, and for all of them when nothing is in
+        flight; it ends before those that ask for more than --max-wait."""
+        longest = self._frontier.waits(within_seconds=self._options.max_wait).longest_seconds
+        ready = None if self._running else self._frontier.next_ready_seconds()
+        return longest if ready is None or ready > self._options.max_wait else max(longest, ready)
 
     async def run(self) -> CrawlResult:
         """Crawls to the end. Raises SettingsError and StoreError for a directory or store that cannot be used."""
@@ -379,7 +390,25 @@ class Crawler:
         if turn.next_ready_seconds is None:
             self._ending = (LIMIT, "nothing that is left can be fetched now")
             return True
-        return False
+        return await self._waits_too_long(turn.next_ready_seconds)
+
+    async def _waits_too_long(self, ready_seconds: float) -> bool:
+        """Whether nothing can be fetched for longer than a crawl waits; then the hosts that are left are named.
+
+        A gap of this crawl's own and the pause before a retry are no reason to end.
+        """
+        most = self._options.max_wait
+        if ready_seconds <= most:
+            return False
+        waits = await self._in_books(lambda: self._frontier.waits(beyond_seconds=max(0.0, most - WAIT_SLACK_SECONDS)))
+        first = waits.soonest[0] if waits.soonest else None
+        asked = first is not None and first.asked and first.seconds <= ready_seconds + WAIT_SLACK_SECONDS
+        if not asked and ready_seconds <= max(self._options.delay, OWN_WAIT_SECONDS_MAX):
+            return False
+        for one in waits.soonest:
+            self._journal.note("left", host=one.name, until=rfc3339(one.until), urls=one.urls, reason=one.reason)
+        self._ending = (LIMIT, left_alone(most, waits, ready_seconds))
+        return True
 
     async def _wait(self, turn: Turn, room: int) -> None:
         """Until something was finished (and a little longer, for company), or is ready, or it is time to stop."""

@@ -31,6 +31,7 @@ CONCURRENCY_MAX = 10_000  # sockets of one process; beyond it the kernel's table
 DELAY_SECONDS_MAX = 86_400.0  # a gap of more than a day is a typing error
 DELAY_FACTOR_MAX = 10_000.0  # the term is cut at 60 s anyway
 SECONDS_MAX = 10 * 365 * 86_400.0  # ten years: longer is what "no limit" is for
+MAX_WAIT_SECONDS = 86_400.0  # who is told to come back tomorrow may wait; a run that waits longer looks hung
 COUNT_MAX = 1 << 53  # whole numbers that every JSON reader keeps exactly
 SEED_MAX = (1 << 64) - 1
 CONTACT_CHARACTERS_MAX = 200  # it travels in every request
@@ -299,6 +300,13 @@ class CrawlOptions:
         _real(0, SECONDS_MAX, open_below=True),
         "SECONDS",
         optional=True,
+    )
+    max_wait: float = _setting(
+        MAX_WAIT_SECONDS,
+        "Stop when every host that is left asks to be left alone for longer (Retry-After).",
+        f"a number from 0 to {SECONDS_MAX:.0f}",
+        _real(0, SECONDS_MAX),
+        "SECONDS",
     )
     delay: float = _setting(
         DELAY_SECONDS_FLOOR,

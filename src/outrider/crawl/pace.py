@@ -54,10 +54,13 @@ class Pace:
         return Rates(round(current, 3), round(average, 3), round(max(self._peak, average), 3))
 
 
-def eta_seconds(statistics: Mapping[str, Any], rates: Rates, max_pages: int | None) -> float | None:
+def eta_seconds(
+    statistics: Mapping[str, Any], rates: Rates, max_pages: int | None, wait_seconds: float = 0.0
+) -> float | None:
     """Seconds until what is known now will be done at the present rate; None when nothing can be said.
 
-    It knows nothing of links not found yet; a hint for people, no promise.
+    wait_seconds: for so long some host will be left alone, whatever the rate. Links not found yet are not in it: it is
+    a hint for people, no promise.
     """
     urls = statistics["urls"]
     left = int(urls["queued"] + urls["leased"] + urls["waiting"]) + int(statistics.get("held", 0))
@@ -66,7 +69,9 @@ def eta_seconds(statistics: Mapping[str, Any], rates: Rates, max_pages: int | No
     if left == 0:
         return 0.0
     rate = rates.now or rates.average
-    return round(left / rate, 1) if rate > 0 else None
+    if rate <= 0:
+        return round(wait_seconds, 1) if wait_seconds > 0 else None
+    return round(max(left / rate, wait_seconds), 1)
 
 
 def status_fields(statistics: Mapping[str, Any], rates: Rates, state: str, eta: float | None) -> dict[str, Any]:

@@ -57,7 +57,9 @@ def eta_text(eta: float | None) -> str:
         return "nearly done"
     if eta < 120:
         return f"about {eta:.0f} s left"
-    return f"about {eta / 60:.0f} min left" if eta < 7_200 else f"about {eta / 3_600:.0f} h left"
+    if eta < 7_200:
+        return f"about {eta / 60:.0f} min left"
+    return f"about {eta / 3_600:.0f} h left" if eta < 172_800 else f"about {eta / 86_400:,.0f} days left"
 
 
 class NoProgress:

@@ -6,6 +6,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from outrider.clock import rfc3339
+from outrider.journey import Waits
+
 SUMMARY_HOSTS_MAX = 5  # the hosts with the least room; who wants all reads politeness.jsonl
 SUMMARY_ERRORS_MAX = 8  # classes are a closed set of some dozens; the rest is summed
 GAP_TOLERANCE_SECONDS = 0.000_001  # both figures are rounded to microseconds on their way through the file
@@ -139,6 +142,17 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
     if totals.output:
         lines.append(f"output      {visible(totals.output)}")
     return lines
+
+
+def left_alone(max_wait: float, waits: Waits, ready_seconds: float) -> str:
+    """One clause on why a crawl ends before hosts that it would have to wait for too long: which, and until when."""
+    more = f"more than --max-wait ({max_wait:g} s)"
+    if not waits.soonest:
+        return f"what is left is due in {seconds_text(ready_seconds)}, {more}"
+    named = [f"{visible(one.name)} until {rfc3339(one.until)[:19]}Z" for one in waits.soonest[:SUMMARY_HOSTS_MAX]]
+    others = waits.hosts - len(named)
+    listed = ", ".join(named) + (f" and {counted(others, 'other')}" if others else "")
+    return f"what is left waits {more}: {listed}"
 
 
 def _politeness_lines(politeness: list[HostGaps]) -> list[str]:

@@ -31,6 +31,7 @@ from outrider.journey import (
     State,
     UrlStatus,
     Verification,
+    Waits,
 )
 from outrider.storage.files import Files
 from outrider.url import UrlBatch
@@ -210,6 +211,10 @@ class AsyncFrontier:
     async def explain_idle(self) -> Idle:
         """As `Frontier.explain_idle`."""
         return self.sync.explain_idle()
+
+    async def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
+        """As `Frontier.waits`."""
+        return self.sync.waits(beyond_seconds=beyond_seconds, within_seconds=within_seconds)
 
     async def queues(
         self, *, crawl: str | None = None, after: str | None = None, limit: int = 100

@@ -66,6 +66,7 @@ from outrider.journey import (
     UrlStatus,
     Verbs,
     Verification,
+    Waits,
 )
 from outrider.limits import RECORDS_PER_SCAN, VERIFY_PROBLEMS_MAX
 from outrider.storage.checkpoint import Checkpoint, checkpoint_name, newest_checkpoint
@@ -455,6 +456,12 @@ class Frontier:
         with self._lock:
             self._check()
             return self._machine.explain_idle(self._instant())
+
+    def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
+        """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
+        with self._lock:
+            self._check()
+            return self._machine.waits(self._instant(), beyond_seconds, within_seconds)
 
     def queues(self, *, crawl: str | None = None, after: str | None = None, limit: int = 100) -> Page[QueueStatus]:
         """A piece of the list of queues; `after` is the cursor of the piece before."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
-from outrider.clock import Instant, rfc3339, seconds
+from outrider.clock import Instant, instant, rfc3339, seconds
 from outrider.errors import SettingsError
 from outrider.frontier.cards import Cards
 from outrider.frontier.cold import Told, weigh
@@ -33,9 +34,20 @@ from outrider.frontier.tables import (
     Tables,
 )
 from outrider.frontier.whereabouts import Whereabouts
-from outrider.journey import Explanation, HostStatus, Idle, Page, QueueStatus, State, UrlStatus, Verification
+from outrider.journey import (
+    Explanation,
+    HostStatus,
+    HostWait,
+    Idle,
+    Page,
+    QueueStatus,
+    State,
+    UrlStatus,
+    Verification,
+    Waits,
+)
 from outrider.kernels.cards import Heads
-from outrider.limits import LISTED_ROWS_MAX
+from outrider.limits import LISTED_ROWS_MAX, WAITS_NAMED_MAX
 from outrider.url import authority_of, host_of
 
 
@@ -747,14 +759,47 @@ def idle(
     )
 
 
-def _tail(tables: Tables, delay: float) -> tuple[str | None, int, float | None]:
-    """The host that will take longest at its gap: its name, its URLs, and how long that is in seconds."""
+def waits(tables: Tables, now: Instant, *, beyond_seconds: float, within_seconds: float | None) -> Waits:
+    """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
+    hosts = tables.hosts
+    urls = _urls_held(tables)
+    for queue, held in tables.held_of.items():
+        urls[tables.queues.host[queue]] += held
+    until = hosts.rest_until[: hosts.count]
+    resting = (urls > 0) & (until > now + instant(beyond_seconds))
+    if within_seconds is not None:
+        resting &= until <= now + instant(within_seconds)
+    found = np.flatnonzero(resting)
+    found = found[np.argsort(until[found], kind="stable")]
+    soonest = tuple(
+        HostWait(
+            hosts.name(row),
+            int(until[row]),
+            seconds(int(until[row]) - now),
+            int(urls[row]),
+            GapReason(int(hosts.reason[row])).name.lower(),
+            int(hosts.reason[row]) in (GapReason.RETRY_AFTER, GapReason.BACK_OFF),
+        )
+        for row in found[:WAITS_NAMED_MAX].tolist()
+    )
+    return Waits(len(found), seconds(int(until[found[-1]]) - now) if len(found) else 0.0, soonest)
+
+
+def _urls_held(tables: Tables) -> npt.NDArray[np.int64]:
+    """How many URLs of each host are queued and ready for their turn, or wait for an instant."""
     queues = tables.queues
     rows = np.arange(queues.count, dtype=np.uint32)
-    if not len(rows):
-        return None, 0, None
     urls = np.zeros(tables.hosts.count, np.int64)
-    np.add.at(urls, queues.host[rows], tables.backlog.waiting(rows).astype(np.int64) + queues.waiting[rows])
+    if len(rows):
+        np.add.at(urls, queues.host[rows], tables.backlog.waiting(rows).astype(np.int64) + queues.waiting[rows])
+    return urls
+
+
+def _tail(tables: Tables, delay: float) -> tuple[str | None, int, float | None]:
+    """The host that will take longest at its gap: its name, its URLs, and how long that is in seconds."""
+    urls = _urls_held(tables)
+    if not len(urls):
+        return None, 0, None
     gaps = np.maximum(tables.hosts.gap[: tables.hosts.count], delay)
     worst = int(np.argmax(urls * gaps))
     if not urls[worst]:

@@ -57,6 +57,13 @@ def seconds(what: str, value: object) -> float:
     return float(value)
 
 
+def span(what: str, value: object) -> float:
+    """A length of time that an instant and it can be added."""
+    if not _is_number(value) or not 0 <= value <= _SECONDS_MAX:
+        raise SettingsError(f"{what} {value!r}: give seconds from 0 to {_SECONDS_MAX:.0f}")
+    return float(value)
+
+
 def name(what: str, value: object) -> None:
     """The name of a crawl, key, worker or client; None where nobody is named."""
     if value is None:

@@ -41,6 +41,7 @@ from outrider.journey import (
     State,
     UrlStatus,
     Verification,
+    Waits,
 )
 from outrider.limits import (
     LISTED_ROWS_MAX,
@@ -382,6 +383,12 @@ class Machine(Reporting, Operations, Carrying):
             delay=self.settings.delay,
             shared=self.turns.shared,
         )
+
+    def waits(self, now: Instant, beyond_seconds: float, within_seconds: float | None) -> Waits:
+        """Hosts that hold URLs and rest so long. Raises SettingsError."""
+        least = arguments.span("beyond_seconds", beyond_seconds)
+        most = None if within_seconds is None else arguments.span("within_seconds", within_seconds)
+        return accounts.waits(self.tables, max(now, self.now), beyond_seconds=least, within_seconds=most)
 
     def queues(self, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
         """A piece of the list of queues."""
