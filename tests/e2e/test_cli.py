@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from warcio import ArchiveIterator
 
 from e2e import crawling
 from e2e.judge import judge
@@ -211,15 +212,39 @@ def test_without_a_contact_no_link_leads_beyond_this_machine(tmp_path):
     assert {url: None, "http://192.88.98.1/": "blocked_address", "http://8.8.8.8/": "blocked_address"} == told
 
 
+@pytest.mark.parametrize("more", [(), ("--group", "address")])
+def test_a_host_is_asked_at_its_next_address_where_the_first_takes_no_connection(tmp_path, more):
+    """The first of two addresses refuses; the record of the archive names the one that answered."""
+    with page(b"hello") as url:
+        port = url.rpartition(":")[2].rstrip("/")
+        (tmp_path / "hosts").write_text("127.0.0.99 a.test\n127.0.0.1 a.test\n")
+        seed = f"http://a.test:{port}/"
+        arguments = ["crawl", seed, "-o", tmp_path / "out", "--hosts", tmp_path / "hosts", "--delay", "0"]
+        assert 0 == said(crawling.outrider(*arguments, *more))[0]
+    assert [200] == [line["status"] for line in crawling.pages(tmp_path / "out") if line["status"]]
+    (archive,) = (tmp_path / "out" / "archive").iterdir()
+    with archive.open("rb") as file:
+        heads = [record.rec_headers for record in ArchiveIterator(file) if record.rec_type == "response"]
+    assert {"127.0.0.1"} == {head.get_header("WARC-IP-Address") for head in heads}
+
+
+def test_a_site_that_asks_for_a_year_ends_the_crawl_with_words(tmp_path):
+    with page(b"hello", Retry_After="99999999999", status=503) as url:
+        arguments = ["crawl", url, "-o", tmp_path / "out", "--allow-address", "127.0.0.0/8", "--progress", "log"]
+        code, words = said(crawling.outrider(*arguments, seconds=30))
+    assert (3, True) == (code, "waits more than --max-wait (86400 s): 127.0.0.1 until" in words)
+    assert " left host=127.0.0.1 until=" in (tmp_path / "out" / "crawl.log").read_text()
+
+
 @contextmanager
-def page(body: bytes, **headers: str) -> Iterator[str]:
+def page(body: bytes, *, status: int = 200, **headers: str) -> Iterator[str]:
     """The URL of a site on loopback that answers everything but robots.txt with this page."""
 
     class Site(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            self.send_response(200 if self.path != "/robots.txt" else 404)
+            self.send_response(status if self.path != "/robots.txt" else 404)
             for name, value in {"Content-Type": "text/html; charset=utf-8", **headers}.items():
-                self.send_header(name, value)
+                self.send_header(name.replace("_", "-"), value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -17,7 +17,7 @@ from outrider.crawl.kept_output import judge_of, refuse_output_alone
 from outrider.crawl.loop import Crawler
 from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from_file
 from outrider.engine import Frontier
-from outrider.errors import SettingsError, StoreInUseError, UnknownOutputError
+from outrider.errors import ForeignStoreError, SettingsError, StoreInUseError, UnknownOutputError
 from outrider.storage.files import Directory
 from unit.test_crawl_loop import SEEDS, House, Names
 
@@ -61,6 +61,14 @@ def test_an_empty_folder_in_the_place_of_the_frontier_is_none(tmp_path):
     shutil.rmtree(house.output / "frontier")
     (house.output / "frontier").mkdir()
     refused(house)
+
+
+def test_a_store_that_has_lost_its_manifest_is_told_as_such(tmp_path):
+    """It is there, and damaged: the way out is another one."""
+    house = crawled(tmp_path)
+    (house.output / "frontier" / "manifest.json").unlink()
+    with pytest.raises(ForeignStoreError, match="bring the manifest back"):
+        asyncio.run(house.run())
 
 
 @pytest.mark.parametrize("left", OUTPUT)

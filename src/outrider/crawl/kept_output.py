@@ -25,6 +25,7 @@ from outrider.crawl.output import ARCHIVE_PREFIX, ARCHIVE_WRITER, FILES
 from outrider.engine import Recovered
 from outrider.errors import UnknownOutputError
 from outrider.limits import OUTPUT_LINE_BYTES_MAX
+from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX
 from outrider.storage.losses import Loss
 from outrider.storage.manifest import MANIFEST_NAME
 
@@ -51,8 +52,12 @@ def judge_of(path: str) -> Callable[[Recovered], None]:
 
 def refuse_output_alone(path: str) -> None:
     """Raises UnknownOutputError where a crawl's output lies in `path` and its store does not."""
-    if os.path.lexists(os.path.join(path, FRONTIER_NAME, MANIFEST_NAME)):
-        return
+    try:
+        names = set(os.listdir(os.path.join(path, FRONTIER_NAME)))
+    except OSError:
+        names = set()
+    if names - {LOCK_NAME, MANIFEST_NAME + TEMPORARY_SUFFIX}:
+        return  # a store, whole or not; its opening tells
     held = [os.path.join(path, name) for name in FILES.values()]
     held += [os.path.join(path, ARCHIVE_NAME, name) for _, name in _archive_files(path)]
     found = next((name for name in held if os.path.isfile(name) and os.path.getsize(name)), None)
