@@ -85,6 +85,7 @@ class Url:
     attempts: int = 0
     losses: int = 0
     error: str = ""
+    ended: int = 0
     deleted: bool = False
 
     def rank(self) -> tuple[int, int, int]:
@@ -311,10 +312,7 @@ class Model:
         clock = self.hosts[url.queue.host]
         moves = outcome.location is not None and outcome.verdict is Verdict.DONE
         asked = 0.0 if moves else outcome.retry_after_seconds or 0.0
-        ended = max(held.not_before, self.now if outcome.ended_at is None else outcome.ended_at)
-        ended = (
-            min(ended, self.now) if outcome.ended_at is None else max(held.not_before, min(outcome.ended_at, self.now))
-        )
+        url.ended = ended = self.ended_at(outcome, held)
         clock.gap = max(self.floor(url.queue), min(FACTOR * (outcome.seconds or 0.0), 60.0), asked)
         clock.visited = True
         self.rest(url.queue.host, ended + instant(clock.gap))
@@ -336,18 +334,22 @@ class Model:
             if url.attempts > len(RETRY_SECONDS):
                 url.state, url.error = "gone", url.error or "retries"
             else:
-                at = self.now if outcome.ended_at is None else min(outcome.ended_at, self.now)
-                url.due = max(at + instant(RETRY_SECONDS[url.attempts - 1]), clock.rest_until)
+                url.due = max(ended + instant(RETRY_SECONDS[url.attempts - 1]), clock.rest_until)
                 url.state = "waiting" if url.due > self.now else "queued"
         return url
+
+    def ended_at(self, outcome: Outcome, held: Held) -> int:
+        """When a request ended, as its worker says, if that can be true: not after now, not begun before its lease."""
+        told = self.now if outcome.ended_at is None else outcome.ended_at
+        possible = told <= self.now and told - instant(outcome.seconds or 0.0) >= held.not_before
+        return told if possible else self.now
 
     def target(self, outcome: Outcome, url: Url, due: int) -> None:
         """A redirect leads to a URL of its own, due when its source was."""
         if outcome.location is None or outcome.verdict is not Verdict.DONE or url.state == "gone":
             return
         if outcome.retry_after_seconds:
-            at = self.now if outcome.ended_at is None else min(outcome.ended_at, self.now)
-            due = at + instant(outcome.retry_after_seconds)
+            due = url.ended + instant(outcome.retry_after_seconds)
         self.accept(outcome.location, url.queue.crawl, priority=url.priority, due=due, hops=url.hops + 1)
 
     # -- around them
@@ -473,8 +475,7 @@ class GroupedModel(Model):
     def reported(self, outcome: Outcome) -> Url | None:
         held = self.leases.get(outcome.token)
         if held is not None:
-            ended = self.now if outcome.ended_at is None else min(outcome.ended_at, self.now)
-            self.left(outcome.token, max(held.not_before, ended))
+            self.left(outcome.token, self.ended_at(outcome, held))
         return super().reported(outcome)
 
     def allowed(self, queue: Queue, now: int) -> bool:

@@ -579,6 +579,81 @@ def test_a_train_does_not_exceed_max_pages_per_host_and_parks_nothing_too_early(
     assert (2, 2) == (len(train), len(world.lease(per_queue=4)))
 
 
+def test_requests_in_flight_count_against_max_pages_per_host():
+    """With a limit of two at once, nine open leases and one answered page left: the host gets one more request."""
+    world = World(max_pages_per_host=3, delay=0)
+    world.discover(*[f"http://a.com/{n}" for n in range(10)])
+    world.frontier.set_limit(5, "a.com")
+    first = [lease for _ in range(10) for lease in world.lease()]
+    assert (3, None is not world.ready_in(), 0) == (len(first), True, len(world.lease(per_queue=4)))
+    world.report(first[0].gone(error="connect"), first[1].done())
+    assert [1, 0] == [len(world.lease()) for _ in range(2)], "the one that was not answered gave its page back"
+
+
+def test_where_requests_in_flight_may_use_the_budget_up_nobody_is_told_to_ask_at_once():
+    world = World(max_pages_per_host=2, delay=0)
+    world.discover(*[f"http://a.com/{n}" for n in range(4)])
+    world.frontier.set_limit(3, "a.com")
+    assert (2, 60.0) == (len(world.lease()) + len(world.lease()), world.ready_in())
+
+
+def test_max_pages_counts_what_was_in_flight_when_its_crawl_was_deleted():
+    """Leases of a deleted crawl are requests like others, before and after their reports."""
+    world = World(max_pages=3)
+    world.discover(*[Link(f"http://h{n}.com/", crawl="old") for n in range(2)])
+    flying = world.lease()
+    world.frontier.delete(crawl="old")
+    world.discover(*[Link(f"http://n{n}.com/", crawl="new") for n in range(5)])
+    assert (1, 0) == (len(world.lease()), len(world.lease()))
+    assert ["stale", "stale"] == world.report(*[lease.done() for lease in flying])
+    assert 0 == len(world.lease())
+    world.kill()
+    world.clock.move(100)
+    assert 1 == len(world.lease()), "the open one ended with its process, the two that answered count for ever"
+
+
+def test_max_pages_counts_the_answered_pages_of_a_deleted_crawl():
+    world = World(max_pages=3)
+    world.discover(*[Link(f"http://h{n}.com/", crawl="old") for n in range(2)])
+    world.report(*[lease.done() for lease in world.lease()])
+    world.frontier.delete(crawl="old")
+    world.discover(*[Link(f"http://h{n}.com/", crawl="old") for n in range(5)])
+    assert 1 == len(world.lease())
+
+
+# -- when a request ended
+
+
+@pytest.mark.parametrize("behind", [0.5, 5.0, 86_400.0, 1e9])
+def test_a_worker_whose_clock_is_behind_shortens_no_gap(behind):
+    """It says that the request ended before it can have begun: the whole gap counts from the report on."""
+    world = World(delay=2.0)
+    world.discover(A, "http://a.com/2")
+    lease = world.one()
+    world.clock.move(0.4)
+    ended = max(0, world.clock() - instant(behind))
+    world.report(outcome(lease, seconds=0.0, ended_at=ended))
+    assert 2.0 == world.ready_in()
+
+
+def test_a_request_that_would_have_begun_before_its_lease_ended_just_now():
+    world = World(delay=2.0)
+    world.discover(A, "http://a.com/2")
+    lease = world.one()
+    world.clock.move(4)
+    world.report(outcome(lease, seconds=0.1, ended_at=world.clock() - instant(3.95)))
+    assert 2.0 == world.ready_in()
+
+
+def test_a_request_that_can_have_ended_when_its_worker_says_rests_its_host_from_then_on():
+    world = World(delay=2.0)
+    world.discover(A, "http://a.com/2")
+    lease = world.one()
+    world.clock.move(4)
+    world.report(outcome(lease, seconds=0.1, ended_at=world.clock() - instant(1.5)))
+    assert 0.5 == world.ready_in()
+
+
 # -- keys
 
 

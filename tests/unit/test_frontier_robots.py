@@ -608,3 +608,40 @@ def test_a_host_whose_errand_waits_for_its_retry_rests():
     world.report(world.one(errands=True).robots(503))
     world.lease(10, errands=True)
     assert (0, 1) == (world.frontier.statistics()["hosts"]["ready"], world.frontier.statistics()["hosts"]["resting"])
+
+
+# -- when an errand ended
+
+
+@pytest.mark.parametrize("behind", [0.5, 86_400.0, 1e9])
+def test_an_errand_that_says_it_ended_before_it_began_leaves_a_whole_gap(behind):
+    """The clock of whoever ran it is behind: the gap counts from the report on, never 0.0 s."""
+    world = World(robots="errands", delay=2.0)
+    world.discover(A)
+    lease = errand(world)
+    world.clock.move(0.4)
+    ended = max(0, world.clock() - instant(behind))
+    world.report(outcome(lease, seconds=0.0, ended_at=ended, robots=lease.robots(404).robots))
+    assert 2.0 == world.ready_in()
+
+
+def test_an_errand_that_can_have_ended_when_its_worker_says_rests_its_host_from_then_on():
+    world = World(robots="errands", delay=2.0)
+    world.discover(A)
+    lease = errand(world)
+    world.clock.move(4)
+    world.frontier.extend([lease.token], 60)
+    world.report(outcome(lease, seconds=0.0, ended_at=world.clock() - instant(1), robots=lease.robots(404).robots))
+    assert 1.0 == world.ready_in()
+
+
+def test_of_an_errand_that_outlived_a_kill_nobody_knows_when_it_began():
+    """What cannot be known is taken to have ended just now."""
+    world = World(robots="errands", delay=2.0)
+    world.discover(A)
+    (lease,) = world.lease(errands=True, worker="w")
+    world.clock.move(4)
+    world.kill()
+    world.lease(errands=True)
+    world.report(outcome(lease, seconds=0.0, ended_at=world.clock() - instant(3), robots=lease.robots(404).robots))
+    assert 2.0 == world.ready_in()

@@ -113,6 +113,7 @@ class Deciding:
         self._compressor = Compressor()
         self._recent = Recent()
         self.turns = Turns(tables, seed & ((1 << 64) - 1), settings.group)
+        self.turns.pages_per_host = settings.max_pages_per_host
         if self.turns.shared is not None and settings.group is not None:
             self.turns.shared.asks = locates and settings.group.needs_addresses
         self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)

@@ -225,6 +225,8 @@ class Leasing(Asking):
         errand_leases = [errand_lease(errand, tables, now) for errand in opened]
         leases = Leased(tables, first, cards, queues, not_before, deadline, errand_leases)
         for one in opened:
+            if isinstance(one, Authority):
+                one.begun = now
             heapq.heappush(self._deadlines, (one.deadline, one.token))
         return LeaseBatch(leases, lines=self._take_lines(draft), lsn=self.lsn)
 
@@ -361,7 +363,8 @@ class Leasing(Asking):
         limit = self.settings.max_pages
         if limit is None:
             return CALL_ROWS_MAX
-        return limit - self.tables.tallies.get("answered", 0) - self.tables.counts[LEASED]
+        # Leases of what was deleted meanwhile are in flight, too, and leave the counts of URLs.
+        return limit - self.tables.tallies.get("answered", 0) - len(self.tables.leases)
 
     def _next_token(self) -> int:
         """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
@@ -401,15 +404,16 @@ class Leasing(Asking):
         row = np.array([queue], np.uint32)
         picked: list[Cards] = []
         judged_away = 0
-        limit = self.settings.max_pages_per_host
-        answered = int(tables.hosts.answered[host])
+        limited = self.settings.max_pages_per_host is not None
+        left = self.turns.pages_left(host) if limited else 0
+        busy = int(tables.hosts.in_flight[host])
         while len(picked) < most and judged_away < budget:
-            if limit is not None and answered < limit <= answered + len(picked):
-                break
+            if limited and 0 < left <= busy + len(picked):
+                break  # those in flight may use it up, or may not
             found, cards = tables.backlog.take(row)
             if not found[0]:
                 break
-            if limit is not None and answered >= limit:
+            if limited and left <= 0:
                 draft.drawn.append((row, cards))
                 record = Record.of(cards, 0)
                 self._move(draft, record, PARKED, Reason.BUDGET)

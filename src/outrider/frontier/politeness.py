@@ -32,6 +32,18 @@ class GapReason(IntEnum):
     BACK_OFF = 5
 
 
+def end_of(told: Instant | None, seconds: float | None, *, begun: Instant | None, now: Instant) -> Instant:
+    """The instant at which a request ended: as told, where that can be true, otherwise now.
+
+    begun: the instant from which its lease allowed it, None where nobody knows it any more. A request lasts its seconds
+    at least, and all of it lies between that instant and now. The clock of whoever made it may differ from ours, and
+    says nothing as soon as it contradicts: the host then rests its whole gap from now on.
+    """
+    if told is None or begun is None or told > now or told - instant(max(seconds or 0.0, 0.0)) < begun:
+        return now
+    return told
+
+
 @dataclass(frozen=True, slots=True)
 class Rest:
     """What a host does after a request: rest until, the gap in seconds behind it, the rule that set it, its back-off

@@ -26,7 +26,7 @@ from outrider.frontier.hosts import (
     Rows,
 )
 from outrider.frontier.leasing import Leasing
-from outrider.frontier.politeness import rest_after, rests_after
+from outrider.frontier.politeness import end_of, rest_after, rests_after
 from outrider.frontier.records import Record
 from outrider.frontier.revisit import retries_left, retry_seconds
 from outrider.frontier.tables import (
@@ -336,7 +336,6 @@ class Reporting(Leasing, Discovering):
         if rules is not None and host == authority.host:
             crawl_delay = max(crawl_delay, rules.crawl_delay(self.settings.user_agent) or 0.0)
         redirect = verdict_of_status(answer.status) == "redirect"
-        begun = draft.clock(host).ended
         self._rested(
             draft,
             host,
@@ -346,7 +345,7 @@ class Reporting(Leasing, Discovering):
             crawl_delay=crawl_delay,
             redirect=redirect,
             page=False,
-            begun=begun,
+            begun=authority.begun,
         )
 
     def _rested(
@@ -360,14 +359,14 @@ class Reporting(Leasing, Discovering):
         crawl_delay: float,
         redirect: bool,
         page: bool,
-        begun: Instant,
+        begun: Instant | None,
     ) -> None:
         """The host rests after a request: the largest of floor, factor, crawl delay, Retry-After and back-off.
 
-        begun: no request of this lease can have ended earlier, whatever the clock of whoever made it says.
+        begun: from when on the lease allowed a request, None where that is not known.
         """
         clock = draft.clock(host)
-        ended = now if outcome.ended_at is None else max(begun, min(outcome.ended_at, now))
+        ended = end_of(outcome.ended_at, outcome.seconds, begun=begun, now=now)
         # On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3); otherwise it rests the whole host.
         retry_after = None if redirect else outcome.retry_after_seconds
         rest = rest_after(
@@ -391,6 +390,8 @@ class Reporting(Leasing, Discovering):
     def _late(self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant, now: Instant) -> None:
         """The report of a URL that was deleted while it was leased: its host rests all the same."""
         self._rest_page(draft, outcome, queue, begun, now)
+        if _answered(outcome):
+            draft.tally("answered", 1)  # it was fetched: max_pages counts it
         record.state = GONE
         draft.record(record, LEASED, token=outcome.token)
 
@@ -427,7 +428,7 @@ class Reporting(Leasing, Discovering):
             draft.error(outcome.error)
         token = outcome.token
         status = outcome.status or 0
-        ended = now if outcome.ended_at is None else min(outcome.ended_at, now)
+        ended = end_of(outcome.ended_at, outcome.seconds, begun=begun, now=now)
         found: Arrival | None = None
         if redirect:
             target = self._spelled([outcome.location or ""], record.url)[0]

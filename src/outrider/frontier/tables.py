@@ -114,8 +114,8 @@ class Authority:
     """Scheme, host and port: whose robots.txt it is. It is made when one of its pages is drawn, or rules are given."""
 
     __slots__ = (
-        *("again", "attempts", "body", "busy", "deadline", "digest", "error", "expires", "held", "holder", "hops"),
-        *("host", "klass", "logged", "name", "next_at", "place", "refused", "shelf", "slot", "state", "status"),
+        *("again", "attempts", "begun", "body", "busy", "deadline", "digest", "error", "expires", "held", "holder"),
+        *("hops", "host", "klass", "logged", "name", "next_at", "place", "refused", "shelf", "slot", "state", "status"),
         *("token", "unreachable", "url", "wanted"),
     )
 
@@ -141,6 +141,7 @@ class Authority:
         self.token = 0
         self.deadline: Instant = 0
         self.holder = 0
+        self.begun: Instant | None = None  # when the open errand was leased; None after a restart
         self.busy = NONE  # the host whose clock the open errand uses
         self.wanted = NONE  # URLs wait for it: the host where its errand is lined up
         self.held = 0  # how many were drawn, but its rules are not known yet
@@ -778,6 +779,8 @@ class Tables:
 
     def _errand(self, slot: int, name: str, token: int, deadline: int, holder: int) -> None:
         authority = self._known(name)
+        if authority.token != token:
+            authority.begun = None
         self._end_errand(authority)
         authority.token = token
         authority.deadline = deadline

@@ -40,6 +40,7 @@ class Turns:
         self.seekers = kernels.Ready(seed)
         self.errands_at: dict[int, list[Authority]] = {}  # by host: robots.txt files to ask for there
         self.runs_errands = False
+        self.pages_per_host: int | None = None  # how many pages of a host may be answered
 
     # -- looking at hosts ----------------------------------------------------------------------------------------------
 
@@ -294,9 +295,16 @@ class Turns:
         return at
 
     def capacity(self, queue: int) -> int:
-        """How many requests of a queue may be open at once."""
+        """How many requests of a queue may be open at once: no more than pages of its host may still be answered."""
         rules = self._tables.queues.rules.get(queue)
-        return max(1, rules.limit) if rules is not None else 1
+        most = max(1, rules.limit) if rules is not None else 1
+        if most > 1 and self.pages_per_host is not None:
+            most = min(most, max(1, self.pages_left(int(self._tables.queues.host[queue]))))
+        return most
+
+    def pages_left(self, host: int) -> int:
+        """How many pages of a host may still be answered, those in flight among them."""
+        return (self.pages_per_host or 0) - int(self._tables.hosts.answered[host])
 
     def wake(self, now: Instant) -> None:
         """Hosts whose rest is over, or whose turn has come, are looked at, a bounded number of them."""
