@@ -463,3 +463,32 @@ def test_an_outcome_answers_what_its_lease_asks_for():
 def test_only_two_words_say_who_asks():
     with pytest.raises(SettingsError, match="addresses 'yes': give caller or errands"):
         Frontier.memory(addresses="yes")
+
+
+def test_a_host_that_is_paused_or_blocked_is_not_asked_about():
+    """Neither its address nor its robots.txt, however it came to wait for them."""
+    world = world_of(robots="errands")
+    world.discover("http://a.com/", "http://b.com/", Link("http://c.com/", crawl="paused"))
+    assert [] == world.urls()
+    world.frontier.pause("a.com")
+    world.frontier.block_until(world.clock() + instant(60), "b.com")
+    world.frontier.pause(crawl="paused")
+    assert [] == world.urls(errands=True)
+    world.frontier.resume("a.com")
+    world.frontier.resume(crawl="paused")
+    assert ["address a.com", "address c.com"] == kinds(world.lease(errands=True))
+    world.clock.move(60)
+    assert ["address a.com", "address b.com", "address c.com"] == kinds(world.lease(errands=True))
+
+
+def test_a_host_with_a_known_address_is_not_asked_for_its_robots_txt_while_it_is_paused():
+    world = world_of(robots="errands")
+    world.discover("http://a.com/")
+    answer(world, a="192.0.2.1")
+    assert [] == world.urls()
+    world.frontier.pause("a.com")
+    assert [] == world.urls(errands=True)
+    world.clock.move(10 * ADDRESS_SECONDS_MAX)
+    assert [] == world.urls(errands=True)
+    world.frontier.resume("a.com")
+    assert ["address a.com"] == kinds(world.lease(errands=True))

@@ -645,3 +645,91 @@ def test_of_an_errand_that_outlived_a_kill_nobody_knows_when_it_began():
     world.lease(errands=True)
     world.report(outcome(lease, seconds=0.0, ended_at=world.clock() - instant(3), robots=lease.robots(404).robots))
     assert 2.0 == world.ready_in()
+
+
+# -- hosts that operators closed
+
+
+def lined_up(*links: str | Link, **how) -> World:
+    """A world whose hosts wait for the errand of their robots.txt."""
+    world = World(robots="errands", **how)
+    world.discover(*(links or (A,)))
+    assert [] == world.urls()
+    return world
+
+
+def test_a_host_that_is_paused_is_sent_no_errand_until_it_is_resumed():
+    world = lined_up()
+    world.lease(0, errands=True)
+    world.frontier.pause("a.com")
+    assert ([], None) == (world.urls(errands=True), world.ready_in())
+    world.frontier.resume("a.com")
+    assert (0.0, "http://a.com/robots.txt") == (world.ready_in(), errand(world).url)
+
+
+def test_a_host_that_is_blocked_is_sent_its_errand_when_the_block_ends():
+    world = lined_up()
+    world.lease(0, errands=True)
+    world.frontier.block_until(world.clock() + instant(60), "a.com")
+    assert ([], 60.0) == (world.urls(errands=True), world.ready_in())
+    world.kill()
+    assert [] == world.urls(errands=True)
+    world.clock.move(60)
+    assert "http://a.com/robots.txt" == errand(world).url
+
+
+def test_the_hosts_of_a_paused_crawl_are_sent_no_errands():
+    world = lined_up(A, "http://b.com/")
+    world.frontier.pause()
+    assert [] == world.urls(errands=True)
+    world.frontier.resume()
+    assert 2 == len(world.lease(errands=True))
+
+
+def test_an_errand_goes_on_for_the_crawl_that_is_not_paused():
+    world = lined_up(Link(A, crawl="one"), Link("http://a.com/2", crawl="two"))
+    world.frontier.pause(crawl="one")
+    world.lease()
+    assert "http://a.com/robots.txt" == errand(world).url
+    other = lined_up(Link(A, crawl="one"))
+    other.discover(Link("http://b.com/", crawl="two"))
+    other.frontier.pause(crawl="one")
+    assert ["http://b.com/robots.txt"] == other.urls(errands=True)
+
+
+def test_robots_txt_that_nobody_answered_is_not_tried_again_while_its_host_is_paused():
+    world = lined_up()
+    answer(world, 503)
+    world.frontier.pause("a.com")
+    world.clock.move(2 * DAY)
+    assert [] == world.urls(errands=True)
+    world.frontier.resume("a.com")
+    assert "http://a.com/robots.txt" == errand(world).url
+
+
+@pytest.mark.parametrize("closed", ["a.com", "b.com"])
+def test_a_hop_is_not_asked_for_where_its_owner_or_its_host_is_paused(closed):
+    world = lined_up()
+    world.discover(Link("http://b.com/", not_before=world.clock() + instant(DAY)))
+    world.report(errand(world).robots(301, location="http://b.com/r.txt"))
+    world.frontier.pause(closed)
+    world.clock.move(10)
+    assert [] == world.urls(errands=True)
+    world.frontier.resume(closed)
+    assert "http://b.com/r.txt" == errand(world).url
+
+
+def test_a_hop_to_a_host_of_no_crawl_is_asked_for_while_another_crawl_is_paused():
+    world = lined_up(Link(A, crawl="one"))
+    world.report(errand(world).robots(301, location="http://b.com/r.txt"))
+    world.discover("http://c.com/")
+    world.frontier.pause()
+    assert "http://b.com/r.txt" == errand(world).url
+
+
+def test_a_crawl_that_was_deleted_while_its_errand_was_lined_up_ends():
+    world = lined_up(Link(A, crawl="one"))
+    world.frontier.pause(crawl="one")
+    world.frontier.delete(crawl="one")
+    world.settle_robots()
+    assert world.frontier.finished()

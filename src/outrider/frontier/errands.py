@@ -67,11 +67,6 @@ def unanswered(authority: Authority, now: Instant) -> bool:
     return authority.state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.expires <= now
 
 
-def errand_of(line: Iterable[Authority], now: Instant) -> Authority | None:
-    """Whose robots.txt is to be asked for now, of those that wait at a host."""
-    return next((authority for authority in line if authority.next_at <= now and not authority.token), None)
-
-
 def judged(authority: Authority, url: str, now: Instant, *, errands: bool, rules: Rulebook) -> Judgement:
     """Whether a page may be fetched. errands: rules are asked for; without, only what the caller gave counts."""
     state = authority.state

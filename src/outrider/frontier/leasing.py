@@ -15,7 +15,7 @@ from outrider.frontier import arguments
 from outrider.frontier.asking import Asking
 from outrider.frontier.cards import Cards
 from outrider.frontier.draft import Draft
-from outrider.frontier.errands import Judgement, errand_of
+from outrider.frontier.errands import Judgement
 from outrider.frontier.facts import Fact
 from outrider.frontier.hosts import (
     GROUPED,
@@ -280,8 +280,7 @@ class Leasing(Asking):
         if columns.flags[host] & GROUPED:
             most = 1  # a train would not leave the gaps that others of its groups have between them
         busy = int(columns.in_flight[host])
-        line = self.turns.errands_at.get(host, ())
-        errand = errand_of(line, now) if errands and not busy else None
+        errand = self.turns.errand_for(host, now) if errands and not busy else None
         if errand is not None:
             return 0, errand, 0
         chosen = self._queue_of(host, crawl, key, now, groups)
@@ -297,12 +296,8 @@ class Leasing(Asking):
             most = min(most, 1 + (deadline - now - 1) // gap) if gap else most
         cards, judged_away = self._take(draft, chosen, host, most, refusals, now)
         if not len(cards):
-            line = self.turns.errands_at.get(host, ())
-            return (
-                0,
-                errand_of(line, now) if errands else None,
-                judged_away,
-            )  # what was just found to be asked for first
+            # What was just found to be asked for first.
+            return 0, self.turns.errand_for(host, now) if errands else None, judged_away
         picks.add(cards, np.full(len(cards), chosen, np.uint32), gap)
         if several:
             # Several at once, of this queue or beside it: their beginnings keep the gap, for their ends are not known

@@ -94,6 +94,7 @@ class Operations(Discovering):
             draft = self._draft(self._advance(now))
             draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(state)))
             self._commit(draft, reserve=True)
+            self.turns.touch([self.turns.hops()], now)
             of_crawl = self.tables.queues.crawl[: self.tables.queues.count] == row
             return int(of_crawl.sum()) + self.tables.cold.queues_in(row)
         return self._rule(key, crawl, now, lambda rules: replace(rules, paused=paused))
@@ -158,6 +159,7 @@ class Operations(Discovering):
                 if rests and self.tables.hosts.in_flight[host]:
                     self._rest_whole(draft, host, self._floor(queue), now)
             self._commit(draft, reserve=True)
+        self.turns.touch([self.turns.hops()], now)
 
     def delete(self, key: str | None, crawl: str | None, now: Instant) -> int:
         """These queues, or a whole crawl, are as if they had never been: one fact each, in one frame."""

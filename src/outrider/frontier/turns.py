@@ -198,7 +198,10 @@ class Turns:
         errand_class = -1
         if self.runs_errands and not in_flight:
             for authority in self.errands_at.get(host, ()):
-                at = max(rest_until, authority.next_at)
+                allowed = self.may_ask_at(authority, host)
+                if allowed is None:
+                    continue
+                at = max(rest_until, authority.next_at, allowed)
                 if at <= now:
                     errand_class = max(errand_class, authority.klass, 0)
                 else:
@@ -279,20 +282,23 @@ class Turns:
     def free_at(self, queue: int, rest_until: Instant) -> Instant | None:
         """When a queue's own rules and its key's clock allow a request at the earliest; None while they forbid any."""
         queues = self._tables.queues
-        if self._tables.crawl_states[int(queues.crawl[queue])] != CrawlState.RUNNING:
+        said = self._allowed_at(queue)
+        if said is None or self._tables.crawl_states[int(queues.crawl[queue])] != CrawlState.RUNNING:
             return None
-        at = rest_until
-        rules = queues.rules.get(queue)
-        if rules is not None:
-            if rules.paused:
-                return None
-            at = max(at, rules.blocked_until)
+        at = max(rest_until, said)
         group = queues.group_of.get(queue)
         if group is not None:
             if group.busy:
                 return None
             at = max(at, group.rest_until)
         return at
+
+    def _allowed_at(self, queue: int) -> Instant | None:
+        """From when on what was said of a queue allows a request; None while it is paused."""
+        rules = self._tables.queues.rules.get(queue)
+        if rules is None:
+            return 0
+        return None if rules.paused else rules.blocked_until
 
     def capacity(self, queue: int) -> int:
         """How many requests of a queue may be open at once: no more than pages of its host may still be answered."""
@@ -329,6 +335,44 @@ class Turns:
         """Its errand waits at this host, the one that will be asked."""
         authority.wanted = host
         self.errands_at.setdefault(host, []).append(authority)
+
+    def may_ask_at(self, authority: Authority, host: int) -> Instant | None:
+        """From when on operators allow to ask a host for an authority's robots.txt; None while they forbid it.
+
+        One of the queues that wait for the answer must be allowed, and the host that is asked: of a hop, as far as
+        something was said of that host itself.
+        """
+        tables = self._tables
+        crawls, states = tables.queues.crawl, tables.crawl_states
+        own = list(tables.queues_of(authority.host))
+        waiting = [queue for queue in own if queue in tables.held_of] or own
+        running = [queue for queue in waiting if states[int(crawls[queue])] != CrawlState.PAUSED]
+        at = self._first_allowed(running)
+        if at is None or host == authority.host:
+            return at
+        there = list(tables.queues_of(host))
+        mine = {int(crawls[queue]) for queue in running}
+        hop = self._first_allowed([queue for queue in there if int(crawls[queue]) in mine] or there)
+        return None if hop is None else max(at, hop)
+
+    def _first_allowed(self, queues: Iterable[int]) -> Instant | None:
+        times = [at for at in map(self._allowed_at, queues) if at is not None]
+        return min(times, default=None)
+
+    def errand_for(self, host: int, now: Instant) -> Authority | None:
+        """Whose robots.txt is to be asked for now, of those that wait at a host."""
+        for authority in self.errands_at.get(host, ()):
+            if authority.next_at <= now and not authority.token:
+                allowed = self.may_ask_at(authority, host)
+                if allowed is not None and allowed <= now:
+                    return authority
+        return None
+
+    def hops(self) -> Rows:
+        """The hosts that are asked for other hosts' robots.txt."""
+        lines = self.errands_at.items()
+        found = [host for host, line in lines if any(authority.host != host for authority in line)]
+        return np.array(found, np.uint32)
 
     def leave_line(self, authority: Authority) -> int:
         """Its errand waits no longer; the host where it waited, NONE for none."""
