@@ -47,30 +47,38 @@ CLUSTER_KEYS = (bytes(range(16)), bytes(range(16, 32)))
 
 
 @dataclass(eq=False)
+class Said:
+    """What operators said of a queue; or of a crawl, or a key in all crawls, for queues that come later."""
+
+    paused: bool = False
+    blocked_until: int = 0
+    delay: float | None = None
+    limit: int | None = None
+
+
+@dataclass(eq=False)
 class Crawl:
     """A crawl of some generation: one that was deleted and made again is another."""
 
     name: str
     paused: bool = False
     deleted: bool = False
+    said: Said = field(default_factory=Said)
 
 
 @dataclass(eq=False)
 class Host:
     rest_until: int = 0
     gap: float = 0.0
+    ended: int = 0
     visited: bool = False
 
 
-@dataclass(eq=False)
-class Queue:
+@dataclass(eq=False, kw_only=True)
+class Queue(Said):
     crawl: Crawl
     key: str
     host: str
-    paused: bool = False
-    blocked_until: int = 0
-    delay: float | None = None
-    limit: int | None = None
 
 
 @dataclass(eq=False)
@@ -119,6 +127,7 @@ class Model:
     crawls: dict[str, Crawl] = field(default_factory=lambda: {"default": Crawl("default")})
     hosts: dict[str, Host] = field(default_factory=dict)
     queues: list[Queue] = field(default_factory=list)
+    said: dict[str, Said] = field(default_factory=dict)  # of keys in all crawls
     urls: dict[tuple[Crawl, str], Url] = field(default_factory=dict)
     leases: dict[int, Held] = field(default_factory=dict)
     errands: dict[int, Errand] = field(default_factory=dict)
@@ -184,7 +193,18 @@ class Model:
         for queue in self.queues:
             if queue.crawl is crawl and queue.key == key and queue.host == host:
                 return queue
-        self.queues.append(Queue(crawl, key, host))
+        both = (crawl.said, self.said.get(key, Said()))
+        self.queues.append(
+            Queue(
+                crawl=crawl,
+                key=key,
+                host=host,
+                paused=any(said.paused for said in both),
+                blocked_until=max(said.blocked_until for said in both),
+                delay=max((said.delay for said in both if said.delay is not None), default=None),
+                limit=min((said.limit for said in both if said.limit is not None), default=None),
+            )
+        )
         self.hosts.setdefault(host, Host())
         return self.queues[-1]
 
@@ -206,6 +226,22 @@ class Model:
             if queue.key == key and not queue.crawl.deleted and crawl in (None, queue.crawl.name)
         ]
         return found or None
+
+    def meant(self, key: str | None, crawl: str | None) -> list[Said]:
+        """Where it is kept for queues that come later."""
+        if key is None:
+            return [self.crawls[crawl or "default"].said]
+        return [self.said.setdefault(key, Said())] if crawl is None else []
+
+    def slower(self, queues: Sequence[Queue], delay: float) -> None:
+        """The rest behind the last request to the hosts of these queues, which may be under way, is longer."""
+        for host in {queue.host for queue in queues if delay > self.floor(queue)}:
+            clock = self.hosts[host]
+            floor = min(self.floor(queue) for queue in self.queues if queue.host == host)
+            last = max(clock.ended, clock.rest_until - instant(max(clock.gap, floor)))
+            longer = min(last, self.now) + instant(delay)
+            if clock.rest_until and longer > clock.rest_until:
+                clock.rest_until, clock.gap = longer, max(clock.gap, delay)
 
     def allowed(self, queue: Queue, now: int) -> bool:
         """Whether operators, clocks and turns let one more request of this queue begin."""
@@ -315,6 +351,7 @@ class Model:
         url.ended = ended = self.ended_at(outcome, held)
         clock.gap = max(self.floor(url.queue), min(FACTOR * (outcome.seconds or 0.0), 60.0), asked)
         clock.visited = True
+        clock.ended = max(clock.ended, ended)
         self.rest(url.queue.host, ended + instant(clock.gap))
         if url.deleted:
             return None
@@ -461,6 +498,8 @@ class GroupedModel(Model):
 
     def lose(self, token: int, *, counted: bool = True) -> None:
         self.left(token, self.now)
+        clock = self.hosts[self.leases[token].url.queue.host]
+        clock.ended = max(clock.ended, self.now)
         super().lose(token, counted=counted)
 
     def left(self, token: int, at: int) -> None:
@@ -800,7 +839,13 @@ class History:
         key = self.rng.choice([None, "k", HOSTS[0], HOSTS[1], HOSTS[2], "nobody"])
         return key, self.rng.choice([None, None, "default", "other"])
 
-    def rule(self, change: Callable[[Queue], None], call: Callable[..., int]) -> None:
+    def rule(
+        self,
+        change: Callable[[Said], None],
+        call: Callable[..., int],
+        *,
+        before: Callable[[Sequence[Queue]], None] = lambda queues: None,
+    ) -> None:
         """What is said of queues by key and crawl; for a crawl that is not there, or a key, the frontier refuses."""
         key, crawl = self.meant()
         self.tell(key, crawl)
@@ -808,8 +853,9 @@ class History:
         if queues is None:
             self.refused(lambda: call(key, crawl=crawl))
             return
-        for queue in queues:
-            change(queue)
+        before(queues)
+        for said in (*queues, *self.model.meant(key, crawl)):
+            change(said)
         answer = call(key, crawl=crawl)
         assert len(queues) == answer, f"{answer} queues, not {len(queues)}"
         self.answers.append(answer)
@@ -838,15 +884,15 @@ class History:
             return
         if key is None:
             self.model.crawls[crawl or "default"].paused = paused
-        for queue in queues if key is not None else ():
-            queue.paused = paused
+        for said in (*queues, *self.model.meant(key, crawl)) if key is not None else ():
+            said.paused = paused
         assert len(queues) == call(key, crawl=crawl)
 
     def block_until(self) -> None:
         until = self.clock() + instant(self.rng.choice([-5.0, 3.0, 60.0, 4_000.0]))
         self.tell(until)
         self.rule(
-            lambda queue: setattr(queue, "blocked_until", until),
+            lambda said: setattr(said, "blocked_until", until),
             lambda key, crawl: self.frontier.block_until(until, key, crawl=crawl),
         )
 
@@ -854,19 +900,24 @@ class History:
         delay = self.rng.choice([None, 0.5, 3.0])
         self.tell(delay)
         self.rule(
-            lambda queue: setattr(queue, "delay", delay),
+            lambda said: setattr(said, "delay", delay),
             lambda key, crawl: self.frontier.set_delay(delay, key, crawl=crawl),
+            before=lambda queues: self.slower(queues, delay),
         )
+
+    def slower(self, queues: Sequence[Queue], delay: float | None) -> None:
+        self.model.now = self.clock()
+        self.model.slower(queues, DELAY if delay is None else delay)
 
     def set_limit(self) -> None:
         limit = self.rng.choice([None, 1, 2, 3])
         self.tell(limit)
 
-        def change(queue: Queue) -> None:
-            queue.limit = limit
-            if (limit or 1) > 1 and self.model.busy(queue.host):
+        def change(said: Said) -> None:
+            said.limit = limit
+            if isinstance(said, Queue) and (limit or 1) > 1 and self.model.busy(said.host):
                 self.model.now = self.frontier.now()
-                self.model.rest_whole(queue)
+                self.model.rest_whole(said)
 
         self.rule(change, lambda key, crawl: self.frontier.set_limit(limit, key, crawl=crawl))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from model.world import START, World, recount
+from model.world import START, World, hosts_go_cold, recount
 from outrider import Link
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import deciding
@@ -148,6 +148,164 @@ def test_a_limit_of_two_lets_two_requests_be_open_a_gap_apart(world):
     world.report(first[0].done(seconds=0))
     world.clock.move(1)
     assert 1 == len(world.lease())
+
+
+# -- what is said of a crawl, or of a host in all crawls, holds for what comes later
+
+
+def ended(world: World, how: str) -> None:
+    """Nothing, a kill, or a kill behind a checkpoint: words outlive them all."""
+    if how == "checkpoint":
+        world.frontier.checkpoint()
+    if how != "nothing":
+        world.kill()
+
+
+ENDS = pytest.mark.parametrize("how", ["nothing", "kill", "checkpoint"])
+
+
+@ENDS
+def test_a_delay_said_of_a_crawl_holds_for_hosts_found_later(world, how):
+    world.discover(A)
+    assert 1 == world.frontier.set_delay(20.0)
+    ended(world, how)
+    world.discover(B, "http://b.com/2", Link("http://c.com/1", crawl="other"), Link("http://c.com/2", crawl="other"))
+    world.report(*[lease.done(seconds=0) for lease in world.lease()])
+    world.clock.move(1)
+    assert ["http://c.com/2"] == world.urls()
+    world.clock.move(18)
+    assert [] == world.urls()
+    world.clock.move(1)
+    assert (["http://b.com/2"], []) == (world.urls(), recount(world.frontier))
+
+
+@ENDS
+def test_a_block_of_a_crawl_holds_for_hosts_found_later(world, how):
+    world.frontier.block_until(START + 30 * MICROSECONDS)
+    ended(world, how)
+    world.discover(A, Link(B, crawl="other"))
+    assert ([B], 30.0) == (world.urls(), world.ready_in())
+
+
+@ENDS
+def test_a_limit_of_a_crawl_holds_for_hosts_found_later(how):
+    world = World(delay=0)
+    world.frontier.set_limit(2)
+    ended(world, how)
+    world.discover(*[f"http://a.com/{n}" for n in range(4)])
+    assert [1, 1, 0] == [len(world.lease()) for _ in range(3)]
+
+
+@ENDS
+@pytest.mark.parametrize("key", ["a.com", "k"])
+def test_what_is_said_of_a_key_in_all_crawls_holds_for_crawls_made_later(world, how, key):
+    told = None if key == "a.com" else key
+    world.discover(Link(A, key=told), Link(B, crawl="second"))
+    world.frontier.pause(key)
+    ended(world, how)
+    world.discover(Link("http://a.com/2", key=told, crawl="third"), Link("http://a.com/3", key=told, crawl="second"))
+    assert [B] == world.urls()
+    world.frontier.resume(key)
+    world.discover(Link("http://a.com/4", key=told, crawl="fourth"))
+    world.clock.move(1)
+    assert 1 == len(world.urls(crawl="fourth"))
+
+
+def test_what_is_said_of_a_host_in_one_crawl_holds_there_alone(world):
+    world.discover(A)
+    world.frontier.pause("a.com", crawl="default")
+    world.discover(Link("http://a.com/2", crawl="later"))
+    assert ["http://a.com/2"] == world.urls()
+
+
+def test_a_crawl_that_is_made_again_after_its_deletion_is_not_slowed(world):
+    world.discover(Link(A, crawl="one"))
+    world.frontier.set_delay(20.0, crawl="one")
+    world.frontier.delete(crawl="one")
+    world.discover(Link(B, crawl="one"), Link("http://b.com/2", crawl="one"))
+    world.report(*[lease.done(seconds=0) for lease in world.lease()])
+    assert 1.0 == world.ready_in()
+
+
+def test_a_queue_that_comes_later_goes_by_the_stricter_of_two_words(world):
+    world.discover(A)
+    world.frontier.set_delay(20.0, "a.com")
+    world.frontier.set_limit(4, "a.com")
+    world.discover(Link(B, crawl="later"))
+    world.frontier.set_delay(5.0, crawl="later")
+    world.frontier.set_limit(2, crawl="later")
+    world.discover(Link("http://a.com/2", crawl="later"))
+    (queue,) = [queue for queue in world.frontier.queues() if (queue.crawl, queue.key) == ("later", "a.com")]
+    assert (20.0, 2) == (queue.delay_seconds, queue.limit)
+
+
+def test_robots_txt_of_a_host_found_later_keeps_the_delay_of_its_crawl():
+    """The errand's rest is as long as that of a page."""
+    world = World(robots="errands")
+    world.frontier.set_delay(20.0)
+    world.discover(A)
+    (errand,) = world.lease(errands=True)
+    world.report(errand.robots(404))
+    assert 20.0 == world.ready_in()
+
+
+# -- a rest under way
+
+
+@pytest.mark.parametrize("said_of", ["a.com", None])
+@pytest.mark.parametrize("passed", [0.25, 5.0])
+def test_a_longer_delay_lengthens_the_rest_behind_the_last_request_at_once(world, said_of, passed):
+    """Whether that rest is under way still or was over already."""
+    world.discover(A, "http://a.com/2")
+    world.report(world.one().done(seconds=0))
+    world.clock.move(passed)
+    world.frontier.set_delay(20.0, said_of)
+    assert 20.0 - passed == world.ready_in()
+    world.kill()
+    assert ([], 20.0 - passed) == (world.urls(), world.ready_in())
+
+
+def test_a_shorter_delay_does_not_cut_a_rest(world):
+    world.discover(A, "http://a.com/2")
+    world.frontier.set_delay(20.0)
+    world.report(world.one().done(seconds=0))
+    world.frontier.set_delay(2.0)
+    assert 20.0 == world.ready_in()
+
+
+def test_a_longer_delay_lengthens_the_rest_behind_a_lease_that_was_lost(world):
+    world.discover(A, "http://a.com/2")
+    world.lease(1, ttl_seconds=5)
+    world.clock.move(5)
+    world.lease(0)
+    world.clock.move(0.5)
+    world.frontier.set_delay(20.0)
+    assert 19.5 == world.ready_in()
+
+
+def test_a_longer_delay_lengthens_the_gap_between_requests_that_are_open_at_once(world):
+    world.discover(*[f"http://a.com/{n}" for n in range(4)])
+    world.frontier.set_limit(2, "a.com")
+    assert 1 == len(world.lease())
+    world.clock.move(0.5)
+    world.frontier.set_delay(20.0)
+    world.clock.move(19)
+    assert [] == world.urls()
+    world.clock.move(0.5)
+    assert 1 == len(world.urls())
+
+
+def test_a_longer_delay_reaches_hosts_on_disk(monkeypatch):
+    hosts_go_cold(monkeypatch)
+    world = World()
+    world.discover(A, B)
+    world.report(*[lease.done(seconds=0) for lease in world.lease()])
+    world.clock.move(5)
+    world.frontier.checkpoint()
+    assert 2 == len(world.frontier._machine.tables.cold)
+    world.frontier.set_delay(20.0)
+    world.discover("http://a.com/2")
+    assert 15.0 == world.ready_in()
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", True, 1 << 20])

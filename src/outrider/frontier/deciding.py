@@ -20,6 +20,7 @@ from outrider.frontier.errands import Rulebook, unanswered
 from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, encode
 from outrider.frontier.hosts import (
     NONE,
+    RULED,
     Rows,
     queue_hashes,
 )
@@ -38,6 +39,7 @@ from outrider.frontier.tables import (
     Tables,
     lease_columns,
     robots_cells,
+    rules_cells,
 )
 from outrider.frontier.turns import Turns
 from outrider.frontier.whereabouts import Whereabouts
@@ -289,7 +291,7 @@ class Deciding:
 
     def _lose_errand(self, draft: Draft, errand: Authority | Whereabouts, now: Instant) -> None:
         draft.tally("lost", 1)
-        self._rest_whole(draft, errand.busy, self.settings.delay, now)
+        self._rest_whole_host(draft, errand.busy, now)
         self._end_errand(draft, errand)
 
     def _end_errand(self, draft: Draft, errand: Authority | Whereabouts) -> None:
@@ -320,6 +322,11 @@ class Deciding:
         clock.rest_at_least(now + instant(max(clock.gap, floor, delay)))
         if self.turns.shared is not None:
             clock.ended = max(clock.ended, now)  # in doubt; the gaps of its groups count from there
+
+    def _rest_whole_host(self, draft: Draft, host: int, now: Instant) -> None:
+        """The same for an errand, which is of no queue."""
+        if host != NONE:
+            self._rest_whole(draft, host, self._floor_of_host(host), now)
 
     def _forget_deadlines(self) -> None:
         """Errands that ended leave their deadlines behind; with long leases they would pile up for a day."""
@@ -380,6 +387,12 @@ class Deciding:
         rules = self.tables.queues.rules.get(queue)
         return self.settings.delay if rules is None or rules.delay is None else rules.delay
 
+    def _floor_of_host(self, host: int) -> float:
+        """The least gap in seconds behind a request to a host that is none of a queue: of its queues the largest."""
+        if not self.tables.hosts.flags[host] & RULED:
+            return self.settings.delay
+        return max(map(self._floor, self.tables.queues_of(host)), default=self.settings.delay)
+
     def _authorities(self, host: int) -> Sequence[Authority]:
         return self.tables.authorities_of.get(host, ())
 
@@ -397,6 +410,8 @@ class Deciding:
         draft.add(Fact.HOST, (slot, number, name))
         queue = int(queue_hashes(np.array([number], np.uint64), np.array([0], np.uint32))[0])
         draft.add(Fact.QUEUE, (slot, queue, number, 0, ""))
+        for rules in tables.rules_of_new(np.array([number], np.uint64), np.zeros(1, np.uint32)).values():
+            draft.add(Fact.QUEUE_RULES, rules_cells(slot, queue, rules))
 
     def slot_of(self, name: str) -> int:
         """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of itself if it has

@@ -39,6 +39,7 @@ from outrider.frontier.tables import (
     Hand,
     Reason,
     by_value,
+    rules_cells,
 )
 from outrider.journey import (
     Code,
@@ -368,6 +369,11 @@ class Discovering(Deciding):
                     [slots[new], queues[new], names[new], crawls[new], told],
                     Hand.of_rows(homes[new], first=tables.queues.made),
                 )
+                if tables.words:
+                    of_keys = [tables.hash_of(keys[row]) if row in keys else int(names[row]) for row in new.tolist()]
+                    for place, rules in tables.rules_of_new(np.array(of_keys, np.uint64), crawls[new]).items():
+                        row = new[place]
+                        draft.add(Fact.QUEUE_RULES, rules_cells(int(slots[row]), int(queues[row]), rules))
         heads = np.zeros(len(rows), HEAD)
         heads["fingerprint"], heads["queue"], heads["slot"] = prints, queues, slots
         heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)

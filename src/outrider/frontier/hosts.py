@@ -71,6 +71,16 @@ def queue_hashes(hosts: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
     return mixed(hosts ^ mixed(crawls.astype(np.uint64)))
 
 
+def words_of_crawls(crawls: npt.NDArray[np.uint32]) -> Uint64s:
+    """Under which numbers is kept what was said of crawls as a whole."""
+    return queue_hashes(np.zeros(len(crawls), np.uint64), crawls)
+
+
+def words_of_keys(keys: Uint64s) -> Uint64s:
+    """The same for keys in all crawls. keys: their hashes; of a host's name the hash of the host."""
+    return queue_hashes(keys, np.full(len(keys), NONE, np.uint32))
+
+
 def hosts_of_queues(queues: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
     """The hashes of the hosts that such queues have if their key is their host; of others a hash of nobody."""
     return unmixed(queues) ^ mixed(crawls.astype(np.uint64))
@@ -321,6 +331,19 @@ class QueueRules:
     def any(self) -> bool:
         """Whether anything was said."""
         return self.paused or bool(self.blocked_until) or self.delay is not None or bool(self.limit)
+
+    def and_also(self, other: QueueRules | None) -> QueueRules:
+        """What keeps both: either pause, the later instant, the longer delay, the smaller limit."""
+        if other is None:
+            return self
+        delays = [delay for delay in (self.delay, other.delay) if delay is not None]
+        limits = [limit for limit in (self.limit, other.limit) if limit]
+        return QueueRules(
+            self.paused or other.paused,
+            max(self.blocked_until, other.blocked_until),
+            max(delays, default=None),
+            min(limits, default=0),
+        )
 
 
 class Group:

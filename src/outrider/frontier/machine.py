@@ -271,7 +271,7 @@ class Machine(Reporting, Operations, Carrying):
         tables = self.tables
         for authority in list(tables.errands.values()):
             if authority.holder == 0:
-                self._rest_whole(draft, authority.busy, self.settings.delay, now)
+                self._rest_whole_host(draft, authority.busy, now)
                 self._end_errand(draft, authority)
         tokens = np.frombuffer(tables.leases.of_holder(0), np.uint64)
         if len(tokens):

@@ -11,17 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.clock import Instant
+from outrider.clock import Instant, instant
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import arguments
 from outrider.frontier.cards import Cards
 from outrider.frontier.discovering import Discovering
 from outrider.frontier.draft import Draft
 from outrider.frontier.facts import Fact
-from outrider.frontier.hosts import NONE, QueueRules, Rows
+from outrider.frontier.hosts import NONE, QueueRules, Rows, words_of_crawls, words_of_keys
+from outrider.frontier.politeness import GapReason
 from outrider.frontier.priority import checked, class_of
 from outrider.frontier.records import Record
-from outrider.frontier.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, CrawlState
+from outrider.frontier.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, CrawlState, rules_cells
 from outrider.journey import State
 from outrider.kernels.cards import HEAD
 from outrider.limits import CALL_ROWS_MAX, OWN_SLOT, WAKES_PER_CALL_MAX
@@ -127,16 +128,18 @@ class Operations(Discovering):
         *,
         rests: bool = False,
     ) -> int:
-        """rests: a host that is being visited rests one whole delay, for another may come beside who is there now."""
+        """What is said of queues that are there, and of those that come: of a crawl, or of a key in all crawls.
+
+        rests: a host that is being visited rests one whole delay, for another may come beside who is there now.
+        """
         tables = self.tables
         cold = tables.cold.scan() if key is None else iter(())
         rows = self.chosen(key, crawl)
         now = self._advance(now)
+        self._note_word(key, crawl, rows, change, now)
         self._rule_these(rows, change, now, rests=rests)
         count = len(rows)
-        if key is not None:
-            return count
-        of = self._crawl_row(crawl or "default")
+        of = self._crawl_row(crawl or "default") if key is None else NONE
         for told in cold:
             own = [place for place in range(len(told)) if any(queue.crawl == of for queue in told.queues(place))]
             if not own or not tables.recall(told.hashes[own]):
@@ -147,19 +150,66 @@ class Operations(Discovering):
             self._rule_these(mine, change, now, rests=rests)
             count += len(mine)
             self.cooling.put_back(homes, now)
+        self.turns.touch([self.turns.hops()], now)
         return count
+
+    def _note_word(
+        self,
+        key: str | None,
+        crawl: str | None,
+        rows: Rows,
+        change: Callable[[QueueRules], QueueRules],
+        now: Instant,
+    ) -> None:
+        """Queues that are made later go by it, too, unless it is said of a key in one crawl: all its queues are there
+        or may be named when they are."""
+        tables = self.tables
+        if key is None:
+            number = int(words_of_crawls(np.array([self._crawl_row(crawl or "default")], np.uint32))[0])
+        elif crawl is None:
+            name = tables.key_of(int(rows[0]))  # in the spelling that the queues have
+            number = int(words_of_keys(np.array([tables.hash_of(name)], np.uint64))[0])
+        else:
+            return
+        draft = self._draft(now)
+        rules = change(tables.words.get(number) or QueueRules())
+        draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, number, rules))
+        self._commit(draft, reserve=True)
 
     def _rule_these(self, rows: Rows, change: Callable[[QueueRules], QueueRules], now: Instant, *, rests: bool) -> None:
         for first in range(0, len(rows), WAKES_PER_CALL_MAX):
+            some = rows[first : first + WAKES_PER_CALL_MAX]
             draft = self._draft(now)
-            for queue in rows[first : first + WAKES_PER_CALL_MAX].tolist():
+            slower: dict[int, float] = {}  # hosts that rest longer, by the delay of whichever queue is the slowest
+            for queue in some.tolist():
                 rules = change(self.tables.queues.rules.get(queue) or QueueRules())
                 draft.add(Fact.QUEUE_RULES, self.tables.queue_rules(queue, rules))
                 host = int(self.tables.queues.host[queue])
                 if rests and self.tables.hosts.in_flight[host]:
                     self._rest_whole(draft, host, self._floor(queue), now)
+                delay = self.settings.delay if rules.delay is None else rules.delay
+                if delay > self._floor(queue):
+                    slower[host] = max(delay, slower.get(host, 0.0))
+            for host, delay in slower.items():
+                self._rest_longer(draft, host, delay)
             self._commit(draft, reserve=True)
-        self.turns.touch([self.turns.hops()], now)
+
+    def _rest_longer(self, draft: Draft, host: int, delay: float) -> None:
+        """The rest behind a host's last request, which may be under way, is so long at least."""
+        hosts = self.tables.hosts
+        until = int(hosts.rest_until[host])
+        if not until:
+            return
+        # Where a lease ended without a report, or several may be open, the last request may be younger than the last
+        # end that was told: the rest that was booked says by how much.
+        floor = min(map(self._floor, self.tables.queues_of(host)))
+        last = max(int(hosts.ended[host]), until - instant(max(float(hosts.gap[host]), floor)))
+        longer = min(last, draft.now) + instant(delay)
+        if longer > until:
+            clock = draft.clock(host)
+            clock.rest_at_least(longer)
+            if delay > clock.gap:
+                clock.gap, clock.reason = delay, int(GapReason.FLOOR)  # in doubt it rests so long again
 
     def delete(self, key: str | None, crawl: str | None, now: Instant) -> int:
         """These queues, or a whole crawl, are as if they had never been: one fact each, in one frame."""

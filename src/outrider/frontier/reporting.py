@@ -341,7 +341,7 @@ class Reporting(Leasing, Discovering):
             host,
             outcome,
             now,
-            floor=self.settings.delay,
+            floor=self._floor_of_host(host),
             crawl_delay=crawl_delay,
             redirect=redirect,
             page=False,

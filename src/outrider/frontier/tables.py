@@ -50,6 +50,8 @@ from outrider.frontier.hosts import (
     Queues,
     Rows,
     hosts_of_queues,
+    words_of_crawls,
+    words_of_keys,
 )
 from outrider.frontier.ledger import Ledger
 from outrider.frontier.whereabouts import FOREVER, Whereabouts
@@ -196,6 +198,7 @@ class Tables:
         self.ledger = ledger
         self.hosts = Hosts()
         self.queues = Queues()
+        self.words: dict[int, QueueRules] = {}  # what was said of crawls, and of keys in all crawls
         self.cold = cold if cold is not None else ColdHosts()
         self.leases = kernels.Leases()
         self.backlog = Backlog(scratch, name="backlog", bytes_max=memory_bytes)
@@ -305,6 +308,7 @@ class Tables:
                 self._noted = []
             self.seen.pop(row, None)
             self.scope.pop(row, None)
+            self.words.pop(int(words_of_crawls(np.array([row], np.uint32))[0]), None)
             *_, heads, _, _ = self.open_leases()
             self._uncount(queues, int(((heads["crawl"] == row) & ~self.void(heads)).sum()))
             self.deleted.add(row)
@@ -638,14 +642,27 @@ class Tables:
         return row
 
     def _queue_rules(self, slot: int, queue: int, paused: int, blocked: int, delay: float, limit: int) -> None:
-        row = int(self._rows_of_queues(np.array([queue], np.uint64))[0])
         rules = QueueRules(bool(paused), blocked, None if delay < 0 else delay, limit)
-        if rules.any():
-            self.queues.rules[row] = rules
-        else:
-            self.queues.rules.pop(row, None)
+        if slot == OWN_SLOT:  # of a crawl, or of a key in all crawls: queues that are made later go by it
+            _keep(self.words, queue, rules)
+            return
+        row = int(self._rows_of_queues(np.array([queue], np.uint64))[0])
+        _keep(self.queues.rules, row, rules)
         self.flag(np.array([row], np.uint32))
         self.changed.append(self.queues.host[np.array([row])])
+
+    def rules_of_new(self, keys: Uint64s, crawls: Rows) -> dict[int, QueueRules]:
+        """By place, what new queues go by: what was said of their crawls, and of their keys in all crawls. keys: the
+        hashes of their keys."""
+        if not self.words:
+            return {}
+        found: dict[int, QueueRules] = {}
+        both = zip(words_of_keys(keys).tolist(), words_of_crawls(crawls).tolist(), strict=True)
+        for place, (of_key, of_crawl) in enumerate(both):
+            rules = self.words.get(of_key, QueueRules()).and_also(self.words.get(of_crawl))
+            if rules.any():
+                found[place] = rules
+        return found
 
     def flag(self, queues: Rows) -> None:
         """Hosts of these queues are RULED as long as anything was said of one of theirs."""
@@ -1321,9 +1338,7 @@ class Tables:
     def queue_rules(self, row: int, rules: QueueRules | None = None) -> Row:
         """What was said of a queue, as the columns of a QUEUE_RULES fact."""
         rules = rules or self.queues.rules.get(row) or QueueRules()
-        place = (int(self.hosts.slot[self.queues.host[row]]), int(self.queues.hash[row]))
-        delay = -1.0 if rules.delay is None else rules.delay
-        return (*place, int(rules.paused), rules.blocked_until, delay, rules.limit)
+        return rules_cells(int(self.hosts.slot[self.queues.host[row]]), int(self.queues.hash[row]), rules)
 
     def _own_facts(self) -> list[Block]:
         own = OWN_SLOT
@@ -1334,6 +1349,7 @@ class Tables:
             (Fact.OPENING, [(own, *self.opening)]),
             (Fact.CRAWL, [(own, row, name, generation) for row, (name, generation) in enumerate(self.crawls)]),
             (Fact.CRAWL_RULES, [(own, row, state) for row, state in enumerate(self.crawl_states) if state]),
+            (Fact.QUEUE_RULES, [rules_cells(own, number, rules) for number, rules in self.words.items()]),
             (Fact.HOLDER, [(own, row, name, opening) for row, (name, opening) in enumerate(self.holders)]),
             (Fact.REQUEST, requests),
             (Fact.WATERMARK, [(own, writer, value) for writer, value in self.watermarks.items()]),
@@ -1455,6 +1471,20 @@ def _listed(values: Values) -> Sequence[Any]:
 def robots_cells(authority: Authority) -> Row:
     a = authority
     return (a.slot, a.name, int(a.state), a.expires, a.next_at, a.attempts, a.hops, a.status, a.url, a.error)
+
+
+def rules_cells(slot: int, queue: int, rules: QueueRules) -> Row:
+    """The columns of a QUEUE_RULES fact."""
+    delay = -1.0 if rules.delay is None else rules.delay
+    return (slot, queue, int(rules.paused), rules.blocked_until, delay, rules.limit)
+
+
+def _keep(said: dict[int, QueueRules], number: int, rules: QueueRules) -> None:
+    """Rules that say nothing are kept nowhere."""
+    if rules.any():
+        said[number] = rules
+    else:
+        said.pop(number, None)
 
 
 def lease_columns(columns: tuple[bytes, ...]) -> tuple[Any, ...]:
