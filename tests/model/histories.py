@@ -34,6 +34,7 @@ from outrider.sim.disk import CrashDisk, MemoryFiles
 
 DELAY, FACTOR = 1.0, 10.0
 HOSTS = [f"h{number}.com" for number in range(5)]
+DOTS = ["", "", "", "", "", "."]
 KEYS = [None, None, None, None, "k", HOSTS[1], HOSTS[4]]
 CRAWLS = [None, None, "other"]
 PRIORITIES = [0.03, 0.3, 0.5, 0.9]
@@ -278,7 +279,7 @@ class Model:
         if (crawl, text) in self.urls:
             return "known"
         due = self.now if due is None else due
-        queue = self.queue(crawl, key, text.split("/")[2])
+        queue = self.queue(crawl, key, text.split("/")[2].removesuffix("."))
         self.order += 1
         url = Url(text, queue, self.order, due, priority, hops)
         url.state = "waiting" if due > self.now else "queued"
@@ -637,7 +638,8 @@ class History:
     # -- verbs
 
     def url(self) -> str:
-        return f"http://{self.rng.choice(HOSTS)}/{self.rng.randrange(6)}"
+        # A dot behind a host makes another URL of the same host.
+        return f"http://{self.rng.choice(HOSTS)}{self.rng.choice(DOTS)}/{self.rng.randrange(6)}"
 
     def link(self) -> Link:
         soon = self.clock() + instant(self.rng.choice([-1.0, 3.0, 3.0, 100.0, 90_000.0]))
@@ -693,8 +695,8 @@ class History:
         self.sequence += 1
         request = ("me", self.sequence)
         batch = self.frontier.lease(
-            want, per_queue=per_queue, ttl_seconds=ttl, worker=worker, crawl=crawl, key=key, request_id=request,
-            errands=errands,
+            want, per_queue=per_queue, ttl_seconds=ttl, worker=worker, crawl=crawl, key=self.dotted(key),
+            request_id=request, errands=errands,
         )  # fmt: skip
         self.got(batch, want, per_queue=per_queue, ttl=ttl, worker=worker, crawl=crawl, key=key)
         if self.rng.random() < 0.1:
@@ -839,6 +841,10 @@ class History:
         key = self.rng.choice([None, "k", HOSTS[0], HOSTS[1], HOSTS[2], "nobody"])
         return key, self.rng.choice([None, None, "default", "other"])
 
+    def dotted(self, key: str | None) -> str | None:
+        """As operators may write it, too."""
+        return key if key is None else key + self.rng.choice(DOTS)
+
     def rule(
         self,
         change: Callable[[Said], None],
@@ -851,12 +857,12 @@ class History:
         self.tell(key, crawl)
         queues = self.model.chosen(key, crawl)
         if queues is None:
-            self.refused(lambda: call(key, crawl=crawl))
+            self.refused(lambda: call(self.dotted(key), crawl=crawl))
             return
         before(queues)
         for said in (*queues, *self.model.meant(key, crawl)):
             change(said)
-        answer = call(key, crawl=crawl)
+        answer = call(self.dotted(key), crawl=crawl)
         assert len(queues) == answer, f"{answer} queues, not {len(queues)}"
         self.answers.append(answer)
 
@@ -880,13 +886,13 @@ class History:
         queues = self.model.chosen(key, crawl)
         call = self.frontier.pause if paused else self.frontier.resume
         if queues is None:
-            self.refused(lambda: call(key, crawl=crawl))
+            self.refused(lambda: call(self.dotted(key), crawl=crawl))
             return
         if key is None:
             self.model.crawls[crawl or "default"].paused = paused
         for said in (*queues, *self.model.meant(key, crawl)) if key is not None else ():
             said.paused = paused
-        assert len(queues) == call(key, crawl=crawl)
+        assert len(queues) == call(self.dotted(key), crawl=crawl)
 
     def block_until(self) -> None:
         until = self.clock() + instant(self.rng.choice([-5.0, 3.0, 60.0, 4_000.0]))
@@ -928,13 +934,13 @@ class History:
         self.tell(key, crawl)
         queues = self.model.chosen(key, crawl)
         if queues is None:
-            self.refused(lambda: self.frontier.delete(key, crawl=crawl))
+            self.refused(lambda: self.frontier.delete(self.dotted(key), crawl=crawl))
             return
         if key is None:
             self.model.delete_crawl(crawl or "default")
         else:
             self.model.delete(queues)
-        assert len(queues) == self.frontier.delete(key, crawl=crawl)
+        assert len(queues) == self.frontier.delete(self.dotted(key), crawl=crawl)
 
     def reprioritise(self) -> None:
         crawl = self.rng.choice(CRAWLS)

@@ -54,7 +54,8 @@ from outrider.url import authority_of, host_of
 def status_of(record: Record, tables: Tables, token: int) -> UrlStatus:
     """What is known of one URL. token: of its open lease, 0 for none."""
     queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
-    key = tables.key_of(queue) if queue != NONE else host_of(record.url)  # a cold host has queues of its own name alone
+    # A cold host has queues of its own name alone.
+    key = tables.key_of(queue) if queue != NONE else tables.home_of(host_of(record.url))
     return UrlStatus(
         record.url,
         STATES[record.state],

@@ -26,7 +26,7 @@ from outrider.frontier.priority import checked
 from outrider.frontier.records import Record
 from outrider.frontier.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason, by_value
 from outrider.limits import METADATA_BYTES_MAX, NAME_CHARACTERS_MAX, RESTORE_ROWS_PER_FRAME
-from outrider.url import host_of
+from outrider.url import host_of, undotted
 
 _STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STATES) if number != UNKNOWN}
 _REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is not Reason.NONE}
@@ -116,7 +116,7 @@ class Carrying(Discovering):
             wrong = arrivals[int(np.flatnonzero(~urls.valid)[0])].url
             raise SettingsError(f"url {wrong!r:.200} is no http or https URL")
         prints = urls.fingerprints(self._fingerprint_key)
-        names = urls.host_fingerprints(self._fingerprint_key)
+        names = self._homes(urls)
         hosts = tables.hosts.find(names)
         there = np.flatnonzero(hosts != NONE)
         slots = self._slots_at(hosts, there)
@@ -125,8 +125,7 @@ class Carrying(Discovering):
             known[there] = self._seen(links.crawl[there], slots[there], prints[there])
         cold = self._cold_ones(names, hosts)
         if len(cold):
-            starts, ends = urls.hosts()
-            slots[cold] = self._slots_of_spans(urls.arena, starts[cold], ends[cold])
+            slots[cold] = self._slots_of_homes(urls, names, cold)
             known[cold] = self._seen(links.crawl[cold], slots[cold], prints[cold])
             if tables.recall(names[cold[~known[cold]]]):
                 hosts = tables.hosts.find(names)
@@ -246,7 +245,7 @@ def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
         None if told.get("priority") is None else checked(told["priority"]),
         None,
         draft.crawl(crawl),
-        None if key is not None and key == host_of(url) else key,
+        None if key is not None and undotted(key) == undotted(host_of(url)) else key,
         _text("referrer", told.get("referrer")),
         octets,
     )

@@ -355,6 +355,7 @@ class ColdHosts:
         self._count(hashes, crawls, heads, -1, tables.deleted)
         for place, extra in told.extras.items():
             self._recall_extra(tables, int(rows[place]), int(youngest[place]), told, place, extra)
+        tables.join_twins(youngest)
         if any(tables.crawl_states[crawl] for crawl in set(crawls.tolist()) if crawl < len(tables.crawl_states)):
             tables.flag(youngest)
 

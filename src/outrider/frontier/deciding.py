@@ -55,7 +55,7 @@ from outrider.limits import (
     OWN_SLOT,
     WAKES_PER_CALL_MAX,
 )
-from outrider.url import Scope, domain_spans, host_of
+from outrider.url import Scope, UrlBatch, domain_spans, host_of
 from outrider.url.keys import public_suffixes
 from outrider.url.rules import Rules as UrlRules
 
@@ -404,6 +404,7 @@ class Deciding:
     def _add_host(self, draft: Draft, name: str) -> None:
         """The host has a row and a queue from here on."""
         tables = self.tables
+        name = tables.home_of(name)
         if tables.host_row(name) != NONE:
             return
         number, slot = tables.hash_of(name), self.slot_of(name)
@@ -424,6 +425,26 @@ class Deciding:
         numbers = np.frombuffer(kernels.hash_spans(arena, starts, ends, self._slot_key), np.uint64)
         return (numbers >> np.uint64(52)).astype(np.uint16)
 
+    def _homes(self, urls: UrlBatch) -> npt.NDArray[np.uint64]:
+        """The hashes of the hosts whose clocks these URLs go by, as `home_of` says."""
+        names = urls.clock_fingerprints(self._fingerprint_key)
+        written = urls.host_fingerprints(self._fingerprint_key)
+        rows = np.flatnonzero(names != written) if names is not written else np.zeros(0, np.intp)
+        known = self.tables.knows(written[rows]) if len(rows) else None
+        if known is None or not known.any():
+            return names
+        names = names.copy()
+        names[rows[known]] = written[rows[known]]
+        return names
+
+    def _slots_of_homes(
+        self, urls: UrlBatch, names: npt.NDArray[np.uint64], rows: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.uint16]:
+        """The slots of these rows. names: as `_homes` gave them, of all rows."""
+        starts, ends = urls.clock_hosts()
+        ends = ends + (names != urls.clock_fingerprints(self._fingerprint_key))
+        return self._slots_of_spans(urls.arena, starts[rows], ends[rows])
+
     def _cold_ones(self, names: Any, hosts: Rows) -> npt.NDArray[np.intp]:
         """The places of hosts that have no row because they are cold."""
         places = np.flatnonzero(hosts == NONE)
@@ -437,7 +458,7 @@ class Deciding:
         """Line its errand up at the host that will be asked."""
         if authority.wanted != NONE or authority.token:
             return
-        host = self.tables.host_row(host_of(authority.url))
+        host = self.tables.host_row(self.tables.home_of(host_of(authority.url)))
         if host == NONE:
             return
         self.turns.line_up(authority, host)

@@ -56,7 +56,7 @@ from outrider.limits import (
     SLOTS,
     URL_BYTES_MAX,
 )
-from outrider.url import Scope, UrlBatch, host_of, spell
+from outrider.url import Scope, UrlBatch, host_of, spell, undotted
 
 
 class Discovering(Deciding):
@@ -183,7 +183,7 @@ class Discovering(Deciding):
                 crawls = chosen(links.crawl, rows)
                 if not len(rows):
                     return codes
-        names = urls.host_fingerprints(self._fingerprint_key)
+        homes = names = self._homes(urls)
         if len(rows) < len(urls):
             names = names[rows]
         hosts = tables.hosts.find(names)
@@ -198,8 +198,7 @@ class Discovering(Deciding):
             cold = self._cold_ones(names, hosts)
             if len(cold):
                 # A cold host need not be recalled for what is known of it already.
-                starts, ends = urls.hosts()
-                slots[cold] = self._slots_of_spans(urls.arena, starts[rows[cold]], ends[rows[cold]])
+                slots[cold] = self._slots_of_homes(urls, homes, rows[cold])
                 known[cold] = self._seen(chosen(crawls, cold), slots[cold], prints[cold])
                 if tables.recall(names[cold[~known[cold]]]):
                     hosts = tables.hosts.find(names)
@@ -344,7 +343,7 @@ class Discovering(Deciding):
         for row, link in links.odd.items() if links.odd else ():
             if link.key is not None:
                 place = int(rows.searchsorted(row))
-                if place < len(rows) and rows[place] == row and link.key != host_of(urls[row]):
+                if place < len(rows) and rows[place] == row and undotted(link.key) != undotted(host_of(urls[row])):
                     keys[place] = link.key
                     queues[place] = keyed_queue_hash(int(names[place]), int(crawls[place]), tables.hash_of(link.key))
         if all_there:
@@ -526,7 +525,7 @@ class Discovering(Deciding):
         store draws alike. Fills in their slots; the rows of all hosts, of new ones those that they will have."""
         places = np.flatnonzero(hosts == NONE)
         firsts, which = firsts_of(names[places])
-        starts, ends = urls.hosts()
+        starts, ends = urls.clock_hosts()  # whoever is known with a dot has a row
         chosen = rows[places[firsts]]
         starts, ends = starts[chosen], ends[chosen]
         texts = Texts(kernels.gather_spans(urls.arena, starts, ends), (ends - starts).astype(np.uint32))
@@ -642,7 +641,7 @@ class Discovering(Deciding):
         for place in fresh.tolist():
             row = int(rows[place])
             text = links.urls[row]
-            target = self.slot_of(host_of(text)) if hosts[place] == NONE else -1
+            target = self.slot_of(undotted(host_of(text))) if hosts[place] == NONE else -1
             if target == -1 or target in owned:
                 stay.append(place)
                 continue

@@ -10,7 +10,7 @@ from typing import Any
 
 from outrider.errors import SettingsError
 from outrider.limits import GROUP_CAPACITY_MAX, GROUP_GAP_SECONDS_MAX, GROUPS_PER_HOST_MAX
-from outrider.url import host_of, spell
+from outrider.url import host_of, spell, undotted
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -153,7 +153,7 @@ def _pattern(text: str, where: str) -> str:
     spelled = None if set(name) & set("*?/:@#\\ ") and not name.startswith("[") else spell([f"http://{name}/"])[0]
     if spelled is None:
         raise SettingsError(f"hosts {text!r:.200} ({where}): give a host's name, or *.name for all that lie below it")
-    return text[: len(text) - len(name)] + host_of(spelled)
+    return text[: len(text) - len(name)] + undotted(host_of(spelled))
 
 
 def _network(text: str, where: str) -> IpNetwork:
@@ -199,6 +199,7 @@ class Members:
 
     def by_name(self, host: str) -> set[int]:
         """The groups that have this host by its name (or all hosts that a pattern stands for)."""
+        host = undotted(host)
         found = set(self._names.get(host, ()))
         dot = host.find(".") if self._names else -1
         while dot >= 0:

@@ -216,6 +216,7 @@ class Hosts(Columns):
         self._freed = [0, 0]  # of their bytes, those of hosts that are gone
         self._side = 0  # where new names go
         self._copied: int | None = None  # the names of the rows below lie there
+        self.dotted: set[int] = set()  # rows whose names have a dot behind them: of stores made by an earlier version
 
     def _set(self, name: str, column: Column) -> None:
         super()._set(name, column)
@@ -248,7 +249,9 @@ class Hosts(Columns):
         self.slot[new] = slots[fresh]
         self.first_queue[new] = NONE
         self.there[new] = True
-        self._put_names(new, names.take(fresh))
+        texts = names.take(fresh)
+        self._put_names(new, texts)
+        self.dotted.update(new[_dotted(texts)].tolist())
         self._index.add(np.ascontiguousarray(hashes[fresh]), new)
         return rows
 
@@ -261,6 +264,8 @@ class Hosts(Columns):
         self._freed[1] += int(lengths[sides].sum())
         self._give(rows)
         self.first_queue[rows] = NONE
+        if self.dotted:
+            self.dotted.difference_update(rows.tolist())
 
     def name(self, row: int) -> str:
         """The name of one host."""
@@ -316,6 +321,14 @@ class Hosts(Columns):
 
     def __repr__(self) -> str:
         return f"<Hosts {len(self)}>"
+
+
+def _dotted(names: Texts) -> npt.NDArray[np.intp]:
+    """The places of names with a dot behind them."""
+    places = np.flatnonzero(names.lengths)
+    ends = np.cumsum(names.lengths, dtype=np.int64)[places]
+    found: npt.NDArray[np.intp] = places[np.frombuffer(names.octets, np.uint8)[ends - 1] == ord(".")]
+    return found
 
 
 @dataclass(slots=True)

@@ -77,7 +77,7 @@ class Leased:
         for row, cells in enumerate(zip(*columns, strict=True)):
             url, priority, depth, attempts, hops, crawl, referrer, extra, key, not_before, ended, gap, address = cells
             told = Record.of(self._cards, row) if extra else None
-            host = host_of(url)
+            host = tables.home_of(host_of(url))
             made.append(
                 Lease(
                     url,

@@ -136,6 +136,7 @@ class Leasing(Asking):
         taken: set[int] = set()  # hosts that a turn was taken of by a closer look
         groups: set[Group] = set()
         claimed = False
+        key = None if key is None else self.turns.key_meant(key)
         by_key = self.turns.queues_by_key(key, row) if key is not None and (crawl is None or row is not None) else None
         plain = per_queue == 1 and not self.errands_mode and self.settings.max_pages_per_host is None
         seeks = errands and (crawl is None or row is not None)

@@ -222,7 +222,7 @@ class Machine(Reporting, Operations, Carrying):
         """Hosts by name are at these addresses (None: not known any more) from their next offer on; how many of them
         were not before. Raises SettingsError."""
         now = self._advance(now)
-        told = arguments.addresses(addresses)
+        told = {self.tables.home_of(name): address for name, address in arguments.addresses(addresses).items()}
         draft = self._draft(now)
         for name in told:
             self._add_host(draft, name)
@@ -355,7 +355,7 @@ class Machine(Reporting, Operations, Carrying):
         row = self.tables.crawl_rows.get(crawl or "default")
         _, records = self.records_of([text], row) if row is not None else (None, [])
         if records:
-            self.tables.host_row(host_of(text))  # of a cold host there is nothing to see
+            self.tables.host_row(self.tables.home_of(host_of(text)))  # of a cold host there is nothing to see
         fingerprint = int.from_bytes(kernels.fingerprints([text], self._fingerprint_key), "little")
         return accounts.explain(
             records[0] if records else None,
@@ -363,7 +363,7 @@ class Machine(Reporting, Operations, Carrying):
             self.tables,
             now,
             token=self.token_of(records[0]) if records else 0,
-            slot=self.slot_of(host_of(text)),
+            slot=self.slot_of(self.tables.home_of(host_of(text))),
             fingerprint=fingerprint,
             errands_at=self.turns.asking(),
             at_limit=self._pages_left() <= 0,

@@ -26,7 +26,7 @@ from outrider.frontier.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITI
 from outrider.journey import State
 from outrider.kernels.cards import HEAD
 from outrider.limits import CALL_ROWS_MAX, OWN_SLOT, WAKES_PER_CALL_MAX
-from outrider.url import host_of
+from outrider.url import host_of, undotted
 
 
 class Operations(Discovering):
@@ -48,36 +48,35 @@ class Operations(Discovering):
         rows = self._queues_with(key, of_crawl)
         if not rows:
             with contextlib.suppress(SettingsError):  # it is no host's name: a key of the caller's own
-                name = arguments.host(key)
-                rows = self._queues_with(name, of_crawl) or self._queues_with(name.rstrip("."), of_crawl)
+                rows = self._queues_with(arguments.host(key), of_crawl)
         if not rows:
             raise SettingsError(f"key {key!r:.200}: no queue has it; `queues` lists those there are")
         return np.array(sorted(rows), np.uint32)
 
     def _queues_with(self, key: str, crawl: int | None) -> set[int]:
-        """The living queues with a key in exactly this spelling, of one crawl or of all."""
+        """The living queues with a key in this spelling, with or without a dot behind it, of one crawl or of all."""
         tables = self.tables
         queues = tables.queues
+        spellings = (undotted(key), undotted(key) + ".")
         rows = {
             queue
             for (of, name), group in queues.groups.items()
-            if name == key and crawl in (None, of)
+            if name in spellings and crawl in (None, of)
             for queue in group.queues
         }
-        host = tables.host_row(key)
-        if host != NONE:
+        for host in map(tables.host_row, spellings):
             rows |= {
                 queue
-                for queue in tables.queues_of(host)
+                for queue in (tables.queues_of(host) if host != NONE else ())
                 if queue not in queues.keys and (crawl is None or queues.crawl[queue] == crawl)
             }
         return {queue for queue in rows if tables.crawl_states[int(queues.crawl[queue])] != CrawlState.DELETED}
 
     def host_named(self, host: str) -> int:
         """The row of a host by any spelling, NONE for one that is not known. Raises SettingsError for what is none."""
-        name = arguments.host(host)
+        name = undotted(arguments.host(host))
         row = self.tables.host_row(name)
-        return row if row != NONE else self.tables.host_row(name.rstrip("."))
+        return row if row != NONE else self.tables.host_row(name + ".")
 
     def _crawl_row(self, crawl: str) -> int:
         row = self.tables.crawl_rows.get(crawl)
@@ -165,15 +164,16 @@ class Operations(Discovering):
         or may be named when they are."""
         tables = self.tables
         if key is None:
-            number = int(words_of_crawls(np.array([self._crawl_row(crawl or "default")], np.uint32))[0])
+            numbers = words_of_crawls(np.array([self._crawl_row(crawl or "default")], np.uint32)).tolist()
         elif crawl is None:
-            name = tables.key_of(int(rows[0]))  # in the spelling that the queues have
-            number = int(words_of_keys(np.array([tables.hash_of(name)], np.uint64))[0])
+            names = sorted({tables.key_of(queue) for queue in rows.tolist()})  # in the spellings that queues have
+            numbers = words_of_keys(np.array([tables.hash_of(name) for name in names], np.uint64)).tolist()
         else:
             return
         draft = self._draft(now)
-        rules = change(tables.words.get(number) or QueueRules())
-        draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, number, rules))
+        for number in numbers:
+            rules = change(tables.words.get(number) or QueueRules())
+            draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, number, rules))
         self._commit(draft, reserve=True)
 
     def _rule_these(self, rows: Rows, change: Callable[[QueueRules], QueueRules], now: Instant, *, rests: bool) -> None:
@@ -298,13 +298,14 @@ class Operations(Discovering):
         mask = np.array([text is not None for text in texts], np.bool_)
         some = [text for text in texts if text is not None]
         prints = np.frombuffer(kernels.fingerprints(some, self._fingerprint_key), np.uint64)
-        names = np.frombuffer(kernels.fingerprints([host_of(text) for text in some], self._fingerprint_key), np.uint64)
+        homes = [tables.home_of(host_of(text)) for text in some]
+        names = np.frombuffer(kernels.fingerprints(homes, self._fingerprint_key), np.uint64)
         hosts = tables.hosts.find(names)
         there = hosts != NONE
         slots = np.zeros(len(some), np.uint16)
         slots[there] = tables.hosts.slot[hosts[there]]
         for place in self._cold_ones(names, hosts).tolist():
-            slots[place] = self.slot_of(host_of(some[place]))
+            slots[place] = self.slot_of(homes[place])
         found, cards = tables.find(np.full(len(some), crawl, np.uint32), slots, prints)
         mask[np.flatnonzero(mask)[~found]] = False
         return mask, [self.as_it_is(record) for record in map(Record.of, [cards] * len(cards), range(len(cards)))]

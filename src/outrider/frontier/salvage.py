@@ -22,7 +22,7 @@ from outrider.frontier.hosts import NONE, queue_hashes
 from outrider.frontier.tables import DONE, GONE, HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.kernels.cards import Heads
 from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT
-from outrider.url import host_of
+from outrider.url import host_of, undotted
 
 _LEASE = tuple(column.name for column in KINDS[Fact.LEASE].columns)
 _LOST_NAME = "lost"
@@ -240,7 +240,11 @@ class Salvage:
     def _make(self, cards: Cards) -> None:
         tables = self._tables
         heads = cards.heads
-        names = [host_of(url) for url in cards.urls()]
+        written = [host_of(url) for url in cards.urls()]
+        hosts = np.frombuffer(kernels.fingerprints(written, tables.fingerprint_key), np.uint64)
+        # A store made by an earlier version may have a queue for the spelling with a dot.
+        kept = queue_hashes(hosts.copy(), np.ascontiguousarray(heads["crawl"])) == heads["queue"]
+        names = [name if keep else undotted(name) for name, keep in zip(written, kept.tolist(), strict=True)]
         hosts = np.frombuffer(kernels.fingerprints(names, tables.fingerprint_key), np.uint64)
         known = tables.hosts.count
         tables.apply(Fact.HOST, [heads["slot"].copy(), hosts.copy(), names])

@@ -69,7 +69,7 @@ from outrider.limits import (
 from outrider.storage.ahead import ahead
 from outrider.storage.files import Files
 from outrider.storage.records import distinct
-from outrider.url import host_of
+from outrider.url import host_of, undotted
 
 STATES = (State.UNKNOWN, State.QUEUED, State.LEASED, State.WAITING, State.PARKED, State.DONE, State.GONE)
 UNKNOWN, QUEUED, LEASED, WAITING, PARKED, DONE, GONE = range(7)
@@ -592,6 +592,7 @@ class Tables:
                     group = self.queues.groups.get((int(self.queues.crawl[row]), self.hosts.name(home)))
                     if group is not None:
                         self._join(group, row, home)
+        self.join_twins(rows)
         if any(self.crawl_states[crawl] for crawl, _ in by_value(crawls) if crawl < len(self.crawl_states)):
             self.flag(rows)
 
@@ -632,6 +633,35 @@ class Tables:
     def hash_of(self, text: str) -> int:
         """The keyed hash of a name or key."""
         return int.from_bytes(kernels.fingerprints([text], self.fingerprint_key), "little")
+
+    def home_of(self, host: str) -> str:
+        """The name under which a URL's host has its clock: without the dot behind it, except where a store made by an
+        earlier version has a host of its own for that spelling."""
+        name = undotted(host)
+        if name is host:
+            return host
+        number = np.array([self.hash_of(host)], np.uint64)
+        return host if self.knows(number)[0] else name
+
+    def knows(self, hosts: Uint64s) -> npt.NDArray[np.bool_]:
+        """Which hosts of these hashes are known, in memory or cold."""
+        found: npt.NDArray[np.bool_] = self.hosts.find(hosts) != NONE
+        return found | self.cold.has(np.ascontiguousarray(hosts))
+
+    def join_twins(self, queues: Rows) -> None:
+        """A host that has a row for each spelling, with and without a dot behind it, has one turn and one clock."""
+        if not self.hosts.dotted:
+            return
+        for home in np.unique(self.queues.host[queues]).tolist():
+            name = undotted(self.hosts.name(home))
+            twins = [self.hosts.row(self.hash_of(spelling)) for spelling in (name, name + ".")]
+            if NONE in twins:
+                continue
+            group = self.queues.groups.setdefault((NONE, name), Group())
+            for twin in twins:
+                for queue in self.queues_of(twin):
+                    if queue not in self.queues.group_of:
+                        self._join(group, queue, twin)
 
     def host_row(self, name: str) -> int:
         """The row of a host by name, NONE where it is not known; a cold one is recalled."""
@@ -719,7 +749,7 @@ class Tables:
         known = self.authorities.get(name)
         if known is not None:
             return known
-        host = self.host_row(host_of(name + "/"))
+        host = self.host_row(self.home_of(host_of(name + "/")))
         if host == NONE:
             raise KeyError(name)
         known = self.authorities.get(name)
@@ -737,7 +767,7 @@ class Tables:
     def _known(self, name: str) -> Authority:
         """An authority that is a fact already. Raises KeyError."""
         if name not in self.authorities and len(self.cold):
-            self.host_row(host_of(name + "/"))
+            self.host_row(self.home_of(host_of(name + "/")))
         return self.authorities[name]
 
     def new_shelf(self) -> int:
@@ -803,7 +833,7 @@ class Tables:
         authority.deadline = deadline
         authority.holder = holder
         # In a checkpoint the hop may be younger than the hosts; then the errand's own fact comes again with the log.
-        authority.busy = self.host_row(host_of(authority.url))
+        authority.busy = self.host_row(self.home_of(host_of(authority.url)))
         if authority.busy != NONE:
             self.hosts.in_flight[authority.busy] += 1
         self.errands[token] = authority

@@ -395,6 +395,11 @@ class Turns:
         standing: Rows = rows[np.frombuffer(self.ready.standing(rows), np.bool_)]
         return standing
 
+    def key_meant(self, key: str) -> str:
+        """A key as queues have it: where it is a host with a dot behind it, without."""
+        groups = self._tables.queues.groups
+        return key if key[-1:] != "." or any(name == key for _, name in groups) else self._tables.home_of(key)
+
     def _with_key(self, key: str, crawl: int | None) -> Rows:
         tables = self._tables
         found = [

@@ -13,7 +13,7 @@ from outrider.url.keys import (
 from outrider.url.parts import Url
 from outrider.url.rules import RULES_VERSION, HostRules, Rules, canonical_target
 from outrider.url.scope import Scope
-from outrider.url.spelling import SPELLING_VERSION, authority_of, host_of, join, normalize, spell
+from outrider.url.spelling import SPELLING_VERSION, authority_of, host_of, join, normalize, spell, undotted
 from outrider.url.surt import surt, surt_as_written
 
 __all__ = [
@@ -39,4 +39,5 @@ __all__ = [
     "spell",
     "surt",
     "surt_as_written",
+    "undotted",
 ]

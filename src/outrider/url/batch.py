@@ -37,6 +37,7 @@ Uint64s = npt.NDArray[np.uint64]
 
 _ODD_BYTE, _INVALID_BYTE = bytes((ODD,)), bytes((INVALID,))
 _SHOWN = 3
+_DOT = ord(".")
 _ROWS_PER_STEP = 1_024  # made strings at a time when a batch is gone through: some 100 KB
 
 
@@ -259,6 +260,23 @@ class UrlBatch:
         starts = self._offsets[:-1] + np.where(self._valid, 7 + (self._flags & HTTPS), 0).astype(np.int64)
         return Spans(starts, starts + self._host_lengths.astype(np.int64))
 
+    def dotted(self) -> npt.NDArray[np.intp]:
+        """The rows whose host has a dot behind it that `outrider.url.undotted` takes off."""
+        starts, ends = self.hosts()
+        if not len(self._arena):
+            return np.zeros(0, np.intp)
+        octets = np.frombuffer(self._arena, np.uint8)
+        rows = np.flatnonzero((octets[ends - 1] == _DOT) & (ends - starts > 1))
+        return rows[octets[ends[rows] - 2] != _DOT] if len(rows) else rows
+
+    def clock_hosts(self) -> Spans:
+        """Where the host of each row lies in the arena that its politeness goes by: without the dot behind it."""
+        starts, ends = self.hosts()
+        rows = self.dotted()
+        if len(rows):
+            ends[rows] -= 1
+        return Spans(starts, ends)
+
     def origins(self) -> Spans:
         """Where scheme, host and port of each row lie in the arena: what one robots.txt is for."""
         starts = self._offsets[:-1]
@@ -276,6 +294,21 @@ class UrlBatch:
     def host_fingerprints(self, key: bytes = UNKEYED) -> Uint64s:
         """The same of each host."""
         return self._hashed("host", self.hosts, key)
+
+    def clock_fingerprints(self, key: bytes = UNKEYED) -> Uint64s:
+        """The same of each host as its politeness goes by it, without the dot behind it."""
+        place = ("clock", bytes(key))
+        known = self._hashes.get(place)
+        if known is None:
+            known = self.host_fingerprints(key)
+            rows = self.dotted()
+            if len(rows):
+                starts, ends = self.hosts()
+                octets = kernels.hash_spans(self._arena, starts[rows], ends[rows] - 1, key)
+                known = known.copy()
+                known[rows] = np.frombuffer(octets, np.uint64)
+            self._hashes[place] = _frozen(known)
+        return known
 
     def _hashed(self, what: str, spans: Callable[[], Spans], key: bytes) -> Uint64s:
         if not isinstance(key, bytes | bytearray | memoryview):

@@ -236,6 +236,12 @@ def host_of(canonical: str) -> str:
     return authority if colon < 0 else authority[:colon]
 
 
+def undotted(host: str) -> str:
+    """A host without the dot behind it, which says that the name is complete (RFC 1034 section 3.1): `example.org.` is
+    the host `example.org`. A URL keeps the dot, and so do its authority and the Host header."""
+    return host[:-1] if host[-1:] == "." and len(host) > 1 and host[-2] != "." else host
+
+
 def authority_of(canonical: str) -> str:
     """Scheme, host and port of a canonical URL, `http://example.org:8080`: what one robots.txt is for."""
     return canonical[: canonical.find("/", 8)]
