@@ -244,7 +244,10 @@ FRONTIER_PARTS: dict[str, set[str]] = {
     },
     "ledger": {"cards"},
     "lines": set(),
-    "operations": {"arguments", "cards", "discovering", "draft", "facts", "hosts", "priority", "records", "tables"},
+    "operations": {
+        *("arguments", "cards", "discovering", "draft", "facts", "hosts", "politeness", "priority", "records"),
+        "tables",
+    },
     "politeness": set(),
     "priority": set(),
     "recent": set(),

@@ -235,13 +235,13 @@ class Model:
         return [self.said.setdefault(key, Said())] if crawl is None else []
 
     def slower(self, queues: Sequence[Queue], delay: float) -> None:
-        """The rest behind the last request to the hosts of these queues, which may be under way, is longer."""
+        """Rests of the hosts of these queues that are under way are longer."""
         for host in {queue.host for queue in queues if delay > self.floor(queue)}:
             clock = self.hosts[host]
             floor = min(self.floor(queue) for queue in self.queues if queue.host == host)
             last = max(clock.ended, clock.rest_until - instant(max(clock.gap, floor)))
             longer = min(last, self.now) + instant(delay)
-            if clock.rest_until and longer > clock.rest_until:
+            if self.now < clock.rest_until < longer:
                 clock.rest_until, clock.gap = longer, max(clock.gap, delay)
 
     def allowed(self, queue: Queue, now: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from model.world import START, World, hosts_go_cold, recount
+from model.world import START, World, recount
 from outrider import Link
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier import deciding
@@ -253,16 +253,24 @@ def test_robots_txt_of_a_host_found_later_keeps_the_delay_of_its_crawl():
 
 
 @pytest.mark.parametrize("said_of", ["a.com", None])
-@pytest.mark.parametrize("passed", [0.25, 5.0])
-def test_a_longer_delay_lengthens_the_rest_behind_the_last_request_at_once(world, said_of, passed):
-    """Whether that rest is under way still or was over already."""
+def test_a_longer_delay_lengthens_a_rest_that_is_under_way(world, said_of):
+    """It counts from the end of the last request, and outlives a kill."""
     world.discover(A, "http://a.com/2")
     world.report(world.one().done(seconds=0))
-    world.clock.move(passed)
+    world.clock.move(0.25)
     world.frontier.set_delay(20.0, said_of)
-    assert 20.0 - passed == world.ready_in()
+    assert 19.75 == world.ready_in()
     world.kill()
-    assert ([], 20.0 - passed) == (world.urls(), world.ready_in())
+    assert ([], 19.75) == (world.urls(), world.ready_in())
+
+
+def test_a_longer_delay_leaves_a_rest_alone_that_is_over(world):
+    world.discover(A, "http://a.com/2", "http://a.com/3")
+    world.report(world.one().done(seconds=0))
+    world.clock.move(1)
+    world.frontier.set_delay(20.0)
+    world.report(world.one().done(seconds=0))
+    assert 20.0 == world.ready_in()
 
 
 def test_a_shorter_delay_does_not_cut_a_rest(world):
@@ -293,19 +301,6 @@ def test_a_longer_delay_lengthens_the_gap_between_requests_that_are_open_at_once
     assert [] == world.urls()
     world.clock.move(0.5)
     assert 1 == len(world.urls())
-
-
-def test_a_longer_delay_reaches_hosts_on_disk(monkeypatch):
-    hosts_go_cold(monkeypatch)
-    world = World()
-    world.discover(A, B)
-    world.report(*[lease.done(seconds=0) for lease in world.lease()])
-    world.clock.move(5)
-    world.frontier.checkpoint()
-    assert 2 == len(world.frontier._machine.tables.cold)
-    world.frontier.set_delay(20.0)
-    world.discover("http://a.com/2")
-    assert 15.0 == world.ready_in()
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "2", True, 1 << 20])

@@ -195,10 +195,10 @@ class Operations(Discovering):
             self._commit(draft, reserve=True)
 
     def _rest_longer(self, draft: Draft, host: int, delay: float) -> None:
-        """The rest behind a host's last request, which may be under way, is so long at least."""
+        """The rest behind a host's last request is so long at least, if it is under way: one that is over is over."""
         hosts = self.tables.hosts
         until = int(hosts.rest_until[host])
-        if not until:
+        if until <= draft.now:
             return
         # Where a lease ended without a report, or several may be open, the last request may be younger than the last
         # end that was told: the rest that was booked says by how much.
