@@ -207,6 +207,8 @@ class Model:
             )
         )
         self.hosts.setdefault(host, Host())
+        if (self.queues[-1].limit or 1) > 1 and self.busy(host):
+            self.rest_whole(self.queues[-1])  # another request may come beside the one that is there
         return self.queues[-1]
 
     def group(self, queue: Queue) -> list[Queue]:

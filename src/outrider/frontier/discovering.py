@@ -369,10 +369,7 @@ class Discovering(Deciding):
                     Hand.of_rows(homes[new], first=tables.queues.made),
                 )
                 if tables.words:
-                    of_keys = [tables.hash_of(keys[row]) if row in keys else int(names[row]) for row in new.tolist()]
-                    for place, rules in tables.rules_of_new(np.array(of_keys, np.uint64), crawls[new]).items():
-                        row = new[place]
-                        draft.add(Fact.QUEUE_RULES, rules_cells(int(slots[row]), int(queues[row]), rules))
+                    self._rule_new(draft, new, slots, queues, homes, crawls, names, keys)
         heads = np.zeros(len(rows), HEAD)
         heads["fingerprint"], heads["queue"], heads["slot"] = prints, queues, slots
         heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)
@@ -410,6 +407,29 @@ class Discovering(Deciding):
         if len(rows):
             draft.cards(self._bodies(links, rows, heads), queue_rows)
         return kept
+
+    def _rule_new(
+        self,
+        draft: Draft,
+        new: npt.NDArray[np.intp],
+        slots: Any,
+        queues: Any,
+        homes: Rows,
+        crawls: npt.NDArray[np.uint32],
+        names: Any,
+        keys: Mapping[int, str],
+    ) -> None:
+        """Facts for new queues of which something was said before they were made. new: their places."""
+        tables = self.tables
+        of_keys = [tables.hash_of(keys[place]) if place in keys else int(names[place]) for place in new.tolist()]
+        for number, rules in tables.rules_of_new(np.array(of_keys, np.uint64), crawls[new]).items():
+            place = new[number]
+            draft.add(Fact.QUEUE_RULES, rules_cells(int(slots[place]), int(queues[place]), rules))
+            host = int(homes[place])
+            if rules.limit > 1 and host < tables.hosts.count and tables.hosts.in_flight[host]:
+                # Another request may come beside the one that is there now: their beginnings keep the gap.
+                delay = self.settings.delay if rules.delay is None else rules.delay
+                self._rest_whole(draft, host, delay, draft.now)
 
     def _queues_at(self, hosts: npt.NDArray[np.intp], queues: Any) -> Rows:
         """The rows of queues by hash at hosts that are known, NONE for new ones; most hosts have one queue."""
