@@ -262,6 +262,7 @@ FRONTIER_PARTS: dict[str, set[str]] = {
         "draft",
         "facts",
         "hosts",
+        "leased",
         "leasing",
         "politeness",
         "records",
