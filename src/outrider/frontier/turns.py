@@ -196,7 +196,7 @@ class Turns:
         withdrawn: list[int] = []
         book: Instant | None = None
         errand_class = -1
-        if self.runs_errands and not in_flight:
+        if self.runs_errands and host in self.errands_at and in_flight < self.room(host):
             for authority in self.errands_at.get(host, ()):
                 allowed = self.may_ask_at(authority, host)
                 if allowed is None:
@@ -311,6 +311,11 @@ class Turns:
     def pages_left(self, host: int) -> int:
         """How many pages of a host may still be answered, those in flight among them."""
         return (self.pages_per_host or 0) - int(self._tables.hosts.answered[host])
+
+    def room(self, host: int) -> int:
+        """How many requests to a host may be open at once, errands among them: as many as any of its queues allows, or
+        an errand would wait for the end of the queue that keeps the host busy."""
+        return max(map(self.capacity, self._tables.queues_of(host)), default=1)
 
     def wake(self, now: Instant) -> None:
         """Hosts whose rest is over, or whose turn has come, are looked at, a bounded number of them."""
