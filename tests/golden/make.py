@@ -193,8 +193,8 @@ def contents_of(frontier: Frontier) -> dict[str, Any]:
             if a.logged
         },
         "tallies": dict(tables.tallies),
-        "crawls": [list(crawl) for crawl in tables.crawls],
-        "crawl_states": list(map(int, tables.crawl_states)),
+        "crawls": [list(crawl) for crawl in tables.crawls.values()],
+        "crawl_states": list(map(int, tables.crawl_states.values())),
         "scope": {str(crawl): list(seeds) for crawl, seeds in tables.scope.items()},
         "requests": {client: sorted(window) for client, window in tables.requests.items()},
         "watermarks": {writer: value.decode() for writer, value in tables.watermarks.items()},

@@ -398,6 +398,6 @@ def test_a_crawl_of_low_priority_is_not_starved_by_another_ones_better_urls(worl
 def test_crawls_and_their_generation_survive_a_kill(world):
     world.discover(Link(A, crawl="other"))
     world.kill()
-    assert [("default", 1), ("other", 1)] == world.frontier._machine.tables.crawls
+    assert [("default", 1), ("other", 1)] == list(world.frontier._machine.tables.crawls.values())
     assert ["known", "new"] == world.discover(Link(A, crawl="other"), A)
     assert [] == recount(world.frontier)

@@ -60,7 +60,7 @@ def status_of(record: Record, tables: Tables, token: int) -> UrlStatus:
         record.url,
         STATES[record.state],
         reason=reason_text(record, tables),
-        crawl=tables.crawls[record.crawl][0],
+        crawl=tables.name_of_crawl(record.crawl),
         key=key,
         priority=record.priority,
         depth=record.depth,
@@ -283,7 +283,7 @@ class _Recount:
 
     def wrong_cold(self) -> Iterator[str]:
         """Totals of cold hosts that are not what the records say."""
-        told, weights = self._tables.cold.totals(self._tables.deleted)
+        told, weights = self._tables.cold.totals(self._tables.gone)
         for state, (count, weight) in self._of_cold.items():
             if (count, weight & 0xFFFF_FFFF_FFFF_FFFF) != (told[state], weights[state]):
                 yield f"cold hosts: {told[state]} {STATES[state].value} are counted, there are {count}"
@@ -342,7 +342,7 @@ def queue_status(tables: Tables, row: int) -> QueueStatus:
     rules = queues.rules.get(row)
     crawl = int(queues.crawl[row])
     return QueueStatus(
-        tables.crawls[crawl][0],
+        tables.name_of_crawl(crawl),
         tables.key_of(row),
         tables.hosts.name(int(queues.host[row])),
         int(tables.backlog.waiting(one)[0]) + tables.held_of.get(row, 0),
@@ -538,7 +538,7 @@ def _queues_there(
             hashed = queue_hashes(np.array([number], np.uint64), np.array([queue.crawl], np.uint32))
             rules = queue.rules or QueueRules()
             status = QueueStatus(
-                *(tables.crawls[queue.crawl][0], name, name, 0, 0, queue.waiting, 0, queue.done, queue.gone),
+                *(tables.name_of_crawl(queue.crawl), name, name, 0, 0, queue.waiting, 0, queue.done, queue.gone),
                 paused=rules.paused or tables.crawl_states[queue.crawl] == CrawlState.PAUSED,
                 blocked_until=rules.blocked_until or None,
                 delay_seconds=rules.delay,

@@ -67,7 +67,7 @@ class Carrying(Discovering):
         queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
         return {
             "url": record.url,
-            "crawl": tables.crawls[record.crawl][0],
+            "crawl": tables.name_of_crawl(record.crawl),
             "key": tables.queues.keys.get(queue),
             "state": STATES[QUEUED if record.state == LEASED else record.state].value,
             "reason": Reason(record.reason).name.lower() if record.reason else None,

@@ -226,13 +226,13 @@ class ColdHosts:
             if here.any():
                 yield told.take(np.flatnonzero(here))
 
-    def totals(self, deleted: set[int]) -> tuple[dict[int, int], dict[int, int]]:
+    def totals(self, gone: npt.NDArray[np.bool_]) -> tuple[dict[int, int], dict[int, int]]:
         """By state how many URLs the records tell of, and a sum in which each queue's count has a weight of its own:
         `weigh` of the URLs gives the same, and of others hardly ever. Queues of deleted crawls count nothing."""
         counts, sums = dict.fromkeys(_STATES.values(), 0), dict.fromkeys(_STATES.values(), 0)
         for told in self.scan():
             crawls = told.crawls()
-            lives = ~np.isin(crawls, list(deleted))
+            lives = ~gone.take(crawls, mode="clip")
             weights = queue_hashes(told.hashes, crawls)
             for name, state in _STATES.items():
                 column = np.where(lives, told.heads[name], 0).astype(np.uint64)
@@ -240,7 +240,7 @@ class ColdHosts:
                 sums[state] += int((mixed(weights ^ _SALTS[state]) * column).sum(dtype=np.uint64))
             for place, more in told.more_queues():
                 for queue in more:
-                    if queue.crawl in deleted:
+                    if gone[queue.crawl]:
                         continue
                     weight = queue_hashes(told.hashes[place : place + 1], np.array([queue.crawl], np.uint32))
                     for name, state in _STATES.items():
@@ -276,7 +276,7 @@ class ColdHosts:
         cells["crawl"] = np.minimum(crawls, _CRAWLS_MAX)
         for name in _STATES:
             cells[name] = getattr(queues, name)[first]
-        self._count(hashes, crawls, cells, 1, tables.deleted)
+        self._count(hashes, crawls, cells, 1, tables.gone)
         more: list[int] = []
         odd = (hosts.flags[rows] & np.uint8(MANY | ROBOTS | RULED)) != 0
         odd |= (hosts.back_off[rows] != 0) | (hosts.refused_at[rows] != 0) | (crawls >= _CRAWLS_MAX)
@@ -315,7 +315,7 @@ class ColdHosts:
                 crawl, rules = int(queues.crawl[queue]), queues.rules.get(queue)
                 counts = [int(getattr(queues, name)[queue]) for name in _STATES]
                 told[_QUEUES].append((crawl, *counts, _cells(rules) if rules is not None else None))
-                if crawl not in tables.deleted:
+                if not tables.gone[crawl]:
                     self._add(crawl, 1, counts)
             more += others
         place = tables.whereabouts.pop(row, None)
@@ -347,16 +347,16 @@ class ColdHosts:
         crawls = told.crawls()
         youngest = queues.add(queue_hashes(hashes, crawls), rows, crawls)
         hosts.first_queue[rows] = youngest
-        lives = ~np.isin(crawls, list(tables.deleted)) if tables.deleted else None
+        lives = ~tables.gone.take(crawls, mode="clip") if tables.voids() else None
         for name in _STATES:
             column = getattr(queues, name)
             column[youngest] = heads[name] if lives is None else np.where(lives, heads[name], 0)
         self._set.remove(_slots(hashes), hashes)
-        self._count(hashes, crawls, heads, -1, tables.deleted)
+        self._count(hashes, crawls, heads, -1, tables.gone)
         for place, extra in told.extras.items():
             self._recall_extra(tables, int(rows[place]), int(youngest[place]), told, place, extra)
         tables.join_twins(youngest)
-        if any(tables.crawl_states[crawl] for crawl in set(crawls.tolist()) if crawl < len(tables.crawl_states)):
+        if any(tables.crawl_states[crawl] for crawl in set(crawls.tolist())):
             tables.flag(youngest)
 
     def _recall_extra(
@@ -377,7 +377,7 @@ class ColdHosts:
             last = added
             hosts.flags[row] |= MANY
             counts = [getattr(queue, name) for name in _STATES]
-            if queue.crawl not in tables.deleted:
+            if not tables.gone[queue.crawl]:
                 for name, count in zip(_STATES, counts, strict=True):
                     getattr(queues, name)[added] = count
                 self._add(queue.crawl, -1, [-count for count in counts])
@@ -391,10 +391,10 @@ class ColdHosts:
         for cells in extra.get(_AUTHORITIES, ()):
             _recall_authority(tables, hosts.name(row), cells)
 
-    def _count(self, hashes: Uint64s, crawls: Any, heads: Any, step: int, deleted: set[int]) -> None:
+    def _count(self, hashes: Uint64s, crawls: Any, heads: Any, step: int, gone: npt.NDArray[np.bool_]) -> None:
         """Youngest queues come (1) or go (-1)."""
         for crawl in np.unique(crawls).tolist():
-            if crawl not in deleted:
+            if not gone[crawl]:
                 mine = crawls == crawl
                 counts = [step * int(heads[name][mine].sum(dtype=np.int64)) for name in _STATES]
                 self._add(crawl, step * int(mine.sum()), counts)
@@ -415,10 +415,10 @@ class ColdHosts:
                 continue
             told = told.take(here)
             self._set.add(_slots(told.hashes), told.hashes)
-            self._count(told.hashes, told.crawls(), told.heads, 1, tables.deleted)
+            self._count(told.hashes, told.crawls(), told.heads, 1, tables.gone)
             for _, more in told.more_queues():
                 for queue in more:
-                    if queue.crawl not in tables.deleted:
+                    if not tables.gone[queue.crawl]:
                         self._add(queue.crawl, 1, [getattr(queue, name) for name in _STATES])
         self.ever = self._ledger.statistics().records > 0
 

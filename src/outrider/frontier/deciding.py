@@ -52,6 +52,7 @@ from outrider.limits import (
     CALL_ROWS_MAX,
     DEADLINES_KEPT_MAX,
     LEASES_LOST_MAX,
+    LEAVING_QUEUES_PER_CALL,
     OWN_SLOT,
     WAKES_PER_CALL_MAX,
 )
@@ -139,6 +140,8 @@ class Deciding:
     def _commit(self, draft: Draft, *, reserve: bool = False) -> None:
         """Log, then apply; the same `apply` replays the frame after a crash."""
         blocks = draft.blocks()
+        if draft.barren:
+            self._forget_scopes()  # their rows are given to others
         if blocks:
             payload = encode(draft.now, [block for block, _ in blocks])
             if len(payload) > FRAME_PAYLOAD_BYTES_MAX:
@@ -155,6 +158,7 @@ class Deciding:
             self.tables.now = draft.now
             if Fact.VOID in draft.rows or Fact.CRAWL_RULES in draft.rows:
                 self._recent.forget()
+                self._forget_scopes()
             if Fact.ROBOTS in draft.rows or Fact.ERRAND in draft.rows:
                 self._errands_changed(draft)
             if Fact.LOCATED in draft.rows:
@@ -260,6 +264,16 @@ class Deciding:
             self._settle(now)
         self.turns.wake(now)
         tables.drop_stalled(WAKES_PER_CALL_MAX)
+        if tables.leaving:
+            self._let_queues_go(LEAVING_QUEUES_PER_CALL)
+
+    def _let_queues_go(self, most: int) -> None:
+        """Queues of deleted crawls leave their hosts, which is no fact: no fact names them any more."""
+        rows = self.tables.those_leaving(most)
+        if len(rows):
+            self.turns.ready.withdraw(rows)
+            self.turns.seekers.withdraw(rows)
+            self.tables.remove_queues(rows)
 
     def _take_lines(self, draft: Draft) -> tuple[Line, ...]:
         """The lines of this call, behind those that waking left for the next call that answers with lines."""
@@ -295,12 +309,13 @@ class Deciding:
         self._rest_whole_host(draft, errand.busy, now)
         self._end_errand(draft, errand)
 
-    def _end_errand(self, draft: Draft, errand: Authority | Whereabouts) -> None:
-        """What is known stays as it is, which ends the errand."""
+    def _end_errand(self, draft: Draft, errand: Authority | Whereabouts, until: Instant = 0) -> None:
+        """What is known stays as it is, which ends the errand; it is not asked for again before an instant."""
+        until = max(errand.next_at, until)
         if isinstance(errand, Authority):
-            draft.add(Fact.ROBOTS, robots_cells(errand))
+            draft.add(Fact.ROBOTS, robots_cells(errand, until))
         else:
-            draft.add(Fact.LOCATED, (*self._place(errand), *errand.cells()))
+            draft.add(Fact.LOCATED, (*self._place(errand), *errand.cells(until)))
 
     def _open_errand(
         self, draft: Draft, errand: Authority | Whereabouts, token: int, deadline: Instant, holder: int
@@ -476,11 +491,11 @@ class Deciding:
             if not len(cards):
                 break
             authority.held -= len(cards)
+            cards = cards.filter(~tables.void(cards.heads))
             queues = tables.queues.find(np.ascontiguousarray(cards.heads["queue"]))
             for queue in queues.tolist():
                 tables.hold_less(queue)
-            lives = ~tables.void(cards.heads)
-            tables.backlog.put(queues[lives], cards.filter(lives))
+            tables.backlog.put(queues, cards)
             tables.changed.append(tables.queues.host[queues])
         authority.held = 0
         tables.changed.append(np.array([authority.host], np.uint32))

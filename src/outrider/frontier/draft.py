@@ -5,6 +5,7 @@ A call that ends in an error throws its draft away, and the tables are what they
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from outrider.frontier.lines import completed
 from outrider.frontier.records import Record, packed
 from outrider.frontier.tables import Hand, Tables
 from outrider.journey import Line
-from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, OWN_SLOT
+from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT
 
 Tokens = npt.NDArray[np.uint64]
 _Part: TypeAlias = tuple[Cards, Tokens, npt.NDArray[np.uint8], Rows | None]
@@ -58,6 +59,8 @@ class Draft:
         self.drawn: list[
             tuple[Rows, Cards]
         ] = []  # taken out of their queues: they go back if the log refuses the frame
+        self.barren: set[int] = set()  # rows that were meant for crawls into which nothing came
+        self._crawls: dict[str, int] = {}  # new ones, by name
         self._tables = tables
         self._keeps_lines = keeps_lines
         self._first_lines: set[str] = set()  # streams that never had one before
@@ -85,6 +88,8 @@ class Draft:
     def blocks(self) -> list[tuple[Block, Hand | None]]:
         """All facts, in the order in which they can be applied, and the cards in hand for them; ask once, when the call
         has decided."""
+        if self._crawls:
+            self._add_crawls()
         if self._clocks:
             self._add_clocks()
         for name, value in self._tallies.items():
@@ -212,19 +217,31 @@ class Draft:
             name = "default"
         row = self._tables.crawl_rows.get(name)
         if row is None:
-            made = self.rows.get(Fact.CRAWL, [])
-            row = next((int(r[1]) for r in made if r[2] == name), None)
+            row = self._crawls.get(name)
             if row is None:
-                row = len(self._tables.crawls) + len(made)
-                generation = 1 + sum(known == name for known, _ in self._tables.crawls)
-                self.add(Fact.CRAWL, (OWN_SLOT, row, name, generation))
+                row = self._crawls[name] = self._tables.next_crawl + len(self._crawls)
         return row
 
     def crawl_name(self, row: int) -> str:
         """The name of a crawl by its row, also of one that this call makes."""
-        if row < len(self._tables.crawls):
-            return self._tables.crawls[row][0]
-        return next(str(made[2]) for made in self.rows[Fact.CRAWL] if made[1] == row)
+        if row < self._tables.next_crawl:
+            return self._tables.name_of_crawl(row)
+        return next(name for name, made in self._crawls.items() if made == row)
+
+    def _add_crawls(self) -> None:
+        """New crawls become facts if anything came into one of their queues; what was told of the others goes."""
+        queues = [columns[3] for columns, _ in self.columns.get(Fact.QUEUE, ())]
+        named = {int(row) for column in queues for row in np.unique(column)}
+        named |= {int(row[3]) for row in self.rows.get(Fact.QUEUE, ())}
+        for name, row in self._crawls.items():
+            if row in named:
+                self.add(Fact.CRAWL, (OWN_SLOT, row, name, self._tables.next_generation(name)))
+            else:
+                self.barren.add(row)
+        scopes = self.rows.pop(Fact.SCOPE, [])
+        for seed in scopes:
+            if seed[1] not in self.barren:
+                self.add(Fact.SCOPE, seed)
 
     def sequence(self, source: int) -> int:
         """The next number in a slot's outbox."""
@@ -239,7 +256,9 @@ class Draft:
             return 0
         row = self._tables.holder_rows.get(worker)
         if row is None or row == 0:
-            row = max(1, len(self._tables.holders))
+            if len(self._tables.holders) >= HOLDERS_NAMED_MAX:
+                self._tables.forget_holders()
+            row = next(row for row in count(1) if row not in self._tables.holders)
             self.add(Fact.HOLDER, (OWN_SLOT, row, worker, self._tables.opening[0]))
         return row
 

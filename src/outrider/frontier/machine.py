@@ -69,6 +69,8 @@ class Machine(Reporting, Operations, Carrying):
             tables.wake(now, WAKES_PER_CALL_MAX)
         self._woken = now
         tables.drop_stalled(len(tables.stalled))
+        tables.find_leaving()
+        self._let_queues_go(len(tables.leaving))
         tables.changed.clear()
         for token, authority in tables.errands.items():
             heapq.heappush(self._deadlines, (authority.deadline, token))
@@ -135,7 +137,7 @@ class Machine(Reporting, Operations, Carrying):
             self._commit(draft, reserve=True)
         draft = self._draft(now)
         draft.add(Fact.OPENING, (OWN_SLOT, *opening))
-        if not tables.crawls:
+        if not tables.next_crawl:
             draft.add(Fact.CRAWL, (OWN_SLOT, 0, "default", 1))
         draft.add(Fact.HOLDER, (OWN_SLOT, 0, "", opening[0]))
         floor, delay = tables.cold.floor

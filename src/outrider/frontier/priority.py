@@ -76,7 +76,8 @@ class Referrer:
 
 class PriorityFunction(Protocol):
     """Gives one priority in [0, 1] per row of `urls`, an array of shape (n,). `page` is where they were found, None for
-    seeds. Rows that are not valid may get anything. It must not wait nor call the frontier: a call under way asks it."""
+    seeds. Rows that are not valid may get anything. It must not wait, and not call the frontier, which asks it in a
+    call."""
 
     def __call__(self, urls: UrlBatch, page: Referrer | None, /) -> npt.ArrayLike: ...
 

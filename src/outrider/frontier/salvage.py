@@ -63,6 +63,7 @@ class Salvage:
         self._leases: dict[int, dict[str, int]] = {}
         self._lost: set[tuple[int, int, int]] = set()
         self._own = False
+        self._lists = False  # a checkpoint's list of crawls is being taken
 
     def take_range(self, section: int, payload: bytes) -> None:
         """A whole range of the checkpoint, in their order."""
@@ -70,7 +71,9 @@ class Salvage:
         if section not in (OWN, LEASES, HOSTS):
             self.meet_cold()
         if section != RUNS:
+            self._lists = section == OWN
             self.take(payload)
+            self._lists = False
 
     def meet_cold(self) -> None:
         """Behind the last range of hosts: whoever is in none of them and has a record is cold."""
@@ -179,11 +182,8 @@ class Salvage:
     def _row(self, kind: Fact, row: tuple[Any, ...]) -> None:
         tables = self._tables
         if kind in (Fact.CRAWL, Fact.CRAWL_RULES):
-            self._crawls(row[1] + (kind == Fact.CRAWL_RULES))
-        elif kind == Fact.HOLDER:
-            for number in range(len(tables.holders), row[1]):
-                name = self._named("holder", number)
-                tables.apply(Fact.HOLDER, columns_of([(OWN_SLOT, number, name, 0)]))
+            if not self._lists:
+                self._crawls(row[1] + (kind == Fact.CRAWL_RULES))
         elif kind == Fact.ERROR:
             self._errors(row[1])
         elif kind in (Fact.ROBOTS, Fact.RULES, Fact.ERRAND) and row[1] not in tables.authorities:
@@ -195,9 +195,10 @@ class Salvage:
             self.found.leave_out(kind)
 
     def _crawls(self, count: int) -> None:
-        """Crawls have numbers without gaps."""
+        """Crawls whose facts are lost have names that are made up. In a checkpoint's list none is lost: those that are
+        not there were deleted."""
         tables = self._tables
-        for row in range(len(tables.crawls), count):
+        for row in range(tables.next_crawl, count):
             name = "default" if row == 0 else self._named("crawl", row)
             tables.apply(Fact.CRAWL, columns_of([(OWN_SLOT, row, name, 0)]))
 
@@ -276,7 +277,7 @@ class Salvage:
     def _may_open(self, lease: dict[str, int]) -> bool:
         tables = self._tables
         queue = int(tables.queues.find(np.array([lease["queue"]], np.uint64))[0])
-        if queue == NONE or lease["holder"] >= len(tables.holders):
+        if queue == NONE or lease["holder"] not in tables.holders:
             return False
         here, cards = tables.find([int(tables.queues.crawl[queue])], [lease["slot"]], [lease["fingerprint"]])
         if not here[0]:

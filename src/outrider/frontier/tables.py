@@ -7,7 +7,7 @@ call brings along the cards that it holds already (a *hand*); replay finds them 
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -60,6 +60,7 @@ from outrider.kernels.cards import HAS_CONTENT, HEAD, Heads
 from outrider.limits import (
     CALENDAR_ROUNDS_MAX,
     CLIENTS_MAX,
+    DELETED_CRAWLS_NAMED_MAX,
     MICROSECONDS,
     OWN_SLOT,
     REQUEST_BYTES_MAX,
@@ -77,6 +78,7 @@ UNKNOWN, QUEUED, LEASED, WAITING, PARKED, DONE, GONE = range(7)
 Uint8s = npt.NDArray[np.uint8]
 Uint64s = npt.NDArray[np.uint64]
 _NO_STATES = np.zeros(0, np.uint8)
+_NO_ROWS = np.zeros(0, np.uint32)
 _NO_CARDS = Cards.none()
 
 
@@ -180,6 +182,13 @@ class Hand:
         return cls(_NO_CARDS, _NO_STATES, rows, first)
 
 
+class _CrawlStates(dict[int, int]):
+    """By row; a crawl that is not there was deleted."""
+
+    def __missing__(self, row: int) -> int:
+        return CrawlState.DELETED
+
+
 class Tables:
     """All there is. ledger: the records of URLs; cold: of hosts on disk; scratch: for tails on disk, None to keep all
     in memory; now: about when it begins; memory_bytes: what cards of queued URLs may take."""
@@ -224,10 +233,13 @@ class Tables:
         self.authorities_of: dict[int, list[Authority]] = {}
         self.errands: dict[int, Authority | Whereabouts] = {}  # open ones, by token
         self.transit: dict[int, Transit] = {}
-        self.crawls: list[tuple[str, int]] = []
-        self.crawl_states: list[int] = []
+        self.crawls: dict[int, tuple[str, int]] = {}  # those that live, and the last ones that were deleted
+        self.crawl_states: dict[int, int] = _CrawlStates()
         self.crawl_rows: dict[str, int] = {}
-        self.holders: list[tuple[str, int]] = []
+        self.next_crawl = 0  # one more than the highest row that was ever given to a crawl
+        self.generation = 0  # the highest of crawls whose names are forgotten
+        self.gone = np.zeros(64, np.bool_)  # by the row of a crawl: it was deleted
+        self.holders: dict[int, tuple[str, int]] = {}
         self.holder_rows: dict[str, int] = {}
         self.requests: OrderedDict[str, OrderedDict[int, tuple[int, bytes]]] = OrderedDict()
         self.request_bytes = 0
@@ -246,7 +258,9 @@ class Tables:
         self.in_transit = 0  # links on their way to other logs
         self.void_waiting = 0  # cards of deleted queues that the calendar still holds
         self.now: Instant = 0
-        self.deleted: set[int] = set()  # crawls
+        self._any_gone = False
+        self._dead_crawls: OrderedDict[int, None] = OrderedDict()  # those of which the name is kept
+        self.leaving: deque[int] = deque()  # queues of deleted crawls that may still have a row beside others
         self.changed: list[Rows] = []  # hosts whose turn must be looked at again
         self.stalled: list[int] = []  # queues of deleted crawls whose cards are still to be dropped
         self._apply: dict[Fact, Callable[..., None]] = {
@@ -285,18 +299,27 @@ class Tables:
             self.closed = state
 
     def _crawl(self, slot: int, row: int, name: str, generation: int) -> None:
-        if row == len(self.crawls):
-            self.crawls.append((name, generation))
-            self.crawl_states.append(CrawlState.RUNNING)
+        if row >= self.next_crawl:
+            while row >= len(self.gone):
+                self.gone = np.concatenate((self.gone, np.zeros(len(self.gone), np.bool_)))
+            self.gone[self.next_crawl : row] = True  # their names are forgotten, or they were never made
+            self._any_gone = self._any_gone or row > self.next_crawl
+            self.next_crawl = row + 1
+            if not name:  # it stands for all that are forgotten
+                self.generation, self.gone[row], self._any_gone = generation, True, True
+                return
+            self.crawl_states[row] = CrawlState.RUNNING
         self.crawls[row] = (name, generation)
-        if self.crawl_states[row] != CrawlState.DELETED:
+        if not self.gone[row]:
             self.crawl_rows[name] = row
 
     def _crawl_rules(self, slot: int, row: int, state: int) -> None:
+        if self.gone[row]:
+            return
         self.crawl_states[row] = state
         queues = np.flatnonzero(self.queues.crawl[: self.queues.count] == row).astype(np.uint32)
         self.flag(queues)
-        if state == CrawlState.DELETED and row not in self.deleted:
+        if state == CrawlState.DELETED:
             waiting, done, gone = self.cold.let_go(row)
             self.void_waiting += waiting
             for urls, count in ((WAITING, waiting), (DONE, done), (GONE, gone)):
@@ -311,15 +334,40 @@ class Tables:
             self.words.pop(int(words_of_crawls(np.array([row], np.uint32))[0]), None)
             *_, heads, _, _ = self.open_leases()
             self._uncount(queues, int(((heads["crawl"] == row) & ~self.void(heads)).sum()))
-            self.deleted.add(row)
+            self.gone[row] = self._any_gone = True
+            self._dead_crawls[row] = None
+            while len(self._dead_crawls) > DELETED_CRAWLS_NAMED_MAX:
+                self._forget_crawl(self._dead_crawls.popitem(last=False)[0])
             self.stalled += queues.tolist()
         self.changed.append(self.queues.host[queues])
 
+    def _forget_crawl(self, row: int) -> None:
+        """Of a crawl that was deleted stays that its row is nobody's."""
+        _, generation = self.crawls.pop(row)
+        self.generation = max(self.generation, generation)
+        del self.crawl_states[row]
+
+    def name_of_crawl(self, row: int) -> str:
+        """The name of a crawl by its row; "" where it was deleted and is forgotten."""
+        return self.crawls.get(row, ("", 0))[0]
+
+    def next_generation(self, name: str) -> int:
+        """Of the next crawl with a name: above those of all that had it."""
+        return 1 + max((made for known, made in self.crawls.values() if known == name), default=self.generation)
+
     def _holder(self, slot: int, row: int, name: str, opening: int) -> None:
-        if row == len(self.holders):
-            self.holders.append((name, opening))
+        before = self.holders.get(row)
+        if before is not None and self.holder_rows.get(before[0]) == row:
+            del self.holder_rows[before[0]]
         self.holders[row] = (name, opening)
         self.holder_rows[name] = row
+
+    def forget_holders(self) -> None:
+        """The names of workers that hold nothing go."""
+        _, _, _, held, *_ = self.open_leases()
+        kept = {0, *distinct(held), *(errand.holder for errand in self.errands.values())}
+        self.holders = {row: told for row, told in self.holders.items() if row in kept}
+        self.holder_rows = {name: row for row, (name, _) in self.holders.items()}
 
     def _request(self, slot: int, client: str, sequence: int, verb: int, answer: bytes) -> None:
         window = self.requests.get(client)
@@ -391,7 +439,7 @@ class Tables:
         rows = self.queues.find(hashes)
         if (rows == NONE).any() and len(self.cold):
             unknown = np.ascontiguousarray(hashes)[rows == NONE]
-            for crawl in range(len(self.crawls)):
+            for crawl in list(self.crawls):
                 self.recall(hosts_of_queues(unknown, np.full(len(unknown), crawl, np.uint32)))
             rows = self.queues.find(hashes)
         if (rows == NONE).any():
@@ -573,6 +621,8 @@ class Tables:
         else:
             for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
                 if first[home] != NONE:
+                    if self.gone.take(int(self.queues.crawl[first[home]]), mode="clip"):
+                        self.leaving.append(int(first[home]))  # it kept its place as long as the host had no other
                     self.queues.after[row] = int(first[home]) + 1
                     if not self.hosts.flags[home] & MANY and self.hosts.ended[home]:
                         # As long as it was alone nobody noted its turns: it has had some, the new one none.
@@ -593,7 +643,7 @@ class Tables:
                     if group is not None:
                         self._join(group, row, home)
         self.join_twins(rows)
-        if any(self.crawl_states[crawl] for crawl, _ in by_value(crawls) if crawl < len(self.crawl_states)):
+        if any(self.crawl_states[crawl] for crawl, _ in by_value(crawls)):
             self.flag(rows)
 
     def _keyed(self, row: int, home: int, key: str) -> None:
@@ -725,7 +775,60 @@ class Tables:
     def drop_stalled(self, most: int) -> None:
         """The cards of up to so many queues of deleted crawls leave the backlog."""
         for _ in range(min(most, len(self.stalled))):
-            self.backlog.drop(self.stalled.pop())
+            queue = self.stalled.pop()
+            self.backlog.drop(queue)
+            self.leaving.append(queue)
+
+    def find_leaving(self) -> None:
+        """Behind recovery: all queues of deleted crawls."""
+        crawls = self.queues.crawl[: self.queues.count]
+        there = self.queues.there(np.arange(self.queues.count))
+        self.leaving = deque(np.flatnonzero(there & self.gone.take(crawls, mode="clip")).tolist())
+
+    def those_leaving(self, most: int) -> Rows:
+        """Of so many queues of deleted crawls the rows that go: no lease of them is open, and their hosts have others,
+        for a host goes cold with a queue. While rows are copied, or cards are still to be dropped, none goes."""
+        if self.stalled or not self.queues.reuses:
+            return _NO_ROWS
+        some = [self.leaving.popleft() for _ in range(min(most, len(self.leaving)))]
+        rows = np.unique(np.array(some, np.uint32))
+        rows = rows[self.queues.there(rows) & self.gone.take(self.queues.crawl[rows], mode="clip")]
+        if not len(rows):
+            return rows
+        busy = self.hosts.in_flight[self.queues.host[rows]] > 0
+        if busy.any():
+            held = np.isin(rows, self.open_leases()[1])
+            self.leaving.extend(rows[held].tolist())
+            rows = rows[~held]
+        mine = set(rows.tolist())
+        for host in np.unique(self.queues.host[rows]).tolist():
+            chain = list(self.queues_of(host))
+            if mine.issuperset(chain):
+                mine.discard(chain[-1])
+        return np.array(sorted(mine), np.uint32)
+
+    def remove_queues(self, rows: Rows) -> None:
+        """These queues of deleted crawls, which stand in no ring, have no row any more."""
+        queues, hosts, going = self.queues, self.hosts, set(rows.tolist())
+        homes = np.unique(queues.host[rows])
+        for host in homes.tolist():
+            chain = [queue for queue in self.queues_of(host) if queue not in going]
+            hosts.first_queue[host] = chain[0]
+            for queue, after in zip(chain, [*chain[1:], -1], strict=True):
+                queues.after[queue] = after + 1
+            if len(chain) == 1 and chain[0] not in queues.group_of:
+                hosts.flags[host] &= ~np.uint8(MANY)
+        for row in rows.tolist():
+            group = queues.group_of.pop(row, None)
+            if group is not None:
+                group.queues.remove(row)
+                if not group.queues:
+                    queues.groups = {name: other for name, other in queues.groups.items() if other is not group}
+            queues.keys.pop(row, None)
+            queues.voids.pop(row, None)
+        queues.remove(rows)
+        self.flag(np.array([hosts.first_queue[host] for host in homes.tolist()], np.uint32))
+        self.changed.append(homes)
 
     def _uncount(self, queues: Rows, leased: int) -> None:
         """What these queues hold leaves the counts."""
@@ -1089,6 +1192,8 @@ class Tables:
             return np.zeros(len(heads), np.bool_), Cards.none()
 
         def back(cards: Cards) -> None:
+            dead = self._dead(cards.heads)
+            cards = cards if dead is None else cards.filter(~dead)
             self.spent.put(self.queues.host[self.rows_of(cards.heads)], cards)
 
         def look(some: Heads) -> Iterator[_Found]:
@@ -1121,13 +1226,13 @@ class Tables:
         if voids:
             rows = self.queues.find(np.ascontiguousarray(heads["queue"]))
             out |= heads["order"] < np.array([voids.get(row, 0) for row in rows.tolist()], np.uint64)
-        for crawl in self.deleted:
-            out |= heads["crawl"] == crawl
+        if self._any_gone:
+            out |= self.gone.take(heads["crawl"], mode="clip")
         return out
 
     def voids(self) -> bool:
         """Whether any card may be void."""
-        return bool(self.queues.voids or self.deleted)
+        return bool(self.queues.voids) or self._any_gone
 
     def _columns(self) -> Iterator[tuple[int, npt.NDArray[np.uint32]]]:
         queues = self.queues
@@ -1375,12 +1480,17 @@ class Tables:
         requests = [
             (own, c, s, verb, answer) for c, window in self.requests.items() for s, (verb, answer) in window.items()
         ]
+        crawls = self.crawls
+        if self.generation:
+            # One of those that are forgotten says how far rows and generations have come.
+            row = max(row for row in np.flatnonzero(self.gone).tolist() if row not in crawls)
+            crawls = crawls | {row: ("", self.generation)}
         rows: list[tuple[Fact, list[Row]]] = [
             (Fact.OPENING, [(own, *self.opening)]),
-            (Fact.CRAWL, [(own, row, name, generation) for row, (name, generation) in enumerate(self.crawls)]),
-            (Fact.CRAWL_RULES, [(own, row, state) for row, state in enumerate(self.crawl_states) if state]),
+            (Fact.CRAWL, [(own, row, *crawls[row]) for row in sorted(crawls)]),
+            (Fact.CRAWL_RULES, [(own, row, state) for row in sorted(crawls) if (state := self.crawl_states[row])]),
             (Fact.QUEUE_RULES, [rules_cells(own, number, rules) for number, rules in self.words.items()]),
-            (Fact.HOLDER, [(own, row, name, opening) for row, (name, opening) in enumerate(self.holders)]),
+            (Fact.HOLDER, [(own, row, *told) for row, told in self.holders.items()]),
             (Fact.REQUEST, requests),
             (Fact.WATERMARK, [(own, writer, value) for writer, value in self.watermarks.items()]),
             (Fact.PROJECTION, [(own, stream, *place) for stream, place in self.projections.items()]),
@@ -1498,9 +1608,11 @@ def _listed(values: Values) -> Sequence[Any]:
     return values.list() if isinstance(values, Texts) else values
 
 
-def robots_cells(authority: Authority) -> Row:
+def robots_cells(authority: Authority, next_at: Instant | None = None) -> Row:
+    """As the columns of a ROBOTS fact. next_at: in place of its own."""
     a = authority
-    return (a.slot, a.name, int(a.state), a.expires, a.next_at, a.attempts, a.hops, a.status, a.url, a.error)
+    at = a.next_at if next_at is None else next_at
+    return (a.slot, a.name, int(a.state), a.expires, at, a.attempts, a.hops, a.status, a.url, a.error)
 
 
 def rules_cells(slot: int, queue: int, rules: QueueRules) -> Row:

@@ -50,9 +50,10 @@ class Whereabouts:
         self.deadline: Instant = 0
         self.holder = 0
 
-    def cells(self) -> Row:
-        """As the columns of a LOCATED fact behind its slot and host."""
-        return (self.address, self.expires, self.next_at, self.attempts, self.error)
+    def cells(self, next_at: Instant | None = None) -> Row:
+        """As the columns of a LOCATED fact behind its slot and host. next_at: in place of its own."""
+        at = self.next_at if next_at is None else next_at
+        return (self.address, self.expires, at, self.attempts, self.error)
 
     def after_answer(self, outcome: Outcome, now: Instant) -> Row:
         """The cells after an answer: an address with its time to live; a failure that may pass, which is asked about

@@ -1,0 +1,211 @@
+"""What was deleted, or is never used again, goes: crawls and their queues, names of workers, crawls without URLs."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider.engine.owner import Frontier
+from outrider.journey import Link
+from outrider.limits import DELETED_CRAWLS_NAMED_MAX, HOLDERS_NAMED_MAX
+from outrider.sim.disk import MemoryFiles
+
+QUICK = {"delay": 0.0, "delay_factor": 0.0}
+MANY = DELETED_CRAWLS_NAMED_MAX + 20
+
+
+class Store:
+    """A frontier that is closed, killed or given a checkpoint, and opened again."""
+
+    def __init__(self, **how) -> None:
+        self.disk = MemoryFiles()
+        self.time = 1_000_000
+        self.how = {"settings": QUICK} | how
+        self.open()
+
+    def open(self) -> None:
+        self.frontier = Frontier.open(self.disk, clock=self.now, **self.how)
+
+    def now(self) -> int:
+        self.time += 1_000
+        return self.time
+
+    def end(self, way: str) -> None:
+        if way == "kill":
+            self.frontier._files.unlock()
+        else:
+            if way == "checkpoint":
+                self.frontier.checkpoint()
+            self.frontier.close()
+        self.open()
+
+    @property
+    def tables(self):
+        return self.frontier._machine.tables
+
+    def crawl(self, name: str, *urls: str) -> None:
+        self.frontier.discover([Link(url, crawl=name) for url in urls])
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+def deleted(store: Store, count: int, host: str = "same.example") -> None:
+    for number in range(count):
+        store.crawl(f"c{number}", f"http://{host}/", f"http://own{number}.example/")
+        store.frontier.delete(crawl=f"c{number}")
+
+
+@pytest.mark.parametrize("way", ["go on", "kill", "close", "checkpoint"])
+def test_of_many_deleted_crawls_stay_the_last_names_and_one_queue_for_each_host(store, way):
+    """Each left its name, a set of fingerprints and a queue for each host, and each call looked at all of them."""
+    store.crawl("living", "http://same.example/")
+    deleted(store, MANY)
+    if way != "go on":
+        store.end(way)
+    for _ in range(MANY // 10):
+        store.frontier.lease(1, crawl="living")
+    tables = store.tables
+    assert DELETED_CRAWLS_NAMED_MAX + 2 >= len(tables.crawls)
+    assert {"default", "living"} == set(tables.crawl_rows) | {"default"}
+    assert 1 == len(list(tables.queues_of(tables.host_row("same.example"))))
+    assert 1 == len(list(tables.queues_of(tables.host_row("own3.example"))))
+    assert (1, True) == (store.frontier.statistics()["accepted"], store.frontier.verify().ok)
+
+
+@pytest.mark.parametrize("way", ["go on", "kill", "close", "checkpoint"])
+def test_a_forgotten_name_is_made_again_with_a_higher_generation(store, way):
+    """Of names that are forgotten one number stays: the next crawl of any name is above it."""
+    for _ in range(3):
+        store.crawl("c0", "http://same.example/")
+        store.frontier.delete(crawl="c0")
+    deleted(store, MANY)
+    if way != "go on":
+        store.end(way)
+        store.end(way)
+    store.crawl("c0", "http://same.example/")
+    name, generation = store.tables.crawls[store.tables.crawl_rows["c0"]]
+    assert ("c0", True) == (name, generation > 4)
+    store.end("kill")
+    assert (name, generation) == store.tables.crawls[store.tables.crawl_rows["c0"]]
+    assert (1, True) == (store.frontier.statistics()["accepted"], store.frontier.verify().ok)
+
+
+@pytest.mark.parametrize("way", ["kill", "close", "checkpoint"])
+def test_urls_of_forgotten_crawls_stay_deleted(store, way):
+    """Their records lie in the ledger until runs are merged: nobody finds them there."""
+    deleted(store, MANY)
+    for _ in range(2):
+        store.end(way)
+    store.crawl("new", "http://other.example/")
+    assert ["http://other.example/"] == [lease.url for lease in store.frontier.lease(100)]
+    assert ["http://other.example/"] == [one["url"] for one in store.frontier.records()]
+    assert (1, True) == (store.frontier.statistics()["accepted"], store.frontier.verify().ok)
+
+
+@pytest.mark.parametrize("way", ["go on", "kill", "checkpoint"])
+def test_the_lease_of_a_deleted_crawl_keeps_its_queue_until_it_ends(store, way):
+    store.frontier.discover([Link("http://same.example/1", crawl="gone"), Link("http://same.example/2", crawl="stays")])
+    (lease,) = store.frontier.lease(1, crawl="gone", worker="w")
+    store.frontier.delete(crawl="gone")
+    deleted(store, 3)
+    if way != "go on":
+        store.end(way)
+    assert [] == store.frontier.lease(5)
+    assert ["stale"] == list(store.frontier.report([lease.done()]))
+    assert ["http://same.example/2"] == [one.url for one in store.frontier.lease(5)]
+    tables = store.tables
+    assert 1 == len(list(tables.queues_of(tables.host_row("same.example"))))
+    assert store.frontier.verify().ok
+
+
+def test_a_host_whose_only_crawl_was_deleted_is_a_host_of_the_next(store):
+    """Its last queue keeps its place, and makes room when another comes."""
+    store.crawl("gone", "http://same.example/")
+    store.frontier.delete(crawl="gone")
+    store.frontier.lease(1)
+    store.crawl("next", "http://same.example/")
+    assert ["http://same.example/"] == [one.url for one in store.frontier.lease(5)]
+    assert 1 == len(list(store.tables.queues_of(store.tables.host_row("same.example"))))
+    assert store.frontier.verify().ok
+
+
+def test_a_queue_with_a_key_of_a_deleted_crawl_goes_with_its_group(store):
+    store.crawl("living", "http://a.example/", "http://b.example/")
+    for number in range(5):
+        name = f"c{number}"
+        links = [Link(f"http://{host}.example/{number}", crawl=name, key="k") for host in "ab"]
+        store.frontier.discover(links)
+        store.frontier.delete(crawl=name)
+    store.frontier.next_ready_seconds()
+    assert 2 == len(store.frontier.lease(5))
+    queues = store.tables.queues
+    assert ({}, {}, {}) == (queues.groups, queues.group_of, queues.keys)
+    assert store.frontier.verify().ok
+
+
+def test_queues_of_deleted_crawls_go_while_urls_are_parked_and_held():
+    """Their cards lie on the shelves of their host still; somebody who looks there passes them over."""
+    store = Store(robots="errands")
+    for name in ("gone", "stays"):
+        store.crawl(name, "http://same.example/private", "http://same.example/open")
+    (errand,) = store.frontier.lease(5, errands=True)
+    store.frontier.delete(crawl="gone")
+    store.frontier.report([errand.robots(200, b"User-agent: *\nDisallow: /private")])
+    store.frontier.discover([])
+    assert 1 == len(list(store.tables.queues_of(store.tables.host_row("same.example"))))
+    store.frontier.set_robots("http://same.example", 200, b"")
+    for _ in range(5):
+        store.frontier.report([lease.done() for lease in store.frontier.lease(5)])
+    assert {"stays"} == {one.crawl for one in store.frontier.urls()}
+    assert (2, True) == (store.frontier.statistics()["urls"]["done"], store.frontier.verify().ok)
+
+
+# -- crawls that brought nothing
+
+
+@pytest.mark.parametrize("url", ["no url", "ftp://a.example/", "http://a.example/" + "x" * 9_000])
+def test_a_crawl_into_which_nothing_came_is_not_made(store, url):
+    """Its name stayed for ever."""
+    for number in range(5):
+        store.crawl(f"c{number}", url)
+    assert {"default"} == set(store.tables.crawl_rows)
+    store.crawl("c9", "http://a.example/")
+    assert ["c9"] == [one.crawl for one in store.frontier.urls()]
+    store.end("kill")
+    assert ["c9"] == [one.crawl for one in store.frontier.urls()]
+    assert {"default", "c9"} == set(store.tables.crawl_rows)
+
+
+def test_a_crawl_into_which_nothing_came_leaves_the_row_and_the_scope_to_the_next():
+    store = Store(settings=QUICK | {"scope": "host", "max_depth": 3})
+    links = [Link("http://a.example/" + "x" * 9_000, crawl="a"), Link("http://b.example/", crawl="b")]
+    assert ["over_limit", "new"] == store.frontier.discover(links)
+    assert ["over_limit"] == store.frontier.discover(links[:1])
+    assert ["new"] == store.frontier.discover([Link("http://c.example/", crawl="c")])
+    inside = [Link("http://c.example/1", crawl="c", depth=1), Link("http://a.example/1", crawl="c", depth=1)]
+    assert ["new", "out_of_scope"] == store.frontier.discover(inside)
+    store.end("kill")
+    assert {"default", "b", "c"} == set(store.tables.crawl_rows)
+    assert (3, True) == (store.frontier.statistics()["accepted"], store.frontier.verify().ok)
+
+
+# -- workers
+
+
+@pytest.mark.parametrize("way", ["go on", "kill", "checkpoint"])
+def test_names_of_workers_that_hold_nothing_are_forgotten(store, way):
+    """Each name that ever leased stayed in memory and in each checkpoint."""
+    store.frontier.discover([f"http://h{number}.example/" for number in range(3)])
+    (kept,) = store.frontier.lease(1, worker="kept", ttl_seconds=80_000)
+    for number in range(2 * HOLDERS_NAMED_MAX):
+        (lease,) = store.frontier.lease(1, worker=f"w{number}")
+        store.frontier.release([lease.token])
+        if number == HOLDERS_NAMED_MAX and way != "go on":
+            store.end(way)
+    assert HOLDERS_NAMED_MAX >= len(store.tables.holders)
+    assert store.tables.holder_rows.keys() == {name for name, _ in store.tables.holders.values()}
+    store.end("kill")
+    assert ["ok"] == list(store.frontier.report([kept.done()]))
+    assert store.frontier.verify().ok
