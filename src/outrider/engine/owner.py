@@ -385,7 +385,7 @@ class Frontier:
         return self._call("release", lambda m, now: m.release(tokens, now))
 
     def defer(self, tokens: Sequence[int], until: Instant) -> list[Settled]:
-        """Give leases back unfetched; their URLs wait until an instant."""
+        """Give leases back unfetched; their URLs wait until an instant, and errands are put off until then."""
         return self._call("defer", lambda m, now: m.defer(tokens, until, now))
 
     def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:

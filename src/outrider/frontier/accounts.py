@@ -15,7 +15,7 @@ from outrider.clock import Instant, instant, rfc3339, seconds
 from outrider.errors import SettingsError
 from outrider.frontier.cards import Cards
 from outrider.frontier.cold import Told, weigh
-from outrider.frontier.hosts import NONE, RULED, QueueRules, Rows, queue_hashes
+from outrider.frontier.hosts import NONE, Group, QueueRules, Rows, queue_hashes
 from outrider.frontier.politeness import GapReason
 from outrider.frontier.records import Record
 from outrider.frontier.shared import SharedTurns
@@ -84,41 +84,91 @@ def reason_text(record: Record, tables: Tables) -> str | None:
 # -- counts ------------------------------------------------------------------------------------------------------------
 
 
+_EMPTY, _READY, _RESTING, _BLOCKED = range(4)
+_HOST_STATES = ("empty", "ready", "resting", "blocked")
+
+
+def _host_states(
+    tables: Tables,
+    now: Instant,
+    errands_at: Mapping[int, Instant],
+    shared: SharedTurns | None = None,
+    host: int | None = None,
+) -> npt.NDArray[np.uint8]:
+    """What each host can do now (host: this one alone): ready, when something of it can be leased; resting, also when
+    it is being visited or waits for a turn of its groups or its key; blocked, when it backs off, or all queues of it
+    that hold something are paused; empty."""
+    hosts, queues = tables.hosts, tables.queues
+    homes = np.arange(hosts.count) if host is None else np.array([host])
+    rows = np.arange(queues.count, dtype=np.uint32)
+    if host is not None:
+        rows = np.array(list(tables.queues_of(host)), np.uint32)
+    rows = rows[tables.backlog.waiting(rows) > 0]
+    free, paused, capacity = _free_queues(tables, rows, now)
+    place = queues.host[rows].astype(np.intp) if host is None else np.zeros(len(rows), np.intp)
+    busy, until = hosts.in_flight[homes].astype(np.int64), hosts.rest_until[homes].copy()
+    pending, going, may, asked = (np.zeros(len(homes), np.bool_) for _ in range(4))
+    pending[place] = True
+    going[place[~paused]] = True
+    may[place[free & (busy[place] < capacity)]] = True
+    for at_host, at in errands_at.items() if host is None else [(0, errands_at[host])] if host in errands_at else ():
+        asked[at_host] = True
+        may[at_host] |= at <= now and not busy[at_host]
+        if not pending[at_host]:
+            until[at_host] = max(int(until[at_host]), at)
+    if shared is not None and host is None:
+        may &= ~shared.waits()
+        for at_host in shared.asked_at():
+            may[at_host] = False
+    states = np.full(len(homes), _RESTING, np.uint8)
+    states[may & (until <= now)] = _READY
+    states[(until > now) & (hosts.back_off[homes] > 0)] = _BLOCKED
+    states[pending & ~going & ~asked & (busy == 0)] = _BLOCKED
+    states[~(pending | asked | (busy > 0))] = _EMPTY
+    return states
+
+
+def _free_queues(
+    tables: Tables, rows: Rows, now: Instant
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Of these queues: which their own rules and their key's clock let go now, which are paused, and how many requests
+    of each may be open at once."""
+    queues = tables.queues
+    crawls = queues.crawl[rows]
+    paused: npt.NDArray[np.bool_] = tables.gone.take(crawls, mode="clip")
+    for crawl, state in tables.crawl_states.items():
+        if state != CrawlState.RUNNING:
+            paused |= crawls == crawl
+    free, capacity = ~paused, np.ones(len(rows), np.int64)
+    for told in (queues.rules, queues.group_of):
+        odd = np.fromiter(told, np.uint32, len(told)) if told else rows[:0]
+        for at in np.flatnonzero(np.isin(rows, odd)).tolist():
+            row = int(rows[at])
+            rules, group = queues.rules.get(row), queues.group_of.get(row)
+            if rules is not None:
+                paused[at] |= rules.paused
+                capacity[at] = max(1, rules.limit)
+                free[at] &= not rules.paused and rules.blocked_until <= now
+            if group is not None:
+                free[at] &= not group.busy and group.rest_until <= now
+    return free, paused, capacity
+
+
 def host_counts(
     tables: Tables, now: Instant, *, errands_at: Mapping[int, Instant], shared: SharedTurns | None = None
 ) -> dict[str, int]:
-    """Hosts by what they can do now: ready, resting (or being visited, or waiting for a group's turn), blocked (paused,
-    or backing off), empty."""
-    hosts, queues = tables.hosts, tables.queues
-    count = hosts.count
-    pending = np.zeros(count, np.bool_)
-    rows = np.arange(queues.count, dtype=np.uint32)
-    pending[queues.host[rows[tables.backlog.waiting(rows) > 0]]] = True
-    busy = hosts.in_flight[:count] > 0
-    until = hosts.rest_until[:count].copy()
-    asking = np.zeros(count, np.bool_)
-    for host, at in errands_at.items():
-        asking[host] = True
-        if not pending[host]:
-            until[host] = max(int(until[host]), at)
-    has_work = pending | asking | busy
-    blocked = has_work & (until > now) & (hosts.back_off[:count] > 0)
-    for host in np.flatnonzero(pending & ~asking & ((hosts.flags[:count] & np.uint8(RULED)) != 0)).tolist():
-        there = host_status(tables, host, now, errands_at)
-        blocked[host] |= there.state == "blocked"
-        if there.state == "resting":
-            until[host] = max(int(until[host]), now + 1)
-    if shared is not None:
-        until = np.where(shared.waits(), np.maximum(until, now + 1), until)
-        for host, at in shared.asked_at().items():
-            until[host] = max(int(until[host]), at, now + 1)
-    resting = has_work & ~blocked & (busy | (until > now))
+    """Hosts by what they can do now."""
+    return _counted(tables, _host_states(tables, now, errands_at, shared))
+
+
+def _counted(tables: Tables, states: npt.NDArray[np.uint8]) -> dict[str, int]:
+    counts = np.bincount(states[tables.hosts.there[: tables.hosts.count]], minlength=len(_HOST_STATES)).tolist()
     return {
-        "known": len(hosts) + len(tables.cold),
-        "ready": int((has_work & ~blocked & ~resting).sum()),
-        "resting": int(resting.sum()),
-        "blocked": int(blocked.sum()),
-        "empty": len(tables.cold) + int((~has_work & hosts.there[:count]).sum()),
+        "known": len(tables.hosts) + len(tables.cold),
+        "ready": counts[_READY],
+        "resting": counts[_RESTING],
+        "blocked": counts[_BLOCKED],
+        "empty": len(tables.cold) + counts[_EMPTY],
     }
 
 
@@ -393,7 +443,6 @@ def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int,
     hosts, queues = tables.hosts, tables.queues
     rows = np.array(list(tables.queues_of(row)), np.uint32)
     queued = int(tables.backlog.waiting(rows).sum()) + sum(tables.held_of.get(queue, 0) for queue in rows.tolist())
-    waiting = int(tables.backlog.waiting(rows).sum())
     rules = [queues.rules[queue] for queue in rows.tolist() if queue in queues.rules]
     paused = bool(len(rows)) and all(
         (queue in queues.rules and queues.rules[queue].paused)
@@ -401,18 +450,7 @@ def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int,
         for queue in rows.tolist()
     )
     rest_until = int(hosts.rest_until[row])
-    has_work = bool(queued or row in errands_at or hosts.in_flight[row])
-    allowed = [rule.blocked_until for rule in rules if not rule.paused]
-    blocked_until = min(allowed) if len(allowed) == len(rows) and allowed else 0
-    until = max(rest_until, blocked_until, errands_at.get(row, 0) if not waiting else 0)
-    if not has_work:
-        state = "empty"
-    elif (until > now and hosts.back_off[row]) or (paused and not hosts.in_flight[row]):
-        state = "blocked"
-    elif hosts.in_flight[row] or until > now:
-        state = "resting"
-    else:
-        state = "ready"
+    state = _HOST_STATES[int(_host_states(tables, now, errands_at, host=row)[0])]
     return HostStatus(
         hosts.name(row),
         state,
@@ -620,7 +658,8 @@ def explain(
     name = authority_of(record.url)
     authority = tables.authorities.get(name)
     group = shared.holds_back(host) if shared is not None else None
-    word, text, at = _why_not(record, tables, now, queue, there, authority, group, at_limit=at_limit)
+    own = tables.queues.group_of.get(row)
+    word, text, at = _why_not(record, tables, now, queue, there, authority, own, group, at_limit=at_limit)
     place = tables.whereabouts.get(host) if shared is not None and shared.asks else None
     if word in ("host_busy", "host_resting", "group_busy", "group_resting", "behind", "ready"):
         asked_at = shared.asked_at().get(host) if shared is not None else None
@@ -665,6 +704,7 @@ def _why_not(
     queue: QueueStatus,
     host: HostStatus,
     authority: Authority | None,
+    own: Group | None,
     group: tuple[str, Instant] | None,
     *,
     at_limit: bool,
@@ -688,12 +728,19 @@ def _why_not(
         return "blocked", f"its queue is blocked until {rfc3339(queue.blocked_until)}", queue.blocked_until
     if authority is not None and authority.held and authority.wanted != NONE:
         return "robots", "the robots.txt of its authority is to be asked for first", authority.next_at or None
-    if host.leased:
-        return "host_busy", f"{host.name} is being visited: one request at a time", None
+    capacity = queue.limit or 1
+    if host.leased >= capacity:
+        at_once = "one request at a time" if capacity == 1 else f"at most {capacity} requests at once"
+        return "host_busy", f"{host.name} is being visited: {at_once}", None
     if host.rest_until is not None and host.rest_until > now:
         wait = seconds(host.rest_until - now)
         text = f"{host.name} rests for {wait:.3g} s more ({host.reason or 'in doubt'})"
         return "host_resting", text, host.rest_until
+    if own is not None and own.busy:
+        return "group_busy", f"another queue of the key {queue.key} is being visited: one request at a time", None
+    if own is not None and own.rest_until > now:
+        text = f"the queues of the key {queue.key} rest for {seconds(own.rest_until - now):.3g} s more"
+        return "group_resting", text, own.rest_until
     if group is not None:
         name, until = group
         if until > now:
@@ -717,10 +764,11 @@ def idle(
     shared: SharedTurns | None = None,
 ) -> Idle:
     """Why nothing, or no more, can be leased now."""
-    counts = host_counts(tables, now, errands_at=errands_at, shared=shared)
+    states = _host_states(tables, now, errands_at, shared)
+    counts = _counted(tables, states)
     known = counts.pop("known")
-    leased = int((tables.hosts.in_flight[: tables.hosts.count] > 0).sum())
-    counts["resting"], counts["leased"] = max(0, counts["resting"] - leased), leased
+    leased = int(np.count_nonzero((states == _RESTING) & (tables.hosts.in_flight[: tables.hosts.count] > 0)))
+    counts["resting"], counts["leased"] = counts["resting"] - leased, leased
     urls = {STATES[state].value: tables.counts[state] for state in range(1, 7)}
     if at_limit:
         word, text = "limit", "a limit of pages is reached, and work is left"

@@ -288,7 +288,7 @@ class Reporting(Leasing, Discovering):
         return self._give_back(arguments.tokens(tokens), None, now)
 
     def defer(self, tokens: Sequence[int], until: Instant, now: Instant) -> list[Settled]:
-        """Give leases back unfetched: the URLs wait until an instant."""
+        """Give leases back unfetched: the URLs wait until an instant, and errands are put off until then."""
         arguments.whole("until", until, 0, arguments.INSTANT_MAX)
         return self._give_back(arguments.tokens(tokens), until, now)
 
@@ -317,7 +317,7 @@ class Reporting(Leasing, Discovering):
         for row, (token, first) in enumerate(zip(tokens.tolist(), firsts.tolist(), strict=True)):
             authority = self.tables.errands.get(token)
             if authority is not None:
-                self._end_errand(draft, authority)
+                self._end_errand(draft, authority, until or 0)
             if authority is not None or leases.found[row]:
                 answer[first] = _OK
         if leases.found.any():

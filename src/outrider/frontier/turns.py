@@ -326,10 +326,15 @@ class Turns:
 
     def next(self, now: Instant) -> Instant | None:
         """When somebody is ready at the earliest: `now` if somebody is."""
-        if len(self.ready) or (self.runs_errands and len(self.seekers)):
+        if len(self.ready) or len(self.seekers):
             return now
         at = self.timetable.next()
         times = [at] if at >= 0 else []
+        if not self.runs_errands:  # until somebody takes errands, hosts do not stand in rings and timetable for them
+            hosts = self._tables.hosts
+            for host, asked_at in self.asking().items():
+                if not hosts.in_flight[host]:
+                    times.append(max(asked_at, int(hosts.rest_until[host])))
         if self.shared is not None and (turn := self.shared.next()) is not None:
             times.append(turn)
         return max(now, min(times)) if times else None

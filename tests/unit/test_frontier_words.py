@@ -1,0 +1,224 @@
+"""What `explain`, `explain_idle`, the counts and `next_ready_seconds` say is what `lease` would do."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider.engine.owner import Frontier
+from outrider.journey import Link
+
+A, B = "http://a.example/", "http://b.example/"
+SECOND = 1_000_000
+
+
+class Asked:
+    """A frontier with a clock of its own."""
+
+    def __init__(self, **how) -> None:
+        self.time = 1_000 * SECOND
+        settings = {"delay": 2.0, "delay_factor": 0.0} | how.pop("settings", {})
+        self.frontier = Frontier.memory(clock=lambda: self.time, settings=settings, **how)
+
+    def words(self, url: str) -> tuple[str, str]:
+        """Of `explain` and `explain_idle`."""
+        return self.frontier.explain(url).reason_now, self.frontier.explain_idle().reason
+
+    def hosts(self) -> dict[str, int]:
+        counts = self.frontier.statistics()["hosts"]
+        listed = [host.state for host in self.frontier.hosts()]
+        assert {state: listed.count(state) for state in ("ready", "resting", "blocked", "empty")} == {
+            state: counts[state] for state in ("ready", "resting", "blocked", "empty")
+        }
+        return {state: count for state, count in counts.items() if count and state != "known"}
+
+
+# -- keys that span hosts
+
+
+def test_a_key_that_is_being_visited_holds_back_its_other_hosts():
+    """They were said to be ready, and given to nobody."""
+    asked = Asked()
+    asked.frontier.discover([Link(A, key="both"), Link(B, key="both")])
+    (lease,) = asked.frontier.lease(5)
+    other = {A: B, B: A}[lease.url]
+    assert ("group_busy", "resting") == asked.words(other)
+    assert "the key both is being visited" in asked.frontier.explain(other).reason_text
+    assert {"resting": 2} == asked.hosts()
+    assert [] == asked.frontier.lease(5)
+
+
+def test_a_key_that_rests_holds_back_its_other_hosts():
+    asked = Asked()
+    asked.frontier.discover([Link(A, key="both"), Link(B, key="both")])
+    (lease,) = asked.frontier.lease(5)
+    other = {A: B, B: A}[lease.url]
+    asked.frontier.report([lease.done(seconds=0.1)])
+    assert ("group_resting", "resting") == asked.words(other)
+    assert "the queues of the key both rest for 2 s more" in asked.frontier.explain(other).reason_text
+    assert asked.time + 2 * SECOND == asked.frontier.explain(other).next_at
+    assert {"resting": 1, "empty": 1} == asked.hosts()
+    assert [] == asked.frontier.lease(5)
+    asked.time += 2 * SECOND
+    assert ("ready", "ready") == asked.words(other)
+    assert {"ready": 1, "empty": 1} == asked.hosts()
+    assert [other] == [one.url for one in asked.frontier.lease(5)]
+
+
+# -- queues that are paused or blocked
+
+
+def two_crawls() -> Asked:
+    """A host with a queue that holds a URL, and one that holds none."""
+    asked = Asked(settings={"delay": 0.0})
+    asked.frontier.discover([Link(A, crawl="empty")])
+    (lease,) = asked.frontier.lease(1)
+    asked.frontier.report([lease.done()])
+    asked.frontier.discover([Link(A, crawl="full")])
+    return asked
+
+
+def test_a_host_whose_only_full_queue_is_paused_is_blocked():
+    """The empty one beside it is not, and so it was counted as ready."""
+    asked = two_crawls()
+    asked.frontier.pause("a.example", crawl="full")
+    assert {"blocked": 1} == asked.hosts()
+    assert "blocked" == asked.frontier.explain_idle().reason
+    assert "paused" == asked.frontier.explain(A, crawl="full").reason_now
+    assert [] == asked.frontier.lease(5)
+    asked.frontier.resume("a.example", crawl="full")
+    assert {"ready": 1} == asked.hosts()
+    assert 1 == len(asked.frontier.lease(5))
+
+
+def test_a_host_whose_only_full_crawl_is_paused_is_blocked():
+    asked = two_crawls()
+    asked.frontier.pause(crawl="full")
+    assert ({"blocked": 1}, []) == (asked.hosts(), list(asked.frontier.lease(5)))
+    asked.frontier.resume(crawl="full")
+    asked.frontier.pause(crawl="empty")
+    assert ({"ready": 1}, 1) == (asked.hosts(), len(asked.frontier.lease(5)))
+
+
+def test_a_host_whose_only_full_queue_is_blocked_rests():
+    asked = two_crawls()
+    asked.frontier.block_until(asked.time + 60 * SECOND, "a.example", crawl="full")
+    assert ({"resting": 1}, []) == (asked.hosts(), list(asked.frontier.lease(5)))
+    asked.time += 60 * SECOND
+    assert ({"ready": 1}, 1) == (asked.hosts(), len(asked.frontier.lease(5)))
+
+
+# -- several requests at once
+
+
+def test_where_two_requests_are_allowed_one_is_not_all():
+    """`explain` said "one request at a time", and the counts that the host rests."""
+    asked = Asked(settings={"delay": 0.0})
+    asked.frontier.discover([f"{A}{number}" for number in range(4)])
+    asked.frontier.set_limit(2, "a.example")
+    asked.frontier.lease(1)
+    assert ({"ready": 1}, "ready") == (asked.hosts(), asked.frontier.explain_idle().reason)
+    assert asked.frontier.explain(f"{A}3").reason_now in ("behind", "ready")
+    assert 1 == len(asked.frontier.lease(1))
+    assert ({"resting": 1}, []) == (asked.hosts(), list(asked.frontier.lease(1)))
+    told = asked.frontier.explain(f"{A}3")
+    assert ("host_busy", True) == (told.reason_now, told.reason_text.endswith("at most 2 requests at once"))
+
+
+def test_where_one_request_is_allowed_it_is_said():
+    asked = Asked(settings={"delay": 0.0})
+    asked.frontier.discover([f"{A}1", f"{A}2"])
+    (lease,) = asked.frontier.lease(1)
+    other = {f"{A}1": f"{A}2", f"{A}2": f"{A}1"}[lease.url]
+    assert asked.frontier.explain(other).reason_text.endswith("one request at a time")
+
+
+# -- errands
+
+
+def test_an_errand_is_ready_before_anybody_takes_errands():
+    """Pages that wait for their robots.txt left nothing to wait for, as long as nobody had asked for an errand."""
+    asked = Asked(robots="errands")
+    asked.frontier.discover([A])
+    assert 0.0 == asked.frontier.next_ready_seconds()
+    assert [] == asked.frontier.lease(5)
+    assert 0.0 == asked.frontier.next_ready_seconds()
+    assert 0.0 == asked.frontier.explain_idle().next_seconds
+    (errand,) = asked.frontier.lease(5, errands=True)
+    assert 60.0 == asked.frontier.next_ready_seconds()
+    asked.frontier.report([errand.robots(200, b"")])
+    assert 2.0 == asked.frontier.next_ready_seconds()
+
+
+def test_an_errand_whose_host_rests_is_ready_when_it_has_rested():
+    asked = Asked(robots="errands")
+    asked.frontier.discover(["https://a.example/"])
+    (errand,) = asked.frontier.lease(5, errands=True)
+    asked.frontier.report([errand.robots(200, b"", seconds=0.1)])
+    asked.frontier.discover([A])
+    asked.time += 1 * SECOND
+    asked.frontier._machine.turns.runs_errands = False  # as when it is opened again
+    asked.frontier.lease(5)
+    assert 1.0 == asked.frontier.next_ready_seconds()
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_an_address_is_ready_to_be_asked_for_before_anybody_takes_errands(runs):
+    asked = Asked(addresses="errands", settings={"group": "address"})
+    asked.frontier.discover([A])
+    if runs:
+        asked.frontier.lease(0, errands=True)
+    assert [] == asked.frontier.lease(5)
+    assert 0.0 == asked.frontier.next_ready_seconds()
+
+
+def test_a_robots_errand_that_is_deferred_is_put_off():
+    """It was given back, and handed out again at once."""
+    asked = Asked(robots="errands")
+    asked.frontier.discover([A])
+    (errand,) = asked.frontier.lease(5, errands=True)
+    assert ["ok"] == asked.frontier.defer([errand.token], asked.time + 30 * SECOND)
+    assert [] == asked.frontier.lease(5, errands=True)
+    assert 30.0 == asked.frontier.next_ready_seconds()
+    asked.time += 30 * SECOND - 1
+    assert [] == asked.frontier.lease(5, errands=True)
+    asked.time += 1
+    (again,) = asked.frontier.lease(5, errands=True)
+    assert (errand.url, True) == (again.url, again.token != errand.token)
+    asked.frontier.report([again.robots(200, b"")])
+    asked.time += 2 * SECOND
+    assert [A] == [one.url for one in asked.frontier.lease(5)]
+
+
+def test_an_errand_for_an_address_that_is_deferred_is_put_off():
+    asked = Asked(addresses="errands", settings={"group": "address"})
+    asked.frontier.discover([A])
+    (errand,) = asked.frontier.lease(5, errands=True)
+    assert ["ok"] == asked.frontier.defer([errand.token], asked.time + 30 * SECOND)
+    assert [] == asked.frontier.lease(5, errands=True)
+    assert 30.0 == asked.frontier.next_ready_seconds()
+    asked.time += 30 * SECOND
+    (again,) = asked.frontier.lease(5, errands=True)
+    assert errand.url == again.url
+
+
+def test_an_errand_that_was_put_off_stays_so_behind_a_kill(tmp_path):
+    time = [1_000 * SECOND]
+    how = {"clock": lambda: time[0], "robots": "errands"}
+    first = Frontier.open(tmp_path / "store", **how)
+    first.discover([A])
+    (errand,) = first.lease(5, errands=True, worker="w")
+    first.defer([errand.token], time[0] + 30 * SECOND)
+    first.close()
+    again = Frontier.open(tmp_path / "store", **how)
+    assert [] == again.lease(5, errands=True)
+    time[0] += 30 * SECOND
+    assert 1 == len(again.lease(5, errands=True))
+    again.close()
+
+
+def test_an_errand_that_is_deferred_until_now_is_given_back():
+    asked = Asked(robots="errands")
+    asked.frontier.discover([A])
+    (errand,) = asked.frontier.lease(5, errands=True)
+    asked.frontier.defer([errand.token], asked.time)
+    assert 1 == len(asked.frontier.lease(5, errands=True))
