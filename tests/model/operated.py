@@ -11,6 +11,7 @@ Each step has a random source of its own, from (seed, number of the step), so th
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ NAMES = ["a.one.com", "b.one.com", "a.two.com", "three.com", "four.org"]
 PLACES = ["http://{}", "http://{}", "http://{}", "https://{}", "http://{}:8080", "http://{}.", "https://{}.:8443"]
 CRAWLS = [None, None, "other", "third"]
 KEYS = [None] * 12 + ["k"]
-WORKERS = [None, None, None, "near", "far", "late", "early"]
-CLOCKS_OFF = {"near": -2.0, "far": 3_600.0, "late": -3_600.0, "early": 40.0}
+WORKERS = [None, None, None, "near", "near", "far", "late", "early"]
+CLOCKS_OFF = {"near": -1.5, "far": 3_600.0, "late": -3_600.0, "early": 40.0}
 """Seconds by which a worker's clock is ahead of the true one."""
 ADDRESSES = ["192.0.2.1", "192.0.2.2", "2001:db8::1"]
 BODIES = [
@@ -77,6 +78,8 @@ class Operated:
         self.rng = random.Random(f"{seed}/settings")
         self.true = Clock()
         self.back = 0  # how far the frontier's clock was set back; time stands still until it has caught up
+        self.names = self.rng.choice([NAMES, NAMES, NAMES[:2], NAMES[1:4]])
+        self.weights = [share * self.rng.choice([1, 1, 1, 4]) for share in SHARES.values()]
         self.settings, said = self.drawn()
         self.judge = Judge(said, self.true(), rules)
         self.hand: dict[int, Held] = {}
@@ -125,7 +128,7 @@ class Operated:
         try:
             for number in self.steps:
                 self.rng = random.Random(f"{self.seed}/{number}")
-                verb = self.rng.choices(VERBS, WEIGHTS)[0]
+                verb = self.rng.choices(list(SHARES), self.weights)[0]
                 self.told.append(f"{number}: {verb.__name__}")
                 self.passes()
                 verb(self)
@@ -158,12 +161,12 @@ class Operated:
 
     def url(self) -> str:
         places = PLACES if "one clock per server" in self.judge.rules else PLACES[:5]
-        return self.rng.choice(places).format(self.rng.choice(NAMES)) + f"/{self.rng.randrange(6)}"
+        return self.rng.choice(places).format(self.rng.choice(self.names)) + f"/{self.rng.randrange(6)}"
 
     def links(self) -> list[Link]:
         rng = self.rng
         if rng.random() < 0.1:
-            host = rng.choice(NAMES)
+            host = rng.choice(self.names)
             return [Link(f"http://{host}/many/{number}") for number in range(20)]
         return [
             Link(
@@ -187,7 +190,7 @@ class Operated:
         self.take(
             rng.choice([1, 2, 5, 50]), per_queue=rng.choice([1, 1, 2, 3]), worker=rng.choice(WORKERS),
             errands=rng.random() < 0.8, crawl=rng.choice([None] * 5 + ["other", "default"]),
-            key=rng.choice([None] * 6 + ["k", *NAMES[:2]]), ttl_seconds=rng.choice([5.0, 60.0, 600.0, 80_000.0]),
+            key=rng.choice([None] * 6 + ["k", *self.names[:2]]), ttl_seconds=rng.choice([5.0, 600.0, 600.0, 80_000.0]),
         )  # fmt: skip
 
     def take(self, want: int, **how: Any) -> list[Lease]:
@@ -220,7 +223,7 @@ class Operated:
         """Some leases end, in the order in which their holders fetch."""
         rng = self.rng
         ends: list[End] = []
-        for token in rng.sample(sorted(self.hand), min(len(self.hand), rng.choice([1, 2, 6]))):
+        for token in rng.sample(sorted(self.hand), min(len(self.hand), rng.choice([1, 3, 50]))):
             held = self.hand[token]
             if self.begins(held):
                 ends.append(self.end(held))
@@ -228,6 +231,9 @@ class Operated:
         late = [Outcome(rng.choice(self.past), Verdict.DONE, status=200)] if self.past and rng.random() < 0.1 else []
         if ends or late:
             self.settle(ends, late)
+        if ends and rng.random() < 0.4:  # whoever is due now, and nobody else
+            self.passes()
+            self.take(50, errands=True)
 
     def begins(self, held: Held) -> bool:
         """Whether its request has begun by now: one of a train begins when the one before it has ended and the host
@@ -376,8 +382,8 @@ class Operated:
     # -- operators
 
     def meant(self) -> tuple[str | None, str | None]:
-        key = self.rng.choice([None, None, "k", *NAMES])
-        if key in NAMES and self.rng.random() < 0.2:
+        key = self.rng.choice([None, None, "k", *self.names])
+        if key in self.names and self.rng.random() < 0.2:
             key = self.rng.choice([f"{key}.", str(key).upper()])
         return key, self.rng.choice([None, None, None, "default", "other"])
 
@@ -421,23 +427,23 @@ class Operated:
         self.judge.deleted(key, crawl)
 
     def retry(self) -> None:
-        error, host = self.rng.choice([None, "reset", "dropped", "lost"]), self.rng.choice([None, None, NAMES[0]])
+        error, host = self.rng.choice([None, "reset", "dropped", "lost"]), self.rng.choice([None, None, self.names[0]])
         self.tell(error, host, self.frontier.retry(error=error, host=host))
 
     def reprioritise(self) -> None:
         urls = {self.url(): self.rng.choice([0.03, 0.9]) for _ in range(3)}
         crawl = self.rng.choice([None, "other"])
-        if crawl is None or crawl in self.judge.crawls:
+        if (crawl or "default") in self.judge.crawls:
             self.tell(urls, crawl, self.frontier.reprioritise(urls, crawl=crawl))
 
     def set_address(self) -> None:
-        host, address = self.rng.choice(NAMES), self.rng.choice(ADDRESSES)
+        host, address = self.rng.choice(self.names), self.rng.choice(ADDRESSES)
         self.tell(host, address)
         self.frontier.set_address(host, address)
         self.judge.located(host, address, None)
 
     def set_robots(self) -> None:
-        authority = self.rng.choice(["http://{}", "https://{}"]).format(self.rng.choice(NAMES))
+        authority = self.rng.choice(["http://{}", "https://{}"]).format(self.rng.choice(self.names))
         status = self.rng.choice([200, 200, 404, 503])
         body = self.rng.choice(BODIES) if status == 200 else b""
         self.tell(authority, status, body)
@@ -448,7 +454,7 @@ class Operated:
     # -- time and ends
 
     def advance(self) -> None:
-        seconds = self.rng.choice([0.2, 1.0, 1.0, 3.0, 10.0, 10.0, 70.0, 400.0, 5_000.0, 100_000.0])
+        seconds = self.rng.choice([0.2, 0.5, 1.0, 1.0, 1.0, 3.0, 3.0, 10.0, 10.0, 70.0, 400.0, 5_000.0, 100_000.0])
         self.tell(seconds)
         self.true.move(seconds)
 
@@ -506,12 +512,13 @@ class Operated:
         for queue in frontier.queues(limit=LISTED):
             frontier.resume(queue.key, crawl=queue.crawl)
             frontier.block_until(0, queue.key, crawl=queue.crawl)
-        for name in list(self.judge.crawls):
-            for call, what, value in ((frontier.resume, "paused", False),):
-                call(crawl=name)
-                self.judge.said(what, value, None, name)
-        self.judge.words["paused"].clear()
-        self.judge.words["blocked"].clear()
+        for name, crawl in self.judge.crawls.items():
+            with contextlib.suppress(SettingsError):  # it was deleted, or never made
+                frontier.resume(crawl=name)
+            crawl.paused = False
+        for what in ("paused", "blocked"):
+            self.judge.words[what].clear()
+        self.quiet_until = -1
         in_vain = 0
         for _ in range(ROUNDS_MAX):
             self.passes()
@@ -561,18 +568,18 @@ class Operated:
         return Outcome(lease.token, Verdict.DONE, status=200, seconds=0.0)
 
 
-_SHARES: dict[Callable[[Operated], None], int] = {
-    Operated.discover: 13,
+SHARES: dict[Callable[[Operated], None], int] = {
+    Operated.discover: 12,
     Operated.lease: 26,
-    Operated.report: 20,
+    Operated.report: 28,
     Operated.release: 2,
     Operated.defer: 2,
     Operated.extend: 2,
-    Operated.pause: 2,
-    Operated.resume: 3,
-    Operated.block_until: 2,
-    Operated.set_delay: 2,
-    Operated.set_limit: 5,
+    Operated.pause: 3,
+    Operated.resume: 4,
+    Operated.block_until: 3,
+    Operated.set_delay: 4,
+    Operated.set_limit: 6,
     Operated.delete: 2,
     Operated.retry: 2,
     Operated.reprioritise: 2,
@@ -585,4 +592,4 @@ _SHARES: dict[Callable[[Operated], None], int] = {
     Operated.stop_and_go_on: 2,
     Operated.kill: 2,
 }
-VERBS, WEIGHTS = list(_SHARES), list(_SHARES.values())
+"""How often each is drawn; a history has some of them four times as often."""
