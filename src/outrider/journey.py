@@ -140,7 +140,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     token: of the lease. verdict: done, again (at `at`), retry, gone.
     seconds: how long the site took (our own DNS and TLS left out); it sets the host's gap. None: no request was sent.
-    ended_at: instant of the request's end; None means now.
+    ended_at: instant of the request's end; None means now. Of a named worker's lease the report's instant counts, for
+    clocks of workers differ.
     retry_after_seconds: what the site asked for (Retry-After); it rests the whole host.
     refused: the site refused for load (429, 503); without retry_after_seconds the host backs off.
     location: target of a redirect; it becomes a URL of its own, hops + 1.

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from model.interleaving import Interleaving
 from model.world import Clock, recount
 from outrider import Frontier, Link
@@ -341,6 +343,13 @@ class Model:
             and self.allowed(queue, self.now)
             and self.queued(queue)
         ]
+
+    def heard(self, outcome: Outcome) -> Outcome:
+        """An outcome as the frontier takes it: clocks of workers are not its own."""
+        held = self.leases.get(outcome.token)
+        if held is None or held.worker is None:
+            return outcome
+        return msgspec.structs.replace(outcome, ended_at=None)
 
     def reported(self, outcome: Outcome) -> Url | None:
         """The state that an outcome leads to, links aside; None where it comes too late."""
@@ -746,8 +755,9 @@ class History:
         self.tell(*outcomes)
         model = self.model
         dues = {token: held.url.due for token, held in model.leases.items()}
-        urls = [model.reported(outcome) for outcome in outcomes]
-        for outcome, url in zip(outcomes, urls, strict=True):
+        heard = [model.heard(outcome) for outcome in outcomes]
+        urls = [model.reported(outcome) for outcome in heard]
+        for outcome, url in zip(heard, urls, strict=True):
             if url is not None:
                 model.target(outcome, url, dues[outcome.token])
         links = tuple(

@@ -334,6 +334,37 @@ def test_a_refusal_within_a_train_is_not_forgotten_over_the_next_outcome(world):
 # -- workers
 
 
+@pytest.mark.parametrize("off", [-3_600.0, -1.5, 0.0, 3_600.0])
+def test_a_workers_clock_shortens_no_gap(off):
+    """A worker whose clock was 1.5 s behind had its host visited at the instant of its report."""
+    world = World(delay=1.0)
+    world.discover("http://a.com/1", "http://a.com/2")
+    lease = world.one(worker="w")
+    world.clock.move(10)
+    ended = world.clock() + round(off * 1_000_000)
+    world.report(outcome(lease, seconds=0.1, status=200, ended_at=ended))
+    assert (1.0, []) == (world.ready_in(), world.urls())
+
+
+def test_an_errands_worker_shortens_no_gap_by_its_clock():
+    """The same for an errand."""
+    world = World(robots="errands", delay=1.0)
+    world.discover("http://a.com/1")
+    (lease,) = world.lease(errands=True, worker="w")
+    world.clock.move(10)
+    world.report(outcome(lease, robots=lease.robots(404).robots, ended_at=world.clock() - 1_500_000))
+    assert (1.0, []) == (world.ready_in(), world.urls())
+
+
+def test_the_end_of_a_request_of_this_process_is_by_its_own_clock(world):
+    """A report that comes late does not make the host rest anew."""
+    world.discover("http://a.com/1", "http://a.com/2")
+    lease = world.one()
+    world.clock.move(10)
+    world.report(outcome(lease, seconds=0.1, status=200, ended_at=world.clock() - 1_500_000))
+    assert ["http://a.com/2"] == world.urls()
+
+
 def test_a_named_workers_lease_survives_a_kill(world):
     world.discover(A)
     lease = world.one(worker="w1", ttl_seconds=100)
