@@ -77,7 +77,8 @@ class Link:
     """A URL that a page, a seed list or a caller names.
 
     `priority` lies in [0, 1] (None: 0.5), `not_before` is an instant, `metadata` is a mapping of text to text or JSON
-    values that comes back with the lease.
+    values that comes back with the lease. Of a URL or metadata that is too long the answer is `over_limit`; a key,
+    crawl or referrer that is too long is refused (docs/frontier.md has the bounds).
     """
 
     url: str

@@ -7,7 +7,12 @@ INSTANT_MAX = 1 << 62  # 146,000 years from now, and two of them can be added in
 
 # URLs and what travels with them
 URL_BYTES_MAX = 8_192  # longer ones are traps or data; servers commonly refuse above 8 KiB
+REFERRER_BYTES_MAX = URL_BYTES_MAX  # a referrer is a URL; a card has 16 bits for its length
 METADATA_BYTES_MAX = 16_384  # what a caller may attach to one URL; it is kept in memory and in the log
+VALIDATOR_BYTES_MAX = 8_192  # of an ETag or Last-Modified: servers commonly refuse a longer header line
+DIGEST_BYTES_MAX = 128  # of a content: SHA-512 has 64, and twice that many as hex digits
+LINE_BYTES_MAX = 256 << 10  # of output with one outcome: the fullest page has half of it, each character escaped
+WATERMARK_BYTES_MAX = 64 << 10  # the place of an archive writer: a file and a byte; it is kept in memory
 LINKS_PER_PAGE_MAX = 10_000  # a page of 2 MB can name 100,000; beyond this it is a farm
 CALL_ROWS_MAX = 1_000_000  # one call of a verb; more must be cut by the caller
 
@@ -164,6 +169,7 @@ CALENDAR_MOVE_BUCKETS = 64  # moved per call, likewise
 CALENDAR_COMING_CARDS_MAX = 50_000  # due within the next seconds, in memory: 10 MB; more stand in order on disk
 
 # facts
+FACT_TEXT_BYTES_MAX = 65_535  # of a name or URL in a fact: the card of a cold host has 16 bits for its name's length
 FACTS_COMPRESSED_BYTES_MIN = 512  # smaller payloads stay plain: zstd makes them hardly smaller, and costs 10 µs
 FACTS_ZSTD_LEVEL = -1  # leases and reports as small as at level 1 for a third of its time, new URLs a fourteenth larger
 

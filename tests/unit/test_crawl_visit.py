@@ -20,7 +20,9 @@ from outrider.crawl.visit import (
 )
 from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.outcomes import FetchError
+from outrider.frontier import arguments
 from outrider.journey import Kind, Lease, Verdict
+from outrider.url import UrlBatch
 
 AT = 1_767_225_600_000_000  # 2026-01-01
 
@@ -282,3 +284,32 @@ def test_instants_keep_their_microseconds():
 def test_a_broken_content_coding_is_told_by_what_is_left_of_the_page(content, expected):
     body = content if expected.word == "done" else b"\x1f\x8bcut"
     assert expected == judged(visit(response(body=body, content=content, decoding=Decoding.BROKEN)))
+
+
+@pytest.mark.parametrize("letter", ["a", "\xff", "\x01", '"'])
+def test_no_page_and_no_answer_makes_an_outcome_that_the_frontier_refuses(letter):
+    """Headers and pages of any size: validators that are too long are left out, and lines stay within their bound."""
+    long = letter * 262_144
+
+    class Page:
+        title = description = language = text = long
+        canonical = "http://a.test/" + "a" * 2_000_000
+        charset, simhash = "utf-8", 1
+
+    found = visit(response(etag=long, last_modified=long, content_type=long, date=long, location=long))
+    told = {"page": Page(), "links": UrlBatch.of([]), "digest": b"x" * 20, "digest_shown": "sha1:x", "warc": None}
+    for judgement in (judged(found), Judgement("redirect", Verdict.DONE, location="http://b.test/" + "b" * 786_432)):
+        outcome = page_outcome(found, judgement, **told)
+        arguments.told([outcome])
+        assert (None, None) == (outcome.etag, outcome.last_modified)
+        assert json.loads(outcome.line)["etag"] == letter * 1_000
+    arguments.told([robots_outcome(found), stopped_outcome(found)])
+
+
+def test_a_validator_that_is_kept_is_whole():
+    """A part of one would save no download."""
+    found = visit(response(etag="x" * 1_000, last_modified="y" * 1_001))
+    outcome = page_outcome(
+        found, judged(found), page=None, links=UrlBatch.of([]), digest=None, digest_shown=None, warc=None
+    )
+    assert ("x" * 1_000, None) == (outcome.etag, outcome.last_modified)

@@ -12,6 +12,7 @@ from model.world import START, World
 from outrider import Frontier, Link
 from outrider.clock import rfc3339, rfc3339_exact
 from outrider.errors import ForeignStoreError, OutriderError, SettingsError
+from outrider.frontier import arguments
 from outrider.journey import Outcome, OutcomeBatch, Verdict
 from outrider.storage.memory import MemoryFiles
 
@@ -104,6 +105,7 @@ WRONG = {
     "a crawl in bytes": lambda frontier, lease: frontier.reprioritise(A, 0.5, crawl=bytearray(b"x")),
     "a crawl to pause in bytes": lambda frontier, lease: frontier.pause(crawl=bytearray(b"x")),
     "a crawl to delete in bytes": lambda frontier, lease: frontier.delete(crawl=bytearray(b"x")),
+    "a parcel whose metadata is a text": lambda frontier, lease: frontier.receive([(*PARCEL[:11], "{}", PARCEL[12])]),
     "metadata too deep": lambda frontier, lease: frontier.discover([Link(A, metadata={"a": nested(100_000)})]),
     "no records": lambda frontier, lease: frontier.restore(None),
     "records that break off": lambda frontier, lease: frontier.restore(broken()),
@@ -270,3 +272,43 @@ def test_a_place_that_cannot_be_looked_at_is_told(path, tmp_path, monkeypatch):
     with pytest.raises(OutriderError):
         Frontier.look(path)
     assert [] == list(tmp_path.iterdir())
+
+
+UNBOUND = {
+    "a referrer": lambda frontier, lease: frontier.discover([Link("http://b.com/", referrer="x" * 65_536)]),
+    "a URL among the lowest": lambda frontier, lease: frontier.discover(
+        [Link(f"{A}best", priority=1.0, referrer="x" * 65_536)]
+    ),
+    "an etag": lambda frontier, lease: frontier.report([lease.done(etag="x" * (1 << 20))]),
+    "a digest": lambda frontier, lease: frontier.report([lease.done(digest=b"x" * (1 << 20))]),
+    "a worker": lambda frontier, lease: frontier.lease(1, worker="x" * 65_536),
+    "a record's referrer": lambda frontier, lease: frontier.restore(
+        [{"url": "http://b.com/", "state": "done", "error": "new", "referrer": "x" * 70_000}]
+    ),
+}
+
+
+@pytest.mark.parametrize("wrong", UNBOUND.values(), ids=list(UNBOUND))
+def test_what_no_bound_has_caught_is_refused_as_its_facts_are_sealed_and_nothing_is_half_decided(wrong, monkeypatch):
+    """Facts that cannot be applied never reach the log, whatever the arguments let through: URLs that were drawn go
+    back, the frontier goes on, and the store opens again."""
+    files = MemoryFiles()
+    settings = {"max_urls_per_queue": 3, "when_full": "drop_lowest"}
+    with monkeypatch.context() as loose:
+        for bound in ("REFERRER_BYTES_MAX", "VALIDATOR_BYTES_MAX", "NAME_CHARACTERS_MAX"):
+            loose.setattr(arguments, bound, 1 << 30)
+        loose.setattr("outrider.frontier.carried.REFERRER_BYTES_MAX", 1 << 30)
+        loose.setattr(arguments, "_OCTETS", dict.fromkeys(arguments._OCTETS, 1 << 30))
+        frontier = Frontier.open(files, clock=lambda: START, settings=settings)
+        frontier.discover([A, *(Link(f"{A}{number}", priority=0.1) for number in range(3)), "http://c.com/"])
+        (lease,) = frontier.lease(1, key="a.com")
+        before = frontier._log.appended_lsn, frontier.statistics()["urls"]
+        with pytest.raises(SettingsError, match="cannot be kept"):
+            wrong(frontier, lease)
+        assert before == (frontier._log.appended_lsn, frontier.statistics()["urls"])
+        assert ["http://c.com/"] == frontier.lease(5, worker="w").urls
+        assert ["ok"] == list(frontier.report([lease.done(seconds=0.1)]))
+        assert frontier.verify().ok
+        frontier.close()
+    with Frontier.open(files, clock=lambda: START) as frontier:
+        assert frontier.verify().ok

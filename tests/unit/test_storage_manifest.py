@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from outrider.errors import DamagedStoreError, ForeignStoreError, StoreError
+from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, StoreError
 from outrider.sim.disk import CrashDisk, MemoryFiles
 from outrider.storage.files import Files
 from outrider.storage.manifest import MANIFEST_NAME, Manifest
@@ -164,3 +164,19 @@ def test_a_crash_while_it_is_made_leaves_all_of_it_or_an_empty_directory() -> No
         if manifest is not None:
             return
     pytest.fail("creating makes more calls than were tried")
+
+
+def test_rules_that_the_manifest_has_no_room_for_are_refused_before_a_store_is_made() -> None:
+    """A manifest that is longer than it may be would never be read again."""
+    files = MemoryFiles()
+    with pytest.raises(SettingsError, match="make url_rules shorter"):
+        Manifest.create(
+            files,
+            store="00112233445566778899aabbccddeeff",
+            created="2026-01-02T03:04:05.000Z",
+            fingerprint_key="0f" * 16,
+            slot_key="f0" * 16,
+            spelling="whatwg-1",
+            rules={"public_suffix": "2026-01-01", "url_rules": "x" * 65_536},
+        )
+    assert [] == files.names()

@@ -32,6 +32,7 @@ from outrider.limits import (
     LINE_FIELD_CHARACTERS_MAX,
     MICROSECONDS,
     ROBOTS_BYTES_MAX,
+    URL_BYTES_MAX,
 )
 from outrider.robots import whole_lines
 from outrider.url import UrlBatch, join
@@ -213,8 +214,8 @@ def page_outcome(
     word = judgement.word
     headers = response.headers if response is not None else None
     content_type = _cut(headers.get("content-type")) if headers is not None else None
-    etag = _cut(headers.get("etag")) if headers is not None else None
-    modified = _cut(headers.get("last-modified")) if headers is not None else None
+    etag = headers.get("etag") if headers is not None else None
+    modified = headers.get("last-modified") if headers is not None else None
     line: dict[str, Any] = {"url": lease.url, "outcome": word, "status": visit.status}
     if judgement.error is not None:
         line["error"] = judgement.error
@@ -232,12 +233,12 @@ def page_outcome(
         "location": _location_shown(judgement, response),
         "title": _cut(page.title) or None if page is not None else None,
         "description": _cut(page.description, DESCRIPTION_CHARACTERS_MAX) or None if page is not None else None,
-        "canonical": page.canonical if page is not None else None,
+        "canonical": _cut(page.canonical, URL_BYTES_MAX) if page is not None else None,
         "charset": page.charset if page is not None and (page.text or page.title or len(links)) else None,
         "language": _cut(page.language) if page is not None else None,
         "http_date": _cut(headers.get("date")) if headers is not None else None,
-        "last_modified": modified,
-        "etag": etag,
+        "last_modified": _cut(modified),
+        "etag": _cut(etag),
         "links": len(links),
         "token": lease.token,
         "warc": warc,
@@ -260,8 +261,8 @@ def page_outcome(
         digest=digest if accepted else None,
         duplicate=word == "duplicate",
         bytes_read=len(response.content) if response is not None else 0,
-        etag=etag if accepted else None,
-        last_modified=modified if accepted else None,
+        etag=_validator(etag) if accepted else None,
+        last_modified=_validator(modified) if accepted else None,
     )
 
 
@@ -377,8 +378,16 @@ def _politeness(
 
 def _location_shown(judgement: Judgement, response: Response | None) -> str | None:
     if judgement.location is not None:
-        return judgement.location
+        return _cut(judgement.location, URL_BYTES_MAX)
     return _cut(written_location(response)) if response is not None else None
+
+
+def _validator(text: str | None) -> str | None:
+    """An ETag or Last-Modified for the next request; None for one that is too long to be kept or is no text. It only
+    saves a download, and a part of it would save none."""
+    if text is None or len(text) > LINE_FIELD_CHARACTERS_MAX:
+        return None
+    return _cut(text)
 
 
 def _cut(text: str | None, characters_max: int = LINE_FIELD_CHARACTERS_MAX) -> str | None:

@@ -20,11 +20,17 @@ from outrider.journey import Link, Outcome, OutcomeBatch, RobotsAnswer, Verdict
 from outrider.limits import (
     ADDRESS_TEXT_MAX,
     CALL_ROWS_MAX,
+    DIGEST_BYTES_MAX,
     ERROR_TEXT_MAX,
     LEASE_SECONDS_MAX,
+    LINE_BYTES_MAX,
+    METADATA_BYTES_MAX,
     NAME_CHARACTERS_MAX,
+    REFERRER_BYTES_MAX,
     SLOTS,
     URL_BYTES_MAX,
+    VALIDATOR_BYTES_MAX,
+    WATERMARK_BYTES_MAX,
 )
 from outrider.url import UrlBatch, host_of, spell
 
@@ -36,6 +42,8 @@ _HTTP_STATUS_MAX = 999
 _DEPTH_MAX, _HOPS_MAX = 65_535, 255
 _SEQUENCE_MAX = (1 << 63) - 1
 _PARCEL_FIELDS = 13
+_OCTETS = {"digest": DIGEST_BYTES_MAX, "line": LINE_BYTES_MAX, "politeness": LINE_BYTES_MAX}
+"""The fields of an outcome that are bytes."""
 
 
 def whole(name: str, value: object, least: int, most: int) -> int:
@@ -70,8 +78,9 @@ def name(what: str, value: object) -> None:
     """The name of a crawl, key, worker or client; None where nobody is named."""
     if value is None:
         return
-    if not isinstance(value, str) or not 0 < len(value) <= NAME_CHARACTERS_MAX:
+    if not isinstance(value, str) or not value:
         raise SettingsError(f"{what} {value!r:.80}: give a text of 1 to {NAME_CHARACTERS_MAX} characters")
+    text(what, value, NAME_CHARACTERS_MAX)
 
 
 def request(value: object) -> None:
@@ -86,11 +95,32 @@ def request(value: object) -> None:
     whole("the sequence of a request_id", value[1], 0, _SEQUENCE_MAX)
 
 
-def text(what: str, value: object) -> str:
+def text(what: str, value: object, characters_max: int | None = None) -> str:
     """A text of any kind."""
     if not isinstance(value, str):
         raise SettingsError(f"{what} {value!r:.80}: give a text")
+    if characters_max is not None and len(value) > characters_max:
+        raise SettingsError(
+            f"{what} has {len(value):,} characters; it may have {characters_max:,}: shorten it or leave it out"
+        )
     return value
+
+
+def kept(what: str, value: str | bytes | None, bytes_max: int) -> None:
+    """A text or bytes that the log, a card and a checkpoint have room for. Raises SettingsError naming both sizes."""
+    if value is None:
+        return
+    if isinstance(value, bytes) or value.isascii():
+        size = len(value)
+    else:
+        size = len(value.encode("utf-8", "surrogatepass"))
+    if size > bytes_max:
+        raise SettingsError(f"{what} has {size:,} bytes; it may have {bytes_max:,}: shorten it or leave it out")
+
+
+def unfit(why: object) -> SettingsError:
+    """What a call ends with whose facts could be logged but not applied."""
+    return SettingsError(f"a value of this call cannot be kept ({why}); nothing of it was taken")
 
 
 def host(value: object) -> str:
@@ -102,10 +132,7 @@ def host(value: object) -> str:
         spelled = spell([f"http://[{written}]/" if address else f"http://{written}/"])[0]
     if spelled is None:
         raise SettingsError(f"host {value!r:.200}: give a host's name, as in a URL")
-    if len(spelled) > URL_BYTES_MAX:
-        raise SettingsError(
-            f"host {value!r:.80} …: it takes {len(host_of(spelled))} bytes, and a URL may have {URL_BYTES_MAX} in all"
-        )
+    kept("host", spelled, URL_BYTES_MAX)
     return host_of(spelled)
 
 
@@ -154,12 +181,15 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         whole("the depth of a parcel", depth, 0, _DEPTH_MAX)
         whole("the hops of a parcel", hops, 0, _HOPS_MAX)
         whole("the seed of a parcel", seed, 0, 1)
-        text("the referrer of a parcel", referrer)
+        kept("the referrer of a parcel", text("the referrer of a parcel", referrer), REFERRER_BYTES_MAX)
         text("the URL of a parcel", url)
         try:
+            if not isinstance(metadata, bytes):
+                raise TypeError("it is no bytes")
             msgspec.json.decode(metadata or b"null")
         except (TypeError, ValueError, RecursionError) as error:
             raise SettingsError(f"the metadata of a parcel {metadata!r:.80}: give bytes of JSON") from error
+        kept("the metadata of a parcel", metadata, METADATA_BYTES_MAX)
     return rows
 
 
@@ -171,7 +201,7 @@ def metadata(value: object, what: str = "metadata") -> bytes:
         raise SettingsError(f"{what} {value!r:.80}: give a mapping of JSON values")
     try:
         return msgspec.json.encode(value)
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise SettingsError(f"{what} cannot be kept: {error}; give a mapping of JSON values") from error
 
 
@@ -186,6 +216,7 @@ def link(given: Link) -> None:
     name("key", given.key)
     name("crawl", given.crawl)
     _text("referrer", given.referrer)
+    kept("referrer", given.referrer, REFERRER_BYTES_MAX)
     whole("depth", given.depth, 0, _DEPTH_MAX)
     whole("hops", given.hops, 0, _HOPS_MAX)
     if given.not_before is not None:
@@ -406,12 +437,14 @@ def _outcome(one: Outcome) -> None:
     if one.answered is not None:
         flag("answered", one.answered)
     _text("location", one.location)
-    unicode("etag", one.etag)
-    unicode("last_modified", one.last_modified)
-    for what in ("digest", "line", "politeness"):
+    for what in ("etag", "last_modified"):
+        validator(what, getattr(one, what))
+    for what, most in _OCTETS.items():
         value = getattr(one, what)
         if value is not None and not isinstance(value, bytes):
             raise SettingsError(f"{what} {value!r:.80}: give bytes")
+        kept(what, value, most)
+    kept("metadata", metadata(one.metadata), METADATA_BYTES_MAX)
     if one.robots is not None:
         robots(one.robots)
     _text("address", one.address)
@@ -420,6 +453,12 @@ def _outcome(one: Outcome) -> None:
             _address(one.address)
         except ValueError:
             raise SettingsError(f"address {one.address!r:.80}: give an IPv4 or IPv6 address") from None
+
+
+def validator(what: str, value: object) -> None:
+    """An ETag or Last-Modified, or None."""
+    unicode(what, value)
+    kept(what, value if isinstance(value, str) else None, VALIDATOR_BYTES_MAX)
 
 
 def flag(what: str, value: object) -> None:
@@ -445,6 +484,7 @@ def watermark(value: object) -> None:
     if not isinstance(value, tuple | list) or len(value) != 2 or value[0] is None or not isinstance(value[1], bytes):
         raise SettingsError(f"watermark {value!r:.80}: give (archive writer, place), a text and bytes")
     name("the writer of a watermark", value[0])
+    kept("the place of a watermark", value[1], WATERMARK_BYTES_MAX)
 
 
 def robots(answer: object) -> None:
@@ -483,10 +523,9 @@ def _address(value: object) -> str:
     return found
 
 
-def _text(what: str, value: object, most: int | None = None) -> None:
-    if value is not None and (not isinstance(value, str) or (most is not None and len(value) > most)):
-        bound = "" if most is None else f" of at most {most} characters"
-        raise SettingsError(f"{what} {value!r:.80}: give a text{bound}")
+def _text(what: str, value: object, characters_max: int | None = None) -> None:
+    if value is not None:
+        text(what, value, characters_max)
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

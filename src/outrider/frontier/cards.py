@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.kernels.cards import HEAD, OPAQUE, Heads
+from outrider.storage.records import body_bytes
 
 Int64s = npt.NDArray[np.int64]
 NO_BODIES = np.zeros(1, np.int64)
@@ -72,6 +73,19 @@ class Cards:
     def changed(self) -> Heads:
         """A copy of the heads to be written to."""
         return np.frombuffer(bytearray(self.heads.tobytes()), HEAD)
+
+    def misfit(self, body_bytes_max: int) -> str:
+        """Why heads and bodies do not belong together, or a body is longer than it may be; "" when all is well."""
+        heads, offsets = self.heads, np.asarray(self.offsets, np.int64)
+        if len(offsets) != len(heads) + 1 or offsets[0] < 0 or offsets[-1] > len(self.arena):
+            return f"{len(offsets)} offsets for {len(heads)} cards in {len(self.arena)} bytes"
+        lengths, told = offsets[1:] - offsets[:-1], body_bytes(heads)
+        if lengths.tobytes() != told.tobytes():
+            row = int(np.flatnonzero(lengths != told)[0])
+            return f"card {row} has a body of {lengths[row]} bytes, not as many as its head says"
+        if len(self.arena) > body_bytes_max and lengths.max(initial=0) > body_bytes_max:
+            return f"a card with a body of {lengths.max()} bytes; it may have {body_bytes_max}"
+        return ""
 
     def urls(self) -> list[str]:
         """The URL of each card."""

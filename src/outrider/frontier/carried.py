@@ -25,7 +25,15 @@ from outrider.frontier.hosts import NONE
 from outrider.frontier.priority import checked
 from outrider.frontier.records import Record
 from outrider.frontier.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason, by_value
-from outrider.limits import METADATA_BYTES_MAX, NAME_CHARACTERS_MAX, RESTORE_ROWS_PER_FRAME
+from outrider.limits import (
+    DIGEST_BYTES_MAX,
+    ERROR_TEXT_MAX,
+    METADATA_BYTES_MAX,
+    REFERRER_BYTES_MAX,
+    RESTORE_ROWS_PER_FRAME,
+    RUN_BODY_BYTES_MAX,
+    URL_BYTES_MAX,
+)
 from outrider.url import host_of, undotted
 
 _STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STATES) if number != UNKNOWN}
@@ -115,6 +123,8 @@ class Carrying(Discovering):
         if not urls.valid.all():
             wrong = arrivals[int(np.flatnonzero(~urls.valid)[0])].url
             raise SettingsError(f"url {wrong!r:.200} is no http or https URL")
+        if urls.lengths.max(initial=0) > URL_BYTES_MAX:
+            arguments.kept("url", urls[int(urls.lengths.argmax())], URL_BYTES_MAX)
         prints = urls.fingerprints(self._fingerprint_key)
         names = self._homes(urls)
         hosts = tables.hosts.find(names)
@@ -152,6 +162,9 @@ class Carrying(Discovering):
         told = {(int(links.crawl[row]), urls[row]): words[row] for row in rows.tolist()}
         count = 0
         for cards in draft.taken_back():
+            why = cards.misfit(RUN_BODY_BYTES_MAX)
+            if why:
+                raise arguments.unfit(why)
             for row in range(len(cards)):
                 record = Record.of(cards, row)
                 self._tell(record, told[record.crawl, record.url], draft)
@@ -190,12 +203,13 @@ def _told(record: Mapping[str, Any], now: Instant) -> _Told:
     state = QUEUED if state == LEASED else state
     due = _whole("due", record.get("due"), arguments.INSTANT_MAX)
     for what in ("etag", "last_modified"):
-        arguments.unicode(what, record.get(what))
+        arguments.validator(what, record.get(what))
     digest = _text("digest", record.get("digest")) or ""
     try:
         octets = bytes.fromhex(digest)
     except ValueError:
         raise SettingsError(f"digest {digest!r:.80}: give hex digits") from None
+    arguments.kept("digest", octets, DIGEST_BYTES_MAX)
     return _Told(
         state=state,
         reason=_reason(record.get("reason")),
@@ -203,7 +217,7 @@ def _told(record: Mapping[str, Any], now: Instant) -> _Told:
         attempts=_whole("attempts", record.get("attempts"), 65_535),
         losses=_whole("losses", record.get("losses"), 255),
         status=_whole("status", record.get("status"), 65_535),
-        error=_text("error", record.get("error")),
+        error=_text("error", record.get("error"), ERROR_TEXT_MAX),
         etag=record.get("etag") or "",
         modified=record.get("last_modified") or "",
         digest=octets,
@@ -233,10 +247,12 @@ def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
     if url is None or not isinstance(state, str) or state not in _STATE_NUMBERS:
         raise SettingsError(f"state {state!r:.80} of {url!r:.200}: there are {', '.join(_STATE_NUMBERS)}")
     octets = arguments.metadata(told.get("metadata"), f"metadata of {url!r:.200}")
-    if len(octets) > METADATA_BYTES_MAX:
-        raise SettingsError(f"metadata has {len(octets)} bytes; it may have {METADATA_BYTES_MAX}")
-    key = _text("key", told.get("key"), NAME_CHARACTERS_MAX)
-    crawl = _text("crawl", told.get("crawl"), NAME_CHARACTERS_MAX)
+    arguments.kept("metadata", octets, METADATA_BYTES_MAX)
+    referrer = _text("referrer", told.get("referrer"))
+    arguments.kept("referrer", referrer, REFERRER_BYTES_MAX)
+    key, crawl = _text("key", told.get("key")), _text("crawl", told.get("crawl"))
+    arguments.name("key", key)
+    arguments.name("crawl", crawl)
     return Arrival(
         url,
         0,
@@ -246,7 +262,7 @@ def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
         None,
         draft.crawl(crawl),
         None if key is not None and undotted(key) == undotted(host_of(url)) else key,
-        _text("referrer", told.get("referrer")),
+        referrer,
         octets,
     )
 
@@ -259,12 +275,8 @@ def _whole(name: str, value: object, most: int) -> int:
     return value
 
 
-def _text(name: str, value: object, most: int = 1 << 20) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or len(value) > most:
-        raise SettingsError(f"{name} {value!r:.80}: give a text of at most {most} characters")
-    return value
+def _text(name: str, value: object, most: int | None = None) -> str | None:
+    return None if value is None else arguments.text(name, value, most)
 
 
 def _reason(value: object) -> int:

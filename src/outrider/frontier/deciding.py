@@ -17,7 +17,7 @@ from outrider.frontier.cards import Cards
 from outrider.frontier.cooling import Cooling
 from outrider.frontier.draft import Draft
 from outrider.frontier.errands import Rulebook, unanswered
-from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, encode
+from outrider.frontier.facts import FRAME_KIND, Block, Compressor, Fact, UnfitFactsError, sealed
 from outrider.frontier.hosts import (
     NONE,
     RULED,
@@ -34,6 +34,7 @@ from outrider.frontier.tables import (
     PARKED,
     QUEUED,
     Authority,
+    Hand,
     Reason,
     RobotsState,
     Tables,
@@ -139,11 +140,10 @@ class Deciding:
 
     def _commit(self, draft: Draft, *, reserve: bool = False) -> None:
         """Log, then apply; the same `apply` replays the frame after a crash."""
-        blocks = draft.blocks()
+        blocks, payload = self._sealed(draft)
         if draft.barren:
             self._forget_scopes()  # their rows are given to others
         if blocks:
-            payload = encode(draft.now, [block for block, _ in blocks])
             if len(payload) > FRAME_PAYLOAD_BYTES_MAX:
                 self._take_back(draft)
                 raise SettingsError(f"{len(payload)} bytes in one call; cut it into smaller ones")
@@ -166,6 +166,16 @@ class Deciding:
         for marks in draft.known:
             self._recent.note(marks)
         self._settle(draft.now)
+
+    def _sealed(self, draft: Draft) -> tuple[list[tuple[Block, Hand | None]], bytes]:
+        """The facts of a draft, and the payload of their frame. Raises SettingsError for facts that could be logged but
+        not applied: nobody could open the store any more."""
+        try:
+            blocks = draft.blocks()
+            return blocks, sealed(draft.now, [block for block, _ in blocks]) if blocks else b""
+        except (UnfitFactsError, OverflowError) as error:
+            self._take_back(draft)
+            raise arguments.unfit(error) from error
 
     def _take_back(self, draft: Draft) -> None:
         """The draft is not logged: what it drew goes back, and scopes are those of the tables."""

@@ -25,8 +25,9 @@ from outrider.clock import Instant
 from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.cards import Cards
 from outrider.kernels import gather_spans, shuffle_columns
-from outrider.kernels.cards import HEAD, HEAD_BYTES, OPAQUE, Heads
-from outrider.limits import FACTS_COMPRESSED_BYTES_MIN, FACTS_ZSTD_LEVEL
+from outrider.kernels.cards import HEAD, HEAD_BYTES, OPAQUE
+from outrider.limits import FACT_TEXT_BYTES_MAX, FACTS_COMPRESSED_BYTES_MIN, FACTS_ZSTD_LEVEL, RUN_BODY_BYTES_MAX
+from outrider.storage.records import body_bytes
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -41,6 +42,10 @@ DTYPES = {name: np.dtype(width) for name, width in _WIDTHS.items()}
 BLOCK = struct.Struct("<BBI")  # what leads a block: kind, version, rows
 _NOW = struct.Struct("<q")
 INSTANT_BYTES = _NOW.size
+
+
+_VERSION_FAR = 31
+"""No release skips so many versions: a byte beyond it belongs to a text, and a length before it was wrong."""
 
 
 class Fact(IntEnum):
@@ -301,6 +306,55 @@ def _encode_one(columns: Sequence[Column], values: Sequence[Values], parts: list
             parts += (_SINGLE["u32"].pack(len(octets)), octets)
 
 
+UNFIT = (ArithmeticError, LookupError, TypeError, ValueError)
+"""What applying facts ends with that should never have been logged."""
+
+
+class UnfitFactsError(ValueError):
+    """A fact has a value that its column cannot hold, or that the tables cannot keep."""
+
+
+def sealed(now: Instant, blocks: Sequence[Block]) -> bytes:
+    """The payload of one frame for the log, not compressed. Raises UnfitFactsError for facts that could be logged and
+    not applied: what is in the log is applied at every opening."""
+    for kind, values in blocks:
+        why = unfit(kind, values)
+        if why:
+            raise UnfitFactsError(why)
+    try:
+        return encode(now, blocks)
+    except (OverflowError, ValueError, TypeError, struct.error) as error:
+        raise UnfitFactsError(str(error)) from error
+
+
+def unfit(kind: int, values: Sequence[Values]) -> str:
+    """Why facts of one kind cannot be applied, as far as their sizes tell; "" where they can."""
+    for column, cells in zip(KINDS[kind].columns, values, strict=True):
+        if column.type == "text":
+            if isinstance(cells, Texts) and len(cells.octets) <= FACT_TEXT_BYTES_MAX:
+                continue
+            longest = int(cells.lengths.max()) if isinstance(cells, Texts) else _longest(cells)
+            if longest > FACT_TEXT_BYTES_MAX:
+                return f"{column.name} has {longest:,} bytes; a name in the log may have {FACT_TEXT_BYTES_MAX:,}"
+        elif column.type == "cards":
+            why = cells.misfit(RUN_BODY_BYTES_MAX)
+            if why or cells.offsets[0] or cells.offsets[-1] != len(cells.arena):
+                return why or "the bodies of cards do not fill their arena"
+        elif type(cells) is not list and column.type in DTYPES:  # numbers in lists are checked as they are encoded
+            dtype = DTYPES[column.type]
+            if cells.dtype != dtype and cells.dtype.kind in "iu" and (cells != cells.astype(dtype)).any():
+                return f"{column.name} has a number beyond {column.type}"
+    return ""
+
+
+def _longest(texts: Sequence[str]) -> int:
+    """Bytes of the longest text, or an upper bound of them below what a text may have."""
+    characters = max(map(len, texts), default=0)
+    if 4 * characters <= FACT_TEXT_BYTES_MAX:
+        return characters
+    return max(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+
+
 def encode_in_pieces(now: Instant, blocks: Sequence[Block], bytes_max: int) -> Iterator[bytes]:
     """The same facts, in their order, as payloads of at most so many bytes, as far as single facts are shorter."""
     payload = encode(now, blocks)
@@ -403,6 +457,8 @@ def decode(payload: bytes) -> Iterator[tuple[int, list[Values]]]:
         at += BLOCK.size
         known = KINDS.get(kind)
         if known is None or not _FIRST_VERSION <= version <= known.version:
+            if version > _VERSION_FAR:
+                raise DamagedStoreError(f"no block of facts begins at byte {at - BLOCK.size} of a frame")
             raise ForeignStoreError(
                 f"it holds facts of kind {kind} version {version}, made by another release: open it with that one"
             )
@@ -469,14 +525,6 @@ def _cards(payload: bytes, at: int, rows: int) -> tuple[Cards, int]:
     if end > len(payload):
         raise DamagedStoreError(f"the bodies of cards run past their frame at byte {at}")
     return Cards(heads, payload[at:end], offsets), end
-
-
-def body_bytes(heads: Heads) -> npt.NDArray[np.int64]:
-    """How long the body behind each head is."""
-    lengths: npt.NDArray[np.int64] = heads["url_bytes"].astype(np.int64)
-    lengths += heads["referrer_bytes"]
-    lengths += heads["extra_bytes"]
-    return lengths
 
 
 def drawing() -> str:

@@ -310,8 +310,8 @@ class Leasing(Asking):
         return len(cards), None, judged_away
 
     def _errand_at(self, draft: Draft, host: int, now: Instant) -> Authority | None:
-        """The authority whose robots.txt this host is asked for now. It comes before the host's pages: with several requests at once
-        it takes the next place that is free, and the gap between their beginnings."""
+        """The authority whose robots.txt this host is asked for now. The errand comes before the host's pages: with
+        several requests at once it takes the next free place, and the gap between their beginnings."""
         if host not in self.turns.errands_at:
             return None
         room = self.turns.room(host)

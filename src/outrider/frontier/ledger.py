@@ -18,7 +18,7 @@ from outrider.frontier.cards import Cards
 from outrider.kernels.cards import HEAD, Heads
 from outrider.limits import MEMTABLE_APPENDS_JOINED, MEMTABLE_CHUNK_ROWS, RUN_BODY_BYTES_MAX, SCAN_ROWS
 from outrider.storage.files import Files
-from outrider.storage.records import Int64s, Keys, Records, body_bytes, distinct, merged, newest, pack_keys
+from outrider.storage.records import Int64s, Keys, Records, distinct, merged, newest, pack_keys
 from outrider.storage.runs import LEDGER
 from outrider.storage.tiers import Layers, Tiers
 
@@ -68,16 +68,15 @@ class Ledger:
     def append(self, cards: Cards) -> None:
         """New versions, whole. A card of state 0 ends its record. Raises ValueError for cards whose heads and bodies
         disagree."""
-        heads, offsets = cards.heads, np.asarray(cards.offsets, np.int64)
-        if len(offsets) != len(heads) + 1 or offsets[0] < 0 or offsets[-1] > len(cards.arena):
-            raise ValueError(f"{len(offsets)} offsets for {len(heads)} cards in {len(cards.arena)} bytes")
-        lengths, told = offsets[1:] - offsets[:-1], body_bytes(heads)
-        if lengths.tobytes() != told.tobytes():
-            row = int(np.flatnonzero(lengths != told)[0])
-            raise ValueError(f"card {row} has a body of {lengths[row]} bytes, not as many as its head says")
-        if len(cards.arena) > RUN_BODY_BYTES_MAX and lengths.max(initial=0) > RUN_BODY_BYTES_MAX:
-            raise ValueError(f"a card with a body of {lengths.max()} bytes; it may have {RUN_BODY_BYTES_MAX}")
-        self._add(Records(_copy(heads), _first(_WHOLE, len(heads)), cards.arena, offsets))
+        why = cards.misfit(RUN_BODY_BYTES_MAX)
+        if why:
+            raise ValueError(why)
+        self.take(cards)
+
+    def take(self, cards: Cards) -> None:
+        """`append` of cards that were checked before they were logged."""
+        heads = cards.heads
+        self._add(Records(_copy(heads), _first(_WHOLE, len(heads)), cards.arena, np.asarray(cards.offsets, np.int64)))
 
     def append_heads(self, heads: Heads) -> None:
         """New versions of which the bodies, and their lengths in the heads, are those of the versions before.

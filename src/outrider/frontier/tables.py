@@ -985,7 +985,9 @@ class Tables:
             old = np.zeros(len(heads), np.uint8)
             _, old[~fresh] = self._take_out(heads[~fresh], tokens[~fresh])
         dead = self._dead(heads) if hand is not None else self._outlived(heads)
-        self.ledger.append(cards if dead is None else cards.filter(~dead))
+        # Cards in hand were checked before they were logged.
+        keep = self.ledger.append if hand is None else self.ledger.take
+        keep(cards if dead is None else cards.filter(~dead))
         if fresh.any():
             self._see(heads[fresh] if not fresh.all() else heads)
             self.order = int(heads["order"].max()) + 1

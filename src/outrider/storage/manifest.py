@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from outrider.errors import DamagedStoreError, ForeignStoreError
+from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError
 from outrider.kernels import crc32c
 from outrider.limits import MANIFEST_BYTES_MAX
 from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX, Files, read_whole, replace
@@ -74,11 +74,19 @@ class Manifest:
     ) -> Manifest:
         """Writes the manifest of a new store, durably. Call it under the directory's lock.
 
-        Raises ForeignStoreError when the directory holds anything already, StoreFullError, StoreFailedError.
+        Raises ForeignStoreError when the directory holds anything already, SettingsError for rules that are too long
+        to be kept, StoreFullError, StoreFailedError.
         """
         _refuse_foreign(files)
         manifest = cls(store, created, fingerprint_key, slot_key, spelling, dict(rules))
-        replace(files, MANIFEST_NAME, manifest._encode())
+        data = manifest._encode()
+        if len(data) > MANIFEST_BYTES_MAX:
+            longest = max(rules, key=lambda name: len(rules[name]))
+            raise SettingsError(
+                f"{longest} has {len(rules[longest]):,} characters, and the manifest that keeps it would have "
+                f"{len(data):,} bytes; it may have {MANIFEST_BYTES_MAX:,}: make {longest} shorter"
+            )
+        replace(files, MANIFEST_NAME, data)
         return manifest
 
     @classmethod
