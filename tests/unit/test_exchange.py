@@ -267,6 +267,8 @@ def test_bad_records_are_named_with_their_line_and_the_rest_is_taken(tmp_path):
         {"state": "done"},
         {"url": "http://c.com/", "state": "done", "depth": "deep"},
         {"url": "http://d.com/", "state": "done", "depth": 2**63},
+        {"url": "http://f.com/", "state": ["done"]},
+        {"url": "http://g.com/", "state": "x" * 100_000},
         {"url": "http://refused.test/", "state": "done"},
         {"url": "http://e.com/", "state": "queued"},
     ]
@@ -274,12 +276,24 @@ def test_bad_records_are_named_with_their_line_and_the_rest_is_taken(tmp_path):
     frontier = FakeFrontier()
     found = taken(frontier, path)
     assert ["http://a.com/", "http://e.com/"] == list(frontier.kept)
-    assert (8, 2, 6, [2, 3, 4, 5, 6, 7]) == (
+    assert (10, 2, 8, [2, 3, 4, 5, 6, 7, 8, 9]) == (
         found.rows,
         found.codes["imported"],
         found.skipped,
         [place for _, place, _ in found.faults],
     )
+
+
+def test_a_row_of_parquet_that_is_no_text_is_named_and_the_others_go_on(tmp_path):
+    """A cell whose bytes are no UTF-8 used to end an import as a bug."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    urls = [b"http://a.com/", b"http://\xff.com/", b"http://c.com/"]
+    table = arrow.table({"url": arrow.array(urls, arrow.binary()).view(arrow.string()), "state": ["done"] * 3})
+    parquet.write_table(table, tmp_path / "x.parquet")
+    frontier = FakeFrontier()
+    found = taken(frontier, tmp_path / "x.parquet")
+    assert (["http://a.com/", "http://c.com/"], [2]) == (list(frontier.kept), [place for _, place, _ in found.faults])
 
 
 def test_a_broken_off_import_is_run_again(tmp_path):

@@ -192,12 +192,13 @@ def _fault(record: Mapping[str, Any], *, states: bool) -> str:
         return error.facts
     if not states:
         return ""
-    if record.get("state") not in _STATES:
-        return f"state is {record.get('state')!r}; it takes {', '.join(sorted(_STATES))}"
+    state = record.get("state")
+    if not isinstance(state, str) or state not in _STATES:
+        return f"state is {state!r:.80}; it takes {', '.join(sorted(_STATES))}"
     for name, kind in FRONTIER.columns.items():
         value = record.get(name)
         if value is not None and not _fits(value, kind):
-            return f"{name} is {value!r}, which is no {_WORDS[kind]}"
+            return f"{name} is {value!r:.80}, which is no {_WORDS[kind]}"
     return ""
 
 

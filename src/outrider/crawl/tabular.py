@@ -409,13 +409,24 @@ def _read_parquet(path: str, shape: Shape) -> Iterator[Read]:
             if "url" not in file.schema_arrow.names:
                 raise NamedPathError(f"{path!r} has no column `url`, as what `outrider export` writes has")
             for batch in file.iter_batches(EXPORT_ROWS_AT_ONCE):
-                for cells in batch.to_pylist():
+                for cells in _rows_of(batch):
                     place += 1
-                    yield _of_cells(place, cells, shape)
+                    yield _of_cells(place, cells, shape) if isinstance(cells, dict) else Read(place, fault=cells)
     except pa.ArrowException as error:
         raise NamedPathError(
             f"{path!r} cannot be read as Parquet ({error}); give a file that `outrider export` wrote"
         ) from None
+
+
+def _rows_of(batch: Any) -> list[Record | str]:
+    """The cells of each row by their columns, or what is wrong with the row."""
+    try:
+        rows: list[Record | str] = batch.to_pylist()
+        return rows
+    except (ValueError, OverflowError) as error:
+        if batch.num_rows == 1:
+            return [f"a cell cannot be read ({error!s:.200})"]
+    return [cells for row in range(batch.num_rows) for cells in _rows_of(batch.slice(row, 1))]
 
 
 def _of_cells(place: int, cells: Record, shape: Shape) -> Read:
