@@ -40,7 +40,7 @@ class OneByOne:
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
 
-    def add(self, payload: bytes) -> None:
+    def add(self, payload: bytes, lsn: int = 0) -> None:
         while self.tables.wake(instant_of(payload), WAKES_PER_CALL_MAX):
             pass
         apply(self.tables, payload)
@@ -63,10 +63,10 @@ class Counted(Window):
         type(self).together += done
         return done
 
-    def _plain(self, payloads: Any) -> None:
+    def _plain(self, payloads: Any, lsns: Any) -> None:
         payloads = list(payloads)
         type(self).one_by_one += len(payloads)
-        super()._plain(payloads)
+        super()._plain(payloads, lsns)
 
 
 def counted(rows: int) -> type[Counted]:

@@ -12,7 +12,10 @@ import pytest
 from crash.directories import Killed, Killer
 from outrider import Frontier, Link
 from outrider.crawl.mending import repair, verify
-from outrider.errors import DamagedStoreError, StoreInUseError
+from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, StoreInUseError
+from outrider.frontier import arguments, deciding
+from outrider.frontier.facts import BLOCK, FRAME_KIND, Fact, encode
+from outrider.journey import Outcome, Verdict
 from outrider.storage.files import Directory
 from outrider.storage.repair import survey
 
@@ -356,3 +359,74 @@ def test_whatever_is_damaged_it_opens_again(made, tmp_path, expected, seed):
         assert {url for _, url in found} <= {url for _, url in expected}  # the name of a crawl may be lost
         with opened(store, START + (20_000 + attempt) * SECOND) as frontier:
             assert frontier.lease(3) or not found
+
+
+def discovered(frontier, **more):
+    frontier.discover(["http://good.test/", Link("http://bad.test/", **more), "http://good.test/2"])
+
+
+def reported(frontier, **more):
+    token = frontier._machine.tables.token  # the youngest lease
+    frontier.report([Outcome(token, Verdict.DONE, **more)])
+
+
+UNFIT = {
+    "a referrer of 65,536 bytes": lambda frontier: discovered(frontier, referrer="x" * 65_536),
+    "a referrer of 70,013 bytes": lambda frontier: discovered(frontier, referrer="x" * 70_013),
+    "a referrer of control characters": lambda frontier: discovered(frontier, referrer="\x7f" * 131_072),
+    "an etag of 1 MiB": lambda frontier: reported(frontier, etag="x" * (1 << 20)),
+    "a digest of 2 MiB": lambda frontier: reported(frontier, digest=b"x" * (2 << 20)),
+    "metadata of 1 MiB": lambda frontier: reported(frontier, metadata={"x": "y" * (1 << 20)}),
+}
+
+
+def logged_and_never_applied(frontier, call, monkeypatch):
+    """What an earlier release, which looked at sizes as it applied a frame, left in its log."""
+    append = frontier._log.append
+
+    def append_and_stop(*frame, **how):
+        append(*frame, **how)
+        raise SettingsError("it is in the log")
+
+    with monkeypatch.context() as earlier:
+        for bound in ("REFERRER_BYTES_MAX", "VALIDATOR_BYTES_MAX", "METADATA_BYTES_MAX"):
+            earlier.setattr(arguments, bound, 1 << 30)
+        earlier.setattr(arguments, "_OCTETS", dict.fromkeys(arguments._OCTETS, 1 << 30))
+        earlier.setattr(deciding, "sealed", encode)
+        earlier.setattr(frontier._log, "append", append_and_stop)
+        with pytest.raises(SettingsError, match="it is in the log"):
+            call(frontier)
+    return frontier._log.appended_lsn
+
+
+@pytest.mark.parametrize("call", UNFIT.values(), ids=list(UNFIT))
+def test_a_frame_that_can_be_read_and_not_applied_is_named_dropped_and_listed(call, store, expected, monkeypatch):
+    """`open` and `verify` tell its LSN; `repair` lists it, and keeps all that the frames before and behind it say."""
+    frontier = opened(store)
+    assert frontier.lease(1, worker="w")
+    lsn = logged_and_never_applied(frontier, call, monkeypatch)
+    frontier.discover(["http://behind.test/"])
+    frontier.close()
+    with pytest.raises(DamagedStoreError, match=f"LSN {lsn}\\b"):
+        opened(store)
+    assert not verify(str(store)).ok
+    done = repair(str(store), now=START + 9_000 * SECOND)
+    assert [(lsn, lsn, 1)] == [(loss.first_lsn, loss.last_lsn, loss.pieces) for loss in done.losses]
+    assert done.losses[0].end > done.losses[0].begin > 0
+    assert verify(str(store)).ok
+    assert "" == repair(str(store)).folder
+    found = held(store)
+    assert set(expected) | {("default", "http://behind.test/")} == set(found)
+    with opened(store) as frontier:
+        assert [] == list(frontier.lines("pages", 0))  # which reads the log to its end
+        assert ["new"] == frontier.discover(["http://bad.test/"])
+
+
+def test_facts_of_a_newer_release_are_not_taken_for_damage(store):
+    """Nothing is dropped that a newer release can read."""
+    frontier = opened(store)
+    frontier._log.append(FRAME_KIND, (0).to_bytes(8, "little") + BLOCK.pack(Fact.HOST, 3, 0))
+    frontier.close()
+    for look in (opened, lambda store: repair(str(store))):
+        with pytest.raises(ForeignStoreError):
+            look(store)

@@ -152,7 +152,7 @@ def test_a_whole_store_is_left_as_it_is(store):
 def test_every_frame_can_be_read_without_the_log(store):
     files = Directory(store)
     frames = list(whole_frames(files, survey(files, STORE), 250))
-    assert [(lsn, payload(lsn)) for lsn in range(251, FRAMES + 1)] == [(frame[0], frame[4]) for frame in frames]
+    assert [(lsn, payload(lsn)) for lsn in range(251, FRAMES + 1)] == [(frame.lsn, frame.payload) for frame in frames]
 
 
 @pytest.mark.parametrize("at", [0, 2, 4, 9, 17, 25, 28, 31, 40])

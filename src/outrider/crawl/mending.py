@@ -27,7 +27,7 @@ from outrider.frontier.tables import COPY_ROWS, RUNS, Tables
 from outrider.journey import Verification
 from outrider.kernels import FRAME_BYTES_MAX
 from outrider.limits import CHECKPOINT_PAYLOAD_BYTES_MAX, DELAY_SECONDS_FLOOR, OWN_SLOT
-from outrider.storage.checkpoint import CheckpointWriter
+from outrider.storage.checkpoint import CheckpointWriter, checkpoint_name
 from outrider.storage.files import Directory, replace
 from outrider.storage.losses import Loss
 from outrider.storage.manifest import MANIFEST_NAME, Manifest
@@ -35,7 +35,9 @@ from outrider.storage.repair import (
     Filler,
     Mended,
     Survey,
+    WholeFrame,
     checkpoint_numbers,
+    drop_frame,
     keep_checkpoints,
     manifest_of,
     mend_ledger,
@@ -204,11 +206,16 @@ def _salvage(
     try:
         salvage = Salvage(tables)
         if checkpoint is not None:
+            name = checkpoint_name(checkpoint.number)
             for _, section, _, _, payload in whole_ranges(files, checkpoint):
-                salvage.take_range(section, payload)
+                why = salvage.take_range(section, payload)
+                if why:
+                    losses.append(Loss(name, 0, 0, f"a range of rows cannot be applied ({why})", pieces=1))
         salvage.meet_cold()
-        for _, payload in _payloads(files, found, start or 0):
-            salvage.take(payload)
+        for frame in _frames(files, found, start or 0):
+            why = _taken(frame, salvage)
+            if why:
+                losses.append(drop_frame(frame, f"cannot be applied, and was left out ({why})"))
         epoch = max([0, *(segment.epoch for segment in found.segments)])
         salvage.finish(epoch=epoch, rest_until=until, behind_checkpoint=start != 0 or found.begins_late)
         if crawl is not None:
@@ -221,12 +228,27 @@ def _salvage(
     return salvage.found
 
 
-def _payloads(files: Directory, found: Survey, after: int) -> Iterator[tuple[int, bytes]]:
-    """(LSN, facts) of the whole frames with a higher LSN."""
-    for lsn, kind, _, codec, payload in whole_frames(files, found, after):
-        if kind != FRAME_KIND:
-            raise ForeignStoreError(f"LSN {lsn} has frame kind {kind}, made by another release; open it with that one")
-        yield lsn, unpacked(payload, codec, bytes_max=FRAME_BYTES_MAX)
+def _frames(files: Directory, found: Survey, after: int) -> Iterator[WholeFrame]:
+    """The whole frames with a higher LSN. Raises ForeignStoreError for frames that hold no facts."""
+    for frame in whole_frames(files, found, after):
+        if frame.kind != FRAME_KIND:
+            raise ForeignStoreError(
+                f"LSN {frame.lsn} has frame kind {frame.kind}, made by another release; open it with that one"
+            )
+        yield frame
+
+
+def _payload(frame: WholeFrame) -> bytes:
+    return unpacked(frame.payload, frame.codec, bytes_max=FRAME_BYTES_MAX)
+
+
+def _taken(frame: WholeFrame, salvage: Salvage) -> str:
+    """Takes the facts of a frame. Why they cannot be applied, "" when they can."""
+    try:
+        payload = _payload(frame)
+    except DamagedStoreError as error:
+        return error.facts
+    return salvage.take(payload)
 
 
 def _keep_output(crawl: str, files: Directory, found: Survey, tables: Tables, losses: list[Loss]) -> None:
@@ -246,13 +268,13 @@ def _keep_output(crawl: str, files: Directory, found: Survey, tables: Tables, lo
 
 def _lines(files: Directory, found: Survey, number: int, after: int) -> Iterator[tuple[int, bytes]]:
     """Output lines of a stream by its number, as (LSN, line)."""
-    for lsn, payload in _payloads(files, found, after):
-        for kind, values in decode(payload):
+    for frame in _frames(files, found, after):
+        for kind, values in decode(_payload(frame)):
             if kind == Fact.LINE:
                 _, _, streams, new_links, texts = values
                 for stream, new, text in zip(streams.tolist(), new_links.tolist(), texts, strict=True):
                     if stream == number:
-                        yield lsn, completed(text, new)
+                        yield frame.lsn, completed(text, new)
 
 
 def _write(files: Directory, found: Survey, tables: Tables) -> None:

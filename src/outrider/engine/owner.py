@@ -270,12 +270,14 @@ class Frontier:
     def close(self, state: str = "stopped") -> None:
         """A clean stop; open leases of this process end. `state` is remembered: "finished" or "stopped".
 
-        Raises StoreFailedError when the stop cannot be written, or when a checkpoint beside the calls had failed and no
-        call has said so yet; the store is closed all the same, and what was acknowledged is in its log.
+        Raises SettingsError, and closes nothing, for a state that is no name; StoreFailedError when the stop cannot be
+        written, or when a checkpoint beside the calls had failed and no call has said so yet: the store is closed all
+        the same, and what was acknowledged is in its log.
         """
         if self._process != os.getpid():
             self._closed = True  # in a forked child: the store is the parent's
             return
+        arguments.name("state", arguments.text("state", state))
         with self._alone():
             if self._closed:
                 return
@@ -628,8 +630,7 @@ class Frontier:
             raise DamagedStoreError(f"{where} is gone, and the log begins behind it; bring it back")
 
     def _read_log(self) -> None:
-        for _ in self._log.replay(self._rounds.kept_after()):
-            pass
+        recovery.check(self._log, self._rounds.kept_after())
 
     def now(self) -> Instant:
         """The frontier's instant: int microseconds since 1970, never going back."""

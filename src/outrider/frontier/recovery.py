@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from outrider.errors import ForeignStoreError
 from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, decode, unpacked
 from outrider.frontier.lines import completed
-from outrider.frontier.replay import Window, apply
+from outrider.frontier.replay import Window, applied, apply
 from outrider.frontier.tables import HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.kernels import FRAME_BYTES_MAX
 from outrider.limits import REPLAY_WINDOW_BYTES, WAKES_PER_CALL_MAX
@@ -50,11 +50,12 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
     tables.restore()
     tables.note_those_seen()
     for payload in leases:
-        apply(tables, payload)
+        with applied(0, 0):
+            apply(tables, payload)
     window = Window(tables)
     for payloads in ahead(_payloads(log, checkpoint.start_lsn if checkpoint is not None else 0)):
-        for payload in payloads:
-            window.add(payload)
+        for lsn, payload in payloads:
+            window.add(payload, lsn)
     window.close()
     tables.see_those_noted()
     while len(tables.calendar) and (at := tables.calendar.next()) is not None and at <= tables.now:
@@ -76,13 +77,13 @@ def _ranges(checkpoint: Checkpoint | None) -> Iterator[list[tuple[int, bytes]]]:
     yield some
 
 
-def _payloads(log: Log, after: int) -> Iterator[list[bytes]]:
-    """What the frames behind an LSN hold, as much at once as a window takes or a little more."""
-    some: list[bytes] = []
+def _payloads(log: Log, after: int) -> Iterator[list[tuple[int, bytes]]]:
+    """LSNs and what the frames behind one hold, as much at once as a window takes or a little more."""
+    some: list[tuple[int, bytes]] = []
     size = 0
     for frame in log.replay(after):
         payload = _payload(frame)
-        some.append(payload)
+        some.append((frame.lsn, payload))
         size += len(payload)
         if size >= REPLAY_WINDOW_BYTES:
             yield some
@@ -95,7 +96,17 @@ def _payload(frame: Frame) -> bytes:
         raise ForeignStoreError(
             f"LSN {frame.lsn} has frame kind {frame.kind}: made by another release, open it with that one"
         )
-    return unpacked(frame.payload, frame.codec, bytes_max=FRAME_BYTES_MAX)
+    with applied(frame.lsn, frame.lsn):
+        return unpacked(frame.payload, frame.codec, bytes_max=FRAME_BYTES_MAX)
+
+
+def check(log: Log, after: int) -> None:
+    """Reads the facts of all frames behind an LSN. Raises DamagedStoreError, ForeignStoreError."""
+    for frame in log.replay(after):
+        payload = _payload(frame)
+        with applied(frame.lsn, frame.lsn):
+            for _ in decode(payload):
+                pass
 
 
 def lines(log: Log, stream: str, after: int) -> Iterator[tuple[int, bytes]]:

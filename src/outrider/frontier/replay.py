@@ -8,7 +8,8 @@ a window with anything out of the ordinary in it is applied frame by frame.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -16,16 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant
+from outrider.errors import DamagedStoreError
 from outrider.frontier.cards import Cards, joined
 from outrider.frontier.facts import (
     BLOCK,
     DTYPES,
     INSTANT_BYTES,
     KINDS,
+    UNFIT,
     Fact,
     Texts,
     Values,
-    body_bytes,
     columns_of,
     decode,
     instant_of,
@@ -34,7 +36,8 @@ from outrider.frontier.facts import (
 from outrider.frontier.hosts import firsts_of, has_equals
 from outrider.frontier.tables import PARKED, UNKNOWN, Reason, Tables
 from outrider.kernels.cards import HAS_CONTENT, HEAD, HEAD_BYTES, OPAQUE
-from outrider.limits import OWN_SLOT, REPLAY_WINDOW_BYTES, REPLAY_WINDOW_ROWS, WAKES_PER_CALL_MAX
+from outrider.limits import OWN_SLOT, REPLAY_WINDOW_BYTES, REPLAY_WINDOW_ROWS, RUN_BODY_BYTES_MAX, WAKES_PER_CALL_MAX
+from outrider.storage.records import body_bytes
 
 _Times: TypeAlias = npt.NDArray[np.int64]
 _Rows: TypeAlias = npt.NDArray[np.intp]
@@ -109,17 +112,19 @@ class Window:
 
     def _clear(self) -> None:
         self._payloads: list[bytes] = []
+        self._lsns: list[int] = []
         self._groups: dict[int, dict[int, _Group]] = {}
         self._blocks = 0
         self._rows = 0
         self._bytes = 0
 
-    def add(self, payload: bytes) -> None:
-        """Takes the payload of the next frame. Raises DamagedStoreError, ForeignStoreError."""
+    def add(self, payload: bytes, lsn: int = 0) -> None:
+        """Takes the payload of the next frame; lsn: 0 for a range of the checkpoint. Raises DamagedStoreError,
+        ForeignStoreError."""
         blocks = self._scan(payload)
         if blocks is None:
             self.close()
-            self._plain([payload])
+            self._plain([payload], [lsn])
             return
         for kind, rows, parts in blocks:
             groups = self._groups.get(kind)
@@ -135,6 +140,7 @@ class Window:
                 all_columns.append(columns)
                 all_tails.append(tail)
         self._payloads.append(payload)
+        self._lsns.append(lsn)
         self._bytes += len(payload)
         if self._rows >= self._rows_max or self._bytes >= self._bytes_max:
             self.close()
@@ -184,16 +190,19 @@ class Window:
         """Applies what was gathered. Raises DamagedStoreError."""
         if not self._payloads:
             return
-        if not self._together():
-            self._plain(self._payloads)
+        with applied(self._lsns[0], self._lsns[-1]):
+            together = self._together()
+        if not together:
+            self._plain(self._payloads, self._lsns)
         self._clear()
 
-    def _plain(self, payloads: Iterable[bytes]) -> None:
+    def _plain(self, payloads: Iterable[bytes], lsns: Iterable[int]) -> None:
         """Frame by frame."""
         tables = self._tables
-        for payload in payloads:
-            self._wake(instant_of(payload))
-            apply(tables, payload)
+        for payload, lsn in zip(payloads, lsns, strict=True):
+            with applied(lsn, lsn):
+                self._wake(instant_of(payload))
+                apply(tables, payload)
 
     def _wake(self, now: Instant) -> None:
         while self._tables.wake(now, WAKES_PER_CALL_MAX):
@@ -267,6 +276,8 @@ class Window:
         parts += [] if heads is None else [heads[1][1]]
         versions = parts[0] if len(parts) == 1 else joined(parts) if parts else np.zeros(0, HEAD)
         bodies = Cards.none() if cards is None else cards[1][1]
+        if bodies.misfit(RUN_BODY_BYTES_MAX):
+            return None  # frame by frame it is seen which of them cannot be applied
         empty = np.zeros(0, np.uint64)
         order = np.concatenate([versions["order"], empty if leases is None else leases[1][3]])
         if len(order):
@@ -396,6 +407,20 @@ class Window:
         if facts is not None:
             slots, clients, sequences, verbs, answers = facts[1]
             tables.apply(Fact.REQUEST, [slots, clients, sequences, verbs, list(answers.pieces())])
+
+
+@contextmanager
+def applied(first: int, last: int) -> Iterator[None]:
+    """Frames are applied here. Raises DamagedStoreError with their LSNs where one of them can be read and not applied;
+    0 is a range of the checkpoint."""
+    where = f"LSN {first}" if first == last else f"a frame of LSN {first} to {last}"
+    try:
+        yield
+    except DamagedStoreError as error:
+        raise DamagedStoreError(f"{where}: {error.facts}" if first else error.facts) from error
+    except UNFIT as error:
+        told = f"{type(error).__name__}: {error}"
+        raise DamagedStoreError(f"{where if first else 'a checkpoint'} can be read and not applied ({told})") from error
 
 
 def apply(tables: Tables, payload: bytes) -> None:

@@ -17,11 +17,11 @@ from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import DamagedStoreError
 from outrider.frontier.cards import Cards
-from outrider.frontier.facts import KINDS, Fact, Texts, Values, columns_of, decode, instant_of
+from outrider.frontier.facts import KINDS, UNFIT, Fact, Texts, Values, columns_of, decode, instant_of
 from outrider.frontier.hosts import NONE, queue_hashes
 from outrider.frontier.tables import DONE, GONE, HOSTS, LEASES, OWN, RUNS, Tables
 from outrider.kernels.cards import Heads
-from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT
+from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT, RUN_BODY_BYTES_MAX
 from outrider.url import host_of, undotted
 
 _LEASE = tuple(column.name for column in KINDS[Fact.LEASE].columns)
@@ -65,26 +65,40 @@ class Salvage:
         self._own = False
         self._lists = False  # a checkpoint's list of crawls is being taken
 
-    def take_range(self, section: int, payload: bytes) -> None:
-        """A whole range of the checkpoint, in their order."""
+    def take_range(self, section: int, payload: bytes) -> str:
+        """A whole range of the checkpoint, in their order. Why it cannot be used, "" when it can."""
         self._own = self._own or section == OWN
         if section not in (OWN, LEASES, HOSTS):
             self.meet_cold()
-        if section != RUNS:
-            self._lists = section == OWN
-            self.take(payload)
-            self._lists = False
+        if section == RUNS:
+            return ""
+        self._lists = section == OWN
+        why = self.take(payload)
+        self._lists = False
+        return why
 
     def meet_cold(self) -> None:
         """Behind the last range of hosts: whoever is in none of them and has a record is cold."""
         self._tables.meet_cold()
         self._crawls(self._tables.cold.crawls)
 
-    def take(self, payload: bytes) -> None:
-        """The facts of one payload, as far as what they name is there."""
-        self._tables.now = max(self._tables.now, instant_of(payload))
-        for kind, values in decode(payload):
-            self._block(Fact(kind), values)
+    def take(self, payload: bytes) -> str:
+        """The facts of one payload, as far as what they name is there. Why they cannot be applied, "" when they can.
+        Raises ForeignStoreError."""
+        try:
+            # All is read before anything is applied: a card that is too long makes garbage of what lies behind it.
+            blocks = list(decode(payload))
+            for kind, values in blocks:
+                if kind == Fact.CARD and (why := values[1].misfit(RUN_BODY_BYTES_MAX)):
+                    return str(why)
+            self._tables.now = max(self._tables.now, instant_of(payload))
+            for kind, values in blocks:
+                self._block(Fact(kind), values)
+        except DamagedStoreError as error:
+            return error.facts
+        except UNFIT as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
 
     def finish(self, *, epoch: int, rest_until: Instant, behind_checkpoint: bool) -> None:
         """Completes what URLs name, derives the rest, and lets every host rest: what was lost may have been a visit.

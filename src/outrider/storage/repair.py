@@ -519,20 +519,52 @@ def _missing(first: int, last: int) -> Loss:
     return Loss(segment_name(first), 0, 0, told, first, last, count)
 
 
-def whole_frames(files: Files, found: Survey, after: int) -> Iterator[tuple[int, int, int, int, bytes]]:
-    """(LSN, kind, version, codec, payload) of every whole frame with a higher LSN, in order."""
+@dataclass(frozen=True, slots=True)
+class WholeFrame:
+    """A frame that passes its checksum, and its bytes in the segment's file."""
+
+    lsn: int
+    kind: int
+    codec: int
+    payload: bytes
+    segment: Segment
+    begin: int
+    end: int
+
+
+def whole_frames(files: Files, found: Survey, after: int) -> Iterator[WholeFrame]:
+    """Every whole frame with a higher LSN, in order."""
     for segment in found.segments:
         if segment.next_lsn <= after + 1:
             continue
         file = files.open(segment.name)
         try:
-            for stretch in segment.stretches:
+            for stretch in tuple(segment.stretches):
                 data = read_as_can_be(file, stretch.begin, stretch.end)
-                for offset, length, lsn, _, _, kind, version, codec in scan_frames(data)[0]:
+                for offset, length, lsn, _, _, kind, _, codec in scan_frames(data)[0]:
                     if lsn > after:
-                        yield lsn, kind, version, codec, data[offset : offset + length]
+                        payload = data[offset : offset + length]
+                        begin = stretch.begin + offset - FRAME_HEADER_BYTES
+                        yield WholeFrame(lsn, kind, codec, payload, segment, begin, stretch.begin + offset + length)
         finally:
             file.close()
+
+
+def drop_frame(frame: WholeFrame, what: str) -> Loss:
+    """A whole frame that nobody can use counts as lost: its segment is mended with a filler in its place."""
+    segment = frame.segment
+    segment.damaged = True
+    kept: list[Stretch] = []
+    for stretch in segment.stretches:
+        if not stretch.first_lsn <= frame.lsn <= stretch.last_lsn:
+            kept.append(stretch)
+            continue
+        if stretch.first_lsn < frame.lsn:
+            kept.append(Stretch(stretch.begin, frame.begin, stretch.first_lsn, frame.lsn - 1))
+        if frame.lsn < stretch.last_lsn:
+            kept.append(Stretch(frame.end, stretch.end, frame.lsn + 1, stretch.last_lsn))
+    segment.stretches = kept
+    return Loss(segment.name, frame.begin, frame.end, f"LSN {frame.lsn} {what}", frame.lsn, frame.lsn, 1)
 
 
 # -- mending ----------------------------------------------------------------------------------------------------------
