@@ -16,10 +16,11 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier import arguments
 from outrider.frontier.arrivals import Arrival, Origin, pieces_of
+from outrider.frontier.cards import body_bytes
 from outrider.frontier.deciding import NEW, Found, bounded, codes_of
 from outrider.frontier.discovering import Discovering
 from outrider.frontier.draft import Draft
-from outrider.frontier.facts import Fact, body_bytes
+from outrider.frontier.facts import Fact
 from outrider.frontier.hosts import (
     NONE,
     ROBOTS,
@@ -62,7 +63,7 @@ from outrider.limits import (
     REDIRECT_HOPS_MAX,
     RETRY_AFTER_SECONDS_MAX,
 )
-from outrider.robots import Rules, verdict_of_status
+from outrider.robots import verdict_of_status
 from outrider.url import UrlBatch
 
 _OK, _STALE = Settled.OK, Settled.STALE
@@ -475,11 +476,10 @@ class Reporting(Leasing, Discovering):
     def _errand_done(self, draft: Draft, authority: Authority, outcome: Outcome, now: Instant) -> None:
         host = authority.busy if authority.busy != NONE else authority.host
         answer = outcome.robots or RobotsAnswer(outcome.status)
-        self._robots_answer(draft, authority, answer, outcome.error, outcome.retry_after_seconds, now)
-        rules = Rules.parse(answer.body) if verdict_of_status(answer.status) == "rules" else None
-        crawl_delay = self._rules.crawl_delay(self._authorities(host))
-        if rules is not None and host == authority.host:
-            crawl_delay = max(crawl_delay, rules.crawl_delay(self.settings.user_agent) or 0.0)
+        new_delay = self._robots_answer(draft, authority, answer, outcome.error, outcome.retry_after_seconds, now)
+        crawl_delay = self._crawl_delay(host)
+        if host == authority.host:
+            crawl_delay = max(crawl_delay, new_delay)
         redirect = verdict_of_status(answer.status) == "redirect"
         self._rested(
             draft,
@@ -550,7 +550,7 @@ class Reporting(Leasing, Discovering):
             outcome,
             now,
             floor=self._floor(queue),
-            crawl_delay=self._rules.crawl_delay(self._authorities(host)),
+            crawl_delay=self._crawl_delay(host),
             redirect=redirect,
             page=True,
             begun=begun,
