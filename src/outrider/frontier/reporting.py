@@ -16,7 +16,6 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier import arguments
 from outrider.frontier.arrivals import Arrival, Origin, pieces_of
-from outrider.frontier.cards import body_bytes
 from outrider.frontier.deciding import NEW, Found, bounded, codes_of
 from outrider.frontier.discovering import Discovering
 from outrider.frontier.draft import Draft
@@ -64,6 +63,7 @@ from outrider.limits import (
     RETRY_AFTER_SECONDS_MAX,
 )
 from outrider.robots import verdict_of_status
+from outrider.storage.records import body_bytes
 from outrider.url import UrlBatch
 
 _OK, _STALE = Settled.OK, Settled.STALE
