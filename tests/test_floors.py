@@ -259,6 +259,7 @@ FRONTIER_PARTS: dict[str, set[str]] = {
         "draft",
         "facts",
         "hosts",
+        "leased",
         "leasing",
         "politeness",
         "records",

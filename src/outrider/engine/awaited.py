@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from outrider.clock import ClockFunction, Instant
-from outrider.engine.calls import Small, Verb, discoveries, lease_alone
+from outrider.engine.calls import Kept, Small, Verb, discoveries, lease_alone
 from outrider.engine.opening import Opening
 from outrider.engine.owner import Frontier
 from outrider.journey import (
@@ -75,10 +75,15 @@ class AsyncFrontier:
         """What opening the store found."""
         return self.sync.opening
 
-    async def _call(self, name: str, verb: Verb[Answer]) -> Answer:
-        answer, lsn = self.sync._decide(name, verb)
-        if self.sync._log.synced_lsn < lsn:
-            await asyncio.get_running_loop().run_in_executor(self._pool, self.sync._durable, lsn)
+    async def _call(self, name: str, verb: Verb[Answer], *, request_id: RequestId | None = None) -> Answer:
+        call = Kept(verb, request_id)
+        try:
+            answer, lsn = self.sync._decide(name, call)
+            if self.sync._log.synced_lsn < lsn:
+                await asyncio.get_running_loop().run_in_executor(self._pool, self.sync._durable, lsn)
+        except BaseException:
+            self.sync._given_up(call)
+            raise
         return answer
 
     async def _gathered(self, small: Small) -> Any:
@@ -87,16 +92,21 @@ class AsyncFrontier:
         self._small.append((small, made))
         if len(self._small) == 1:
             loop.call_soon(self._make_small)
-        await made
-        answer = small.told()
-        if self.sync._log.synced_lsn < small.lsn:
-            await loop.run_in_executor(self._pool, self.sync._durable, small.lsn)
+        try:
+            await made
+            answer = small.told()
+            if self.sync._log.synced_lsn < small.lsn:
+                await loop.run_in_executor(self._pool, self.sync._durable, small.lsn)
+        except BaseException:
+            self.sync._given_up(small)
+            raise
         return answer
 
     def _make_small(self) -> None:
         waiting, self._small = self._small, []
         try:
-            self.sync._make_all([small for small, _ in waiting])
+            # A task that was cancelled waits for nothing any more.
+            self.sync._make_all([small for small, made in waiting if not made.cancelled()])
         finally:
             for _, made in waiting:
                 if not made.done():
@@ -134,7 +144,9 @@ class AsyncFrontier:
             leases: LeaseBatch = await self._gathered(small)
             return leases
         return await self._call(
-            "lease", partial(lease_alone, want, how | {"errands": errands, "request_id": request_id})
+            "lease",
+            partial(lease_alone, want, how | {"errands": errands, "request_id": request_id}),
+            request_id=request_id,
         )
 
     async def report(

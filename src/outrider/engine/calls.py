@@ -7,10 +7,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from outrider.clock import Instant
 from outrider.errors import InterruptedCallError, SettingsError, StoreFullError
+from outrider.frontier.leased import Unclaimed
 from outrider.frontier.machine import Machine
 from outrider.journey import Code, LeaseBatch, Link, Report, RequestId
 from outrider.limits import DISCOVER_ROWS_PER_FRAME, SMALL_CALL_ROWS_MAX
@@ -29,6 +30,30 @@ class Decide(Protocol):
     """Runs a verb, by name, under the frontier's lock: its answer, and the LSN through which it must be synced."""
 
     def __call__(self, name: str, verb: Verb[Answer]) -> tuple[Answer, int]: ...
+
+
+class Kept(Generic[Answer]):
+    """A call of its own. Its answer is kept from the moment on that it is decided, for an interruption may come between
+    that and whoever waits for it."""
+
+    __slots__ = ("answer", "request_id", "token", "verb")
+
+    def __init__(self, verb: Verb[Answer], request_id: RequestId | None = None) -> None:
+        self.verb, self.request_id = verb, request_id
+        self.answer: Answer | None = None
+        self.token = 0  # the last one that was drawn before
+
+    def __call__(self, machine: Machine, now: Instant) -> Answer:
+        self.token = machine.tables.token
+        self.answer = answer = self.verb(machine, now)
+        return answer
+
+    def unclaimed(self) -> Unclaimed | None:
+        """What nobody will have if this call is given up. A repeated answer was given before: its leases stay."""
+        if not isinstance(self.answer, LeaseBatch):
+            return None
+        tokens = [token for token in self.answer.tokens if token > self.token]
+        return Unclaimed(tokens, self.answer.lines, self.request_id if tokens else None)
 
 
 class Small:
@@ -81,6 +106,10 @@ class Small:
 
     def fail(self, error: BaseException) -> None:
         self.error, self.made = error, True
+
+    def unclaimed(self) -> Unclaimed | None:
+        """What nobody will have if this call is given up."""
+        return Unclaimed(self.answer.tokens, self.answer.lines) if isinstance(self.answer, LeaseBatch) else None
 
     def told(self) -> Any:
         """The answer. Raises what the call failed with, and InterruptedCallError where it was never made."""

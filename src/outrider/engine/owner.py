@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, seconds
-from outrider.engine.calls import Gathering, Small, Verb, discoveries, lease_alone
+from outrider.engine.calls import Gathering, Kept, Small, Verb, discoveries, lease_alone
 from outrider.engine.failure import Failure
 from outrider.engine.opening import (
     Opening,
@@ -45,6 +46,7 @@ from outrider.errors import (
 )
 from outrider.frontier import arguments, recovery
 from outrider.frontier.facts import STREAMS
+from outrider.frontier.leased import Unclaimed
 from outrider.frontier.machine import Machine
 from outrider.frontier.settings import FrontierSettings
 from outrider.frontier.tables import STATES, Tables
@@ -107,6 +109,7 @@ class Frontier:
         self._store = store
         self._lock = threading.RLock()
         self._gathering = Gathering(log)
+        self._unclaimed: deque[Unclaimed] = deque()  # of calls for leases that were given up
         self._sync_turn = threading.Condition()
         self._syncing = False
         self._failure = Failure()
@@ -277,6 +280,7 @@ class Frontier:
             try:
                 self._rounds.abandon()
                 if self._failure.error is None and not self._read_only:
+                    self._take_back(self._instant())
                     self._machine.note_closing(state, self._instant())
                     self._log.sync()
                 self._failure.tell()
@@ -342,7 +346,8 @@ class Frontier:
         if small is not None:
             leases: LeaseBatch = self._gathered(small)
             return leases
-        return self._call("lease", partial(lease_alone, want, how | {"request_id": request_id}))
+        verb = partial(lease_alone, want, how | {"request_id": request_id})
+        return self._call("lease", verb, request_id=request_id)
 
     def report(
         self,
@@ -684,18 +689,33 @@ class Frontier:
         if self._read_only:
             raise ForeignStoreError("it was opened for looking only")
 
-    def _call(self, name: str, verb: Verb[Answer], *, wait: bool = True) -> Answer:
+    def _call(self, name: str, verb: Verb[Answer], *, wait: bool = True, request_id: RequestId | None = None) -> Answer:
         """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share
         the sync."""
-        answer, lsn = self._decide(name, verb)
-        if wait:
-            self._durable(lsn)
+        call = Kept(verb, request_id)
+        try:
+            answer, lsn = self._decide(name, call)
+            if wait:
+                self._durable(lsn)
+        except BaseException:
+            self._given_up(call)
+            raise
         return answer
 
     def _gathered(self, small: Small) -> Any:
         """Make a small call together with those that wait when its turn comes: whoever gets the lock makes the calls of
         all of them, in their order, and the others find them made."""
-        self._gathering.join(small)
+        try:
+            self._gathering.join(small)
+            self._make(small)
+            answer = small.told()
+            self._durable(small.lsn)
+        except BaseException:
+            self._given_up(small)
+            raise
+        return answer
+
+    def _make(self, small: Small) -> None:
         try:
             with self._lock:
                 if not small.made:
@@ -706,9 +726,23 @@ class Frontier:
             # What broke another's call off, behind this one, is told to that one.
             if not small.made or not isinstance(error, Exception):
                 raise
-        answer = small.told()
-        self._durable(small.lsn)
-        return answer
+
+    def _given_up(self, call: Kept[Any] | Small) -> None:
+        """Nobody has the answer of this call, or will: the leases in it are given back at once, or with the next call
+        where this is not possible now."""
+        unclaimed = call.unclaimed()
+        if unclaimed is None:
+            return
+        self._unclaimed.append(unclaimed)
+        with contextlib.suppress(OutriderError):  # what the call itself failed with is to be told
+            self._decide("release", lambda m, now: None)
+
+    def _take_back(self, now: Instant) -> None:
+        """Under the lock: gives back what nobody claims."""
+        with contextlib.suppress(StoreFullError):  # then with a later call
+            while self._unclaimed:
+                self._machine.unclaim(self._unclaimed[0], now)
+                self._unclaimed.popleft()
 
     def _make_all(self, calls: Sequence[Small]) -> None:
         """Make small calls of tasks, none of which can come back for its own: each has its answer or its error then,
@@ -735,6 +769,7 @@ class Frontier:
                 if self._stepped_back:
                     self._machine.rest_everybody(now)
                     self._stepped_back = False
+                self._take_back(now)
                 answer = verb(self._machine, now)
                 self._rounds.step(now)
             except (SettingsError, StoreFullError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -15,8 +16,17 @@ from outrider.frontier.hosts import NONE, Rows
 from outrider.frontier.records import Record
 from outrider.frontier.tables import Authority, Tables
 from outrider.frontier.whereabouts import Whereabouts
-from outrider.journey import Kind, Lease
+from outrider.journey import Kind, Lease, Line, RequestId
 from outrider.url import authority_of, host_of
+
+
+@dataclass(frozen=True, slots=True)
+class Unclaimed:
+    """What a lease call decided for a caller who will never have it. request_id: of a call that may be repeated."""
+
+    tokens: Sequence[int]
+    lines: Sequence[Line]
+    request_id: RequestId | None = None
 
 
 class Leased:

@@ -114,7 +114,7 @@ class Leasing(Asking):
         now = self._advance(now)
         self._wake(now)
         known = self._repeated(request_id, "lease")
-        if known is not None:
+        if known:  # empty where its leases never reached the caller
             return self._same_leases(known)
         if errands and not self.turns.runs_errands:
             self.turns.runs_errands = True

@@ -25,6 +25,7 @@ from outrider.frontier.hosts import (
     RULED,
     Rows,
 )
+from outrider.frontier.leased import Unclaimed
 from outrider.frontier.leasing import Leasing
 from outrider.frontier.politeness import rest_after, rests_after
 from outrider.frontier.records import Record
@@ -61,6 +62,7 @@ from outrider.robots import Rules, verdict_of_status
 from outrider.url import UrlBatch
 
 _OK, _STALE = Settled.OK, Settled.STALE
+_UNCLAIMED = b""  # the answer to a call for leases that nobody got: as if it had never been made
 _NO_CODES: tuple[Code, ...] = ()
 
 
@@ -290,10 +292,25 @@ class Reporting(Leasing, Discovering):
         arguments.whole("until", until, 0, arguments.INSTANT_MAX)
         return self._give_back(arguments.tokens(tokens), until, now)
 
+    def unclaim(self, call: Unclaimed, now: Instant) -> None:
+        """Leases that never reached their caller are given back, also past their deadline; the call may be made again
+        under its request id, and its lines come with the next answer that has lines."""
+        now = self._advance(now)
+        draft = self._draft(now)
+        self._back(draft, arguments.tokens(call.tokens), None)
+        self._answered(draft, call.request_id, "lease", _UNCLAIMED)
+        self._commit(draft, reserve=True)
+        self._lines_of_wakes[:0] = call.lines
+
     def _give_back(self, given: npt.NDArray[np.uint64], until: Instant | None, now: Instant) -> list[Settled]:
         now = self._advance(now)
         self._wake(now)
         draft = self._draft(now)
+        answer = self._back(draft, given, until)
+        self._commit(draft, reserve=True)
+        return answer
+
+    def _back(self, draft: Draft, given: npt.NDArray[np.uint64], until: Instant | None) -> list[Settled]:
         tokens, firsts = np.unique(given, return_index=True)
         leases = self._by_token(tokens)
         answer: list[Settled] = [_STALE] * len(given)  # of a token named twice the second finds it ended
@@ -309,14 +326,13 @@ class Reporting(Leasing, Discovering):
             heads["state"] = QUEUED
             if until is not None:
                 heads["due"] = until
-                heads["state"] = WAITING if until > now else QUEUED
+                heads["state"] = WAITING if until > draft.now else QUEUED
             draft.heads(
                 cards.with_heads(heads),
                 tokens[leases.found],
                 np.full(len(cards), LEASED, np.uint8),
                 leases.queues[leases.found],
             )
-        self._commit(draft, reserve=True)
         return answer
 
     def _located(self, draft: Draft, place: Whereabouts, outcome: Outcome, now: Instant) -> None:
