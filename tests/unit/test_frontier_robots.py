@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 
 from model.world import START, World, outcome, recount
 from outrider import Link
-from outrider.clock import instant
+from outrider.clock import instant, seconds
 from outrider.errors import SettingsError
 from outrider.journey import Kind, Lease, RobotsAnswer, Verdict
 
@@ -296,6 +297,69 @@ def test_links_of_a_held_authority_are_held_in_bounded_steps(world):
     world.discover(*[f"http://a.com/{n}" for n in range(2_500)])
     world.lease()
     assert 1_000 == world.frontier._machine.tables.authorities["http://a.com"].held
+
+
+# -- several requests at once
+
+
+def begun(world: World, limit: int, most: int) -> list[tuple[float, str]]:
+    """When each request begins, in seconds, and its URL, where a host is kept as busy as it may be: one request ends
+    only when no other can begin."""
+    began, open_ones, seen = world.clock(), [], []
+    while len(seen) < most and not world.frontier.finished():
+        batch = world.lease(1, errands=True)
+        open_ones += batch
+        seen += [(seconds(world.clock() - began), url) for url in batch.urls]
+        assert len(open_ones) <= limit
+        wait = world.ready_in()
+        if batch or wait == 0:
+            continue
+        if wait is None or len(open_ones) == limit or wait > 10:  # then it is the deadline of a lease
+            lease = open_ones.pop(0)
+            robots = lease.robots(404).robots if lease.kind is Kind.ROBOTS else None
+            world.report(outcome(lease, seconds=0.0, status=404 if robots else 200, robots=robots))
+        else:
+            world.clock.move(wait)
+    return seen
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+@pytest.mark.parametrize("other", ["http://a.com:8080", "https://a.com"])
+def test_robots_txt_of_another_authority_waits_for_no_whole_queue(limit, other):
+    """Where several requests may be open the host is never idle: the errand takes the next free place, before pages."""
+    world = World(robots="errands")
+    world.discover(A)
+    world.frontier.set_limit(limit, "a.com")
+    answer(world, 404)
+    world.clock.move(1)
+    world.discover("http://a.com/0", f"{other}/x", *[f"http://a.com/{n}" for n in range(1, 30)])
+    urls = [url for _, url in begun(world, limit, 32)]
+    assert [A, "http://a.com/0", "http://a.com/1"] == urls[:3], "the first page of the other one is drawn by now"
+    assert f"{other}/robots.txt" == urls[3]
+    assert f"{other}/x" in urls[4:10], "it is of the same class and was found before the others"
+
+
+def test_an_errand_among_several_requests_keeps_the_gap_between_their_beginnings():
+    """Pages and errands of a host begin one delay apart, and never more of them are open than the limit says."""
+    world = World(robots="errands", delay=2)
+    world.discover(A)
+    world.frontier.set_limit(3, "a.com")
+    ports = range(8080, 8084)
+    world.discover(*[f"http://a.com:{port}/{n}" for n in range(4) for port in ports])
+    times = [at for at, _ in begun(world, 3, 100)]
+    assert 1 + 16 + 5 == len(times)
+    assert 2.0 <= min(late - early for early, late in pairwise(times))
+    assert [] == recount(world.frontier)
+
+
+def test_one_request_at_a_time_is_one_errand_at_a_time_also_behind_others_limits():
+    """A limit of another host, or none, gives an errand no place beside an open page."""
+    world = World(robots="errands")
+    world.frontier.set_robots("http://a.com", 404)
+    world.discover(A, "http://a.com:8080/", "http://b.com/")
+    world.frontier.set_limit(2, "b.com")
+    world.frontier.lease(1, key="a.com")
+    assert [] == [lease.url for lease in world.lease(errands=True) if lease.host == "a.com"]
 
 
 # -- hops

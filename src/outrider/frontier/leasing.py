@@ -277,30 +277,22 @@ class Leasing(Asking):
             return 0, None, 0
         if columns.flags[host] & GROUPED:
             most = 1  # a train would not leave the gaps that others of its groups have between them
-        busy = int(columns.in_flight[host])
-        line = self.turns.errands_at.get(host, ())
-        errand = errand_of(line, now) if errands and not busy else None
+        errand = self._errand_at(draft, host, now) if errands else None
         if errand is not None:
             return 0, errand, 0
         chosen = self._queue_of(host, crawl, key, now, groups)
         if chosen is None:
             return 0, None, 0
         gap = 0
-        several = any(self.turns.capacity(queue) > 1 for queue in tables.queues_of(host))
+        several = self.turns.room(host) > 1
         if most > 1 or several:
-            gap = instant(
-                max(float(columns.gap[host]), self._floor(chosen), self._rules.crawl_delay(self._authorities(host)))
-            )
+            gap = self._gap(host, self._floor(chosen))
             # What may only be fetched when its lease is over would be lost, and in the end gone.
             most = min(most, 1 + (deadline - now - 1) // gap) if gap else most
         cards, judged_away = self._take(draft, chosen, host, most, refusals, now)
         if not len(cards):
-            line = self.turns.errands_at.get(host, ())
-            return (
-                0,
-                errand_of(line, now) if errands else None,
-                judged_away,
-            )  # what was just found to be asked for first
+            # What was just found to be asked for first.
+            return 0, self._errand_at(draft, host, now) if errands else None, judged_away
         picks.add(cards, np.full(len(cards), chosen, np.uint32), gap)
         if several:
             # Several at once, of this queue or beside it: their beginnings keep the gap, for their ends are not known
@@ -313,6 +305,24 @@ class Leasing(Asking):
         if group is not None:
             groups.add(group)
         return len(cards), None, judged_away
+
+    def _errand_at(self, draft: Draft, host: int, now: Instant) -> Authority | None:
+        """Whose robots.txt this host is asked for now. It comes before the host's pages: with several requests at once
+        it takes the next place that is free, and the gap between their beginnings."""
+        line = self.turns.errands_at.get(host)
+        if line is None:
+            return None
+        room = self.turns.room(host)
+        errand = errand_of(line, now) if self.tables.hosts.in_flight[host] < room else None
+        if errand is not None and room > 1:
+            floors = map(self._floor, self.tables.queues_of(host))
+            draft.clock(host).rest_at_least(now + self._gap(host, max(floors, default=self.settings.delay)))
+        return errand
+
+    def _gap(self, host: int, floor: float) -> Instant:
+        """How far apart requests to a host begin whose ends are not known yet."""
+        delay = self._rules.crawl_delay(self._authorities(host))
+        return instant(max(float(self.tables.hosts.gap[host]), floor, delay))
 
     def _log_leases(
         self,

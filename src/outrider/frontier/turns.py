@@ -195,7 +195,7 @@ class Turns:
         withdrawn: list[int] = []
         book: Instant | None = None
         errand_class = -1
-        if self.runs_errands and not in_flight:
+        if self.runs_errands and host in self.errands_at and in_flight < self.room(host):
             for authority in self.errands_at.get(host, ()):
                 at = max(rest_until, authority.next_at)
                 if at <= now:
@@ -297,6 +297,11 @@ class Turns:
         """How many requests of a queue may be open at once."""
         rules = self._tables.queues.rules.get(queue)
         return max(1, rules.limit) if rules is not None else 1
+
+    def room(self, host: int) -> int:
+        """How many requests to a host may be open at once, errands among them: as many as any of its queues allows, or
+        an errand would wait for the end of the queue that keeps the host busy."""
+        return max(map(self.capacity, self._tables.queues_of(host)), default=1)
 
     def wake(self, now: Instant) -> None:
         """Hosts whose rest is over, or whose turn has come, are looked at, a bounded number of them."""
