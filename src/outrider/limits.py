@@ -8,6 +8,11 @@ MICROSECONDS = 1_000_000  # an instant is an int of microseconds since 1970
 URL_BYTES_MAX = 8_192  # longer ones are traps or data; servers commonly refuse above 8 KiB
 METADATA_BYTES_MAX = 16_384  # what a caller may attach to one URL; it is kept in memory and in the log
 LINKS_PER_PAGE_MAX = 10_000  # a page of 2 MB can name 100,000; beyond this it is a farm
+LINKS_PER_PAGE_BYTES_MAX = (
+    2 << 20
+)  # of its links, each with the URL of the page beside it, as log and memory keep them:
+# 10,000 of a hundred bytes on a page of a hundred; a page of 130 kB below a long URL would take 160 MB
+LINKS_SPELLED_BYTES_STEP = 1 << 20  # links become absolute in pieces of about so much: what is left out was never made
 CALL_ROWS_MAX = 1_000_000  # one call of a verb; more must be cut by the caller
 
 # hosts and politeness
@@ -188,11 +193,13 @@ MEMTABLE_APPENDS_JOINED = 64  # appends of few rows are joined as they come: joi
 
 # the engine
 SMALL_CALL_ROWS_MAX = 256  # calls of so few rows are made together with others that wait: a call has a fixed price
+CALL_BYTES_PER_FRAME = 8 << 20  # a longer call is cut into frames of about so much: some 40 MB while one is decided
 DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many links: bounded memory, one sync
 
 # the crawl and what it says
 SEEDS_MAX = 10_000_000  # 1 GB of text in memory; more are fed through Frontier.discover
 SEEDS_PENDING_BYTES_MAX = 64 << 30  # of seeds.pending: as many seeds as there may be, each as long as a URL may be
+TURN_BYTES_MAX = 16 << 20  # of bodies, texts and links that one turn of a crawl holds; the rest waits for the next one
 RUN_FILE_BYTES_MAX = 1 << 20  # run.json has some dozens of bytes; a larger file is something else
 OUTPUT_LINE_BYTES_MAX = 16 << 20  # of a line file read at once; a line has some hundred kilobytes at most
 REPORT_BYTES_MAX = 512 << 20  # of line files that are read for the report: some seconds; larger crawls have none

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.limits import LINKS_PER_PAGE_MAX, TEXT_CHARACTERS_MAX, TITLE_CHARACTERS_MAX
+from outrider.limits import (
+    LINKS_PER_PAGE_BYTES_MAX,
+    LINKS_PER_PAGE_MAX,
+    LINKS_SPELLED_BYTES_STEP,
+    TEXT_CHARACTERS_MAX,
+    TITLE_CHARACTERS_MAX,
+)
 from outrider.page import Page, PageLink, read
 from outrider.page.reader import parse_refresh
+from outrider.url import UrlBatch
 
 URL = "http://example.org/dir/page.html"
 
@@ -300,6 +307,54 @@ def test_links_beyond_the_limit_are_dropped_by_kind() -> None:
     markup = "<img src=i>" * (LINKS_PER_PAGE_MAX + 5) + "<a href=a></a>" * (LINKS_PER_PAGE_MAX + 5)
     kinds = [link.kind for link in page(markup).links]
     assert [LINKS_PER_PAGE_MAX, LINKS_PER_PAGE_MAX] == [kinds.count("img"), kinds.count("a")]
+
+
+def test_links_below_a_long_url_are_bounded_in_bytes() -> None:
+    """A page of 130 kB below a URL of 8 kB held 80 MB of links: the first ones stay, the others are counted."""
+    url = "http://example.org/" + "x" * 8_000 + "/"
+    read_page = read("".join(f"<a href=p{n}>" for n in range(LINKS_PER_PAGE_MAX)).encode(), url)
+    kept = len(read_page.links)
+    assert [f"{url}p{n}" for n in range(kept)] == [link.url for link in read_page.links]
+    assert LINKS_PER_PAGE_BYTES_MAX - 2 * len(url) - 20 < kept * 2 * len(url) <= LINKS_PER_PAGE_BYTES_MAX
+    assert LINKS_PER_PAGE_MAX == kept + read_page.left_out
+
+
+def test_short_links_on_a_page_with_a_long_url_are_bounded_with_it() -> None:
+    """Each link is kept with the URL of its page: ten thousand short ones took 80 MB of the log."""
+    url = "http://example.org/" + "x" * 8_000
+    read_page = read("".join(f"<a href=/{n}>" for n in range(LINKS_PER_PAGE_MAX)).encode(), url)
+    assert LINKS_PER_PAGE_BYTES_MAX // len(url) - 2 <= len(read_page.links) <= LINKS_PER_PAGE_BYTES_MAX // len(url)
+
+
+def test_links_become_absolute_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than a piece or two is made of what the bound leaves out."""
+    made: list[int] = []
+    of = UrlBatch.of
+
+    def counted(urls: list[str], base: str) -> UrlBatch:
+        batch = of(urls, base)
+        made.append(len(batch.arena))
+        return batch
+
+    monkeypatch.setattr(UrlBatch, "of", counted)
+    markup = "<base href='/" + "b" * 2_000 + "/'>" + "".join(f"<a href=p{n}>" for n in range(LINKS_PER_PAGE_MAX))
+    page(markup)
+    assert sum(made) < LINKS_PER_PAGE_BYTES_MAX + 2 * LINKS_SPELLED_BYTES_STEP
+
+
+def test_long_pictures_push_out_no_links() -> None:
+    markup = "<base href='/" + "b" * 2_000 + "/'>" + "<img src=i>" * 5_000 + "<a href=a></a>" * 100
+    kinds = [link.kind for link in page(markup).links]
+    assert (100, True) == (kinds.count("a"), 900 < kinds.count("img") < 1_100)
+
+
+def test_a_link_that_is_too_long_to_be_kept_pushes_out_no_others() -> None:
+    markup = f"<a href='/{'y' * 1_900_000}'></a><a href=b></a>"
+    assert ["http://example.org/dir/b"] == [link.url for link in page(markup).links][1:]
+
+
+def test_what_stands_behind_the_bounds_is_counted() -> None:
+    assert [0, 5] == [page("<a href=a></a>" * (LINKS_PER_PAGE_MAX + more)).left_out for more in (0, 5)]
 
 
 def test_a_refresh_behind_too_many_links_still_counts() -> None:

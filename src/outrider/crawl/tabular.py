@@ -100,6 +100,7 @@ PAGES: Final = Shape(
         "last_modified": "text",
         "etag": "text",
         "links": "whole",
+        "links_left_out": "whole",
         "new_links": "whole",
         "token": "whole",
         "warc": "json",

@@ -98,6 +98,8 @@ class Reading(Protocol):
     def simhash(self) -> int: ...
     @property
     def text(self) -> str: ...
+    @property
+    def left_out(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,8 @@ def page_outcome(
         "token": lease.token,
         "warc": warc,
     }
+    if page is not None and page.left_out:
+        line["links_left_out"] = page.left_out
     accepted = judgement.verdict is Verdict.DONE and judgement.location is None
     return Outcome(
         lease.token,

@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from outrider.limits import (
     BASE_CHARACTERS_MAX,
     DESCRIPTION_CHARACTERS_MAX,
     DIRECTIVE_CHARACTERS_MAX,
     DIRECTIVES_PER_PAGE_MAX,
+    LINKS_PER_PAGE_BYTES_MAX,
     LINKS_PER_PAGE_MAX,
+    LINKS_SPELLED_BYTES_STEP,
     METAS_PER_PAGE_MAX,
     TITLE_CHARACTERS_MAX,
+    URL_BYTES_MAX,
 )
 from outrider.page import html
 from outrider.page.simhash import simhash_of_text
@@ -35,6 +41,10 @@ _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
 _REFRESH_SECONDS = re.compile(r"[ \t\n\f\r]*(?:([0-9]+)|(?=\.))[0-9.]*")
 _REFRESH_SEPARATOR = re.compile(r"[ \t\n\f\r]*[;,]?[ \t\n\f\r]*")
 _REFRESH_URL = re.compile(r"(?i)url[ \t\n\f\r]*=[ \t\n\f\r]*")
+
+
+_Row: TypeAlias = tuple[str, str, str]
+"""Of a link: the name of its element, the address as written, its rel."""
 
 
 class PageLink(msgspec.Struct, frozen=True, gc=False):
@@ -83,7 +93,10 @@ class Page:
     url: str
     """Where it was fetched from."""
     found: FoundLinks = field(default_factory=lambda: _NO_LINKS, hash=False)
-    """Its links in columns; at most `LINKS_PER_PAGE_MAX` to pages and as many others."""
+    """Its links in columns; at most `LINKS_PER_PAGE_MAX` to pages and as many others, and `LINKS_PER_PAGE_BYTES_MAX` of
+    each sort, the page's own URL counted with every one: the first ones."""
+    left_out: int = 0
+    """How many links stood behind those bounds."""
     base: str = ""
     """What relative links were resolved against."""
     canonical: str | None = None
@@ -161,16 +174,12 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
         elif name:
             directives.take(name, content)
 
-    raw = _bounded(_with_refreshes(markup.addresses, refreshes))
-    urls = UrlBatch.of([address for _, address, _ in raw], base)
-    if not urls.valid.all():
-        raw = [raw[row] for row in np.flatnonzero(urls.valid).tolist()]
-        urls = urls.filter(urls.valid)
+    raw, urls, left_out = _spelled(_with_refreshes(markup.addresses, refreshes), base, url)
     rels = [" ".join(relation.lower().split()) if relation else "" for _, _, relation in raw]
     canonical: str | None = None
     for row, (kind, _, _) in enumerate(raw):
         if kind == "link" and "canonical" in rels[row].split():
-            canonical = urls[row]
+            canonical = urls[row] if urls.lengths[row] <= URL_BYTES_MAX else None
             break
     refresh: tuple[int, str] | None = None
     if refreshes:
@@ -181,6 +190,7 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
     return Page(
         url=url,
         found=FoundLinks(urls, [kind for kind, _, _ in raw], rels),
+        left_out=left_out,
         base=base,
         canonical=canonical,
         title=_one_line(markup.title or "", TITLE_CHARACTERS_MAX),
@@ -202,13 +212,11 @@ def _base(written: str | None, url: str) -> str:
     return url if base is None else base
 
 
-def _with_refreshes(
-    addresses: list[tuple[str, str, str]], refreshes: list[tuple[int, tuple[int, str]]]
-) -> list[tuple[str, str, str]]:
+def _with_refreshes(addresses: list[_Row], refreshes: list[tuple[int, tuple[int, str]]]) -> list[_Row]:
     """The addresses with those of meta refreshes at their places; one that names no other page is no link."""
     if not refreshes:
         return addresses
-    merged: list[tuple[str, str, str]] = []
+    merged: list[_Row] = []
     taken = 0
     for before, (_, address) in refreshes:
         merged += addresses[taken:before]
@@ -218,7 +226,64 @@ def _with_refreshes(
     return merged + addresses[taken:]
 
 
-def _bounded(addresses: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+def _spelled(written: list[_Row], base: str, url: str) -> tuple[list[_Row], UrlBatch, int]:
+    """The links that are URLs, canonical and absolute, and how many others stood behind the bounds of their sort.
+
+    A relative link has the length of its base, too: so they are spelled piece by piece until the bounds are reached.
+    """
+    rows = _bounded(written)
+    room = {True: LINKS_PER_PAGE_BYTES_MAX, False: LINKS_PER_PAGE_BYTES_MAX}
+    kept: list[_Row] = []
+    parts: list[UrlBatch] = []
+    wrong = 0
+    for first, last in _steps(rows, len(base)):
+        piece = [row for row in rows[first:last] if room[row[0] in FOLLOWABLE]]
+        if not piece:
+            continue
+        urls = UrlBatch.of([address for _, address, _ in piece], base)
+        wrong += len(urls) - int(np.count_nonzero(urls.valid))
+        wanted = urls.valid
+        if last - first < len(rows) or len(urls.arena) + len(piece) * len(url) > LINKS_PER_PAGE_BYTES_MAX:
+            wanted = _within(piece, urls, len(url), room)
+        if not wanted.all():
+            piece = [piece[row] for row in np.flatnonzero(wanted).tolist()]
+            urls = urls.filter(wanted)
+        kept += piece
+        parts.append(urls)
+    return kept, UrlBatch.concatenate(parts), len(written) - len(kept) - wrong
+
+
+def _steps(rows: list[_Row], base_bytes: int) -> list[tuple[int, int]]:
+    """First and last row of pieces that have about `LINKS_SPELLED_BYTES_STEP` once they are absolute."""
+    bounds = [0]
+    size = 0
+    for row, (_, address, _) in enumerate(rows):
+        size += len(address) + base_bytes
+        if size > LINKS_SPELLED_BYTES_STEP:
+            bounds.append(row + 1)
+            size = 0
+    if bounds[-1] < len(rows):
+        bounds.append(len(rows))
+    return list(pairwise(bounds))
+
+
+def _within(rows: list[_Row], urls: UrlBatch, page_bytes: int, room: dict[bool, int]) -> npt.NDArray[np.bool_]:
+    """The valid links that there is room for, by whether they lead on; behind the first one that is left out there is
+    none. What nobody keeps for its length counts as the longest that is kept."""
+    costs = np.minimum(urls.lengths, URL_BYTES_MAX) + page_bytes
+    leads = np.array([kind in FOLLOWABLE for kind, _, _ in rows], np.bool_)
+    wanted = np.zeros(len(rows), np.bool_)
+    for sort, left in room.items():
+        some = urls.valid & (leads == sort)
+        ends = np.where(some, costs, 0).cumsum()
+        fit = some & (ends <= left)
+        full = np.count_nonzero(fit) < np.count_nonzero(some)
+        room[sort] = 0 if full else left - int(ends[-1])
+        wanted |= fit
+    return wanted
+
+
+def _bounded(addresses: list[_Row]) -> list[_Row]:
     """The first `LINKS_PER_PAGE_MAX` addresses of pages and as many others, in order: pictures push out no links."""
     if len(addresses) <= LINKS_PER_PAGE_MAX:
         return addresses
