@@ -9,10 +9,12 @@ URL_BYTES_MAX = 8_192  # longer ones are traps or data; servers commonly refuse 
 METADATA_BYTES_MAX = 16_384  # what a caller may attach to one URL; it is kept in memory and in the log
 LINKS_PER_PAGE_MAX = 10_000  # a page of 2 MB can name 100,000; beyond this it is a farm
 LINKS_PER_PAGE_BYTES_MAX = (
-    2 << 20
+    1 << 20
 )  # of its links, each with the URL of the page beside it, as log and memory keep them:
-# 10,000 of a hundred bytes on a page of a hundred; a page of 130 kB below a long URL would take 160 MB
-LINKS_SPELLED_BYTES_STEP = 1 << 20  # links become absolute in pieces of about so much: what is left out was never made
+# 10,000 of 60 bytes on a page of 40, a hundred times what pages have; 130 kB of markup could name 160 MB
+LINKS_SPELLED_BYTES_STEP = (
+    512 << 10
+)  # links become absolute in pieces of about so much: what is left out was never made
 CALL_ROWS_MAX = 1_000_000  # one call of a verb; more must be cut by the caller
 
 # hosts and politeness
@@ -189,6 +191,7 @@ MEMTABLE_BYTES_MAX_LEAST = (
 KEYS_LOOKED_FOR_ALONE_MAX = 8  # 10 µs for each piece of the memtable; for more the keys of all records are packed
 GIVE_BACK_BYTES = 16 << 20  # of memory to the system at once: a millisecond in which nobody gets any
 MEMTABLE_CHUNK_ROWS = 4_096  # appended records are sorted in pieces of this size: one call takes 2 ms at most
+MEMTABLE_CHUNK_BYTES = 8 << 20  # and of no more bytes: sorting copies them twice, and URLs may be long
 MEMTABLE_APPENDS_JOINED = 64  # appends of few rows are joined as they come: joining 4,096 at once takes 27 ms
 
 # the engine

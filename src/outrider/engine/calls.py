@@ -193,7 +193,7 @@ def _together(calls: Sequence[Small], log: Log, machine: Machine, now: Instant) 
 def _answers(calls: Sequence[Small], machine: Machine, now: Instant) -> Sequence[object]:
     first = calls[0]
     if first.kind == "discover":
-        codes = machine.discover([link for one in calls for link in one.rows], now)
+        codes = machine.discover([link for one in calls for link in one.rows], now, together=len(calls) > 1)
         return _cut(codes, [len(one.rows) for one in calls])
     if first.kind == "lease":
         leases = machine.lease(sum(one.want for one in calls), now, **(first.how or {}))
@@ -207,9 +207,8 @@ def _answers(calls: Sequence[Small], machine: Machine, now: Instant) -> Sequence
     links = [(_row_after(start, link), link) for one, start in zip(calls, starts, strict=False) for link in one.links]
     if len(calls) == 1:
         return [machine.report(first.rows, first.links, now)]
-    report = machine.report(
-        [outcome for one in calls for outcome in one.rows], [(row, link[1]) for row, link in links], now
-    )
+    outcomes = [outcome for one in calls for outcome in one.rows]
+    report = machine.report(outcomes, [(row, link[1]) for row, link in links], now, together=True)
     lengths = [len(one.rows) for one in calls]
     return [
         Report(outcomes, found, report.lines if place == 0 else (), report.lsn)

@@ -309,7 +309,8 @@ class Frontier:
     def discover(self, links: Iterable[str | Link] | UrlBatch, *, request_id: RequestId | None = None) -> list[Code]:
         """Tell the frontier of URLs: one code per link, in order; what is answered is durable.
 
-        With `request_id` all links are one frame; without, a long input goes in as several and is synced once.
+        A long input goes in as several frames and is synced once. A call that broke off between them may be repeated:
+        with `request_id` it goes on from there and answers for all; without, what is in already is known.
         """
         small = Small.discover(links, request_id)
         if small is not None:
@@ -359,6 +360,9 @@ class Frontier:
     ) -> Report:
         """Tell what came of leases, and the links found: durable together, one code per outcome.
 
+        A long report is several frames: an outcome is never there without its links, and long links come before it. One
+        that broke off between them may be repeated: with `request_id` it goes on from there and answers for all;
+        without, the outcomes that are in already are stale.
         links: (row of the outcome, link), or a UrlBatch with a column `outcome`, beside those an outcome carries.
         watermark: (archive writer, opaque place) synced before.
         """

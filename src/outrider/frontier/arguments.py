@@ -197,6 +197,17 @@ class Told:
         self.others = len(plain) - np.count_nonzero(plain)
         self.verdicts = verdicts
 
+    def piece(self, first: int, last: int) -> Told:
+        """The rows from `first` on, before `last`."""
+        if last - first == len(self.tokens):
+            return self
+        some = slice(first, last)
+        return Told(
+            self._given[some] if self._given is not None else None,
+            *(self.tokens[some], self.seconds[some], self.statuses[some], self.plain[some]),
+            self.verdicts[some],
+        )
+
     def outcome(self, row: int) -> Outcome:
         """All that is said in a row."""
         if self._given is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,16 @@ import numpy.typing as npt
 
 from outrider.clock import Instant
 from outrider.frontier.alike import alike, is_alike
+from outrider.kernels.cards import HEAD_BYTES
 from outrider.url import UrlBatch
 
 NO_DUE = -1
 _TOLD = ("outcome", "depth", "priority")
 """Columns of links that are read when they arrive; any other is for functions of priority."""
+
+
+LINK_BYTES = 2 * HEAD_BYTES
+"""About what a frame holds of a new link beside its texts: head, queue, host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +148,32 @@ class Arrivals:
             },
         )
 
+    def pieces(self, bytes_max: int) -> list[tuple[int, int]]:
+        """First and last row of pieces of which each makes cards of about so many bytes, or is one row."""
+        rows = len(self)
+        longest = max((len(one.referrer) for one in self.origins), default=0)
+        if not self.odd and len(self.urls.arena) + rows * (LINK_BYTES + longest) <= bytes_max:
+            return [(0, rows)]
+        referrers = np.array([len(one.referrer) for one in self.origins], np.int64)
+        costs = self.urls.lengths + LINK_BYTES + referrers[self.origin]
+        for row, link in self.odd.items():
+            costs[row] += len(link.referrer or "") + len(link.metadata) + len(link.key or "")
+        return pieces_of(costs, bytes_max)
+
+    def piece(self, first: int, last: int) -> Arrivals:
+        """The rows from `first` on, before `last`."""
+        if last - first == len(self):
+            return self
+        some = slice(first, last)
+        return Arrivals(
+            self.urls[some],
+            self.origins,
+            *(self.origin[some], self.depth[some], self.hops[some], self.due[some]),
+            *(self.priority[some], self.crawl[some], self.seed[some]),
+            {row - first: link for row, link in self.odd.items() if first <= row < last},
+            {name: column[some] for name, column in self.signals.items()},
+        )
+
     @classmethod
     def concatenate(cls, parts: Sequence[Arrivals]) -> Arrivals:
         """The rows of several; they share their origins."""
@@ -175,3 +207,14 @@ def _joined(columns: Sequence[npt.NDArray[Any] | None], parts: Sequence[Sized]) 
     return np.concatenate(
         [np.full(len(part), np.nan) if column is None else column for column, part in zip(columns, parts, strict=True)]
     )
+
+
+def pieces_of(costs: npt.NDArray[np.int64], most: int) -> list[tuple[int, int]]:
+    """First and last row of pieces whose costs come to `most` at the utmost, or that are one row; one for no rows."""
+    ends = costs.cumsum()
+    bounds = [0]
+    while bounds[-1] < len(costs):
+        first = bounds[-1]
+        spent = int(ends[first - 1]) if first else 0
+        bounds.append(max(first + 1, int(ends.searchsorted(spent + most, "right"))))
+    return list(pairwise(bounds)) or [(0, 0)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +24,7 @@ from outrider.frontier.hosts import NONE
 from outrider.frontier.priority import checked
 from outrider.frontier.records import Record
 from outrider.frontier.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason, by_value
-from outrider.limits import METADATA_BYTES_MAX, NAME_CHARACTERS_MAX, RESTORE_ROWS_PER_FRAME
+from outrider.limits import CALL_BYTES_PER_FRAME, METADATA_BYTES_MAX, NAME_CHARACTERS_MAX, RESTORE_ROWS_PER_FRAME
 from outrider.url import host_of
 
 _STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STATES) if number != UNKNOWN}
@@ -214,8 +213,15 @@ def _told(record: Mapping[str, Any], now: Instant) -> _Told:
 def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
     """Records, a frame's worth at a time. Raises SettingsError where the caller's own iterator raises anything."""
     try:
-        rest = map(_plain, records)
-        while piece := list(islice(rest, RESTORE_ROWS_PER_FRAME)):
+        piece: list[Mapping[str, Any]] = []
+        size = 0
+        for record in map(_plain, records):
+            piece.append(record)
+            size += _bytes_of(record)
+            if len(piece) == RESTORE_ROWS_PER_FRAME or size > CALL_BYTES_PER_FRAME:
+                yield piece
+                piece, size = [], 0
+        if piece:
             yield piece
     except Exception as error:  # nothing of this piece was decided yet
         raise SettingsError(f"the records cannot be read ({type(error).__name__}: {error}); give a list") from error
@@ -224,6 +230,16 @@ def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, 
 def _plain(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """Read at once: a mapping of the caller's own may do anything when it is asked."""
     return dict(record) if isinstance(record, Mapping) else record
+
+
+def _bytes_of(record: object) -> int:
+    """About what a record takes: its texts, and at most what metadata may have."""
+    if not isinstance(record, Mapping):
+        return 0  # told by name when it is read
+    return sum(
+        len(value) if isinstance(value, str) else METADATA_BYTES_MAX if isinstance(value, Mapping) else 8
+        for value in record.values()
+    )
 
 
 def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:

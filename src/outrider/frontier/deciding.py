@@ -59,6 +59,7 @@ from outrider.url.rules import Rules as UrlRules
 
 FRAME_PAYLOAD_BYTES_MAX = kernels.FRAME_BYTES_MAX - kernels.FRAME_HEADER_BYTES
 _VERBS = {"discover": 1, "lease": 2, "report": 3}
+_BEGUN = 0x80  # beside a verb's number: the answer to so much of a call as its first frames hold
 CODES = tuple(Code)
 CODE_NUMBERS = {code: number for number, code in enumerate(CODES)}
 NEW, KNOWN = CODE_NUMBERS[Code.NEW], CODE_NUMBERS[Code.KNOWN]
@@ -207,15 +208,24 @@ class Deciding:
         known = window.get(sequence) if window is not None else None
         if known is None:
             return None
-        if known[0] != _VERBS[verb]:
+        if known[0] & ~_BEGUN != _VERBS[verb]:
             raise SettingsError(
                 f"request_id {request_id!r} was used for another verb: give each call a sequence of its own"
             )
         return known[1]
 
-    def _answered(self, draft: Draft, request_id: RequestId | None, verb: str, answer: bytes) -> None:
+    def _is_begun(self, request_id: RequestId) -> bool:
+        """Whether the answer that is kept is that to the first frames of a call, which broke off behind them."""
+        return bool(self.tables.requests[request_id[0]][request_id[1]][0] & _BEGUN)
+
+    def _answered(
+        self, draft: Draft, request_id: RequestId | None, verb: str, answer: bytes, *, begun: bool = False
+    ) -> None:
+        """The answer is kept with the frame. begun: it is that to this frame and those before it; the last one brings
+        all of it, and a repeated call goes on from here when that one never came."""
         if request_id is not None:
-            draft.add(Fact.REQUEST, (OWN_SLOT, request_id[0], request_id[1], _VERBS[verb], answer))
+            number = _VERBS[verb] | (_BEGUN if begun else 0)
+            draft.add(Fact.REQUEST, (OWN_SLOT, request_id[0], request_id[1], number, answer))
 
     # -- what time alone brings about ----------------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
+from outrider.errors import SettingsError
 from outrider.frontier import arguments
 from outrider.frontier.alike import alike, chosen, is_alike, joined
-from outrider.frontier.arrivals import NO_DUE, Arrival, Arrivals, Origin
+from outrider.frontier.arrivals import LINK_BYTES, NO_DUE, Arrival, Arrivals, Origin, pieces_of
 from outrider.frontier.cards import Cards
 from outrider.frontier.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Deciding, bounded, codes_of
 from outrider.frontier.draft import Draft
@@ -47,6 +48,7 @@ from outrider.journey import (
 )
 from outrider.kernels.cards import HEAD
 from outrider.limits import (
+    CALL_BYTES_PER_FRAME,
     CLASSES,
     DROP_LOOKS_AT_CARDS,
     METADATA_BYTES_MAX,
@@ -62,13 +64,21 @@ class Discovering(Deciding):
     """Links on their way in."""
 
     def discover(
-        self, links: Iterable[str | Link] | UrlBatch, now: Instant, *, request_id: RequestId | None = None
+        self,
+        links: Iterable[str | Link] | UrlBatch,
+        now: Instant,
+        *,
+        request_id: RequestId | None = None,
+        together: bool = False,
     ) -> list[Code]:
-        """One code per link. Raises SettingsError for a priority that is no number in [0, 1], StoreFullError before
-        any change."""
+        """One code per link. What is too long for one frame goes in as several; together: it is refused instead.
+
+        Raises SettingsError for a priority that is no number in [0, 1], before any change; StoreFullError, behind
+        which the first frames may be in already.
+        """
         now = self._advance(now)
         known = self._repeated(request_id, "discover")
-        if known is not None:
+        if known is not None and request_id is not None and not self._is_begun(request_id):
             return codes_of(known)
         if not isinstance(links, UrlBatch):
             links = list(links)
@@ -84,9 +94,18 @@ class Discovering(Deciding):
             origins = [Origin(crawl=draft.crawl(None))]
             some = [self._arrival(link, 0, origins[0], draft) for link in links]
             arrivals = Arrivals.of_links(some, origins, self._spelled_batch)
-        answer = self._accept(arrivals, draft).tobytes()
-        self._answered(draft, request_id, "discover", answer)
-        self._commit(draft)
+        answer = known or b""
+        if answer:
+            arrivals = arrivals.piece(min(len(answer), len(arrivals)), len(arrivals))
+        pieces = arrivals.pieces(CALL_BYTES_PER_FRAME)
+        if together and len(pieces) > 1:
+            raise SettingsError("the links of these calls are more than one frame; make each call alone")
+        for first, last in pieces:
+            if first:
+                draft = self._draft(now)
+            answer += self._accept(arrivals.piece(first, last), draft).tobytes()
+            self._answered(draft, request_id, "discover", answer, begun=last < len(arrivals))
+            self._commit(draft)
         return codes_of(answer)
 
     def _told_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft) -> Arrivals:
@@ -674,7 +693,18 @@ class Discovering(Deciding):
         SettingsError for what is no such row."""
         rows = arguments.parcels(parcels)
         now = self._advance(now)
-        draft = self._draft(now)
+        codes = [Code.KNOWN] * len(rows)
+        costs = np.array(
+            [LINK_BYTES + sum(len(row[place] or b"") for place in (3, 4, 10, 11, 12)) for row in rows], np.int64
+        )
+        for first, last in pieces_of(costs, CALL_BYTES_PER_FRAME):
+            draft = self._draft(now)
+            codes[first:last] = self._received(rows[first:last], draft)
+            self._commit(draft)
+        return codes
+
+    def _received(self, rows: Sequence[Sequence[Any]], draft: Draft) -> list[Code]:
+        """One code per parcel of one frame, which also says how far they came."""
         wanted: list[Arrival] = []
         taken: list[int] = []
         codes = [Code.KNOWN] * len(rows)
@@ -708,7 +738,6 @@ class Discovering(Deciding):
             numbers = self._accept(Arrivals.of_links(wanted, [Origin()], self._spelled_batch), draft)
             for number, code in zip(taken, numbers.tolist(), strict=True):
                 codes[number] = CODES[code]
-        self._commit(draft)
         return codes
 
     def delivered(self, source: int, sequence: int, now: Instant) -> None:

@@ -16,7 +16,13 @@ import numpy.typing as npt
 
 from outrider.frontier.cards import Cards
 from outrider.kernels.cards import HEAD, Heads
-from outrider.limits import MEMTABLE_APPENDS_JOINED, MEMTABLE_CHUNK_ROWS, RUN_BODY_BYTES_MAX, SCAN_ROWS
+from outrider.limits import (
+    MEMTABLE_APPENDS_JOINED,
+    MEMTABLE_CHUNK_BYTES,
+    MEMTABLE_CHUNK_ROWS,
+    RUN_BODY_BYTES_MAX,
+    SCAN_ROWS,
+)
 from outrider.storage.files import Files
 from outrider.storage.records import Int64s, Keys, Records, body_bytes, distinct, merged, newest, pack_keys
 from outrider.storage.runs import LEDGER
@@ -48,7 +54,7 @@ class Ledger:
         self._tiers = tiers
         self._sealed: list[Records] = []
         self._open: list[Records] = []
-        self._open_rows = 0
+        self._open_rows = self._open_bytes = 0
         self._joined = 0  # of the open pieces, those that are several appends
         self._tail: Records | None = None
         self.unfrozen_bytes = 0
@@ -93,9 +99,10 @@ class Ledger:
         with self._tiers.lock:
             self._open.append(records)
             self._open_rows += len(records)
+            self._open_bytes += records.nbytes
             self.unfrozen_bytes += records.nbytes
             self._tail = None
-            if self._open_rows >= MEMTABLE_CHUNK_ROWS:
+            if self._open_rows >= MEMTABLE_CHUNK_ROWS or self._open_bytes >= MEMTABLE_CHUNK_BYTES:
                 self._seal()
             elif len(self._open) - self._joined >= MEMTABLE_APPENDS_JOINED:
                 self._open[self._joined :] = [Records.concatenate(self._open[self._joined :])]
@@ -104,7 +111,8 @@ class Ledger:
     def _seal(self) -> None:
         if self._open:
             self._sealed.append(self._sorted_tail())
-            self._open, self._open_rows, self._joined, self._tail = [], 0, 0, None
+            self._open, self._joined, self._tail = [], 0, None
+            self._open_rows = self._open_bytes = 0
 
     def _sorted_tail(self) -> Records:
         if self._tail is None:

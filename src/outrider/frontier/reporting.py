@@ -6,19 +6,19 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier import arguments
-from outrider.frontier.arrivals import Arrival, Origin
+from outrider.frontier.arrivals import Arrival, Origin, pieces_of
 from outrider.frontier.deciding import NEW, Found, bounded, codes_of
 from outrider.frontier.discovering import Discovering
 from outrider.frontier.draft import Draft
-from outrider.frontier.facts import Fact
+from outrider.frontier.facts import Fact, body_bytes
 from outrider.frontier.hosts import (
     NONE,
     ROBOTS,
@@ -27,6 +27,7 @@ from outrider.frontier.hosts import (
 )
 from outrider.frontier.leased import Unclaimed
 from outrider.frontier.leasing import Leasing
+from outrider.frontier.pieces import Answer, ByRow, Costs, Links, costs_of
 from outrider.frontier.politeness import rest_after, rests_after
 from outrider.frontier.records import Record
 from outrider.frontier.revisit import retries_left, retry_seconds
@@ -44,6 +45,7 @@ from outrider.frontier.tables import (
 from outrider.frontier.whereabouts import Whereabouts
 from outrider.journey import (
     Code,
+    Line,
     Link,
     Outcome,
     OutcomeBatch,
@@ -54,6 +56,7 @@ from outrider.journey import (
     Verdict,
 )
 from outrider.limits import (
+    CALL_BYTES_PER_FRAME,
     OWN_SLOT,
     REDIRECT_HOPS_MAX,
     RETRY_AFTER_SECONDS_MAX,
@@ -64,6 +67,20 @@ from outrider.url import UrlBatch
 _OK, _STALE = Settled.OK, Settled.STALE
 _UNCLAIMED = b""  # the answer to a call for leases that nobody got: as if it had never been made
 _NO_CODES: tuple[Code, ...] = ()
+
+
+class Piece(NamedTuple):
+    """Outcomes that are one frame: from row `first` on, before `last`. ahead: one whose links go before it."""
+
+    first: int
+    last: int
+    ahead: bool = False
+
+    def rows_of(self, found: ByRow) -> ByRow:
+        """The links of these outcomes, by their rows among them."""
+        if not self.first and (not found or max(found) < self.last):
+            return found
+        return {row - self.first: links for row, links in found.items() if self.first <= row < self.last}
 
 
 class Reporting(Leasing, Discovering):
@@ -77,21 +94,134 @@ class Reporting(Leasing, Discovering):
         *,
         request_id: RequestId | None = None,
         watermark: tuple[str, bytes] | None = None,
+        together: bool = False,
     ) -> Report:
-        """Ends leases by token; outcome and the links found in it are one frame. Old tokens change nothing and are
-        told so."""
+        """Ends leases by token; an outcome and the links found in it are one frame, or the links' frames come before
+        it. Old tokens change nothing and are told so. together: what is longer than one frame is refused.
+
+        Raises SettingsError before any change; StoreFullError, behind which the first frames may be in already: with
+        a request_id a repeated call goes on from there, without one the outcomes in them are stale.
+        """
         now = self._advance(now)
         known = self._repeated(request_id, "report")
-        if known is not None:
-            return _report_of(known)
+        answer = Answer.unpacked(known) if known is not None else Answer()
+        if known is not None and request_id is not None and not self._is_begun(request_id):
+            return _report_of(answer, (), 0)
         told = arguments.told(outcomes)
         arguments.watermark(watermark)
-        rows = len(told.tokens)
-        extra = _by_outcome(links, rows)
+        given, extra = told.links(), _by_outcome(links, len(told.tokens))
         self._wake(now)
+        pieces = self._pieces(told, given, extra, answer)
+        if len(pieces) > 1 or pieces[0].ahead:
+            if together:
+                raise SettingsError("the reports of these calls are more than one frame; make each call alone")
+            self._check(told, given, extra, now)
+        lines: list[Line] = []
+        try:
+            for piece in pieces:
+                some = told.piece(piece.first, piece.last)
+                of_some, of_extra = piece.rows_of(given), piece.rows_of(extra)
+                if piece.ahead:
+                    found = (*of_some.values(), *of_extra.values())
+                    self._take_ahead(int(some.tokens[0]), found, answer, request_id, now)
+                    of_some = of_extra = {}
+                lines += self._report(
+                    some,
+                    of_some,
+                    of_extra,
+                    now,
+                    answer,
+                    request_id=request_id,
+                    begun=piece is not pieces[-1],
+                    watermark=watermark,
+                )
+                watermark = None  # what was synced before them all is told with the first outcomes
+        except BaseException:
+            self._lines_of_wakes[:0] = lines
+            raise
+        return _report_of(answer, tuple(lines), self.lsn)
+
+    def _pieces(self, told: arguments.Told, given: ByRow, extra: ByRow, answer: Answer) -> list[Piece]:
+        """Which of the outcomes that have no answer yet are a frame together; nearly always it is all of them."""
+        rows, first = len(told.tokens), len(answer.settled)
+        costs = Costs(told, given, extra)
+        begun = [Piece(first, first + 1, True)] if first in answer.codes else []
+        first += len(begun)
+        if not first and costs.fit(CALL_BYTES_PER_FRAME):
+            return [Piece(0, rows)]
+        heads = self._by_token(told.tokens, bodies=False).cards.heads
+        by_row = costs.by_row(heads["url_bytes"].astype(np.int64), body_bytes(heads))[first:]
+        return begun + [
+            Piece(first + start, first + end, end - start == 1 and by_row[start] > CALL_BYTES_PER_FRAME)
+            for start, end in pieces_of(by_row, CALL_BYTES_PER_FRAME)
+            if end or not begun
+        ]
+
+    def _check(self, told: arguments.Told, given: ByRow, extra: ByRow, now: Instant) -> None:
+        """What one frame tells before anything has changed, several tell before the first. Raises SettingsError."""
+        draft, origin = self._draft(now), Origin()
+        found = self._by_token(told.tokens, bodies=False).found
+        for row in np.flatnonzero(~told.plain).tolist():
+            outcome = told.outcome(row)
+            errand = self.tables.errands.get(outcome.token)
+            if errand is not None or found[row]:
+                _of_its_kind(errand, outcome)
+            arguments.metadata(outcome.metadata)
+        for links in (*given.values(), *extra.values()):
+            bounded(len(links), "links of one outcome")
+            if isinstance(links, UrlBatch):
+                arguments.depths(links, 0)
+                arguments.priorities(links)
+                continue
+            for link in links if isinstance(links, Sequence) else links.strings():
+                self._arrival(link, 0, origin, draft)
+
+    def _take_ahead(
+        self, token: int, found: Sequence[Links], answer: Answer, request_id: RequestId | None, now: Instant
+    ) -> None:
+        """The links of the next outcome go before it, in frames of their own, as far as that was not done before."""
+        row = len(answer.settled)
+        done = len(answer.codes.get(row, b""))
+        for some in sorted(found, key=lambda links: isinstance(links, UrlBatch)):  # the order of their codes
+            links = some if isinstance(some, UrlBatch | Sequence) else some.strings()
+            links, done = links[done:], max(0, done - len(links))
+            leases = self._by_token(np.array([token], np.uint64))
+            if not leases.found[0] or (self.tables.voids() and self.tables.void(leases.cards.heads)[0]):
+                return  # stale: whoever holds the URL now will report them
+            origin = self._origin(Record.of(leases.cards, 0))
+            costs = costs_of(links, len(origin.referrer))
+            for first, last in pieces_of(costs, CALL_BYTES_PER_FRAME):
+                piece = links[first:last]
+                draft = self._draft(now)
+                wanted: list[Arrival] = []
+                columns: list[tuple[int, UrlBatch]] = []
+                if isinstance(piece, UrlBatch):
+                    columns.append((0, piece))
+                else:
+                    wanted += [self._arrival(link, 0, origin, draft) for link in piece]
+                spans = {0: (0, len(wanted))} if wanted else {}
+                codes, _ = self._accept_found(wanted, columns, {0: 0}, [origin], spans, {}, draft)
+                answer.codes[row] = answer.codes.get(row, b"") + codes.get(0, b"")
+                if request_id is not None:
+                    self._answered(draft, request_id, "report", answer.packed(), begun=True)
+                self._commit(draft)
+
+    def _report(
+        self,
+        told: arguments.Told,
+        given: ByRow,
+        extra: ByRow,
+        now: Instant,
+        answer: Answer,
+        *,
+        request_id: RequestId | None,
+        begun: bool,
+        watermark: tuple[str, bytes] | None,
+    ) -> tuple[Line, ...]:
+        """The next outcomes, with their links, as one frame; the lines it brought. begun: others come behind them."""
+        rows = len(told.tokens)
         tables = self.tables
         draft = self._draft(now)
-        given = told.links()
         # Bodies only where somebody reads them: a URL that was fetched, and brought nothing else to tell, is its head.
         bodies = bool(given or extra or told.others)
         leases = self._by_token(told.tokens, bodies=bodies)
@@ -185,26 +315,21 @@ class Reporting(Leasing, Discovering):
             if len(wanted) > start:
                 spans[row] = (start, len(wanted))
         codes, new_targets = self._accept_found(wanted, columns, of_row, origins, spans, targets, draft)
+        ahead = answer.codes.get(len(answer.settled), b"").count(NEW)  # of the first of these, which is alone then
         for row, (slot, _) in lined.items():
             outcome = told.outcome(row)
             if outcome.line is not None:
-                new = codes.get(row, b"").count(NEW) + new_targets.get(row, 0)
+                new = codes.get(row, b"").count(NEW) + new_targets.get(row, 0) + ahead
                 draft.line(slot, outcome.token, "pages", outcome.line, new)
             if outcome.politeness is not None:
                 draft.line(slot, outcome.token, "politeness", outcome.politeness, -1)
         if watermark is not None:
             draft.add(Fact.WATERMARK, (OWN_SLOT, *watermark))
+        answer.add(settled, codes)
         if request_id is not None:
-            listed = [codes.get(row, b"") for row in range(rows)]
-            answer = msgspec.msgpack.encode([bytes(code is _OK for code in settled), listed])
-            self._answered(draft, request_id, "report", answer)
+            self._answered(draft, request_id, "report", answer.packed(), begun=begun)
         self._commit(draft, reserve=True)
-        answers = (
-            tuple(_codes_of(codes[row]) if row in codes else _NO_CODES for row in range(rows))
-            if codes
-            else (_NO_CODES,) * rows
-        )
-        return Report(tuple(settled), answers, self._take_lines(draft), self.lsn)
+        return self._take_lines(draft)
 
     def _done_in_columns(
         self,
@@ -537,9 +662,14 @@ def _of_its_kind(errand: Authority | Whereabouts | None, outcome: Outcome) -> No
             )
 
 
-def _report_of(answer: bytes) -> Report:
-    settled, links = msgspec.msgpack.decode(answer)
-    return Report(tuple(Settled.OK if ok else Settled.STALE for ok in settled), tuple(map(_codes_of, links)))
+def _report_of(answer: Answer, lines: tuple[Line, ...], lsn: int) -> Report:
+    rows, codes = len(answer.settled), answer.codes
+    told = (
+        tuple(_codes_of(codes[row]) if row in codes else _NO_CODES for row in range(rows))
+        if codes
+        else (_NO_CODES,) * rows
+    )
+    return Report(tuple(answer.settled), told, lines, lsn)
 
 
 def _answered(outcome: Outcome) -> bool:

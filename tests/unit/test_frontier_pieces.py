@@ -1,0 +1,323 @@
+"""Calls that are longer than a frame should be: what becomes of them, their answers, and a crash in their midst."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.world import Clock, World, recount
+from outrider.engine import Frontier
+from outrider.errors import SettingsError, StoreError, StoreFullError
+from outrider.frontier import carried, discovering, reporting
+from outrider.frontier.arrivals import pieces_of
+from outrider.journey import Link, Outcome, OutcomeBatch, Settled, Verdict
+from outrider.limits import CALL_BYTES_PER_FRAME, URL_BYTES_MAX
+from outrider.sim.disk import CrashDisk, MemoryFiles
+from outrider.url import UrlBatch
+
+A, B = "http://a.com/", "http://b.com/"
+SMALL = 2_000
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Frames of some two thousand bytes."""
+    for module in (carried, discovering, reporting):
+        monkeypatch.setattr(module, "CALL_BYTES_PER_FRAME", SMALL)
+
+
+def frames(world, call) -> tuple[object, list[int]]:
+    """What a call answered, and the sizes of the frames that it logged."""
+    log = world.frontier._machine._log
+    sizes: list[int] = []
+    append = log.append
+
+    def counted(kind, payload, **how):
+        sizes.append(len(payload))
+        return append(kind, payload, **how)
+
+    log.append = counted
+    try:
+        return call(), sizes
+    finally:
+        del log.append
+
+
+def found(count, host="l", size=40) -> list[str]:
+    return [f"http://{host}.com/{n:06}{'x' * size}" for n in range(count)]
+
+
+def test_links_below_long_urls_are_cut_into_frames_by_their_bytes():
+    """Two pages with 8,600 links each below URLs of 8 kB: 275 MB in one call, refused before with `cut it`."""
+    world = World(disk=MemoryFiles())
+    pages = [f"{host}{'x' * 8_000}/" for host in (A, B)]
+    world.discover(*pages)
+    leases = world.lease()
+    batches = [UrlBatch.of([f"{lease.url}p{n}" for n in range(8_600)]) for lease in leases]
+    outcomes = [lease.done(seconds=0.1, links=urls) for lease, urls in zip(leases, batches, strict=True)]
+    report, sizes = frames(world, lambda: world.frontier.report(outcomes))
+    assert ((Settled.OK,) * 2, [8_600] * 2) == (report.outcomes, [len(codes) for codes in report.links])
+    assert {"new"} == {str(code) for codes in report.links for code in codes}
+    assert len(sizes) > 20
+    assert {"queued": 17_200, "done": 2} == world.counts()
+    assert [] == recount(world.frontier)
+
+
+@pytest.mark.usefixtures("small")
+def test_the_links_of_a_long_outcome_come_before_it_and_the_outcome_last():
+    world = World()
+    world.discover(A)
+    lease = world.one()
+    report, sizes = frames(world, lambda: world.frontier.report([lease.done(links=found(50))]))
+    assert (("ok",), ["new"] * 50) == (report.outcomes, list(report.links[0]))
+    assert len(sizes) > 5
+    assert {"queued": 50, "done": 1} == world.counts()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_line_counts_the_new_links_of_all_its_frames():
+    world = World(output=True)
+    world.discover(A, *found(3))
+    lease = next(lease for lease in world.lease() if lease.url == A)
+    outcome = Outcome(lease.token, Verdict.DONE, links=found(50), line=b'{"url":"x"}')
+    ((_, line),) = world.frontier.report([outcome]).lines
+    assert b'"new_links":47' in line
+
+
+@pytest.mark.usefixtures("small")
+def test_many_outcomes_are_cut_between_them():
+    world = World()
+    world.discover(*(f"http://h{n}.com/" for n in range(40)))
+    leases = world.lease()
+    report, sizes = frames(world, lambda: world.frontier.report(OutcomeBatch(leases.tokens)))
+    assert ({"ok"}, {"done": 40}) == ({str(code) for code in report}, world.counts())
+    assert len(sizes) > 2
+
+
+@pytest.mark.usefixtures("small")
+def test_a_token_named_in_two_frames_counts_once():
+    world = World()
+    world.discover(A, *found(60))
+    token = world.lease(1).tokens[0]
+    report = world.frontier.report([Outcome(token, Verdict.DONE, links=found(60, host="m"))] * 2)
+    assert (("ok", "stale"), 60, ()) == (report.outcomes, len(report.links[0]), report.links[1])
+    assert 1 == world.counts()["done"]
+
+
+@pytest.mark.usefixtures("small")
+def test_the_links_of_a_stale_outcome_stay_unread_however_many():
+    world = World()
+    world.discover(A)
+    lease = world.one()
+    world.report(lease.done())
+    report = world.frontier.report([lease.done(links=found(60))])
+    assert (("stale",), ((),)) == (report.outcomes, report.links)
+    assert {"done": 1} == world.counts()
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("wrong", [Link(B, priority=7), Link(B, depth=-1)])
+def test_a_wrong_link_in_the_last_frame_changes_nothing(wrong):
+    world = World()
+    world.discover(A)
+    lease = world.one()
+    with pytest.raises(SettingsError):
+        world.frontier.report([lease.done(links=[*found(60), wrong])])
+    with pytest.raises(SettingsError):
+        world.frontier.discover([*map(Link, found(60)), wrong])
+    assert {"leased": 1} == world.counts()
+
+
+LINKS = st.lists(
+    st.one_of(
+        st.integers(0, 30).map(lambda n: f"http://h{n % 5}.com/{n}"),
+        st.integers(0, 30).map(lambda n: Link(f"http://h{n % 5}.com/{n}", key=f"k{n % 2}", metadata={"n": n})),
+        st.sampled_from(["nonsense", "http://h.com/" + "y" * URL_BYTES_MAX]),
+    ),
+    max_size=12,
+)
+
+
+@given(st.lists(LINKS, min_size=1, max_size=5), LINKS, st.integers(200, 3_000))
+@settings(max_examples=60, deadline=None)
+def test_a_call_in_pieces_answers_as_one_frame_would(of_outcomes, extra, most):
+    answers = []
+    for bytes_max in (CALL_BYTES_PER_FRAME, most):
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (discovering, reporting):
+                patch.setattr(module, "CALL_BYTES_PER_FRAME", bytes_max)
+            world = World()
+            seeds = [f"http://s{n}.com/" for n in range(len(of_outcomes))]
+            told = world.discover(*seeds, *extra)
+            by_url = {lease.url: lease for lease in world.lease() if lease.url in seeds}
+            outcomes = [by_url[seed].done(links=links) for seed, links in zip(seeds, of_outcomes, strict=True)]
+            some = UrlBatch.of([f"http://e.com/{n}" for n in range(5)]).with_columns(outcome=0)
+            report = world.frontier.report(outcomes, some)
+            answers.append((told, report.outcomes, report.links, world.counts(), recount(world.frontier)))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("form", [list, UrlBatch.of])
+def test_a_long_discover_repeats_its_answer_whole(form):
+    world = World()
+    codes = world.frontier.discover(form(found(100)), request_id=("me", 1))
+    world.kill()
+    assert (codes, ["new"] * 100) == (world.frontier.discover(form(found(100)), request_id=("me", 1)), codes)
+
+
+def broken_off(world, call) -> Frontier:
+    """Lets a call break off behind each of its frames in turn; gives the frontier that comes after it."""
+    disk = world.disk
+    for frame in range(1, 1_000):
+        world.disk = disk.copy()
+        world.frontier = world._open()
+        log = world.frontier._machine._log
+        append, left = log.append, [frame]
+
+        def refuses(kind, payload, *, append=append, left=left, **how):
+            if not left[0]:
+                raise StoreFullError("for the test")
+            left[0] -= 1
+            return append(kind, payload, **how)
+
+        log.append = refuses
+        try:
+            call()
+            return
+        except StoreFullError:
+            pass
+        del log.append
+        yield frame
+
+
+@pytest.mark.usefixtures("small")
+def test_a_discover_that_broke_off_goes_on_where_it_was():
+    world = World()
+    for _ in broken_off(world, lambda: world.frontier.discover(found(60), request_id=("me", 1))):
+        world.kill()
+        assert ["new"] * 60 == world.discover(*found(60), request_id=("me", 1))
+        assert ({"queued": 60}, []) == (world.counts(), recount(world.frontier))
+
+
+@pytest.mark.usefixtures("small")
+def test_a_report_that_broke_off_goes_on_where_it_was():
+    """Its answer is that of a report that did not break off: nobody finds an outcome of its own stale."""
+    world = World()
+    world.discover(A, B, "http://c.com/")
+    leases = {lease.url: lease for lease in world.lease(worker="w")}
+    outcomes = [
+        leases[A].done(links=found(5)),
+        leases[B].done(links=found(30, "m")),
+        leases["http://c.com/"].done(links=[*found(3), *found(20, "n")]),
+    ]
+    world.frontier.release([])
+    frames = 0
+    for _ in broken_off(world, lambda: world.frontier.report(outcomes, request_id=("me", 1))):
+        frames += 1
+        world.kill()
+        report = world.frontier.report(outcomes, request_id=("me", 1))
+        assert ("ok",) * 3 == report.outcomes
+        told = [["new"] * 5, ["new"] * 30, ["known"] * 3 + ["new"] * 20]
+        assert told == [list(map(str, codes)) for codes in report.links]
+        assert ({"queued": 55, "done": 3}, []) == (world.counts(), recount(world.frontier))
+        again = world.frontier.report(outcomes, request_id=("me", 1))
+        assert (report.outcomes, report.links) == (again.outcomes, again.links)
+    assert frames > 4
+
+
+@pytest.mark.usefixtures("small")
+def test_lines_of_the_frames_before_a_full_disk_come_with_the_next_call():
+    world = World(output=True)
+    world.discover(*(f"http://h{n}.com/" for n in range(20)))
+    leases = world.lease(worker="w")
+    outcomes = [Outcome(lease.token, Verdict.DONE, seconds=0.1, line=b"{%s}" % (b" " * 300)) for lease in leases]
+    for frame in broken_off(world, lambda: world.frontier.report(outcomes)):
+        report = world.frontier.report(outcomes)
+        stale = [code for code in report if code is Settled.STALE]
+        assert 20 == len(report.lines), "each once, those of the frames that were kept among them"
+        assert (frame > 0) == bool(stale)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_power_cut_between_the_frames_of_a_report_loses_no_link_and_ends_no_lease_twice():
+    """The disk as it may be at each of its calls: links without their outcome, never an outcome without its links."""
+    rng = random.Random(1)
+    base = World()
+    base.discover(A)
+    links = found(40)
+    token = base.one(worker="w").token
+    cut, between = 0, 0
+    while True:
+        cut += 1
+        disk = CrashDisk()
+        for name, data in base.disk.contents().items():
+            disk.put(name, data)
+        world = World(disk=disk, clock=Clock(base.clock.at))
+        assert [token] == np.frombuffer(world.frontier._machine.tables.leases.tokens(), np.uint64).tolist()
+        disk.fail(cut, errno.EIO, forever=True)
+        failed = False
+        try:
+            world.report(Outcome(token, Verdict.DONE, seconds=0.0, links=links))
+        except StoreError:
+            failed = True
+        for image in disk.crash_images(rng, 3):
+            after = World(disk=image, clock=world.clock)
+            there = sum(after.state(url) == "queued" for url in links)
+            done = after.state(A) == "done"
+            assert (there == len(links)) >= done
+            between += 0 < there < len(links)
+            if not failed:
+                assert done, "it was answered"
+            code = after.report(Outcome(token, Verdict.DONE, seconds=0.0, links=links))
+            assert ["stale" if done else "ok"] == code
+            assert ({"queued": 40, "done": 1}, []) == (after.counts(), recount(after.frontier))
+            after.frontier.close()
+        if not failed:
+            break
+    assert between, "no image lay between two frames"
+
+
+@pytest.mark.usefixtures("small")
+def test_records_are_restored_in_frames_by_their_bytes():
+    world = World()
+    world.discover(*(Link(url, metadata={"x": "y" * 1_000}) for url in found(50)))
+    records = list(world.frontier.records())
+    other = World()
+    taken, sizes = frames(other, lambda: other.frontier.restore(records))
+    assert (50, {"queued": 50}) == (taken, other.counts())
+    assert len(sizes) > 10
+    assert records == list(other.frontier.records())
+
+
+@pytest.mark.usefixtures("small")
+def test_parcels_are_received_in_frames_by_their_bytes():
+    parcels = [(1, n + 1, 2, "default", "", -1, 0.5, 0, 0, 1, "r" * 500, b"", url) for n, url in enumerate(found(30))]
+    world = World()
+    codes, sizes = frames(world, lambda: world.frontier.receive(parcels))
+    assert (["new"] * 30, ["known"] * 30) == (list(codes), list(world.frontier.receive(parcels)))
+    assert len(sizes) > 5
+
+
+@given(st.lists(st.integers(0, 50), max_size=30), st.integers(1, 100))
+def test_pieces_hold_all_rows_and_no_more_than_they_may(costs, most):
+    pieces = pieces_of(np.array(costs, np.int64), most)
+    assert list(range(len(costs))) == [row for first, last in pieces for row in range(first, last)]
+    assert all(last - first <= 1 or sum(costs[first:last]) <= most for first, last in pieces)
+
+
+def test_gathered_calls_that_are_too_long_together_are_made_alone(monkeypatch):
+    """Each of several callers has its own answer; none finds its links known because another's frame was full."""
+    for module in (discovering, reporting):
+        monkeypatch.setattr(module, "CALL_BYTES_PER_FRAME", SMALL)
+    world = World()
+    from outrider.engine.calls import Small
+
+    calls = [Small.discover(found(20, host), None) for host in ("p", "q", "r")]
+    world.frontier._make_all(calls)
+    assert [["new"] * 20] * 3 == [list(map(str, call.told())) for call in calls]
