@@ -67,9 +67,12 @@ def web(directory: Path, *, hosts: int, bomb: str, page: bytes) -> Iterator[Web]
         def log_message(self, *_: object) -> None:
             pass
 
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 1_024  # every host is asked at once
+        daemon_threads = True
+
     directory.mkdir(exist_ok=True)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = Server(("127.0.0.1", 0), Handler)
     found = Web(server.server_address[1], directory, hosts)
     found.page = page
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -82,10 +85,10 @@ def web(directory: Path, *, hosts: int, bomb: str, page: bytes) -> Iterator[Web]
         thread.join()
 
 
-def links(count: int, *, base: str = "") -> bytes:
+def links(count: int, *, base: str = "", above: str = "") -> bytes:
     """A page of so many links that are a dozen bytes long as they are written."""
     head = f"<base href='{base}'>" if base else ""
-    return (head + "".join(f"<a href=p{number}>" for number in range(count))).encode()
+    return (head + "".join(f"<a href={above}p{number}>" for number in range(count))).encode()
 
 
 def run(*arguments: str) -> tuple[subprocess.CompletedProcess, int]:

@@ -8,10 +8,12 @@ import json
 
 import pytest
 
+from outrider.crawl import loop
 from outrider.crawl.loop import Crawler
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.progress import NoProgress
+from outrider.crawl.settle import Settler
 from outrider.crawl.summary import left_alone
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
@@ -182,6 +184,25 @@ def test_never_more_than_so_many_requests_are_in_flight(tmp_path):
     house = House(tmp_path, {"concurrency": 3}, {"seconds": 0.01})
     asyncio.run(house.run())
     assert 3 == house.site.most
+
+
+def test_answers_that_are_more_than_a_turn_holds_wait_and_hold_their_places(tmp_path, monkeypatch):
+    """All that had come was one turn, however large; and what waited made room for as many requests again."""
+    monkeypatch.setattr(loop, "TURN_BYTES_MAX", 1)
+    turns, leased = [], []
+    turn = Settler.turn
+
+    def watched(settler, visits, want, *more):
+        turns.append(len(visits))
+        told = turn(settler, visits, want, *more)
+        leased.append(len(house.crawler._running) + len(house.crawler._finished) + len(told.leases))
+        return told
+
+    monkeypatch.setattr(Settler, "turn", watched)
+    house = House(tmp_path, {"concurrency": 3})
+    result = asyncio.run(house.run())
+    assert (0, 32, 32) == (result.exit_code, result.statistics["answered"], len(house.pages()))
+    assert (1, 3) == (max(turns), max(leased))
 
 
 def test_a_limit_of_pages_is_kept_whatever_is_in_flight(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace as replace_lease
 
 from outrider.clock import wall
+from outrider.crawl import settle
 from outrider.crawl.directory import opened
 from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
@@ -16,10 +17,12 @@ from outrider.crawl.output import Output
 from outrider.crawl.settle import Settler
 from outrider.crawl.visit import Visit
 from outrider.engine import Frontier
-from outrider.errors import StoreFullError
+from outrider.errors import SettingsError, StoreFullError
 from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.outcomes import FetchError
+from outrider.frontier import reporting
 from outrider.journey import Kind, State
+from outrider.limits import LINKS_PER_PAGE_BYTES_MAX
 
 SEEDS = [f"http://h{number}.test/" for number in range(4)]
 
@@ -289,3 +292,86 @@ def test_url_rules_of_a_crawl_make_two_spellings_one(tmp_path):
     lease = house.pages()[0]
     house.settler.settle([house.visit(lease, body=b"<a href=/a?utm_source=x>x</a><a href=/a>y</a>")])
     assert len(SEEDS) + 1 == house.frontier.statistics()["accepted"]
+
+
+LONG_BASE = b"<base href='/" + b"b" * 2_000 + b"/'>"
+
+
+def counting_reports(house, monkeypatch) -> list[int]:
+    """How many outcomes each report has from here on."""
+    reports: list[int] = []
+    report = house.frontier.report
+
+    def counted(outcomes, **how):
+        reports.append(len(outcomes))
+        return report(outcomes, **how)
+
+    monkeypatch.setattr(house.frontier, "report", counted)
+    return reports
+
+
+def test_a_turn_is_cut_by_the_bytes_of_its_bodies(house, monkeypatch):
+    """Four bodies of 2 MB were held, read and archived together, however many and large they were."""
+    leases = house.pages()
+    reports = counting_reports(house, monkeypatch)
+    monkeypatch.setattr(settle, "TURN_BYTES_MAX", 3_000_000)
+    house.settler.settle([house.visit(lease, body=b"%d" % n * 2_000_000) for n, lease in enumerate(leases)])
+    assert ([2, 2], 4, 0) == (reports, len(house.lines()), house.settler.waiting)
+
+
+def test_a_turn_is_cut_by_the_bytes_of_its_links(house, monkeypatch):
+    leases = house.pages()
+    reports = counting_reports(house, monkeypatch)
+    monkeypatch.setattr(settle, "TURN_BYTES_MAX", 5 * LINKS_PER_PAGE_BYTES_MAX)
+    body = LONG_BASE + b"".join(b"<a href=%d>" % n for n in range(5_000))
+    house.settler.settle([house.visit(lease, body=body) for lease in leases])
+    assert [2, 2] == reports
+    assert [True] * 4 == [400 < line["links"] < 600 and line["links_left_out"] > 4_000 for line in house.lines()]
+
+
+def test_the_links_of_a_turn_fit_into_one_frame(house, monkeypatch):
+    """So that a disk that fills up in between never leaves half of a turn reported."""
+    pieces = []
+    of = reporting.Reporting._pieces
+    monkeypatch.setattr(reporting.Reporting, "_pieces", lambda *given: pieces.append(of(*given)) or pieces[-1])
+    leases = house.pages()
+    pieces.clear()
+    body = b"".join(b"<a href=/%d>" % n for n in range(20_000))
+    house.settler.settle([house.visit(lease, body=body + b"%d" % n) for n, lease in enumerate(leases)])
+    assert [(1, False)] * len(pieces) == [(len(some), some[0].ahead) for some in pieces]
+    assert [10_000] * 4 == [line["links"] for line in house.lines()]
+
+
+def test_copies_in_two_pieces_of_a_turn_are_told_as_such(house, monkeypatch):
+    monkeypatch.setattr(settle, "TURN_BYTES_MAX", 1)
+    house.settler.settle([house.visit(lease) for lease in house.pages()])
+    assert ["done", "duplicate", "duplicate", "duplicate"] == [line["outcome"] for line in house.lines()]
+
+
+def test_a_full_disk_between_the_pieces_of_a_turn_archives_nothing_twice(house, monkeypatch):
+    monkeypatch.setattr(settle, "TURN_BYTES_MAX", 1)
+    leases = house.pages()
+    house.output.kept.clear()
+    house.output.keep_fails_at = house.output.keeps + 3
+    with pytest.raises(StoreFullError):
+        house.settler.settle([house.visit(lease) for lease in leases])
+    assert (2, 2) == (house.settler.waiting, len(house.lines()))
+    house.settler.settle([])
+    assert ([lease.url for lease in leases], 4) == (house.output.kept, len(house.lines()))
+
+
+def test_an_outcome_that_cannot_be_kept_ends_its_url_and_not_the_crawl(house, monkeypatch):
+    """Whatever the frontier refuses of one page: it was told as `wrong settings`, exit code 2, at each resume anew."""
+    leases = house.pages()
+    report = house.frontier.report
+
+    def refuses(outcomes, **how):
+        if any(outcome.token == leases[1].token and outcome.error is None for outcome in outcomes):
+            raise SettingsError("too long for the test")
+        return report(outcomes, **how)
+
+    monkeypatch.setattr(house.frontier, "report", refuses)
+    house.settler.settle([house.visit(lease, body=b"%d" % n) for n, lease in enumerate(leases)])
+    ends = {line["url"]: (line["outcome"], line.get("error")) for line in house.lines()}
+    assert {lease.url: ("done", None) for lease in leases} | {leases[1].url: ("error", "too_large")} == ends
+    assert ["gone", "done"] == [house.frontier.status(lease.url).state for lease in leases[1:3]]

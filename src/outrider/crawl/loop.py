@@ -37,7 +37,7 @@ from outrider.crawl.options import CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
 from outrider.crawl.progress import Progress
-from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn
+from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn, visit_bytes
 from outrider.crawl.summary import left_alone
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit
@@ -49,7 +49,7 @@ from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import Resolver
 from outrider.journey import Lease
 from outrider.kernels import in_use
-from outrider.limits import CONNECTIONS_MAX, DNS_THREADS, DNS_THREADS_MAX, RETRY_SECONDS
+from outrider.limits import CONNECTIONS_MAX, DNS_THREADS, DNS_THREADS_MAX, RETRY_SECONDS, TURN_BYTES_MAX
 from outrider.storage.files import Directory
 
 GATHER_SECONDS: Final = (
@@ -314,7 +314,7 @@ class Crawler:
 
     async def _loop(self, fetching: Fetching) -> None:
         while True:
-            visits, self._finished = self._finished, []
+            visits = self._some_finished()
             want = self._want(fetching)
             try:
                 turn = await self._in_books(self._settler.turn, visits, want, self._ending_leases())
@@ -335,10 +335,20 @@ class Crawler:
                 return
             await self._wait(turn, self._room(fetching))
 
+    def _some_finished(self) -> list[Visit]:
+        """The visits that a turn takes; what is more than it may hold waits for the next one."""
+        size = count = 0
+        while count < len(self._finished) and size < TURN_BYTES_MAX:
+            size += visit_bytes(self._finished[count])
+            count += 1
+        some, self._finished = self._finished[:count], self._finished[count:]
+        for visit in some:
+            self._extended.pop(visit.lease.token, None)
+        return some
+
     def _visited(self, task: asyncio.Task[Visit]) -> None:
         """A visit has ended, one way or another."""
         lease = self._running.pop(task)
-        self._extended.pop(lease.token, None)
         if task.cancelled():
             # Before its first step: nobody was asked.
             self._finished.append(Visit(lease, wall(), self._clock(), stopped=True))
@@ -361,16 +371,19 @@ class Crawler:
         return self._room(fetching)
 
     def _room(self, fetching: Fetching) -> int:
-        """How many visits more there may be: those whose name is long in coming hold no place."""
-        return max(0, self._concurrency - len(self._running) + min(fetching.unnamed, UNNAMED_MAX))
+        """How many visits more there may be: those whose name is long in coming hold no place, those that wait for
+        their turn do."""
+        held = len(self._running) + len(self._finished) - min(fetching.unnamed, UNNAMED_MAX)
+        return max(0, self._concurrency - held)
 
     def _ending_leases(self) -> list[int]:
-        """Tokens of visits under way whose leases end soon: a name may wait for a look-up longer than a lease lasts."""
+        """Tokens of visits whose leases end soon: a name may wait for a look-up longer than a lease lasts, and what was
+        finished for its turn."""
         now = self._clock()
         if now < self._looked_at + instant(EXTEND_STEP_SECONDS):
             return []
         self._looked_at, soon, until = now, now + instant(EXTEND_SECONDS), now + instant(LEASE_SECONDS)
-        leases = self._running.values()
+        leases = [*self._running.values(), *(visit.lease for visit in self._finished)]
         ending = [one.token for one in leases if self._extended.get(one.token, one.deadline) < soon]
         self._extended.update(dict.fromkeys(ending, until))
         return ending

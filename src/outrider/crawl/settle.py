@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from outrider.clock import instant
@@ -15,6 +15,7 @@ from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.visit import (
+    TOO_LARGE,
     Judgement,
     Visit,
     address_outcome,
@@ -23,12 +24,13 @@ from outrider.crawl.visit import (
     page_outcome,
     robots_outcome,
     stopped_outcome,
+    unkept_outcome,
 )
 from outrider.engine import Frontier
-from outrider.errors import StoreFullError
-from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Settled, State, Verdict
-from outrider.limits import LINKS_PER_PAGE_MAX
-from outrider.page import Page, read
+from outrider.errors import SettingsError, StoreFullError
+from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
+from outrider.limits import LINKS_PER_PAGE_MAX, TURN_BYTES_MAX
+from outrider.page import FoundLinks, Page, read
 from outrider.url import UrlBatch, canonical_target
 
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
@@ -36,20 +38,31 @@ EXTEND_SECONDS: Final = 10.0  # leases that end within so long are extended befo
 QUIET: Final = frozenset({"done", "truncated", "duplicate", "redirect", "gone"})  # pages.jsonl says enough of these
 
 
+LINKS_TIMES: Final = 4  # the bytes of links count so often: read, decided, logged and kept
 NO_LINKS: Final = UrlBatch.of(())
+NO_FOUND: Final = FoundLinks(NO_LINKS, [], [])
 
 
 @dataclass(slots=True)
 class _Settling:
-    """A visit on its way to its outcome; `outcome` is there once it is archived."""
+    """A visit on its way to its outcome; `ready` once it is read and known for a copy or none, `outcome` is there
+    once it is archived."""
 
     visit: Visit
+    ready: bool = False
     judgement: Judgement | None = None
     page: Page | None = None
     links: UrlBatch = field(default_factory=lambda: NO_LINKS)
     digest: bytes | None = None
     shown: str | None = None
+    warc: dict[str, Any] | None = None
     outcome: Outcome | None = None
+
+    def bytes(self) -> int:
+        """About what it takes until its outcome is durable."""
+        text = len(self.page.text) if self.page is not None else 0
+        referrers = len(self.links) * len(self.visit.lease.url)
+        return visit_bytes(self.visit) + text + LINKS_TIMES * (len(self.links.arena) + referrers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,14 @@ class Turn:
     leases: LeaseBatch
     next_ready_seconds: float | None
     answered: int
+
+
+def visit_bytes(visit: Visit) -> int:
+    """About what a finished visit takes: the bytes that came, and what they mean where that is something else."""
+    response = visit.response
+    if response is None:
+        return 0
+    return len(response.body) + (len(response.content) if response.content is not response.body else 0)
 
 
 class Settler:
@@ -99,23 +120,38 @@ class Settler:
         if unsent:
             self._frontier.release(unsent)
             pending = self._pending = [one for one in pending if not one.visit.stopped or one.visit.began is not None]
-        if not pending:
-            return 0
-        self._extend(pending)
-        self._read([one for one in pending if one.outcome is None and one.judgement is None])
-        for one in pending:
+        answered = 0
+        while self._pending:
+            answered += self._settle_some()
+        return answered
+
+    def _settle_some(self) -> int:
+        """The first of those that wait, as many as may be in memory at once; they wait no longer then."""
+        self._extend(self._pending)
+        some: list[_Settling] = []
+        size = 0
+        for one in self._pending:
+            if not one.ready and one.judgement is None:
+                self._read(one)
+            some.append(one)
+            size += one.bytes()
+            if size > TURN_BYTES_MAX:
+                break
+        self._tell_copies([one for one in some if not one.ready])
+        for one in some:
             if one.outcome is None:
                 one.outcome = self._archived(one)
+                one.page = None
         watermark = self._output.sync_archive()
-        outcomes = [one.outcome for one in pending if one.outcome is not None]
-        report = self._frontier.report(outcomes, watermark=watermark)
-        self._pending = []
         answered = 0
-        for one, outcome, code in zip(pending, outcomes, report.outcomes, strict=True):
-            answered += code is Settled.OK and bool(outcome.answered)
-            self._note(one, outcome, code)
+        report = self._report(some, watermark)
+        del self._pending[: len(some)]
+        for one, code in zip(some, report.outcomes, strict=True):
+            assert one.outcome is not None
+            answered += code is Settled.OK and bool(one.outcome.answered)
+            self._note(one, one.outcome, code)
         self._output.write(report.lines, report.lsn)
-        self._forget_addresses(pending)
+        self._forget_addresses(some)
         return answered
 
     def _forget_addresses(self, settled: Sequence[_Settling]) -> None:
@@ -125,6 +161,26 @@ class Settler:
         if gone:
             with contextlib.suppress(StoreFullError):
                 self._frontier.set_addresses(dict.fromkeys(gone))
+
+    def _report(self, some: Sequence[_Settling], watermark: tuple[str, bytes] | None) -> Report:
+        """Reports these outcomes. One that the frontier cannot keep ends as an error of its URL, not of the crawl."""
+        try:
+            return self._frontier.report([one.outcome for one in some if one.outcome is not None], watermark=watermark)
+        except SettingsError as error:
+            if len(some) == 1:
+                (one,) = some
+                if one.outcome is None or one.outcome.error == TOO_LARGE:
+                    raise
+                self._journal.note(TOO_LARGE, url=one.visit.lease.url, text=str(error))
+                one.outcome = unkept_outcome(one.visit, one.shown, one.warc)
+                return self._report(some, watermark)
+        reports = [self._report([one], watermark) for one in some]
+        return Report(
+            tuple(code for report in reports for code in report.outcomes),
+            tuple(codes for report in reports for codes in report.links),
+            tuple(line for report in reports for line in report.lines),
+            max(report.lsn for report in reports),
+        )
 
     @property
     def waiting(self) -> int:
@@ -137,26 +193,25 @@ class Settler:
         if ending:
             self._frontier.extend(ending, LEASE_SECONDS)
 
-    def _read(self, fresh: Sequence[_Settling]) -> None:
-        """Judges the pages, reads those that have text, and tells which of them are copies."""
-        accepted: list[_Settling] = []
-        for one in fresh:
-            visit = one.visit
-            response = visit.response
-            if response is not None and response.head:
-                one.digest, one.shown = content_digest(response)
-            if visit.lease.kind is not Kind.PAGE or visit.stopped:
-                continue
-            one.judgement = judged(visit)
-            if one.judgement.verdict is Verdict.DONE and one.judgement.location is None and response is not None:
-                content_type = response.headers.get("content-type") or ""
-                one.page = read(response.content, response.url, content_type, agent=self._options.user_agent)
-                one.links = one.page.link_batch()[:LINKS_PER_PAGE_MAX]
-                if response.content:
-                    accepted.append(one)
-        if not accepted:
+    def _read(self, one: _Settling) -> None:
+        """Judges a page, and reads it if it has text."""
+        visit = one.visit
+        response = visit.response
+        if response is not None and response.head:
+            one.digest, one.shown = content_digest(response)
+        if visit.lease.kind is not Kind.PAGE or visit.stopped:
             return
-        known = self._frontier.seen_content([one.digest or b"" for one in accepted])
+        one.judgement = judged(visit)
+        if one.judgement.verdict is Verdict.DONE and one.judgement.location is None and response is not None:
+            content_type = response.headers.get("content-type") or ""
+            one.page = read(response.content, response.url, content_type, agent=self._options.user_agent)
+            one.links = one.page.link_batch()[:LINKS_PER_PAGE_MAX]
+            one.page = replace(one.page, found=NO_FOUND)  # its links are taken
+
+    def _tell_copies(self, fresh: Sequence[_Settling]) -> None:
+        """Says which of the pages that were read are copies."""
+        accepted = [one for one in fresh if one.page is not None and one.visit.response and one.visit.response.content]
+        known = self._frontier.seen_content([one.digest or b"" for one in accepted]) if accepted else []
         here: set[bytes] = set()
         for one, seen in zip(accepted, known, strict=True):
             assert one.judgement is not None
@@ -165,6 +220,8 @@ class Settler:
                 one.judgement = one.judgement.as_duplicate()
             here.add(one.digest)
         self._go_to_canonical(accepted)
+        for one in fresh:
+            one.ready = True
 
     def _go_to_canonical(self, accepted: Sequence[_Settling]) -> None:
         """Where it is asked for: a page that names another URL as its own is a copy of it; that URL is its one link.
@@ -199,11 +256,10 @@ class Settler:
             return stopped_outcome(visit)
         if visit.lease.kind is Kind.ADDRESS:
             return address_outcome(visit)
-        warc: dict[str, Any] | None = None
         if visit.response is not None and one.shown is not None:
             place = self._output.keep(visit.response, visit.at, visit.lease.token, one.shown)
             if place is not None:
-                warc = {"file": place.file, "offset": place.offset, "length": place.length}
+                one.warc = {"file": place.file, "offset": place.offset, "length": place.length}
         if one.judgement is None:
             return robots_outcome(visit)
         return page_outcome(
@@ -213,7 +269,7 @@ class Settler:
             links=one.links,
             digest=one.digest if visit.response is not None and visit.response.content else None,
             digest_shown=one.shown,
-            warc=warc,
+            warc=one.warc,
         )
 
     def _note(self, one: _Settling, outcome: Outcome, code: Settled) -> None:

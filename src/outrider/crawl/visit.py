@@ -41,6 +41,7 @@ RETRIED: Final = frozenset({408, 425, 429})  # RFC 9110 and 8470: the same reque
 REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
 STOPPED: Final = "stopped"
 TRUNCATED: Final = "truncated"
+TOO_LARGE: Final = "too_large"  # an outcome that the frontier cannot keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +348,17 @@ def stopped_outcome(visit: Visit) -> Outcome:
         answered=False,
         politeness=politeness,
     )
+
+
+def unkept_outcome(visit: Visit, digest_shown: str | None, warc: dict[str, Any] | None) -> Outcome:
+    """The outcome in place of one that the frontier cannot keep: the request counts, what it brought is left out."""
+    if visit.lease.kind is Kind.ADDRESS:
+        return visit.lease.gone(error=TOO_LARGE)
+    if visit.lease.kind is Kind.ROBOTS:
+        return replace(robots_outcome(visit), robots=RobotsAnswer(None), error=TOO_LARGE)
+    judgement = Judgement("error", Verdict.GONE, TOO_LARGE)
+    links = UrlBatch.of(())
+    return page_outcome(visit, judgement, page=None, links=links, digest=None, digest_shown=digest_shown, warc=warc)
 
 
 def politeness_line(visit: Visit) -> bytes | None:
