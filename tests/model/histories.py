@@ -391,7 +391,7 @@ class Model:
         """When a request ended, as its worker says, if that can be true: not after now, not begun before its lease."""
         told = self.now if outcome.ended_at is None else outcome.ended_at
         possible = told <= self.now and told - instant(outcome.seconds or 0.0) >= held.not_before
-        return told if possible else self.now
+        return told if possible and held.worker is None else self.now
 
     def target(self, outcome: Outcome, url: Url, due: int) -> None:
         """A redirect leads to a URL of its own, due when its source was."""

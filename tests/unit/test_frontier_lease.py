@@ -667,6 +667,16 @@ def test_a_worker_whose_clock_is_behind_shortens_no_gap(behind):
     assert 2.0 == world.ready_in()
 
 
+def test_a_named_worker_tells_instants_by_a_clock_of_its_own():
+    """Nobody can tell an end that was 1.5 s ago from a clock that is 1.5 s behind: in doubt it ended just now."""
+    world = World(delay=2.0)
+    world.discover(A, "http://a.com/2")
+    lease = world.one(worker="w")
+    world.clock.move(4)
+    world.report(outcome(lease, seconds=0.1, ended_at=world.clock() - instant(1.5)))
+    assert 2.0 == world.ready_in()
+
+
 def test_a_request_that_would_have_begun_before_its_lease_ended_just_now():
     world = World(delay=2.0)
     world.discover(A, "http://a.com/2")

@@ -35,7 +35,8 @@ class GapReason(IntEnum):
 def end_of(told: Instant | None, seconds: float | None, *, begun: Instant | None, now: Instant) -> Instant:
     """The instant at which a request ended: as told, where that can be true, otherwise now.
 
-    begun: the instant from which its lease allowed it, None where nobody knows it any more. A request lasts its seconds
+    begun: the instant from which its lease allowed it, None where nobody knows it any more, or whoever made the request
+    has a clock of its own (named workers). A request lasts its seconds
     at least, and all of it lies between that instant and now. The clock of whoever made it may differ from ours, and
     says nothing as soon as it contradicts: the host then rests its whole gap from now on.
     """

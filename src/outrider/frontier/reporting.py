@@ -287,13 +287,13 @@ class Reporting(Leasing, Discovering):
                 continue
             record = Record.of(leases.cards, row)
             if dead is not None and dead[row]:
-                self._late(draft, record, outcome, int(leases.queues[row]), int(leases.not_before[row]), now)
+                self._late(draft, record, outcome, int(leases.queues[row]), _begun(leases, row), now)
                 settled[row] = _STALE
                 stale += 1
                 continue
             origin = self._origin(record)
             lined[row] = (record.slot, row)
-            target = self._page_done(draft, record, outcome, int(leases.queues[row]), int(leases.not_before[row]), now)
+            target = self._page_done(draft, record, outcome, int(leases.queues[row]), _begun(leases, row), now)
             if target is not None:
                 targets[row] = len(wanted)
                 wanted.append(replace(target, origin=len(origins)))
@@ -490,7 +490,7 @@ class Reporting(Leasing, Discovering):
             crawl_delay=crawl_delay,
             redirect=redirect,
             page=False,
-            begun=authority.begun,
+            begun=authority.begun if authority.holder == 0 else None,
         )
 
     def _rested(
@@ -532,7 +532,9 @@ class Reporting(Leasing, Discovering):
         if page and _answered(outcome):
             clock.answered += 1
 
-    def _late(self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant, now: Instant) -> None:
+    def _late(
+        self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant | None, now: Instant
+    ) -> None:
         """The report of a URL that was deleted while it was leased: its host rests all the same."""
         self._rest_page(draft, outcome, queue, begun, now)
         if _answered(outcome):
@@ -540,7 +542,7 @@ class Reporting(Leasing, Discovering):
         record.state = GONE
         draft.record(record, LEASED, token=outcome.token)
 
-    def _rest_page(self, draft: Draft, outcome: Outcome, queue: int, begun: Instant, now: Instant) -> bool:
+    def _rest_page(self, draft: Draft, outcome: Outcome, queue: int, begun: Instant | None, now: Instant) -> bool:
         """The host of a page rests; whether the page redirects."""
         host = int(self.tables.queues.host[queue])
         redirect = outcome.location is not None and outcome.verdict is Verdict.DONE
@@ -558,7 +560,7 @@ class Reporting(Leasing, Discovering):
         return redirect
 
     def _page_done(
-        self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant, now: Instant
+        self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant | None, now: Instant
     ) -> Arrival | None:
         """What an outcome means for its URL; the target of a redirect."""
         host = int(self.tables.queues.host[queue])
@@ -631,6 +633,12 @@ class Reporting(Leasing, Discovering):
         record.due = max(ended + instant(max(0.0, wait)), draft.clock(host).rest_until)
         state = WAITING if record.due > draft.now else QUEUED
         self._move(draft, record, state, attempts=attempt, losses=0, status=status, error=error)
+
+
+def _begun(leases: Found, row: int) -> Instant | None:
+    """From when on a lease of this process allowed its request. A named worker tells instants by a clock of its own,
+    of which nobody knows how far it is off: what it tells is held against nothing."""
+    return int(leases.not_before[row]) if leases.holders[row] == 0 else None
 
 
 def _codes_of(numbers: bytes) -> tuple[Code, ...]:
