@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -268,9 +267,6 @@ class Reporting(Leasing, Discovering):
         for row in busy_rows:
             outcome = told.outcome(row)
             authority = tables.errands.get(outcome.token) if first is None or first[row] else None
-            if authority.holder if authority is not None else leases.holders[row]:
-                # A worker's clock is not ours: however little it is off, the gap would be shorter by that.
-                outcome = msgspec.structs.replace(outcome, ended_at=None)
             if authority is not None or ok[row]:
                 _of_its_kind(authority, outcome)
             if authority is not None:
