@@ -21,7 +21,7 @@ from outrider.sim.disk import CrashDisk, MemoryFiles
 
 STEPS = 60
 KINDS = ("log alone", "checkpoints all the time", "tails and hosts on disk")
-SEEDS_PER_KIND = 40
+SEEDS_PER_KIND = 60
 NOT_YET: frozenset[str] = frozenset()
 """Rules that the frontier is known to break; each goes when its fault is mended."""
 
