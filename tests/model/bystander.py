@@ -24,8 +24,8 @@ ROBOTS_HOPS_MAX = 5
 ALL = frozenset({
     "limit", "gap", "beginnings", "beginnings of errands", "group capacity", "group gap", "key", "paused", "blocked",
     "budget", "host budget", "robots", "address", "twice", "stale", "filter", "one clock per server", "later queues",
-    "rest under way", "errands obey", "errand delays", "clocks of workers", "leases in flight", "deleted crawls",
-    "next ready", "errands in next ready", "counters", "drains",
+    "later queues of a key", "rest under way", "errands obey", "errand delays", "clocks of workers",
+    "leases in flight", "deleted crawls", "next ready", "errands in next ready", "counters", "drains",
 })  # fmt: skip
 """All that the judge looks at; a name that is left out of `Judge.rules` is not looked at."""
 
@@ -218,7 +218,11 @@ class Judge:
         there = [word for word in words if queue in word.there]
         if there:
             return [there[-1].value]
-        scopes = {(word.key, word.crawl): word.value for word in words}
+        scopes = {
+            (word.key, word.crawl): word.value
+            for word in words
+            if None in (word.key, word.crawl) or "later queues of a key" in self.rules
+        }
         return [*scopes.values(), *([] if scopes and "later queues" in self.rules else [default])]
 
     def forbids(self, queue: Queue) -> str | None:
