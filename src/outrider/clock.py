@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import index
 from pathlib import Path
 
-from outrider.limits import MICROSECONDS
+from outrider.errors import SettingsError
+from outrider.limits import INSTANT_MAX, MICROSECONDS
 
 _LAST = 253_402_300_799_999_999  # the last microsecond of the year 9999: RFC 3339 has four digits for a year
 
@@ -45,6 +47,22 @@ def anchored(at: Instant) -> ClockFunction:
         return at + elapsed() - origin
 
     return now
+
+
+def checked(told: object) -> Instant:
+    """What a clock that somebody brought says, if it is an instant. Raises SettingsError."""
+    if type(told) is int and 0 <= told <= INSTANT_MAX:
+        return told
+    try:
+        found = None if isinstance(told, bool) else index(told)  # type: ignore[arg-type]
+    except TypeError:
+        found = None
+    if found is None or not 0 <= found <= INSTANT_MAX:
+        raise SettingsError(
+            f"clock: it said {told!r:.80}; an instant is a whole number of microseconds since 1970, from 0 to "
+            f"{INSTANT_MAX}"
+        )
+    return found
 
 
 def instant(seconds: float) -> Instant:

@@ -25,6 +25,10 @@ class SettingsError(OutriderError, ValueError):
     exit_code = 2
 
 
+class NestedCallError(SettingsError):
+    """A function that the frontier had asked called the frontier, whose call was not over; nothing was changed."""
+
+
 class NamedPathError(SettingsError):
     """A file or directory that was named cannot be used."""
 
@@ -97,6 +101,13 @@ class StoreFailedError(StoreError):
     acknowledged."""
 
     exit_code = 7
+
+
+class LostLockError(StoreFailedError):
+    """The lock of this store is no longer held by this process, so that another may write here, and this one stopped
+    before it did; what was acknowledged is in the store."""
+
+    exit_code = 6
 
 
 class StoreStoppedError(StoreFailedError):

@@ -135,6 +135,20 @@ def test_a_strangers_mistake_is_answered_with_the_thing_and_the_way_out(stranger
     assert words in told, told
 
 
+@pytest.mark.parametrize("seed", ["http://~/", "http://~root/", "http://../", "http://./", "http://-o/"])
+def test_a_seed_makes_no_directory_outside_the_current_one(stranger, tmp_path, monkeypatch, capsys, seed):
+    """The crawl of http://~/ began in the home directory, and that of http://../ in the one above."""
+    home, here = tmp_path / "home", tmp_path / "above" / "here"
+    home.mkdir()
+    here.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    before = sorted(tmp_path.rglob("*"))
+    assert 2 == cli.run(["crawl", seed, "--contact", "me@example.org"])
+    assert "is no name for a directory; give one with -o" in capsys.readouterr().err
+    assert before == sorted(tmp_path.rglob("*"))
+
+
 def test_a_host_may_be_typed_in_any_case(stranger, capsys):
     assert 0 == cli.run(["urls", "crawl", "--host", "Example.ORG"])
     assert "2 urls" in capsys.readouterr().err

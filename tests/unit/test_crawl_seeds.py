@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from outrider.crawl.directory import Found, drop_pending, inspect, opened, put_pending, take_pending
+from outrider.crawl.directory import Found, drop_pending, inspect, named_after, opened, put_pending, take_pending
 from outrider.crawl.seeds import placed, read_seeds, require_contact
 from outrider.errors import ForeignStoreError, InvalidUrlError, SettingsError
 
@@ -93,3 +93,21 @@ def test_seeds_that_were_written_down_are_there_until_they_are_dropped(tmp_path)
         assert (["http://a.test/", "http://b.test/"], []) == (there, take_pending(files))
     finally:
         files.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("example.org", "example.org"),
+        ("[2001:db8::1]", "2001-db8--1"),
+        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+    ],
+)
+def test_a_directory_is_named_after_the_first_seeds_host(host, name):
+    assert name == named_after(host)
+
+
+@pytest.mark.parametrize("host", ["~", "~root", ".", "..", "...", "", "-rf", "[::]", "a/b", "a\\b", "a\nb", "a" * 256])
+def test_a_host_that_would_name_another_place_names_no_directory(host):
+    with pytest.raises(SettingsError, match="give one with -o"):
+        named_after(host)

@@ -169,7 +169,7 @@ def test_a_delete_in_the_middle_of_a_checkpoint_is_found_whole(monkeypatch):
     world.discover("http://a.com/2")
     rounds.under_way = round_
     with frontier._lock:
-        rounds._through(world.clock)  # not `checkpoint`, which makes another one behind it
+        rounds._through(world.clock())  # not `checkpoint`, which makes another one behind it
     assert 1 == frontier.statistics()["checkpoint"]["number"]
     live = rows(frontier)
     looker = Frontier.look(world.disk.copy())

@@ -15,6 +15,7 @@ from outrider.errors import (
     ForeignStoreError,
     NamedPathError,
     NoCrawlError,
+    SettingsError,
     StoreError,
     StoreFailedError,
     StoreFullError,
@@ -41,7 +42,23 @@ class Found(StrEnum):
 
 GIVE_A_CRAWL = "give the directory of a crawl"
 """What to do where a directory of something else was named to look at or to go on with."""
+NAME_BYTES_MAX: Final = 255  # of a file on most systems; longer hosts do not resolve anyway
 CHOOSE_ANOTHER = "choose another name with -o"
+
+
+def named_after(host: str) -> str:
+    """The name of a crawl's directory by that of a host; an address loses its brackets and colons.
+
+    It names a directory in the current one. Raises SettingsError for a host that would name another (`~`, `..`), or
+    that reads like an option.
+    """
+    name = host.strip("[]").replace(":", "-")
+    odd = name[:1] in ("", "-", ".", "~") or not name.isprintable() or "/" in name or "\\" in name
+    if odd or len(name.encode()) > NAME_BYTES_MAX:
+        raise SettingsError(
+            f"output is missing, and the host {host!r:.80} is no name for a directory; give one with -o"
+        )
+    return name
 
 
 def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> Found:

@@ -13,7 +13,16 @@ import msgspec
 
 from outrider.clock import wall
 from outrider.crawl.aside import put_aside
-from outrider.crawl.directory import CHOOSE_ANOTHER, GIVE_A_CRAWL, REPORT_FILE, Found, inspect, kept_settings, no_crawl
+from outrider.crawl.directory import (
+    CHOOSE_ANOTHER,
+    GIVE_A_CRAWL,
+    REPORT_FILE,
+    Found,
+    inspect,
+    kept_settings,
+    named_after,
+    no_crawl,
+)
 from outrider.crawl.kept_output import refuse_output_alone
 from outrider.crawl.loop import FINISHED, LIMIT, Crawler, CrawlResult
 from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, Kept, from_environment, resolved
@@ -143,7 +152,7 @@ def _output(flags: Mapping[str, object], from_environment: object, seeds: list[s
         return _absolute(wanted)
     if not seeds:
         raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
-    return _absolute(host_of(seeds[0]).strip("[]").replace(":", "-"))
+    return _absolute(named_after(host_of(seeds[0])))
 
 
 def _absolute(path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
@@ -86,7 +86,12 @@ class AsyncFrontier:
             raise
         return answer
 
+    async def _in_thread(self, look: Callable[[], Answer]) -> Answer:
+        self.sync._alone()  # the threads of the pool are not there in a forked child
+        return await asyncio.get_running_loop().run_in_executor(self._pool, look)
+
     async def _gathered(self, small: Small) -> Any:
+        self.sync._alone()  # nobody comes back to what a forked child, or a function inside a call, leaves here
         loop = asyncio.get_running_loop()
         made = loop.create_future()
         self._small.append((small, made))
@@ -250,14 +255,14 @@ class AsyncFrontier:
     ) -> Page[UrlStatus]:
         """As `Frontier.urls`, in a thread: it may read much."""
         look = partial(self.sync.urls, state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, look)
+        return await self._in_thread(look)
 
     async def count(
         self, *, state: str | None = None, host: str | None = None, crawl: str | None = None, key: str | None = None
     ) -> int:
         """As `Frontier.count`, in a thread."""
         look = partial(self.sync.count, state=state, host=host, crawl=crawl, key=key)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, look)
+        return await self._in_thread(look)
 
     async def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """As `Frontier.set_robots`."""
@@ -313,7 +318,7 @@ class AsyncFrontier:
 
     async def verify(self) -> Verification:
         """As `Frontier.verify`, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, self.sync.verify)
+        return await self._in_thread(self.sync.verify)
 
     async def close(self, state: str = "stopped") -> None:
         """As `Frontier.close`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from outrider.errors import InterruptedCallError, StoreError, StoreFailedError, StoreStoppedError
+from outrider.errors import InterruptedCallError, LostLockError, StoreError, StoreFailedError, StoreStoppedError
 
 
 class Failure:
@@ -54,7 +54,8 @@ class Failure:
 
 def _told(error: BaseException, within: str) -> StoreFailedError:
     if isinstance(error, StoreFailedError):
-        return StoreFailedError(f"an earlier call failed ({error.facts}); open the store again")
+        kind = LostLockError if isinstance(error, LostLockError) else StoreFailedError
+        return kind(f"an earlier call failed ({error.facts}); open the store again")
     if isinstance(error, StoreError):
         return StoreStoppedError(f"inside {within}: {error}", exit_code=error.exit_code)
     what = type(error).__name__ + (f": {error}" if str(error) else "")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
 from outrider import clock as clocks
-from outrider.clock import ClockFunction, Instant, rfc3339, seconds
+from outrider.clock import ClockFunction, Instant, checked, rfc3339, seconds
 from outrider.errors import ForeignStoreError, NoStoreError, SettingsError, StoreError
 from outrider.frontier import arguments, recovery
 from outrider.frontier.cold import ColdHosts
@@ -205,7 +205,7 @@ def new_manifest(
     return Manifest.create(
         files,
         store=secrets.token_hex(16),
-        created=rfc3339(clock() if clock is not None else clocks.wall()),
+        created=rfc3339(checked(clock()) if clock is not None else clocks.wall()),
         fingerprint_key=fingerprint_key.hex(),
         slot_key=slot_key.hex(),
         spelling=SPELLING_VERSION,
@@ -234,7 +234,7 @@ def clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction
     in seconds)."""
     last = tables.now
     if clock is not None:
-        at = clock()
+        at = checked(clock())
         return clock, max(at, last), max(0, at - last), min(0.0, seconds(at - last))
     wall = clocks.wall()
     at = max(wall, last)

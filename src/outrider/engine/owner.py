@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from outrider import clock as clocks
-from outrider.clock import ClockFunction, Instant, seconds
+from outrider.clock import ClockFunction, Instant, checked, seconds
 from outrider.engine.calls import Gathering, Kept, Small, Verb, discoveries, lease_alone
 from outrider.engine.failure import Failure
 from outrider.engine.opening import (
@@ -37,6 +37,7 @@ from outrider.errors import (
     ClosedError,
     DamagedStoreError,
     ForeignStoreError,
+    NestedCallError,
     NoStoreError,
     OutriderError,
     SettingsError,
@@ -108,6 +109,7 @@ class Frontier:
         self._clock = clock
         self._store = store
         self._lock = threading.RLock()
+        self._caller = 0  # the thread in whose call something may run that callers brought
         self._gathering = Gathering(log)
         self._unclaimed: deque[Unclaimed] = deque()  # of calls for leases that were given up
         self._sync_turn = threading.Condition()
@@ -173,7 +175,7 @@ class Frontier:
             options = pinned(files, manifest, options)
             store = manifest.store_bytes
             # Read before anything is written but tails, which go again: a store that cannot be read is left as it is.
-            began = clock() if clock is not None else clocks.wall()
+            began = checked(clock()) if clock is not None else clocks.wall()
             checkpoint, tables, looked = read_store(
                 files, manifest, scratch=files, now=began, memory_bytes=options.memory_bytes
             )
@@ -206,7 +208,7 @@ class Frontier:
             log.sync()
             with all_stays():
                 machine.settle_all(at)
-            frontier._last, frontier._heard = at, source()
+            frontier._last, frontier._heard = at, checked(source())
             frontier.opening = Opening(
                 number, fresh, tuple(notes_of(log, previous, ended, step)), step, ended, previous
             )
@@ -271,17 +273,19 @@ class Frontier:
         Raises StoreFailedError when the stop cannot be written, or when a checkpoint beside the calls had failed and no
         call has said so yet; the store is closed all the same, and what was acknowledged is in its log.
         """
-        with self._lock:
+        if self._process != os.getpid():
+            self._closed = True  # in a forked child: the store is the parent's
+            return
+        with self._alone():
             if self._closed:
                 return
             self._closed = True
-            if self._process != os.getpid():
-                return  # in a forked child: the store is the parent's
             try:
                 self._rounds.abandon()
                 if self._failure.error is None and not self._read_only:
-                    self._take_back(self._instant())
-                    self._machine.note_closing(state, self._instant())
+                    now = self._last_instant()
+                    self._take_back(now)
+                    self._machine.note_closing(state, now)
                     self._log.sync()
                 self._failure.tell()
             finally:
@@ -316,6 +320,7 @@ class Frontier:
         if small is not None:
             found: list[Code] = self._gathered(small)
             return found
+        self._alone()  # also where there is not one link
         codes: list[Code] = []
         for discovery in discoveries(links, request_id):
             codes += self._call("discover", discovery, wait=False)
@@ -413,13 +418,13 @@ class Frontier:
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether content with each digest was accepted for some URL before."""
         digests = arguments.digests(digests)
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.seen_content(digests)
 
     def next_ready_seconds(self) -> float | None:
         """Seconds until something can be leased, 0 when it can now, None when waiting alone brings nothing."""
-        with self._lock:
+        with self._alone():
             self._check()
             now = self._instant()
             at = self._machine.next_ready(now)
@@ -427,19 +432,19 @@ class Frontier:
 
     def finished(self) -> bool:
         """Whether nothing is queued, leased, waiting or on an errand."""
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.finished()
 
     def at_limit(self) -> bool:
         """Whether work is left that a budget forbids."""
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.at_limit()
 
     def pressure(self) -> float:
         """How far the limit of URLs (`max_urls`) is used up; at 1 and above callers do well to bring no more links."""
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.pressure()
 
@@ -447,7 +452,7 @@ class Frontier:
         """What is known of one URL, by any spelling."""
         arguments.text("url", url)
         arguments.name("crawl", crawl)
-        with self._lock:
+        with self._alone():
             self._check()
             self._instant()
             return self._machine.status(url, crawl)
@@ -456,32 +461,32 @@ class Frontier:
         """Everything known of one URL, and the one reason why it is not being fetched now."""
         arguments.text("url", url)
         arguments.name("crawl", crawl)
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.explain(url, crawl, self._instant())
 
     def explain_idle(self) -> Idle:
         """Why nothing, or no more, can be leased now."""
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.explain_idle(self._instant())
 
     def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
         """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.waits(self._instant(), beyond_seconds, within_seconds)
 
     def queues(self, *, crawl: str | None = None, after: str | None = None, limit: int = 100) -> Page[QueueStatus]:
         """A piece of the list of queues; `after` is the cursor of the piece before."""
         arguments.name("crawl", crawl)
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.queues(crawl, after, limit)
 
     def hosts(self, *, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
         """A piece of the list of hosts."""
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.hosts(self._instant(), after, limit)
 
@@ -497,7 +502,7 @@ class Frontier:
     ) -> Page[UrlStatus]:
         """A piece of the list of URLs, in an order that stays while others write. host: by any spelling."""
         arguments.name("crawl", crawl)
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.urls(state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
 
@@ -506,7 +511,7 @@ class Frontier:
     ) -> int:
         """How many URLs there are, in a state, of a host (by any spelling), a crawl, a key."""
         arguments.name("crawl", crawl)
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.count(state=state, host=host, crawl=crawl, key=key)
 
@@ -559,12 +564,12 @@ class Frontier:
 
         A URL that is leased counts as queued; clocks and robots rules belong to hosts and are not told.
         """
-        with self._lock:
+        with self._alone():
             self._check()
             orders = self._machine.orders()
         for begin in range(0, len(orders), RECORDS_PER_SCAN):
             last = min(begin + RECORDS_PER_SCAN, len(orders)) - 1
-            with self._lock:
+            with self._alone():
                 self._check()
                 cards = self._machine.cards_between(int(orders[begin]), int(orders[last]))
             for row in range(len(cards)):
@@ -577,7 +582,7 @@ class Frontier:
 
     def statistics(self) -> dict[str, object]:
         """Counts for machines; the names of `status --json`."""
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.statistics(self._instant()) | {
                 "state": self.opening.previous_state if self._read_only else "running",
@@ -588,7 +593,7 @@ class Frontier:
     def verify(self) -> Verification:
         """Recount everything, and read every byte of manifest, checkpoint, ledger and log again; up to a hundred
         problems."""
-        with self._lock:
+        with self._alone():
             self._check()
             tables = self._machine.tables
             checks = chain.from_iterable(part.check() for part in tables.kept_in_runs())
@@ -633,22 +638,23 @@ class Frontier:
 
     def now(self) -> Instant:
         """The frontier's instant: int microseconds since 1970, never going back."""
-        with self._lock:
+        with self._alone():
             return self._instant()
 
     def watermarks(self) -> dict[str, bytes]:
         """The places that archive writers were synced to, by writer."""
-        with self._lock:
+        with self._alone():
             return dict(self._machine.tables.watermarks)
 
     def projection(self, stream: str) -> tuple[int, int]:
         """(length, LSN) of a projection as last noted; before that (0, 1) once it has a line, else (0, 0)."""
         _check_stream(stream)
-        with self._lock:
+        with self._alone():
             return self._machine.tables.projections[stream]
 
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
         """Output lines that were logged after an LSN, as (LSN, line)."""
+        self._alone()
         _check_stream(stream)
         arguments.whole("after", after, 0, arguments.INSTANT_MAX)
         return recovery.lines(self._log, stream, after)
@@ -669,21 +675,41 @@ class Frontier:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _instant(self) -> Instant:
-        now = self._clock()
-        self._stepped_back = self._stepped_back or now < self._heard
-        # Where the clock stepped back, time stands still until it has caught up.
-        self._heard, self._last = now, max(self._last, now)
-        return self._last
-
-    def _check(self) -> None:
-        if self._closed:
-            raise ClosedError("open it again to go on")
+    def _alone(self) -> contextlib.AbstractContextManager[bool]:
+        """The lock, for a call of a thread. Raises NestedCallError inside one that this thread makes already, and
+        StoreInUseError in a forked child, where a thread that is not there any more may hold it."""
         if self._process != os.getpid():
             # Its tables are a copy that goes stale, and its frames would lie on those of the owner.
             raise StoreInUseError(
                 f"process {self._process} opened it, and this is a child of it; open it after the fork"
             )
+        if self._caller == threading.get_ident():
+            raise NestedCallError(
+                f"{self._machine.asked or 'something that was given to the call, or that interrupted it,'} may not "
+                "call the frontier; let it answer from what it is given, and make the call afterwards"
+            )
+        return self._lock
+
+    def _instant(self) -> Instant:
+        self._caller, self._machine.asked = threading.get_ident(), "the clock"
+        try:
+            now = checked(self._clock())
+        finally:
+            self._caller, self._machine.asked = 0, ""
+        self._stepped_back = self._stepped_back or now < self._heard
+        # Where the clock stepped back, time stands still until it has caught up.
+        self._heard, self._last = now, max(self._last, now)
+        return self._last
+
+    def _last_instant(self) -> Instant:
+        """The instant of a call that must be made whatever the clock says."""
+        with contextlib.suppress(SettingsError):
+            return self._instant()
+        return self._last
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ClosedError("open it again to go on")
         torn = self._machine.tables.torn
         if torn is not None:
             self._failure.stop(torn, "the recall of a host from the disk")
@@ -709,6 +735,7 @@ class Frontier:
     def _gathered(self, small: Small) -> Any:
         """Make a small call together with those that wait when its turn comes: whoever gets the lock makes the calls of
         all of them, in their order, and the others find them made."""
+        self._alone()
         try:
             self._gathering.join(small)
             self._make(small)
@@ -720,12 +747,13 @@ class Frontier:
         return answer
 
     def _make(self, small: Small) -> None:
+        lock = self._lock
         try:
-            with self._lock:
+            with lock:
                 if not small.made:
                     self._gathering.make(self._decide)
         except BaseException as error:
-            with self._lock:
+            with lock:
                 self._gathering.leave(small)
             # What broke another's call off, behind this one, is told to that one.
             if not small.made or not isinstance(error, Exception):
@@ -751,7 +779,7 @@ class Frontier:
     def _make_all(self, calls: Sequence[Small]) -> None:
         """Make small calls of tasks, none of which can come back for its own: each has its answer or its error then,
         or was not made and says so."""
-        with self._lock:
+        with self._alone():
             self._gathering.join(*calls)
             try:
                 self._gathering.make(self._decide)
@@ -765,11 +793,12 @@ class Frontier:
                     raise
 
     def _decide(self, name: str, verb: Verb[Answer]) -> tuple[Answer, int]:
-        with self._lock:
+        with self._alone():
             self._check()
             self._check_owner()
             now = self._instant()
             try:
+                self._caller = threading.get_ident()
                 if self._stepped_back:
                     self._machine.rest_everybody(now)
                     self._stepped_back = False
@@ -782,6 +811,8 @@ class Frontier:
                 # Half applied, perhaps: only a replay can tell. Whoever calls next is told to open the store again.
                 self._failure.stop(error, f"`{name}`")
                 raise
+            finally:
+                self._caller = 0
             return answer, self._log.appended_lsn
 
     def _durable(self, lsn: int) -> None:
@@ -817,10 +848,10 @@ class Frontier:
 
         Raises StoreFailedError when it failed: the one before counts, and the store is to be opened again.
         """
-        with self._lock:
+        with self._alone():
             self._check()
             self._check_owner()
-            self._rounds.whole(self._instant)
+            self._rounds.whole(self._instant())
 
     def __repr__(self) -> str:
         if self._closed:

@@ -296,29 +296,29 @@ class Rounds:
         except Exception as error:  # noqa: BLE001 - in a thread of its own: whoever calls next is told
             self._failed(round_, error)
 
-    def whole(self, instant: Callable[[], Instant]) -> None:
+    def whole(self, now: Instant) -> None:
         """A round from its beginning to its end, behind one that is under way. Raises StoreFailedError."""
         try:
-            self._through(instant)
-            while self._machine.cooling.step(instant()):
+            self._through(now)
+            while self._machine.cooling.step(now):
                 pass
             self._machine.tables.ledger.freeze()
             with contextlib.suppress(StoreFullError):  # the round is tried all the same
                 self._write_and_merge()
             self._unmerged = False
-            self.begin(instant())
-            self._through(instant)
+            self.begin(now)
+            self._through(now)
         except BaseException as error:
             self._failure.stop(error, _WITHIN)
             raise
 
-    def _through(self, instant: Callable[[], Instant]) -> None:
+    def _through(self, now: Instant) -> None:
         """Brings a round that is under way to its end, and raises why it failed."""
         while self.under_way is not None:
             self.under_way.settle()
             self._failure.tell()
             self._failure.check()
-            self.step(instant())
+            self.step(now)
         if self.join():
             self._failure.tell()
             self._ended()

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from outrider import limits
 from outrider.errors import SettingsError
 from outrider.frontier.alike import alike
 from outrider.frontier.arrivals import NO_DUE
@@ -23,12 +24,13 @@ from outrider.limits import (
     LEASE_SECONDS_MAX,
     NAME_CHARACTERS_MAX,
     SLOTS,
+    URL_BYTES_MAX,
 )
 from outrider.url import UrlBatch, host_of, spell
 
 Uint64s = npt.NDArray[np.uint64]
 
-INSTANT_MAX = 1 << 62  # 146,000 years from now, and two of them can be added in 64 bits
+INSTANT_MAX = limits.INSTANT_MAX
 _SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # so that an instant and they can be added
 _HTTP_STATUS_MAX = 999
 _DEPTH_MAX, _HOPS_MAX = 65_535, 255
@@ -100,15 +102,34 @@ def host(value: object) -> str:
         spelled = spell([f"http://[{written}]/" if address else f"http://{written}/"])[0]
     if spelled is None:
         raise SettingsError(f"host {value!r:.200}: give a host's name, as in a URL")
+    if len(spelled) > URL_BYTES_MAX:
+        raise SettingsError(
+            f"host {value!r:.80} …: it takes {len(host_of(spelled))} bytes, and a URL may have {URL_BYTES_MAX} in all"
+        )
     return host_of(spelled)
+
+
+def robots_url(authority: object) -> str:
+    """Where an authority has its robots.txt: scheme, host and port as people write them."""
+    found = spell([authority.rstrip("/") + "/robots.txt"])[0] if isinstance(authority, str) else None
+    if found is None:
+        raise SettingsError(f"authority {authority!r:.200}: give it as https://example.org or http://example.org:8080")
+    if len(found) > URL_BYTES_MAX:
+        raise SettingsError(f"authority {found!r:.80} …: with /robots.txt it is longer than {URL_BYTES_MAX} bytes")
+    return found
+
+
+def listed(what: str, given: Iterable[Any]) -> list[Any]:
+    """What callers give one by one, all of it. Raises SettingsError where it cannot be read."""
+    try:
+        return list(given)
+    except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
+        raise SettingsError(f"the {what} cannot be read ({type(error).__name__}: {error}); give a list") from error
 
 
 def digests(given: Iterable[bytes]) -> list[bytes]:
     """Digests of contents."""
-    try:
-        found = list(given)
-    except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
-        raise SettingsError(f"the digests cannot be read ({type(error).__name__}: {error}); give a list") from error
+    found = listed("digests", given)
     for one in found:
         if not isinstance(one, bytes):
             raise SettingsError(f"digest {one!r:.80}: give bytes")
@@ -117,10 +138,7 @@ def digests(given: Iterable[bytes]) -> list[bytes]:
 
 def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """Links on their way between logs, as `outbox` gives them."""
-    try:
-        rows = list(given)
-    except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
-        raise SettingsError(f"the parcels cannot be read ({type(error).__name__}: {error}); give a list") from error
+    rows = listed("parcels", given)
     for row in rows:
         if not isinstance(row, tuple | list) or len(row) != _PARCEL_FIELDS:
             raise SettingsError(f"parcel {row!r:.80}: give those that `outbox` gave, of {_PARCEL_FIELDS} fields each")
@@ -233,10 +251,7 @@ def told(given: Iterable[Outcome] | OutcomeBatch) -> Told:
         return _told_in_columns(given)
     if isinstance(given, Outcome):
         raise SettingsError("outcomes is one outcome; give a list: report([lease.done()])")
-    try:
-        given = list(given)
-    except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
-        raise SettingsError(f"the outcomes cannot be read ({type(error).__name__}: {error}); give a list") from error
+    given = listed("outcomes", given)
     if len(given) > CALL_ROWS_MAX:
         raise SettingsError(f"{len(given)} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
     plain = np.array([type(one) is Outcome and one._plain for one in given], np.bool_)

@@ -25,7 +25,7 @@ from outrider.journey import (
     RobotsAnswer,
 )
 from outrider.robots import Rules
-from outrider.url import authority_of, host_of, spell
+from outrider.url import authority_of, host_of
 
 
 class Asking(Deciding):
@@ -49,14 +49,8 @@ class Asking(Deciding):
         """Rules for an authority (scheme://host[:port]) from the caller, as its robots.txt answered. Raises
         SettingsError."""
         arguments.robots(RobotsAnswer(status, body))
-        if not isinstance(authority, str):
-            raise SettingsError(
-                f"authority {authority!r:.80}: give it as https://example.org or http://example.org:8080"
-            )
+        found = arguments.robots_url(authority)
         now = self._advance(now)
-        found = spell([authority.rstrip("/") + "/robots.txt"])[0]
-        if found is None:
-            raise SettingsError(f"authority {authority!r}: give it as https://example.org or http://example.org:8080")
         draft = self._draft(now)
         self._add_host(draft, host_of(found))
         self._commit(draft)

@@ -126,6 +126,7 @@ class Deciding:
         self._lines_of_wakes: list[Line] = []
         self._woken: Instant = tables.now  # waiting URLs that were due by then are queued
         self.lsn = 0
+        self.asked = ""  # what callers brought and is being asked now, in words
         self.now: Instant = tables.now
 
     # -- a decision becomes a fact -------------------------------------------------------------------------------------

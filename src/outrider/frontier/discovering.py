@@ -28,7 +28,7 @@ from outrider.frontier.hosts import (
     mixed,
     queue_hashes,
 )
-from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, priorities
+from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, name_of, priorities
 from outrider.frontier.records import Record, extra_of
 from outrider.frontier.tables import (
     GONE,
@@ -81,7 +81,7 @@ class Discovering(Deciding):
         if known is not None and request_id is not None and not self._is_begun(request_id):
             return codes_of(known)
         if not isinstance(links, UrlBatch):
-            links = list(links)
+            links = arguments.listed("links", links)
         bounded(len(links), "links")
         self._wake(now)
         draft = self._draft(now)
@@ -251,7 +251,11 @@ class Discovering(Deciding):
         if len(fresh) < len(rows):
             rows, prints, names, hosts, marks = rows[fresh], prints[fresh], names[fresh], hosts[fresh], marks[fresh]
             slots = slots[fresh]
-        kept = self._welcome(links, rows, prints, names, hosts, slots, codes, draft)
+        try:
+            kept = self._welcome(links, rows, prints, names, hosts, slots, codes, draft)
+        except Exception:
+            self._forget_scopes()  # a priority function failed: seeds that widened them are not accepted
+            raise
         draft.known.append(marks if kept is None else marks[kept])
         if kept is not None and equals is not None:
             # What equals a refused one is refused like it: nobody knows it. The first of them is counted already.
@@ -529,7 +533,11 @@ class Discovering(Deciding):
             chosen = rows[mask]
             signals = {name: column[chosen] for name, column in links.signals.items()}
             batch = links.urls.take(chosen).with_columns(**signals, depth=links.depth[chosen])
-            told[mask] = priorities(function, batch, page)
+            self.asked = f"the priority function {name_of(function)}"
+            try:
+                told[mask] = priorities(function, batch, page)
+            finally:
+                self.asked = ""
         return told
 
     def _new_hosts(

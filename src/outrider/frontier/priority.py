@@ -76,7 +76,7 @@ class Referrer:
 
 class PriorityFunction(Protocol):
     """Gives one priority in [0, 1] per row of `urls`, an array of shape (n,). `page` is where they were found, None for
-    seeds. Rows that are not valid may get anything. It must not wait, and may be called under a lock."""
+    seeds. Rows that are not valid may get anything. It must not wait nor call the frontier: a call under way asks it."""
 
     def __call__(self, urls: UrlBatch, page: Referrer | None, /) -> npt.ArrayLike: ...
 
@@ -94,11 +94,11 @@ def priorities(function: PriorityFunction, urls: UrlBatch, page: Referrer | None
         values = np.array(None)
     if values.dtype.kind not in "fiu":
         raise SettingsError(
-            f"priority function {_name_of(function)}: it gave {given!r:.80}; an array of numbers is needed"
+            f"priority function {name_of(function)}: it gave {given!r:.80}; an array of numbers is needed"
         )
     if values.shape != (len(urls),):
         raise SettingsError(
-            f"priority function {_name_of(function)}: it gave an array of shape {values.shape} for {len(urls)} URLs; "
+            f"priority function {name_of(function)}: it gave an array of shape {values.shape} for {len(urls)} URLs; "
             "give one number per URL"
         )
     found = np.where(urls.valid, values, PRIORITY_DEFAULT).astype(np.float64, copy=False)
@@ -106,7 +106,7 @@ def priorities(function: PriorityFunction, urls: UrlBatch, page: Referrer | None
     if not right.all():
         row = int(np.argmin(right))
         raise SettingsError(
-            f"priority function {_name_of(function)}: it gave {values[row]!s} for {urls[row]:.200}; "
+            f"priority function {name_of(function)}: it gave {values[row]!s} for {urls[row]:.200}; "
             "give numbers from 0 to 1"
         )
     return found
@@ -122,7 +122,8 @@ def filled(given: Floats, function: PriorityFunction | None, urls: UrlBatch, pag
     return np.where(unknown, said, given)
 
 
-def _name_of(function: object) -> str:
+def name_of(function: object) -> str:
+    """A function's name, for people."""
     return str(getattr(function, "__qualname__", None) or repr(function))
 
 

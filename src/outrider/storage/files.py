@@ -8,6 +8,9 @@ that forgets what was not synced. Every implementation promises:
 - No space (also: quota, file size limit) is `StoreFullError`, no descriptor is `TooManyFilesError`; any other refusal
   to write or sync is `StoreFailedError`; bytes that cannot be read are `DamagedStoreError`; a missing name is
   `FileNotFoundError`.
+
+A `Directory` that was locked looks before each change whether the lock file at its path is still the one that it
+holds: where somebody removed or replaced it, or in a forked child, it changes nothing and raises `LostLockError`.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import NoReturn, Protocol
 
 from outrider.errors import (
     DamagedStoreError,
+    LostLockError,
     OutriderError,
     StoreError,
     StoreFailedError,
@@ -203,6 +207,7 @@ class Directory:
         self._path = Path(path)
         self._read_only = read_only
         self._lock: int | None = None
+        self._locked = (0, 0)  # device and number of the lock file
         self._descriptor = -1
         made = False
         try:
@@ -284,7 +289,31 @@ class Directory:
             raise StoreError(f"{where} is {self._kind(name)}, where a store has files; move it away") from error
         raise StoreFailedError(f"{where}: {why}") from error
 
+    def check_owner(self) -> None:
+        """Raises LostLockError where this was locked and the lock is this process's no longer."""
+        if self._lock is None:
+            return
+        if self._lock not in _held_locks:
+            raise LostLockError(f"{self.describe()} belongs to the process that this one is a child of; open it here")
+        try:
+            # One look at the name, and no time that it holds for: two microseconds beside a write and its sync.
+            there = os.stat(LOCK_NAME, dir_fd=self._descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            what = "was removed"
+        except OSError as error:
+            what = f"cannot be looked at ({error.strerror})"
+        else:
+            if (there.st_dev, there.st_ino) == self._locked:
+                return
+            what = "was replaced"
+        raise LostLockError(
+            f"{self.describe(LOCK_NAME)} {what} while the store was open; see that no other process has it, "
+            "and open it again"
+        )
+
     def open(self, name: str, *, create: bool = False) -> File:
+        if create:
+            self.check_owner()
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # the last for a pipe, at which no call shall wait
         if self._read_only:
             flags |= os.O_RDONLY
@@ -317,6 +346,7 @@ class Directory:
             raise DamagedStoreError(f"{self.describe()} cannot be listed: {error.strerror}") from error
 
     def rename(self, old: str, new: str) -> None:
+        self.check_owner()
         try:
             os.rename(flat_name(old), flat_name(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -325,6 +355,7 @@ class Directory:
             self._refuse(error, new)
 
     def remove(self, name: str) -> None:
+        self.check_owner()
         try:
             os.unlink(flat_name(name), dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -369,7 +400,8 @@ class Directory:
         with contextlib.suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
-        self._lock = descriptor
+        held = os.fstat(descriptor)
+        self._lock, self._locked = descriptor, (held.st_dev, held.st_ino)
         _held_locks.add(descriptor)
 
     def unlock(self) -> None:
@@ -481,6 +513,7 @@ class _DirectoryFile:
         return b"".join(parts)
 
     def write_at(self, offset: int, data: bytes) -> None:
+        self._directory.check_owner()
         try:
             written = os.pwrite(self._descriptor, data, offset)
             if written < len(data):
@@ -500,6 +533,7 @@ class _DirectoryFile:
             raise self._error(error, 0) from error
 
     def truncate(self, length: int) -> None:
+        self._directory.check_owner()
         try:
             os.ftruncate(self._descriptor, length)
         except OSError as error:

@@ -124,7 +124,7 @@ class Log:
         self._segment_bytes_first = segment_bytes_first
         self._read_only = False
         self._closed = False
-        self._failure: str | None = None
+        self._failure: StoreFailedError | None = None
         # Order of the two: _append_lock first. `sync` takes only _sync_lock, and no two syncs of one file run at
         # once: the kernel tells a lost write to one of them only, and the other would acknowledge what is gone.
         self._append_lock = threading.RLock()
@@ -642,7 +642,7 @@ class Log:
 
     def _check(self, *, reading: bool = False) -> None:
         if self._failure is not None:
-            raise StoreFailedError(self._failure)
+            raise type(self._failure)(self._failure.facts)
         if self._closed:
             raise ClosedError(f"the log in {self._files.describe()}")
         if self._read_only and not reading:
@@ -650,10 +650,11 @@ class Log:
 
     def _fail(self, error: StoreError) -> NoReturn:
         """Stops the log for good."""
-        self._failure = error.facts
         if isinstance(error, StoreFailedError):
+            self._failure = error
             raise error
-        raise StoreFailedError(error.facts) from error
+        self._failure = StoreFailedError(error.facts)
+        raise self._failure from error
 
     def _count(self, lsn: int, length: int) -> None:
         if self._frame_bytes - self._mark_bytes[-1] >= LOG_MARK_BYTES:

@@ -1,0 +1,376 @@
+"""What callers bring into a call (priority functions, clocks, iterators) and forked children: they may not call the
+frontier, and what they say is checked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from outrider.engine.awaited import AsyncFrontier
+from outrider.engine.owner import Frontier
+from outrider.errors import LostLockError, NestedCallError, SettingsError, StoreFailedError, StoreInUseError
+from outrider.journey import Link
+
+A = "http://a.example/"
+CALLS = {
+    "discover": lambda frontier: frontier.discover(["http://b.example/"]),
+    "discover nothing": lambda frontier: frontier.discover(iter(())),
+    "lease": lambda frontier: frontier.lease(1),
+    "report": lambda frontier: frontier.report([]),
+    "extend": lambda frontier: frontier.extend([1], 5),
+    "set_robots": lambda frontier: frontier.set_robots(A, 200),
+    "delete": lambda frontier: frontier.delete(),
+    "restore": lambda frontier: frontier.restore([]),
+    "checkpoint": lambda frontier: frontier.checkpoint(),
+    "statistics": lambda frontier: frontier.statistics(),
+    "status": lambda frontier: frontier.status(A),
+    "urls": lambda frontier: frontier.urls(),
+    "records": lambda frontier: list(frontier.records()),
+    "lines": lambda frontier: list(frontier.lines("pages", 0)),
+    "now": lambda frontier: frontier.now(),
+    "watermarks": lambda frontier: frontier.watermarks(),
+    "next_ready_seconds": lambda frontier: frontier.next_ready_seconds(),
+    "verify": lambda frontier: frontier.verify(),
+}
+
+
+class Asked:
+    """A priority function that makes a call of its frontier, once."""
+
+    def __init__(self, call) -> None:
+        self.call = call
+        self.frontier: Frontier
+        self.calls = 0
+
+    def __call__(self, urls, page):
+        self.calls += 1
+        if self.calls == 1:
+            self.call(self.frontier)
+        return np.full(len(urls), 0.5)
+
+
+def asking(call, **settings) -> tuple[Frontier, Asked]:
+    function = Asked(call)
+    function.frontier = Frontier.memory(settings={"priority": function, "delay": 0.0, "delay_factor": 0.0, **settings})
+    return function.frontier, function
+
+
+@pytest.mark.parametrize("name", [*CALLS, "close"])
+def test_a_priority_function_that_calls_the_frontier_is_refused_by_name_and_nothing_changed(name):
+    """Such a call was made in the midst of the outer one, and corrupted its counters."""
+    frontier, _ = asking(CALLS.get(name, Frontier.close))
+    with pytest.raises(NestedCallError, match=r"the priority function <.*Asked"):
+        frontier.discover([A])
+    assert (0, True) == (frontier.statistics()["accepted"], frontier.verify().ok)
+    assert ["new"] == frontier.discover([A])
+    assert (1, True) == (frontier.statistics()["accepted"], frontier.verify().ok)
+    assert [A] == [lease.url for lease in frontier.lease(5)]
+
+
+def test_a_priority_function_that_calls_the_frontier_inside_a_report_leaves_the_lease_open():
+    """The outcome is neither taken nor lost: the report can be made again."""
+    frontier, function = asking(lambda frontier: frontier.lease(1))
+    function.calls = 1
+    frontier.discover([A])
+    (lease,) = frontier.lease(1)
+    function.calls = 0
+    with pytest.raises(NestedCallError):
+        frontier.report([lease.done(links=[A + "2"])])
+    assert (1, True) == (frontier.statistics()["urls"]["leased"], frontier.verify().ok)
+    assert (("new",),) == frontier.report([lease.done(links=[A + "2"])]).links
+
+
+def test_a_priority_function_that_bears_the_refusal_answers_and_the_call_goes_on():
+    def call(frontier):
+        with pytest.raises(NestedCallError):
+            frontier.lease(1)
+
+    frontier, _ = asking(call)
+    assert ["new"] == frontier.discover([A])
+    assert (1, True) == (frontier.statistics()["accepted"], frontier.verify().ok)
+
+
+def test_a_priority_function_that_fails_widens_no_scope(tmp_path):
+    """The seed of a refused call widened the scope of this process, and no fact said so."""
+    function = Asked(lambda frontier: frontier.lease(1))
+    settings = {"priority": function, "scope": "host", "delay": 0.0}
+    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+        function.frontier = frontier
+        with pytest.raises(NestedCallError):
+            frontier.discover([A])
+        assert ["out_of_scope"] == frontier.discover([Link(A + "x", depth=1)])
+        assert ["new"] == frontier.discover([A])
+    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+        assert ["new"] == frontier.discover([Link(A + "x", depth=1)])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda frontier, some: frontier.discover(some, request_id=("client", 1)),
+        lambda frontier, some: frontier.report(some),
+        lambda frontier, some: frontier.report([], links=some),
+        lambda frontier, some: frontier.restore(some),
+        lambda frontier, some: frontier.receive(some),
+        lambda frontier, some: frontier.reprioritise(some, 0.5),
+    ],
+)
+def test_an_iterator_that_calls_the_frontier_is_refused_and_nothing_changed(call):
+    frontier = Frontier.memory()
+
+    def some():
+        frontier.pause()
+        yield A
+
+    with pytest.raises(SettingsError, match="may not call the frontier"):
+        call(frontier, some())
+    assert (0, True) == (frontier.statistics()["accepted"], frontier.verify().ok)
+    assert ["new"] == frontier.discover([A])
+
+
+def test_links_that_are_made_while_nobody_waits_may_come_from_the_frontier_itself():
+    """A long input is read between the calls, where nothing is half done."""
+    frontier = Frontier.memory()
+    frontier.discover([A])
+    assert ["new"] == frontier.discover(f"{status.url}next" for status in frontier.urls())
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_clock_that_calls_the_frontier_is_refused_by_name(name):
+    """It called itself until the stack was full, or decided twice at once."""
+    calls = []
+
+    def clock():
+        if calls:
+            calls.pop()(frontier)
+        return 1_000_000
+
+    frontier = Frontier.memory(clock=clock)
+    calls.append(CALLS[name])
+    with pytest.raises(NestedCallError, match="the clock may not call"):
+        frontier.discover([A])
+    assert (["new"], True) == (frontier.discover([A]), frontier.verify().ok)
+
+
+# -- clocks
+
+
+WRONG = [1.5, None, -1, "12", True, float("nan"), 1 << 63]
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_a_clock_that_gives_no_instant_is_refused_at_opening(said, tmp_path):
+    """A float went into the log's columns, and the store failed with it."""
+    with pytest.raises(SettingsError, match="clock: it said"):
+        Frontier.open(tmp_path / "store", clock=lambda: said)
+    with Frontier.open(tmp_path / "store", clock=lambda: 5) as frontier:
+        assert ["new"] == frontier.discover([A])
+    with pytest.raises(SettingsError, match="clock: it said"):
+        Frontier.open(tmp_path / "store", clock=lambda: said)
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_a_clock_that_gives_no_instant_later_changes_nothing(said, tmp_path):
+    now = [1_000_000]
+    frontier = Frontier.open(tmp_path / "store", clock=lambda: now[0])
+    frontier.discover([A])
+    now[0] = said
+    for call in (CALLS["discover"], CALLS["lease"], CALLS["statistics"], CALLS["now"], CALLS["checkpoint"]):
+        with pytest.raises(SettingsError, match="clock: it said"):
+            call(frontier)
+    now[0] = 2_000_000
+    assert (1, True) == (frontier.statistics()["accepted"], frontier.verify().ok)
+    now[0] = said
+    frontier.close()
+    with Frontier.open(tmp_path / "store", clock=lambda: 3_000_000) as frontier:
+        assert ("stopped", 1) == (frontier.opening.previous_state, frontier.statistics()["accepted"])
+
+
+def test_a_clock_may_give_whole_numbers_of_numpy():
+    frontier = Frontier.memory(clock=lambda: np.int64(7_000_000))
+    assert (["new"], 7_000_000) == (frontier.discover([A]), frontier.now())
+
+
+# -- forked children
+
+
+def in_a_child(work) -> str:
+    """What `work` says in a forked child; a child that hangs is ended."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            signal.alarm(20)
+            os.write(writing, work().encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        told = said.read()
+    os.waitpid(child, 0)
+    return told
+
+
+def told_by(call, frontier) -> str:
+    try:
+        call(frontier)
+    except StoreInUseError as error:
+        return "refused" if str(os.getppid()) in str(error) else str(error)
+    except BaseException as error:  # noqa: BLE001 - the child says whatever it was
+        return repr(error)
+    return "nothing"
+
+
+def contents(place) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in place.iterdir()}
+
+
+def test_a_child_that_was_forked_while_another_thread_called_is_told_at_once_and_writes_nothing(tmp_path):
+    """The lock's holder is not in the child: it waited there for ever."""
+    frontier = Frontier.open(tmp_path / "store")
+    frontier.discover([A])
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with frontier._lock, frontier._sync_turn:
+            held.set()
+            over.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    before = contents(tmp_path / "store")
+    told = in_a_child(lambda: " ".join(told_by(call, frontier) for call in CALLS.values()))
+    closed = in_a_child(lambda: told_by(Frontier.close, frontier))
+    after = contents(tmp_path / "store")
+    over.set()
+    holder.join()
+    assert " ".join(["refused"] * len(CALLS)) == told
+    assert "nothing" == closed
+    assert before == after
+    assert ["new"] == frontier.discover(["http://b.example/"])
+    frontier.close()
+
+
+def test_a_child_that_awaits_a_call_is_told_at_once(tmp_path):
+    """The threads that wait for the disk are not in the child: it waited for them for ever."""
+
+    async def opened() -> AsyncFrontier:
+        frontier = await AsyncFrontier.open(tmp_path / "store")
+        await frontier.discover([A])
+        await frontier.count(host="a.example")
+        return frontier
+
+    frontier = asyncio.run(opened())
+    calls = [
+        lambda f: asyncio.run(f.discover([A])),
+        lambda f: asyncio.run(f.lease(1)),
+        lambda f: asyncio.run(f.pause()),
+        lambda f: asyncio.run(f.count(host="a.example")),
+        lambda f: asyncio.run(f.urls()),
+        lambda f: asyncio.run(f.verify()),
+    ]
+    assert " ".join(["refused"] * len(calls)) == in_a_child(lambda: " ".join(told_by(call, frontier) for call in calls))
+    asyncio.run(frontier.close())
+
+
+def test_a_child_that_is_forked_inside_a_call_writes_nothing(tmp_path):
+    """It goes on in its copy of the call, whose frame would lie on the parent's."""
+    children = []
+
+    def forks(urls, page):
+        child = os.fork()
+        children.append(child)
+        return np.full(len(urls), 0.5)
+
+    frontier = Frontier.open(tmp_path / "store", settings={"priority": forks})
+    try:
+        frontier.discover([A])
+    except LostLockError:
+        os._exit(0 if not children[0] else 1)
+    finally:
+        if not children[0]:
+            os._exit(1)
+    _, status = os.waitpid(children[0], 0)
+    assert 0 == status
+    assert (1, True) == (frontier.statistics()["accepted"], frontier.verify().ok)
+    frontier.close()
+
+
+# -- the lock
+
+
+def test_an_owner_whose_lock_file_has_gone_stops_before_it_writes(tmp_path):
+    """It went on, and a second process that made a new lock file wrote onto its frames."""
+    store = tmp_path / "store"
+    first = Frontier.open(store)
+    first.discover([A])
+    (store / "lock").unlink()
+    with Frontier.open(store) as second:
+        second.discover(["http://b.example/"])
+        for _ in range(2):
+            with pytest.raises(LostLockError, match="lock was replaced while the store was open") as told:
+                first.discover(["http://c.example/"])
+            assert (True, 6) == (isinstance(told.value, StoreFailedError), told.value.exit_code)
+        first.close()
+        assert ["new"] == second.discover(["http://d.example/"])
+    with Frontier.open(store) as again:
+        assert (3, True) == (again.statistics()["accepted"], again.verify().ok)
+
+
+@pytest.mark.parametrize("call", [lambda one: one.lease(1), lambda one: one.checkpoint(), lambda one: one.delete()])
+def test_an_owner_whose_lock_file_was_removed_is_told(call, tmp_path):
+    frontier = Frontier.open(tmp_path / "store")
+    frontier.discover([A])
+    (tmp_path / "store" / "lock").unlink()
+    before = contents(tmp_path / "store")
+    with pytest.raises(LostLockError, match="was removed while the store was open"):
+        call(frontier)
+    frontier.close()
+    assert before == contents(tmp_path / "store")
+
+
+def test_an_owner_whose_directory_was_moved_goes_on_there(tmp_path):
+    """The lock went along."""
+    frontier = Frontier.open(tmp_path / "store")
+    frontier.discover([A])
+    (tmp_path / "store").rename(tmp_path / "elsewhere")
+    assert ["new"] == frontier.discover(["http://b.example/"])
+    frontier.close()
+    with Frontier.open(tmp_path / "elsewhere") as frontier:
+        assert 2 == frontier.statistics()["accepted"]
+
+
+# -- hosts
+
+
+LONG = ("a" * 60 + ".") * 1_147 + "a" * 38  # of 70,005 bytes
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda one: one.set_address(LONG, "192.0.2.1"),
+        lambda one: one.set_addresses({LONG: "192.0.2.1"}),
+        lambda one: one.set_robots(f"http://{LONG}", 200),
+        lambda one: one.set_robots(f"http://{LONG}:8080/", 200),
+        lambda one: one.set_delay(1.0, LONG),
+        lambda one: one.count(host=LONG),
+        lambda one: one.urls(host=LONG),
+        lambda one: one.retry(host=LONG),
+    ],
+)
+def test_a_host_longer_than_any_url_is_refused_and_nothing_changed(call):
+    """The length of a host has 16 bits in the log."""
+    frontier = Frontier.memory()
+    assert 70_005 == len(LONG)
+    with pytest.raises(SettingsError) as told:
+        call(frontier)
+    assert len(str(told.value)) < 1_000
+    assert (["over_limit"], 0) == (frontier.discover([f"http://{LONG}/"]), frontier.statistics()["hosts"]["known"])
+    assert (["new"], True) == (frontier.discover([A]), frontier.verify().ok)
