@@ -484,7 +484,7 @@ class Frontier:
 
     def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
         """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
-        with self._lock:
+        with self._alone():
             self._check()
             return self._machine.waits(self._instant(), beyond_seconds, within_seconds)
 
