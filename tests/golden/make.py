@@ -188,7 +188,15 @@ def contents_of(frontier: Frontier) -> dict[str, Any]:
         "queues": [dataclasses.asdict(queue) for queue in frontier.queues(limit=1_000)],
         "hosts": {host.name: _without_state(host) for host in frontier.hosts(limit=1_000)},
         "authorities": {
-            a.name: [int(a.state), a.expires, a.next_at, a.attempts, a.hops, a.url, a.body.decode()]
+            a.name: [
+                int(a.state),
+                a.expires,
+                a.next_at,
+                a.attempts,
+                a.hops,
+                a.url,
+                tables.rulebook.body(a.digest).decode(),
+            ]
             for a in tables.authorities.values()
             if a.logged
         },

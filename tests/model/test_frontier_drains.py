@@ -83,8 +83,9 @@ class Web:
 
 def forbidden(lease: Lease, world: World) -> bool:
     """Whether the rules that were reported last forbid this page."""
-    authority = world.frontier._machine.tables.authorities[lease.authority]
-    return b"Disallow: /3" in authority.body and lease.url.endswith("/3")
+    tables = world.frontier._machine.tables
+    body = tables.rulebook.body(tables.authorities[lease.authority].digest)
+    return b"Disallow: /3" in body and lease.url.endswith("/3")
 
 
 def live(seed: int, steps: int) -> None:

@@ -14,6 +14,7 @@ from outrider.clock import ClockFunction, Instant
 from outrider.engine.calls import Kept, Small, Verb, discoveries, lease_alone
 from outrider.engine.opening import Opening
 from outrider.engine.owner import Frontier
+from outrider.engine.reading import answers_of
 from outrider.journey import (
     Code,
     Explanation,
@@ -27,6 +28,7 @@ from outrider.journey import (
     QueueStatus,
     Report,
     RequestId,
+    RobotsAnswer,
     Settled,
     State,
     UrlStatus,
@@ -144,15 +146,20 @@ class AsyncFrontier:
     ) -> LeaseBatch:
         """As `Frontier.lease`."""
         how = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key, "worker": worker}
-        small = Small.lease(want, how | {"errands": errands}, request_id)
-        if small is not None:
-            leases: LeaseBatch = await self._gathered(small)
-            return leases
-        return await self._call(
-            "lease",
-            partial(lease_alone, want, how | {"errands": errands, "request_id": request_id}),
-            request_id=request_id,
-        )
+        while True:
+            if self.sync._machine.unread:
+                await self._in_thread(self.sync._read_rules)
+            small = Small.lease(want, how | {"errands": errands}, request_id)
+            if small is not None:
+                leases: LeaseBatch = await self._gathered(small)
+            else:
+                leases = await self._call(
+                    "lease",
+                    partial(lease_alone, want, how | {"errands": errands, "request_id": request_id}),
+                    request_id=request_id,
+                )
+            if leases or leases.lines or not self.sync._machine.unread:
+                return leases
 
     async def report(
         self,
@@ -163,6 +170,8 @@ class AsyncFrontier:
         watermark: tuple[str, bytes] | None = None,
     ) -> Report:
         """As `Frontier.report`."""
+        if answers := answers_of(outcomes):
+            await self._in_thread(partial(self.sync._read_ahead, answers))
         small = Small.report(outcomes, links, request_id, watermark) if not self.sync._machine.keeps_lines else None
         if small is not None:
             told: Report = await self._gathered(small)
@@ -266,6 +275,7 @@ class AsyncFrontier:
 
     async def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """As `Frontier.set_robots`."""
+        await self._in_thread(partial(self.sync._read_ahead, [RobotsAnswer(status, body)]))
         await self._call("set_robots", lambda m, now: m.set_robots(authority, status, body, now))
 
     async def pressure(self) -> float:

@@ -32,6 +32,7 @@ from outrider.engine.opening import (
     pinned,
     read_store,
 )
+from outrider.engine.reading import answers_of, read_answers, read_files
 from outrider.engine.rounds import Rounds
 from outrider.errors import (
     ClosedError,
@@ -64,6 +65,7 @@ from outrider.journey import (
     QueueStatus,
     Report,
     RequestId,
+    RobotsAnswer,
     Settled,
     State,
     UrlStatus,
@@ -348,12 +350,18 @@ class Frontier:
         """
         how: dict[str, Any] = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key}
         how |= {"worker": worker, "errands": errands}
-        small = Small.lease(want, how, request_id)
-        if small is not None:
-            leases: LeaseBatch = self._gathered(small)
-            return leases
-        verb = partial(lease_alone, want, how | {"request_id": request_id})
-        return self._call("lease", verb, request_id=request_id)
+        while True:
+            if self._machine.unread:
+                self._read_rules()
+            small = Small.lease(want, how, request_id)
+            if small is not None:
+                leases: LeaseBatch = self._gathered(small)
+            else:
+                verb = partial(lease_alone, want, how | {"request_id": request_id})
+                leases = self._call("lease", verb, request_id=request_id)
+            # Whoever is ready and waits for rules to be read is not kept for the next call where this one has nothing.
+            if leases or leases.lines or not self._machine.unread:
+                return leases
 
     def report(
         self,
@@ -371,6 +379,7 @@ class Frontier:
         links: (row of the outcome, link), or a UrlBatch with a column `outcome`, beside those an outcome carries.
         watermark: (archive writer, opaque place) synced before.
         """
+        self._read_ahead(answers_of(outcomes))
         small = Small.report(outcomes, links, request_id, watermark) if not self._machine.keeps_lines else None
         if small is not None:
             told: Report = self._gathered(small)
@@ -396,6 +405,7 @@ class Frontier:
     def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """The answer of an authority's robots.txt, given by the caller: an HTTP status (None: no answer) and the
         body."""
+        self._read_ahead([RobotsAnswer(status, body)])
         self._call("set_robots", lambda m, now: m.set_robots(authority, status, body, now))
 
     def set_address(self, host: str, address: str | None) -> None:
@@ -814,6 +824,20 @@ class Frontier:
             finally:
                 self._caller = 0
             return answer, self._log.appended_lsn
+
+    def _read_ahead(self, answers: Sequence[object]) -> None:
+        """Read the rules of robots.txt files before the call that brings them, in whose time others wait."""
+        if not answers:
+            return
+        read = read_answers(answers, self._machine.settings.user_agent, self._machine.digest_of)
+        if read:
+            self._decide("report", lambda machine, now: machine.read_now(read))
+
+    def _read_rules(self) -> None:
+        """Read rules that URLs wait for, which were too long for the calls before this one to read."""
+        files, _ = self._decide("lease", lambda machine, now: machine.to_be_read())
+        read = read_files(files, self._machine.settings.user_agent)
+        self._decide("lease", lambda machine, now: machine.read_now(read))
 
     def _durable(self, lsn: int) -> None:
         """Return when the frame of this LSN is synced: one caller syncs for all who came before it, the others wait."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +25,8 @@ from outrider.frontier.tables import (
 from outrider.journey import (
     RobotsAnswer,
 )
-from outrider.robots import Rules
+from outrider.limits import RULES_PER_REFUSAL, RULES_READ_BYTES_AT_ONCE
+from outrider.robots import AgentRules
 from outrider.url import authority_of, host_of
 
 
@@ -62,7 +64,11 @@ class Asking(Deciding):
             self._line_down(owner)
 
     def _judge(self, authority: Authority, url: str, now: Instant) -> Judgement:
-        return judged(authority, url, now, errands=self.errands_mode, rules=self._rules)
+        return judged(authority, url, now, errands=self.errands_mode, rulebook=self._rulebook)
+
+    def _looked_at(self, authority: Authority) -> int:
+        """What a verdict costs beside a refusal, in refusals: the rules of an authority may be many."""
+        return self._rulebook.count(authority.digest) // RULES_PER_REFUSAL
 
     def _judge_again(self, now: Instant, most: int) -> int:
         """Parked URLs of authorities whose rules changed, a bounded number per call."""
@@ -73,21 +79,22 @@ class Asking(Deciding):
         count = 0
         while self._recheck and count < most:
             authority = self._recheck[-1]
-            holds = False
+            holds = unread = False
             while authority.again and count < most and not holds:
                 shelf = authority.again[-1]
-                cards = tables.refused.drain(shelf, most - count)
+                cards = tables.refused.drain(shelf, max(1, (most - count) // (1 + self._looked_at(authority))))
                 if not len(cards):
                     authority.again.pop()
                     continue
                 taken.append((authority, shelf, cards))
-                count += len(cards)
+                count += len(cards) * (1 + self._looked_at(authority))
                 cards = self._living(cards)
                 go = np.zeros(len(cards), np.bool_)
                 for row, url in enumerate(cards.urls()):
                     verdict = self._judge(authority, url, now)
-                    if verdict is Judgement.HOLD:
-                        holds = True  # its rules are out of date: it goes on when the new ones are here
+                    if verdict in (Judgement.HOLD, Judgement.READ):
+                        # Its rules are out of date, or not read yet: it goes on when they are.
+                        holds, unread = True, verdict is Judgement.READ
                         break
                     go[row] = verdict is Judgement.GO
                 if holds:
@@ -99,6 +106,10 @@ class Asking(Deciding):
                     refused_again.append((authority, cards.filter(~go)))
             if holds or not authority.again:
                 self._recheck.pop()
+            if unread:
+                self._recheck.append(authority)
+                self._unread[authority.name] = authority
+                break
         try:
             self._commit(draft, reserve=True)
         except (SettingsError, StoreFullError):
@@ -123,9 +134,10 @@ class Asking(Deciding):
         now: Instant,
         *,
         told: bool = False,
-    ) -> None:
-        """What an answer means is a fact, and ends the authority's errand. told: by a caller unasked; an errand that is
-        open goes on, for its request may be under way, and the host is not visited beside it."""
+    ) -> float:
+        """What an answer means is a fact, and ends the authority's errand; the Crawl-delay of new rules in seconds, 0
+        where there is none. told: by a caller unasked; an errand that is open goes on, for its request may be under
+        way, and the host is not visited beside it."""
         found = after_answer(authority, answer, error, retry_after, now, retries=self.errands_mode)
         if told and authority.token:  # where its errand has come to
             found = replace(found, hops=authority.hops, url=authority.url)
@@ -137,15 +149,55 @@ class Asking(Deciding):
             self._add_host(draft, found.asks_next)
         body = found.body
         if body is None:
-            return
-        delay = Rules.parse(body).crawl_delay(self.settings.user_agent) if body else None
+            return 0.0
+        digest = self.digest_of(body)
+        delay = self._rulebook.delay_of(digest, body)
         if delay:
             # It counts from the last request to the host on, also where a redirect led to the rules of another one.
             clock = draft.clock(authority.host)
             if clock.ended:
                 clock.rest_at_least(clock.ended + instant(delay))
-        digest = 0
-        if body:
-            digest = int.from_bytes(kernels.fingerprints([body.decode("latin-1")], self._fingerprint_key), "little")
-        if digest != authority.digest or body != authority.body:
+        if digest != authority.digest:
             draft.add(Fact.RULES, (authority.slot, authority.name, digest, body))
+        return delay
+
+    # -- rules that are too long to be read in a call ------------------------------------------------------------------
+
+    def digest_of(self, body: bytes) -> int:
+        """The keyed hash by which authorities name a robots.txt, 0 of an empty one. Any thread may ask."""
+        if not body:
+            return 0
+        return int.from_bytes(kernels.fingerprints([body.decode("latin-1")], self._fingerprint_key), "little")
+
+    @property
+    def unread(self) -> bool:
+        """Whether URLs wait for rules that were too long to be read in a call."""
+        return bool(self._unread)
+
+    def to_be_read(self) -> list[tuple[int, bytes]]:
+        """Files that are to be read outside of the calls, one at least, `RULES_READ_BYTES_AT_ONCE` at most of several:
+        (digest, body) for `AgentRules`, which `read_now` takes."""
+        found: dict[int, bytes] = {}
+        room = RULES_READ_BYTES_AT_ONCE
+        for authority in self._unread.values():
+            room -= 0 if authority.digest in found else self._rulebook.size(authority.digest)
+            if found and room < 0:
+                break
+            if self._rulebook.size(authority.digest):
+                found[authority.digest] = self._rulebook.body(authority.digest)
+        return list(found.items())
+
+    def read_now(self, read: Iterable[tuple[int, float, AgentRules | None]]) -> None:
+        """These files were read: digest, Crawl-delay, rules; None where only the delay was looked for. Whoever waited
+        for their rules is looked at again."""
+        known: set[int] = set()
+        for digest, delay, rules in read:
+            self._rulebook.note_delay(digest, delay)
+            if rules is not None:
+                self._rulebook.keep(digest, rules)
+                known.add(digest)
+        for authority in list(self._unread.values()):
+            if self.tables.authorities.get(authority.name) is not authority:
+                del self._unread[authority.name]  # its host went cold: nobody waits
+            elif authority.digest in known or not self._rulebook.size(authority.digest):
+                self._line_down(authority)

@@ -325,7 +325,7 @@ class ColdHosts:
         authorities = tables.authorities_of.get(row)
         if authorities:
             name = hosts.name(row)
-            told[_AUTHORITIES] = [_authority_cells(one, name) for one in authorities]
+            told[_AUTHORITIES] = [_authority_cells(one, name, tables.rulebook.body(one.digest)) for one in authorities]
             tables.let_go(authorities)
         return msgspec.msgpack.encode(told) if told else b""
 
@@ -465,7 +465,7 @@ def _holds_nothing(tables: Tables, row: int) -> bool:
     """Of a host that has several queues, or authorities. More of them than a record may tell count as held."""
     queues = tables.queues
     own = list(tables.queues_of(row))
-    if 100 * len(own) + sum(map(_told_bytes, tables.authorities_of.get(row, ()))) > _EXTRA_BYTES_MAX:
+    if 100 * len(own) + told_bytes(tables, row) > _EXTRA_BYTES_MAX:
         return False
     if any(queue in queues.keys or queue in queues.group_of or queues.parked[queue] for queue in own):
         return False  # a key that spans hosts has a clock and a turn of its own
@@ -516,20 +516,22 @@ def _rules(cells: Sequence[Any] | None) -> QueueRules | None:
     return QueueRules(*cells) if cells is not None else None
 
 
-def _authority_cells(one: Authority, host: str) -> tuple[object, ...]:
+def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ...]:
     """Names that follow from the host's are told short, and a digest that follows from the rules not at all."""
     name: object = next((scheme for scheme in (0, 1) if one.name == _origin(scheme, host)), one.name)
     url = "" if one.url == one.name + "/robots.txt" else one.url
     return (
         *(name, one.logged, int(one.state), one.expires, one.next_at, one.attempts, one.hops, one.status, url),
         # Whoever told the class of an error may have told half a surrogate.
-        *(one.error.encode("utf-8", "surrogatepass"), 0 if one.body else one.digest, one.body),
+        *(one.error.encode("utf-8", "surrogatepass"), 0 if body else one.digest, body),
     )
 
 
-def _told_bytes(one: Authority) -> int:
-    """As many as its cells have at most."""
-    return 100 + len(one.name) + len(one.url) + 3 * len(one.error) + len(one.body)
+def told_bytes(tables: Tables, row: int) -> int:
+    """As many bytes as the cells of a host's authorities have at most."""
+    some = tables.authorities_of.get(row, ())
+    rules = sum(tables.rulebook.size(one.digest) for one in some)
+    return rules + sum(100 + len(one.name) + len(one.url) + 3 * len(one.error) for one in some)
 
 
 def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
@@ -537,9 +539,10 @@ def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
     one = tables.authority(_origin(name, host) if isinstance(name, int) else name)
     one.logged, one.expires, one.next_at, one.attempts, one.hops = logged, expires, next_at, attempts, hops
     one.state = type(one.state)(state)
-    one.status, one.error, one.body = status, error.decode("utf-8", "surrogatepass"), body
+    one.status, one.error = status, error.decode("utf-8", "surrogatepass")
     one.url = url or one.name + "/robots.txt"
     one.digest = tables.hash_of(body.decode("latin-1")) if body else digest
+    tables.rulebook.take(one.digest, body)
 
 
 def _origin(scheme: int, host: str) -> str:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from outrider.clock import Instant
-from outrider.frontier.cold import may_go
-from outrider.frontier.hosts import MANY, Rows
+from outrider.frontier.cold import may_go, told_bytes
+from outrider.frontier.hosts import MANY, ROBOTS, Rows
 from outrider.frontier.tables import Tables
 from outrider.frontier.turns import Turns
 from outrider.limits import COLD_SAMPLE_ROWS, COLD_STEP_ROWS
@@ -23,6 +23,7 @@ class Cooling:
         self._hand: int | None = None  # the next row to be looked at; None between two passes
         self._cutoff: Instant = 0  # who was asked later stays
         self._left = 0  # how many the last pass left in memory
+        self._room = 0  # bytes of robots rules that this pass may still send away: they wait in memory for its end
 
     @property
     def presses(self) -> bool:
@@ -53,6 +54,7 @@ class Cooling:
 
     def put_back(self, rows: Rows, now: Instant) -> None:
         """Hosts that were recalled for a moment go cold again, where they may."""
+        self._room = self._tables.rulebook.bytes_max
         if self._tables.hosts.reuses and self._turns.shared is None and not self._tables.stalled:
             self._put_away(may_go(self._tables, np.sort(rows), now), now)
 
@@ -74,6 +76,7 @@ class Cooling:
         wanted = (len(hosts) - self._kept()) // step
         self._cutoff = int(asked[max(0, wanted - 1)]) if wanted < len(asked) else now
         self._hand = 0
+        self._room = self._tables.rulebook.bytes_max
         return True
 
     def _put_away(self, rows: Rows, now: Instant) -> None:
@@ -83,6 +86,9 @@ class Cooling:
         if tables.whereabouts and len(rows):
             places = [tables.whereabouts.get(row) for row in rows.tolist()]
             rows = rows[np.array([place is None or not place.token for place in places], np.bool_)]
+        ruled = (tables.hosts.flags[rows] & np.uint8(ROBOTS)) != 0
+        if ruled.any():
+            rows = rows[np.array([not it or self._has_room(row) for row, it in zip(rows.tolist(), ruled, strict=True)])]
         if not len(rows):
             return
         several = rows[(tables.hosts.flags[rows] & np.uint8(MANY)) != 0].tolist()
@@ -90,6 +96,15 @@ class Cooling:
         turns.ready.withdraw(np.concatenate((tables.hosts.first_queue[rows], queues)))
         turns.timetable.cancel(rows)
         tables.cold.put_away(tables, rows)
+
+    def _has_room(self, row: int) -> bool:
+        """Whether this pass may take the robots rules of a host along; one file alone always."""
+        size = told_bytes(self._tables, row)
+        whole = self._tables.rulebook.bytes_max
+        if size > self._room and self._room < whole:
+            return False
+        self._room -= size
+        return True
 
 
 def _asked(tables: Tables, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

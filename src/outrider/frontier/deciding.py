@@ -16,7 +16,7 @@ from outrider.frontier import arguments
 from outrider.frontier.cards import Cards
 from outrider.frontier.cooling import Cooling
 from outrider.frontier.draft import Draft
-from outrider.frontier.errands import Rulebook, unanswered
+from outrider.frontier.errands import crawl_delay, unanswered
 from outrider.frontier.facts import FRAME_KIND, Compressor, Fact, encode
 from outrider.frontier.hosts import (
     NONE,
@@ -118,11 +118,13 @@ class Deciding:
             self.turns.shared.asks = locates and settings.group.needs_addresses
         self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)
         self._deadlines: list[tuple[Instant, int]] = []  # of errands
-        self._rules = Rulebook(settings.user_agent)
+        self._rulebook = tables.rulebook
+        self._rulebook.agent = settings.user_agent
         self._scopes: dict[int, Scope] = {}
         self._spans: dict[int, set[Scope]] = {}
         self._lined_up: dict[str, Authority] = {}
         self._recheck: list[Authority] = []
+        self._unread: dict[str, Authority] = {}  # URLs wait for their rules to be read
         self._lines_of_wakes: list[Line] = []
         self._woken: Instant = tables.now  # waiting URLs that were due by then are queued
         self.lsn = 0
@@ -326,7 +328,7 @@ class Deciding:
         if host == NONE:
             return
         clock = draft.clock(host)
-        delay = self._rules.crawl_delay(self._authorities(host))
+        delay = self._crawl_delay(host)
         clock.rest_at_least(now + instant(max(clock.gap, floor, delay)))
         if self.turns.shared is not None:
             clock.ended = max(clock.ended, now)  # in doubt; the gaps of its groups count from there
@@ -393,6 +395,10 @@ class Deciding:
     def _authorities(self, host: int) -> Sequence[Authority]:
         return self.tables.authorities_of.get(host, ())
 
+    def _crawl_delay(self, host: int) -> float:
+        """Seconds that robots rules want between two requests to a host."""
+        return crawl_delay(self._authorities(host), self._rulebook)
+
     def _name(self, draft: Draft, authority: Authority) -> None:
         """The authority is a fact before others name it."""
         if not authority.logged:
@@ -443,6 +449,7 @@ class Deciding:
         """Its errand is answered: whoever waits for it is looked at again."""
         tables = self.tables
         self._leave_line(authority)
+        self._unread.pop(authority.name, None)
         authority.klass = -1
         while authority.held:
             cards = tables.held.drain(authority.shelf, WAKES_PER_CALL_MAX)

@@ -10,15 +10,15 @@ from enum import Enum
 from outrider.clock import Instant, instant
 from outrider.frontier.facts import Row
 from outrider.frontier.revisit import retries_left, retry_seconds
+from outrider.frontier.rulebook import Rulebook
 from outrider.frontier.tables import Authority, RobotsState
 from outrider.journey import RobotsAnswer
 from outrider.limits import (
     REDIRECT_HOPS_MAX,
     ROBOTS_AGE_SECONDS_MAX,
-    RULES_PARSED_MAX,
     URL_BYTES_MAX,
 )
-from outrider.robots import Rules, verdict_of_status, whole_lines
+from outrider.robots import verdict_of_status, whole_lines
 from outrider.url import host_of, spell
 
 _NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
@@ -29,37 +29,15 @@ class Judgement(Enum):
 
     GO = "go"
     HOLD = "hold"  # its robots.txt must be asked for first
+    READ = "read"  # its robots.txt is known, and too long to be read in this call
     REFUSE = "refuse"
     DEAD = "dead"  # nobody is there to be asked
 
 
-class Rulebook:
-    """Parsed rules by their digest, for one user agent; a bounded number of them."""
-
-    def __init__(self, agent: str) -> None:
-        self._agent = agent
-        self._parsed: dict[int, Rules] = {}
-
-    def of(self, authority: Authority) -> Rules:
-        """The rules of an authority whose robots.txt is known, parsed once per digest."""
-        rules = self._parsed.get(authority.digest)
-        if rules is None:
-            if len(self._parsed) >= RULES_PARSED_MAX:
-                self._parsed.clear()
-            rules = self._parsed[authority.digest] = Rules.parse(authority.body)
-        return rules
-
-    def allowed(self, authority: Authority, url: str) -> bool:
-        """Whether its rules let our agent fetch a URL of it."""
-        return self.of(authority).allowed(self._agent, url)
-
-    def crawl_delay(self, authorities: Iterable[Authority]) -> float:
-        """Seconds: the largest Crawl-delay among a host's authorities, 0 when there is none."""
-        longest = 0.0
-        for authority in authorities:
-            if authority.state == RobotsState.RULES:
-                longest = max(longest, self.of(authority).crawl_delay(self._agent) or 0.0)
-        return longest
+def crawl_delay(authorities: Iterable[Authority], rulebook: Rulebook) -> float:
+    """Seconds: the largest Crawl-delay among a host's authorities, 0 when there is none."""
+    ruled = (one for one in authorities if one.state == RobotsState.RULES)
+    return max((rulebook.crawl_delay(one.digest) for one in ruled), default=0.0)
 
 
 def unanswered(authority: Authority, now: Instant) -> bool:
@@ -72,7 +50,7 @@ def errand_of(line: Iterable[Authority], now: Instant) -> Authority | None:
     return next((authority for authority in line if authority.next_at <= now and not authority.token), None)
 
 
-def judged(authority: Authority, url: str, now: Instant, *, errands: bool, rules: Rulebook) -> Judgement:
+def judged(authority: Authority, url: str, now: Instant, *, errands: bool, rulebook: Rulebook) -> Judgement:
     """Whether a page may be fetched. errands: rules are asked for; without, only what the caller gave counts."""
     state = authority.state
     if errands:
@@ -84,9 +62,12 @@ def judged(authority: Authority, url: str, now: Instant, *, errands: bool, rules
         return Judgement.REFUSE
     if state == RobotsState.DEAD:
         return Judgement.DEAD
-    if state == RobotsState.ALLOW or rules.allowed(authority, url):
+    if state == RobotsState.ALLOW:
         return Judgement.GO
-    return Judgement.REFUSE
+    rules = rulebook.rules(authority.digest)
+    if rules is None:
+        return Judgement.READ
+    return Judgement.GO if rules.allowed(url) else Judgement.REFUSE
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ class Leasing(Asking):
             self.turns.runs_errands = True
             self.turns.touch([np.fromiter(self.turns.errands_at, np.uint32)], now)
         refusals = ROBOTS_REFUSALS_PER_CALL_MAX
+        self._rulebook.begin_call()
         if self._recheck:
             refusals -= self._judge_again(now, refusals)
         draft = self._draft(now)
@@ -321,7 +322,7 @@ class Leasing(Asking):
 
     def _gap(self, host: int, floor: float) -> Instant:
         """How far apart requests to a host begin whose ends are not known yet."""
-        delay = self._rules.crawl_delay(self._authorities(host))
+        delay = self._crawl_delay(host)
         return instant(max(float(self.tables.hosts.gap[host]), floor, delay))
 
     def _log_leases(
@@ -432,11 +433,12 @@ class Leasing(Asking):
             url = cards.url(0)
             authority = tables.authority(authority_of(url))
             verdict = self._judge(authority, url, now)
+            judged_away += self._looked_at(authority)
             if verdict is Judgement.GO:
                 picked.append(cards)
                 continue
             judged_away += 1
-            if verdict is not Judgement.HOLD:
+            if verdict is not Judgement.HOLD and verdict is not Judgement.READ:
                 draft.drawn.append((row, cards))
                 self._refuse(draft, Record.of(cards, 0), authority, verdict, now)
                 continue
@@ -444,8 +446,11 @@ class Leasing(Asking):
             tables.held_of[queue] = tables.held_of.get(queue, 0) + 1
             authority.held += 1
             authority.klass = max(authority.klass, int(cards.heads["klass"][0]))
-            self._line_up(authority)
-            if picked:
+            if verdict is Judgement.READ:
+                self._unread[authority.name] = authority
+            else:
+                self._line_up(authority)
+            if picked or verdict is Judgement.READ:  # most others of the queue wait for the same rules
                 break
         return Cards.concatenate(picked), judged_away
 

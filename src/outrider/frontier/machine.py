@@ -317,7 +317,7 @@ class Machine(Reporting, Operations, Carrying):
             # A lease that ends without an answer gives its page back.
             spent = self.tables.tallies.get("answered", 0) >= (self.settings.max_pages or 0)
             return None if spent else self._next_deadline(now)
-        if self._recheck:
+        if self._recheck or self._unread:
             return now
         times = [self.turns.next(now), self.tables.calendar.next(), self._next_deadline(now)]
         known = [at for at in times if at is not None]

@@ -61,7 +61,7 @@ from outrider.limits import (
     REDIRECT_HOPS_MAX,
     RETRY_AFTER_SECONDS_MAX,
 )
-from outrider.robots import Rules, verdict_of_status
+from outrider.robots import verdict_of_status
 from outrider.url import UrlBatch
 
 _OK, _STALE = Settled.OK, Settled.STALE
@@ -471,11 +471,10 @@ class Reporting(Leasing, Discovering):
     def _errand_done(self, draft: Draft, authority: Authority, outcome: Outcome, now: Instant) -> None:
         host = authority.busy if authority.busy != NONE else authority.host
         answer = outcome.robots or RobotsAnswer(outcome.status)
-        self._robots_answer(draft, authority, answer, outcome.error, outcome.retry_after_seconds, now)
-        rules = Rules.parse(answer.body) if verdict_of_status(answer.status) == "rules" else None
-        crawl_delay = self._rules.crawl_delay(self._authorities(host))
-        if rules is not None and host == authority.host:
-            crawl_delay = max(crawl_delay, rules.crawl_delay(self.settings.user_agent) or 0.0)
+        new_delay = self._robots_answer(draft, authority, answer, outcome.error, outcome.retry_after_seconds, now)
+        crawl_delay = self._crawl_delay(host)
+        if host == authority.host:
+            crawl_delay = max(crawl_delay, new_delay)
         redirect = verdict_of_status(answer.status) == "redirect"
         begun = draft.clock(host).ended
         self._rested(
@@ -545,7 +544,7 @@ class Reporting(Leasing, Discovering):
             outcome,
             now,
             floor=self._floor(queue),
-            crawl_delay=self._rules.crawl_delay(self._authorities(host)),
+            crawl_delay=self._crawl_delay(host),
             redirect=redirect,
             page=True,
             begun=begun,

@@ -52,16 +52,19 @@ from outrider.frontier.hosts import (
     hosts_of_queues,
 )
 from outrider.frontier.ledger import Ledger
+from outrider.frontier.rulebook import Rulebook, robots_bytes
 from outrider.frontier.whereabouts import FOREVER, Whereabouts
 from outrider.journey import State
 from outrider.kernels.cards import HAS_CONTENT, HEAD, Heads
 from outrider.limits import (
     CALENDAR_ROUNDS_MAX,
+    CARD_BYTES_MAX,
     CLIENTS_MAX,
     MICROSECONDS,
     OWN_SLOT,
     REQUEST_BYTES_MAX,
     REQUEST_IDS_PER_CLIENT_MAX,
+    ROBOTS_MEMORY_SHARE,
     SEEN_ROWS_NOTED_MAX,
 )
 from outrider.storage.ahead import ahead
@@ -114,7 +117,7 @@ class Authority:
     """Scheme, host and port: whose robots.txt it is. It is made when one of its pages is drawn, or rules are given."""
 
     __slots__ = (
-        *("again", "attempts", "body", "busy", "deadline", "digest", "error", "expires", "held", "holder", "hops"),
+        *("again", "attempts", "busy", "deadline", "digest", "error", "expires", "held", "holder", "hops"),
         *("host", "klass", "logged", "name", "next_at", "place", "refused", "shelf", "slot", "state", "status"),
         *("token", "unreachable", "url", "wanted"),
     )
@@ -136,8 +139,7 @@ class Authority:
         self.status = 0
         self.url = name + "/robots.txt"  # where its robots.txt is asked for: its own, or the hop of a redirect
         self.error = ""
-        self.digest = 0
-        self.body = b""
+        self.digest = 0  # of its rules, which are in the rulebook
         self.token = 0
         self.deadline: Instant = 0
         self.holder = 0
@@ -179,7 +181,7 @@ class Hand:
 
 class Tables:
     """All there is. ledger: the records of URLs; cold: of hosts on disk; scratch: for tails on disk, None to keep all
-    in memory; now: about when it begins; memory_bytes: what cards of queued URLs may take."""
+    in memory; now: about when it begins; memory_bytes: what cards of queued URLs and robots rules may take."""
 
     def __init__(
         self,
@@ -197,7 +199,10 @@ class Tables:
         self.queues = Queues()
         self.cold = cold if cold is not None else ColdHosts()
         self.leases = kernels.Leases()
-        self.backlog = Backlog(scratch, name="backlog", bytes_max=memory_bytes)
+        for_robots = robots_bytes(CARD_BYTES_MAX if memory_bytes is None else memory_bytes)
+        for_cards = None if memory_bytes is None else memory_bytes - memory_bytes // ROBOTS_MEMORY_SHARE
+        self.backlog = Backlog(scratch, name="backlog", bytes_max=for_cards)
+        self.rulebook = Rulebook(scratch, bytes_max=for_robots)
         self._scratch = scratch
         self._began = now
         self.calendar = Calendar(scratch, name="calendar", now=now)
@@ -448,6 +453,7 @@ class Tables:
             if last is not one:
                 self.all_authorities[one.place], last.place = last, one.place
             self._free_shelves += (one.shelf, one.refused, one.unreachable)
+            self.rulebook.let_go(one.digest)
             self.authorities_of.pop(one.host, None)
 
     def _cold_rest(self, slot: int, at: int, delay: float) -> None:
@@ -773,8 +779,9 @@ class Tables:
 
     def _rules(self, slot: int, name: str, digest: int, body: bytes) -> None:
         authority = self._known(name)
+        self.rulebook.take(digest, body)
+        self.rulebook.let_go(authority.digest)
         authority.digest = digest
-        authority.body = body
 
     def _errand(self, slot: int, name: str, token: int, deadline: int, holder: int) -> None:
         authority = self._known(name)
@@ -1288,7 +1295,7 @@ class Tables:
             (Fact.AUTHORITY, columns_of([(a.slot, a.name) for a in some])),
             (Fact.ROBOTS, columns_of([robots_cells(a) for a in some])),
         ]
-        rules = [(a.slot, a.name, a.digest, a.body) for a in some if a.body or a.digest]
+        rules = [(a.slot, a.name, a.digest, self.rulebook.body(a.digest)) for a in some if a.digest]
         errands = [(a.slot, a.name, a.token, a.deadline, a.holder) for a in some if a.token]
         if rules:
             out.append((Fact.RULES, columns_of(rules)))
@@ -1428,7 +1435,7 @@ class Tables:
 
     def close(self) -> None:
         """Give the files of tails back."""
-        for part in (self.backlog, self.calendar, self.refused, self.spent, self.held):
+        for part in (self.backlog, self.calendar, self.refused, self.spent, self.held, self.rulebook):
             part.close()
 
 

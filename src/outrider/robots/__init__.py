@@ -1,5 +1,5 @@
 """What a site allows: robots.txt by RFC 9309. Pure: bytes in, verdicts out."""
 
-from outrider.robots.rules import ALLOW_ALL, REFUSE_ALL, Answer, Rules, verdict_of_status, whole_lines
+from outrider.robots.rules import ALLOW_ALL, REFUSE_ALL, AgentRules, Answer, Rules, verdict_of_status, whole_lines
 
-__all__ = ["ALLOW_ALL", "REFUSE_ALL", "Answer", "Rules", "verdict_of_status", "whole_lines"]
+__all__ = ["ALLOW_ALL", "REFUSE_ALL", "AgentRules", "Answer", "Rules", "verdict_of_status", "whole_lines"]

@@ -1,0 +1,453 @@
+"""robots.txt files and their rules take a bounded number of bytes, and no call waits while a long one is read."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import threading
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.world import START, World, hosts_go_cold, outcome
+from outrider.engine import AsyncFrontier
+from outrider.errors import StoreFullError
+from outrider.frontier import rulebook as rulebooks
+from outrider.frontier.rulebook import Rulebook, crawl_delay_of, robots_bytes
+from outrider.journey import Kind
+from outrider.limits import (
+    ROBOTS_BYTES_MAX,
+    ROBOTS_MEMORY_BYTES_LEAST,
+    RULES_READ_BYTES_AT_ONCE,
+    RULES_READ_BYTES_PER_CALL,
+)
+from outrider.robots import Rules
+from outrider.storage.memory import MemoryFiles
+
+
+def body_of(seed: int, size: int = 5_000) -> bytes:
+    """A robots.txt of about so many bytes that no other seed has, and that nothing packs well."""
+    rng = random.Random(seed)
+    lines = [b"User-agent: *", b"Disallow: /closed"]
+    while size > 0:
+        lines.append(b"Disallow: /%016x" % rng.getrandbits(64))
+        size -= len(lines[-1]) + 1
+    return b"\n".join(lines) + b"\n"
+
+
+LONG = body_of(0, 2 * RULES_READ_BYTES_PER_CALL)
+
+
+# -- the files
+
+
+def book(files: MemoryFiles | None = None, bytes_max: int = 20_000) -> Rulebook:
+    made = Rulebook(files, bytes_max=bytes_max)
+    made.agent = "Outrider"
+    return made
+
+
+def test_files_that_find_no_place_in_memory_lie_on_disk_and_are_read_back_as_they_were():
+    rules = book(MemoryFiles())
+    for seed in range(50):
+        rules.take(seed + 1, body_of(seed))
+    assert rules.memory_bytes <= rules.bytes_max < rules.statistics()["disk_bytes"]
+    assert [body_of(seed) for seed in range(50)] == [rules.body(seed + 1) for seed in range(50)]
+
+
+def test_rules_that_find_no_place_in_memory_are_read_again_and_say_the_same():
+    rules = book(MemoryFiles())
+    for seed in range(30):
+        rules.take(seed + 1, body_of(seed))
+    for seed in [*range(30), *range(30)]:
+        rules.begin_call()
+        found = rules.rules(seed + 1)
+        assert [False, True] == [found.allowed("http://a.com/" + path) for path in ("closed", "open")]
+        assert rules.memory_bytes <= max(rules.bytes_max, found.memory_bytes)
+
+
+def test_what_was_used_longest_ago_leaves_memory_first():
+    rules = book(MemoryFiles(), 10_000_000)
+    for digest in (1, 2, 3, 4, 2):
+        rules.take(digest, body_of(digest))
+        rules.begin_call()
+        rules.rules(digest)
+    rules.bytes_max = rules.memory_bytes - 1
+    rules.take(9, b"User-agent: *\nDisallow: /a")
+    assert [2, 3, 4] == [digest for digest in (1, 2, 3, 4) if rules.count(digest)]
+
+
+def test_a_file_that_several_authorities_have_is_kept_once_and_goes_with_the_last():
+    rules = book()
+    for _ in range(3):
+        rules.take(7, body_of(1))
+    taken = rules.memory_bytes
+    rules.let_go(7)
+    rules.let_go(7)
+    assert (1, taken, body_of(1)) == (len(rules), rules.memory_bytes, rules.body(7))
+    rules.let_go(7)
+    assert (0, 0, b"") == (len(rules), rules.memory_bytes, rules.body(7))
+
+
+def test_rules_that_were_read_for_a_file_that_never_comes_leave_memory_like_others():
+    """A report that is stale brings none."""
+    rules = book(MemoryFiles())
+    for seed in range(100):
+        rules.keep(seed + 1, Rules.parse(body_of(seed)).of("Outrider"))
+    assert len(rules) < 10
+    assert rules.memory_bytes <= max(rules.bytes_max, rules.rules(100).memory_bytes)
+
+
+def test_files_that_no_disk_takes_stay_in_memory_packed_and_only_they(monkeypatch):
+    files = MemoryFiles()
+    rules = book(files)
+
+    def full(*given: object, **how: object) -> None:
+        raise StoreFullError("no space")
+
+    monkeypatch.setattr(rules._scratch, "append", full)
+    for seed in range(50):
+        rules.take(seed + 1, body_of(seed))
+        rules.begin_call()
+        assert rules.rules(seed + 1) is not None
+    assert [body_of(seed) for seed in range(50)] == [rules.body(seed + 1) for seed in range(50)]
+    assert rules.memory_bytes < 50 * 5_000 + 100_000
+    monkeypatch.undo()
+    for seed in range(50, 250):
+        rules.take(seed + 1, body_of(seed))
+    assert rules.memory_bytes <= rules.bytes_max
+
+
+def test_garbage_on_disk_is_collected_and_what_is_wanted_stays(monkeypatch):
+    monkeypatch.setattr(rulebooks.Scratch.__init__, "__kwdefaults__", {"file_bytes_max": 1 << 16})
+    files = MemoryFiles()
+    rules = book(files, 5_000)
+    for seed in range(400):
+        rules.take(seed + 1, body_of(seed))
+        if seed >= 20 and seed % 10:
+            rules.let_go(seed - 19)
+    kept = [seed for seed in range(400) if rules.size(seed + 1)]
+    assert [body_of(seed) for seed in kept] == [rules.body(seed + 1) for seed in kept]
+    assert rules.statistics()["disk_bytes"] < 4 * len(kept) * 5_000
+    rules.close()
+    assert [] == files.names()
+
+
+def test_a_sixteenth_of_the_memory_is_for_robots_rules_and_sixteen_megabytes_at_least():
+    assert [1 << 26, ROBOTS_MEMORY_BYTES_LEAST] == [robots_bytes(1 << 30), robots_bytes(1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("plain", [b"Disallow: /%06d" % n for n in range(3_000)]),
+        ("long", [b"Disallow: /%06d%s" % (n, b"x" * 200) for n in range(2_000)]),
+        ("both", [b"%s: /%06d" % (word, n) for n in range(2_000) for word in (b"Allow", b"Disallow")]),
+        ("ends", [b"Disallow: /%06d$" % n for n in range(3_000)]),
+        ("index", [b"Allow: /%06d/index.html" % n for n in range(3_000)]),
+        ("stars", [b"Disallow: /%03d*x" % n for n in range(2_000)]),
+        ("many stars", [b"Disallow: /%03d%s" % (n, b"*a$" * 10) for n in range(2_000)]),
+        ("escaped", [b"Disallow: /" + "€".encode() * 20 + b"%d" % n for n in range(2_000)]),
+        ("few", [b"Disallow: /%06d" % n for n in range(20)]),
+    ],
+)
+def test_rules_take_no_more_memory_than_is_counted(name, rules):
+    body = b"User-agent: *\n" + b"\n".join(rules)
+    Rules.parse(body).of("Outrider")
+    gc.collect()
+    tracemalloc.start()
+    try:
+        found = Rules.parse(body).of("Outrider")
+        found.allowed("http://a.com/zzz")
+        gc.collect()
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken <= found.memory_bytes < 10 * taken
+
+
+@given(
+    st.binary(max_size=200), st.sampled_from([b"", b"Crawl-delay: 3\n", b"c\0rawl-del\0ay: 3\n", b"CRAWL DELAY 3\n"])
+)
+def test_a_crawl_delay_is_found_without_reading_what_has_none(body, line):
+    body = b"User-agent: *\n" + line + body
+    for octets in (body, "\ufeff".encode("utf-16-le") + body.decode("latin-1").encode("utf-16-le")):
+        assert (Rules.parse(octets).crawl_delay("Outrider") or 0.0) == crawl_delay_of(octets, "Outrider")
+
+
+def test_half_a_megabyte_of_one_rule_is_one_rule():
+    rules = Rules.parse(b"User-agent: *\n" + b"Disallow: /a\n" * 39_000).of("Outrider")
+    assert (1, False) == (rules.count, rules.allowed("http://a.com/a"))
+
+
+# -- in a frontier
+
+
+def rules_in_memory(world: World) -> int:
+    return world.frontier._machine.tables.rulebook.memory_bytes
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """For each file that was read: its bytes, and whether somebody held a frontier's lock meanwhile."""
+    seen: list[tuple[int, bool]] = []
+    worlds: list[World] = []
+    parse = Rules.parse.__func__
+
+    def note(cls, body):
+        seen.append((len(body), any(world.frontier._lock._is_owned() for world in worlds)))
+        return parse(cls, body)
+
+    monkeypatch.setattr(Rules, "parse", classmethod(note))
+    return seen, worlds
+
+
+def held_long(reads) -> list[int]:
+    return [size for size, held in reads[0] if held and size > RULES_READ_BYTES_PER_CALL]
+
+
+def test_bodies_and_rules_of_many_hosts_take_no_more_than_their_budget():
+    """1.6 GB for 150 hosts before: each kept its body and all that was ever read of it."""
+    world = World(memory_bytes=1 << 20, delay=0)
+    hosts = [f"http://h{n}.com" for n in range(60)]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number, host in enumerate(hosts):
+            world.frontier.set_robots(host, 200, body_of(number, 60_000))
+        world.discover(*[f"{host}/{path}" for host in hosts for path in ("closed", "open")])
+        asked = [url for _ in range(60) for url in _fetched(world)]
+        gc.collect()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sorted(f"{host}/open" for host in hosts) == sorted(asked)
+    assert rules_in_memory(world) <= ROBOTS_MEMORY_BYTES_LEAST
+    on_the_way = sum(len(file) for file in world.disk.copy()._files.values()) if hasattr(world.disk, "_files") else 0
+    assert peak < ROBOTS_MEMORY_BYTES_LEAST + 40_000_000 + on_the_way
+
+
+def _fetched(world: World) -> list[str]:
+    leases = world.lease()
+    world.report(*[lease.done(seconds=0) for lease in leases])
+    return leases.urls
+
+
+def test_a_long_robots_txt_is_read_outside_of_the_call_that_brings_it(reads):
+    """122 ms for the first verdict before, while every other caller waited."""
+    world = World(robots="errands")
+    reads[1].append(world)
+    world.discover("http://a.com/closed", "http://a.com/open")
+    (errand,) = world.lease(errands=True)
+    world.report(errand.robots(200, LONG))
+    world.clock.move(10)
+    assert (["http://a.com/open"], []) == (world.urls(), held_long(reads))
+    assert [len(LONG)] == [size for size, _ in reads[0]], "read once"
+
+
+def test_a_long_robots_txt_of_the_caller_is_read_outside_of_the_call_too(reads):
+    world = World()
+    reads[1].append(world)
+    world.frontier.set_robots("http://a.com", 200, LONG)
+    world.discover("http://a.com/closed", "http://a.com/open")
+    assert (["http://a.com/open"], []) == (world.urls(), held_long(reads))
+
+
+@pytest.mark.parametrize("ends", ["reopen", "kill"])
+def test_after_an_opening_a_long_robots_txt_is_read_outside_of_the_lease_call_and_its_verdict_is_true(reads, ends):
+    """Whoever asks gets the page with the first call, and the forbidden one never."""
+    world = World()
+    world.frontier.set_robots("http://a.com", 200, LONG)
+    world.discover("http://a.com/closed", "http://a.com/open")
+    getattr(world, ends)()
+    reads[1].append(world)
+    reads[0].clear()
+    assert (["http://a.com/open"], 1, []) == (world.urls(), len(reads[0]), held_long(reads))
+    assert {"leased": 1, "parked": 1} == world.counts()
+
+
+def test_rules_that_left_memory_are_read_outside_of_the_lease_call(reads):
+    world = World()
+    world.frontier.set_robots("http://a.com", 200, LONG)
+    world.discover("http://a.com/closed", "http://a.com/open")
+    world.frontier._machine.tables.rulebook.bytes_max = 0
+    world.frontier.set_robots("http://b.com", 200, LONG + b"# another")
+    reads[1].append(world)
+    assert (["http://a.com/open"], []) == (world.urls(), held_long(reads))
+
+
+def test_hosts_beside_one_with_a_long_robots_txt_do_not_wait_for_it(reads):
+    world = World()
+    for host in "abc":
+        world.frontier.set_robots(f"http://{host}.com", 200, LONG if host == "b" else b"")
+    world.discover("http://a.com/", "http://b.com/", "http://c.com/")
+    world.reopen()
+    assert {"http://a.com/", "http://c.com/"} == set(world.urls())
+    assert 0 == world.ready_in()
+    assert ["http://b.com/"] == world.urls()
+
+
+def test_one_call_reads_no_more_than_a_bounded_number_of_bytes(reads):
+    """A thousand hosts whose rules are not in memory: each call goes a step further."""
+    world = World()
+    hosts = [f"http://h{n}.com" for n in range(300)]
+    for number, host in enumerate(hosts):
+        world.frontier.set_robots(host, 200, body_of(number, 4_000))
+    world.discover(*[f"{host}/open" for host in hosts])
+    world.reopen()
+    reads[1].append(world)
+    found: list[str] = []
+    while len(found) < 300:
+        reads[0].clear()
+        got = world.urls(1_000)
+        assert got
+        assert sum(size for size, held in reads[0] if held) <= RULES_READ_BYTES_PER_CALL
+        assert sum(size for size, held in reads[0] if not held) <= RULES_READ_BYTES_AT_ONCE + 4_100
+        found += got
+    assert sorted(f"{host}/open" for host in hosts) == sorted(found)
+
+
+def test_refusals_by_many_rules_cost_as_much_as_they_take():
+    """A call that judges a thousand URLs away by ten thousand rules each would take seconds."""
+    world = World(delay=0)
+    body = b"User-agent: *\n" + b"".join(b"Disallow: /%06d\n" % n for n in range(25_000))
+    world.frontier.set_robots("http://a.com", 200, body)
+    world.discover(*[f"http://a.com/{n:06}" for n in range(40)], "http://a.com/open")
+    assert [] == world.urls()
+    assert 0 < world.counts()["parked"] < 10
+    assert 0 == world.ready_in()
+    calls = 0
+    while not (found := world.urls()):
+        calls += 1
+        assert calls < 40
+    assert (["http://a.com/open"], 40) == (found, world.counts()["parked"])
+
+
+def test_parked_urls_are_judged_again_by_a_long_robots_txt_outside_of_the_call(reads):
+    world = World(delay=0)
+    world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /")
+    world.discover("http://a.com/closed", "http://a.com/open")
+    assert [] == world.urls()
+    world.frontier.set_robots("http://a.com", 200, LONG)
+    world.kill()
+    reads[1].append(world)
+    assert (["http://a.com/open"], []) == (world.urls(), held_long(reads))
+    assert not world.frontier._machine.unread
+
+
+def test_a_host_whose_rules_are_to_be_read_may_be_deleted_meanwhile():
+    world = World()
+    world.frontier.set_robots("http://a.com", 200, LONG)
+    world.discover("http://a.com/open")
+    world.reopen()
+    world.frontier._machine.lease(10, START)
+    assert world.frontier._machine.unread
+    world.frontier.delete("a.com")
+    assert ([], {}) == (world.urls(), world.counts())
+    assert not world.frontier._machine.unread
+    assert world.frontier.verify().ok
+
+
+def test_new_rules_that_come_while_the_old_ones_are_to_be_read_count():
+    world = World()
+    world.frontier.set_robots("http://a.com", 200, LONG)
+    world.discover("http://a.com/open", "http://a.com/closed")
+    world.reopen()
+    world.frontier._machine.lease(10, START)
+    world.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /open")
+    assert ["http://a.com/closed"] == world.urls()
+
+
+def test_callers_in_threads_get_every_page_once_while_rules_are_read():
+    world = World(delay=0)
+    hosts = [f"http://h{n}.com" for n in range(12)]
+    for number, host in enumerate(hosts):
+        world.frontier.set_robots(host, 200, body_of(number, 40_000))
+    world.discover(*[f"{host}/open" for host in hosts])
+    world.reopen()
+    got: list[list[str]] = [[] for _ in range(4)]
+
+    def ask(mine: list[str]) -> None:
+        while leases := world.frontier.lease(2):
+            mine += leases.urls
+
+    threads = [threading.Thread(target=ask, args=(mine,)) for mine in got]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(f"{host}/open" for host in hosts) == sorted(url for mine in got for url in mine)
+
+
+def test_tasks_get_pages_whose_long_rules_are_read_beside_the_loop():
+    world = World(robots="errands")
+    frontier = AsyncFrontier(world.frontier)
+
+    async def live() -> list[str]:
+        await frontier.discover(["http://a.com/closed", "http://a.com/open", "http://b.com/open"])
+        await frontier.set_robots("http://b.com", 200, LONG)
+        errand = next(lease for lease in await frontier.lease(10, errands=True) if lease.kind is Kind.ROBOTS)
+        await frontier.report([errand.robots(200, LONG + b"# a")])
+        world.clock.move(10)
+        world.frontier._machine.tables.rulebook.bytes_max = 0
+        await frontier.set_robots("http://c.com", 200, LONG + b"# c")
+        found = []
+        for _ in range(3):
+            found += [lease.url for lease in await frontier.lease(10)]
+        return sorted(found)
+
+    assert ["http://a.com/open"] == [url for url in asyncio.run(live()) if "a.com" in url]
+
+
+def test_cold_hosts_take_their_rules_along_and_bring_them_back(monkeypatch):
+    hosts_go_cold(monkeypatch)
+    world = World()
+    hosts = [f"http://h{n}.com" for n in range(8)]
+    for number, host in enumerate(hosts):
+        world.frontier.set_robots(host, 200, body_of(number, 40_000))
+    world.frontier.checkpoint()
+    assert (8, 0) == (len(world.frontier._machine.tables.cold), len(world.frontier._machine.tables.rulebook))
+    world.discover(*[f"{host}/{path}" for host in hosts for path in ("closed", "open")])
+    found: list[str] = []
+    while leases := world.lease():
+        found += leases.urls
+    assert sorted(f"{host}/open" for host in hosts) == sorted(found)
+
+
+def test_hosts_that_go_cold_bring_no_more_rules_to_the_disk_at_once_than_may_be_in_memory(monkeypatch):
+    hosts_go_cold(monkeypatch)
+    world = World()
+    world.frontier._machine.tables.rulebook.bytes_max = 100_000
+    for number in range(8):
+        world.frontier.set_robots(f"http://h{number}.com", 200, body_of(number, 40_000))
+    left = []
+    for _ in range(8):
+        world.frontier.checkpoint()
+        left.append(8 - len(world.frontier._machine.tables.cold))
+    assert left[0] >= 5
+    assert left[-1] == 0
+
+
+def test_rules_on_disk_are_in_every_checkpoint_and_after_every_end():
+    world = World(memory_bytes=1)
+    world.frontier._machine.tables.rulebook.bytes_max = 10_000
+    for number in range(30):
+        world.frontier.set_robots(f"http://h{number}.com", 200, body_of(number, 6_000))
+    world.frontier.checkpoint()
+    world.kill()
+    tables = world.frontier._machine.tables
+    found = {one.name: tables.rulebook.body(one.digest) for one in tables.all_authorities}
+    assert {f"http://h{number}.com": body_of(number, 6_000) for number in range(30)} == found
+
+
+def test_an_errands_answer_of_half_a_megabyte_keeps_what_the_limit_allows():
+    world = World(robots="errands")
+    world.discover("http://a.com/open")
+    (errand,) = world.lease(errands=True)
+    world.report(outcome(errand, seconds=0.0, robots=errand.robots(200, body_of(1, 2 * ROBOTS_BYTES_MAX)).robots))
+    tables = world.frontier._machine.tables
+    (authority,) = tables.all_authorities
+    assert ROBOTS_BYTES_MAX - 30 < tables.rulebook.size(authority.digest) <= ROBOTS_BYTES_MAX
