@@ -56,7 +56,7 @@ REDIRECT_HOPS_MAX = 5  # RFC 9309 asks for five for robots.txt; browsers allow 2
 # robots
 ROBOTS_BYTES_MAX = 512_000  # RFC 9309 section 2.5: at least 500 KiB must be parsed
 ROBOTS_AGE_SECONDS_MAX = 86_400.0  # RFC 9309 section 2.4: not longer than a day
-ROBOTS_MEMORY_SHARE = 8  # so large a part of memory_bytes is for robots.txt files and their rules: 128 MB by default
+ROBOTS_MEMORY_SHARE = 16  # so large a part of memory_bytes is for robots.txt files and their rules: 64 MB by default
 ROBOTS_MEMORY_BYTES_LEAST = 16 << 20  # and at least so much: the rules of one file of 500 KiB take 10 MB
 ROBOTS_PACKED_BYTES_MIN = 512  # smaller files stay plain: zstd makes them hardly smaller
 RULES_READ_BYTES_PER_CALL = 16 << 10  # of files that a lease call reads itself: three or four usual ones, 5 ms

@@ -136,8 +136,8 @@ def test_garbage_on_disk_is_collected_and_what_is_wanted_stays(monkeypatch):
     assert [] == files.names()
 
 
-def test_an_eighth_of_the_memory_is_for_robots_rules_and_sixteen_megabytes_at_least():
-    assert [1 << 27, ROBOTS_MEMORY_BYTES_LEAST] == [robots_bytes(1 << 30), robots_bytes(1)]
+def test_a_sixteenth_of_the_memory_is_for_robots_rules_and_sixteen_megabytes_at_least():
+    assert [1 << 26, ROBOTS_MEMORY_BYTES_LEAST] == [robots_bytes(1 << 30), robots_bytes(1)]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class FrontierSettings:
     "delay" takes them all and asks callers to slow down (`Frontier.pressure`). url_rules: lossy rules of spelling
     (docs/urls.md); None: those the store was made with, none for a new one. group: politeness clocks that several hosts
     share: "domain", "address", tables of groups, or a list of these (docs/groups.md). memory_bytes: what the cards of
-    queued URLs and robots rules may take in memory. An eighth of it is for robots.txt files and their rules: beyond
+    queued URLs and robots rules may take in memory. A sixteenth of it is for robots.txt files and their rules: beyond
     that those that were used longest ago lie on disk. The cards have the rest: beyond it all but the best of longer
     queues lie on disk, and short queues as a whole. A fourth of it is for what the ledger got since its last run. As
     many hosts as it has thousands of bytes may be in memory: beyond that those with nothing due go cold with the next
