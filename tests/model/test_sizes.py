@@ -274,7 +274,12 @@ def robots_body(walk: Walk, case: Case) -> Taken:
     name = case.url.rstrip("/")
     # RFC 9309 section 2.5: lines behind the limit are not read.
     kept = given if len(given) <= ROBOTS_BYTES_MAX else given[: given.rindex(b"\n", 0, ROBOTS_BYTES_MAX) + 1]
-    return kept, lambda walk: walk.frontier._machine.tables.authorities[name].body
+
+    def look(walk: Walk) -> object:
+        tables = walk.frontier._machine.tables
+        return tables.rulebook.body(tables.authorities[name].digest)
+
+    return kept, look
 
 
 def authority(walk: Walk, case: Case) -> Taken:
