@@ -52,6 +52,16 @@ def test_rules_that_a_caller_gives_leave_the_errand_open_and_its_host_alone(worl
     assert ([A], []) == (world.urls(), recount(world.frontier))
 
 
+def test_the_limit_of_a_deleted_crawl_lets_no_two_errands_visit_a_host(world):
+    """An errand was given beside another one, by the limit of a crawl that is no more."""
+    world.discover(A, "http://a.com:8080/", Link("http://a.com/1", crawl="gone"))
+    world.frontier.set_limit(2, crawl="gone")
+    world.frontier.delete(crawl="gone")
+    assert 1 == len(world.lease(1, errands=True))
+    world.clock.move(10)
+    assert [] == world.lease(errands=True)
+
+
 def test_an_errand_beside_a_callers_rules_goes_on_from_its_hop_and_outlives_a_kill(world):
     """The second hop of an errand is asked at another host, which the caller's rules for the first do not free."""
     world.discover(A)

@@ -315,7 +315,13 @@ class Turns:
     def room(self, host: int) -> int:
         """How many requests to a host may be open at once, errands among them: as many as any of its queues allows, or
         an errand would wait for the end of the queue that keeps the host busy."""
-        return max(map(self.capacity, self._tables.queues_of(host)), default=1)
+        tables = self._tables
+        living = (
+            queue
+            for queue in tables.queues_of(host)
+            if tables.crawl_states[int(tables.queues.crawl[queue])] != CrawlState.DELETED
+        )
+        return max(map(self.capacity, living), default=1)
 
     def wake(self, now: Instant) -> None:
         """Hosts whose rest is over, or whose turn has come, are looked at, a bounded number of them."""
