@@ -168,8 +168,9 @@ def test_the_first_lease_of_an_authority_is_its_robots_txt(world):
 
 
 def test_whoever_does_not_run_errands_gets_no_page_without_rules(world):
+    """An errand can be had at once, which only a call with `errands=True` is given."""
     world.discover(A)
-    assert ([], None) == (world.urls(), world.ready_in())
+    assert ([], 0.0) == (world.urls(), world.ready_in())
 
 
 def test_one_errand_is_open_per_authority(world):
