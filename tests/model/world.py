@@ -13,7 +13,7 @@ from outrider.clock import instant
 from outrider.engine import Frontier
 from outrider.frontier.accounts import leased_heads
 from outrider.frontier.cards import Cards
-from outrider.frontier.tables import AUTHORITIES, OWN, STATES
+from outrider.frontier.tables import AUTHORITIES, OWN, QUEUES, STATES
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
@@ -201,12 +201,19 @@ def everything(frontier: Frontier) -> list[object]:
         for one in tables.all_authorities
         if not (one.state or one.token or one.attempts or one.next_at or one.digest)
     }
+    # Queues of deleted crawls are nobody's, and go one by one: how many of them are left is not part of the state.
+    gone = np.flatnonzero(tables.gone.take(tables.queues.crawl[: tables.queues.count], mode="clip"))
+    dead = set(tables.queues.hash[gone].tolist())
     for section, rows in tables.sections():
         if rows > (len(unknown) if section == AUTHORITIES else 0):
             blocks = tables.copy(section, 0, rows)
             listed = [sorted(zip(*map(list, values), strict=True), key=repr) for _, values in blocks]
             if section == AUTHORITIES:
                 listed = [[row for row in some if row[1] not in unknown] for some in listed]
+            if section == QUEUES:
+                listed = [[row for row in some if row[1] not in dead] for some in listed]
+                blocks = [block for block, some in zip(blocks, listed, strict=True) if some]
+                listed = [some for some in listed if some]
             facts.append((section, [kind for kind, _ in blocks], listed))
     # Records of deleted queues and crawls are nobody's: how many of them are left is not part of the state.
     living = (cards.filter(~tables.void(cards.heads)) for cards in tables.ledger.scan())
