@@ -225,9 +225,10 @@ class Judge:
         }
         return [*scopes.values(), *([] if scopes and "later queues" in self.rules else [default])]
 
-    def forbids(self, queue: Queue) -> str | None:
-        """The rule by which operators forbid requests of a queue now."""
-        if queue.crawl.paused or queue.crawl.gone or all(self.in_force("paused", queue, False)):
+    def forbids(self, queue: Queue, *, hop: bool = False) -> str | None:
+        """The rule by which operators forbid requests of a queue now. hop: to its host on behalf of another host, whose
+        crawl may go on while this one is paused."""
+        if (queue.crawl.paused and not hop) or queue.crawl.gone or all(self.in_force("paused", queue, False)):
             return "paused"
         return "blocked" if min(self.in_force("blocked", queue, 0)) > self.told else None
 
@@ -444,13 +445,15 @@ class Judge:
     def errand(self, request: Request, lease: Any) -> None:
         """A request for a robots.txt: wanted by a host that may be visited, sent to one that may be visited."""
         self.address_known(request, lease)
-        for host in {server_of(lease.authority), request.host}:
-            self.errand_obeys(request, host)
+        owner = server_of(lease.authority)
+        self.errand_obeys(request, owner)
+        if request.host != owner:
+            self.errand_obeys(request, request.host, hop=True)
 
-    def errand_obeys(self, errand: object, host: str) -> None:
+    def errand_obeys(self, errand: object, host: str, *, hop: bool = False) -> None:
         queues = [queue for queue in self.queues if queue.host == host and not queue.crawl.gone]
         if queues:
-            free = any(self.forbids(queue) is None for queue in queues)
+            free = any(self.forbids(queue, hop=hop) is None for queue in queues)
             self.demand("errands obey", free, errand, f"{host} is paused or blocked")
 
     def address_errand(self, lease: Any, worker: str | None) -> Request:
