@@ -50,7 +50,7 @@ def answer(world: World, **addresses: str) -> None:
 def test_a_host_is_offered_when_its_address_was_told_and_its_lease_says_which():
     world = world_of()
     world.discover("http://a.com/1", "http://a.com/2")
-    assert ([], None) == (world.urls(), world.ready_in())
+    assert ([], 0.0) == (world.urls(), world.ready_in())
     lease = errand(world)
     assert ("dns:a.com", "a.com", "a.com", "", 1, None) == (
         *(lease.url, lease.host, lease.key, lease.authority, lease.attempt, lease.address),

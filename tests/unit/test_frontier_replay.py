@@ -231,6 +231,8 @@ def plain_history(world: World, rng: random.Random, calls: int) -> None:
                 at = world.clock() + instant(rng.choice([0.5, 30]))
                 world.report(outcome(lease, "again", seconds=0.1, status=200, at=at, digest=b"%020d" % call))
             else:
+                # A link of the other crawl would make a queue at a visited host, and that closes a window.
+                links = links if lease.crawl == "default" else []
                 world.report(outcome(lease, seconds=0.1, status=200, links=links, digest=b"%020d" % (call % 7)),
                              watermark=("w", b"%d" % call))  # fmt: skip
         world.clock.move(rng.choice([0, 0.1, 2.0]))
@@ -241,7 +243,7 @@ def test_the_usual_is_applied_together(patch):
     plain_history(world, random.Random(5), 400)
     (window,) = assert_alike(world.disk, patch, (16_384,))
     assert window.together >= 1
-    assert window.one_by_one == 3  # the opening, the frame that makes a crawl, and an error of a new class
+    assert window.one_by_one == 2  # the opening, and the frame that makes a crawl
 
 
 @settings(max_examples=25, deadline=None)
