@@ -324,7 +324,7 @@ class Model:
                 assert (url.queue.key, url.attempts + 1, url.hops) == (lease.key, lease.attempt, lease.hops), lease
                 url.state = "leased"
                 self.leases[lease.token] = Held(url, worker, lease.deadline, lease.not_before)
-            if any((one.limit or 1) > 1 for one in self.queues if one.host == host):
+            if any((one.limit or 1) > 1 for one in self.queues if one.host == host and not one.crawl.deleted):
                 rests.append((host, self.now + len(train) * gap))
         for host, until in rests:
             self.rest(host, until)

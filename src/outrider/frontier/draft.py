@@ -234,7 +234,7 @@ class Draft:
         named = {int(row) for column in queues for row in np.unique(column)}
         named |= {int(row[3]) for row in self.rows.get(Fact.QUEUE, ())}
         for name, row in self._crawls.items():
-            if row in named:
+            if row in named or name == "default":
                 self.add(Fact.CRAWL, (OWN_SLOT, row, name, self._tables.next_generation(name)))
             else:
                 self.barren.add(row)

@@ -301,9 +301,11 @@ class Turns:
         return None if rules.paused else rules.blocked_until
 
     def capacity(self, queue: int) -> int:
-        """How many requests of a queue may be open at once: no more than pages of its host may still be answered."""
-        rules = self._tables.queues.rules.get(queue)
-        most = max(1, rules.limit) if rules is not None else 1
+        """How many requests of a queue may be open at once: no more than pages of its host may still be answered. Of a
+        deleted crawl's nothing is leased any more."""
+        tables = self._tables
+        rules = tables.queues.rules.get(queue)
+        most = max(1, rules.limit) if rules is not None and not tables.gone[tables.queues.crawl[queue]] else 1
         if most > 1 and self.pages_per_host is not None:
             most = min(most, max(1, self.pages_left(int(self._tables.queues.host[queue]))))
         return most
