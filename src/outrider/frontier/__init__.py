@@ -1,1 +1,2 @@
-"""What to fetch next: a state machine over a log of facts; `machine.py` decides, `tables.py` holds the state."""
+"""The frontier chooses the next fetch: a state machine over a log of facts; `machine.py` decides, `tables.py` holds the
+state."""

@@ -1,7 +1,7 @@
-"""What the tables say when they are asked: a URL's status, counts, lists, why nothing is leased, and a recount that
-finds a counter that lies.
+"""Answers read from the tables: a URL's status, counts, lists, why nothing is leased, and a recount that finds a wrong
+counter.
 
-Asking changes nothing.
+No function here changes the tables.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from outrider.url import authority_of, host_of
 
 
 def status_of(record: Record, tables: Tables, token: int) -> UrlStatus:
-    """What is known of one URL. token: of its open lease, 0 for none."""
+    """The status of one URL. token: the token of its open lease, 0 for none."""
     queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
     # A cold host has queues of its own name alone.
     key = tables.key_of(queue) if queue != NONE else tables.home_of(host_of(record.url))
@@ -95,9 +95,9 @@ def _host_states(
     shared: SharedTurns | None = None,
     host: int | None = None,
 ) -> npt.NDArray[np.uint8]:
-    """What each host can do now (host: this one alone): ready, when something of it can be leased; resting, also when
-    it is being visited or waits for a turn of its groups or its key; blocked, when it backs off, or all queues of it
-    that hold something are paused; empty."""
+    """The state of each host (host: of this one alone). ready: a lease of a page or an errand is possible now; resting:
+    it rests, has a request open, or waits for a turn of its groups or its key; blocked: it backs off, or all its queues
+    with URLs are paused; empty: it holds nothing."""
     hosts, queues = tables.hosts, tables.queues
     homes = np.arange(hosts.count) if host is None else np.array([host])
     rows = np.arange(queues.count, dtype=np.uint32)
@@ -131,8 +131,8 @@ def _host_states(
 def _free_queues(
     tables: Tables, rows: Rows, now: Instant
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Of these queues: which their own rules and their key's clock let go now, which are paused, and how many requests
-    of each may be open at once."""
+    """Three columns for these queues: whether their own rules and their key's clock allow a request now, whether they
+    are paused, and how many requests of each may be open at once."""
     queues = tables.queues
     crawls = queues.crawl[rows]
     paused: npt.NDArray[np.bool_] = tables.gone.take(crawls, mode="clip")
@@ -157,7 +157,7 @@ def _free_queues(
 def host_counts(
     tables: Tables, now: Instant, *, errands_at: Mapping[int, Instant], shared: SharedTurns | None = None
 ) -> dict[str, int]:
-    """Hosts by what they can do now."""
+    """How many hosts are in each state now."""
     return _counted(tables, _host_states(tables, now, errands_at, shared))
 
 
@@ -181,7 +181,7 @@ def statistics(
     shared: SharedTurns | None = None,
     recent_bytes: int = 0,
 ) -> dict[str, object]:
-    """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
+    """Counts of URLs, hosts, errands and fetches, under the names of `status --json`."""
     errors = {name[6:]: value for name, value in tables.tallies.items() if name.startswith("error.")}
     seen = [found.statistics() for found in tables.seen.values()]
     ledger, cold = tables.ledger.statistics(), tables.cold.statistics()
@@ -225,7 +225,7 @@ def statistics(
 
 
 def recount(tables: Tables) -> Verification:
-    """Recount everything from the ledger and the leases, and hold it against the counters."""
+    """Recount everything from the ledger and the leases, and compare it with the counters."""
     found = _Recount(tables)
     for cards in tables.ledger.scan():
         if tables.voids():
@@ -245,7 +245,7 @@ def recount(tables: Tables) -> Verification:
 
 
 class _Recount:
-    """What the records say: URLs by state, in all, by queue, and of cold hosts."""
+    """Counts of the records themselves: URLs by state, in all, by queue, and for cold hosts."""
 
     def __init__(self, tables: Tables) -> None:
         leased = leased_heads(tables)
@@ -295,14 +295,14 @@ class _Recount:
                 self._unseen -= sum(seen.check(slots, prints))
 
     def wake(self) -> None:
-        """A waiting URL is queued when its time has come, which its record does not say."""
+        """Counts URLs as queued that left the calendar: their records still say waiting."""
         woken = self.counts[WAITING] - (len(self._tables.calendar) - self._tables.void_waiting)
         if woken >= 0:
             self.counts[WAITING] -= woken
             self.counts[QUEUED] += woken
 
     def wrong_totals(self) -> Iterator[str]:
-        """Totals that are not what the records say."""
+        """Totals that differ from the records."""
         tables, counts = self._tables, self.counts
         if self._unseen:
             yield f"{self._unseen} URLs have no key in the seen-set"
@@ -319,7 +319,7 @@ class _Recount:
             yield f"in_transit: the counter says {tables.in_transit}, the outboxes hold {transit}"
 
     def wrong_queues(self) -> Iterator[str]:
-        """The first queue whose counts are not what the records say, for each count."""
+        """For each count, the first queue where it differs from the records."""
         queues = self._tables.queues
         for state, column in ((PARKED, queues.parked), (DONE, queues.done), (GONE, queues.gone)):
             there = self._of_queues[state]
@@ -332,7 +332,7 @@ class _Recount:
                 )
 
     def wrong_cold(self) -> Iterator[str]:
-        """Totals of cold hosts that are not what the records say."""
+        """Totals of cold hosts that differ from the records."""
         told, weights = self._tables.cold.totals(self._tables.gone)
         for state, (count, weight) in self._of_cold.items():
             if (count, weight & 0xFFFF_FFFF_FFFF_FFFF) != (told[state], weights[state]):
@@ -340,7 +340,7 @@ class _Recount:
 
 
 def _wrong_turns(tables: Tables) -> Iterator[str]:
-    """Up to ten hosts of which more or fewer turns are taken than leases are open."""
+    """Up to ten hosts whose count of turns differs from their number of open leases."""
     turns = np.zeros(tables.hosts.count, np.int64)
     np.add.at(turns, tables.queues.host[leased_queues(tables)], 1)
     for authority in tables.errands.values():
@@ -377,7 +377,7 @@ def _limit(limit: int) -> int:
 
 
 def _row_after(after: str | None, what: str) -> int:
-    """As long as no host went cold no row is used twice, so that a row is a cursor."""
+    """The first row behind a cursor. As long as no host went cold no row is used twice, so a row serves as a cursor."""
     if after is None:
         return 0
     if not isinstance(after, str) or not after.isascii() or not after.isdigit():
@@ -386,7 +386,7 @@ def _row_after(after: str | None, what: str) -> int:
 
 
 def queue_status(tables: Tables, row: int) -> QueueStatus:
-    """One queue by its row: its counts, and what operators said of it."""
+    """One queue by its row: its counts, and the rules that operators gave it."""
     queues = tables.queues
     one = np.array([row], np.uint32)
     rules = queues.rules.get(row)
@@ -409,7 +409,7 @@ def queue_status(tables: Tables, row: int) -> QueueStatus:
 
 
 def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
-    """Queues in the order in which they were made; where hosts went cold, in the order of their hosts' hashes."""
+    """Queues in the order in which they were made; once a host went cold, in the order of their hosts' hashes."""
     limit = _limit(limit)
     wanted = None
     if crawl is not None:
@@ -470,7 +470,7 @@ def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int,
 def list_hosts(
     tables: Tables, now: Instant, after: str | None, limit: int, errands_at: Mapping[int, Instant]
 ) -> Page[HostStatus]:
-    """Hosts in the order in which they became known; where some went cold, in the order of their hashes."""
+    """Hosts in the order in which they became known; once a host went cold, in the order of their hashes."""
     limit = _limit(limit)
     if _by_hash(tables, after):
         (beyond,) = _hashes_after(after, 1, "hosts")
@@ -492,18 +492,18 @@ def list_hosts(
 
 
 _HASHED = "h"
-"""What a cursor by hash begins with."""
+"""The first character of a cursor by hash."""
 _HOSTS_AT_ONCE = 1_024
 
 
 def _by_hash(tables: Tables, after: str | None) -> bool:
-    """Whether a list goes by hashes: where any host went cold, and where it began so and none is cold any more."""
+    """Whether a list goes by hashes: it does once any host went cold, and to its end when it began so."""
     return tables.cold.ever or (isinstance(after, str) and after.startswith(_HASHED))
 
 
 def _hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
-    """The hashes behind which a list goes on. A cursor from before any host went cold begins the list again: some come
-    twice, but none is left out."""
+    """The hashes behind which a list goes on. A cursor from the time before any host went cold begins the list again:
+    some rows come twice, and no row is left out."""
     nothing = (-1,) * count
     if after is None or (isinstance(after, str) and after.isascii() and after.isdigit()):
         return nothing
@@ -517,8 +517,8 @@ def _hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
 
 
 def _hosts_from(tables: Tables, least: int) -> Iterator[tuple[int, int | tuple[Told, int]]]:
-    """All hosts whose hashes are not below one, in the order of hashes: with their row, or their record and the place
-    in it. In memory are a thousand of them."""
+    """All hosts with hashes from `least` on, in the order of hashes, each with its row or, when it is cold, its record
+    and the place in it. Memory holds about a thousand of them at a time."""
     if least >= 1 << 64:
         return
     cold = _cold_from(tables, least)
@@ -559,7 +559,7 @@ def _hot_from(tables: Tables, least: int) -> Iterator[tuple[int, int]]:
 def _queues_there(
     tables: Tables, number: int, home: int | tuple[Told, int], crawl: int | None
 ) -> list[tuple[int, QueueStatus]]:
-    """The queues of one host by their hashes; of one crawl or of all that were not deleted."""
+    """The queues of one host, ordered by their hashes: of one crawl, or of all crawls that were not deleted."""
     if not isinstance(home, tuple):
         queues = tables.queues
         rows = [(int(queues.hash[row]), row) for row in tables.queues_of(home)]
@@ -591,7 +591,7 @@ def _listed(tables: Tables, crawl: int, wanted: int | None) -> bool:
 
 
 def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
-    """What `host_status` says of a host that holds nothing, from its record."""
+    """As `host_status`, for a cold host, from its record."""
     head = told.heads[place]
     queues = told.queues(place)
     rules = [queue.rules for queue in queues if queue.rules is not None]
@@ -615,13 +615,13 @@ def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
 
 
 def cursor_of(cards: Cards, row: int) -> str:
-    """Where a list of URLs goes on behind a card: its key in the ledger."""
+    """The cursor behind a card in a list of URLs: the key of the card in the ledger."""
     head = cards.heads[row]
     return f"{int(head['crawl'])}.{int(head['slot'])}.{int(head['fingerprint']):016x}"
 
 
 def after_of(cursor: str | None) -> tuple[int, int, int] | None:
-    """The key behind which a list of URLs goes on. Raises SettingsError for what is no cursor."""
+    """The key behind which a list of URLs goes on. Raises SettingsError for a text that is no cursor."""
     if cursor is None:
         return None
     try:
@@ -686,7 +686,7 @@ def explain(
 
 
 def _address_sought(host: str, place: Whereabouts | None, at: Instant, now: Instant) -> tuple[str, str, Instant | None]:
-    """Why a host is not offered whose address is not known."""
+    """Why a host without a known address is not offered."""
     text = f"the address of {host} is to be asked for first"
     if place is None:
         return "address", f"{text}, by whoever leases errands", now
@@ -835,7 +835,7 @@ def waits(tables: Tables, now: Instant, *, beyond_seconds: float, within_seconds
 
 
 def _urls_held(tables: Tables) -> npt.NDArray[np.int64]:
-    """How many URLs of each host are queued and ready for their turn, or wait for an instant."""
+    """How many URLs of each host are in its queues or wait for their due time."""
     queues = tables.queues
     rows = np.arange(queues.count, dtype=np.uint32)
     urls = np.zeros(tables.hosts.count, np.int64)
@@ -845,7 +845,7 @@ def _urls_held(tables: Tables) -> npt.NDArray[np.int64]:
 
 
 def _tail(tables: Tables, delay: float) -> tuple[str | None, int, float | None]:
-    """The host that will take longest at its gap: its name, its URLs, and how long that is in seconds."""
+    """The host that needs the longest time for its URLs at its gap: its name, its URLs, and the time in seconds."""
     urls = _urls_held(tables)
     if not len(urls):
         return None, 0, None

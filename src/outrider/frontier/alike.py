@@ -1,4 +1,4 @@
-"""Columns of one value for all rows: they lie in memory once, and whoever asks is told so."""
+"""Columns of one value for all rows: memory holds the value once, and `is_alike` tells such a column from others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def alike(value: int | float, rows: int, dtype: str) -> npt.NDArray[Any]:
 
 
 def is_alike(column: npt.NDArray[Any]) -> bool:
-    """Whether `alike` made the column, and it has rows: its first value is the one of all."""
+    """Whether `alike` made the column, and it has rows: then the first value is the value of each row."""
     return column.strides == (0,) and len(column) > 0
 
 

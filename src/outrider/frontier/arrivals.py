@@ -1,4 +1,4 @@
-"""Links on their way in, in columns: what callers, pages and other logs told of them, row by row."""
+"""Links on their way into the frontier, in columns: one row per link that a caller, a page or another log gave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from outrider.url import UrlBatch
 
 NO_DUE = -1
 _TOLD = ("outcome", "depth", "priority")
-"""Columns of links that are read when they arrive; any other is for functions of priority."""
+"""The columns that are read when links arrive; every other column goes to the function of priority."""
 
 
 LINK_BYTES = 2 * HEAD_BYTES
@@ -26,8 +26,8 @@ LINK_BYTES = 2 * HEAD_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where links were found. source: the slot of the page, -1 for none; page: whether it is a page of this crawl, not
-    a caller."""
+    """Where links were found. source: the slot of the page, -1 for none; page: True when a page of this crawl gave the
+    links, False when a caller did."""
 
     referrer: str = ""
     depth: int = 0
@@ -39,7 +39,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One link with all that may be told of it. priority: None for none told; due: None for at once."""
+    """One link with everything a caller can give for it. priority: None when none was given; due: None for at once."""
 
     url: str
     origin: int
@@ -56,8 +56,9 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
-    """depth, hops, crawl: whole numbers; due: instants, NO_DUE for at once; priority: NaN for none told; origin: the
-    place in `origins`; odd: rows that told more, by row; signals: further columns, for functions of priority."""
+    """depth, hops, crawl: whole numbers; due: instants, NO_DUE for at once; priority: NaN when none was given; origin:
+    the place in `origins`; odd: the links with a key, a referrer or metadata of their own, by row; signals: further
+    columns, for functions of priority."""
 
     urls: UrlBatch
     origins: Sequence[Origin]
@@ -78,7 +79,7 @@ class Arrivals:
     def of_columns(
         cls, urls: UrlBatch, origin: npt.NDArray[np.intp], origins: Sequence[Origin], depth: Any, priority: Any
     ) -> Arrivals:
-        """Links of which nothing is told but depth, priority, and what further columns say."""
+        """Links that come with depth, priority and further columns, and with nothing else."""
         rows = len(urls)
         crawls = {one.crawl for one in origins}
         pages = {one.page for one in origins}
@@ -108,7 +109,7 @@ class Arrivals:
     def of_batches(
         cls, batches: Sequence[UrlBatch], places: Sequence[int], origins: Sequence[Origin], depth: Any, priority: Any
     ) -> Arrivals:
-        """The links of several origins, those of each in a batch of their own: one after the other."""
+        """The links of several origins, one after the other; each origin brings its links in one batch."""
         if all(urls.columns.keys() == batches[0].columns.keys() for urls in batches):
             together = UrlBatch.concatenate(batches).without_columns()
         else:
@@ -130,7 +131,7 @@ class Arrivals:
     def of_links(
         cls, links: Sequence[Arrival], origins: Sequence[Origin], spelled: Callable[[Iterable[str]], UrlBatch]
     ) -> Arrivals:
-        """Links told one by one."""
+        """Links that came one by one."""
         return cls(
             spelled([link.url for link in links]),
             origins,
@@ -149,7 +150,8 @@ class Arrivals:
         )
 
     def pieces(self, bytes_max: int) -> list[tuple[int, int]]:
-        """First and last row of pieces of which each makes cards of about so many bytes, or is one row."""
+        """First and last row of each piece. The cards of a piece take about `bytes_max` bytes, or the piece is a single
+        row."""
         rows = len(self)
         longest = max((len(one.referrer) for one in self.origins), default=0)
         if not self.odd and len(self.urls.arena) + rows * (LINK_BYTES + longest) <= bytes_max:
@@ -176,7 +178,7 @@ class Arrivals:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Arrivals]) -> Arrivals:
-        """The rows of several; they share their origins."""
+        """The rows of several parts; the parts share their origins."""
         if len(parts) == 1:
             return parts[0]
         odd: dict[int, Arrival] = {}
@@ -210,7 +212,8 @@ def _joined(columns: Sequence[npt.NDArray[Any] | None], parts: Sequence[Sized]) 
 
 
 def pieces_of(costs: npt.NDArray[np.int64], most: int) -> list[tuple[int, int]]:
-    """First and last row of pieces whose costs come to `most` at the utmost, or that are one row; one for no rows."""
+    """First and last row of each piece. The costs of a piece sum to `most` at the utmost, or the piece is a single row;
+    without rows there is one empty piece."""
     ends = costs.cumsum()
     bounds = [0]
     while bounds[-1] < len(costs):

@@ -1,4 +1,4 @@
-"""Robots rules: whom they refuse, what waits for them, and the errands that fetch them."""
+"""Robots rules: the URLs that they refuse, the URLs that wait for them, and the errands that fetch them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from outrider.url import authority_of, host_of
 
 
 class Asking(Deciding):
-    """What robots.txt files say, and when to ask for them again."""
+    """Judges URLs by robots.txt files, and decides when to ask for a file again."""
 
     def _living(self, cards: Cards) -> Cards:
         """The cards that are not void."""
         return cards.filter(~self.tables.void(cards.heads)) if self.tables.voids() else cards
 
     def _requeue(self, draft: Draft, cards: Cards, old: int, now: Instant) -> None:
-        """Cards that nothing forbids any more: queued, or waiting for their time."""
+        """Cards that nothing forbids any more become queued, or waiting when their due time lies ahead."""
         if not len(cards):
             return
         heads = cards.changed()
@@ -67,11 +67,11 @@ class Asking(Deciding):
         return judged(authority, url, now, errands=self.errands_mode, rulebook=self._rulebook)
 
     def _looked_at(self, authority: Authority) -> int:
-        """What a verdict costs beside a refusal, in refusals: the rules of an authority may be many."""
+        """The cost of a verdict on top of a refusal, counted in refusals: an authority may have many rules."""
         return self._rulebook.count(authority.digest) // RULES_PER_REFUSAL
 
     def _judge_again(self, now: Instant, most: int) -> int:
-        """Parked URLs of authorities whose rules changed, a bounded number per call."""
+        """Judges parked URLs again where the rules of their authority changed, a bounded number per call."""
         tables = self.tables
         draft = self._draft(now)
         taken: list[tuple[Authority, int, Cards]] = []
@@ -93,7 +93,7 @@ class Asking(Deciding):
                 for row, url in enumerate(cards.urls()):
                     verdict = self._judge(authority, url, now)
                     if verdict in (Judgement.HOLD, Judgement.READ):
-                        # Its rules are out of date, or not read yet: it goes on when they are.
+                        # The rules are out of date, or not read yet: the judging goes on when they are there.
                         holds, unread = True, verdict is Judgement.READ
                         break
                     go[row] = verdict is Judgement.GO
@@ -135,11 +135,11 @@ class Asking(Deciding):
         *,
         told: bool = False,
     ) -> float:
-        """What an answer means is a fact, and ends the authority's errand; the Crawl-delay of new rules in seconds, 0
-        where there is none. told: by a caller unasked; an errand that is open goes on, for its request may be under
-        way, and the host is not visited beside it."""
+        """The draft gets the meaning of an answer as a fact, which ends the authority's errand. Returns the Crawl-delay
+        of new rules in seconds, 0 where there is none. told: a caller gave the rules unasked; then an open errand goes
+        on, for its request may be under way, and the host gets no second request beside it."""
         found = after_answer(authority, answer, error, retry_after, now, retries=self.errands_mode)
-        if told and authority.token:  # where its errand has come to
+        if told and authority.token:  # the place that its errand has reached
             found = replace(found, hops=authority.hops, url=authority.url)
         self._name(draft, authority)
         draft.add(Fact.ROBOTS, found.row(authority))
@@ -153,7 +153,8 @@ class Asking(Deciding):
         digest = self.digest_of(body)
         delay = self._rulebook.delay_of(digest, body)
         if delay:
-            # It counts from the last request to the host on, also where a redirect led to the rules of another one.
+            # The delay counts from the last request to the host, also where a redirect led to the rules of another
+            # host.
             clock = draft.clock(authority.host)
             if clock.ended:
                 clock.rest_at_least(clock.ended + instant(delay))
@@ -164,19 +165,19 @@ class Asking(Deciding):
     # -- rules that are too long to be read in a call ------------------------------------------------------------------
 
     def digest_of(self, body: bytes) -> int:
-        """The keyed hash by which authorities name a robots.txt, 0 of an empty one. Any thread may ask."""
+        """The keyed hash by which authorities name a robots.txt, 0 for an empty file. Any thread may call it."""
         if not body:
             return 0
         return int.from_bytes(kernels.fingerprints([body.decode("latin-1")], self._fingerprint_key), "little")
 
     @property
     def unread(self) -> bool:
-        """Whether URLs wait for rules that were too long to be read in a call."""
+        """Whether URLs wait for rules that are too long to be read inside a call."""
         return bool(self._unread)
 
     def to_be_read(self) -> list[tuple[int, bytes]]:
-        """Files that are to be read outside of the calls, one at least, `RULES_READ_BYTES_AT_ONCE` at most of several:
-        (digest, body) for `AgentRules`, which `read_now` takes."""
+        """Files to read outside of the calls: (digest, body) for `AgentRules`, which `read_now` takes. One file at
+        least, whatever its length; several have `RULES_READ_BYTES_AT_ONCE` at most together."""
         found: dict[int, bytes] = {}
         room = RULES_READ_BYTES_AT_ONCE
         for authority in self._unread.values():
@@ -188,8 +189,8 @@ class Asking(Deciding):
         return list(found.items())
 
     def read_now(self, read: Iterable[tuple[int, float, AgentRules | None]]) -> None:
-        """These files were read: digest, Crawl-delay, rules; None where only the delay was looked for. Whoever waited
-        for their rules is looked at again."""
+        """Takes files that were read: digest, Crawl-delay, rules (None where only the delay was looked for). Hosts with
+        URLs that waited for these rules get their turn looked at again."""
         known: set[int] = set()
         for digest, delay, rules in read:
             self._rulebook.note_delay(digest, delay)
@@ -198,6 +199,6 @@ class Asking(Deciding):
                 known.add(digest)
         for authority in list(self._unread.values()):
             if self.tables.authorities.get(authority.name) is not authority:
-                del self._unread[authority.name]  # its host went cold: nobody waits
+                del self._unread[authority.name]  # its host went cold: no URL waits
             elif authority.digest in known or not self._rulebook.size(authority.digest):
                 self._line_down(authority)

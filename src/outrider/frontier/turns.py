@@ -1,11 +1,12 @@
-"""Whose turn it is: hosts that rest, and queues that are ready. Rebuilt on opening, never stored.
+"""The order in which hosts are visited: hosts that rest, and queues that are ready. It is rebuilt on opening, never
+stored.
 
 A host rests in the timetable until its clock allows a request; then its queues that hold something stand in the rings.
-Most hosts have one queue and nothing but their own clock, or one they share: they are looked at in columns. The others
-(several queues, keys that span hosts, operators' rules, robots.txt to be asked for) are looked at one by one. A host
-that belongs to groups stands in the rings as long as it holds their turns (shared.py); else it waits for them there,
-also when a better one, or one that a call asks for by its crawl or key, takes them before it is drawn. Where addresses
-are asked for, a host whose address is not known stands in rings of their own (`seekers`) until an errand was answered.
+Most hosts have one queue and a single clock, their own or a shared one: `settle_turns` handles them in columns. The
+others (several queues, keys that span hosts, operators' rules, a robots.txt to ask for) are handled one by one. A host
+that belongs to groups stands in the rings as long as it holds their turns; else it waits for them in shared.py. Until
+it is drawn it may lose them, to a better host or to one that a call asks for by crawl or key. Where addresses
+are asked for, a host without a known address stands in separate rings (`seekers`) until its errand is answered.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _NOT_ALONE = MANY | RULED
 
 
 class Turns:
-    """Timetable, rings, and the errands that are lined up at hosts. shared: the clocks that hosts share, if they do."""
+    """Timetable, rings, and the errands that are lined up at hosts. shared: the clocks of groups, None without
+    groups."""
 
     def __init__(self, tables: Tables, seed: int, grouping: Grouping | None = None) -> None:
         self._tables = tables
@@ -45,20 +47,21 @@ class Turns:
     # -- looking at hosts ----------------------------------------------------------------------------------------------
 
     def touch(self, hosts: Iterable[npt.NDArray[np.uint32]], now: Instant) -> None:
-        """Book these hosts, offer their queues, or leave them alone, as clocks, turns and queues say."""
+        """Put these hosts into the timetable or their queues into the rings, or take them out of both, as clocks, turns
+        and queues demand."""
         parts = list({id(part): part for part in hosts if len(part)}.values())
         if not parts:
             return
         if len(parts) == 2 and parts[0].tobytes() == parts[1].tobytes():
-            del parts[1]  # clocks changed and leases ended of the same hosts
+            del parts[1]  # the same hosts twice: their clocks changed, and their leases ended
         rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if self.shared is not None:
             rows = np.unique(rows)
             self.shared.follow(rows)
-            self._wake_shared(now)  # who has waited for a turn comes before who asks for one now
+            self._wake_shared(now)  # hosts that wait for a turn go before hosts that ask for one now
         self._look(rows, now)
         if self.shared is not None:
-            self._wake_shared(now)  # who gave its turns back may have had some that others wait for
+            self._wake_shared(now)  # other hosts may wait for turns that these gave back
 
     def _wake_shared(self, now: Instant) -> None:
         left = WAKES_PER_CALL_MAX
@@ -81,9 +84,9 @@ class Turns:
             kernels.settle_turns(rows, now, _NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
 
     def _look_around(self, rows: Rows, now: Instant) -> None:
-        """The same where more must be known than the columns of hosts: groups, errands, tails of queues."""
+        """As `_look`, where the columns of hosts do not tell enough: with groups, errands or tails of queues."""
         columns, queues = self._tables.hosts, self._tables.queues
-        if self.shared is None:  # with groups they come in the order of their turns
+        if self.shared is None:  # with groups the rows come in the order of their turns
             rows = np.unique(rows)
         places = rows.astype(np.intp)
         first = columns.first_queue[places]
@@ -116,7 +119,7 @@ class Turns:
             self.timetable.cancel(rows[out])
             stay = ~out
             rows, first, best, until, later = rows[stay], first[stay], best[stay], until[stay], later[stay]
-        # Most often all are alike: those whose rest is over, or those that were visited.
+        # Most often all rows are alike: the rest of all is over, or all were visited just now.
         resting = np.count_nonzero(later)
         if resting < len(rows):
             some, klasses = (first[~later], best[~later]) if resting else (first, best)
@@ -130,8 +133,8 @@ class Turns:
     def _seeking(
         self, rows: Rows, queues: Rows, classes: npt.NDArray[np.uint8], due: npt.NDArray[np.bool_], now: Instant
     ) -> npt.NDArray[np.bool_]:
-        """Which of the hosts that are due must have their addresses asked for: they stand among the seekers now, or
-        their errands are open or come later."""
+        """Which of the due hosts need an address first. They stand among the seekers now, or their errand is open or
+        comes later."""
         shared = self.shared
         assert shared is not None
         if shared.seeking:
@@ -152,7 +155,8 @@ class Turns:
         return seeks
 
     def _seek(self, host: int, offered: list[tuple[int, int]], now: Instant) -> Instant | None:
-        """Its address is asked for with the next errands; when, if that is later."""
+        """Puts the host among the seekers: one of the next errands asks for its address. Returns the instant at which
+        it may be asked for when that lies ahead, else None."""
         shared = self.shared
         assert shared is not None
         shared.step_aside(np.array([host], np.uint32))
@@ -168,7 +172,7 @@ class Turns:
         return None
 
     def seekers_of(self, most: int, crawl: int | None, key: str | None) -> list[int]:
-        """Up to `most` hosts whose addresses are to be asked for, each once, drawn as ready ones are."""
+        """Up to `most` hosts that need an address, each once, drawn like ready ones."""
         hosts: dict[int, None] = {}
         rows = self._with_key(key, crawl) if key is not None else None
         while len(hosts) < most and len(self.seekers):
@@ -180,7 +184,7 @@ class Turns:
             if not len(drawn):
                 break
             hosts |= dict.fromkeys(self._tables.queues.host[drawn].tolist())
-            # A host of several queues is asked about once.
+            # A host with several queues gets one errand.
             some = [queue for host in hosts for queue in self._tables.queues_of(host)]
             self.seekers.withdraw(np.array(some, np.uint32))
         return list(hosts)
@@ -218,7 +222,8 @@ class Turns:
                 withdrawn.append(queue)
         one = np.array([host], np.uint32)
         if self.shared is not None and in_flight and offered and not self.shared.stays(host, now):
-            withdrawn, offered = rows, []  # it goes on when its requests have ended: they are where it was before
+            # it goes on when its open requests have ended: they go to the address that it had before
+            withdrawn, offered = rows, []
         seeks = False
         if self.shared is not None and self.shared.asks:
             if host in self.shared.seeking:
@@ -249,15 +254,15 @@ class Turns:
             self.timetable.rest(one, np.array([book], np.int64))
 
     def _give_way(self, hosts: Rows) -> None:
-        """The turns of these hosts were taken: they stand no more."""
+        """Takes these hosts, which lost their turns, out of the rings."""
         if not len(hosts):
             return
         queues = [queue for host in hosts.tolist() for queue in self._tables.queues_of(host)]
         self.ready.withdraw(np.array(queues, np.uint32))
 
     def claim(self, crawl: int | None, key: str | None, most: int, now: Instant) -> bool:
-        """Hosts of a crawl, or with a key, that wait for groups take the turns of others, which stand in the rings and
-        which the call does not want; whether there are such."""
+        """Hosts of a crawl, or with a key, that wait for groups take the turns of hosts that stand in the rings and
+        that the call does not want. Returns whether any did."""
         if self.shared is None:
             return False
         if key is not None:
@@ -280,7 +285,8 @@ class Turns:
         return free is not None and free <= now
 
     def free_at(self, queue: int, rest_until: Instant) -> Instant | None:
-        """When a queue's own rules and its key's clock allow a request at the earliest; None while they forbid any."""
+        """The first instant at which a queue's own rules and its key's clock allow a request; None while they forbid
+        any."""
         queues = self._tables.queues
         said = self._allowed_at(queue)
         if said is None or self._tables.crawl_states[int(queues.crawl[queue])] != CrawlState.RUNNING:
@@ -294,15 +300,15 @@ class Turns:
         return at
 
     def _allowed_at(self, queue: int) -> Instant | None:
-        """From when on what was said of a queue allows a request; None while it is paused."""
+        """The first instant at which the rules of a queue allow a request; None while it is paused."""
         rules = self._tables.queues.rules.get(queue)
         if rules is None:
             return 0
         return None if rules.paused else rules.blocked_until
 
     def capacity(self, queue: int) -> int:
-        """How many requests of a queue may be open at once: no more than pages of its host may still be answered. Of a
-        deleted crawl's nothing is leased any more."""
+        """How many requests of a queue may be open at once: never more than `pages_left` of its host. A limit on a queue of
+        a deleted crawl no longer counts."""
         tables = self._tables
         rules = tables.queues.rules.get(queue)
         most = max(1, rules.limit) if rules is not None and not tables.gone[tables.queues.crawl[queue]] else 1
@@ -311,12 +317,12 @@ class Turns:
         return most
 
     def pages_left(self, host: int) -> int:
-        """How many pages of a host may still be answered, those in flight among them."""
+        """How many pages of a host may still be answered, open leases included."""
         return (self.pages_per_host or 0) - int(self._tables.hosts.answered[host])
 
     def room(self, host: int) -> int:
-        """How many requests to a host may be open at once, errands among them: as many as any of its queues allows, or
-        an errand would wait for the end of the queue that keeps the host busy."""
+        """How many requests to a host may be open at once, errands included: the highest limit of its queues. With
+        less, an errand would wait until the queue that keeps the host busy is empty."""
         tables = self._tables
         living = (
             queue
@@ -326,19 +332,19 @@ class Turns:
         return max(map(self.capacity, living), default=1)
 
     def wake(self, now: Instant) -> None:
-        """Hosts whose rest is over, or whose turn has come, are looked at, a bounded number of them."""
+        """Handles hosts that have rested or that a group woke, a bounded number of them."""
         self._wake_shared(now)
         due = np.frombuffer(self.timetable.due(now, WAKES_PER_CALL_MAX), np.uint32)
         if len(due):
             self.touch((due,), now)
 
     def next(self, now: Instant) -> Instant | None:
-        """When somebody is ready at the earliest: `now` if somebody is."""
+        """The first instant at which any host is ready, `now` if one is; None when none will be by time alone."""
         if len(self.ready) or len(self.seekers):
             return now
         at = self.timetable.next()
         times = [at] if at >= 0 else []
-        if not self.runs_errands:  # until somebody takes errands, hosts do not stand in rings and timetable for them
+        if not self.runs_errands:  # until a caller takes errands, rings and timetable leave them out
             hosts = self._tables.hosts
             for host, asked_at in self.asking().items():
                 if not hosts.in_flight[host]:
@@ -350,15 +356,16 @@ class Turns:
     # -- errands -------------------------------------------------------------------------------------------------------
 
     def line_up(self, authority: Authority, host: int) -> None:
-        """Its errand waits at this host, the one that will be asked."""
+        """Lines up an authority's errand at the host that the request will go to."""
         authority.wanted = host
         self.errands_at.setdefault(host, []).append(authority)
 
     def may_ask_at(self, authority: Authority, host: int) -> Instant | None:
-        """From when on operators allow to ask a host for an authority's robots.txt; None while they forbid it.
+        """The first instant at which operators allow to ask a host for an authority's robots.txt; None while they
+        forbid it.
 
-        One of the queues that wait for the answer must be allowed, and the host that is asked: of a hop, as far as
-        something was said of that host itself.
+        One of the queues that wait for the answer must be allowed. Where a redirect leads to another host, the rules of
+        that host's queues must allow it, too.
         """
         tables = self._tables
         crawls, states = tables.queues.crawl, tables.crawl_states
@@ -378,7 +385,7 @@ class Turns:
         return min(times, default=None)
 
     def errand_for(self, host: int, now: Instant) -> Authority | None:
-        """Whose robots.txt is to be asked for now, of those that wait at a host."""
+        """The first authority in the line of a host whose robots.txt may be asked for now."""
         for authority in self.errands_at.get(host, ()):
             if authority.next_at <= now and not authority.token:
                 allowed = self.may_ask_at(authority, host)
@@ -387,13 +394,13 @@ class Turns:
         return None
 
     def hops(self) -> Rows:
-        """The hosts that are asked for other hosts' robots.txt."""
+        """The hosts that serve the robots.txt of another host, by a redirect."""
         lines = self.errands_at.items()
         found = [host for host, line in lines if any(authority.host != host for authority in line)]
         return np.array(found, np.uint32)
 
     def leave_line(self, authority: Authority) -> int:
-        """Its errand waits no longer; the host where it waited, NONE for none."""
+        """Takes an authority's errand out of its line. Returns the host where it waited, NONE for none."""
         host = authority.wanted
         if host != NONE:
             authority.wanted = NONE
@@ -404,7 +411,7 @@ class Turns:
         return host
 
     def asking(self) -> dict[int, Instant]:
-        """Hosts where errands are lined up, and when the first of them may be asked."""
+        """Hosts where errands are lined up, and the first instant at which one of them may be asked."""
         return {host: min(authority.next_at for authority in line) for host, line in self.errands_at.items()}
 
     def queues_by_key(self, key: str, crawl: int | None) -> Rows:
@@ -414,7 +421,7 @@ class Turns:
         return standing
 
     def key_meant(self, key: str) -> str:
-        """A key as queues have it: where it is a host with a dot behind it, without."""
+        """A key in the spelling of queues: a host name without the dot behind it."""
         groups = self._tables.queues.groups
         return key if key[-1:] != "." or any(name == key for _, name in groups) else self._tables.home_of(key)
 
