@@ -307,8 +307,8 @@ class Turns:
         return None if rules.paused else rules.blocked_until
 
     def capacity(self, queue: int) -> int:
-        """How many requests of a queue may be open at once: never more than `pages_left` of its host. A limit on a queue of
-        a deleted crawl no longer counts."""
+        """How many requests of a queue may be open at once: never more than `pages_left` of its host. In a
+        deleted crawl the limits of queues count no more."""
         tables = self._tables
         rules = tables.queues.rules.get(queue)
         most = max(1, rules.limit) if rules is not None and not tables.gone[tables.queues.crawl[queue]] else 1
