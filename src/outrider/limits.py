@@ -8,15 +8,15 @@ INSTANT_MAX = 1 << 62  # 146,000 years from now, and two of them can be added in
 # URLs and what travels with them
 URL_BYTES_MAX = 8_192  # longer ones are traps or data; servers commonly refuse above 8 KiB
 REFERRER_BYTES_MAX = URL_BYTES_MAX  # a referrer is a URL; a card has 16 bits for its length
-METADATA_BYTES_MAX = 16_384  # what a caller may attach to one URL; it is kept in memory and in the log
-VALIDATOR_BYTES_MAX = 8_192  # of an ETag or Last-Modified: servers commonly refuse a longer header line
-DIGEST_BYTES_MAX = 128  # of a content: SHA-512 has 64, and twice that many as hex digits
-LINE_BYTES_MAX = 256 << 10  # of output with one outcome: the fullest page has half of it, each character escaped
+METADATA_BYTES_MAX = 16_384  # the metadata that a caller attaches to one URL; memory and log keep it
+VALIDATOR_BYTES_MAX = 8_192  # one ETag or Last-Modified: servers commonly refuse a longer header line
+DIGEST_BYTES_MAX = 128  # the digest of one page's content: SHA-512 has 64 bytes, and 128 as hex digits
+LINE_BYTES_MAX = 256 << 10  # one outcome's line of output: the fullest page has half of it, each character escaped
 WATERMARK_BYTES_MAX = 64 << 10  # the place of an archive writer: a file and a byte; it is kept in memory
 LINKS_PER_PAGE_MAX = 10_000  # a page of 2 MB can name 100,000; beyond this it is a farm
 LINKS_PER_PAGE_BYTES_MAX = (
     1 << 20
-)  # of its links, each with the URL of the page beside it, as log and memory keep them:
+)  # all links of one page, each with the URL of the page beside it, as log and memory keep them:
 # 10,000 of 60 bytes on a page of 40, a hundred times what pages have; 130 kB of markup could name 160 MB
 LINKS_SPELLED_BYTES_STEP = (
     512 << 10
@@ -35,13 +35,13 @@ BACK_OFF_FORGET_SECONDS = 1_800.0  # after half an hour without a refusal the ne
 GROUPS_PER_HOST_MAX = 4  # politeness groups that one request counts in: domain, address and two named ones
 GROUP_VAIN_WAKES_MAX = 8  # turns that a host lets go by, because another group of it is not free, before all are kept
 GROUP_AGED_TURN_SECONDS = 2.0  # a turn given by age is safe from a call for one crawl or key: workers ask more often
-GROUP_CAPACITY_MAX = 65_535  # requests at once in a group; more is what no group is for
-GROUP_GAP_SECONDS_MAX = 86_400.0  # of a group's own gap; more than a day is a typing error
+GROUP_CAPACITY_MAX = 65_535  # open requests of one group; a larger capacity limits nothing
+GROUP_GAP_SECONDS_MAX = 86_400.0  # the gap that a group asks for; more than a day is a typing error
 GROUPS_ROWS_AT_ONCE = 65_536  # hosts that join their groups in one piece: some ten megabytes on the way
 GROUPING_FILE_BYTES_MAX = 16 << 20  # a file of groups; a hundred thousand names or networks have place
 
 # addresses that errands find
-ADDRESS_SECONDS_USUAL = 300.0  # how long an answer holds that tells no time to live; five minutes is a usual one
+ADDRESS_SECONDS_USUAL = 300.0  # an answer without a time to live holds so long; five minutes is a usual one
 ADDRESS_SECONDS_MIN = 30.0  # an answer holds so long at least, or a host would be asked about before each page
 ADDRESS_SECONDS_MAX = 86_400.0  # and no longer than a day
 ADDRESS_FAILED_SECONDS = 3_600.0  # a host whose address cannot be had goes by its own clock; asked about again then
@@ -59,47 +59,50 @@ ROBOTS_AGE_SECONDS_MAX = 86_400.0  # RFC 9309 section 2.4: not longer than a day
 ROBOTS_MEMORY_SHARE = 16  # so large a part of memory_bytes is for robots.txt files and their rules: 64 MB by default
 ROBOTS_MEMORY_BYTES_LEAST = 16 << 20  # and at least so much: the rules of one file of 500 KiB take 10 MB
 ROBOTS_PACKED_BYTES_MIN = 512  # smaller files stay plain: zstd makes them hardly smaller
-RULES_READ_BYTES_PER_CALL = 16 << 10  # of files that a lease call reads itself: three or four usual ones, 5 ms
-RULES_READ_BYTES_AT_ONCE = 512 << 10  # of those it would have to wait for, read behind it: a fifth of a second
+# robots.txt bytes that a lease call parses itself: three or four usual files, 5 ms
+RULES_READ_BYTES_PER_CALL = 16 << 10
+# robots.txt bytes that are parsed at once outside of the calls: a fifth of a second
+RULES_READ_BYTES_AT_ONCE = 512 << 10
 RULES_PER_REFUSAL = 100  # rules that a verdict may look at for the price of one refusal: 15 µs
 ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many URLs away
 
 # frontier
 COLUMN_ROWS_STEPS = (1_024, 8_192, 65_536, 1 << 25)  # rows of a column asked for at once: copied while that takes a
 # millisecond or two; the last is address space that becomes memory as it is touched
-HOT_HOST_MEMORY_BYTES = 1_000  # of `memory_bytes` for each host that may be in memory, which takes 150 to 300 of them
+HOT_HOST_MEMORY_BYTES = 1_000  # bytes of `memory_bytes` for each host in memory; a host takes 150 to 300 bytes
 HOT_HOSTS_MIN = 10_000  # so many may be in memory in any case: two or three megabytes
 COLD_STEP_ROWS = 1_000  # hosts that are looked at between two calls, and sent to the disk: two to four milliseconds
 COLD_BLOCK_ROWS = 512  # hosts that are unpacked to recall one: less than for URLs, since a call may recall many
-COLD_SAMPLE_ROWS = 16_384  # of so many it is seen which were asked longest ago: a millisecond or two
+COLD_SAMPLE_ROWS = 16_384  # hosts whose last use is compared to find the oldest ones: a millisecond or two
 NAMES_FREED_BYTES_MIN = 1 << 20  # names of hosts that are gone are not worth copying the others before
 CLASSES = 16  # priority classes of the front tier
 RECENT_BITS_STEPS = (14, 17, 21)  # places for URLs met lately, as powers of two: in the end two million, 16 MB
 DROP_LOOKS_AT_CARDS = 4_096  # a queue of so many is looked through for the card to drop: a millisecond or two
 WAITS_NAMED_MAX = 100  # hosts that rest long are named so far; all of them are counted
 LISTED_ROWS_MAX = 100_000  # rows of one piece of a list; a cursor leads to the next
-NAME_CHARACTERS_MAX = 1_024  # of crawls, keys, workers, clients: they are kept in memory and in every lease
+NAME_CHARACTERS_MAX = 1_024  # a name of a crawl, key, worker or client: memory and every lease keep it
 ERROR_CLASSES_KEPT_MAX = 65_535  # error classes that URLs remember by a number of 16 bits; later ones are `other`
 ERROR_CLASSES_MAX = 256  # error classes counted apart; a caller that makes them up per page must not fill the memory
 WAKES_PER_CALL_MAX = 2_000  # waiting URLs that one call queues again, and resting hosts it looks at: some milliseconds
 RESTS_PER_FRAME_MAX = 10_000  # hosts that a step of the clock rests in one frame: half a megabyte fits into the reserve
 OLDEST_DRAW_EVERY = 8  # every eighth draw takes the queue that is ready longest, so that none starves
-DEADLINES_KEPT_MAX = 10_000  # of leases that ended already, beside twice the open ones: then they are sorted out
+# deadlines of ended leases that are kept beside twice the open ones; beyond, they are sorted out
+DEADLINES_KEPT_MAX = 10_000
 REQUEST_BYTES_MAX = 32 << 20  # all kept answers together; the oldest of the client unused longest go first
 REQUEST_IDS_PER_CLIENT_MAX = 1_024  # the window in which a repeated call repeats its answer
-DELETED_CRAWLS_NAMED_MAX = 64  # the last ones: leases that are open when their crawl is deleted tell its name
-HOLDERS_NAMED_MAX = 1_024  # workers whose names are kept; beyond them those that hold nothing are forgotten
+DELETED_CRAWLS_NAMED_MAX = 64  # the crawls deleted last: a lease that outlives its crawl still tells the crawl's name
+HOLDERS_NAMED_MAX = 1_024  # workers whose names are kept; beyond them, workers without a lease are forgotten
 LEAVING_QUEUES_PER_CALL = 64  # queues of deleted crawls that one call looks at: a fraction of a millisecond
 CLIENTS_MAX = 1_024  # request-id windows kept; the one unused longest goes first
 SLOTS = 4_096  # fixed ranges of hash(registrable domain)
-OWN_SLOT = 4_096  # what belongs to no slot: tokens, crawls, holders, watermarks
+OWN_SLOT = 4_096  # facts without a slot lie here: tokens, crawls, holders, watermarks
 LOG_BYTES_BEFORE_CHECKPOINT = 64 << 20  # a round starts at max(this, half the last checkpoint)
 CHECKPOINT_STEP_BYTES = 16 << 10  # ranges are copied up to this between two calls: a fraction of a millisecond
 CHECKPOINT_WAITING_BYTES_MAX = 2 << 20  # copied and not written yet: a slow disk makes copying wait, not the calls
 ROUND_SOONER_FOR_HOSTS = 8  # a checkpoint begins so much sooner when twice as many hosts are in memory as may be
-ROUND_PATIENCE_BYTES = 1 << 20  # of log after which a round that found no room is tried again: not with each call
-VERIFY_PROBLEMS_MAX = 100  # damaged places told by name; whoever has more knows enough
-CHECKPOINT_PAYLOAD_BYTES_MAX = 16 << 20  # what is longer makes several ranges: half a million seeds, say
+ROUND_PATIENCE_BYTES = 1 << 20  # bytes of log after which a round that found no room is tried again: not with each call
+VERIFY_PROBLEMS_MAX = 100  # damaged places that one check names; it stops looking there
+CHECKPOINT_PAYLOAD_BYTES_MAX = 16 << 20  # a longer payload makes several ranges: half a million seeds, say
 CHECKPOINT_RANGE_BYTES_MAX = 256 << 10  # copied between two calls, so that none waits long
 
 # fetching
@@ -107,7 +110,7 @@ BODY_BYTES_MAX = 2_000_000  # headers included; Google reads as much of a page
 CONNECT_SECONDS_MAX = 10.0  # TCP has asked four times by then, at 0, 1, 3 and 7 s
 CONNECT_ALL_SECONDS_MAX = 30.0  # for all addresses of a host together: half of the whole time is left for the answer
 CONNECT_FAILURES_MAX = 10_000  # addresses remembered that took no connection; they are dialled last
-IDLE_SECONDS_MAX = 30.0  # without a byte: who is silent for half of the whole time does not finish in it
+IDLE_SECONDS_MAX = 30.0  # a server that sends no byte for half of the whole time does not finish in it
 TOTAL_SECONDS_MAX = 60.0  # below the lease's 90 s: a fetch ends before its lease does
 HEAD_BYTES_MAX = 262_144  # Chromium's cap; real heads stay below 32 KiB; interim (1xx) heads count too
 HEADER_LINES_MAX = 1_000  # a head of 1,000 lines is a flood; interim (1xx) heads count too
@@ -125,9 +128,10 @@ DNS_SECONDS_MAX = 15.0  # a name whose servers are silent longer is tried again 
 DNS_THREADS = 16  # system look-ups at once that have begun lately; each blocks a thread
 DNS_PROMPT_SECONDS = 0.5  # most answers come sooner; a look-up that takes longer gives its place to the next name
 DNS_THREADS_MAX = 1_000  # look-ups at once with those that hang: each costs some 30 kB and a socket
-DNS_SLOW_THREADS = 64  # of them for names that were silent before, so that they keep no thread from others
-DNS_QUEUE_SECONDS_MAX = 300.0  # for a free thread: only when as many look-ups as may be hang so long
-DNS_ADDRESSES_MAX = 16  # of an answer's addresses; they are dialled one after the other
+DNS_SLOW_THREADS = 64  # look-ups at once for names that were silent before: they keep no thread from other names
+# a look-up waits so long for a free thread; it waits only when DNS_THREADS_MAX look-ups hang
+DNS_QUEUE_SECONDS_MAX = 300.0
+DNS_ADDRESSES_MAX = 16  # addresses of one answer that are kept; they are dialled one after the other
 DNS_CACHE_NAMES_MAX = 100_000  # about 30 MB; the oldest goes first
 DNS_KNOWN_SECONDS = 300.0  # the system resolver tells no TTL; five minutes is a usual one
 DNS_UNKNOWN_SECONDS = 60.0  # a name that does not exist is not asked for again at once
@@ -136,8 +140,8 @@ HOSTS_FILE_BYTES_MAX = 16 << 20  # a --hosts file; a million lines have place
 
 # archive
 WARC_ROLL_BYTES = 1 << 30  # a WARC file is finished at 1 GB, as the standard advises
-WARC_GZIP_LEVEL = 2  # of isal: 5x smaller at 650 MB/s
-WARC_RECORD_BYTES_MAX = 64 << 20  # what the reader of one record unpacks; ours stay below 2.1 MB
+WARC_GZIP_LEVEL = 2  # the level of isal: 5x smaller at 650 MB/s
+WARC_RECORD_BYTES_MAX = 64 << 20  # the reader of one record unpacks so much; records of this crawler stay below 2.1 MB
 
 # storage
 LOG_SEGMENT_BYTES_FIRST = 1 << 20  # the smallest segment and the reserve: a few thousand frames, and nothing to a disk
@@ -162,26 +166,28 @@ SCRATCH_FILES_OPEN_MAX = 16  # descriptors; reading goes from file to file slowl
 
 # the backlog and the calendar
 CARD_BYTES_MAX = 1 << 30  # cards of queued URLs in memory by default: a gigabyte, some six million of them
-BACKLOG_HEAD_CARDS_MAX = 64  # of a queue in memory: some minutes of work for a fast host; the rest waits on disk
+# cards of one queue in memory: some minutes of work for a fast host; the rest waits on disk
+BACKLOG_HEAD_CARDS_MAX = 64
 BACKLOG_CHUNK_CARDS = 64  # enough for zstd, and few enough that a card of another rank brings little along
 BACKLOG_SPILL_CARDS_STEP = 8_192  # to disk at once: some milliseconds; more wait for the next call
 BACKLOG_SPILL_PATIENCE = 64  # calls after which a disk that was full is tried again
 BACKLOG_SWEEP_ROWS = 16_384  # looked at per call when memory is short: 50 µs
 BACKLOG_SWEEP_CARDS_MIN = 8  # a shorter queue goes to disk whole, or not at all
-BACKLOG_ASIDE_CARDS_STEP = 1_024  # of short queues per call, beside as many as came: three milliseconds
+# cards of short queues that one call puts aside, beside as many as came: three milliseconds
+BACKLOG_ASIDE_CARDS_STEP = 1_024
 BACKLOG_ASIDE_CARD_BYTES = 1_024  # a longer body counts as several cards then
 BACKLOG_ASIDE_QUEUES = 128  # short queues that are copied and written at once
-BACKLOG_COLLECT_CHUNKS = 16  # of a wasteful file per call: a fraction of a millisecond
-BACKLOG_RELEASE_CHUNKS = 1_000  # of dropped queues per call, likewise
+BACKLOG_COLLECT_CHUNKS = 16  # chunks of a wasteful file that one call copies: a fraction of a millisecond
+BACKLOG_RELEASE_CHUNKS = 1_000  # chunks of dropped queues that one call releases, likewise
 CHUNK_DICTIONARY_BYTES = 32 << 10  # more saves less than 2 %
-CHUNK_SAMPLE_BYTES = 512  # of one chunk: the dictionary tells of 64 chunks
-CALENDAR_ROUNDS_MAX = 8  # of moving cards in one call of a verb
-CALENDAR_MOVE_CARDS = 512  # from one bucket to narrower ones per call: a millisecond or two
-CALENDAR_MOVE_BUCKETS = 64  # moved per call, likewise
+CHUNK_SAMPLE_BYTES = 512  # bytes that one chunk gives to the dictionary, which samples 64 chunks
+CALENDAR_ROUNDS_MAX = 8  # one call of a verb moves cards so many times
+CALENDAR_MOVE_CARDS = 512  # cards that one round moves from a bucket to narrower ones: a millisecond or two
+CALENDAR_MOVE_BUCKETS = 64  # buckets that one round moves, likewise
 CALENDAR_COMING_CARDS_MAX = 50_000  # due within the next seconds, in memory: 10 MB; more stand in order on disk
 
 # facts
-FACT_TEXT_BYTES_MAX = 65_535  # of a name or URL in a fact: the card of a cold host has 16 bits for its name's length
+FACT_TEXT_BYTES_MAX = 65_535  # a name or URL in a fact: the card of a cold host has 16 bits for the length of its name
 FACTS_COMPRESSED_BYTES_MIN = 512  # smaller payloads stay plain: zstd makes them hardly smaller, and costs 10 µs
 FACTS_ZSTD_LEVEL = -1  # leases and reports as small as at level 1 for a third of its time, new URLs a fourteenth larger
 
@@ -189,22 +195,23 @@ FACTS_ZSTD_LEVEL = -1  # leases and reports as small as at level 1 for a third o
 RUN_BLOCK_ROWS = (
     2_048  # records that a point read unpacks: half a millisecond; scanning blocks of 512 takes a third more
 )
-RUN_BLOCK_BYTES = 256 << 10  # bodies of a block before the one that fills it: long URLs make shorter blocks
-RUN_BODY_BYTES_MAX = 1 << 20  # of one card: URL, referrer and what the caller attached have some 40 KB at most
+RUN_BLOCK_BYTES = 256 << 10  # a block ends with the body that reaches this size: long URLs make shorter blocks
+RUN_BODY_BYTES_MAX = 1 << 20  # the body of one card: URL, referrer and metadata have some 40 KB at most
 RUN_READ_BYTES = 256 << 10  # read at once in a scan, per run: some thousand records, a megabyte unpacked
 RUN_WRITE_BYTES = 256 << 10  # written at once, so that the disk is never held for long
 RUNS_PER_MERGE = 4  # so many runs of one size become one: a record is written again log4(size) times
 RUN_ROWS_SMALL = 4_096  # runs up to this are of one size: merging them is a matter of milliseconds
-MERGE_ROWS = 16_384  # of pieces in memory that are merged at once: some 4 MB, and as much again for what comes of them
+MERGE_ROWS = 16_384  # rows in memory that are merged at once: some 4 MB, and as much again for the merged rows
 MERGE_READ_BYTES = 64 << 10  # read at once of each run that is merged: a third of a megabyte unpacked
 AHEAD_ITEMS = 3  # pieces of a scan, or windows of the log, that a thread beside makes ready: some megabytes each
-SCAN_ROWS = 8_192  # that a scan gives at once: some two milliseconds of work
+SCAN_ROWS = 8_192  # rows that a scan gives at once: some two milliseconds of work
 MEMTABLE_SHARE = 4  # so large a part of memory_bytes may the ledger take between checkpoints, a fourth
 MEMTABLE_BYTES_MAX_LEAST = (
     16 << 20
 )  # and at least so much: runs of less than 100,000 records would be merged all the time
 KEYS_LOOKED_FOR_ALONE_MAX = 8  # 10 µs for each piece of the memtable; for more the keys of all records are packed
-GIVE_BACK_BYTES = 16 << 20  # of memory to the system at once: a millisecond in which nobody gets any
+# freed bytes that return to the system at once: a millisecond in which no thread can allocate
+GIVE_BACK_BYTES = 16 << 20
 MEMTABLE_CHUNK_ROWS = 4_096  # appended records are sorted in pieces of this size: one call takes 2 ms at most
 MEMTABLE_CHUNK_BYTES = 8 << 20  # and of no more bytes: sorting copies them twice, and URLs may be long
 MEMTABLE_APPENDS_JOINED = 64  # appends of few rows are joined as they come: joining 4,096 at once takes 27 ms
@@ -216,11 +223,13 @@ DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many
 
 # the crawl and what it says
 SEEDS_MAX = 10_000_000  # 1 GB of text in memory; more are fed through Frontier.discover
-SEEDS_PENDING_BYTES_MAX = 64 << 30  # of seeds.pending: as many seeds as there may be, each as long as a URL may be
-TURN_BYTES_MAX = 16 << 20  # of bodies, texts and links that one turn of a crawl holds; the rest waits for the next one
+SEEDS_PENDING_BYTES_MAX = 64 << 30  # the size of seeds.pending: SEEDS_MAX seeds, each of up to URL_BYTES_MAX
+# bytes of bodies, texts and links that one turn of a crawl holds; the rest waits for the next turn
+TURN_BYTES_MAX = 16 << 20
 RUN_FILE_BYTES_MAX = 1 << 20  # run.json has some dozens of bytes; a larger file is something else
-OUTPUT_LINE_BYTES_MAX = 16 << 20  # of a line file read at once; a line has some hundred kilobytes at most
-REPORT_BYTES_MAX = 512 << 20  # of line files that are read for the report: some seconds; larger crawls have none
+OUTPUT_LINE_BYTES_MAX = 16 << 20  # bytes of a line file read at once; a line has some hundred kilobytes at most
+# bytes of line files that the report is made from: some seconds; the report of a larger crawl reads none
+REPORT_BYTES_MAX = 512 << 20
 JOURNAL_BUFFER_BYTES_MAX = 64 << 10  # lines of crawl.log that wait for the next flush
 TALK_CHARACTERS_MAX = 4_000  # one line on a terminal or in crawl.log; a URL of 8 KiB is cut, other files keep it whole
 CONTROL_QUESTION_BYTES_MAX = 64 << 10  # a question is one short line
@@ -228,14 +237,15 @@ CONTROL_ANSWER_BYTES_MAX = 8 << 20  # a page of rows, each with two URLs at thei
 CONTROL_PAGE_ROWS_MAX = 250  # rows of a list in one answer: some milliseconds in which a crawl decides nothing else
 CONTROL_ANSWER_SECONDS_MAX = 10.0  # between two calls of the frontier there is always time for a question
 CONTROL_QUESTIONS_MAX = 16  # at once; people and their monitors ask one at a time
-LOOK_PAGES_MAX = 32  # of a list that one question goes through: a running crawl answers between two calls
+LOOK_PAGES_MAX = 32  # pages of a list that one question goes through: a running crawl answers between two calls
 SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
 
 # files that go out and come in
 EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and told of at once: some megabytes of memory
-RECORDS_PER_SCAN = 1_000_000  # of an export in memory at once: some 300 MB; a ledger of more is scanned again for each
+# records of an export in memory at once: some 300 MB; a larger ledger is scanned again for each such part
+RECORDS_PER_SCAN = 1_000_000
 RESTORE_ROWS_PER_FRAME = 1_000  # records of one frame: some hundred kilobytes
-IMPORT_ROWS_AT_ONCE = 1_000  # of one call: a frame of some hundred kilobytes, durable in one sync
+IMPORT_ROWS_AT_ONCE = 1_000  # rows of one call: a frame of some hundred kilobytes, durable in one sync
 IMPORT_LINE_BYTES_MAX = (
     1 << 20
 )  # a record holds two URLs and 16 KiB of metadata, each perhaps six times as long escaped
@@ -243,17 +253,18 @@ LOST_URLS_NAMED_MAX = 1_000  # fingerprints that a report of a repair lists; all
 IMPORT_FAULTS_NAMED_MAX = 20  # lines that cannot be used are named so far; all of them are counted
 
 # pages
-BASE_CHARACTERS_MAX = 2_048  # of <base href>: it comes back in each of thousands of links, longer ones are attacks
+BASE_CHARACTERS_MAX = 2_048  # a <base href>: it comes back in each of thousands of links, longer ones are attacks
 TEXT_CHARACTERS_MAX = 1_000_000  # half of the largest page that is fetched; more text tells no more about likeness
-WORDS_PER_PAGE_MAX = 100_000  # that enter a SimHash: a long book
-TITLE_CHARACTERS_MAX = 1_000  # what is longer is no title
-LINE_FIELD_CHARACTERS_MAX = 1_000  # of a title or header in a line of output; longer ones are stuffed
-DESCRIPTION_CHARACTERS_MAX = 2_000  # what is longer is no description
+WORDS_PER_PAGE_MAX = 100_000  # words that enter a SimHash: a long book
+TITLE_CHARACTERS_MAX = 1_000  # a longer text is no title
+LINE_FIELD_CHARACTERS_MAX = 1_000  # a title or header in a line of output; longer ones are stuffed
+DESCRIPTION_CHARACTERS_MAX = 2_000  # a longer text is no description
 METAS_PER_PAGE_MAX = 1_000  # pages have some dozens; a million would only cost time
 DIRECTIVES_PER_PAGE_MAX = 64  # robots metas know a dozen
 DIRECTIVE_CHARACTERS_MAX = 100  # the longest known, unavailable_after with a date, has half of that
 
 # patterns and lines
 PATTERN_CHARACTERS_MAX = 10_000  # a scope pattern is typed by a person; a longer one is a list, which are seeds
-ROBOTS_WILDCARD_RULES_MAX = 2_000  # of one agent; each costs microseconds per URL, and 40,000 fit into 500 KiB
+# rules with a wildcard for one agent; each costs microseconds per URL, and 40,000 fit into 500 KiB
+ROBOTS_WILDCARD_RULES_MAX = 2_000
 ROBOTS_LINE_CHARACTERS_MAX = 16_664  # where Google's parser cuts a line; no URL that is crawled is as long
