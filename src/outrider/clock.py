@@ -50,7 +50,7 @@ def anchored(at: Instant) -> ClockFunction:
 
 
 def checked(told: object) -> Instant:
-    """What a clock that somebody brought says, if it is an instant. Raises SettingsError."""
+    """The instant that a caller's clock tells. Raises SettingsError for an answer that is no instant."""
     if type(told) is int and 0 <= told <= INSTANT_MAX:
         return told
     try:

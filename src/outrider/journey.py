@@ -77,8 +77,8 @@ class Link:
     """A URL that a page, a seed list or a caller names.
 
     `priority` lies in [0, 1] (None: 0.5), `not_before` is an instant, `metadata` is a mapping of text to text or JSON
-    values that comes back with the lease. Of a URL or metadata that is too long the answer is `over_limit`; a key,
-    crawl or referrer that is too long is refused (docs/frontier.md has the bounds).
+    values that comes back with the lease. `discover` answers `over_limit` for a URL or metadata that is too long, and
+    refuses a key, crawl or referrer that is too long (docs/frontier.md has the bounds).
     """
 
     url: str
@@ -141,8 +141,8 @@ class Outcome(msgspec.Struct, frozen=True):
 
     token: of the lease. verdict: done, again (at `at`), retry, gone.
     seconds: how long the site took (our own DNS and TLS left out); it sets the host's gap. None: no request was sent.
-    ended_at: instant of the request's end; None means now. Of a named worker's lease the report's instant counts, for
-    clocks of workers differ.
+    ended_at: instant of the request's end; None means now. A named worker's lease ends at the report's instant instead,
+    for clocks of workers differ.
     retry_after_seconds: what the site asked for (Retry-After); it rests the whole host.
     refused: the site refused for load (429, 503); without retry_after_seconds the host backs off.
     location: target of a redirect; it becomes a URL of its own, hops + 1.

@@ -186,7 +186,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _enough() -> int:
-    """Who read the results has seen enough. Nothing may be flushed to it at the interpreter's end either."""
+    """The reader of the results has closed its end; the interpreter's last flush must not reach it either."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

@@ -18,7 +18,7 @@ __all__ = ["CrawlResult", "crawl"]
 
 
 class _Callable(ModuleType):
-    # Importing any file of this room makes `outrider.crawl` this module, whoever imported the function before.
+    # Importing any file of this package binds `outrider.crawl` to this module, also after an import of the function.
     def __call__(self, seeds: Iterable[str] = (), **options: Any) -> CrawlResult:
         from outrider.crawl.start import crawl as blocking
 

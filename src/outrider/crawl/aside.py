@@ -38,8 +38,8 @@ _MOVED: Final = (
 def put_aside(path: str, now: Instant) -> str | None:
     """Moves the crawl in `path` into a new folder there; answers the folder, None when there was nothing to move.
 
-    The settings stay in force, and their file goes along as a copy. Raises StoreInUseError while somebody owns the
-    crawl, and NamedPathError where something will not go.
+    The settings stay in force, and their file goes along as a copy. Raises StoreInUseError while a process owns the
+    crawl, and NamedPathError where a file cannot be moved.
     """
     there = [name for name in _MOVED if os.path.lexists(os.path.join(path, name))]
     if not there:
@@ -51,7 +51,7 @@ def put_aside(path: str, now: Instant) -> str | None:
             store.lock()
             held.callback(store.unlock)
         except FileNotFoundError:
-            pass  # it has gone already, and nobody can own the crawl
+            pass  # the store has gone already, so no process can own the crawl
         folder = _new_folder(path, now)
         for name in there:
             try:

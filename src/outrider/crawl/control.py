@@ -30,11 +30,11 @@ from outrider.limits import (
 SOCKET_NAME: Final = "control.sock"
 
 Answers = Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]
-"""By the name of a question: what answers it, given the whole question. It may raise OutriderError."""
+"""By the name of a question: the function that answers it, given the whole question. It may raise OutriderError."""
 
 
 def _address(directory_descriptor: int, path: str) -> str:
-    """What to bind or connect to: a name that is short however deep the directory lies."""
+    """The address to bind or connect to: a short name, however deep the directory lies."""
     through = f"/proc/self/fd/{directory_descriptor}"
     if os.path.isdir(through):
         return f"{through}/{SOCKET_NAME}"
@@ -58,7 +58,7 @@ class Control:
         descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # Who holds the store's lock is the only one who may have a socket here: any other is a dead process's.
+            # Only the owner of the store's lock may have a socket here: any other socket is a dead process's.
             with contextlib.suppress(FileNotFoundError):
                 if stat.S_ISSOCK(os.stat(SOCKET_NAME, dir_fd=descriptor, follow_symlinks=False).st_mode):
                     os.unlink(SOCKET_NAME, dir_fd=descriptor)
@@ -85,7 +85,7 @@ class Control:
             finally:
                 self._asking -= 1
         except (OSError, ValueError, TimeoutError):
-            return  # who asked went away, or sent no line
+            return  # the asking process went away, or sent no line
         finally:
             writer.close()
 
@@ -113,7 +113,7 @@ class Control:
 
 
 def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SECONDS_MAX, **arguments: Any) -> Any:
-    """What the crawl that runs in `directory` answers. Raises UnreachableError when none runs or none answers, and
+    """The answer of the crawl that runs in `directory`. Raises UnreachableError when no crawl runs or answers, and
     SettingsError when it answers that the arguments make no sense."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

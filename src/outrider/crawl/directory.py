@@ -33,16 +33,16 @@ ASIDE_PREFIX: Final = "aside-"
 
 
 class Found(StrEnum):
-    """What stands where a crawl's directory shall be."""
+    """The content of the place where a crawl's directory shall be."""
 
     NOTHING = "nothing"  # no directory, or an empty one
-    PREPARED = "prepared"  # an outrider.toml that somebody wrote, no crawl yet
+    PREPARED = "prepared"  # an outrider.toml that the user wrote, no crawl yet
     CRAWL = "crawl"
 
 
 GIVE_A_CRAWL = "give the directory of a crawl"
-"""What to do where a directory of something else was named to look at or to go on with."""
-NAME_BYTES_MAX: Final = 255  # of a file on most systems; longer hosts do not resolve anyway
+"""The way out where the directory that a command names, to look at or to go on with, holds something else."""
+NAME_BYTES_MAX: Final = 255  # the longest file name on most systems; longer hosts do not resolve anyway
 CHOOSE_ANOTHER = "choose another name with -o"
 
 
@@ -62,7 +62,7 @@ def named_after(host: str) -> str:
 
 
 def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> Found:
-    """What lies at `path`; nothing is made or changed. way_out: what to do where it is something else.
+    """Tells the content of `path`; makes and changes nothing. way_out: the advice in the error for a foreign directory.
 
     Raises ForeignStoreError for a directory that holds something else, NamedPathError for what is no directory or
     cannot be looked into.
@@ -86,7 +86,7 @@ def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> Found:
 
 
 def no_crawl(path: str, found: Found) -> NoCrawlError:
-    """What to raise where a crawl was asked for, and this was found."""
+    """The error for a command that needs a crawl and found this."""
     what = {Found.PREPARED: f"holds {SETTINGS_FILE} and no {FRONTIER_NAME}"}.get(found, "is empty")
     if not os.path.lexists(path):
         what = "does not exist"
@@ -94,7 +94,7 @@ def no_crawl(path: str, found: Found) -> NoCrawlError:
 
 
 def kept_settings(path: str) -> Kept:
-    """What DIR/outrider.toml says; nothing when there is none. Raises NamedPathError."""
+    """The settings in DIR/outrider.toml; empty when there is none. Raises NamedPathError."""
     where = os.path.join(path, SETTINGS_FILE)
     try:
         with open(where, "rb") as file:
@@ -153,7 +153,7 @@ def put_run(files: Directory, facts: dict[str, Any]) -> None:
 
 
 def last_run(path: str) -> dict[str, Any]:
-    """What `put_run` kept; empty when there is nothing usable."""
+    """The facts that `put_run` kept; empty when there are none that can be used."""
     try:
         with open(os.path.join(path, RUN_FILE), "rb") as file:
             return msgspec.json.decode(file.read(RUN_FILE_BYTES_MAX), type=dict[str, Any])

@@ -114,11 +114,11 @@ def _pages(directory: str) -> Iterator[Mapping[str, Any]]:
 
 @dataclass(slots=True)
 class Imported:
-    """What became of the rows of all files: `rows` is the sum of `codes` and `skipped`."""
+    """The answers to the rows of all files: `rows` is the sum of `codes` and `skipped`."""
 
     rows: int = 0
     codes: dict[str, int] = field(default_factory=dict)
-    """How many of each answer; `imported` are those that are in the frontier now and were not before."""
+    """How many rows got each answer; `imported` counts rows that are in the frontier now and were not before."""
     faults: list[tuple[str, int, str]] = field(default_factory=list)
     """(file, line, what is wrong) of the first rows that could not be used."""
     skipped: int = 0
@@ -182,7 +182,7 @@ def _usable(batch: Sequence[Read], path: str, found: Imported, *, states: bool) 
 
 
 def _fault(record: Mapping[str, Any], *, states: bool) -> str:
-    """What is wrong with a record, as far as can be told before the frontier sees it; "" when nothing is."""
+    """The fault of a record, as far as it shows before the frontier sees the record; "" for a good record."""
     url = record.get("url")
     if not isinstance(url, str):
         return "it has no url"

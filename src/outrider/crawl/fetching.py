@@ -20,7 +20,7 @@ from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure
 from outrider.journey import Kind, Lease
 from outrider.limits import CONNECT_ALL_SECONDS_MAX, CONNECT_FAILURES_MAX, CONNECTIONS_MAX, DNS_PROMPT_SECONDS
 
-_PORT_ASKED = 443  # of a name service; an address goes for all ports
+_PORT_ASKED = 443  # the port in questions to the name service; an address goes for all ports
 
 
 class NameService(Protocol):
@@ -127,8 +127,8 @@ class Fetching:
         return Visit(lease, at, self._clock(), address=address)
 
     async def _addresses(self, host: str, port: int, pinned: str | None = None) -> Sequence[str]:
-        """Those that may be dialled, in this order: the pinned one, else of those that the name service tells the ones
-        that took connections before the ones that did not."""
+        """The addresses that may be dialled, in order: the pinned one alone, else the name service's, first the
+        addresses that took connections, then the ones that did not."""
         addresses = [pinned] if pinned is not None else await self._resolved(host, port)
         if self._loopback_only:
             addresses = [address for address in addresses if ipaddress.ip_address(address).is_loopback]

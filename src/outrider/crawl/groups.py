@@ -15,14 +15,14 @@ GROUP_WORDS = ("domain", "address")
 
 
 def read_groups(told: Iterable[str]) -> Grouping | None:
-    """What words and files say together; None for no group. Raises SettingsError naming the file."""
+    """The grouping that words and files make together; None for no group. Raises SettingsError naming the file."""
     parts: list[str | Mapping[str, Any]] = []
     for text in told:
         if text in GROUP_WORDS:
             parts.append(text)
             continue
         parts.append(_table(text))
-        _in_file(text, parts[-1])  # alone first, so that what is wrong in a file is told with its name
+        _in_file(text, parts[-1])  # alone first, so that the error for a wrong file names the file
     return Grouping.of(parts)
 
 

@@ -34,9 +34,8 @@ _HEAD_BYTES: Final = 64 << 10  # the fields of a record, its URL among them, end
 
 
 def judge_of(path: str) -> Callable[[Recovered], None]:
-    """What refuses to open the store of the crawl in `path` where that would cut what the store knows nothing of.
-
-    It raises UnknownOutputError, and changes nothing.
+    """A judge for the opening of the store of the crawl in `path`. The judge raises UnknownOutputError, and changes
+    nothing, where the opening would cut lines that the store does not know.
     """
 
     def judge(known: Recovered) -> None:
@@ -84,7 +83,7 @@ def _ways_out(path: str) -> str:
 def _unknown_line(path: str, stream: str, known: Recovered) -> int | None:
     """Where the first whole line begins that an opening would cut and the log does not hold; None when there is none.
 
-    What is no line of JSON was torn by a power cut.
+    A line that is no JSON was torn by a power cut.
     """
     length, lsn = known.projection(stream)
     try:

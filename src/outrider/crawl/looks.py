@@ -1,4 +1,4 @@
-"""What commands ask of a frontier without changing it: of the crawl that owns the directory, or of files nobody owns.
+"""Questions of commands that change no frontier: to the crawl that owns the directory, or to files without an owner.
 
 One table, `LOOKS`, answers for both, so that a running crawl and its files cannot differ in shape.
 """
@@ -76,7 +76,8 @@ end; an answer may have fewer rows than were asked for and still a cursor."""
 
 
 def answers_of(frontier: Frontier, in_books: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Answers:
-    """What a running crawl answers over its socket; `in_books` calls where the frontier may be called."""
+    """The answers of a running crawl over its socket; `in_books` makes a call in the thread that may call the
+    frontier."""
 
     def answer(look: Callable[[Frontier, Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
         return lambda question: in_books(lambda: look(frontier, question))
@@ -144,7 +145,7 @@ def every_row(look: Looks, name: str, question: Mapping[str, Any], limit: int | 
 
 @contextmanager
 def changing(path: str, *, create: bool = False) -> Iterator[Frontier]:
-    """The frontier of `path` with the settings of its crawl, to be changed while nobody else owns it.
+    """Opens the frontier of `path` for changes, with the settings of its crawl, and owns it meanwhile.
 
     create: an empty or missing directory gets a new store. Raises SettingsError and StoreError, with the owner's
     process where there is one.

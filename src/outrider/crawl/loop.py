@@ -1,4 +1,4 @@
-"""The loop: lease, fetch, read, report, until nothing is left or somebody says stop.
+"""The loop: lease, fetch, read, report, until nothing is left or the user stops the crawl.
 
 Requests run in the event loop; everything that writes (frontier, archive, line files) runs in one thread beside it, one
 turn after the other: a turn reports what was finished meanwhile and brings the next leases.
@@ -70,7 +70,7 @@ SEEDS_AT_ONCE: Final = 100_000
 NOTE_SECONDS: Final = 30.0  # the line files' lengths and the run's rates are noted so often
 STATISTICS_SHARE: Final = 20  # counting hosts may take 1/20 of the time at most
 DESCRIPTORS_SPARE: Final = 256
-DESCRIPTORS_KEPT: Final = 24  # of the few there are, for names, segments and who asks for the status
+DESCRIPTORS_KEPT: Final = 24  # descriptors kept back for look-ups of names, log segments and questions for the status
 
 FINISHED, BUG, LIMIT, STOPPED, FULL = 0, 1, 3, 4, 7
 
@@ -80,7 +80,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CrawlResult:
-    """What came of a crawl's run: its exit code (surface), why it ended, where it lies, and the frontier's counts."""
+    """The result of a crawl's run: its exit code (surface), why it ended, where it lies, and the frontier's counts."""
 
     exit_code: int
     ending: str
@@ -158,7 +158,7 @@ class Crawler:
         self._wake.set()
 
     async def status(self) -> dict[str, Any]:
-        """What `status --json` says of this crawl now."""
+        """The fields of `status --json` for this crawl now."""
         statistics, wait = await self._in_books(lambda: (self._frontier.statistics(), self._wait_seconds()))
         rates = self._pace.rates(time.monotonic())
         eta = eta_seconds(statistics, rates, self._options.max_pages, wait)
@@ -350,7 +350,7 @@ class Crawler:
         """A visit has ended, one way or another."""
         lease = self._running.pop(task)
         if task.cancelled():
-            # Before its first step: nobody was asked.
+            # The task was cancelled before its first step: it sent no request.
             self._finished.append(Visit(lease, wall(), self._clock(), stopped=True))
         elif (error := task.exception()) is not None:
             self._failure = error  # a bug in one visit ends the crawl, in good order
@@ -558,7 +558,8 @@ def _open_files() -> int:
 
 
 def _allow_descriptors(wanted: int) -> int | None:
-    """Raises this process's own limit of open files where it may, and tells it; None where nobody knows it."""
+    """Raises this process's own limit of open files where it may, and tells it; None where the limit is unknown or
+    absent."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

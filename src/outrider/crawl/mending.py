@@ -51,13 +51,13 @@ from outrider.storage.repair import (
 )
 from outrider.storage.runs import COLD, LEDGER, family_of
 
-_TAIL_BYTES_MIN = 1 << 20  # of a line file that are looked through, however short the log is
+_TAIL_BYTES_MIN = 1 << 20  # bytes at the end of a line file that are looked through, however short the log is
 _NOTHING = Filler(FRAME_KIND, 1, 0, empty_payload(0))
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found: places that are not whole, and what the recount says of a store that can be opened."""
+    """The findings of a check: damaged places, and the recount of a store that can be opened."""
 
     damage: tuple[Loss, ...] = ()
     found: Verification | None = None
@@ -70,7 +70,8 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair did: which files are kept in which folder of the store, what was lost, what could be made again."""
+    """The result of a repair: the folder of the store and the files kept in it, the losses, and the facts made
+    again."""
 
     folder: str = ""
     kept: tuple[str, ...] = ()
@@ -84,7 +85,7 @@ class Repaired:
 
 
 def verify(path: str) -> Verified:
-    """Checks every checksum of a store that nobody owns and recounts it; nothing is changed.
+    """Checks every checksum of a store without an owner and recounts the store; changes nothing.
 
     Raises StoreError where it can neither be read nor told why: StoreInUseError, ForeignStoreError.
     """
@@ -111,10 +112,9 @@ def verify(path: str) -> Verified:
 
 
 def repair(path: str, *, now: Instant | None = None) -> Repaired:
-    """Keeps what is whole of a store that nobody owns, so that it opens; what it was before is in a folder beside it.
-
-    now: hosts rest one whole delay from then on, by default the wall clock's now: a visit may be among what was lost.
-    Raises StoreError; what was not mended by then is mended by the next attempt.
+    """Mends a store without an owner so that it opens: keeps the whole parts, and the replaced files in a folder of the
+    store. now: hosts rest one whole delay from this instant on (default: the wall clock's now), because a visit may be
+    lost. Raises StoreError; the next attempt mends the rest.
     """
     store = store_of(path)
     if verify(path).ok:
@@ -140,8 +140,8 @@ def repair(path: str, *, now: Instant | None = None) -> Repaired:
         losses += found.losses
         facts = {"at": rfc3339(wall()), "store": manifest.store}
         report(files, Mended(folder, tuple(kept), tuple(losses)), facts)
-        # The order matters for whoever is killed in between. Behind the new checkpoint nothing that is lost is asked
-        # for any more; until then the log stays as it is and refuses to open, where it is damaged.
+        # This order survives a kill in between. Behind the new checkpoint no lost part is needed any more; until then
+        # the log stays as it is, and a damaged one refuses to open.
         names, more = mend_ledger(files, found, folder)
         kept += names
         losses += more

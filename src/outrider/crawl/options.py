@@ -31,7 +31,7 @@ CONCURRENCY_MAX = 10_000  # sockets of one process; beyond it the kernel's table
 DELAY_SECONDS_MAX = 86_400.0  # a gap of more than a day is a typing error
 DELAY_FACTOR_MAX = 10_000.0  # the term is cut at 60 s anyway
 SECONDS_MAX = 10 * 365 * 86_400.0  # ten years: longer is what "no limit" is for
-MAX_WAIT_SECONDS = 86_400.0  # who is told to come back tomorrow may wait; a run that waits longer looks hung
+MAX_WAIT_SECONDS = 86_400.0  # a site may ask to come back tomorrow; a run that waits longer looks hung
 COUNT_MAX = 1 << 53  # whole numbers that every JSON reader keeps exactly
 SEED_MAX = (1 << 64) - 1
 CONTACT_CHARACTERS_MAX = 200  # it travels in every request
@@ -473,16 +473,16 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a DIR/outrider.toml says: options, and where the seeds came from."""
+    """The content of a DIR/outrider.toml: options, and where the seeds came from."""
 
     options: Given
     seeds: tuple[str, ...] = ()
 
 
 def from_file(text: str, shown: str, directory: str) -> Kept:
-    """What is written in an outrider.toml (`shown` names it in errors; relative paths are seen from `directory`).
+    """Reads the text of an outrider.toml (`shown` names it in errors; relative paths are seen from `directory`).
 
-    Raises SettingsError for what is no TOML or an unknown key; values are checked when they are put together.
+    Raises SettingsError for a text that is no TOML or has an unknown key; the values are checked later, together.
     """
     try:
         table = tomllib.loads(text)

@@ -1,7 +1,7 @@
-"""What a crawl leaves behind, in one order: archive, sync, the frontier's fact, then the two line files that repeat it.
+"""The output of a crawl, written in one order: archive, sync, the frontier's fact, then two line files that repeat it.
 
-On opening the archive is cut at the watermark that the frontier knows, and each line file at the length it was synced
-to; what the log holds beyond is written again. So every line stands there once, whatever happened in between.
+An opening cuts the archive at the watermark that the frontier knows, and each line file at its synced length; then it
+writes the log's later lines again. So every line stands there once, also after a crash.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Output:
         self._since_note = 0
         if all(projection.length == self._noted[stream] for stream, projection in self._projections.items()):
             return
-        # Of all streams, also one that got no line: else the log behind its last one would be kept for it.
+        # Every stream notes its place, also one that got no line: else the log behind its last line would be kept.
         for stream, projection in self._projections.items():
             projection.sync()
             self._frontier.note_projection(stream, projection.length, self._lsn)

@@ -9,7 +9,7 @@ from typing import Any
 
 WINDOW_SECONDS = 10.0  # "now" is the mean of so long: one resting host does not make it jump
 WINDOW_SECONDS_MIN = 1.0  # a rate over less is noise
-SAMPLES_MAX = 64  # of the window; older ones are joined
+SAMPLES_MAX = 64  # samples in the window; older ones are joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def eta_seconds(
 
 
 def status_fields(statistics: Mapping[str, Any], rates: Rates, state: str, eta: float | None) -> dict[str, Any]:
-    """What `status --json` says: the frontier's counts, the rates, and how things stand."""
+    """The fields of `status --json`: the frontier's counts, the rates, the state and the time left."""
     known = ("queued", "leased", "waiting", "parked", "done", "gone")
     hosts = statistics["hosts"]
     return {

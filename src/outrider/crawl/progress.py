@@ -15,7 +15,7 @@ DRAW_SECONDS = 0.25  # four pictures a second look alive and cost nothing
 
 
 class Progress(Protocol):
-    """What the crawl tells about itself while it runs."""
+    """Shows the crawl's progress while it runs."""
 
     seconds: float
 

@@ -360,7 +360,7 @@ svg .name{fill:var(--ink)}
 .key .early{background:var(--bad)}
 """
 
-WIDTH = 960.0  # of a drawing, in its own units
+WIDTH = 960.0  # the width of a drawing, in its own units
 
 
 def render(data: ReportData) -> str:

@@ -100,7 +100,7 @@ def is_loopback(host: str, hosts: Mapping[str, tuple[str, ...]]) -> bool:
 
 
 def require_contact(seeds: Iterable[str], contact: str | None, hosts: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuses seeds beyond loopback while nobody says who crawls. Raises SettingsError naming the hosts."""
+    """Refuses seeds beyond loopback without a contact. Raises SettingsError naming the hosts."""
     if contact:
         return
     beyond = list(dict.fromkeys(host for host in map(host_of, seeds) if not is_loopback(host, hosts)))

@@ -67,7 +67,8 @@ class _Settling:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn brought: leases, when there will be more (None: not by waiting), how many answers were reported."""
+    """The result of one turn: leases, seconds until there are more (None: waiting brings none), number of reported
+    answers."""
 
     leases: LeaseBatch
     next_ready_seconds: float | None

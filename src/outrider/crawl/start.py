@@ -188,7 +188,7 @@ def _conclude(options: CrawlOptions, result: CrawlResult) -> list[str]:
     urls = result.statistics["urls"]
     left: int | None = urls["queued"] + urls["leased"] + urls["waiting"]
     if not left and result.exit_code == LIMIT:
-        left = None  # what is left is parked beyond a limit, with what robots rules forbid: 0 would be wrong
+        left = None  # the URLs left are parked, beyond a limit or by robots rules: 0 would be wrong
     ending = result.ending or ("finished" if result.exit_code == FINISHED else "")
     large = sum(os.path.getsize(path) for path in files.values() if os.path.exists(path)) > REPORT_BYTES_MAX
     data = collect(
@@ -222,4 +222,4 @@ def _records(path: str) -> Iterator[dict[str, object]]:
             for line in file:
                 yield decoder.decode(line)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return  # what was read so far is worth a report
+        return  # the lines read so far are worth a report

@@ -1,4 +1,4 @@
-"""How a crawl stands: asked of the running one, or read from its files when nobody owns them."""
+"""The status of a crawl: the running crawl answers, or the files do when no process owns them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from outrider.errors import StoreInUseError, UnreachableError
 
 
 def status_of(path: str) -> dict[str, Any]:
-    """What `status --json` says of the crawl in `path`. Raises SettingsError, StoreError."""
+    """The fields of `status --json` for the crawl in `path`. Raises SettingsError, StoreError."""
     found = inspect(path, GIVE_A_CRAWL)
     if found is not Found.CRAWL:
         raise no_crawl(path, found)

@@ -1,4 +1,4 @@
-"""What a crawl says when it ends: plain text from its counts, safe for any terminal (pure: values in, lines out)."""
+"""The last words of a crawl: plain text from its counts, safe for any terminal (pure: values in, lines out)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from outrider.clock import rfc3339
 from outrider.journey import Waits
 
-SUMMARY_HOSTS_MAX = 5  # the hosts with the least room; who wants all reads politeness.jsonl
+SUMMARY_HOSTS_MAX = 5  # the hosts with the least room; politeness.jsonl has all of them
 SUMMARY_ERRORS_MAX = 8  # classes are a closed set of some dozens; the rest is summed
 GAP_TOLERANCE_SECONDS = 0.000_001  # both figures are rounded to microseconds on their way through the file
 
@@ -28,7 +28,7 @@ class Totals:
     outcomes: Mapping[str, int] = field(default_factory=dict)
     errors: Mapping[str, int] = field(default_factory=dict)
     output: str = ""
-    left: int | None = None  # URLs still queued or waiting; None when nobody counted
+    left: int | None = None  # URLs still queued or waiting; None when they were not counted
     ending: str = ""  # one clause: why the crawl ended
 
 

@@ -328,7 +328,7 @@ def _json_of(text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError):
-        return json.loads(text)  # slower, and takes half characters, as they may stand in what somebody attached
+        return json.loads(text)  # slower, and takes half characters, as they may stand in metadata
 
 
 def _read_csv(file: BinaryIO, path: str) -> Iterator[Read]:

@@ -1,4 +1,4 @@
-"""What may reach a terminal or a log: one line of text in which nothing from the web can act."""
+"""Text for a terminal or a log: one line, in which nothing from the web can act."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def safe(text: object, characters_max: int = TALK_CHARACTERS_MAX) -> str:
 
 
 def drawable(stream: TextIO, environment: dict[str, str] | None = None) -> bool:
-    """Whether moving lines may be drawn there: a terminal that can, and nobody asked for plain text (no-color.org)."""
+    """Whether the stream takes moving lines: a capable terminal, and no wish for plain text (no-color.org)."""
     env = os.environ if environment is None else environment
     try:
         terminal = stream.isatty()

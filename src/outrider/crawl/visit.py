@@ -1,4 +1,4 @@
-"""What a visit was, and what it means: the answer to a lease in, the outcome and its lines out (no clock, no socket).
+"""A visit and its meaning: the answer to a lease in, the outcome and its lines out (no clock, no socket).
 
 answer                                   outcome in pages.jsonl       the frontier is told
 2xx                                      done, truncated, duplicate   done, links
@@ -47,10 +47,10 @@ TOO_LARGE: Final = "too_large"  # an outcome that the frontier cannot keep
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What came of one lease.
+    """The result of one lease.
 
     `response` is None when no request was sent; then `error` says why. `at` is the wall clock when the visit began,
-    `now` the frontier's clock when it ended. `address` is what an errand for one found.
+    `now` the frontier's clock when it ended. `address` is the answer to an errand of that kind.
     `stopped`: the crawl was ended in its midst, at `began` if a request was under way.
     """
 
@@ -84,7 +84,7 @@ UNSENT: Final = frozenset({FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT})
 
 
 class Reading(Protocol):
-    """What the outcome needs of a page that was read."""
+    """The parts of a read page that an outcome needs."""
 
     @property
     def title(self) -> str: ...
@@ -106,7 +106,7 @@ class Reading(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a visit to a page means. `word` is the outcome in pages.jsonl."""
+    """The meaning of a visit to a page. `word` is the outcome in pages.jsonl."""
 
     word: str
     verdict: Verdict
@@ -121,7 +121,7 @@ class Judgement:
 
 
 def judged(visit: Visit) -> Judgement:
-    """What a visit to a page means, before anybody knows whether its content is a duplicate."""
+    """The meaning of a visit to a page, before the content is compared with that of other pages."""
     status, failure, lease = visit.status, visit.failure, visit.lease
     asked = _retry_after(visit)
     if failure is not None:
@@ -145,7 +145,7 @@ def judged(visit: Visit) -> Judgement:
 
 
 def _answered(response: Response) -> Judgement:
-    """What a page that came is: done, truncated, or an error where nothing of it can be read."""
+    """The judgement of an answer with a page: done, truncated, or an error where no byte of it can be decoded."""
     undecodable = _undecodable(response)
     if response.decoding is Decoding.UNKNOWN or (undecodable and not response.content and not response.truncated):
         return Judgement("error", Verdict.GONE, str(FetchError.DECODE))
@@ -297,10 +297,10 @@ def robots_outcome(visit: Visit) -> Outcome:
 
 
 def _robots_file(response: Response, status: int) -> tuple[RobotsAnswer, str | None]:
-    """What a robots.txt that came says, and what was wrong with it.
+    """The answer that a robots.txt response makes, and its fault.
 
-    One that breaks off, or whose coding cannot be undone, is no robots.txt but a network error (RFC 9309 section
-    2.3.1.4): what is missing may forbid, and half of a line may forbid all. Where a limit of ours cut it, the lines
+    A body that breaks off, or whose coding cannot be undone, is no robots.txt but a network error (RFC 9309 section
+    2.3.1.4): a missing line may forbid, and half of a line may forbid all. Where a limit of ours cut it, the lines
     before hold (section 2.5).
     """
     content, decoding = response.content, response.decoding
