@@ -74,7 +74,7 @@ class AsyncFrontier:
 
     @property
     def opening(self) -> Opening:
-        """What opening the store found."""
+        """The findings of the opening of the store."""
         return self.sync.opening
 
     async def _call(self, name: str, verb: Verb[Answer], *, request_id: RequestId | None = None) -> Answer:
@@ -93,7 +93,7 @@ class AsyncFrontier:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     async def _gathered(self, small: Small) -> Any:
-        self.sync._alone()  # nobody comes back to what a forked child, or a function inside a call, leaves here
+        self.sync._alone()  # a call that a forked child, or a function inside a call, left here would never be made
         loop = asyncio.get_running_loop()
         made = loop.create_future()
         self._small.append((small, made))

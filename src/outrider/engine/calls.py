@@ -33,8 +33,8 @@ class Decide(Protocol):
 
 
 class Kept(Generic[Answer]):
-    """A call of its own. Its answer is kept from the moment on that it is decided, for an interruption may come between
-    that and whoever waits for it."""
+    """A call of its own. It keeps its answer from the decision on, for an interruption may come before the answer
+    reaches its caller."""
 
     __slots__ = ("answer", "request_id", "token", "verb")
 
@@ -49,7 +49,8 @@ class Kept(Generic[Answer]):
         return answer
 
     def unclaimed(self) -> Unclaimed | None:
-        """What nobody will have if this call is given up. A repeated answer was given before: its leases stay."""
+        """The leases that no caller has if this call is given up. A repeated answer was given before: its leases
+        stay."""
         if not isinstance(self.answer, LeaseBatch):
             return None
         tokens = [token for token in self.answer.tokens if token > self.token]
@@ -89,7 +90,7 @@ class Small:
             return None
         for value in how.values():
             if value is not None and type(value) not in _PLAIN:
-                return None  # nobody knows what such a value does when it is compared with that of another call
+                return None  # such a value may do anything when it is compared with that of another call
         return cls("lease", want=want, how=how)
 
     @classmethod
@@ -108,7 +109,7 @@ class Small:
         self.error, self.made = error, True
 
     def unclaimed(self) -> Unclaimed | None:
-        """What nobody will have if this call is given up."""
+        """The leases that no caller has if this call is given up."""
         return Unclaimed(self.answer.tokens, self.answer.lines) if isinstance(self.answer, LeaseBatch) else None
 
     def told(self) -> Any:
@@ -121,7 +122,7 @@ class Small:
 
 
 class Gathering:
-    """Small calls that wait for their turn: whoever gets the frontier's lock makes those of all."""
+    """Small calls that wait for their turn: the thread that gets the frontier's lock makes all of them."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -135,7 +136,7 @@ class Gathering:
         self._waiting.extend(calls)
 
     def leave(self, *calls: Small) -> None:
-        """Under the lock: nobody waits for their answers any more, so those that were not made never will be."""
+        """Under the lock: no caller waits for their answers any more, so calls that were not made never will be."""
         for one in calls:
             with contextlib.suppress(ValueError):
                 self._waiting.remove(one)
@@ -143,9 +144,9 @@ class Gathering:
     def make(self, decide: Decide) -> None:
         """Under the lock: makes the calls that wait, in their order.
 
-        A call leaves the queue when it was made, and not before. So whatever breaks this off, an error that stops the
-        frontier or an interruption between two calls, the others find theirs in the queue still, and make it or are
-        told why it cannot be.
+        A call leaves the queue when it was made, and not before. So when an error that stops the frontier, or an
+        interruption between two calls, breaks this off, the other callers find their calls in the queue still, and make
+        them or are told why they cannot.
         """
         for group in _alike(list(self._waiting)):
             undone = [one for one in group if not one.made]
@@ -183,8 +184,8 @@ def _alike(calls: Sequence[Small]) -> Iterator[list[Small]]:
 def _together(calls: Sequence[Small], log: Log, machine: Machine, now: Instant) -> None:
     """One call of the machine for all of these, which are of one kind; each gets its answer.
 
-    It does so inside the verb, where an interruption stops the frontier: nobody makes a call twice because its answer
-    was lost on the way.
+    It does so inside the verb, where an interruption stops the frontier: no call is made twice because its answer was
+    lost on the way.
     """
     for one, answer in zip(calls, _answers(calls, machine, now), strict=True):
         one.succeed(answer, log.appended_lsn)
@@ -200,7 +201,7 @@ def _answers(calls: Sequence[Small], machine: Machine, now: Instant) -> Sequence
         if len(calls) == 1:
             return [leases]
         pieces = _cut(list(leases), [one.want for one in calls])
-        # What the call itself decided is told once, to the first.
+        # The lines of the joint call are told once, to the first caller.
         told = [leases.lines, *[()] * (len(calls) - 1)]
         return [LeaseBatch(piece, lines=lines, lsn=leases.lsn) for piece, lines in zip(pieces, told, strict=True)]
     starts = [0, *accumulate(len(one.rows) for one in calls)]

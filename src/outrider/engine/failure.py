@@ -1,4 +1,4 @@
-"""What stopped a frontier, and how whoever calls next is told: what a call left half done only a replay can tell."""
+"""The error that stopped a frontier, and its way to the next caller: only a replay can tell what was half done."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Failure:
         self._first(error, within, told=True)
 
     def stop_beside(self, error: BaseException, within: str) -> None:
-        """It happened where no caller could meet it: the next one is told."""
+        """This exception met no caller: the next caller is told."""
         self._first(error, within, told=False)
 
     def _first(self, error: BaseException, within: str, *, told: bool) -> None:
-        """A caller and a thread beside may fail at once, of one disk: what is kept is one's or the other's whole."""
+        """A caller and a thread beside may fail at once, of one disk: the first failure is kept whole."""
         with self._lock:
             if self.error is None:
                 self._within, self._told, self.error = within, told, error
@@ -37,14 +37,14 @@ class Failure:
             raise told from self.error
 
     def told(self) -> StoreFailedError | None:
-        """What `check` raises."""
+        """The error that `check` raises."""
         if self.error is None:
             return None
         self._told = True
         return _told(self.error, self._within)
 
     def tell(self) -> None:
-        """Raises, once, what no caller has heard of yet."""
+        """Raises, once, an error that no caller has met yet."""
         if not self._told:
             if isinstance(self.error, StoreFailedError):
                 self._told = True

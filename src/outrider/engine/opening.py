@@ -1,4 +1,4 @@
-"""What opening a store takes: files, manifest, the tables as the log's end leaves them, a clock that goes on there."""
+"""The opening of a store: files, manifest, the tables as the log's end leaves them, a clock that goes on there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEYS = 2
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What opening a store found. notes: sentences for people. clock_step_seconds: below 0 when the wall clock was
+    """The findings of an opening. notes: sentences for people. clock_step_seconds: below 0 when the wall clock was
     set back."""
 
     number: int
@@ -44,7 +44,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a store knows before its opening writes anything, for who judges the files that it is opened for."""
+    """The knowledge of a store before its opening writes anything, for a judge of the files beside the store."""
 
     tables: Tables
     log: Log
@@ -129,7 +129,7 @@ def all_stays() -> Iterator[None]:
 
 
 def files_of(path: str | os.PathLike[str] | Files) -> Files:
-    """The directory at a path, made where it is missing; files that somebody brings are taken as they are."""
+    """The directory at a path, made where it is missing; `Files` of a caller are taken as they are."""
     check_place(path)
     if not isinstance(path, str | os.PathLike):
         return path
@@ -168,7 +168,7 @@ def check_options(clock: object, seed: object, slots: object, keys: object) -> N
 
 
 def check_place(path: str | os.PathLike[str] | Files) -> None:
-    """Raises SettingsError for what names no directory, unless it is files that somebody brings."""
+    """Raises SettingsError for a value that is neither the path of a directory nor `Files`."""
     if not isinstance(path, str | os.PathLike):
         if path is None or isinstance(path, int | float | bytes):
             raise SettingsError(f"path {path!r}: give a directory's path as text or a Path")
@@ -214,7 +214,7 @@ def new_manifest(
 
 
 def pinned(files: Files, manifest: Manifest, options: FrontierSettings) -> FrontierSettings:
-    """What a store was made with stays in force; changing it would give old URLs new names."""
+    """The settings that a store was made with stay in force; other ones would give old URLs new names."""
     if manifest.spelling != SPELLING_VERSION:
         raise ForeignStoreError(
             f"{files.describe()} was made with URL spelling {manifest.spelling}, this is {SPELLING_VERSION}: "
@@ -249,7 +249,7 @@ def clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction
 
 
 def notes_of(log: Log, previous: str, ended: int, step: float) -> list[str]:
-    """What an opening has to tell people, a sentence each."""
+    """The notes of an opening for people, a sentence each."""
     notes = []
     cut = log.statistics()["cut_bytes"]
     if previous == "crashed":

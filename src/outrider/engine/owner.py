@@ -111,17 +111,17 @@ class Frontier:
         self._clock = clock
         self._store = store
         self._lock = threading.RLock()
-        self._caller = 0  # the thread in whose call something may run that callers brought
+        self._caller = 0  # the thread whose call may run functions of callers now
         self._gathering = Gathering(log)
-        self._unclaimed: deque[Unclaimed] = deque()  # of calls for leases that were given up
+        self._unclaimed: deque[Unclaimed] = deque()  # leases of calls that were given up
         self._sync_turn = threading.Condition()
         self._syncing = False
         self._failure = Failure()
         self._closed = False
         self._process = os.getpid()
         self._last = 0  # the frontier's instant when it was asked last
-        self._heard = 0  # what the clock said then
-        self._stepped_back = False  # since then, and hosts were not rested yet
+        self._heard = 0  # the clock's answer at that time
+        self._stepped_back = False  # the clock was set back since then, and hosts were not rested yet
         self._read_only = False
         self._rounds = Rounds(files, machine, log, self._failure, store=store, newest=checkpoint)
 
@@ -234,7 +234,7 @@ class Frontier:
 
     @classmethod
     def look(cls, path: str | os.PathLike[str] | Files) -> Frontier:
-        """Open a store that nobody owns for looking only: nothing in the directory changes, the verbs are refused."""
+        """Open a store without an owner for looking only: nothing in the directory changes, the verbs are refused."""
         files = files_to_look_at(path)
         try:
             files.lock()
@@ -242,7 +242,7 @@ class Frontier:
             give_back(files)
             raise
         except StoreError:
-            pass  # it belongs to somebody else or lies on a read-only mount: nobody can own it from here
+            pass  # the files belong to another user or lie on a read-only mount: no process here can own the store
         log: Log | None = None
         tables: Tables | None = None
         try:
@@ -415,7 +415,8 @@ class Frontier:
         self.set_addresses({arguments.host(host): address})
 
     def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
-        """The addresses of many hosts; how many were not known to be there. Those that were cost nothing."""
+        """The addresses of many hosts; how many were not known to be there. An address that is known already costs
+        nothing."""
         return self._call("set_addresses", lambda m, now: m.set_addresses(addresses, now))
 
     def note_projection(self, stream: str, length: int, lsn: int) -> None:
@@ -460,7 +461,7 @@ class Frontier:
             return self._machine.pressure()
 
     def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
-        """What is known of one URL, by any spelling."""
+        """The state of one URL, by any spelling."""
         arguments.text("url", url)
         arguments.name("crawl", crawl)
         with self._alone():
@@ -534,7 +535,7 @@ class Frontier:
         return self._call("pause", lambda m, now: m.pause(key, crawl, now, paused=True))
 
     def resume(self, key: str | None = None, *, crawl: str | None = None) -> int:
-        """What was paused goes on."""
+        """Lease the paused queues again; how many queues."""
         return self._call("resume", lambda m, now: m.pause(key, crawl, now, paused=False))
 
     def block_until(self, until: Instant, key: str | None = None, *, crawl: str | None = None) -> int:
@@ -550,9 +551,9 @@ class Frontier:
         return self._call("set_limit", lambda m, now: m.set_limit(limit, key, crawl, now))
 
     def delete(self, key: str | None = None, *, crawl: str | None = None) -> int:
-        """The URLs of these queues, or a whole crawl, are as if they had never been; how many queues. What was said of
-        a queue (a pause, a delay, a limit) stays. A lease that is open goes on until it is reported, which rests the
-        host and answers `stale`."""
+        """The URLs of these queues, or a whole crawl, are as if they had never been; how many queues. A queue's pause,
+        delay and limit stay. A lease that is open goes on until it is reported, which rests the host and answers
+        `stale`."""
         return self._call("delete", lambda m, now: m.delete(key, crawl, now))
 
     def reprioritise(
@@ -610,7 +611,7 @@ class Frontier:
             checks = chain.from_iterable(part.check() for part in tables.kept_in_runs())
             problems = list(islice(checks, VERIFY_PROBLEMS_MAX))
             if problems:
-                # Nobody can count what cannot be read.
+                # Records that cannot be read cannot be counted.
                 counts = {state.value: tables.counts[row] for row, state in enumerate(STATES) if row}
                 counts = {"accepted": tables.accepted(), **counts}
             else:
@@ -743,8 +744,8 @@ class Frontier:
         return answer
 
     def _gathered(self, small: Small) -> Any:
-        """Make a small call together with those that wait when its turn comes: whoever gets the lock makes the calls of
-        all of them, in their order, and the others find them made."""
+        """Make a small call together with the calls that wait when its turn comes: the thread that gets the lock makes
+        all of them, in their order, and the other threads find theirs made."""
         self._alone()  # before the call joins the others
         try:
             self._gathering.join(small)
@@ -765,22 +766,22 @@ class Frontier:
         except BaseException as error:
             with lock:
                 self._gathering.leave(small)
-            # What broke another's call off, behind this one, is told to that one.
+            # An error that broke off another caller's call, behind this one, is told to that caller.
             if not small.made or not isinstance(error, Exception):
                 raise
 
     def _given_up(self, call: Kept[Any] | Small) -> None:
-        """Nobody has the answer of this call, or will: the leases in it are given back at once, or with the next call
-        where this is not possible now."""
+        """The answer of this call reaches no caller: its leases are given back at once, or with the next call where
+        this is not possible now."""
         unclaimed = call.unclaimed()
         if unclaimed is None:
             return
         self._unclaimed.append(unclaimed)
-        with contextlib.suppress(OutriderError):  # what the call itself failed with is to be told
+        with contextlib.suppress(OutriderError):  # the caller is told the call's own error
             self._decide("release", lambda m, now: None)
 
     def _take_back(self, now: Instant) -> None:
-        """Under the lock: gives back what nobody claims."""
+        """Under the lock: gives back the leases of calls that were given up."""
         with contextlib.suppress(StoreFullError):  # then with a later call
             while self._unclaimed:
                 self._machine.unclaim(self._unclaimed[0], now)
@@ -818,7 +819,7 @@ class Frontier:
             except (SettingsError, StoreFullError):
                 raise
             except BaseException as error:
-                # Half applied, perhaps: only a replay can tell. Whoever calls next is told to open the store again.
+                # Half applied, perhaps: only a replay can tell. The next caller is told to open the store again.
                 self._failure.stop(error, f"`{name}`")
                 raise
             finally:
@@ -841,13 +842,14 @@ class Frontier:
         return bool(files)
 
     def _durable(self, lsn: int) -> None:
-        """Return when the frame of this LSN is synced: one caller syncs for all who came before it, the others wait."""
+        """Return when the frame of this LSN is synced: one caller syncs for all frames before, the other callers
+        wait."""
         if self._log.synced_lsn >= lsn:
             return
         mine = False
         try:
             with self._sync_turn:
-                # Not a queue at the log's own lock: whoever comes out of it would be the first to get in again, alone.
+                # Not a queue at the log's own lock: a thread that leaves it would be the first to get in again, alone.
                 while self._syncing:
                     self._sync_turn.wait()
                     if self._log.synced_lsn >= lsn:

@@ -1,5 +1,4 @@
-"""Robots rules read outside of the calls: half a megabyte of them takes a fifth of a second, in which nobody else is to
-wait."""
+"""Robots rules read outside of the calls: half a megabyte takes a fifth of a second, and no other call waits for it."""
 
 from __future__ import annotations
 
@@ -11,12 +10,13 @@ from outrider.limits import RULES_READ_BYTES_AT_ONCE
 from outrider.robots import AgentRules, Rules, verdict_of_status, whole_lines
 
 Read = list[tuple[int, float, AgentRules | None]]
-"""Of each file its digest, the Crawl-delay, and the rules where they were read."""
+"""For each file its digest, the Crawl-delay, and the rules where they were read."""
 
 
 def read_files(files: Iterable[tuple[int, bytes]], agent: str) -> Read:
-    """What these files say to an agent: all rules of the first, and of others as far as `RULES_READ_BYTES_AT_ONCE` of
-    them go. Rules take ten times the memory of their file, and the rest of them is read when a URL needs it."""
+    """The rules of these files for an agent: of the first file always, of the next ones up to
+    `RULES_READ_BYTES_AT_ONCE`. Rules take ten times the memory of their file, and the rest of them is read when a URL
+    needs it."""
     read: Read = []
     room = RULES_READ_BYTES_AT_ONCE
     for digest, body in files:
@@ -30,7 +30,7 @@ def read_files(files: Iterable[tuple[int, bytes]], agent: str) -> Read:
 
 
 def answers_of(outcomes: object) -> list[object]:
-    """What outcomes say of robots.txt files; columns have no place for that."""
+    """The robots.txt answers in outcomes; columns have no place for them."""
     if not isinstance(outcomes, list | tuple):
         return []
     return [answer for outcome in outcomes if (answer := getattr(outcome, "robots", None)) is not None]

@@ -33,15 +33,15 @@ _WITHIN = "a checkpoint"
 
 
 class Round:
-    """One checkpoint in the making: what there was when it began, cut into ranges, and those that were copied and are
-    to be written."""
+    """One checkpoint in the making: the rows that there were when it began, cut into ranges, and the copied ranges
+    that are still to be written."""
 
     def __init__(self, sections: list[tuple[int, int]], number: int, start: int, logged_bytes: int) -> None:
         self.number = number
         self.start = start
         self.logged_bytes = logged_bytes  # by the time of the last step
         self.copied_bytes = 0
-        self.taken_bytes = 0  # of them, by whoever writes
+        self.taken_bytes = 0  # bytes of them that the writing thread took
         self.writer: CheckpointWriter | None = None
         self.writing: threading.Thread | None = None
         self.full = False  # the disk had no room for what was copied
@@ -91,8 +91,8 @@ class Round:
 class Rounds:
     """The newest checkpoint (its number, its bytes, the LSN up to which it covers the log) and the round under way.
 
-    Every method but `join` belongs under the lock of the frontier. Threads beside the calls leave what came of them,
-    and change nothing else here: who calls next takes it up when they are over.
+    Every method but `join` belongs under the lock of the frontier. Threads beside the calls leave their results here,
+    and change nothing else: the next call takes the results up.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class Rounds:
         self._store = store
         self._ledger_bytes_max = max(MEMTABLE_BYTES_MAX_LEAST, machine.settings.memory_bytes // MEMTABLE_SHARE)
         self._patience = 0  # so much log there must be before a round is tried again
-        self._finished: tuple[int, int, int] | None = None  # what a thread beside left: a checkpoint …
+        self._finished: tuple[int, int, int] | None = None  # the result of a thread beside: a checkpoint …
         self._no_room = False  # … or that there was no room for what it wrote
         self._unmerged = False  # runs were added since they were looked at for merges
-        self._merging = False  # a thread beside does so
+        self._merging = False  # a thread beside merges them
 
     def step(self, now: Instant) -> None:
         """Copy some ranges, or begin or end a round; a call never waits for more than one step."""
@@ -122,7 +122,7 @@ class Rounds:
         ledger = self._machine.tables.ledger
         if self.finisher is not None:
             if self._merging and ledger.unfrozen_bytes > self._ledger_bytes_max:
-                ledger.freeze()  # whoever merges writes it in between
+                ledger.freeze()  # the merging thread writes it in between
             return
         if self.under_way is None:
             if self._unmerged:
@@ -149,7 +149,7 @@ class Rounds:
             self._copying(None)
             return
         if round_.waiting_bytes >= CHECKPOINT_WAITING_BYTES_MAX:
-            self._write_beside(round_)  # one range alone may be as much, and nobody may be writing
+            self._write_beside(round_)  # one range alone may be as much, with no thread that writes
             return
         begun = round_.copied_bytes
         # A call that logs much takes its time anyway: so the log grows by half of what a round copies, and no more.
@@ -347,5 +347,5 @@ class Rounds:
         return min([through, *(lsn for _, lsn in self._machine.tables.projections.values() if lsn)])
 
     def statistics(self) -> dict[str, int]:
-        """Of the newest checkpoint."""
+        """Number, bytes and place in the log of the newest checkpoint."""
         return {"number": self.number, "bytes": self.bytes, "start_lsn": self.covered}
