@@ -38,7 +38,7 @@ _SPECIAL_4 = tuple(
         "240.0.0.0/4",  # reserved and broadcast
     )
 )
-# Of IPv6 only 2000::/3 is given out at all, so the table holds its exceptions: loopback, v4-compatible, ULA
+# Only 2000::/3 of IPv6 is given out at all, so the table holds its exceptions: loopback, v4-compatible, ULA
 # (fd00:ec2::254 too), link-local, site-local, multicast, discard-only and local NAT64 lie outside of it.
 _GLOBAL_6 = IPv6Network("2000::/3")
 _SPECIAL_6 = tuple(
@@ -153,7 +153,7 @@ class AddressGuard:
         return self.permitted(host, addresses)[0]
 
     def permitted(self, host: str, addresses: Sequence[str]) -> tuple[str, ...]:
-        """Those of `addresses` that `host` may be asked at, in their order and usual spelling, at least one.
+        """The `addresses` at which `host` may be asked, in their order and usual spelling, at least one.
 
         Raises BlockedAddress when none is left, or when the host is itself an address and every answer differs from it.
         """

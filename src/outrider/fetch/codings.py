@@ -81,7 +81,7 @@ def decoded(body: bytes, codings: Sequence[str], bytes_max: int) -> tuple[bytes,
     """The body with its content codings undone, at most `bytes_max` of it, and what became of it.
 
     gzip (members one after another too) and deflate (RFC 9110 section 8.4.1; raw deflate as some servers send it), at
-    most two layers. A body that says gzip and is not is given as it is, as BROKEN. Of no body nothing is to be undone.
+    most two layers. A body that says gzip and is not is given as it is, as BROKEN. An empty body is WHOLE.
     """
     if not body:
         return body, Decoding.WHOLE  # a HEAD-like answer, 204, 304

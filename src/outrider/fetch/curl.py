@@ -44,7 +44,7 @@ _MALFORMED_CODES = {
     pycurl.E_UNSUPPORTED_PROTOCOL,  # HTTP/0.9
     pycurl.E_FTP_WEIRD_SERVER_REPLY,  # its name before it was used for HTTP too
     pycurl.E_FILESIZE_EXCEEDED,  # a Content-Length beyond 63 bits
-    pycurl.E_BAD_CONTENT_ENCODING,  # a Transfer-Encoding that nobody asked for
+    pycurl.E_BAD_CONTENT_ENCODING,  # a Transfer-Encoding that the request did not ask for
 }
 _BROKEN_CODES = {pycurl.E_PARTIAL_FILE, pycurl.E_RECV_ERROR, pycurl.E_SEND_ERROR, pycurl.E_GOT_NOTHING}
 _CONNECT_ERRORS = {
@@ -116,7 +116,7 @@ class _Transfer:
         setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_seconds * 1_000)))
         setopt(pycurl.FRESH_CONNECT, int(fresh))
 
-    # What libcurl calls. Returning something else than it expects ends the transfer.
+    # Callbacks of libcurl. Returning something else than it expects ends the transfer.
 
     def _open_socket(self, purpose: int, address: Any) -> Any:
         family, kind, protocol, peer = address
@@ -217,7 +217,8 @@ class CurlDownloader:
         self._clock = clock
         self._connections_max = connections_max
         self._turns = asyncio.Semaphore(connections_max)
-        self._hosts: dict[str, asyncio.Future[None]] = {}  # of each host that is being asked, done when it was
+        # one for each host with an open request, done when the request ends
+        self._hosts: dict[str, asyncio.Future[None]] = {}
         self._roots = _Roots(ca_file)
         self._idle: list[_Transfer] = []
         self._running: dict[Any, _Transfer] = {}
@@ -300,7 +301,7 @@ class CurlDownloader:
         self._closed = True
         for transfer in list(self._running.values()):
             self._stop(transfer, FetchError.INTERNAL, "the downloader was closed")
-        # Those who wait for these ends get their turn before the handles go.
+        # The tasks that wait for these ends get their turn before the handles go.
         await asyncio.sleep(0)
         self._multi.close()
         self._cancel_timer()  # closing connections may have asked for one
@@ -400,7 +401,7 @@ class CurlDownloader:
             if left == 0:
                 return
 
-    # What came of it
+    # The response
 
     def _response(
         self, request: Request, target: Target, transfer: _Transfer, end: _End, started_at: Instant

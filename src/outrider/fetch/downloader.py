@@ -1,4 +1,4 @@
-"""What a download is: the request as it stands on the wire, the response with its exact bytes, the Protocol between."""
+"""A download: the request as it stands on the wire, the response with its exact bytes, the Protocol between."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outrider.fetch.outcomes import UNCONNECTED, FetchError, safe_text
 from outrider.limits import BODY_BYTES_MAX, CONNECT_SECONDS_MAX, IDLE_SECONDS_MAX, TOTAL_SECONDS_MAX, URL_BYTES_MAX
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-ACCEPT_ENCODING = "gzip"  # what every server speaks and what costs least to undo
+ACCEPT_ENCODING = "gzip"  # every server speaks it, and it costs least to undo
 
 # Only visible ASCII may stand in a target: no space, CR, LF, NUL, nothing beyond 0x7e.
 _URL = re.compile(
@@ -156,21 +156,22 @@ class Headers:
 
 
 class Decoding(StrEnum):
-    """What became of a body when its codings were undone."""
+    """The result of undoing the codings of a body."""
 
     WHOLE = "whole"
     CUT = "cut"  # the content went on beyond the bound
     BROKEN = "broken"  # the content is what could be decoded before the fault, or before the body was cut
-    UNKNOWN = "unknown"  # a coding nobody asked for, or too many layers: the content is what lay below it
+    UNKNOWN = "unknown"  # a coding that was not asked for, or too many layers: the content still has it
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came of a request; it is made whatever the site does.
+    """The result of a request; there is one for each request, also where the site fails.
 
-    `status` is there as soon as a whole head came, also beside an `error`. `request_head` is what was sent, empty when
-    nothing was. `head` is the final response's status line and fields exactly as received, with the empty line.
-    `body` is what followed on the wire, chunk framing and content coding in place; `content` has both undone.
+    `status` is there as soon as a whole head came, also beside an `error`. `request_head` has the bytes that were sent,
+    empty when none were. `head` is the final response's status line and fields exactly as received, with the empty
+    line.
+    `body` has the bytes behind it on the wire, chunk framing and content coding in place; `content` has both undone.
     `truncated` says why the body ends early (WARC-Truncated): `length`, `time`, `disconnect`, `unspecified`.
     `seconds` is the duration without DNS and TLS handshake; the instants are those of the downloader's clock.
     """

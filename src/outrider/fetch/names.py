@@ -92,7 +92,8 @@ class _Known:
 
 
 class _LookUp:
-    """One question to the system: it waits for a thread, has one, and is answered, perhaps long after anybody waits."""
+    """One question to the system: it waits for a thread, gets one, and is answered, perhaps after all callers gave
+    up."""
 
     __slots__ = ("answer", "begun", "host", "lane", "patience", "port")
 
@@ -123,8 +124,8 @@ class _Lane:
 class _Threads:
     """A daemon thread for each look-up; unlike a pool's they never hold the process at its exit.
 
-    A look-up that takes long gives its place to the next one and keeps its thread, so silent names hold nobody up until
-    there are as many threads as may be. Names that were silent before share a few threads of their own. Used by one
+    A look-up that takes long gives its place to the next one and keeps its thread, so silent names delay other names
+    only when all threads are taken. Names that were silent before share a few threads of their own. Used by one
     event loop.
     """
 
@@ -149,7 +150,7 @@ class _Threads:
     def _begin(self, lane: _Lane) -> None:
         while lane.waiting and lane.has_room():
             one = lane.waiting.popleft()
-            if one.answer.done():  # nobody waited as long as that
+            if one.answer.done():  # its callers gave up meanwhile
                 continue
             loop = one.answer.get_loop()
             try:
@@ -177,7 +178,7 @@ class _Threads:
             outcome = self._look_up(one.host, one.port)
         except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
             outcome = error
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no task waits
             loop.call_soon_threadsafe(self._settle, one, outcome)
 
     def _settle(self, one: _LookUp, outcome: tuple[str, ...] | Exception) -> None:
@@ -298,7 +299,7 @@ class Resolver:
         return self._remember(name, addresses, failure)
 
     def _give_up(self, name: str, one: _LookUp) -> None:
-        """Nobody waits for it any more; whoever asks for this name meanwhile waits for the same thread."""
+        """The callers stop waiting for this look-up; a later call for this name waits for the same thread."""
         if name not in self._silent:
             self._silent[name] = one
             one.answer.add_done_callback(partial(self._answered_late, name))
@@ -315,7 +316,8 @@ class Resolver:
             ) from None
 
     def _answered_late(self, name: str, answer: asyncio.Future[tuple[str, ...]]) -> None:
-        """What comes after everybody gave up is remembered all the same; such a name has few threads the next time."""
+        """An answer that comes after the callers gave up is remembered all the same; such a name has few threads the
+        next time."""
         self._silent.pop(name, None)
         if not answer.cancelled() and answer.exception() is None and name not in self._asking:
             self._remember(name, answer.result(), None)

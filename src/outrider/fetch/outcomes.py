@@ -1,4 +1,4 @@
-"""What can come of asking a site: one closed list of errors, and what `Retry-After` asks for."""
+"""The ways in which a request fails: one closed list of errors; and the wait that `Retry-After` asks for."""
 
 from __future__ import annotations
 

@@ -269,7 +269,7 @@ def _steps(rows: list[_Row], base_bytes: int) -> list[tuple[int, int]]:
 
 def _within(rows: list[_Row], urls: UrlBatch, page_bytes: int, room: dict[bool, int]) -> npt.NDArray[np.bool_]:
     """The valid links that there is room for, by whether they lead on; behind the first one that is left out there is
-    none. What nobody keeps for its length counts as the longest that is kept."""
+    none. A link too long to be kept counts as the longest that is kept."""
     costs = np.minimum(urls.lengths, URL_BYTES_MAX) + page_bytes
     leads = np.array([kind in FOLLOWABLE for kind, _, _ in rows], np.bool_)
     wanted = np.zeros(len(rows), np.bool_)

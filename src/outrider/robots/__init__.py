@@ -1,4 +1,4 @@
-"""What a site allows: robots.txt by RFC 9309. Pure: bytes in, verdicts out."""
+"""The rules of a site: robots.txt by RFC 9309. Pure: bytes in, verdicts out."""
 
 from outrider.robots.rules import ALLOW_ALL, REFUSE_ALL, AgentRules, Answer, Rules, verdict_of_status, whole_lines
 

@@ -1,6 +1,7 @@
-"""What a robots.txt allows, by RFC 9309: groups are read here, the paths of one group are matched by Protego.
+"""The rules of a robots.txt, by RFC 9309: this module reads the groups, Protego matches the paths of one group.
 
-Any bytes can be parsed and nothing raises: what is no rule is passed over. Work is bounded by `ROBOTS_BYTES_MAX`.
+Any bytes can be parsed and nothing raises: a line that is no rule is passed over. Work is bounded by
+`ROBOTS_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _DISALLOW_FIELDS = frozenset({"disallow", "dissallow", "dissalow", "disalow", "d
 _ALLOW_FIELDS = frozenset({"allow"})
 _DELAY_FIELDS = frozenset({"crawl-delay", "crawldelay", "crawl delay"})
 _SITEMAP_FIELDS = frozenset({"sitemap", "sitemaps", "site-map"})
-# Records that nobody but some crawlers read, yet stand inside groups: like a rule they end the list of agents.
+# Records that only some crawlers read, yet stand inside groups: like a rule they end the list of agents.
 _OTHER_GROUP_FIELDS = frozenset({"request-rate", "request rate", "visit-time", "visit time", "noindex"})
 _FIELDS = _AGENT_FIELDS | _DISALLOW_FIELDS | _ALLOW_FIELDS | _DELAY_FIELDS | _SITEMAP_FIELDS | _OTHER_GROUP_FIELDS
 
@@ -38,7 +39,7 @@ _FIELDS = _AGENT_FIELDS | _DISALLOW_FIELDS | _ALLOW_FIELDS | _DELAY_FIELDS | _SI
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 _AGENT_PARTS = re.compile(r"[\s;(),]+")
 _AGENT_CHARACTERS_MAX = 1_000
-_AGENT_RULES_BYTES = 2_000  # what Protego takes beside its rules
+_AGENT_RULES_BYTES = 2_000  # bytes that Protego takes beside its rules
 _NOBODYS_TOKENS = frozenset({"mozilla", "compatible"})
 _WITHOUT_COLON = re.compile(r"(?i)(user[ -]?agent|[a-z-]+|(?:crawl|request) (?:delay|rate)|visit time)[ \t]+(.*)")
 _SECONDS = re.compile(r"[0-9]{0,12}(?:[.,][0-9]{1,12})?")
@@ -47,23 +48,25 @@ _PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 @dataclass(slots=True)
 class _Group:
-    """What follows a list of agents. They share it: a thousand agents and a thousand rules must not multiply."""
+    """The rules behind a list of agents. The agents share them: a thousand agents and a thousand rules must not
+    multiply."""
 
     rules: list[str] = field(default_factory=list)
     crawl_delay: float | None = None
 
 
 class AgentRules:
-    """What the rules of one authority say to one agent: all that is kept of them between two verdicts. Never changes.
+    """The rules of one authority for one agent: all that is kept of a file between two verdicts. Never changes.
 
-    crawl_delay: seconds, None if none is asked for. count: of its rules, each of which a verdict may have to look at.
+    crawl_delay: seconds, None if none is asked for. count: the number of rules, each of which a verdict may have to
+    look at.
     memory_bytes: about what it takes in memory, rather more than less.
     """
 
     __slots__ = ("_matcher", "count", "crawl_delay", "memory_bytes")
 
     def __init__(self, rules: list[str], crawl_delay: float | None) -> None:
-        """rules: as "Allow: /path" and "Disallow: /path", bounded. Given to Protego as those for anybody.
+        """rules: as "Allow: /path" and "Disallow: /path", bounded. Protego gets them as the rules for any agent ("*").
 
         Left alone it matches tokens by prefix ("Foo" for FooBot) and misses agent lines with a version.
         """
@@ -97,7 +100,7 @@ class Rules:
         """The rules that a robots.txt states: any bytes, of which the first `ROBOTS_BYTES_MAX` count."""
         groups: dict[str, list[_Group]] = {}
         sitemaps: list[str] = []
-        group = _Group()  # of nobody: rules before the first agent
+        group = _Group()  # rules before the first agent, which count for no agent
         agents_go_on = False
         for line in _lines(body):
             name, value = _record(line)
@@ -151,7 +154,7 @@ class Rules:
         return max((delay for delay in delays if delay is not None), default=None)
 
     def of(self, agent: str) -> AgentRules:
-        """What they say to one agent: the groups that count for it, merged (RFC 9309 section 2.2.1)."""
+        """The rules for one agent: the groups that count for it, merged (RFC 9309 section 2.2.1)."""
         token = self._token(agent)
         found = self._of_tokens.get(token)
         if found is None:
@@ -164,7 +167,7 @@ class Rules:
         return self._groups.get(self._token(agent), [])
 
     def _token(self, agent: str) -> str:
-        """The token of the group that counts for an agent: its own, or the one for anybody."""
+        """The token of the group that counts for an agent: its own, or "*"."""
         return next((token for token in _tokens_of_agent(agent) if token in self._groups), ANYBODY)
 
     def __repr__(self) -> str:
@@ -200,7 +203,7 @@ def whole_lines(body: bytes, *, cut: bool = False) -> bytes:
         text = body[: ROBOTS_BYTES_MAX & ~1].decode("utf-16", "ignore")
         head = text[: max(text.rfind("\n"), text.rfind("\r")) + 1].encode("utf-8", "replace")
         return head[: max(head.rfind(b"\n", 0, ROBOTS_BYTES_MAX), head.rfind(b"\r", 0, ROBOTS_BYTES_MAX)) + 1]
-    # What ends just before the limit is whole if its line does: the end of the line may stand behind it.
+    # A line that ends just at the limit is whole: its line end may stand behind the limit.
     end = max(body.rfind(b"\n", 0, ROBOTS_BYTES_MAX + 1), body.rfind(b"\r", 0, ROBOTS_BYTES_MAX + 1))
     return body[: min(end + 1, ROBOTS_BYTES_MAX)]
 
@@ -255,8 +258,8 @@ def _escaped(value: str) -> str:
 def _bounded(rules: list[str]) -> list[str]:
     """The rules, with at most `ROBOTS_WILDCARD_RULES_MAX` wildcards to search URLs for.
 
-    Of the rules beyond, "disallow" holds for all that begins like it, and "allow" is dropped: judging stays cheap, and
-    errs only by staying away.
+    A "disallow" rule beyond them holds for all URLs that begin like it, an "allow" rule is dropped: judging stays
+    cheap, and errs only by staying away.
     """
     bounded = []
     left = ROBOTS_WILDCARD_RULES_MAX
@@ -273,8 +276,8 @@ def _bounded(rules: list[str]) -> list[str]:
 
 
 def _memory_bytes(rule: str) -> int:
-    """What Protego takes for a rule, measured: a pattern and its place; what can match within a URL is split, what has
-    a "$" is kept in two forms, and so is what names an index.html."""
+    """The bytes that Protego takes for a rule, measured: a pattern and its place. Protego splits a pattern that can
+    match within a URL, and keeps one with a "$", or one that names an index.html, in two forms."""
     plain = 260 + 5 * len(rule) // 2 + (350 if rule.endswith("index.html") else 0)
     if "*" not in rule and "$" not in rule:
         return plain
@@ -296,11 +299,11 @@ def _without_authority(url: str) -> str:
 
 
 def verdict_of_status(status: int | None) -> Answer:
-    """What the status of an answer for robots.txt means (RFC 9309 section 2.3.1).
+    """The meaning of the status of an answer for robots.txt (RFC 9309 section 2.3.1).
 
     "rules": parse the body; "redirect": ask there; "allow": there are no rules; "unreachable": stay out for now.
-    None is no answer at all. 429 is "unreachable" although it is a 4xx, as Google reads it too: who asks for fewer
-    requests has not allowed everything. So is 206: nobody asked for a part, and rules are missing from it.
+    None is no answer at all. 429 is "unreachable" although it is a 4xx, as Google reads it too: a site that asks for
+    fewer requests has not allowed everything. So is 206: the request asked for the whole, and a part misses rules.
     """
     if status is None or status in (206, 429):
         return "unreachable"

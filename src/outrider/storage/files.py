@@ -10,7 +10,7 @@ that forgets what was not synced. Every implementation promises:
   `FileNotFoundError`.
 
 A `Directory` that was locked looks before each change whether the lock file at its path is still the one that it
-holds: where somebody removed or replaced it, or in a forked child, it changes nothing and raises `LostLockError`.
+holds: where the file was removed or replaced, or in a forked child, it changes nothing and raises `LostLockError`.
 """
 
 from __future__ import annotations

@@ -551,7 +551,7 @@ def whole_frames(files: Files, found: Survey, after: int) -> Iterator[WholeFrame
 
 
 def drop_frame(frame: WholeFrame, what: str) -> Loss:
-    """A whole frame that nobody can use counts as lost: its segment is mended with a filler in its place."""
+    """A whole frame that cannot be applied counts as lost: its segment is mended with a filler in its place."""
     segment = frame.segment
     segment.damaged = True
     kept: list[Stretch] = []

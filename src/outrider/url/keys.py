@@ -185,7 +185,7 @@ def _address_of(host: str, resolved: str | None) -> str:
 def fingerprints(urls: Iterable[object], *, key: bytes) -> npt.NDArray[np.uint64]:
     """The keyed 64-bit fingerprint (SipHash-1-3) of each URL's canonical spelling, as an array of its length.
 
-    `key` is 16 secret bytes; a store's own is in its manifest. An attacker who does not know it cannot make URLs that
+    `key` is 16 secret bytes; a store's own is in its manifest. An attacker without the key cannot make URLs that
     collide.
     Raises InvalidUrlError for the first URL that cannot be crawled, ValueError for a key of another length.
     """
