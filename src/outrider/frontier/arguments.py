@@ -1,4 +1,5 @@
-"""What callers give, checked before anything is decided: a wrong value is told by name and changes nothing."""
+"""Checks of the arguments of calls, before anything is decided: a wrong value raises an error with its name and changes
+nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ from outrider.url import UrlBatch, host_of, spell
 Uint64s = npt.NDArray[np.uint64]
 
 INSTANT_MAX = limits.INSTANT_MAX
-_SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # so that an instant and they can be added
+_SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # an instant plus so many seconds still fits
 _HTTP_STATUS_MAX = 999
 _DEPTH_MAX, _HOPS_MAX = 65_535, 255
 _SEQUENCE_MAX = (1 << 63) - 1
@@ -68,14 +69,14 @@ def seconds(what: str, value: object) -> float:
 
 
 def span(what: str, value: object) -> float:
-    """A length of time that an instant and it can be added."""
+    """A length of time that fits when it is added to an instant."""
     if not _is_number(value) or not 0 <= value <= _SECONDS_MAX:
         raise SettingsError(f"{what} {value!r}: give seconds from 0 to {_SECONDS_MAX:.0f}")
     return float(value)
 
 
 def name(what: str, value: object) -> None:
-    """The name of a crawl, key, worker or client; None where nobody is named."""
+    """The name of a crawl, key, worker or client; None for no name."""
     if value is None:
         return
     if not isinstance(value, str) or not value:
@@ -119,7 +120,7 @@ def kept(what: str, value: str | bytes | None, bytes_max: int) -> None:
 
 
 def unfit(why: object) -> SettingsError:
-    """What a call ends with whose facts could be logged but not applied."""
+    """The error for a call whose facts could be logged but not applied."""
     return SettingsError(f"a value of this call cannot be kept ({why}); nothing of it was taken")
 
 
@@ -137,7 +138,7 @@ def host(value: object) -> str:
 
 
 def robots_url(authority: object) -> str:
-    """Where an authority has its robots.txt: scheme, host and port as people write them."""
+    """The URL of an authority's robots.txt, from scheme, host and port as people write them."""
     found = spell([authority.rstrip("/") + "/robots.txt"])[0] if isinstance(authority, str) else None
     if found is None:
         raise SettingsError(f"authority {authority!r:.200}: give it as https://example.org or http://example.org:8080")
@@ -147,7 +148,7 @@ def robots_url(authority: object) -> str:
 
 
 def listed(what: str, given: Iterable[Any]) -> list[Any]:
-    """What callers give one by one, all of it. Raises SettingsError where it cannot be read."""
+    """A list of everything that a caller's iterable gives. Raises SettingsError where reading it fails."""
     try:
         return list(given)
     except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
@@ -194,7 +195,7 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
 
 
 def metadata(value: object, what: str = "metadata") -> bytes:
-    """What a link or outcome keeps for its caller, as JSON."""
+    """The metadata of a link or outcome, as JSON."""
     if value is None:
         return b""
     if not isinstance(value, Mapping):
@@ -212,7 +213,7 @@ def status(value: object) -> None:
 
 
 def link(given: Link) -> None:
-    """What stands beside a link's URL. A URL that is none is an answer (`invalid`), not an error."""
+    """Checks everything of a link but its URL: a URL that is none gets the answer `invalid`, and raises no error."""
     name("key", given.key)
     name("crawl", given.crawl)
     _text("referrer", given.referrer)
@@ -224,8 +225,8 @@ def link(given: Link) -> None:
 
 
 class Told:
-    """What callers say of leases, in columns: tokens, seconds (NaN for unknown), statuses (0 for none). plain: rows
-    that say no more than done; of the others `outcome` gives all."""
+    """The outcomes of a call in columns: tokens, seconds (NaN for unknown), statuses (0 for none). plain: rows that say
+    no more than done; `outcome` gives the whole outcome of any row."""
 
     __slots__ = ("_given", "others", "plain", "seconds", "statuses", "tokens", "verdicts")
 
@@ -258,7 +259,7 @@ class Told:
         )
 
     def outcome(self, row: int) -> Outcome:
-        """All that is said in a row."""
+        """The whole outcome of a row."""
         if self._given is not None:
             return self._given[row]
         seconds = float(self.seconds[row])
@@ -277,7 +278,7 @@ class Told:
 
 
 def told(given: Iterable[Outcome] | OutcomeBatch) -> Told:
-    """Outcomes whose values can be kept."""
+    """Outcomes after all checks of their values."""
     if isinstance(given, OutcomeBatch):
         return _told_in_columns(given)
     if isinstance(given, Outcome):
@@ -294,7 +295,7 @@ def told(given: Iterable[Outcome] | OutcomeBatch) -> Told:
         seconds = np.array([one.seconds for one in given], np.float64)
         statuses = np.array([0 if one.status is None else one.status for one in given])
         if seconds.shape != (rows,) or statuses.shape != (rows,) or (rows and statuses.dtype.kind != "i"):
-            raise TypeError("some of them are no numbers")  # told by name below
+            raise TypeError("some of them are no numbers")  # `_outcome` raises with the name below
         right = np.isnan(seconds) | ((seconds >= 0) & (seconds <= _SECONDS_MAX))
         right &= (statuses >= 0) & (statuses <= _HTTP_STATUS_MAX)
         nan_given = np.isnan(seconds) & np.array([one.seconds is not None for one in given], np.bool_)
@@ -356,7 +357,7 @@ def _column(given: Any, rows: int) -> npt.NDArray[np.float64]:
 
 
 def tokens(given: npt.ArrayLike) -> Uint64s:
-    """Tokens of leases. Raises SettingsError for what is none."""
+    """Tokens of leases. Raises SettingsError for a value that is no token."""
     try:
         numbers = np.asarray(given)
         if not numbers.size:
@@ -367,17 +368,17 @@ def tokens(given: npt.ArrayLike) -> Uint64s:
         raise SettingsError(f"tokens {given!r:.80}: give whole numbers") from error
     if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
         raise SettingsError(f"tokens {given!r:.80}: give a list of whole numbers")
-    # A negative one is nobody's, as the number of 64 bits that it becomes.
+    # A negative number becomes a token of 64 bits that no lease has.
     wide = np.int64 if numbers.dtype.kind == "i" else np.uint64
     if numbers is given or numbers.base is not None or numbers.dtype != wide:
-        # An array of the caller's may change while the call goes on.
+        # The caller may change its array while the call goes on.
         numbers = np.ascontiguousarray(numbers.astype(wide))
     found: Uint64s = numbers.view(np.uint64)
     return found
 
 
 def depths(links: UrlBatch, least: int) -> npt.NDArray[np.int64]:
-    """The depth of each link in columns: `least`, or what its column `depth` says where that is more."""
+    """The depth of each link in columns: `least`, or its value in the column `depth` where that is more."""
     given = links.columns.get("depth")
     if given is None:
         return alike(least, len(links), "i8")
@@ -388,7 +389,7 @@ def depths(links: UrlBatch, least: int) -> npt.NDArray[np.int64]:
 
 
 def priorities(links: UrlBatch) -> npt.NDArray[np.float64]:
-    """The priority of each link in columns; NaN where it has none, as without a column `priority`."""
+    """The priority of each link in columns; NaN where it has none, or where there is no column `priority`."""
     given = links.columns.get("priority")
     if given is None:
         return alike(np.nan, len(links), "f8")
@@ -399,7 +400,7 @@ def priorities(links: UrlBatch) -> npt.NDArray[np.float64]:
 
 
 def outcome_rows(links: UrlBatch, outcomes: int) -> npt.NDArray[np.int64]:
-    """The row of its outcome that each link in columns names."""
+    """The row of the outcome that each link in columns names."""
     rows = links.columns.get("outcome")
     if rows is None:
         raise SettingsError("links in columns need a column `outcome`: links.with_columns(outcome=rows)")
@@ -473,13 +474,13 @@ def validator(what: str, value: object) -> None:
 
 
 def flag(what: str, value: object) -> None:
-    """Yes or no."""
+    """A value that is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise SettingsError(f"{what} {value!r:.80}: give True or False")
 
 
 def unicode(what: str, value: object) -> None:
-    """A text that UTF-8 can tell, or None."""
+    """A text that UTF-8 can encode, or None."""
     _text(what, value)
     if isinstance(value, str):
         try:
@@ -489,7 +490,7 @@ def unicode(what: str, value: object) -> None:
 
 
 def watermark(value: object) -> None:
-    """A place that an archive writer was synced to: (writer, opaque bytes), or None."""
+    """The place up to which an archive is synced: (writer, opaque bytes), or None."""
     if value is None:
         return
     if not isinstance(value, tuple | list) or len(value) != 2 or value[0] is None or not isinstance(value[1], bytes):
@@ -499,7 +500,7 @@ def watermark(value: object) -> None:
 
 
 def robots(answer: object) -> None:
-    """What a robots.txt answered."""
+    """An answer to the errand for a robots.txt."""
     if not isinstance(answer, RobotsAnswer):
         raise SettingsError(f"robots {answer!r:.80}: give a RobotsAnswer, as lease.robots(status, body) makes it")
     status(answer.status)
@@ -509,7 +510,7 @@ def robots(answer: object) -> None:
 
 
 def addresses(given: Mapping[str, str | None]) -> dict[str, str]:
-    """Hosts in their canonical spelling with their addresses in theirs, "" for one that is not known."""
+    """Hosts and their addresses, both in canonical spelling; "" for an address that is not known."""
     if not isinstance(given, Mapping):
         raise SettingsError(f"addresses {given!r:.80}: give a mapping of hosts to addresses")
     found: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """The cards of all queues, the best of each first: heads in memory, tails on disk, one exact order over both.
 
-A queue that grows past its head gives its worst cards away in chunks of one class. Of a chunk memory keeps 24 bytes:
-its class, its best card's due and order, and its place. Before a card is taken, every chunk that could hold a better
-one is brought back. Tails are scratch: after a restart the backlog is filled anew from what is durable.
+A queue that grows past its head writes its worst cards to disk in chunks of one class. Memory keeps 24 bytes per chunk:
+its class, the due and order of its best card, and its place. `take` first loads every chunk that could hold a better
+card. Tails are scratch: after a restart recovery fills the backlog anew from the ledger.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SWEEP_KEEP = 2  # cards of a swept queue that stay, so that not every take goes
 _Key = tuple[int, int, int]
 """(255 - class, due + 2^63, order): the smaller one is better."""
 _NOTHING: _Key = (256, 0, 0)
-"""Worse than every card."""
+"""A key worse than that of every card."""
 
 
 class _Tail:
@@ -85,7 +85,7 @@ class _Tail:
         refs[one : one + 3], refs[other : other + 3] = refs[other : other + 3], refs[one : one + 3]
 
     def place(self, at: int) -> int:
-        """Of the reference in position `at`; 0 is the best."""
+        """The place of the chunk in position `at`; 0 is the best."""
         return self.refs[3 * at] & _PLACES
 
     def remove(self, at: int) -> None:
@@ -98,7 +98,7 @@ class _Tail:
         self.first = self._key(0) if last else _NOTHING
 
     def _order(self, at: int) -> None:
-        """Lets what stands at one position rise or sink to where it belongs."""
+        """Moves one reference up or down until the heap is in order."""
         last = len(self)
         while at and self._key(at) < self._key((at - 1) // 2):
             self._swap(at, (at - 1) // 2)
@@ -125,11 +125,11 @@ class Backlog:
     """Queues are u32 rows. One thread at a time.
 
     A queue keeps its best `head_cards_max` cards in memory, and up to `chunk_cards` more before it spills. When the
-    cards in memory take more than `bytes_max`, queues are spilled down to their two best cards: those of a thousand
-    cards first, then ever shorter ones down to eight, as far as there are such; then shorter ones are set aside whole.
-    Some rows are looked at with each call.
+    cards in memory take more than `bytes_max`, each call looks at some rows and spills queues down to their two best
+    cards: queues of a thousand cards first, then shorter ones down to eight; after that it sets short queues aside
+    whole.
 
-    Without `files`, and as long as the disk is full, everything stays in memory and nothing is lost.
+    Without `files`, and as long as the disk is full, all cards stay in memory.
     """
 
     def __init__(
@@ -170,16 +170,16 @@ class Backlog:
     # ------------------------------------------------------------------------------------------------- the verbs
 
     def put(self, queues: npt.ArrayLike, cards: Cards) -> None:
-        """Adds cards, each to the queue of its row. Raises ValueError, IndexError, DamagedStoreError (nothing is added
-        then) and StoreFailedError (everything is)."""
+        """Adds cards, each to the queue of its row. Raises ValueError, IndexError and DamagedStoreError before it adds
+        a card, StoreFailedError after it has added all."""
         rows = _rows(queues)
         loaded = self._bring_aside(rows)
         self._put(rows, cards)
         self._settle(len(cards) + loaded)
 
     def take(self, queues: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], Cards]:
-        """Takes the best card of the queue of each row; a queue named twice gives its two best. Which rows had one, and
-        their cards in row order. Raises DamagedStoreError; nothing is taken then."""
+        """Takes the best card of the queue of each row; a queue named twice gives its two best. Returns which rows had
+        one, and their cards in row order. Raises DamagedStoreError; nothing is taken then."""
         rows = _rows(queues)
         loaded = self._bring_aside(rows)
         if self._tails:
@@ -191,7 +191,7 @@ class Backlog:
 
     @property
     def kernel(self) -> kernels.Backlog | None:
-        """Where the classes of all best cards are, to be looked at by another kernel; None while there are tails."""
+        """The kernel with the best card of every queue, for another kernel to read; None while there are tails."""
         return None if self._tails else self._kernel
 
     def best(self, queues: npt.ArrayLike) -> npt.NDArray[np.uint8]:
@@ -216,9 +216,9 @@ class Backlog:
         return counts
 
     def remove(self, queues: npt.ArrayLike, fingerprints: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], Cards]:
-        """Takes the URL of each row out of its queue, wherever it stands: which rows were found, and their cards in row
-        order. What is not in memory is looked for on disk, one read per chunk of the queue. Of several cards with one
-        fingerprint those in memory go first. Raises DamagedStoreError; nothing is taken then."""
+        """Takes the URL of each row out of its queue. Returns which rows were found, and their cards in row order. It
+        searches memory first, then the chunks of the queue on disk, one read each; of several cards with one
+        fingerprint the first one found goes. Raises DamagedStoreError; nothing is taken then."""
         rows = _rows(queues)
         prints = np.ascontiguousarray(fingerprints, np.uint64)
         aside = self._bring_aside(rows)
@@ -288,7 +288,7 @@ class Backlog:
         return Cards.concatenate(parts)
 
     def drop(self, queue: int) -> int:
-        """Forgets every card of one queue; how many there were."""
+        """Forgets every card of one queue. Returns how many there were."""
         row = _rows([queue])
         count = int(self.waiting(row)[0])
         self._kernel.drain(queue, count)
@@ -316,9 +316,9 @@ class Backlog:
             self._scratch.close()
 
     def statistics(self) -> dict[str, int]:
-        """cards, and of them cards_in_memory and cards_on_disk; bytes: in memory, references included; queues that hold
-        cards in memory, queues_on_disk; chunks, disk_bytes (garbage included); since the start spilled, loaded (cards)
-        and refused (times the disk was full)."""
+        """Counts by name. cards, cards_in_memory, cards_on_disk; bytes: in memory, references included; queues: those
+        with cards in memory; queues_on_disk; chunks; disk_bytes: garbage included; since the start: spilled and loaded
+        (cards), refused (times the disk was full)."""
         memory = self._kernel.statistics()
         scratch = self._scratch
         return {
@@ -338,8 +338,8 @@ class Backlog:
     # ------------------------------------------------------------------------------------------ from disk to memory
 
     def _bring_aside(self, rows: Rows) -> int:
-        """Makes the cards of those queues that are aside stand in memory; how many were loaded. Raises
-        DamagedStoreError; nothing is changed then."""
+        """Loads the cards of these queues that are set aside. Returns how many it loaded. Raises DamagedStoreError;
+        nothing is changed then."""
         if self._scratch is None or not self._aside:
             return 0
         places = np.frombuffer(self._kernel.aside(rows), np.uint64)
@@ -366,7 +366,7 @@ class Backlog:
         return [(row, tails[queue]) for row, queue in enumerate(rows.tolist()) if queue in tails]
 
     def _take_chunk(self, queue: int, tail: _Tail, at: int) -> Cards:
-        """The cards of one chunk, which is then on disk no more."""
+        """Takes one chunk from disk and returns its cards."""
         assert self._scratch is not None
         place = tail.place(at)
         cards = self._packer.unpack(self._scratch.read(place, queue))
@@ -385,7 +385,7 @@ class Backlog:
         return len(cards)
 
     def _bring_best(self, rows: Rows) -> int:
-        """Makes the cards that a take of these rows gives stand in memory; how many were loaded."""
+        """Loads the cards that a take of these rows will give. Returns how many it loaded."""
         needed: dict[int, int] = {}
         for queue in rows.tolist():
             if queue in self._tails:
@@ -400,7 +400,7 @@ class Backlog:
         return loaded
 
     def _head_keys(self, rows: Rows) -> list[_Key]:
-        """The best of each queue in memory."""
+        """The key of the best card in memory, for each queue."""
         classes, dues, orders = self._kernel.best_keys(rows)
         numbers = zip(
             classes, np.frombuffer(dues, np.int64).tolist(), np.frombuffer(orders, np.uint64).tolist(), strict=True
@@ -410,7 +410,7 @@ class Backlog:
         ]
 
     def _bring(self, queue: int, most: int) -> int:
-        """Makes the best `most` cards of one queue stand in memory; how many were loaded."""
+        """Loads chunks until the best `most` cards of one queue are in memory. Returns how many cards it loaded."""
         tail = self._tails.get(queue)
         if tail is None or most < 1:
             return 0
@@ -426,14 +426,14 @@ class Backlog:
                     worst = (255 - int(last["klass"]), int(last["due"]) + _DUE_BIAS, int(last["order"]))
                 if worst < tail.first:
                     break
-            # All chunks that are better than what is there, not one after the other with a look between them.
+            # One chunk at a time, the best first, until no chunk can hold a better card.
             count = self._load(queue, tail)
             waiting += count
             loaded += count
         return loaded
 
     def _bring_these(self, queue: int, fingerprints: npt.NDArray[np.uint64]) -> int:
-        """Makes the chunks that hold one of these fingerprints stand in memory; how many cards were loaded."""
+        """Loads the chunks that hold one of these fingerprints. Returns how many cards it loaded."""
         assert self._scratch is not None
         tail = self._tails[queue]
         places = [tail.place(at) for at in range(len(tail))]
@@ -448,7 +448,7 @@ class Backlog:
     # ------------------------------------------------------------------------------------------ from memory to disk
 
     def _settle(self, cards: int) -> None:
-        """After a call that brought so many cards into memory: spills what is too long, and clears up."""
+        """Ends a call that brought `cards` cards into memory: spills queues that are too long, and clears up."""
         if self._scratch is None:
             return
         over = self._kernel.heads_over(self._head_cards_max + self._chunk_cards)
@@ -476,8 +476,8 @@ class Backlog:
             self._patience = BACKLOG_SPILL_PATIENCE
 
     def _spill(self, queue: int, keep: int) -> tuple[int, bool]:
-        """Gives cards of one queue away, the worst first; how many were looked at, and whether it is now short enough.
-        Raises StoreFullError, StoreFailedError; the cards are in memory then."""
+        """Writes cards of one queue to disk, the worst first. Returns how many it handled, and whether the queue is
+        short enough now. Raises StoreFullError, StoreFailedError; the cards are in memory then."""
         (waiting,) = np.frombuffer(self._kernel.waiting(_rows([queue])), np.uint32).tolist()
         keep_now = max(keep, waiting - BACKLOG_SPILL_CARDS_STEP)
         cards = Cards.of_columns(*self._kernel.spill(queue, keep_now))
@@ -495,7 +495,8 @@ class Backlog:
         return len(cards), keep_now == keep
 
     def _write(self, queue: int, cards: Cards, room: int) -> Cards:
-        """Writes cards in order as chunks of one class; those that would make small chunks, up to `room`, come back."""
+        """Writes cards in order as chunks of one class. Returns cards that would make small chunks, up to `room` of
+        them."""
         assert self._scratch is not None
         classes = cards.heads["klass"]
         bounds = [0, *(np.flatnonzero(classes[1:] != classes[:-1]) + 1).tolist(), len(cards)]
@@ -523,10 +524,10 @@ class Backlog:
         return cards.take(kept)
 
     def _sweep(self, came: int, budget: int, mean: int) -> None:
-        """Looks at some rows for queues that are long enough to be spilled, or that are short. came: cards of this
-        call; mean: of a queue in memory."""
+        """Looks through some rows for queues to spill or to set aside. came: cards of this call; mean: cards per queue
+        in memory."""
         if self._sweep_row == 0:
-            # As long as queues are mostly shorter than what would be looked for, that is looked for at once.
+            # Skips lengths far above the mean at once: few queues have so many cards.
             while self._sweep_most and self._sweep_most > 2 * mean:
                 self._sweep_most = self._shorter()
         if not self._sweep_most:
@@ -540,7 +541,8 @@ class Backlog:
                 budget -= self._spill(queue, _SWEEP_KEEP)[0]
         self._sweep_row = following
         if following == 0:
-            # All rows were seen: shorter ones next; after the shortest the long ones that grew meanwhile.
+            # The sweep has seen all rows. The next one looks for shorter queues; after the shortest, for long ones that
+            # grew meanwhile.
             self._sweep_most = self._shorter() if self._sweep_most else _SWEEP_CARDS_FIRST
 
     def _shorter(self) -> int:
@@ -548,8 +550,8 @@ class Backlog:
         return shorter if shorter >= BACKLOG_SWEEP_CARDS_MIN else 0
 
     def _sweep_aside(self, budget: int) -> int:
-        """Sets short queues aside, of some rows, about so many cards; the row to go on with, 0 at the end. Raises
-        StoreFullError, StoreFailedError; the cards are in memory then."""
+        """Sets short queues of some rows aside, about `budget` cards. Returns the row to go on with, 0 at the end.
+        Raises StoreFullError, StoreFailedError; the cards are in memory then."""
         short, following = self._kernel.short(self._sweep_row, BACKLOG_SWEEP_ROWS)
         queues = np.frombuffer(short, np.uint32)
         for start in range(0, len(queues), BACKLOG_ASIDE_QUEUES):
@@ -559,7 +561,8 @@ class Backlog:
         return following
 
     def _set_aside(self, queues: Rows) -> int:
-        """Gives all cards of these queues away that may be; how many, or as many as their bytes count for."""
+        """Writes all cards of these queues to disk, except queues with tails or with cards above class 15. Returns the
+        cost: the number of cards, or more when they are long."""
         assert self._scratch is not None
         best = np.frombuffer(self._kernel.best(queues), np.uint8)
         if self._tails or best.max() >= CLASSES:
@@ -573,7 +576,7 @@ class Backlog:
         return max(len(cards), len(cards.arena) // BACKLOG_ASIDE_CARD_BYTES)
 
     def _collect(self) -> None:
-        """Clears up some of what dropped queues left, or writes some chunks of a wasteful file anew."""
+        """Releases some chunks of dropped queues, or else writes some chunks of a wasteful file anew."""
         scratch = self._scratch
         if scratch is None or self._release_dropped():
             return
@@ -584,17 +587,17 @@ class Backlog:
             tail = self._tails.get(owner)
             at = None if tail is None else tail.find(place)
             if tail is not None and at is not None:
-                with contextlib.suppress(StoreFullError):  # it stays where it is
+                with contextlib.suppress(StoreFullError):  # the chunk stays where it is
                     tail.move(at, scratch.append(owner, [chunk])[0])
                     scratch.release(place)
 
     def _move_aside(self, survivors: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
-        """Writes those anew that hold queues that are aside; the others."""
+        """Writes the chunks of queues that are set aside anew. Returns the other chunks."""
         assert self._scratch is not None
         owners = np.array([owner for owner, _, _ in survivors], np.uint32)
         places = np.frombuffer(self._kernel.aside(owners), np.uint64).tolist()
         mine = [one for one, place in zip(survivors, places, strict=True) if one[1] == place]
-        with contextlib.suppress(StoreFullError):  # they stay where they are
+        with contextlib.suppress(StoreFullError):  # the chunks stay where they are
             moved = self._scratch.append_all([owner for owner, _, _ in mine], [chunk for _, _, chunk in mine])
             self._kernel.set_aside(_rows([owner for owner, _, _ in mine]), np.array(moved, np.uint64))
             for _, place, _ in mine:
@@ -602,7 +605,7 @@ class Backlog:
         return [one for one, place in zip(survivors, places, strict=True) if one[1] != place]
 
     def _release_dropped(self) -> bool:
-        """Whether dropped queues had left anything."""
+        """Releases some chunks of dropped queues. Returns whether there were any."""
         if self._scratch is None or not self._dropped:
             return False
         refs = self._dropped[-1]

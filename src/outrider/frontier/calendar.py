@@ -2,8 +2,8 @@
 
 A bucket is a queue of a `Backlog`. The narrowest are 2^20 µs (one second) wide, and each of eight levels has buckets 64
 times as wide as those of the level before, so that every instant has its place in 512 buckets (G. Varghese and A.
-Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). When a bucket's time comes its cards are moved, some with
-each call: from a wide one into narrower ones, from a narrow one to those that come next, which stand in order.
+Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). When a bucket begins, calls move its cards bit by bit: from
+a wide bucket into narrower ones, from a narrow one into the queue of coming cards, which is in order.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from outrider.storage.files import Files
 
 _NARROWEST_BITS = 20
 _LEVEL_BITS = 6
-_BUCKETS = 1 << _LEVEL_BITS  # of one level
+_BUCKETS = 1 << _LEVEL_BITS  # buckets of one level
 _LEVELS = 8  # the widest buckets have 2^62 µs
 _CLASS_SHIFT = 60
 _ORDER_MAX = (1 << _CLASS_SHIFT) - 1
-_LOOK_CARDS = 64  # taken at first to see which are due
-_LEVEL_WHOLE = -1  # narrower ones included: those of a minute
+_LOOK_CARDS = 64  # the first look takes so many cards to see which are due
+_LEVEL_WHOLE = -1  # a bucket of this level (a minute) or a narrower one is moved whole if it can be
 
 
 class Calendar:
@@ -35,16 +35,16 @@ class Calendar:
     """
 
     def __init__(self, files: Files | None, *, name: str, now: int = 0) -> None:
-        """`now`: about when `due` will be asked first. Files as in `Backlog`, whose errors are raised here too."""
+        """`now`: about the instant of the first `due`. Files and errors are those of `Backlog`."""
         self._waiting = Backlog(files, name=name)
         self._coming = Backlog(files, name=f"{name}-coming", head_cards_max=CALENDAR_COMING_CARDS_MAX)
-        """Queue 0 holds, in order, all that is due before the horizon."""
+        """Queue 0 holds, in order, all cards that are due before the horizon."""
         self._horizon = max(0, now)
         self._begins: list[tuple[int, int, int]] = []
-        """A heap of (begin, -level, row) of buckets that may hold cards: a wide one before the narrow ones in it."""
+        """A heap of (begin, -level, row) of buckets that may hold cards: a wide bucket before the narrow ones in it."""
         self._filled: set[int] = set()
         self._least: dict[int, int] = {}
-        """The earliest due of each bucket that holds cards; after cards were taken out, an instant not after it."""
+        """The earliest due of each bucket that holds cards, or an earlier instant when `remove` took cards out."""
 
     def __repr__(self) -> str:
         return f"<Calendar {len(self)} cards in {len(self._filled)} buckets>"
@@ -94,8 +94,8 @@ class Calendar:
         self._waiting.put(rows.astype(np.uint32), cards)
 
     def due(self, now: int, most: int) -> Cards:
-        """Takes up to `most` cards that are due at `now`, the earliest first. Fewer may come although more are due,
-        while buckets are being moved: whenever `next()` is not after `now`, another call goes on. Raises
+        """Takes up to `most` cards that are due at `now`, the earliest first. While buckets are being moved it may give
+        fewer than are due: when `next()` is not after `now`, call it again. Raises
         DamagedStoreError."""
         parts: list[Cards] = []
         wanted, movable, moves = most, CALENDAR_MOVE_CARDS, 0
@@ -117,7 +117,7 @@ class Calendar:
         return _as_put(Cards.concatenate(parts))
 
     def _earliest(self) -> tuple[int, int, int] | None:
-        """The bucket that begins first of those that hold cards."""
+        """The bucket with cards that begins first."""
         while self._begins:
             if self._count(self._begins[0][2]):
                 return self._begins[0]
@@ -130,10 +130,10 @@ class Calendar:
         return int(self._waiting.waiting([row])[0])
 
     def _move(self, bucket: tuple[int, int, int], most: int) -> int:
-        """Moves cards of a bucket that has begun to where they belong now; how many."""
+        """Moves up to about `most` cards of a bucket that has begun to their next place. Returns how many."""
         begin, level, row = bucket
         self._horizon = max(self._horizon, begin)
-        # What is left of a minute and can be moved at once needs no seconds.
+        # The rest of a minute that one call can move goes to the coming cards directly, not through seconds.
         last = level >= _LEVEL_WHOLE and self._count(row) <= most
         cards = self._waiting.unload(row, most)
         if level == 0 or last:
@@ -145,7 +145,7 @@ class Calendar:
         return len(cards)
 
     def _take_coming(self, until: int, most: int) -> Cards:
-        """The earliest that are due at `until` or before."""
+        """Takes up to `most` coming cards that are due at `until` or before, the earliest first."""
         parts: list[Cards] = []
         look = _LOOK_CARDS
         if not len(self._coming) or self._first_coming() > until:
@@ -169,8 +169,8 @@ class Calendar:
         return int(self._coming.peek(0, 1).heads["due"][0])
 
     def next(self) -> int | None:
-        """The earliest due, None when nothing waits; after `remove` perhaps an instant before it. A call of `due` then
-        makes progress."""
+        """The earliest due, None when no card waits; after `remove` perhaps an earlier instant. A call of `due` at that
+        instant makes progress."""
         best = self._first_coming() if len(self._coming) else None
         bucket = self._earliest()
         if bucket is None or (best is not None and best < bucket[0]):
@@ -184,8 +184,8 @@ class Calendar:
         return best
 
     def remove(self, fingerprints: npt.ArrayLike) -> Cards:
-        """Takes these URLs out, in the order of their buckets. Reads every chunk on disk until all were found: for rare
-        use. Raises DamagedStoreError."""
+        """Takes these URLs out, in the order of their buckets. For rare use: it reads chunks on disk until it has found
+        all. Raises DamagedStoreError."""
         missing = np.ascontiguousarray(fingerprints, np.uint64)
         parts: list[Cards] = []
         for backlog, row in [(self._coming, 0), *((self._waiting, row) for row in sorted(self._filled))]:
@@ -205,14 +205,14 @@ class Calendar:
         self._least.clear()
 
     def statistics(self) -> dict[str, int]:
-        """As those of `Backlog` (cards, bytes, disk_bytes …), and how many buckets hold cards."""
+        """The counts of `Backlog` (cards, bytes, disk_bytes …), and buckets: how many hold cards."""
         coming = self._coming.statistics()
         added = {key: number + coming[key] for key, number in self._waiting.statistics().items()}
         return {**added, "buckets": len(self._filled)}
 
 
 def _as_put(cards: Cards) -> Cards:
-    """Class and order where they belong."""
+    """Cards with class and order as they were before `put`."""
     heads = cards.heads.copy()
     heads["klass"] = np.uint64(15) - (heads["order"] >> np.uint64(_CLASS_SHIFT))
     heads["order"] &= np.uint64(_ORDER_MAX)

@@ -1,4 +1,4 @@
-"""Cards in columns: many URLs with all that is kept of them, and what is chosen, joined and read of them in batches."""
+"""Cards in columns: the records of many URLs, chosen, joined and read in batches."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ class Cards:
 
     @classmethod
     def of_columns(cls, heads: bytes, arena: bytes, offsets: bytes) -> Cards:
-        """From what a kernel gave: bytes of heads, the arena, bytes of int64 offsets. Read-only."""
+        """Cards from the columns that a kernel returns: bytes of heads, the arena, bytes of int64 offsets.
+        Read-only."""
         return cls(np.frombuffer(heads, HEAD), arena, np.frombuffer(offsets, np.int64))
 
     @classmethod
     def concatenate(cls, parts: Iterable[Cards]) -> Cards:
-        """All cards, one part after the other; a single part is given as it is, not copied."""
+        """All cards, one part after the other; a single part comes back as it is, not copied."""
         some = [part for part in parts if len(part)]
         if not some:
             return cls.none()
@@ -55,7 +56,7 @@ class Cards:
         return len(self.heads)
 
     def take(self, rows: npt.ArrayLike) -> Cards:
-        """The cards of these rows, in this order; heads are a copy that may be written to."""
+        """The cards of these rows, in this order; the caller may write to the heads, which are a copy."""
         chosen = np.asarray(rows, np.intp)
         starts, ends = self.offsets[:-1][chosen], self.offsets[1:][chosen]
         offsets = np.zeros(len(chosen) + 1, np.int64)
@@ -63,7 +64,7 @@ class Cards:
         return Cards(self.heads.take(chosen), kernels.gather_spans(self.arena, starts, ends), offsets)
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Cards:
-        """The cards that the mask says; these themselves, not a copy, when it says all."""
+        """The cards where the mask is true; this object itself, not a copy, when it is true for all."""
         return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def with_heads(self, heads: Heads) -> Cards:
@@ -71,7 +72,7 @@ class Cards:
         return Cards(heads, self.arena, self.offsets)
 
     def changed(self) -> Heads:
-        """A copy of the heads to be written to."""
+        """A copy of the heads that the caller may write to."""
         return np.frombuffer(bytearray(self.heads.tobytes()), HEAD)
 
     def misfit(self, body_bytes_max: int) -> str:
@@ -98,17 +99,18 @@ class Cards:
         return self.arena[start : start + int(self.heads["url_bytes"][row])].decode("ascii")
 
     def referrer(self, row: int) -> str:
-        """Where the URL was found first; empty where nobody said."""
+        """The page where the URL was found first; empty where none was given."""
         start = int(self.offsets[row]) + int(self.heads["url_bytes"][row])
         return self.arena[start : start + int(self.heads["referrer_bytes"][row])].decode("utf-8", "surrogatepass")
 
     def extra_of(self, row: int) -> bytes:
-        """What else is kept of one URL, packed as `records.py` packs it; empty where there is nothing."""
+        """The rest of one URL's record, as `records.py` packs it; empty where there is nothing."""
         end = int(self.offsets[row + 1])
         return self.arena[end - int(self.heads["extra_bytes"][row]) : end]
 
 
 def joined(parts: Sequence[Heads]) -> Heads:
-    """Heads one after the other; as opaque bytes, for numpy would compare the fields of each two record types anew."""
+    """Heads one after the other. Joins them as opaque bytes: numpy would compare the fields of the record types each
+    time."""
     heads: Heads = np.concatenate([np.ascontiguousarray(part).view(OPAQUE) for part in parts]).view(HEAD)
     return heads

@@ -1,8 +1,8 @@
-"""The state of a frontier, changed only by applying facts: hosts and queues in columns, the cards of URLs wherever
-their state puts them.
+"""The state of a frontier, changed only by applying facts: hosts and queues in columns, the card of each URL in the
+place for its state.
 
 `apply` is the only way in, for a live call and for replay alike; it calls no policy, clock or random source. A live
-call brings along the cards that it holds already (a *hand*); replay finds them where they stand."""
+call passes the cards that it holds already (a *hand*); replay looks them up."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Reason(IntEnum):
 
 
 class RobotsState(IntEnum):
-    """What is known of an authority's robots.txt."""
+    """How far the frontier knows an authority's robots.txt."""
 
     UNKNOWN = 0
     RULES = 1
@@ -110,7 +110,7 @@ class RobotsState(IntEnum):
 
 
 class CrawlState(IntEnum):
-    """What an operator said of a crawl."""
+    """The state that an operator gave a crawl."""
 
     RUNNING = 0
     PAUSED = 1
@@ -118,7 +118,8 @@ class CrawlState(IntEnum):
 
 
 class Authority:
-    """Scheme, host and port: whose robots.txt it is. It is made when one of its pages is drawn, or rules are given."""
+    """Scheme, host and port, which share one robots.txt. The first draw of one of its pages makes it, or a call that
+    gives rules."""
 
     __slots__ = (
         *("again", "attempts", "begun", "busy", "deadline", "digest", "error", "expires", "held", "holder"),
@@ -127,13 +128,14 @@ class Authority:
     )
 
     def __init__(self, slot: int, host: int, name: str, shelves: tuple[int, int, int]) -> None:
-        """Takes three shelves: of URLs that are held, refused, and refused because nobody answered."""
+        """Takes three shelves: for URLs that are held, that rules refuse, and that are refused because no server
+        answered."""
         self.slot = slot
         self.host = host  # a row of Hosts
         self.name = name
         self.shelf, self.refused, self.unreachable = shelves
-        self.place = -1  # among all authorities
-        self.again: list[int] = []  # shelves of refused ones that are to be judged again
+        self.place = -1  # its place in `Tables.all_authorities`
+        self.again: list[int] = []  # shelves of refused URLs to judge again
         self.logged = False
         self.state = RobotsState.UNKNOWN
         self.expires: Instant = 0
@@ -141,17 +143,17 @@ class Authority:
         self.attempts = 0
         self.hops = 0
         self.status = 0
-        self.url = name + "/robots.txt"  # where its robots.txt is asked for: its own, or the hop of a redirect
+        self.url = name + "/robots.txt"  # the URL of the next errand: its own robots.txt, or the hop of a redirect
         self.error = ""
-        self.digest = 0  # of its rules, which are in the rulebook
+        self.digest = 0  # names its rules, which the rulebook holds
         self.token = 0
         self.deadline: Instant = 0
         self.holder = 0
         self.begun: Instant | None = None  # when the open errand was leased; None after a restart
         self.busy = NONE  # the host whose clock the open errand uses
-        self.wanted = NONE  # URLs wait for it: the host where its errand is lined up
-        self.held = 0  # how many were drawn, but its rules are not known yet
-        self.klass = -1  # the best class among them
+        self.wanted = NONE  # the host where its errand is lined up, while URLs wait for it
+        self.held = 0  # how many of its URLs are drawn and wait for its rules
+        self.klass = -1  # the best class among the held URLs
 
     def __repr__(self) -> str:
         return f"<Authority {self.name} {RobotsState(self.state).name.lower()}>"
@@ -170,9 +172,9 @@ class Transit:
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """What a live call holds of a block: cards with their new heads, the states they leave, and the rows of their
-    queues where they are known; for clocks and queues the rows of the hosts. first: of hosts and queues that are new
-    how many rows had been given when they were looked for."""
+    """The parts of a block that a live call holds already: cards with their new heads, the states they leave, and the
+    rows of their queues where they are known; for clocks and queues the rows of the hosts. first: for new hosts and
+    queues, `made` of their columns at the time of the look-up."""
 
     cards: Cards
     old: Uint8s
@@ -185,15 +187,16 @@ class Hand:
 
 
 class _CrawlStates(dict[int, int]):
-    """By row; a crawl that is not there was deleted."""
+    """The states of crawls by row; a missing row belongs to a deleted crawl."""
 
     def __missing__(self, row: int) -> int:
         return CrawlState.DELETED
 
 
 class Tables:
-    """All there is. ledger: the records of URLs; cold: of hosts on disk; scratch: for tails on disk, None to keep all
-    in memory; now: about when it begins; memory_bytes: what cards of queued URLs and robots rules may take."""
+    """The whole state. ledger: the records of URLs; cold: the records of hosts on disk; scratch: the files for tails,
+    None to keep all in memory; now: about the instant at which it begins; memory_bytes: the limit for cards of queued
+    URLs and robots rules together."""
 
     def __init__(
         self,
@@ -209,7 +212,7 @@ class Tables:
         self.ledger = ledger
         self.hosts = Hosts()
         self.queues = Queues()
-        self.words: dict[int, QueueRules] = {}  # what was said of crawls, and of keys in all crawls
+        self.words: dict[int, QueueRules] = {}  # rules of whole crawls, and of keys in all crawls
         self.cold = cold if cold is not None else ColdHosts()
         self.leases = kernels.Leases()
         for_robots = robots_bytes(CARD_BYTES_MAX if memory_bytes is None else memory_bytes)
@@ -225,25 +228,26 @@ class Tables:
         self.held_of: dict[int, int] = {}  # how many of a queue's URLs are held
         self.seen: dict[int, kernels.FingerprintSet] = {}
         self.contents = kernels.FingerprintSet()
-        self._noted: list[tuple[Rows, Rows, Uint64s]] | None = None  # what is to be seen, if it is only noted now
+        self._noted: list[tuple[Rows, Rows, Uint64s]] | None = None  # what the seen-set gets later, during replay
         self._noted_rows = 0
         self.authorities: dict[str, Authority] = {}
         self.all_authorities: list[Authority] = []  # each knows its place
         self.shelf_count = 0
         self._free_shelves: list[int] = []
         self._met = False
-        self._hosts_told = np.zeros(0, np.uint32)  # rows of the last HOST facts: a checkpoint tells their clocks next
-        self.torn: BaseException | None = None  # what left a host half recalled, also for somebody who only looks
-        self.whereabouts: dict[int, Whereabouts] = {}  # of hosts
+        self._hosts_told = np.zeros(0, np.uint32)  # rows of the last HOST facts: in a checkpoint their clocks come next
+        # the error that left a host half recalled, perhaps in a call that only reads
+        self.torn: BaseException | None = None
+        self.whereabouts: dict[int, Whereabouts] = {}  # by row of Hosts
         self.authorities_of: dict[int, list[Authority]] = {}
         self.errands: dict[int, Authority | Whereabouts] = {}  # open ones, by token
         self.transit: dict[int, Transit] = {}
-        self.crawls: dict[int, tuple[str, int]] = {}  # those that live, and the last ones that were deleted
+        self.crawls: dict[int, tuple[str, int]] = {}  # the living ones, and the last deleted ones
         self.crawl_states: dict[int, int] = _CrawlStates()
         self.crawl_rows: dict[str, int] = {}
-        self.next_crawl = 0  # one more than the highest row that was ever given to a crawl
-        self.generation = 0  # the highest of crawls whose names are forgotten
-        self.gone = np.zeros(64, np.bool_)  # by the row of a crawl: it was deleted
+        self.next_crawl = 0  # one more than the highest row that a crawl ever had
+        self.generation = 0  # the highest generation among crawls with forgotten names
+        self.gone = np.zeros(64, np.bool_)  # by the row of a crawl: whether it was deleted
         self.holders: dict[int, tuple[str, int]] = {}
         self.holder_rows: dict[str, int] = {}
         self.requests: OrderedDict[str, OrderedDict[int, tuple[int, bytes]]] = OrderedDict()
@@ -255,7 +259,7 @@ class Tables:
         self.errors: list[str] = [""]
         self.error_numbers: dict[str, int] = {"": 0}
         self.token = 0
-        self.turn = 0  # of hosts with several queues: their queues take turns
+        self.turn = 0  # counts draws from hosts with several queues, whose queues take turns
         self.order = 1  # the number of the next URL that is accepted
         self.opening: tuple[int, Instant, Instant, str, Instant] = (0, 0, 0, "", 0)
         self.closed = ""
@@ -264,9 +268,10 @@ class Tables:
         self.void_waiting = 0  # cards of deleted queues that the calendar still holds
         self.now: Instant = 0
         self._any_gone = False
-        self._dead_crawls: OrderedDict[int, None] = OrderedDict()  # those of which the name is kept
+        # deleted crawls whose names are kept, the oldest first
+        self._dead_crawls: OrderedDict[int, None] = OrderedDict()
         self.leaving: deque[int] = deque()  # queues of deleted crawls that may still have a row beside others
-        self.changed: list[Rows] = []  # hosts whose turn must be looked at again
+        self.changed: list[Rows] = []  # hosts that `Turns.touch` must handle again
         self.stalled: list[int] = []  # queues of deleted crawls whose cards are still to be dropped
         self._apply: dict[Fact, Callable[..., None]] = {
             kind.fact: getattr(self, f"_{kind.fact.name.lower()}")
@@ -288,7 +293,7 @@ class Tables:
             elif applied is Applied.IN_COLUMNS and hand is None:
                 self._apply[fact](*arrays_of(fact, values))
             elif applied is Applied.IN_COLUMNS:
-                self._apply[fact](*values, hand=hand)  # arrays already: a call with cards in hand decides in columns
+                self._apply[fact](*values, hand=hand)  # arrays already: a live call decides in columns
         except (IndexError, KeyError) as error:
             raise DamagedStoreError(
                 f"a fact of kind {fact.name.lower()} names something that does not exist ({error})"
@@ -307,10 +312,10 @@ class Tables:
         if row >= self.next_crawl:
             while row >= len(self.gone):
                 self.gone = np.concatenate((self.gone, np.zeros(len(self.gone), np.bool_)))
-            self.gone[self.next_crawl : row] = True  # their names are forgotten, or they were never made
+            self.gone[self.next_crawl : row] = True  # crawls with forgotten names, or rows that no crawl had
             self._any_gone = self._any_gone or row > self.next_crawl
             self.next_crawl = row + 1
-            if not name:  # it stands for all that are forgotten
+            if not name:  # one fact for all crawls with forgotten names
                 self.generation, self.gone[row], self._any_gone = generation, True, True
                 return
             self.crawl_states[row] = CrawlState.RUNNING
@@ -347,17 +352,17 @@ class Tables:
         self.changed.append(self.queues.host[queues])
 
     def _forget_crawl(self, row: int) -> None:
-        """Of a crawl that was deleted stays that its row is nobody's."""
+        """Drops the name of a deleted crawl; its row stays used, so that no later crawl gets it."""
         _, generation = self.crawls.pop(row)
         self.generation = max(self.generation, generation)
         del self.crawl_states[row]
 
     def name_of_crawl(self, row: int) -> str:
-        """The name of a crawl by its row; "" where it was deleted and is forgotten."""
+        """The name of a crawl by its row; "" for a deleted crawl with a forgotten name."""
         return self.crawls.get(row, ("", 0))[0]
 
     def next_generation(self, name: str) -> int:
-        """Of the next crawl with a name: above those of all that had it."""
+        """The generation of the next crawl with a name: above the generations of all crawls that had it."""
         return 1 + max((made for known, made in self.crawls.values() if known == name), default=self.generation)
 
     def _holder(self, slot: int, row: int, name: str, opening: int) -> None:
@@ -368,7 +373,7 @@ class Tables:
         self.holder_rows[name] = row
 
     def forget_holders(self) -> None:
-        """The names of workers that hold nothing go."""
+        """Drops the names of workers that have no lease."""
         _, _, _, held, *_ = self.open_leases()
         kept = {0, *distinct(held), *(errand.holder for errand in self.errands.values())}
         self.holders = {row: told for row, told in self.holders.items() if row in kept}
@@ -428,7 +433,8 @@ class Tables:
         )
 
     def _rows_of_hosts(self, hashes: Uint64s, expected: Rows | None = None) -> Rows:
-        """expected: where the caller takes them to be; one look tells whether they are."""
+        """The rows of hosts, recalled where they are cold. expected: the rows that the caller guesses; one comparison
+        checks them. Raises KeyError."""
         if expected is not None and _named(self.hosts.hash[: self.hosts.count], expected, hashes):
             return expected
         rows = self.hosts.find(hashes)
@@ -452,7 +458,7 @@ class Tables:
         return rows
 
     def rows_of(self, heads: Heads, expected: Rows | None = None) -> Rows:
-        """The rows of the queues of these URLs; of cold hosts they are recalled. Raises KeyError."""
+        """The rows of the queues of these URLs; recalls cold hosts. Raises KeyError."""
         hashes = heads["queue"]
         if expected is not None and _named(self.queues.hash[: self.queues.count], expected, hashes):
             return expected
@@ -466,7 +472,8 @@ class Tables:
     # -- hosts that are cold -------------------------------------------------------------------------------------------
 
     def recall(self, hosts: Uint64s) -> bool:
-        """Hosts of these hashes that are cold have rows again; whether there were any. Raises DamagedStoreError."""
+        """Gives the cold hosts among these hashes rows again. Returns whether there were any. Raises
+        DamagedStoreError."""
         if not len(self.cold):
             return False
         before = self.hosts.made
@@ -480,26 +487,27 @@ class Tables:
         return self.hosts.made > before
 
     def kept_in_runs(self) -> list[Ledger]:
-        """What a checkpoint keeps in runs beside it: the ledger, and hosts that are cold."""
+        """The ledgers whose runs a checkpoint lists: of URLs, and of cold hosts."""
         return [self.ledger] if self.cold.ledger is None else [self.ledger, self.cold.ledger]
 
     def being_copied(self, *, copied: bool) -> None:
-        """While rows are copied none is given twice, and no host goes cold."""
+        """While a round copies rows, no row is given twice and no host goes cold."""
         self.hosts.reuses = self.queues.reuses = not copied
 
     def meet_cold(self) -> None:
-        """Behind the hosts of a checkpoint: whoever has a record and no row is cold. Raises DamagedStoreError."""
+        """Call it behind the hosts of a checkpoint: every host with a record and without a row is cold. Raises
+        DamagedStoreError."""
         if not self._met:
             self._met = True
             self.cold.restore(self)
 
     def recall_all(self) -> None:
-        """No host is cold any more. Raises DamagedStoreError."""
+        """Recalls all cold hosts. Raises DamagedStoreError."""
         for told in self.cold.scan():
             self.recall(told.hashes)
 
     def let_go(self, authorities: Iterable[Authority]) -> None:
-        """These hold nothing, and their host goes cold."""
+        """Removes authorities that hold nothing, as their host goes cold."""
         for one in authorities:
             del self.authorities[one.name]
             last = self.all_authorities.pop()
@@ -510,8 +518,8 @@ class Tables:
             self.authorities_of.pop(one.host, None)
 
     def _cold_rest(self, slot: int, at: int, delay: float) -> None:
-        """Everybody who was visited rests from an instant on. Live, whoever is not cold was told so one by one; in
-        replay others may be cold than were then."""
+        """Every host that was visited rests from an instant on. The live call logs the hosts with rows one by one, and
+        this fact for the cold ones; in replay other hosts may be cold, so it counts for all."""
         old_at, old_delay = self.cold.floor
         longer = max(delay, old_delay) if old_at + instant(old_delay) > at + instant(delay) else delay
         self.cold.floor = (max(at, old_at), longer)
@@ -543,7 +551,7 @@ class Tables:
         hosts.gap[places] = gap
         hosts.reason[places] = reason
         for column, cells in ((hosts.back_off, back_off), (hosts.refused_at, refused_at)):
-            # Few hosts ever refuse: where zeros stand already none are written, and the column takes no memory.
+            # Few hosts ever refuse: zeros are not written over zeros, so the untouched column takes no memory.
             if np.count_nonzero(cells) or np.count_nonzero(column[places]):
                 column[places] = cells
         hosts.answered[places] = answered
@@ -554,7 +562,7 @@ class Tables:
 
     def _address(self, slot: int, host: int, address: str) -> None:
         place = self._whereabouts(host)
-        place.address = sys.intern(address)  # many hosts may be at one
+        place.address = sys.intern(address)  # many hosts may share one
         place.expires = FOREVER if address else 0
         place.next_at, place.attempts, place.error = 0, 0, ""
         if not address and not place.token:
@@ -584,7 +592,7 @@ class Tables:
         return self.whereabouts[row]
 
     def address_of(self, host: int) -> str | None:
-        """Where a host is, by its row, as it was last told or found."""
+        """The address of a host by its row, from the last caller or errand that gave it."""
         place = self.whereabouts.get(host)
         return place.address or None if place is not None and place.expires else None
 
@@ -615,7 +623,7 @@ class Tables:
         if hand is not None:
             expected = hand.rows
         else:
-            # Most hosts have one queue, made with them: in a checkpoint it has the row of its host.
+            # Most hosts have one queue, made with the host: in a checkpoint it has the row of its host.
             expected = np.arange(self.queues.count, self.queues.count + len(hosts), dtype=np.uint32)
         homes = self._rows_of_hosts(hosts, expected)[fresh]
         rows = self.queues.add(hashes[fresh], homes, crawls[fresh])
@@ -628,10 +636,10 @@ class Tables:
             for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
                 if first[home] != NONE:
                     if self.gone.take(int(self.queues.crawl[first[home]]), mode="clip"):
-                        self.leaving.append(int(first[home]))  # it kept its place as long as the host had no other
+                        self.leaving.append(int(first[home]))  # it stayed as long as the host had no other
                     self.queues.after[row] = int(first[home]) + 1
                     if not self.hosts.flags[home] & MANY and self.hosts.ended[home]:
-                        # As long as it was alone nobody noted its turns: it has had some, the new one none.
+                        # A queue that was alone has no noted turns: it has had some, the new one none.
                         self.turn += 1
                         self.queues.served[first[home]] = self.turn
                     self.hosts.flags[home] |= MANY
@@ -639,7 +647,7 @@ class Tables:
         if not isinstance(keys, Texts) or len(keys.octets):
             told = keys.list() if isinstance(keys, Texts) else keys
             keyed = {row: told[place] for row, place in zip(rows.tolist(), fresh.tolist(), strict=True) if told[place]}
-            self.queues.keys |= keyed  # all of them first: a key that spans hosts looks for those that have none
+            self.queues.keys |= keyed  # all keys first: `_keyed` looks for queues that have none
             for row, key in keyed.items():
                 self._keyed(row, int(self.queues.host[row]), key)
         if self.queues.groups:
@@ -653,7 +661,7 @@ class Tables:
             self.flag(rows)
 
     def _keyed(self, row: int, home: int, key: str) -> None:
-        """A queue whose key is not its host: from here on the key spans hosts, the one that bears its name included."""
+        """Enters a queue whose key is not its host: the key now spans hosts, and the host of that name joins them."""
         queues = self.queues
         crawl = int(queues.crawl[row])
         group = queues.groups.get((crawl, key))
@@ -691,8 +699,8 @@ class Tables:
         return int.from_bytes(kernels.fingerprints([text], self.fingerprint_key), "little")
 
     def home_of(self, host: str) -> str:
-        """The name under which a URL's host has its clock: without the dot behind it, except where a store made by an
-        earlier version has a host of its own for that spelling."""
+        """The name under which a URL's host has its clock: without the dot behind it, except in stores of an earlier
+        version that have a separate host for that spelling."""
         name = undotted(host)
         if name is host:
             return host
@@ -700,12 +708,12 @@ class Tables:
         return host if self.knows(number)[0] else name
 
     def knows(self, hosts: Uint64s) -> npt.NDArray[np.bool_]:
-        """Which hosts of these hashes are known, in memory or cold."""
+        """Whether each of these hosts is known, in memory or cold."""
         found: npt.NDArray[np.bool_] = self.hosts.find(hosts) != NONE
         return found | self.cold.has(np.ascontiguousarray(hosts))
 
     def join_twins(self, queues: Rows) -> None:
-        """A host that has a row for each spelling, with and without a dot behind it, has one turn and one clock."""
+        """Gives a host with a row for each spelling, with and without a dot behind it, one turn and one clock."""
         if not self.hosts.dotted:
             return
         for home in np.unique(self.queues.host[queues]).tolist():
@@ -720,7 +728,7 @@ class Tables:
                         self._join(group, queue, twin)
 
     def host_row(self, name: str) -> int:
-        """The row of a host by name, NONE where it is not known; a cold one is recalled."""
+        """The row of a host by name, NONE where it is not known; recalls a cold host."""
         number = self.hash_of(name)
         row = self.hosts.row(number)
         if row == NONE and self.recall(np.array([number], np.uint64)):
@@ -729,7 +737,7 @@ class Tables:
 
     def _queue_rules(self, slot: int, queue: int, paused: int, blocked: int, delay: float, limit: int) -> None:
         rules = QueueRules(bool(paused), blocked, None if delay < 0 else delay, limit)
-        if slot == OWN_SLOT:  # of a crawl, or of a key in all crawls: queues that are made later go by it
+        if slot == OWN_SLOT:  # rules of a crawl, or of a key in all crawls: they hold for later queues, too
             _keep(self.words, queue, rules)
             return
         row = int(self._rows_of_queues(np.array([queue], np.uint64))[0])
@@ -738,7 +746,7 @@ class Tables:
         self.changed.append(self.queues.host[np.array([row])])
 
     def rules_of_new(self, keys: Uint64s, crawls: Rows) -> dict[int, QueueRules]:
-        """By place, what new queues go by: what was said of their crawls, and of their keys in all crawls. keys: the
+        """The rules of new queues, by place: those of their crawls and of their keys in all crawls, joined. keys: the
         hashes of their keys."""
         if not self.words:
             return {}
@@ -751,7 +759,8 @@ class Tables:
         return found
 
     def flag(self, queues: Rows) -> None:
-        """Hosts of these queues are RULED as long as anything was said of one of theirs."""
+        """Marks the hosts of these queues as RULED while one of their queues or crawls has rules, and clears the mark
+        else."""
         for host in np.unique(self.queues.host[queues]).tolist():
             ruled = any(
                 queue in self.queues.rules or self.crawl_states[int(self.queues.crawl[queue])]
@@ -765,7 +774,8 @@ class Tables:
         self._forget(row, order)
 
     def _forget(self, queue: int, order: int) -> None:
-        """What was accepted into a queue before this order leaves the counts; its cards are void wherever they are."""
+        """Makes the cards void that a queue accepted before this order: they leave the counts, and lie on where they
+        are."""
         queues = self.queues
         if queues.voids.get(queue, 0) >= order:
             return
@@ -779,21 +789,22 @@ class Tables:
         self.changed.append(queues.host[one])
 
     def drop_stalled(self, most: int) -> None:
-        """The cards of up to so many queues of deleted crawls leave the backlog."""
+        """Drops the cards of up to `most` queues of deleted crawls from the backlog."""
         for _ in range(min(most, len(self.stalled))):
             queue = self.stalled.pop()
             self.backlog.drop(queue)
             self.leaving.append(queue)
 
     def find_leaving(self) -> None:
-        """Behind recovery: all queues of deleted crawls."""
+        """Collects all queues of deleted crawls, after recovery."""
         crawls = self.queues.crawl[: self.queues.count]
         there = self.queues.there(np.arange(self.queues.count))
         self.leaving = deque(np.flatnonzero(there & self.gone.take(crawls, mode="clip")).tolist())
 
     def those_leaving(self, most: int) -> Rows:
-        """Of so many queues of deleted crawls the rows that go: no lease of them is open, and their hosts have others,
-        for a host goes cold with a queue. While rows are copied, or cards are still to be dropped, none goes."""
+        """The rows that may go among the next `most` queues of deleted crawls: those without an open lease whose host
+        keeps another queue, for a host goes cold with a queue. None while a round copies rows, or cards are still to be
+        dropped."""
         if self.stalled or not self.queues.reuses:
             return _NO_ROWS
         some = [self.leaving.popleft() for _ in range(min(most, len(self.leaving)))]
@@ -814,7 +825,7 @@ class Tables:
         return np.array(sorted(mine), np.uint32)
 
     def remove_queues(self, rows: Rows) -> None:
-        """These queues of deleted crawls, which stand in no ring, have no row any more."""
+        """Removes the rows of these queues of deleted crawls; they must stand in no ring."""
         queues, hosts, going = self.queues, self.hosts, set(rows.tolist())
         homes = np.unique(queues.host[rows])
         for host in homes.tolist():
@@ -837,7 +848,7 @@ class Tables:
         self.changed.append(homes)
 
     def _uncount(self, queues: Rows, leased: int) -> None:
-        """What these queues hold leaves the counts."""
+        """Takes the URLs of these queues out of the counts."""
         self.counts[LEASED] -= leased
         self.counts[QUEUED] -= int(self.backlog.waiting(queues).sum())
         if self.held_of:
@@ -853,8 +864,8 @@ class Tables:
         self.authority(name).logged = True
 
     def authority(self, name: str) -> Authority:
-        """Scheme, host and port by name; made where there is none yet, which is no fact until something is known of
-        it. Raises KeyError when its host is not known."""
+        """An authority by name, made where there is none. A new one is no fact until a fact says something about it.
+        Raises KeyError when its host is not known."""
         known = self.authorities.get(name)
         if known is not None:
             return known
@@ -863,7 +874,7 @@ class Tables:
             raise KeyError(name)
         known = self.authorities.get(name)
         if known is not None:
-            return known  # its host was cold
+            return known  # the recall of its host made it
         shelves = (self.new_shelf(), self.new_shelf(), self.new_shelf())
         authority = Authority(int(self.hosts.slot[host]), host, name, shelves)
         authority.place = len(self.all_authorities)
@@ -886,7 +897,7 @@ class Tables:
         return self.shelf_count - 1
 
     def hold_less(self, queue: int) -> None:
-        """One of a queue's URLs is held no longer."""
+        """Counts one held URL less for a queue."""
         left = self.held_of.get(queue, 0) - 1
         if left > 0:
             self.held_of[queue] = left
@@ -942,7 +953,8 @@ class Tables:
         authority.token = token
         authority.deadline = deadline
         authority.holder = holder
-        # In a checkpoint the hop may be younger than the hosts; then the errand's own fact comes again with the log.
+        # In a checkpoint the hop may be younger than the copied hosts; then the log repeats the errand's fact behind
+        # its host.
         authority.busy = self.host_row(self.home_of(host_of(authority.url)))
         if authority.busy != NONE:
             self.hosts.in_flight[authority.busy] += 1
@@ -977,7 +989,7 @@ class Tables:
     # -- URLs ---------------------------------------------------------------------------------------------------------
 
     def _card(self, tokens: Uint64s, cards: Cards, hand: Hand | None = None) -> None:
-        """Whole cards: of URLs that are new, or whose body changed."""
+        """Applies whole cards: new URLs, and URLs whose body changed."""
         heads = cards.heads
         fresh = heads["order"] >= self.order
         rows = None
@@ -1001,7 +1013,7 @@ class Tables:
         self._put(cards, old, rows)
 
     def _head(self, tokens: Uint64s, heads: Heads, hand: Hand | None = None) -> None:
-        """New heads of URLs whose bodies stay as they are."""
+        """Applies new heads; the bodies of these URLs stay as they are."""
         rows = None
         if hand is None:
             cards, old = self._take_out(heads, tokens)
@@ -1014,8 +1026,8 @@ class Tables:
         self._put(cards, old, rows)
 
     def _dead(self, heads: Heads) -> npt.NDArray[np.bool_] | None:
-        """Which cards are void, None for none. The ledger hears no more of them: the URL may have been accepted anew,
-        and that is the record that counts."""
+        """Which cards are void, None for none. The ledger takes no void card: the URL may have been accepted anew, and
+        the new record counts."""
         if not self.voids():
             return None
         dead = self.void(heads)
@@ -1023,7 +1035,8 @@ class Tables:
 
     def _outlived(self, heads: Heads) -> npt.NDArray[np.bool_] | None:
         """As `_dead`, for replay: a checkpoint copies queues later than its log begins, so a card may be void here that
-        was not when its fact was logged, and facts to come name it. The ledger hears of it unless it has a younger."""
+        was not when its fact was logged, and later facts name it. The ledger takes such a card unless it has a younger
+        one."""
         dead = self._dead(heads)
         if dead is None:
             return None
@@ -1045,11 +1058,11 @@ class Tables:
             self._noted = []
 
     def note_those_seen(self) -> None:
-        """While a log is replayed nobody asks what was seen: that is noted, and added many at once."""
+        """Collects additions to the seen-set from here on, to add many at once: replay of a log never asks the set."""
         self._noted = []
 
     def see_those_noted(self) -> None:
-        """The seen-set is up to date, and stays so."""
+        """Brings the seen-set up to date; later additions go in directly."""
         noted, self._noted, self._noted_rows = self._noted, None, 0
         if noted:
             crawls, slots, prints = (np.concatenate(columns) for columns in zip(*noted, strict=True))
@@ -1063,7 +1076,7 @@ class Tables:
             seen.add(np.ascontiguousarray(slots[rows]), np.ascontiguousarray(fingerprints[rows]))
 
     def _close(self, tokens: Uint64s) -> None:
-        """These leases end; 0 is none."""
+        """Ends these leases; a token of 0 stands for none."""
         open_ones = np.count_nonzero(tokens)
         if open_ones:
             found, queues = self.leases.end(tokens if open_ones == len(tokens) else tokens[tokens != 0])
@@ -1071,9 +1084,9 @@ class Tables:
             self._turns(rows if 0 not in found else rows[np.frombuffer(found, np.bool_)], -1)
 
     def _turns(self, queues: Rows, step: int) -> None:
-        """So many leases of these queues were opened (step 1) or ended (-1)."""
-        # Of opened ones only hosts with flags: whoever has nothing but its own clock was taken out of ring and
-        # timetable when it was drawn.
+        """Counts leases of these queues that were opened (step 1) or ended (-1), one per row."""
+        # For opened leases `count_leases` returns only hosts with flags: the draw took all others out of ring and
+        # timetable.
         hosts = np.frombuffer(kernels.count_leases(queues, step > 0, self.queues.host, self.hosts.octets), np.uint32)
         if self.queues.group_of:
             for queue in queues.tolist():
@@ -1085,17 +1098,17 @@ class Tables:
             self.changed.append(hosts)
 
     def put_back(self, cards: Cards, old: Uint8s) -> None:
-        """Cards that `take_out` gave go back to where they stood; old: the states they were in."""
+        """Puts cards that `take_out` gave back in their places; old: the states they were in."""
         heads = cards.changed()
         heads["state"] = old
         self.file(cards.with_heads(heads), old)
 
     def take_out(self, heads: Heads) -> tuple[Cards, Uint8s]:
-        """The cards of URLs without a lease from wherever they stand, in this order, and the states they leave."""
+        """Takes the cards of URLs without a lease out of their places, in this order, with the states they leave."""
         return self._take_out(heads, np.zeros(len(heads), np.uint64))
 
     def _take_out(self, heads: Heads, tokens: Uint64s) -> tuple[Cards, Uint8s]:
-        """The cards of these URLs from wherever they stand, in this order, and the states they leave."""
+        """Takes the cards of these URLs out of their places, in this order, with the states they leave."""
         if not len(heads):
             return Cards.none(), _NO_STATES
         parts: list[Cards] = []
@@ -1111,7 +1124,7 @@ class Tables:
             places.append(some[mask])
             old[some[mask]] = LEASED
             rest = np.setdiff1d(rest, some[mask], assume_unique=True)
-        # What is void stands nowhere, though the same URL, accepted anew, may.
+        # A void card has no place. The same URL, accepted anew, may have one.
         dead = self._dead(heads[rest]) if len(rest) else None
         void, rest = (rest[dead], rest[~dead]) if dead is not None else (rest[:0], rest)
         for take, state in (
@@ -1130,13 +1143,13 @@ class Tables:
             rest = rest[~mask]
         rest = np.concatenate([rest, void])
         if len(rest):
-            # Void ones included: a lease may outlive the queue it came from.
+            # The ledger has the rest, also void ones: a lease may outlive the queue it came from.
             mask, cards = self.ledger.find(heads["crawl"][rest], heads["slot"][rest], heads["fingerprint"][rest])
             if not mask.all():
                 raise KeyError(f"URL {int(heads['fingerprint'][rest[~mask][0]]):016x}")
             other = cards.heads["order"] != heads["order"][rest]
             if other.any():
-                # The URL was accepted anew since: its text is the same, the rest is another's.
+                # The URL was accepted anew since: only its text is the same.
                 mended = cards.heads.copy()
                 mended["order"][other] = heads["order"][rest][other]
                 cards = cards.with_heads(mended)
@@ -1214,7 +1227,7 @@ class Tables:
     def find(
         self, crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.ArrayLike
     ) -> tuple[npt.NDArray[np.bool_], Cards]:
-        """The newest records of URLs in the ledger: which are there, and their cards; void ones are not."""
+        """The newest records of URLs in the ledger: which have one, and their cards. Void records do not count."""
         mask, cards = self.ledger.find(
             np.ascontiguousarray(crawls, np.uint32),
             np.ascontiguousarray(slots, np.uint16),
@@ -1229,7 +1242,7 @@ class Tables:
         return mask, cards
 
     def void(self, heads: Heads) -> npt.NDArray[np.bool_]:
-        """Which cards were accepted before their queue was deleted."""
+        """Which cards are void: accepted before their queue or crawl was deleted."""
         voids = self.queues.voids
         out: npt.NDArray[np.bool_] = np.zeros(len(heads), np.bool_)
         if voids:
@@ -1248,7 +1261,7 @@ class Tables:
         yield from ((WAITING, queues.waiting), (PARKED, queues.parked), (DONE, queues.done), (GONE, queues.gone))
 
     def _put(self, cards: Cards, old: Uint8s, rows: Rows | None = None) -> None:
-        """Cards go where their new states put them; the counters follow."""
+        """Puts cards into the places of their new states, and counts them there; drops void ones."""
         if self.voids():
             lives = ~self.void(cards.heads)
             if not lives.all():
@@ -1257,8 +1270,8 @@ class Tables:
         self.file(cards, old, rows)
 
     def file(self, cards: Cards, old: Uint8s, rows: Rows | None = None) -> None:
-        """As `_put`, for cards that are not void. old: the states they leave, UNKNOWN for none; rows: of their queues,
-        where they are known."""
+        """As `_put`, for cards that are not void. old: the states they leave, UNKNOWN for new URLs; rows: the rows of
+        their queues, where they are known."""
         heads = cards.heads
         if not len(heads):
             return
@@ -1288,12 +1301,12 @@ class Tables:
             self.know_contents(cards.filter((heads["flags"] & HAS_CONTENT) != 0))
 
     def know_contents(self, cards: Cards) -> None:
-        """Cards that have a content: it was seen."""
+        """Notes the contents of these cards as seen."""
         found = content_hashes(cards)
         self.contents.add((found >> np.uint64(52)).astype(np.uint16), found)
 
     def _recount(self, rows: Rows, old: Uint8s, states: Uint8s) -> list[int]:
-        """URLs of these queues went from old states to new ones; how many came to each."""
+        """Moves URLs of these queues from old states to new ones in the counts. Returns how many came to each state."""
         left, come = _of_each(old), _of_each(states)
         for state in range(1, 7):
             self.counts[state] += come[state] - left[state]
@@ -1372,13 +1385,13 @@ class Tables:
             self.leases.extend(np.ascontiguousarray(tokens[rows]), deadline)
 
     def open_leases(self) -> tuple[Any, ...]:
-        """All open leases of pages: found, queues, deadlines, holders, not_before, heads as arrays, and no bodies."""
+        """All open leases of pages as arrays: found, queues, deadlines, holders, not_before, heads; without bodies."""
         return lease_columns(self.leases.get(np.frombuffer(self.leases.tokens(), np.uint64), False))
 
     # -- what a checkpoint copies --------------------------------------------------------------------------------------
 
     def sections(self) -> list[tuple[int, int]]:
-        """(section, rows) of everything there is now beside the ledger, in the order in which it must be loaded."""
+        """The sections of a checkpoint beside the ledger: (section, rows), in the order of loading."""
         return [
             (OWN, 1),
             (HOSTS, self.hosts.count),
@@ -1389,7 +1402,7 @@ class Tables:
         ]
 
     def copy(self, section: int, first: int, last: int) -> list[Block]:
-        """The facts that make the rows `first` … `last - 1` of a section as they are now."""
+        """The facts that rebuild the rows `first` … `last - 1` of a section as they are now."""
         hosts, queues = self.hosts, self.queues
         if section == OWN:
             return self._own_facts()
@@ -1480,7 +1493,7 @@ class Tables:
         )
 
     def queue_rules(self, row: int, rules: QueueRules | None = None) -> Row:
-        """What was said of a queue, as the columns of a QUEUE_RULES fact."""
+        """The rules of a queue, as the columns of a QUEUE_RULES fact."""
         rules = rules or self.queues.rules.get(row) or QueueRules()
         return rules_cells(int(self.hosts.slot[self.queues.host[row]]), int(self.queues.hash[row]), rules)
 
@@ -1491,7 +1504,7 @@ class Tables:
         ]
         crawls = self.crawls
         if self.generation:
-            # One of those that are forgotten says how far rows and generations have come.
+            # One crawl without a name carries the highest generation, and how far rows have come.
             row = max(row for row in np.flatnonzero(self.gone).tolist() if row not in crawls)
             crawls = crawls | {row: ("", self.generation)}
         rows: list[tuple[Fact, list[Row]]] = [
@@ -1517,10 +1530,10 @@ class Tables:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def wake(self, now: Instant, most: int) -> int:
-        """Waiting URLs whose time has come are queued, at most so many. That is no fact: their due time says it."""
+        """Queues up to `most` waiting URLs that are due. That is no fact: it follows from their due times."""
         parts: list[Cards] = []
         taken = 0
-        for _ in range(CALENDAR_ROUNDS_MAX):  # each moves a bounded number of cards between buckets
+        for _ in range(CALENDAR_ROUNDS_MAX):  # each round moves a bounded number of cards between buckets
             at = self.calendar.next() if len(self.calendar) and taken < most else None
             if at is None or at > now:
                 break
@@ -1539,13 +1552,13 @@ class Tables:
         return taken
 
     def restore(self) -> None:
-        """After the checkpoint's hosts and queues: fill what is derived from the ledger, one scan in its order."""
+        """Call it behind the checkpoint's hosts and queues: fills everything derived from the ledger, in one scan."""
         self.calendar.close()
         self.calendar = Calendar(self._scratch, name="calendar", now=max(self.now, self._began))
         self.meet_cold()
         for _, column in self._columns():
-            column[: self.queues.count] = 0  # hosts that were recalled by now brought what the scan counts
-        # While hosts may be recalled, rows and the seen-set belong to this thread; else the one that reads looks there.
+            column[: self.queues.count] = 0  # recalled hosts brought counts that the scan adds again
+        # While the scan may recall hosts, only this thread touches rows and the seen-set; else the reading thread does.
         scan = self.ledger.scan()
         told = self._told_of(ahead(scan)) if len(self.cold) else ahead(self._told_of(scan))
         for cards, rows, order in told:
@@ -1556,8 +1569,8 @@ class Tables:
         self.changed.clear()
 
     def _told_of(self, scan: Iterator[Cards]) -> Iterator[tuple[Cards, Rows | None, int]]:
-        """The cards of a scan that are not void, now seen; the rows of their queues, None where hosts may have to be
-        recalled for them; and the highest order among them."""
+        """Yields the cards of a scan that are not void, after adding them to the seen-set; the rows of their queues,
+        None where hosts may have to be recalled for them; and the highest order among them."""
         for cards in scan:
             heads = cards.heads
             if self.voids():
@@ -1572,7 +1585,8 @@ class Tables:
             yield cards, rows, int(heads["order"].max())
 
     def _set_aside(self, cards: Cards) -> Cards:
-        """URLs of cold hosts are counted, and those that wait go into the calendar: no row counts them. The others."""
+        """Counts the URLs of cold hosts, which have no row for it, and puts the waiting ones into the calendar. Returns
+        the other cards."""
         heads = cards.heads
         rows = self.queues.find(np.ascontiguousarray(heads["queue"]))
         resting = (rows == NONE) & ((heads["state"] == WAITING) | (heads["state"] == DONE) | (heads["state"] == GONE))
@@ -1595,14 +1609,14 @@ class Tables:
         return sum(self.counts)
 
     def close(self) -> None:
-        """Give the files of tails back."""
+        """Closes and removes the files of tails."""
         for part in (self.backlog, self.calendar, self.refused, self.spent, self.held, self.rulebook):
             part.close()
 
 
 OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS = range(7)
 COPY_ROWS = {OWN: 1, HOSTS: 250, QUEUES: 600, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1}
-"""Rows of a range: some 16 KiB of hosts or queues, and of authorities as much as may be where they have long rules."""
+"""Rows of a range: about 16 KiB of hosts or queues; few authorities, for their rules may be long."""
 
 
 def states_of(state: int, rows: int) -> Uint8s:
@@ -1618,7 +1632,7 @@ def _listed(values: Values) -> Sequence[Any]:
 
 
 def robots_cells(authority: Authority, next_at: Instant | None = None) -> Row:
-    """As the columns of a ROBOTS fact. next_at: in place of its own."""
+    """An authority as the columns of a ROBOTS fact. next_at: replaces its own."""
     a = authority
     at = a.next_at if next_at is None else next_at
     return (a.slot, a.name, int(a.state), a.expires, at, a.attempts, a.hops, a.status, a.url, a.error)
@@ -1631,7 +1645,7 @@ def rules_cells(slot: int, queue: int, rules: QueueRules) -> Row:
 
 
 def _keep(said: dict[int, QueueRules], number: int, rules: QueueRules) -> None:
-    """Rules that say nothing are kept nowhere."""
+    """Keeps rules under a number; rules that say nothing are removed."""
     if rules.any():
         said[number] = rules
     else:
@@ -1639,7 +1653,8 @@ def _keep(said: dict[int, QueueRules], number: int, rules: QueueRules) -> None:
 
 
 def lease_columns(columns: tuple[bytes, ...]) -> tuple[Any, ...]:
-    """What the leases gave, as arrays: found, queues, deadlines, holders, not_before, heads, arena, offsets."""
+    """Turns the bytes of `Leases.get` into arrays: found, queues, deadlines, holders, not_before, heads, arena,
+    offsets."""
     found, queues, deadlines, holders, not_before, heads, arena, offsets = columns
     return (
         np.frombuffer(found, np.bool_),
@@ -1654,7 +1669,7 @@ def lease_columns(columns: tuple[bytes, ...]) -> tuple[Any, ...]:
 
 
 def _named(hashes: Uint64s, rows: Rows, names: Uint64s) -> bool:
-    """Whether the rows have just these names."""
+    """Whether the rows have exactly these hashes, in this order."""
     if not len(rows) or len(rows) != len(names) or rows.max() >= len(hashes):
         return False
     return int(np.count_nonzero(hashes[rows.astype(np.intp)] == names)) == len(rows)
@@ -1671,9 +1686,9 @@ def _of_each(states: Uint8s) -> list[int]:
 
 
 def _add(column: npt.NDArray[Any], rows: npt.NDArray[Any], step: int) -> None:
-    """Counts go up or down by one for each time that a row is named."""
+    """Adds (step 1) or subtracts one for each time that a row is named."""
     one = column.dtype.type(1)
-    # numpy has a fast way for indices and numbers of just these types.
+    # numpy is fast for indices and numbers of exactly these types.
     places = rows.astype(np.intp, copy=False)
     if step > 0:
         np.add.at(column, places, one)
@@ -1682,7 +1697,8 @@ def _add(column: npt.NDArray[Any], rows: npt.NDArray[Any], step: int) -> None:
 
 
 def by_value(column: npt.NDArray[Any]) -> Iterator[tuple[int, Any]]:
-    """Each value of a column of whole numbers with the rows that have it; all alike is the rule, and cheap."""
+    """Each value of a column of whole numbers with the rows that have it; most columns have one value, which is
+    cheap."""
     if not len(column):
         return
     first = column[0]
@@ -1694,21 +1710,21 @@ def by_value(column: npt.NDArray[Any]) -> Iterator[tuple[int, Any]]:
 
 
 def content_hashes(cards: Cards) -> Uint64s:
-    """The hashes of contents, of cards that have one: the first 8 bytes of `extra`."""
+    """The content hashes of cards that have one: the first 8 bytes of `extra`."""
     starts = cards.offsets[1:] - cards.heads["extra_bytes"]
     octets = kernels.gather_spans(cards.arena, np.ascontiguousarray(starts), np.ascontiguousarray(starts + 8))
     return np.frombuffer(octets, np.uint64)
 
 
 _Found: TypeAlias = tuple[Cards, Callable[[Cards], None]]
-"""Cards that bear the fingerprints asked for, and how those of somebody else go back to where they were."""
+"""Cards with the fingerprints asked for, and the function that puts cards of other URLs back in their place."""
 
 
 def _exactly(heads: Heads, look: Callable[[Heads], Iterable[_Found]]) -> tuple[npt.NDArray[np.bool_], Cards]:
     """Which of these URLs were found, and their cards in the order of the heads.
 
-    A fingerprint does not name one card: another crawl may hold the same URL, or a deleted queue have held it. Its
-    order does.
+    The order names one card. A fingerprint does not: another crawl may hold the same URL, or a deleted queue may have
+    held it.
     """
     rows = {order: row for row, order in enumerate(heads["order"].tolist())}
     parts: list[Cards] = []
