@@ -40,7 +40,7 @@ class Sentence:
 
     @property
     def opens_badly(self) -> bool:
-        """It opens with a word that stands for a noun (what, those, of, who)."""
+        """It opens with one of `OPENINGS`, which stand for a noun."""
         words = self.words
         return bool(words) and words[0] in OPENINGS and not self.text.rstrip().endswith("?")
 
