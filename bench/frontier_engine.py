@@ -434,9 +434,9 @@ def run_memory(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_hosts(given: argparse.Namespace) -> dict[str, Any]:
-    """What a process takes for so many hosts that are due soon: with one URL and never visited, all of them ready; and
-    visited once and resting, with one URL left. What passes is over by then: the ledger's newest records are a run,
-    nothing is merged, and what was freed went back to the system."""
+    """The memory of a process for so many hosts that are due soon: with one URL and never visited, all of them ready;
+    and visited once and resting, with one URL left. It is measured at rest: the ledger's newest records are a run,
+    nothing is merged, and freed memory went back to the system."""
     rests, queues = Rests(), given.queues
     settings = {"memory_bytes": given.budget << 20}
     frontier = Frontier.open(given.directory, clock=rests, keys=KEYS, settings=settings)
