@@ -1,4 +1,4 @@
-"""What all tests share: how hard hypothesis tries, and where the reference material lies."""
+"""Settings of all tests: how hard hypothesis tries, and where the reference material lies."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def of_module(name: str) -> tuple[str, str]:
 
 
 def acts_of(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """('act', text) for what nobody may do, ('world', name) for what a decider may not."""
+    """('act', text) for an act that no file may do, ('world', name) for one that a decider may not do."""
     if isinstance(node, ast.ClassDef) and node.name.endswith(VAGUE_ENDINGS):
         yield "act", f"the class name {node.name} says nothing of what it does"
     if isinstance(node, ast.Attribute) and node.attr == "random" and ast.unparse(node.value) in ("np", "numpy"):

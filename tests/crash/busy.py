@@ -1,4 +1,4 @@
-"""A caller who uses every verb of a frontier, at random, with few hosts and few URLs: so that they meet."""
+"""A caller that uses every verb of a frontier at random, with few hosts and few URLs, so that the calls meet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from outrider.journey import Lease, Outcome, Verdict
 HOSTS = [f"{name}.com" for name in "abcdef"]
 PATHS = 40
 DELETES = 0.6
-"""Of the verbs that are drawn, so many beside six that discover."""
+"""The weight of deletes among the drawn verbs; discover has six."""
 CRAWLS = [None, None, "other"]
 RULES = [b"User-agent: *\nDisallow: /no", b"User-agent: *\nDisallow: /1\nCrawl-delay: 0.3", b""]
 

@@ -63,7 +63,7 @@ class Visit:
 
 
 class Life:
-    """A frontier, its time, and a judge who has a clock of their own."""
+    """A frontier, its time, and a judge with the true clock."""
 
     def __init__(self, seed: int, *, own_clock: bool) -> None:
         self.rng = random.Random(seed)

@@ -171,7 +171,7 @@ def rest_until(frontier: Frontier, host: str) -> int:
 
 
 class Ledger:
-    """What a caller was told, so that it can be asked for after a crash."""
+    """The answers that a caller got, to be compared with the store after a crash."""
 
     def __init__(self) -> None:
         self.urls: set[str] = set()
@@ -515,7 +515,7 @@ def small_heads(monkeypatch):
 
 
 def found_again(image: CrashDisk, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> Frontier:
-    """Its store, read as anybody may read it: frame by frame, or in windows of any size."""
+    """The store of an image, read in one of several ways: frame by frame, or in windows of any size."""
     how = rng.choice(["as ever", "frame by frame", "small windows"])
     with monkeypatch.context() as patch:
         if how == "frame by frame":
@@ -709,7 +709,7 @@ def test_a_power_cut_at_any_call_of_a_round_keeps_the_old_checkpoint_or_the_new_
             assert listed == {name for name in image.names() if name.endswith(".run")}, "nothing is left over"
             again.frontier.close()
         if not failed:
-            world.frontier.checkpoint()  # what would not be removed is removed now
+            world.frontier.checkpoint()  # the checkpoint removes the files whose removal failed
             assert (1, 1) == tuple(sum(name.endswith(end) for name in world.disk.names()) for end in (".run", ".ckpt"))
         if not met:
             assert {3, 4} == numbers

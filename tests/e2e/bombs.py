@@ -39,7 +39,7 @@ class Web:
         return [f"http://h{number}.test:{self.port}{path}" for number in range(self.hosts)]
 
     def arguments(self, output: Path, path: str, *more: str) -> list[str]:
-        """Of a crawl that begins at `path` of each host."""
+        """The arguments for a crawl that begins at `path` of each host."""
         names, seeds = self.directory / "hosts", self.directory / "seeds"
         names.write_text("".join(f"127.0.0.1 h{number}.test\n" for number in range(self.hosts)))
         seeds.write_text("".join(f"{seed}\n" for seed in self.seeds(path)))

@@ -45,7 +45,7 @@ def head_of(*fields: str, status: str = "200 OK") -> bytes:
     return "".join(f"{line}\r\n" for line in (f"HTTP/1.1 {status}", *fields, "")).encode("latin-1")
 
 
-# What is sent
+# Requests on the wire
 
 
 def test_the_request_head_kept_is_the_one_the_server_got() -> None:
@@ -131,7 +131,7 @@ def test_an_address_that_is_none_is_refused() -> None:
         Request("http://a.test/", "a.test", AGENT)
 
 
-# What comes back
+# Responses
 
 
 def test_head_and_body_are_the_bytes_on_the_wire() -> None:

@@ -14,7 +14,7 @@ SPARE_BYTES = 256 << 20
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory) -> int:
-    """The most memory of a crawl of 64 pages that name nobody."""
+    """The most memory of a crawl of 64 pages without links."""
     place = tmp_path_factory.mktemp("plain")
     with bombs.web(place / "web", hosts=64, bomb="/", page=b"<p>word</p>") as web:
         done, peak = bombs.run(*web.arguments(place / "out", "/", "--max-pages", "64"))

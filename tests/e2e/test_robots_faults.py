@@ -163,7 +163,7 @@ def test_a_packed_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_li
     ],
 )
 def test_a_page_whose_decoding_was_cut_or_failed_is_truncated_or_an_error(answer: bytes, expected: Judgement) -> None:
-    """Never done with 0 bytes, nor with bytes that nobody can read."""
+    """A page is never done with 0 bytes, nor with bytes that cannot be decoded."""
     frontier = Frontier.memory()
     frontier.discover(["http://site.test/page"])
     (lease,) = frontier.lease(1)

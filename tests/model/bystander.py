@@ -36,7 +36,7 @@ class Breach(AssertionError):
 
 @dataclass(frozen=True)
 class Settings:
-    """What the history's settings say. group: kind -> (capacity, gap in seconds or None for the host's own)."""
+    """The settings of a history. group: kind -> (capacity, gap in seconds or None for the host's own)."""
 
     delay: float
     factor: float
@@ -63,8 +63,8 @@ class Queue:
 
 @dataclass(frozen=True)
 class Word:
-    """What an operator said of the queues with a key (None: all) in a crawl (None: in all). there: the queues that
-    there were then."""
+    """An operator's word about the queues with a key (None: all) in a crawl (None: in all). there: the queues at that
+    time."""
 
     value: Any
     key: str | None
@@ -107,7 +107,7 @@ class Request:
 
 @dataclass
 class Known:
-    """What is known of an authority: rules (None: all allowed) until an instant, or that it is closed."""
+    """The state of an authority: rules (None: all allowed) until an instant, or closed."""
 
     robots: Robots | None = None
     closed: bool = True
@@ -138,7 +138,7 @@ def domain_of(host: str) -> str:
 
 
 class Judge:
-    """What was seen and said, and the verdict on each lease. now: the true clock; told: the frontier's instant."""
+    """Keeps all that it saw and heard, and judges each lease. now: the true clock; told: the frontier's instant."""
 
     def __init__(self, settings: Settings, now: int, rules: Iterable[str] = ALL) -> None:
         self.settings = settings
@@ -212,8 +212,8 @@ class Judge:
                     request.floor = delay
 
     def in_force(self, what: str, queue: Queue, default: Any) -> list[Any]:
-        """What may be in force for a queue: the last word about it; where several were said before there was such a
-        queue, any of them will do."""
+        """The values that may be in force for a queue: the last word about it; where several were said before the queue
+        was made, each of them."""
         words = [word for word in self.words[what] if word.about(queue)]
         there = [word for word in words if queue in word.there]
         if there:
@@ -279,7 +279,7 @@ class Judge:
 
     def found(self, host: str, address: str | None, ttl: float | None, failed: str | None) -> None:
         """The answer of an errand that asked where a host is: for five minutes where nothing else is told, half a
-        minute at least; asked again three times after failures, and then for an hour that nobody knows."""
+        minute at least; asked again three times after failures; then the address is unknown for an hour."""
         host = plain(host)
         place = self.places[host]
         place.failures = place.failures + 1 if failed == "retry" else 0
@@ -337,7 +337,7 @@ class Judge:
     def leased(
         self, leases: Sequence[Any], *, worker: str | None, per_queue: int, crawl: str | None, key: str | None
     ) -> list[Request]:
-        """What a call handed out; the requests, in order. Raises Breach."""
+        """Judges the leases of a call; answers their requests, in order. Raises Breach."""
         found: list[Request] = []
         trains: dict[Queue, list[Request]] = defaultdict(list)
         for lease in leases:

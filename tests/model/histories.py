@@ -42,7 +42,7 @@ CRAWLS = [None, None, "other"]
 PRIORITIES = [0.03, 0.3, 0.5, 0.9]
 ERRORS = ["timeout", "reset"]
 ADDRESSES = ["192.0.2.1", "192.0.2.2"]
-GAP = 4.0  # of all hosts at one address, where they share a clock
+GAP = 4.0  # the gap of all hosts at one address, where they share a clock
 CLUSTER_KEYS = (bytes(range(16)), bytes(range(16, 32)))
 
 
@@ -51,7 +51,7 @@ CLUSTER_KEYS = (bytes(range(16)), bytes(range(16, 32)))
 
 @dataclass(eq=False)
 class Said:
-    """What operators said of a queue; or of a crawl, or a key in all crawls, for queues that come later."""
+    """The words of operators about a queue; or about a crawl, or a key in all crawls, for queues that come later."""
 
     paused: bool = False
     blocked_until: int = 0
@@ -124,13 +124,13 @@ class Errand:
 
 @dataclass
 class Model:
-    """What a frontier must be after what it was told. Instants are given: the model has no clock."""
+    """The state that a frontier must have after all its calls. Instants are given: the model has no clock."""
 
     now: int
     crawls: dict[str, Crawl] = field(default_factory=lambda: {"default": Crawl("default")})
     hosts: dict[str, Host] = field(default_factory=dict)
     queues: list[Queue] = field(default_factory=list)
-    said: dict[str, Said] = field(default_factory=dict)  # of keys in all crawls
+    said: dict[str, Said] = field(default_factory=dict)  # the words about a key in all crawls
     urls: dict[tuple[Crawl, str], Url] = field(default_factory=dict)
     leases: dict[int, Held] = field(default_factory=dict)
     errands: dict[int, Errand] = field(default_factory=dict)
@@ -141,7 +141,7 @@ class Model:
     # -- time
 
     def passes(self, now: int) -> None:
-        """What each verb that looks at the clock does first: leases that are over end, waiting URLs come back."""
+        """The first act of each verb that looks at the clock: leases that are over end, waiting URLs come back."""
         self.now = now
         for token in [token for token, held in self.leases.items() if held.deadline <= now]:
             self.lose(token)
@@ -482,8 +482,8 @@ class Place:
 class GroupedModel(Model):
     """The same where hosts at one address are visited one after the other, `GAP` apart, once their addresses are known.
 
-    It holds what was handed out against what may be; who must be handed out it does not say: that whoever nobody keeps
-    waits for nothing is asked of the frontier itself, and seen at the end of each history."""
+    The model says which leases a call may give, and not which ones it must give. That no free host waits is asked of
+    the frontier itself, and shows at the end of each history."""
 
     places: dict[str, Place] = field(default_factory=dict)
     at: dict[int, tuple[str, str]] = field(default_factory=dict)  # token -> host and address of the open request
@@ -515,7 +515,7 @@ class GroupedModel(Model):
         super().lose(token, counted=counted)
 
     def left(self, token: int, at: int) -> None:
-        """A request has ended, as far as anybody knows."""
+        """A request has ended, as far as the frontier knows."""
         where = self.at[token]
         self.ends[where] = max(at, self.ends.get(where, 0))
 
@@ -864,7 +864,7 @@ class History:
         *,
         before: Callable[[Sequence[Queue]], None] = lambda queues: None,
     ) -> None:
-        """What is said of queues by key and crawl; for a crawl that is not there, or a key, the frontier refuses."""
+        """Words about queues by key and crawl; the frontier refuses words about a crawl or key that is not there."""
         key, crawl = self.meant()
         self.tell(key, crawl)
         queues = self.model.chosen(key, crawl)
@@ -1014,7 +1014,7 @@ class History:
         self.frontier = self.open()
 
     def kill(self) -> None:
-        """All that was written is there, nobody said goodbye."""
+        """The process is killed: all that it wrote is there, and it closed nothing."""
         self.disk = self.disk.copy()
         self.model.dies(self.clock(), counted=True)
         self.frontier = self.open()

@@ -1,8 +1,8 @@
 """Random histories of a frontier that operators speak to: limits above one, errands, workers whose clocks are off.
 
 A history is drawn from one seed and lives on a virtual clock: several crawls, hosts of several authorities and
-spellings, shared clocks, budgets, full queues, all verbs, kills and steps of the clock. What the frontier hands out is
-judged by a bystander (bystander.py) who knows nothing of its inside. At the end nothing is forbidden any more, every
+spellings, shared clocks, budgets, full queues, all verbs, kills and steps of the clock. A bystander (bystander.py) that
+knows nothing of the frontier's inside judges each lease. At the end nothing is forbidden any more, every
 server answers, and the history must come to its end.
 
 Each step has a random source of its own, from (seed, number of the step), so that steps may be left out
@@ -231,7 +231,7 @@ class Operated:
         late = [Outcome(rng.choice(self.past), Verdict.DONE, status=200)] if self.past and rng.random() < 0.1 else []
         if ends or late:
             self.settle(ends, late)
-        if ends and rng.random() < 0.4:  # whoever is due now, and nobody else
+        if ends and rng.random() < 0.4:  # leases exactly the hosts that are due now
             self.passes()
             self.take(50, errands=True)
 
@@ -248,7 +248,7 @@ class Operated:
         return request.begun is not None and request.begun <= self.true()
 
     def end(self, held: Held) -> End:
-        """What a holder says of its request, and when it has truly ended."""
+        """A holder's report on its request, and when the request has truly ended."""
         rng, request, now = self.rng, held.request, self.true()
         if held.lease.kind is Kind.ADDRESS:
             return End(held, now, self.found_address(held.lease))
@@ -471,7 +471,8 @@ class Operated:
         return wait
 
     def clock_jumps(self) -> None:
-        """The frontier's clock is set back. It is not set forward again: whoever gives a clock answers for that."""
+        """The frontier's clock is set back. It is not set forward again: the caller that gives a clock answers for
+        that."""
         self.back += instant(self.rng.choice([0.5, 100.0, 4_000.0]))
         self.tell(self.back / SECOND)
         self.frontier.lease(0)
@@ -484,7 +485,7 @@ class Operated:
         self.begins_anew()
 
     def kill(self) -> None:
-        """All that was written is there, nobody said goodbye; or, where the disk can tell, what a power cut left."""
+        """The process is killed, and all that it wrote is there; or, where the disk can tell, power is cut."""
         cut = isinstance(self.disk, CrashDisk) and self.rng.random() < 0.5
         self.disk = self.rng.choice(list(self.disk.crash_images(self.rng, 1))) if cut else self.disk.copy()  # type: ignore[union-attr]
         self.begins_anew()

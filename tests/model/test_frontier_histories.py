@@ -30,7 +30,7 @@ COMPARED = range(40)
 
 @pytest.fixture(params=KINDS)
 def kind(request, monkeypatch):
-    """What the disk sees: no checkpoint at all, some, one after the other; long queues on disk; cuts of power; hosts
+    """The load of the disk: no checkpoint at all, some, one after the other; long queues on disk; cuts of power; hosts
     that go cold whenever they hold nothing, and come back.
 
     Shared clocks: hosts are grouped by addresses that errands find."""

@@ -37,7 +37,7 @@ WORKERS = [None, "w"]
 
 
 class Known:
-    """What the model knows of one URL."""
+    """The model's record of one URL."""
 
     def __init__(self, state: str, due: int) -> None:
         self.state = state
@@ -86,14 +86,14 @@ class Life(RuleBasedStateMachine):
         self.rest[host] = max(self.rest.get(host, 0), until)
 
     def passes(self) -> None:
-        """What a verb does before anything else: leases that are over end, waiting URLs come back."""
+        """The first act of a verb: leases that are over end, waiting URLs come back."""
         for token, (_, _, deadline) in list(self.leases.items()):
             if deadline <= self.clock():
                 self.lose(token)
         self.comes_back()
 
     def comes_back(self) -> None:
-        """What waited is queued when its time has come: each verb sees to it, and each opening."""
+        """Each verb and each opening queues the waiting URLs whose time has come."""
         for known in self.urls.values():
             if known.state == "waiting" and known.due <= self.clock():
                 known.state = "queued"
@@ -319,7 +319,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def what_is_left_is_ready_or_will_be(self) -> None:
-        """Whatever is queued or waiting is not forgotten: the frontier names an instant for it."""
+        """The frontier names an instant as long as a URL is queued or waiting."""
         if hasattr(self, "frontier") and not self.frontier.finished():
             assert self.frontier.next_ready_seconds() is not None
 

@@ -28,7 +28,7 @@ NOT_YET: frozenset[str] = frozenset()
 
 @pytest.fixture(params=KINDS)
 def kind(request, monkeypatch):
-    """What the disk sees: the log alone; checkpoints at any moment; long queues and hosts with nothing due."""
+    """The load of the disk: the log alone; checkpoints at any moment; long queues and hosts with nothing due."""
     if request.param != "log alone":
         monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
         monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1})

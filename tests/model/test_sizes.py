@@ -88,7 +88,7 @@ class Case:
 
 
 Look = Callable[["Walk"], object]
-Taken = tuple[object, Look] | None  # what is to be read back and how; None where an answer said that it is not taken
+Taken = tuple[object, Look] | None  # the value to be read back, and how; None where an answer refused it
 
 
 class Walk:
@@ -535,11 +535,11 @@ def walked(give: Field, cases: Iterator[Case]) -> None:
 QUIET = frozenset(
     [link_referrer, link_key, link_crawl, link_metadata, request_client, noted, writer, robots_body, authority]
 )
-"""What a refused call logs nothing of; the others make a URL and a lease first."""
+"""Fields whose refused call logs nothing; the others make a URL and a lease first."""
 
 
 def answered(give: Field, walk: Walk, case: Case) -> tuple[Taken, str | None]:
-    """What was taken, or the words that refuse it."""
+    """The value that was taken, or the words that refuse it."""
     try:
         return give.give(walk, case), None
     except SettingsError as error:

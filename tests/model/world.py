@@ -1,4 +1,4 @@
-"""What the tests of the frontier share: a clock that they move, a frontier on a disk in memory, a recount inside."""
+"""Shared by the tests of the frontier: a clock that they move, a frontier on a disk in memory, a recount inside."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class World:
         return self.frontier
 
     def kill(self, **settings: object) -> Frontier:
-        """kill -9: all that was written is there, nobody said goodbye."""
+        """kill -9: all that the process wrote is there, and it closed nothing."""
         self.disk = self.disk.copy()
         self.settings = self.settings | settings
         self.frontier = self._open()
@@ -103,7 +103,7 @@ class World:
         return [self.state(url) for url in urls]
 
     def counts(self) -> dict[str, int]:
-        """The states that have somebody."""
+        """The count of each state that has URLs."""
         urls: Any = self.frontier.statistics()["urls"]
         return {state: count for state, count in urls.items() if count}
 
@@ -129,7 +129,7 @@ def outcome(lease: Lease, verdict: str = "done", **how: Any) -> Outcome:
 
 
 def recount(frontier: Frontier) -> list[str]:
-    """What is wrong inside: `verify`, and that every URL can be found by whoever has to move it next."""
+    """The faults inside: those of `verify`, and URLs that the part which has to move them next cannot find."""
     problems = list(frontier.verify().problems)
     machine = frontier._machine
     tables = machine.tables

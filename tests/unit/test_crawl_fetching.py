@@ -1,4 +1,4 @@
-"""From a lease to an answer: which addresses are dialled, in which order, for how long; and who holds a place."""
+"""From a lease to an answer: the addresses that are dialled, their order and time; and the visits that hold a place."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Wire:
 
 
 def visited(wire: Wire, *addresses: str, times: int = 1, guard: AddressGuard | None = None, **more):
-    """What came of visits to one host, the last one."""
+    """Visits one host, several times; answers the last visit."""
 
     async def run():
         loop = asyncio.get_running_loop()
@@ -85,7 +85,7 @@ def visited(wire: Wire, *addresses: str, times: int = 1, guard: AddressGuard | N
 
 @pytest.mark.parametrize("error", sorted(DEAD))
 def test_the_next_address_is_dialled_when_one_takes_no_connection(error):
-    """Of several addresses only the first was ever dialled: a host whose first one is dead was never reached."""
+    """Only the first of several addresses was ever dialled: a host whose first one is dead was never reached."""
     wire = Wire(at_8_8_8_8=error, at_9_9_9_9=None)
     found = visited(wire, "8.8.8.8", "9.9.9.9")
     assert (["8.8.8.8", "9.9.9.9"], "9.9.9.9", 200) == (wire.dialled, found.response.address, found.status)

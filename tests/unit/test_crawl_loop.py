@@ -36,7 +36,7 @@ class Site:
         self.bug = bug
         self.asked: list[str] = []
         self.dead: set[str] = set()
-        self.refuses: dict[str, str] = {}  # what is answered with 503, and the Retry-After that goes with it
+        self.refuses: dict[str, str] = {}  # URLs that get a 503, each with its Retry-After
         self.running = self.most = 0
         self.hosts: set[str] = set()
 
@@ -90,7 +90,7 @@ class Site:
 
 
 def refused(request: Request, at: int) -> Response:
-    """What comes of an address at which nothing takes a connection."""
+    """The response for an address at which nothing takes a connection."""
     return Response(
         url=request.url,
         address=request.address,
@@ -300,7 +300,7 @@ LONG = "99999999999"
 
 @pytest.mark.parametrize("path", ["", "2", "robots.txt"])
 def test_a_retry_after_of_a_year_does_not_hold_a_crawl(tmp_path, path):
-    """It kept the crawl alive for a year: the run ends with 3, and says whom it left and until when."""
+    """It kept the crawl alive for a year: the run ends with 3, and names the host that it left and the instant."""
     house = House(tmp_path, site={"seconds": 0.01})
     house.refuses = {f"http://h3.test/{path}": LONG}
     result = asyncio.run(asyncio.wait_for(house.run(), 30))

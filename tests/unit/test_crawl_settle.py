@@ -361,7 +361,7 @@ def test_a_full_disk_between_the_pieces_of_a_turn_archives_nothing_twice(house, 
 
 
 def test_an_outcome_that_cannot_be_kept_ends_its_url_and_not_the_crawl(house, monkeypatch):
-    """Whatever the frontier refuses of one page: it was told as `wrong settings`, exit code 2, at each resume anew."""
+    """A refusal of one page's outcome was told as `wrong settings`, exit code 2, at each resume anew."""
     leases = house.pages()
     report = house.frontier.report
 

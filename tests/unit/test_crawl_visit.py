@@ -1,4 +1,4 @@
-"""What an answer means: outcome, verdict, lines; as a table, without a socket."""
+"""The meaning of an answer: outcome, verdict, lines; as a table, without a socket."""
 
 from __future__ import annotations
 

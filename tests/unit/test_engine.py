@@ -490,7 +490,7 @@ def test_a_wall_clock_set_back_between_two_openings_is_noted(tmp_path, monkeypat
 
 
 def test_a_wall_clock_set_forward_between_two_openings_ends_no_rest(tmp_path, monkeypatch):
-    """What has really elapsed is known: the machine was not started anew."""
+    """The time that really elapsed is known: the machine was not started anew."""
     with Frontier.open(tmp_path, settings={"delay": 100}) as frontier:
         frontier.discover([A, "http://a.com/2"])
         frontier.report([frontier.lease(1)[0].done(seconds=0)])
@@ -517,7 +517,7 @@ def test_a_wall_clock_set_forward_between_two_openings_ends_no_workers_lease(tmp
         assert [A] == frontier.lease(1, ttl_seconds=100, worker="w").urls
         before = frontier.now()
     monkeypatch.setattr("outrider.clock.wall", lambda: before + instant(86_400))
-    for _ in range(2):  # what was moved is found moved
+    for _ in range(2):  # the second opening finds the deadline moved
         with Frontier.open(tmp_path) as frontier:
             assert ([], State.LEASED) == (frontier.lease(1).urls, frontier.status(A).state)
             assert 90 < (frontier.next_ready_seconds() or 0) <= 100
@@ -636,7 +636,7 @@ def test_a_long_input_gives_way_to_other_tasks():
 
 
 def full_world() -> World:
-    """A store on a small disk that somebody else has filled."""
+    """A store on a small disk that another program has filled."""
     world = World(disk=CrashDisk(capacity_bytes=16 << 20), delay=0, delay_factor=0)
     world.discover(*[f"http://h{n}.com/{m}" for n in range(50) for m in range(20)])
     world.disk.fill((16 << 20) - world.disk.used_bytes())
@@ -764,7 +764,7 @@ def test_a_seed_that_the_disk_refused_widens_no_scope(monkeypatch):
 
 
 def in_a_child(work) -> str:
-    """What `work` says in a forked child."""
+    """The text that `work` returns in a forked child."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -822,7 +822,7 @@ def test_a_retry_beyond_all_time_is_refused_and_the_frontier_goes_on(seconds):
 
 SYNC_ONLY = {
     *("look", "memory", "records"),  # other ways in, and an iterator that reads as it goes
-    *("checkpoint", "lines", "now", "projection", "watermarks"),  # what a crawl's own thread asks
+    *("checkpoint", "lines", "now", "projection", "watermarks"),  # for a crawl's own thread
     *("delivered", "outbox", "receive"),  # between logs
 }
 

@@ -1,5 +1,5 @@
-"""What callers bring into a call (priority functions, clocks, iterators) and forked children: they may not call the
-frontier, and what they say is checked."""
+"""Code of callers inside a call (priority functions, clocks, iterators) and forked children: they may not call the
+frontier, and their answers are checked."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_a_clock_may_give_whole_numbers_of_numpy():
 
 
 def in_a_child(work) -> str:
-    """What `work` says in a forked child; a child that hangs is ended."""
+    """The text that `work` returns in a forked child; a child that hangs is ended."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:

@@ -27,7 +27,7 @@ def how(request):
 
 
 def losses(world, url=A):
-    """What counts against a URL, and its state."""
+    """The losses of a URL, and its state."""
     (record,) = [record for record in world.frontier.records() if record["url"] == url]
     return record["losses"], world.state(url)
 

@@ -202,7 +202,7 @@ def test_a_thousand_answers_are_cut() -> None:
 
 
 def test_a_names_time_runs_from_when_it_is_asked_for_and_not_from_when_it_waits() -> None:
-    """Those who waited for a thread were told `no answer in 15 s` of names that nobody had asked for."""
+    """A call that waited for a thread was told `no answer in 15 s` of a name that was never looked up."""
     go = threading.Event()
 
     def look_up(host: str, port: int) -> tuple[str, ...]:
@@ -244,7 +244,7 @@ def test_a_name_that_hangs_holds_one_thread_however_often_it_is_asked_for() -> N
         await at_rest(names)
         return told, threads, await names.resolve("a.test", 80)
 
-    # What came after everybody had given up is of use all the same.
+    # The answer that came after all callers had given up is used all the same.
     assert ([FetchError.DNS_TEMPORARY] * 3, 1, ("8.8.8.8",)) == asyncio.run(run())
     assert ["a.test"] == asked
 

@@ -175,7 +175,7 @@ def test_a_record_that_makes_no_sense_is_refused_and_nothing_of_its_call_is_take
     [{"digest": "xyz"}, {"reason": "boredom"}, {"attempts": True}, {"status": 70_000}, {"priority": 2}, {"due": -1}],
 )
 def test_a_restore_that_is_refused_half_way_drops_nobody(wrong):
-    """What a piece would have dropped to make room stays queued when a record of it makes no sense."""
+    """The URLs that a piece would have dropped stay queued when one of its records makes no sense."""
     frontier = Frontier.memory(
         clock=Clock(), settings={"delay": 0.0, "max_urls_per_queue": 2, "when_full": "drop_lowest"}
     )

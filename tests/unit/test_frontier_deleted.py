@@ -1,4 +1,4 @@
-"""What was deleted, or is never used again, goes: crawls and their queues, names of workers, crawls without URLs."""
+"""Deleted and unused names leave memory: crawls and their queues, names of workers, crawls without URLs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_of_many_deleted_crawls_stay_the_last_names_and_one_queue_for_each_host(
 
 @pytest.mark.parametrize("way", ["go on", "kill", "close", "checkpoint"])
 def test_a_forgotten_name_is_made_again_with_a_higher_generation(store, way):
-    """Of names that are forgotten one number stays: the next crawl of any name is above it."""
+    """One number stays of all forgotten names: the generation of the next crawl of any name is above it."""
     for _ in range(3):
         store.crawl("c0", "http://same.example/")
         store.frontier.delete(crawl="c0")
@@ -94,7 +94,7 @@ def test_a_forgotten_name_is_made_again_with_a_higher_generation(store, way):
 
 @pytest.mark.parametrize("way", ["kill", "close", "checkpoint"])
 def test_urls_of_forgotten_crawls_stay_deleted(store, way):
-    """Their records lie in the ledger until runs are merged: nobody finds them there."""
+    """Their records lie in the ledger until runs are merged: no call finds them there."""
     deleted(store, MANY)
     for _ in range(2):
         store.end(way)
@@ -146,7 +146,7 @@ def test_a_queue_with_a_key_of_a_deleted_crawl_goes_with_its_group(store):
 
 
 def test_queues_of_deleted_crawls_go_while_urls_are_parked_and_held():
-    """Their cards lie on the shelves of their host still; somebody who looks there passes them over."""
+    """Their cards lie on the shelves of their host still; a call that looks there passes them over."""
     store = Store(robots="errands")
     for name in ("gone", "stays"):
         store.crawl(name, "http://same.example/private", "http://same.example/open")

@@ -36,7 +36,7 @@ def test_one_dot_behind_a_host_is_taken_off(host, name):
 
 
 def test_columns_take_the_dot_off_as_undotted_does():
-    """Of every row of a batch, also of rows that are no URL, and of parts of a batch."""
+    """A batch loses the dots in every row, also in rows that are no URL, and in parts of a batch."""
     texts = [
         "http://a.com./x", "no url", "https://b.org:81/", "http://b.org.:81/a./b", "http://127.0.0.1./", "http://[::1]/",
         "http://c.de../", "", "http://.../", "http://x./?q=a./",

@@ -267,7 +267,7 @@ def test_nothing_is_handed_out_before_its_time(seed):
 
 
 def test_the_next_instant_is_when_something_can_be_had(world):
-    """Whoever sleeps exactly as long as told gets something, and asks never in vain."""
+    """A caller that sleeps exactly `next_ready_seconds` gets a lease, and never asks in vain."""
     rng = random.Random(3)
     world.discover(*[f"http://h{rng.randrange(5)}.com/{n}" for n in range(60)])
     fetched = 0
@@ -602,7 +602,7 @@ def test_max_pages_per_host_parks_the_rest():
 
 
 def test_a_train_does_not_exceed_max_pages_per_host_and_parks_nothing_too_early():
-    """What the open leases may use up is not parked: they may end without an answer."""
+    """URLs beyond the open leases are not parked yet: a lease may end without an answer and leave its page."""
     world = World(max_pages_per_host=2, delay=0)
     world.discover(*[f"http://a.com/{n}" for n in range(4)])
     train = world.lease(per_queue=4)
@@ -668,7 +668,7 @@ def test_a_worker_whose_clock_is_behind_shortens_no_gap(behind):
 
 
 def test_a_named_worker_tells_instants_by_a_clock_of_its_own():
-    """Nobody can tell an end that was 1.5 s ago from a clock that is 1.5 s behind: in doubt it ended just now."""
+    """An end 1.5 s ago looks like a clock that is 1.5 s behind: in doubt the request ended just now."""
     world = World(delay=2.0)
     world.discover(A, "http://a.com/2")
     lease = world.one(worker="w")

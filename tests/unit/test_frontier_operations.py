@@ -1,4 +1,4 @@
-"""What operators do between the verbs (pause, block, slow, limit, delete, reprioritise, retry), and what they ask."""
+"""The verbs of operators (pause, block, slow, limit, delete, reprioritise, retry), and their questions."""
 
 from __future__ import annotations
 
@@ -466,7 +466,7 @@ def test_beyond_the_limit_links_are_refused():
 
 
 def test_what_equals_a_refused_link_is_refused_like_it():
-    """Whoever was told that it is known would not tell of it again, and it would never be visited."""
+    """A caller that is told `known` would not tell of the link again, and it would never be visited."""
     world = World(max_urls=1)
     assert ["new", "over_limit", "over_limit", "known"] == world.discover(A, B, B, A)
     assert (2, {"queued": 1}) == (world.frontier.statistics()["refused"], world.counts())
@@ -649,7 +649,7 @@ def test_an_idle_frontier_says_why(world):
 
 
 def test_hosts_that_rest_with_urls_left_are_told_with_how_long(world):
-    """Those that hold nothing, and those that may be visited now, are not waited for."""
+    """`waits` leaves out hosts that hold nothing, and hosts that may be visited now."""
     world.discover(A, B, "http://c.com/", "http://d.com/")
     leases = {lease.host: lease for lease in world.lease(10)}
     world.report(leases["a.com"].retry(retry_after_seconds=60, seconds=0.1, status=503, error="http_503"))

@@ -32,7 +32,7 @@ def small(monkeypatch):
 
 
 def frames(world, call) -> tuple[object, list[int]]:
-    """What a call answered, and the sizes of the frames that it logged."""
+    """The answer of a call, and the sizes of the frames that it logged."""
     log = world.frontier._machine._log
     sizes: list[int] = []
     append = log.append
@@ -207,7 +207,7 @@ def test_a_discover_that_broke_off_goes_on_where_it_was():
 
 @pytest.mark.usefixtures("small")
 def test_a_report_that_broke_off_goes_on_where_it_was():
-    """Its answer is that of a report that did not break off: nobody finds an outcome of its own stale."""
+    """Its answer is that of a report that did not break off: no outcome of the caller turns stale."""
     world = World()
     world.discover(A, B, "http://c.com/")
     leases = {lease.url: lease for lease in world.lease(worker="w")}

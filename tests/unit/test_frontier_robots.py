@@ -690,7 +690,7 @@ def test_a_host_whose_errand_waits_for_its_retry_rests():
 
 @pytest.mark.parametrize("behind", [0.5, 86_400.0, 1e9])
 def test_an_errand_that_says_it_ended_before_it_began_leaves_a_whole_gap(behind):
-    """The clock of whoever ran it is behind: the gap counts from the report on, never 0.0 s."""
+    """The clock of its holder is behind: the gap counts from the report on, never 0.0 s."""
     world = World(robots="errands", delay=2.0)
     world.discover(A)
     lease = errand(world)
@@ -711,7 +711,7 @@ def test_an_errand_that_can_have_ended_when_its_worker_says_rests_its_host_from_
 
 
 def test_of_an_errand_that_outlived_a_kill_nobody_knows_when_it_began():
-    """What cannot be known is taken to have ended just now."""
+    """A request whose end cannot be known is taken to have ended just now."""
     world = World(robots="errands", delay=2.0)
     world.discover(A)
     (lease,) = world.lease(errands=True, worker="w")

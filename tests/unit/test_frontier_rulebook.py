@@ -192,7 +192,7 @@ def rules_in_memory(world: World) -> int:
 
 @pytest.fixture
 def reads(monkeypatch):
-    """For each file that was read: its bytes, and whether somebody held a frontier's lock meanwhile."""
+    """For each file that was read: its bytes, and whether a frontier's lock was held meanwhile."""
     seen: list[tuple[int, bool]] = []
     worlds: list[World] = []
     parse = Rules.parse.__func__
@@ -258,7 +258,7 @@ def test_a_long_robots_txt_of_the_caller_is_read_outside_of_the_call_too(reads):
 
 @pytest.mark.parametrize("ends", ["reopen", "kill"])
 def test_after_an_opening_a_long_robots_txt_is_read_outside_of_the_lease_call_and_its_verdict_is_true(reads, ends):
-    """Whoever asks gets the page with the first call, and the forbidden one never."""
+    """The first lease call gives the allowed page, and no call gives the forbidden one."""
     world = World()
     world.frontier.set_robots("http://a.com", 200, LONG)
     world.discover("http://a.com/closed", "http://a.com/open")

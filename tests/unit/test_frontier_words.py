@@ -1,4 +1,4 @@
-"""What `explain`, `explain_idle`, the counts and `next_ready_seconds` say is what `lease` would do."""
+"""`explain`, `explain_idle`, the counts and `next_ready_seconds` tell truly the next act of `lease`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Asked:
         self.frontier = Frontier.memory(clock=lambda: self.time, settings=settings, **how)
 
     def words(self, url: str) -> tuple[str, str]:
-        """Of `explain` and `explain_idle`."""
+        """The reasons that `explain` and `explain_idle` give."""
         return self.frontier.explain(url).reason_now, self.frontier.explain_idle().reason
 
     def hosts(self) -> dict[str, int]:
@@ -36,7 +36,7 @@ class Asked:
 
 
 def test_a_key_that_is_being_visited_holds_back_its_other_hosts():
-    """They were said to be ready, and given to nobody."""
+    """Such hosts were counted as ready, and no call got them."""
     asked = Asked()
     asked.frontier.discover([Link(A, key="both"), Link(B, key="both")])
     (lease,) = asked.frontier.lease(5)
@@ -136,7 +136,7 @@ def test_where_one_request_is_allowed_it_is_said():
 
 
 def test_an_errand_is_ready_before_anybody_takes_errands():
-    """Pages that wait for their robots.txt left nothing to wait for, as long as nobody had asked for an errand."""
+    """Pages that wait for their robots.txt left no instant to wait for, until a call asked for errands."""
     asked = Asked(robots="errands")
     asked.frontier.discover([A])
     assert 0.0 == asked.frontier.next_ready_seconds()

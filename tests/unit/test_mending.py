@@ -381,7 +381,7 @@ UNFIT = {
 
 
 def logged_and_never_applied(frontier, call, monkeypatch):
-    """What an earlier release, which looked at sizes as it applied a frame, left in its log."""
+    """Leaves a frame as an earlier release did, which checked sizes only as it applied a frame."""
     append = frontier._log.append
 
     def append_and_stop(*frame, **how):
