@@ -1,4 +1,4 @@
-"""Docstrings, comments and Markdown in plain English: a sentence begins with the thing that acts; things are no people."""
+"""Docstrings, comments and Markdown in plain English: a sentence begins with the thing that acts, and is no person."""
 
 from __future__ import annotations
 
@@ -49,5 +49,6 @@ def test_the_counter_sees_openings_and_people(prose, tmp_path):
         '"""What a queue holds.\n\nA host waits for nobody. A call adds a row."""\n\nX = 1  # of every host in memory\n'
     )
     found = prose.sentences_of(file)
-    assert ["What a queue holds", "of every host in memory"] == [one.text.rstrip(".") for one in found if one.opens_badly]
+    opening = [one.text.rstrip(".") for one in found if one.opens_badly]
+    assert ["What a queue holds", "of every host in memory"] == opening
     assert ["A host waits for nobody."] == [one.text for one in found if one.has_people]
