@@ -1,7 +1,8 @@
-"""Records of URLs as plain values, out of one frontier and into another: all that belongs to a URL, its state too.
+"""Records of URLs as plain values, out of one frontier and into another, with everything that belongs to a URL, also
+its state.
 
-A lease is no part of it, nor is what belongs to hosts: clocks, robots rules, how often they answered. Records come in
-the order in which their URLs were accepted, which restoring keeps; so the copy of a copy reads as the first.
+A record has no lease and nothing that belongs to the host: no clock, no robots rules, no count of answers. Records come
+in the order in which their URLs were accepted, and `restore` keeps this order: a copy of a copy equals the first copy.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Carrying(Discovering):
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def orders(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """The numbers under which URLs were accepted, ascending."""
+        """The order numbers of all accepted URLs, ascending."""
         parts = [self._living_heads(heads)["order"] for heads in self.tables.ledger.scan_heads()]
         found = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
         found.sort()
@@ -56,7 +57,7 @@ class Carrying(Discovering):
         return heads[~self.tables.void(heads)] if self.tables.voids() else heads
 
     def cards_between(self, first: int, last: int) -> Cards:
-        """The cards that were accepted under these numbers, both included, in that order."""
+        """The cards with order numbers from `first` to `last`, both included, in that order."""
         parts = []
         for cards in self.tables.ledger.scan():
             orders = cards.heads["order"]
@@ -69,7 +70,7 @@ class Carrying(Discovering):
         return found.take(np.argsort(found.heads["order"], kind="stable")) if len(found) else found
 
     def record_of(self, cards: Cards, row: int) -> dict[str, Any]:
-        """A card as plain values; None for what there is not."""
+        """A card as plain values; None for an absent one."""
         record = Record.of(cards, row)
         tables = self.tables
         queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
@@ -97,9 +98,9 @@ class Carrying(Discovering):
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def restore(self, records: Iterable[Mapping[str, Any]], now: Instant) -> int:
-        """URLs with the states that their records say; those that are known stay as they are. How many are new.
+        """Accepts URLs with the states in their records; known URLs stay as they are. Returns how many are new.
 
-        Raises SettingsError for a record that makes no sense; the pieces before it are taken.
+        Raises SettingsError for a record that makes no sense; the pieces before it stay accepted.
         """
         count = 0
         for piece in _pieces(records):
@@ -111,11 +112,11 @@ class Carrying(Discovering):
                 self._take_back(draft)
                 raise
             self._commit(draft)
-            self._wake(now)  # of some the time came on the way here: they are queued, and counted so
+            self._wake(now)  # queues URLs that fell due meanwhile, so that counts are right
         return count
 
     def _restore(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> int:
-        # All of them are judged before the first takes another URL's place.
+        # All records are checked before the first makes another URL give way (`drop_lowest`).
         arrivals = [_arrival(record, draft) for record in records]
         words = [_told(record, draft.now) for record in records]
         links = Arrivals.of_links(arrivals, [Origin()], self._spelled_batch)
@@ -151,7 +152,7 @@ class Carrying(Discovering):
         if not len(rows):
             return 0
         if self.settings.scope != "any":
-            # As `discover` does: what has depth 0 is a seed, or what one redirects to.
+            # As in `discover`: a URL of depth 0 is a seed, or the target of a seed's redirect.
             for crawl, some in by_value(links.crawl):
                 seeds = np.zeros(len(urls), np.bool_)
                 seeds[some] = True
@@ -173,7 +174,7 @@ class Carrying(Discovering):
         return count
 
     def _tell(self, record: Record, told: _Told, draft: Draft) -> None:
-        """What a record says beside how it was found."""
+        """Copies these values into a record that `_welcome` made: state, due, attempts, outcome and content."""
         record.state, record.reason, record.due = told.state, told.reason, told.due
         record.attempts, record.losses, record.status = told.attempts, told.losses, told.status
         record.error = draft.error_number(told.error) if told.error else 0
@@ -183,7 +184,7 @@ class Carrying(Discovering):
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What a record says beside how it was found, judged."""
+    """The checked values of a record that a link does not have: state, due, attempts, outcome and content."""
 
     state: int
     reason: int
@@ -198,7 +199,7 @@ class _Told:
 
 
 def _told(record: Mapping[str, Any], now: Instant) -> _Told:
-    """Raises SettingsError for values that make no sense."""
+    """The values of a record, checked. Raises SettingsError for values that make no sense."""
     state = _STATE_NUMBERS[_text("state", record["state"]) or ""]
     state = QUEUED if state == LEASED else state
     due = _whole("due", record.get("due"), arguments.INSTANT_MAX)
@@ -225,7 +226,7 @@ def _told(record: Mapping[str, Any], now: Instant) -> _Told:
 
 
 def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Records, a frame's worth at a time. Raises SettingsError where the caller's own iterator raises anything."""
+    """Records in pieces that fit a frame. Raises SettingsError when the caller's iterator raises anything."""
     try:
         piece: list[Mapping[str, Any]] = []
         size = 0
@@ -242,14 +243,14 @@ def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, 
 
 
 def _plain(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Read at once: a mapping of the caller's own may do anything when it is asked."""
+    """Copies a record: a mapping of the caller's own class may answer differently the next time."""
     return dict(record) if isinstance(record, Mapping) else record
 
 
 def _bytes_of(record: object) -> int:
-    """About what a record takes: its texts, and at most what metadata may have."""
+    """About how many bytes a record takes: its texts, and for metadata the most that it may have."""
     if not isinstance(record, Mapping):
-        return 0  # told by name when it is read
+        return 0  # `_arrival` raises for it
     return sum(
         len(value) if isinstance(value, str) else METADATA_BYTES_MAX if isinstance(value, Mapping) else 8
         for value in record.values()

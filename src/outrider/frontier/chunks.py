@@ -1,11 +1,11 @@
-"""Chunks: some dozens of cards of one queue as bytes, a third of what the cards take.
+"""Chunks: some dozens of cards of one queue as bytes, a third of the size of the cards.
 
-| count u8 | dictionary u8 | fingerprints u64 × count | zstd frame |. In the frame: the first order and due, the first
-head without its fingerprint, a bit for each of its bytes that is not the same in all heads, those bytes column by
-column (order and due as differences), the bodies. Fingerprints stand outside: nothing makes them smaller, and a search
-reads only them.
+| count u8 | dictionary u8 | fingerprints u64 × count | zstd frame |. The frame holds the first order and due, the first
+head without its fingerprint, a bit for each byte of it that differs between heads, the differing bytes column by column
+(order and due as differences), and the bodies. Fingerprints stand outside: they do not compress, and a search reads
+only them.
 
-The few cards of a short queue are laid out as they are.
+`laid_out` writes the few cards of a short queue uncompressed.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _START = _FIRST.size + _PLANES + _PLANES // 8
 
 
 class Packer:
-    """Packs and unpacks. The dictionary is the ends of the first chunks, laid one after the other: it costs nothing to
-    make, and a trained one saves only a further 5 % for 70 ms in which everything waits."""
+    """Packs and unpacks chunks. The dictionary is made of the ends of the first chunks, which costs nothing; a trained
+    one would save only 5 % more and take 70 ms in which all calls wait."""
 
     def __init__(self) -> None:
         self._samples = bytearray()
@@ -113,8 +113,8 @@ class Packer:
 
 
 def laid_out(counts: npt.NDArray[np.uint32], cards: Cards) -> list[bytes]:
-    """Few cards each, so many of them to a chunk, as they are in memory: | heads | bodies |. Packing one card takes ten
-    times as long as writing it, and saves half of it."""
+    """Chunks of few cards, `counts` says how many each, as they lie in memory: | heads | bodies |. Packing one card
+    takes ten times as long as writing it, and saves half of its bytes."""
     ends = counts.cumsum().tolist()
     heads, arena, offsets = cards.heads.tobytes(), cards.arena, cards.offsets.tolist()
     chunks, start = [], 0

@@ -1,13 +1,13 @@
-"""Cold hosts: hosts with nothing due, on disk, some dozens of bytes each; what is in memory of one is its hash.
+"""Cold hosts: hosts with nothing due. Each lies on disk as a record of some dozens of bytes; memory keeps its hash.
 
-Going cold is another form of the same state, no fact: the record of a host says all that its rows said, in absolute
-values, and whoever needs the rows again recalls them from it. So replaying a log never sends a host to the disk, and
-recalls it with the first fact that names it. Records are cards in a ledger of their own, whose keys are the hosts'
-hashes: they become a run with each checkpoint, and of a host that was recalled the older record counts no more, since
-rows come before records.
+Going cold changes only the form of the state, so it is no fact: the record of a host holds all values of its rows, and
+`recall` makes the rows again. So replay of a log never sends a host to the disk, and recalls it at the first fact that
+names it. Records are cards in a separate ledger, whose keys are the hashes of hosts: each checkpoint writes a run of
+them. When a host has rows, its older record does not count.
 
-A host may go cold when its clock allows a request and it holds nothing: no lease, no errand, nothing queued, held or
-parked. URLs that wait for their time stay in the calendar; they name their queue by its hash, which tells the host's.
+A host may go cold when its clock allows a request and it holds nothing: no lease, no errand, no URL that is queued,
+held or parked. Waiting URLs stay in the calendar; they name their queue by its hash, from which the hash of the host
+follows.
 """
 
 from __future__ import annotations
@@ -65,21 +65,21 @@ RECORD = np.dtype(
         "itemsize": HEAD.itemsize,
     }
 )
-"""The head of a card, read as a host's. fingerprint: its hash, and high: the upper 16 bits of it; rest: microseconds
-that it rests beyond `ended` and its gap; crawl, done, gone, waiting: of its queue, of several the youngest. The body
-is its name, and then what few hosts have: `_extra_of`."""
+"""The head of a card, read as the record of a host. fingerprint: its hash, and high: the upper 16 bits of it; rest:
+microseconds that it rests beyond `ended` and its gap; crawl, done, gone, waiting: cells of its youngest queue. The body
+is its name, followed by values that few hosts have: `_extra_of`."""
 
-_CRAWLS_MAX = 0xFFFF  # a queue of a crawl from here on is told in `extra`
+_CRAWLS_MAX = 0xFFFF  # `extra` tells higher rows of crawls
 _LOW = np.uint64((1 << 56) - 1)
-_EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # beside it there are a name and what has a bound of its own
+_EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # the rest is for the name and for values with bounds of their own
 _BACK_OFF, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
-_STATES = {"waiting": 3, "done": 5, "gone": 6}  # as the tables number them
+_STATES = {"waiting": 3, "done": 5, "gone": 6}  # the numbers of states in the tables
 _SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _STATES.values()}
 
 
 @dataclass(frozen=True, slots=True)
 class ColdQueue:
-    """A queue of a cold host: the row of its crawl, how many of its URLs are in these states, what was said of it."""
+    """A queue of a cold host: the row of its crawl, how many of its URLs are in these states, and its rules."""
 
     crawl: int
     waiting: int
@@ -90,7 +90,7 @@ class ColdQueue:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Told:
-    """Records in columns: hashes ascending, rest_until as it was when they went cold; extras by place."""
+    """Records in columns, by ascending hash. rest_until: as it was when the host went cold; extras: by place."""
 
     hashes: Uint64s
     heads: npt.NDArray[Any]
@@ -100,7 +100,7 @@ class Told:
 
     @classmethod
     def of(cls, cards: Cards) -> Told:
-        """What cards tell. Raises DamagedStoreError for an `extra` that says nothing."""
+        """The records in these cards. Raises DamagedStoreError for an `extra` that cannot be read."""
         heads = cards.heads.view(RECORD)
         starts = np.ascontiguousarray(cards.offsets[:-1])
         ends = starts + heads["name_bytes"]
@@ -126,7 +126,7 @@ class Told:
         return Told(self.hashes[rows], self.heads[rows], self.rest_until[rows], self.names.take(rows), extras)
 
     def crawls(self) -> npt.NDArray[np.uint32]:
-        """The row of the crawl of each one's youngest queue."""
+        """The crawl's row of the youngest queue of each host."""
         found = self.heads["crawl"].astype(np.uint32)
         for place, extra in self.extras.items():
             if _CRAWL in extra:
@@ -134,7 +134,7 @@ class Told:
         return found
 
     def more_queues(self) -> Iterator[tuple[int, list[ColdQueue]]]:
-        """By place the further queues of those that have several, the youngest first."""
+        """By place, the further queues of hosts with several, the youngest first."""
         for place, extra in self.extras.items():
             if _QUEUES in extra:
                 yield place, [_queue(cells) for cells in extra[_QUEUES]]
@@ -148,26 +148,28 @@ class Told:
         return [ColdQueue(crawl, *counts, _rules(extra.get(_RULES))), *more]
 
     def back_off(self, place: int) -> tuple[float, Instant]:
-        """Seconds of back-off, and when the host refused last."""
+        """Seconds of back-off, and the instant at which the host refused last."""
         back_off, refused_at = self.extras.get(place, {}).get(_BACK_OFF, (0.0, 0))
         return float(back_off), int(refused_at)
 
 
 class ColdHosts:
-    """The records of hosts without rows. ledger: where they are kept; None: there are never any."""
+    """The records of hosts without rows. ledger: holds them; None: no host goes cold."""
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self._ledger = ledger
         self._set = kernels.FingerprintSet()
-        self._counts: dict[int, list[int]] = {}  # by crawl: queues, and URLs that wait, are done, are gone
+        self._counts: dict[int, list[int]] = {}  # by crawl: queues, and waiting, done and gone URLs
         self.floor: tuple[Instant, float] = (0, 0.0)
-        """Whoever was visited and is cold rests from this instant on for its gap, or for these seconds."""
+        """A cold host that was visited rests from this instant on for its gap, or for these seconds where they are
+        longer."""
         self.ever = False
-        """Whether any host has a record, of now or of an earlier time: rows say no more when a host came."""
+        """Whether any host ever went cold: since then the row of a host does not tell when the host became known."""
 
     @classmethod
     def open(cls, files: Files, *, store: bytes, names: Sequence[str]) -> ColdHosts:
-        """As a checkpoint left them; `restore` says who is cold. Raises DamagedStoreError, ForeignStoreError."""
+        """The records that a checkpoint lists; `restore` finds the hosts among them that are cold. Raises
+        DamagedStoreError, ForeignStoreError."""
         return cls(Ledger.open(files, store=store, names=names, family=COLD))
 
     def __len__(self) -> int:
@@ -179,13 +181,13 @@ class ColdHosts:
     # -- who is cold --------------------------------------------------------------------------------------------------
 
     def has(self, hashes: Uint64s) -> npt.NDArray[np.bool_]:
-        """Which of these hosts are cold."""
+        """Whether each of these hosts is cold."""
         if not len(self._set):
             return np.zeros(len(hashes), np.bool_)
         return np.frombuffer(self._set.check(_slots(hashes), np.ascontiguousarray(hashes)), np.bool_)
 
     def have_queues(self, queues: Uint64s, crawls: Any) -> npt.NDArray[np.bool_]:
-        """Which of these queues belong to cold hosts."""
+        """Whether each of these queues belongs to a cold host."""
         return self.has(hosts_of_queues(np.ascontiguousarray(queues), np.asarray(crawls, np.uint32)))
 
     def queues_in(self, crawl: int) -> int:
@@ -198,14 +200,15 @@ class ColdHosts:
         return 1 + max(self._counts, default=-1)
 
     def let_go(self, crawl: int) -> tuple[int, int, int]:
-        """A crawl is deleted: how many URLs of its queues here waited, were done, were gone. They count no more."""
+        """Takes a deleted crawl out of the counts. Returns how many URLs of its queues here waited, were done, were
+        gone."""
         _, *urls = self._counts.get(crawl, [0, 0, 0, 0])
         self._counts.pop(crawl, None)
         waiting, done, gone = urls
         return waiting, done, gone
 
     def rest_floor(self, told: Told) -> npt.NDArray[np.int64]:
-        """Until when these hosts rest, also where everybody had to rest since they went cold."""
+        """The end of the rest of each host, raised where a COLD_REST fact made all cold hosts rest since."""
         at, delay = self.floor
         if not at:
             return told.rest_until
@@ -216,7 +219,7 @@ class ColdHosts:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def scan(self, *, after: int | None = None) -> Iterator[Told]:
-        """All that are cold now, in the order of their hashes, above one of them; some thousand at once."""
+        """The records of all cold hosts, in the order of their hashes, above `after`; some thousand at once."""
         if self._ledger is None or not len(self._set):
             return
         key = None if after is None else (0, after >> 48, after)
@@ -227,8 +230,9 @@ class ColdHosts:
                 yield told.take(np.flatnonzero(here))
 
     def totals(self, gone: npt.NDArray[np.bool_]) -> tuple[dict[int, int], dict[int, int]]:
-        """By state how many URLs the records tell of, and a sum in which each queue's count has a weight of its own:
-        `weigh` of the URLs gives the same, and of others hardly ever. Queues of deleted crawls count nothing."""
+        """By state: how many URLs the records count, and a sum in which each queue's count has a weight of its own.
+        `weigh` of the same URLs gives the same sum, of other URLs hardly ever. Queues of deleted crawls do not
+        count."""
         counts, sums = dict.fromkeys(_STATES.values(), 0), dict.fromkeys(_STATES.values(), 0)
         for told in self.scan():
             crawls = told.crawls()
@@ -250,18 +254,18 @@ class ColdHosts:
         return counts, {state: total & 0xFFFF_FFFF_FFFF_FFFF for state, total in sums.items()}
 
     def statistics(self) -> LedgerStatistics:
-        """What records take on disk, and in memory until they are."""
+        """Bytes of the records on disk, and in memory before they are written."""
         return self._ledger.statistics() if self._ledger is not None else LedgerStatistics(0, 0, 0, 0)
 
     @property
     def memory_bytes(self) -> int:
-        """What the hashes take in memory."""
+        """Bytes of memory for the hashes."""
         return self._set.statistics()["bytes"]
 
     # -- going and coming ---------------------------------------------------------------------------------------------
 
     def put_away(self, tables: Tables, rows: Rows) -> None:
-        """These hosts have records, and no rows any more. They must be as `may_go` says."""
+        """Writes records of these hosts and removes their rows. `may_go` must have allowed them."""
         assert self._ledger is not None
         hosts, queues = tables.hosts, tables.queues
         heads = np.zeros(len(rows), HEAD)
@@ -298,7 +302,8 @@ class ColdHosts:
         hosts.remove(rows)
 
     def _extra_of(self, tables: Tables, row: int, more: list[int]) -> bytes:
-        """What few hosts have; the rows of further queues are added to `more`. Its authorities are let go."""
+        """The values that few hosts have, packed. Adds the rows of further queues to `more`, and removes the host's
+        authorities."""
         hosts, queues = tables.hosts, tables.queues
         told: dict[str, Any] = {}
         youngest, *others = tables.queues_of(row)
@@ -330,7 +335,7 @@ class ColdHosts:
         return msgspec.msgpack.encode(told) if told else b""
 
     def recall(self, tables: Tables, hashes: Uint64s) -> None:
-        """Those of these hosts that are cold have rows again, as they had. Raises DamagedStoreError."""
+        """Makes the rows of the cold hosts among these as they were. Raises DamagedStoreError."""
         if self._ledger is None or not len(self._set):
             return
         hashes = np.unique(hashes[self.has(hashes)])
@@ -392,7 +397,7 @@ class ColdHosts:
             _recall_authority(tables, hosts.name(row), cells)
 
     def _count(self, hashes: Uint64s, crawls: Any, heads: Any, step: int, gone: npt.NDArray[np.bool_]) -> None:
-        """Youngest queues come (1) or go (-1)."""
+        """Counts youngest queues that come (1) or go (-1)."""
         for crawl in np.unique(crawls).tolist():
             if not gone[crawl]:
                 mine = crawls == crawl
@@ -405,7 +410,8 @@ class ColdHosts:
             known[place] += count
 
     def restore(self, tables: Tables) -> None:
-        """Behind the checkpoint's hosts: whoever has a record and no rows is cold. Raises DamagedStoreError."""
+        """Call it behind the checkpoint's hosts: finds the cold hosts, those with a record and without a row. Raises
+        DamagedStoreError."""
         if self._ledger is None:
             return
         for cards in ahead(self._ledger.scan()):
@@ -426,23 +432,23 @@ class ColdHosts:
 
     @property
     def ledger(self) -> Ledger | None:
-        """What a checkpoint freezes, writes and lists."""
+        """The ledger that a checkpoint freezes, writes and lists; None where no host goes cold."""
         return self._ledger
 
     def close(self) -> None:
-        """Gives descriptors back."""
+        """Closes the files."""
         if self._ledger is not None:
             self._ledger.close()
 
 
 def weigh(queues: Uint64s, state: int) -> int:
-    """The sum of `ColdHosts.totals` for URLs of a state, from their queues' hashes."""
+    """The sum of `ColdHosts.totals` for URLs of one state, from the hashes of their queues."""
     return int(mixed(np.ascontiguousarray(queues) ^ _SALTS[state]).sum(dtype=np.uint64))
 
 
 def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
-    """Those of these rows whose hosts hold nothing, and whose clocks allow a request. Who is lined up for an errand, or
-    has a turn that is shared, the caller knows."""
+    """The rows of hosts that hold nothing and whose clocks allow a request. The caller must leave out hosts with an
+    errand in line, or with a turn of a group."""
     hosts, queues = tables.hosts, tables.queues
     good = hosts.there[rows] & (hosts.in_flight[rows] == 0) & (hosts.rest_until[rows] <= now)
     good &= (hosts.first_queue[rows] != NONE) & ((hosts.flags[rows] & np.uint8(VOIDED)) == 0)
@@ -463,7 +469,8 @@ def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
 
 
 def _holds_nothing(tables: Tables, row: int) -> bool:
-    """Of a host that has several queues, or authorities. More of them than a record may tell count as held."""
+    """Whether a host with several queues, or with authorities, holds nothing. False, too, when a record has no room for
+    them."""
     queues = tables.queues
     own = list(tables.queues_of(row))
     if 100 * len(own) + told_bytes(tables, row) > _EXTRA_BYTES_MAX:
@@ -482,7 +489,7 @@ def _holds_nothing(tables: Tables, row: int) -> bool:
 
 
 def _slots(hashes: Uint64s) -> npt.NDArray[np.uint16]:
-    """With these 12 bits above the 56 that a set of fingerprints tells apart, it tells all hashes apart."""
+    """The top 12 bits of each hash. A set of fingerprints compares 56 bits; together they tell all hashes apart."""
     found: npt.NDArray[np.uint16] = (hashes >> np.uint64(52)).astype(np.uint16)
     return found
 
@@ -494,7 +501,7 @@ def _hashes(heads: npt.NDArray[Any]) -> Uint64s:
 
 
 def _rest_of(heads: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Until when a host rests that rests for its gap alone."""
+    """The end of the rest for hosts that rest for their gap alone."""
     found: npt.NDArray[np.int64] = heads["ended"] + np.ceil(heads["gap"] * MICROSECONDS).astype(np.int64)
     return found
 
@@ -518,18 +525,19 @@ def _rules(cells: Sequence[Any] | None) -> QueueRules | None:
 
 
 def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ...]:
-    """Names that follow from the host's are told short, and a digest that follows from the rules not at all."""
+    """The cells of an authority, shortened: a number for a name that follows from the host's, and no digest beside the
+    rules."""
     name: object = next((scheme for scheme in (0, 1) if one.name == _origin(scheme, host)), one.name)
     url = "" if one.url == one.name + "/robots.txt" else one.url
     return (
         *(name, one.logged, int(one.state), one.expires, one.next_at, one.attempts, one.hops, one.status, url),
-        # Whoever told the class of an error may have told half a surrogate.
+        # An error's class comes from callers and may hold half a surrogate pair.
         *(one.error.encode("utf-8", "surrogatepass"), 0 if body else one.digest, body),
     )
 
 
 def told_bytes(tables: Tables, row: int) -> int:
-    """As many bytes as the cells of a host's authorities have at most."""
+    """An upper bound of the bytes in the cells of a host's authorities."""
     some = tables.authorities_of.get(row, ())
     rules = sum(tables.rulebook.size(one.digest) for one in some)
     return rules + sum(100 + len(one.name) + len(one.url) + 3 * len(one.error) for one in some)

@@ -1,5 +1,5 @@
-"""Which hosts go cold, and when: those that were asked longest ago, in bounded steps before a checkpoint begins, as far
-as more are in memory than may be."""
+"""Sends hosts to the disk when too many are in memory: the ones asked longest ago, in bounded steps before a checkpoint
+begins."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from outrider.limits import COLD_SAMPLE_ROWS, COLD_STEP_ROWS
 
 
 class Cooling:
-    """hot_max: how many hosts may have rows. Where hosts share clocks none goes: a group has its clock from theirs."""
+    """hot_max: how many hosts may have rows. With groups no host goes cold: a group has its clock from its hosts."""
 
     def __init__(self, tables: Tables, turns: Turns, hot_max: int) -> None:
         self._tables = tables
         self._turns = turns
         self._hot_max = hot_max
-        self._hand: int | None = None  # the next row to be looked at; None between two passes
-        self._cutoff: Instant = 0  # who was asked later stays
-        self._left = 0  # how many the last pass left in memory
-        self._room = 0  # bytes of robots rules that this pass may still send away: they wait in memory for its end
+        self._hand: int | None = None  # the next row to look at; None between two passes
+        self._cutoff: Instant = 0  # hosts that were asked later stay
+        self._left = 0  # how many hosts the last pass left in memory
+        self._room = 0  # bytes of robots rules that this pass may still take along: they lie in memory until its end
 
     @property
     def presses(self) -> bool:
-        """Whether far more hosts are in memory than may be, and more than the last pass could not send away."""
+        """Whether more than twice as many hosts are in memory as may be, and a quarter more than the last pass left
+        there."""
         count = len(self._tables.hosts)
         if self._turns.shared is not None or self._tables.cold.ledger is None:
             return False
         return count > 2 * self._hot_max and 4 * count > 5 * self._left
 
     def step(self, now: Instant) -> bool:
-        """Looks at some rows; whether there are more to be looked at before a checkpoint begins."""
+        """Looks at some rows. Returns whether more are left to look at before a checkpoint begins."""
         hosts = self._tables.hosts
         if self._hand is None and not self._begin(now):
             return False
         if self._tables.stalled:
-            self._tables.drop_stalled(COLD_STEP_ROWS)  # first: of a row that is given to another nothing may be dropped
+            # before hosts go: a queue row with another owner must lose no cards
+            self._tables.drop_stalled(COLD_STEP_ROWS)
             return True
         first = self._hand or 0
         rows = np.arange(first, min(first + COLD_STEP_ROWS, hosts.count), dtype=np.uint32)
@@ -53,17 +55,18 @@ class Cooling:
         return self._hand is not None
 
     def put_back(self, rows: Rows, now: Instant) -> None:
-        """Hosts that were recalled for a moment go cold again, where they may."""
+        """Sends hosts that were recalled for a moment back to the disk, if they may go."""
         self._room = self._tables.rulebook.bytes_max
         if self._tables.hosts.reuses and self._turns.shared is None and not self._tables.stalled:
             self._put_away(may_go(self._tables, np.sort(rows), now), now)
 
     def _kept(self) -> int:
-        """Some less than may be, so that not every checkpoint has to look for a few."""
+        """How many hosts a pass leaves: an eighth below the limit, so that not every checkpoint needs a pass."""
         return self._hot_max - self._hot_max // 8
 
     def _begin(self, now: Instant) -> bool:
-        """Begins a pass if there are too many: finds from a sample when those that are to go were asked last."""
+        """Begins a pass if too many hosts have rows. It estimates the cut-off, the time of the last request, from a
+        sample."""
         hosts = self._tables.hosts
         if self._turns.shared is not None or self._tables.cold.ledger is None or len(hosts) <= self._hot_max:
             return False
@@ -98,7 +101,7 @@ class Cooling:
         tables.cold.put_away(tables, rows)
 
     def _has_room(self, row: int) -> bool:
-        """Whether this pass may take the robots rules of a host along; one file alone always."""
+        """Whether this pass may still take the robots rules of a host along; the first host of a pass always may."""
         size = told_bytes(self._tables, row)
         whole = self._tables.rulebook.bytes_max
         if size > self._room and self._room < whole:
@@ -108,7 +111,7 @@ class Cooling:
 
 
 def _asked(tables: Tables, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """When these hosts were asked last, or had rested from it."""
+    """The end of the last request to each host, or of the rest behind it."""
     found: np.ndarray[tuple[int], np.dtype[np.int64]] = np.maximum(
         tables.hosts.ended[rows], tables.hosts.rest_until[rows]
     )

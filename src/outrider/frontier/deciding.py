@@ -1,4 +1,4 @@
-"""What every verb stands on: a draft is decided, logged, applied; and what the passing of time alone brings about."""
+"""The base of all verbs: a call decides a draft, logs it and applies it. Also the changes that time alone brings."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from outrider.url.rules import Rules as UrlRules
 
 FRAME_PAYLOAD_BYTES_MAX = kernels.FRAME_BYTES_MAX - kernels.FRAME_HEADER_BYTES
 _VERBS = {"discover": 1, "lease": 2, "report": 3}
-_BEGUN = 0x80  # beside a verb's number: the answer to so much of a call as its first frames hold
+_BEGUN = 0x80  # set in a verb's number: the answer covers only the first frames of the call
 CODES = tuple(Code)
 CODE_NUMBERS = {code: number for number, code in enumerate(CODES)}
 NEW, KNOWN = CODE_NUMBERS[Code.NEW], CODE_NUMBERS[Code.KNOWN]
@@ -71,10 +71,11 @@ _CODES = np.array(CODES, object)
 
 
 class LogOut(Protocol):
-    """What the machine needs of a log."""
+    """The part of a log that the machine uses."""
 
     def append(self, kind: int, payload: bytes, *, version: int = 1, codec: int = 0, reserve: bool = False) -> int:
-        """Adds a frame; its LSN. reserve: it may go into what is held back for a full disk. Raises StoreFullError."""
+        """Adds a frame and returns its LSN. reserve: it may use the space that is held back for a full disk. Raises
+        StoreFullError."""
         ...
 
 
@@ -90,7 +91,7 @@ class Found(NamedTuple):
 
 
 class Deciding:
-    """The parts of a frontier, and how a decision becomes a fact. What it decides stands in the classes built on it."""
+    """The parts of a frontier, and the way from a decision to a fact. The classes built on it decide."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class Deciding:
         self._log = log
         self._fingerprint_key = tables.fingerprint_key
         self._slot_key = slot_key
-        public_suffixes()  # on first use it is read, which no call is to wait for
+        public_suffixes()  # the first use reads it from disk, and no call should wait for that
         self._compressor = Compressor()
         self._recent = Recent()
         self.turns = Turns(tables, seed & ((1 << 64) - 1), settings.group)
@@ -122,18 +123,18 @@ class Deciding:
         if self.turns.shared is not None and settings.group is not None:
             self.turns.shared.asks = locates and settings.group.needs_addresses
         self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)
-        self._deadlines: list[tuple[Instant, int]] = []  # of errands
+        self._deadlines: list[tuple[Instant, int]] = []  # deadlines of errands, a heap
         self._rulebook = tables.rulebook
         self._rulebook.agent = settings.user_agent
         self._scopes: dict[int, Scope] = {}
         self._spans: dict[int, set[Scope]] = {}
         self._lined_up: dict[str, Authority] = {}
         self._recheck: list[Authority] = []
-        self._unread: dict[str, Authority] = {}  # URLs wait for their rules to be read
+        self._unread: dict[str, Authority] = {}  # authorities with URLs that wait until their rules are read
         self._lines_of_wakes: list[Line] = []
-        self._woken: Instant = tables.now  # waiting URLs that were due by then are queued
+        self._woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
         self.lsn = 0
-        self.asked = ""  # what callers brought and is being asked now, in words
+        self.asked = ""  # the caller's function that runs now, in words for an error
         self.now: Instant = tables.now
 
     # -- a decision becomes a fact -------------------------------------------------------------------------------------
@@ -142,10 +143,10 @@ class Deciding:
         return Draft(self.tables, now, keeps_lines=self.keeps_lines)
 
     def _commit(self, draft: Draft, *, reserve: bool = False) -> None:
-        """Log, then apply; the same `apply` replays the frame after a crash."""
+        """Logs a draft, then applies it; the same `apply` replays the frame after a crash."""
         blocks, payload = self._sealed(draft)
         if draft.barren:
-            self._forget_scopes()  # their rows are given to others
+            self._forget_scopes()  # other crawls get their rows
         if blocks:
             if len(payload) > FRAME_PAYLOAD_BYTES_MAX:
                 self._take_back(draft)
@@ -172,7 +173,7 @@ class Deciding:
 
     def _sealed(self, draft: Draft) -> tuple[list[tuple[Block, Hand | None]], bytes]:
         """The facts of a draft, and the payload of their frame. Raises SettingsError for facts that could be logged but
-        not applied: nobody could open the store any more."""
+        not applied: with them in its log the store could not be opened."""
         try:
             blocks = draft.blocks()
             return blocks, sealed(draft.now, [block for block, _ in blocks]) if blocks else b""
@@ -181,18 +182,18 @@ class Deciding:
             raise arguments.unfit(error) from error
 
     def _take_back(self, draft: Draft) -> None:
-        """The draft is not logged: what it drew goes back, and scopes are those of the tables."""
+        """Undoes a draft that is not logged: puts the cards that it drew back, and drops the scopes that it widened."""
         self._forget_scopes()
         for queues, cards in draft.drawn:
             self.tables.backlog.put(queues, cards)
 
     def _forget_scopes(self) -> None:
-        """They are made anew from the tables."""
+        """Drops the cached scopes; the next use makes them from the tables."""
         self._scopes.clear()
         self._spans.clear()
 
     def _settle(self, now: Instant) -> None:
-        """Timetable and rings follow what was applied."""
+        """Brings timetable and rings up to date with the applied facts."""
         changed, self.tables.changed = self.tables.changed, []
         if changed:
             self.turns.touch(changed, now)
@@ -207,7 +208,8 @@ class Deciding:
     def _robots_changed(self, authority: Authority, draft: Draft) -> None:
         changed = any(row[1] == authority.name for row in draft.rows.get(Fact.RULES, ()))
         if self.errands_mode and authority.held and unanswered(authority, draft.now):
-            # Another hop or attempt, or the errand was lost: who waits goes on waiting, in the line of the next host.
+            # Another hop or attempt follows, or the errand was lost: the held URLs go on waiting, in the line of the
+            # next host.
             self._leave_line(authority)
             self._line_up(authority)
             if authority.wanted != NONE:
@@ -235,14 +237,14 @@ class Deciding:
         return known[1]
 
     def _is_begun(self, request_id: RequestId) -> bool:
-        """Whether the answer that is kept is that to the first frames of a call, which broke off behind them."""
+        """Whether the kept answer covers only the first frames of a call that broke off behind them."""
         return bool(self.tables.requests[request_id[0]][request_id[1]][0] & _BEGUN)
 
     def _answered(
         self, draft: Draft, request_id: RequestId | None, verb: str, answer: bytes, *, begun: bool = False
     ) -> None:
-        """The answer is kept with the frame. begun: it is that to this frame and those before it; the last one brings
-        all of it, and a repeated call goes on from here when that one never came."""
+        """Keeps the answer in the frame. begun: the answer covers this frame and the ones before it, not the whole
+        call. The last frame brings the whole answer; when it is missing, a repeated call goes on from here."""
         if request_id is not None:
             number = _VERBS[verb] | (_BEGUN if begun else 0)
             draft.add(Fact.REQUEST, (OWN_SLOT, request_id[0], request_id[1], number, answer))
@@ -250,13 +252,13 @@ class Deciding:
     # -- what time alone brings about ----------------------------------------------------------------------------------
 
     def _advance(self, now: Instant) -> Instant:
-        """Time never goes back: a clock that steps back finds it standing still, and every host resting one whole
-        delay."""
+        """The later of `now` and the last instant: time stands still while a clock that stepped back catches up.
+        `rest_everybody` lets all hosts rest then."""
         self.now = now = max(now, self.now)
         return now
 
     def _wake(self, now: Instant) -> None:
-        """What time alone changes: waiting URLs become queued, leases expire, resting hosts become ready."""
+        """Makes the changes of time alone: waiting URLs become queued, leases expire, resting hosts become ready."""
         tables = self.tables
         lost: list[int] = []
         if 0 <= tables.leases.next() <= now:
@@ -290,7 +292,7 @@ class Deciding:
             self._let_queues_go(LEAVING_QUEUES_PER_CALL)
 
     def _let_queues_go(self, most: int) -> None:
-        """Queues of deleted crawls leave their hosts, which is no fact: no fact names them any more."""
+        """Removes queues of deleted crawls. That is no fact: no later fact names them."""
         rows = self.tables.those_leaving(most)
         if len(rows):
             self.turns.ready.withdraw(rows)
@@ -298,13 +300,13 @@ class Deciding:
             self.tables.remove_queues(rows)
 
     def _take_lines(self, draft: Draft) -> tuple[Line, ...]:
-        """The lines of this call, behind those that waking left for the next call that answers with lines."""
+        """Takes the lines of this call, behind the lines that `_wake` kept for the next call that returns lines."""
         lines, self._lines_of_wakes = (*self._lines_of_wakes, *draft.lines), []
         return lines
 
     def _lose(self, draft: Draft, tokens: Sequence[int], now: Instant) -> None:
-        """Their holders died or let them expire. A URL may be what kills its holders: it waits behind its class from
-        here on, and after so many losses in a row it is gone."""
+        """Ends leases whose holders died or let them expire. The URL itself may kill its holders: from now on it goes
+        behind its class, and after LEASES_LOST_MAX losses in a row it is gone."""
         if not tokens:
             return
         given = np.array(tokens, np.uint64)
@@ -316,7 +318,7 @@ class Deciding:
             self._rest_whole(draft, int(self.tables.queues.host[queue]), self._floor(queue), now)
             record = Record.of(leases.cards, row)
             record.losses = min(record.losses + 1, 255)
-            # One more than now: whoever came into the queue at this very instant goes first.
+            # One microsecond after now: URLs that came into the queue at this instant go first.
             record.due = max(record.due, now) + 1
             if record.losses >= LEASES_LOST_MAX and not dead[row]:
                 self._move(draft, record, GONE, Reason.LOST, error="lost")
@@ -332,7 +334,7 @@ class Deciding:
         self._end_errand(draft, errand)
 
     def _end_errand(self, draft: Draft, errand: Authority | Whereabouts, until: Instant = 0) -> None:
-        """What is known stays as it is, which ends the errand; it is not asked for again before an instant."""
+        """Ends an errand with a fact that repeats the known cells; the next errand comes at `until` at the earliest."""
         until = max(errand.next_at, until)
         if isinstance(errand, Authority):
             draft.add(Fact.ROBOTS, robots_cells(errand, until))
@@ -342,7 +344,7 @@ class Deciding:
     def _open_errand(
         self, draft: Draft, errand: Authority | Whereabouts, token: int, deadline: Instant, holder: int
     ) -> None:
-        """It is open, or goes on being open."""
+        """Opens an errand, or keeps it open with another deadline."""
         if isinstance(errand, Authority):
             draft.add(Fact.ERRAND, (errand.slot, errand.name, token, deadline, holder))
         else:
@@ -352,22 +354,23 @@ class Deciding:
         return errand.slot, int(self.tables.hosts.hash[errand.host])
 
     def _rest_whole(self, draft: Draft, host: int, floor: float, now: Instant) -> None:
-        """A lease ends without a report: its host rests one whole delay, for somebody may have fetched just now."""
+        """Lets the host of a lease that ends without a report rest one whole delay: its holder may have fetched just
+        now."""
         if host == NONE:
             return
         clock = draft.clock(host)
         delay = self._crawl_delay(host)
         clock.rest_at_least(now + instant(max(clock.gap, floor, delay)))
         if self.turns.shared is not None:
-            clock.ended = max(clock.ended, now)  # in doubt; the gaps of its groups count from there
+            clock.ended = max(clock.ended, now)  # in doubt a request ended now; the gaps of its groups count from there
 
     def _rest_whole_host(self, draft: Draft, host: int, now: Instant) -> None:
-        """The same for an errand, which is of no queue."""
+        """As `_rest_whole`, for an errand, which has no queue."""
         if host != NONE:
             self._rest_whole(draft, host, self._floor_of_host(host), now)
 
     def _forget_deadlines(self) -> None:
-        """Errands that ended leave their deadlines behind; with long leases they would pile up for a day."""
+        """Drops the deadlines of errands that ended; with long leases they would pile up for a day."""
         errands = self.tables.errands
         if len(self._deadlines) > 2 * len(errands) + DEADLINES_KEPT_MAX:
             self._deadlines = [(authority.deadline, token) for token, authority in errands.items()]
@@ -387,7 +390,7 @@ class Deciding:
         status: int | None = None,
         error: str | None = None,
     ) -> None:
-        """The record goes to another state; None: a cell stays as it is."""
+        """Moves a record to another state; None leaves a cell as it is."""
         record.state, record.reason = state, int(reason)
         if attempts is not None:
             record.attempts = attempts
@@ -426,7 +429,7 @@ class Deciding:
         return self.settings.delay if rules is None or rules.delay is None else rules.delay
 
     def _floor_of_host(self, host: int) -> float:
-        """The least gap in seconds behind a request to a host that is none of a queue: of its queues the largest."""
+        """The least gap in seconds behind a request of no queue to a host: the largest among its queues."""
         if not self.tables.hosts.flags[host] & RULED:
             return self.settings.delay
         return max(map(self._floor, self.tables.queues_of(host)), default=self.settings.delay)
@@ -439,12 +442,12 @@ class Deciding:
         return crawl_delay(self._authorities(host), self._rulebook)
 
     def _name(self, draft: Draft, authority: Authority) -> None:
-        """The authority is a fact before others name it."""
+        """Adds the fact of an authority, which must come before facts that name it."""
         if not authority.logged:
             draft.add(Fact.AUTHORITY, (authority.slot, authority.name))
 
     def _add_host(self, draft: Draft, name: str) -> None:
-        """The host has a row and a queue from here on."""
+        """Adds facts for a host and its queue, unless it is known."""
         tables = self.tables
         name = tables.home_of(name)
         if tables.host_row(name) != NONE:
@@ -457,7 +460,7 @@ class Deciding:
             draft.add(Fact.QUEUE_RULES, rules_cells(slot, queue, rules))
 
     def slot_of(self, name: str) -> int:
-        """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of itself if it has
+        """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of its name if it has
         none."""
         text = name.encode("ascii")
         return int(self._slots_of_spans(text, np.zeros(1, np.int64), np.array([len(text)], np.int64))[0])
@@ -468,7 +471,7 @@ class Deciding:
         return (numbers >> np.uint64(52)).astype(np.uint16)
 
     def _homes(self, urls: UrlBatch) -> npt.NDArray[np.uint64]:
-        """The hashes of the hosts whose clocks these URLs go by, as `home_of` says."""
+        """The hashes of the hosts whose clocks count for these URLs, by the rule of `home_of`."""
         names = urls.clock_fingerprints(self._fingerprint_key)
         written = urls.host_fingerprints(self._fingerprint_key)
         rows = np.flatnonzero(names != written) if names is not written else np.zeros(0, np.intp)
@@ -482,13 +485,13 @@ class Deciding:
     def _slots_of_homes(
         self, urls: UrlBatch, names: npt.NDArray[np.uint64], rows: npt.NDArray[np.intp]
     ) -> npt.NDArray[np.uint16]:
-        """The slots of these rows. names: as `_homes` gave them, of all rows."""
+        """The slots of these rows. names: the result of `_homes` for all rows."""
         starts, ends = urls.clock_hosts()
         ends = ends + (names != urls.clock_fingerprints(self._fingerprint_key))
         return self._slots_of_spans(urls.arena, starts[rows], ends[rows])
 
     def _cold_ones(self, names: Any, hosts: Rows) -> npt.NDArray[np.intp]:
-        """The places of hosts that have no row because they are cold."""
+        """The places of hosts that have no row and are cold."""
         places = np.flatnonzero(hosts == NONE)
         if not len(self.tables.cold):
             return places[:0]
@@ -497,7 +500,7 @@ class Deciding:
     # -- who waits for robots rules ------------------------------------------------------------------------------------
 
     def _line_up(self, authority: Authority) -> None:
-        """Line its errand up at the host that will be asked."""
+        """Lines an authority's errand up at the host that the request will go to."""
         if authority.wanted != NONE or authority.token:
             return
         host = self.tables.host_row(self.tables.home_of(host_of(authority.url)))
@@ -508,7 +511,7 @@ class Deciding:
         self.tables.changed.append(np.array([host], np.uint32))
 
     def _line_down(self, authority: Authority) -> None:
-        """Its errand is answered: whoever waits for it is looked at again."""
+        """Ends the wait for an authority's answer: its held URLs go back to their queues."""
         tables = self.tables
         self._leave_line(authority)
         self._unread.pop(authority.name, None)
@@ -535,8 +538,8 @@ class Deciding:
             self.turns.touch([np.array([host], np.uint32)], self.now)
 
     def _judge_later(self, authority: Authority, *, changed: bool) -> None:
-        """What an authority refused is to be judged again: all of it when its rules changed, else what was refused
-        because nobody answered."""
+        """Marks refused URLs of an authority for another judgement: all of them when its rules changed, else the ones
+        that were refused because no server answered."""
         tables = self.tables
         shelves = [authority.unreachable, authority.refused] if changed else [authority.unreachable]
         some = [shelf for shelf in shelves if int(tables.refused.waiting(np.array([shelf], np.uint32))[0])]
@@ -553,7 +556,7 @@ class Deciding:
 
 def codes_of(numbers: bytes) -> list[Code]:
     """The codes behind their numbers."""
-    if numbers.count(numbers[:1]) == len(numbers):  # all alike is the rule
+    if numbers.count(numbers[:1]) == len(numbers):  # most often all are alike
         return [CODES[numbers[0]]] * len(numbers)
     found: list[Code] = _CODES.take(np.frombuffer(numbers, np.uint8)).tolist()
     return found

@@ -1,4 +1,4 @@
-"""discover: which links are URLs, inside their scope, new and within the limits; and links between logs."""
+"""discover: finds the links that are URLs, inside their scope, new and within the limits; and links between logs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ from outrider.url import Scope, UrlBatch, host_of, spell, undotted
 
 
 class Discovering(Deciding):
-    """Links on their way in."""
+    """The part of the machine that takes links in."""
 
     def discover(
         self,
@@ -72,10 +72,11 @@ class Discovering(Deciding):
         request_id: RequestId | None = None,
         together: bool = False,
     ) -> list[Code]:
-        """One code per link. What is too long for one frame goes in as several; together: it is refused instead.
+        """One code per link. Links that are too long for one frame go in as several; together: the call refuses them
+        instead.
 
-        Raises SettingsError for a priority that is no number in [0, 1], before any change; StoreFullError, behind
-        which the first frames may be in already.
+        Raises SettingsError for a priority that is no number in [0, 1], before any change, and StoreFullError; then the
+        first frames may be in already.
         """
         now = self._advance(now)
         known = self._repeated(request_id, "discover")
@@ -155,8 +156,8 @@ class Discovering(Deciding):
         targets: Mapping[int, int],
         draft: Draft,
     ) -> tuple[dict[int, bytes], dict[int, int]]:
-        """Take the links of many outcomes in: the numbers of their codes by row of the outcome, and by row whether a
-        redirect's target was new."""
+        """Takes the links of many outcomes in. Returns the numbers of their codes by row of the outcome, and by row
+        whether a redirect's target was new."""
         parts = [Arrivals.of_links(wanted, origins, self._spelled_batch)] if wanted else []
         if columns:
             depths = [arguments.depths(urls, origins[of_row[row]].depth) for row, urls in columns]
@@ -175,7 +176,8 @@ class Discovering(Deciding):
         return found, {row: int(numbers[place] == NEW) for row, place in targets.items()}
 
     def _accept(self, links: Arrivals, draft: Draft) -> npt.NDArray[np.uint8]:
-        """Scope and test links against the seen-set; what is new becomes cards of the draft. A code per link."""
+        """Tests links against the scope and the seen-set; the draft gets cards of the new ones. Returns a code per
+        link."""
         urls, tables = links.urls, self.tables
         if not len(urls):
             return np.zeros(0, np.uint8)
@@ -216,7 +218,7 @@ class Discovering(Deciding):
                 known[there] = self._seen(chosen(crawls, there), slots[there], prints[there])
             cold = self._cold_ones(names, hosts)
             if len(cold):
-                # A cold host need not be recalled for what is known of it already.
+                # Known URLs do not need the rows of a cold host, so only new ones recall it.
                 slots[cold] = self._slots_of_homes(urls, homes, rows[cold])
                 known[cold] = self._seen(chosen(crawls, cold), slots[cold], prints[cold])
                 if tables.recall(names[cold[~known[cold]]]):
@@ -227,7 +229,7 @@ class Discovering(Deciding):
                 doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
                 if len(doubtful):
                     found, _ = tables.find(crawls[doubtful], slots[doubtful], prints[doubtful])
-                    known[doubtful[~found]] = False  # deleted since: it is as if it had never been seen
+                    known[doubtful[~found]] = False  # deleted since: the URL counts as never seen
         if np.count_nonzero(known):
             codes[rows[known]] = KNOWN
             draft.known.append(marks[known])
@@ -238,7 +240,7 @@ class Discovering(Deciding):
             fresh = np.arange(len(rows))
         equals = None
         if len(fresh) > 1:
-            # The first of equal ones is new, the others are known.
+            # The first of equal links is new, the others are known.
             firsts, _ = firsts_of(marks if len(fresh) == len(rows) else marks[fresh])
             if len(firsts) < len(fresh):
                 equals = rows[fresh], marks[fresh]
@@ -254,11 +256,12 @@ class Discovering(Deciding):
         try:
             kept = self._welcome(links, rows, prints, names, hosts, slots, codes, draft)
         except Exception:
-            self._forget_scopes()  # a priority function failed: seeds that widened them are not accepted
+            self._forget_scopes()  # a priority function failed: the seeds that widened scopes are not accepted
             raise
         draft.known.append(marks if kept is None else marks[kept])
         if kept is not None and equals is not None:
-            # What equals a refused one is refused like it: nobody knows it. The first of them is counted already.
+            # Links that equal a refused one are refused, too, for the frontier does not know the URL. `_limit` counted
+            # the first of each.
             places, of_equals = equals
             again = np.isin(of_equals, marks[~kept])
             codes[places[again]] = CODE_NUMBERS[Code.OVER_LIMIT]
@@ -266,14 +269,14 @@ class Discovering(Deciding):
         return codes
 
     def _met(self, links: Arrivals, marks: Any) -> npt.NDArray[np.bool_] | None:
-        """Which links lead to URLs that were accepted lately, and so lie inside the scope, which only ever grows. None
-        where it depends on more than their place."""
+        """Which links lead to URLs that were accepted lately; these lie inside the scope, which only grows. None where
+        the settings judge a link by more than its host, domain or prefix."""
         s = self.settings
         if s.include or s.exclude or s.max_depth is not None:
             return None
         met = self._recent.hold(marks)
         if s.scope != "any":
-            met &= ~links.seed  # where they are is noted
+            met &= ~links.seed  # a seed must widen the scope
         if links.odd:
             met[list(links.odd)] = False
         if not is_alike(links.hops):
@@ -282,7 +285,7 @@ class Discovering(Deciding):
 
     @staticmethod
     def _marks(crawls: npt.NDArray[np.uint32], prints: Any) -> npt.NDArray[np.uint64]:
-        """What these URLs are called among those accepted lately."""
+        """The marks under which `Recent` keeps these URLs."""
         if is_alike(crawls):
             alone: npt.NDArray[np.uint64] = prints ^ _salt(int(crawls[0]))
             return alone
@@ -294,8 +297,8 @@ class Discovering(Deciding):
     def _wanted(
         self, links: Arrivals, met: npt.NDArray[np.bool_] | None, codes: npt.NDArray[np.uint8], draft: Draft
     ) -> npt.NDArray[np.bool_]:
-        """Which links are URLs of bearable length inside their crawl's scope; the others get their codes. met: these
-        need not be looked at."""
+        """Which links are URLs within the limits and inside their crawl's scope; the others get their codes. met: links
+        to leave out."""
         urls = links.urls
         fit = urls.valid if met is None else urls.valid & ~met
         if links.odd or not is_alike(links.hops) or urls.lengths.max() > URL_BYTES_MAX:
@@ -323,7 +326,7 @@ class Discovering(Deciding):
         return fit
 
     def _seen(self, crawls: Any, slots: Any, prints: Any) -> npt.NDArray[np.bool_]:
-        """Which URLs have been accepted."""
+        """Whether each of these URLs was accepted before."""
         known = np.zeros(len(prints), np.bool_)
         for crawl, rows in by_value(crawls):
             seen = self.tables.seen.get(crawl)
@@ -333,7 +336,7 @@ class Discovering(Deciding):
         return known
 
     def _slots_at(self, hosts: Rows, there: npt.NDArray[np.intp]) -> npt.NDArray[np.uint16]:
-        """The slots of hosts, 0 for those that are not known; there: the places of the others."""
+        """The slots of hosts, 0 for unknown ones; there: the places of known ones."""
         column = self.tables.hosts.slot
         slots: npt.NDArray[np.uint16]
         if len(there) == len(hosts):
@@ -354,8 +357,8 @@ class Discovering(Deciding):
         codes: npt.NDArray[np.uint8],
         draft: Draft,
     ) -> npt.NDArray[np.bool_] | None:
-        """Cards for URLs that are new, and facts for hosts and queues that are. Which of them there was room for, None
-        for all. slots: of hosts that are known."""
+        """Adds cards of new URLs to the draft, and facts of new hosts and queues. Returns which URLs had room, None for
+        all. slots: filled in for known hosts."""
         tables, urls, now = self.tables, links.urls, draft.now
         there = hosts != NONE
         all_there = np.count_nonzero(there) == len(there)
@@ -373,7 +376,7 @@ class Discovering(Deciding):
             known_queues = self._queues_at(hosts.astype(np.intp), queues)
         else:
             known_queues = np.full(len(rows), NONE, np.uint32)
-            known_queues[there] = tables.queues.find(queues[there])  # a new host has no queue yet
+            known_queues[there] = tables.queues.find(queues[there])  # new hosts have no queue yet
         queue_rows = known_queues
         new = np.flatnonzero(known_queues == NONE)
         if len(new):
@@ -442,7 +445,7 @@ class Discovering(Deciding):
         names: Any,
         keys: Mapping[int, str],
     ) -> None:
-        """Facts for new queues of which something was said before they were made. new: their places."""
+        """Adds facts for new queues whose crawl or key has rules already. new: their places."""
         tables = self.tables
         of_keys = [tables.hash_of(keys[place]) if place in keys else int(names[place]) for place in new.tolist()]
         for number, rules in tables.rules_of_new(np.array(of_keys, np.uint64), crawls[new]).items():
@@ -450,12 +453,12 @@ class Discovering(Deciding):
             draft.add(Fact.QUEUE_RULES, rules_cells(int(slots[place]), int(queues[place]), rules))
             host = int(homes[place])
             if rules.limit > 1 and host < tables.hosts.count and tables.hosts.in_flight[host]:
-                # Another request may come beside the one that is there now: their beginnings keep the gap.
+                # A second request may begin beside the open one: their beginnings keep the gap.
                 delay = self.settings.delay if rules.delay is None else rules.delay
                 self._rest_whole(draft, host, delay, draft.now)
 
     def _queues_at(self, hosts: npt.NDArray[np.intp], queues: Any) -> Rows:
-        """The rows of queues by hash at hosts that are known, NONE for new ones; most hosts have one queue."""
+        """The rows of queues by hash at known hosts, NONE for new ones; most hosts have one queue."""
         tables = self.tables
         first: Rows = tables.hosts.first_queue[hosts]
         if first.max() < tables.queues.count:
@@ -472,8 +475,8 @@ class Discovering(Deciding):
         codes: npt.NDArray[np.uint8],
         draft: Draft,
     ) -> bool:
-        """Back-pressure: what exceeds the limits of URLs is refused, or what is queued lowest makes room. Whether any
-        was refused."""
+        """Back-pressure: refuses URLs beyond the limits, or drops queued URLs of lower classes for them. Returns
+        whether it refused any."""
         s = self.settings
         if s.when_full in ("spill", "delay") or (s.max_urls is None and s.max_urls_per_queue is None):
             return False
@@ -511,10 +514,10 @@ class Discovering(Deciding):
         return bool(over.any())
 
     def _lowest(self, draft: Draft, queue: int, classes: Sequence[int]) -> list[Record | None]:
-        """For each of these classes, of new URLs of one queue, the queued URL that comes last and is of a lower class,
-        taken out; None where there is none. The queue is looked through once, however many they are."""
+        """Takes a queued URL out for each new URL of one queue (`classes`): the one that would be drawn last, if its
+        class is lower; None where there is none. It reads the queue once for all of them."""
         backlog = self.tables.backlog
-        # Of a long queue the worst of some that wait on disk will do: reading all of it for one place would not.
+        # In a long queue it compares only some cards on disk: reading all of them for one place costs too much.
         long = int(backlog.waiting(np.array([queue], np.uint32))[0]) > DROP_LOOKS_AT_CARDS
         most = min(len(classes), DROP_LOOKS_AT_CARDS)
         cards = backlog.unload(queue, most) if long else backlog.drain(queue, DROP_LOOKS_AT_CARDS)
@@ -536,7 +539,7 @@ class Discovering(Deciding):
         return [None if victim is None else Record.of(dropped, victim) for victim in victims]
 
     def _priorities(self, links: Arrivals, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
-        """What was told, else what the function of priority says, else the default."""
+        """The priority that came with each link, else that of the priority function, else the default."""
         function = self.settings.priority
         if function is None and is_alike(links.priority) and np.isnan(links.priority[0]):
             return alike(PRIORITY_DEFAULT, len(rows), "f8")
@@ -568,11 +571,11 @@ class Discovering(Deciding):
     def _new_hosts(
         self, urls: UrlBatch, rows: npt.NDArray[np.intp], names: Any, hosts: Rows, slots: Any, draft: Draft
     ) -> Rows:
-        """Facts for hosts that are not known, in the order of their appearance, not of hashes: with one seed every
-        store draws alike. Fills in their slots; the rows of all hosts, of new ones those that they will have."""
+        """Adds facts for new hosts in the order of their appearance, not of hashes: so every store with the same seed
+        draws alike. Fills in their slots. Returns the rows of all hosts, with the coming rows of new ones."""
         places = np.flatnonzero(hosts == NONE)
         firsts, which = firsts_of(names[places])
-        starts, ends = urls.clock_hosts()  # whoever is known with a dot has a row
+        starts, ends = urls.clock_hosts()  # a host that is known with a dot has a row
         chosen = rows[places[firsts]]
         starts, ends = starts[chosen], ends[chosen]
         texts = Texts(kernels.gather_spans(urls.arena, starts, ends), (ends - starts).astype(np.uint32))
@@ -587,7 +590,7 @@ class Discovering(Deciding):
     def _bodies(self, links: Arrivals, rows: npt.NDArray[np.intp], heads: Any) -> Cards:
         """The cards of links: their heads, and url, referrer and extra in one arena."""
         urls = links.urls
-        every = len(rows) == len(urls)  # in their order, too
+        every = len(rows) == len(urls)  # all rows, in order
         starts, ends = urls.offsets[:-1], urls.offsets[1:]
         if not every:
             starts, ends = starts[rows], ends[rows]
@@ -599,7 +602,7 @@ class Discovering(Deciding):
             offsets = np.zeros(len(rows) + 1, np.int64)
             np.cumsum(lengths, out=offsets[1:])
             return Cards(heads, kernels.gather_spans(urls.arena, starts, ends), offsets)
-        # What a body is made of, piece by piece: url, referrer, and extra where there is any.
+        # The spans of each body, piece by piece: url, referrer, and extra where there is any.
         sizes = np.array([0, *map(len, referrers)], np.int64).cumsum() + len(urls.arena)
         origin = chosen(links.origin, rows)
         pieces = 3 if links.odd else 2
@@ -631,7 +634,7 @@ class Discovering(Deciding):
         return Cards(heads, kernels.gather_spans(b"".join(arena), begins.reshape(-1), stops.reshape(-1)), offsets)
 
     def _spelled(self, urls: Sequence[str], base: str | None = None) -> list[str | None]:
-        """Canonical texts under the rules of this store, None for what is no URL."""
+        """Canonical texts under the rules of this store, None where a text is no URL."""
         texts = spell(urls, base)
         return [None if text is None else self.rules.apply(text) for text in texts] if self.rules else texts
 
@@ -649,7 +652,7 @@ class Discovering(Deciding):
         return self.rules.apply(text) if text else text
 
     def _widen(self, draft: Draft, crawl: int, seeds: Iterable[str]) -> None:
-        """The scope spans these seeds from here on."""
+        """Widens the scope of a crawl by these seeds."""
         known = self._spans_of(crawl)
         wider: list[str] = []
         for text in seeds:
@@ -659,11 +662,11 @@ class Discovering(Deciding):
                 draft.add(Fact.SCOPE, (OWN_SLOT, crawl, text))
                 wider.append(text)
         if wider:
-            # Kept before the frame is applied; where it is not, `_commit` forgets it again.
+            # The scope changes before the frame is applied; if the frame fails, `_commit` drops it again.
             self._scopes[crawl] = self._scope(crawl).widened(*wider)
 
     def _span(self, seed: str) -> Scope:
-        """What one seed spans: a host, a domain or a prefix."""
+        """The scope of one seed: a host, a domain or a prefix."""
         return Scope.of_seeds(self.settings.scope, (seed,))
 
     def _spans_of(self, crawl: int) -> set[Scope]:
@@ -682,7 +685,8 @@ class Discovering(Deciding):
         codes: npt.NDArray[np.uint8],
         draft: Draft,
     ) -> npt.NDArray[np.intp]:
-        """Links for slots of other logs go into the outbox of the slot they were found in; the others stay."""
+        """Puts links for slots of other logs into the outbox of the slot where they were found. Returns the places of
+        the other links."""
         owned = self._owned or frozenset()
         stay: list[int] = []
         for place in fresh.tolist():
@@ -712,7 +716,7 @@ class Discovering(Deciding):
         return np.array(stay, np.intp)
 
     def outbox(self, most: int) -> list[Row]:
-        """Up to `most` links on their way to other logs, as OUTBOX rows, per source slot in order."""
+        """Up to `most` links for other logs, as OUTBOX rows, in order per source slot."""
         arguments.whole("most", most, 0, arguments.INSTANT_MAX)
         rows: list[Row] = []
         for home in self.tables.transit.values():
@@ -722,8 +726,8 @@ class Discovering(Deciding):
         return rows
 
     def receive(self, parcels: Sequence[Row], now: Instant) -> list[Code]:
-        """Take in OUTBOX rows of other logs: each (source slot, sequence) once, however often it is brought. Raises
-        SettingsError for what is no such row."""
+        """Takes OUTBOX rows of other logs in: each (source slot, sequence) once, however often it comes. Raises
+        SettingsError for a value that is no such row."""
         rows = arguments.parcels(parcels)
         now = self._advance(now)
         codes = [Code.KNOWN] * len(rows)
@@ -737,7 +741,7 @@ class Discovering(Deciding):
         return codes
 
     def _received(self, rows: Sequence[Sequence[Any]], draft: Draft) -> list[Code]:
-        """One code per parcel of one frame, which also says how far they came."""
+        """One code per parcel. The draft also notes the highest sequence that arrived."""
         wanted: list[Arrival] = []
         taken: list[int] = []
         codes = [Code.KNOWN] * len(rows)
@@ -774,7 +778,7 @@ class Discovering(Deciding):
         return codes
 
     def delivered(self, source: int, sequence: int, now: Instant) -> None:
-        """The other log has everything from this slot up to this sequence. Raises SettingsError."""
+        """Empties the outbox of a slot up to this sequence, which the other log has. Raises SettingsError."""
         arguments.whole("source", source, 0, SLOTS - 1)
         arguments.whole("sequence", sequence, 0, arguments.INSTANT_MAX)
         draft = self._draft(self._advance(now))
@@ -784,10 +788,10 @@ class Discovering(Deciding):
 
 @lru_cache(maxsize=1_024)
 def _salt(crawl: int) -> np.uint64:
-    """What keeps the marks of one crawl's URLs apart from those of another's."""
+    """A number that keeps the marks of different crawls apart."""
     return np.uint64(mixed(np.array([crawl], np.uint64))[0])
 
 
 def _below(depth: int) -> int:
-    """The depth of what is found on a page of this depth; beyond 16 bits it counts no further."""
+    """The depth of links on a page of this depth; it stops at 65,535."""
     return min(depth + 1, 65_535)

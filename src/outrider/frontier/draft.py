@@ -1,6 +1,6 @@
-"""A draft: what a call has decided so far, as facts. Nothing of it is logged or applied yet.
+"""A draft: the facts that a call has decided so far. None of them is logged or applied yet.
 
-A call that ends in an error throws its draft away, and the tables are what they were.
+A call that ends in an error throws its draft away, and the tables stay as they were.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_N
 
 Tokens = npt.NDArray[np.uint64]
 _Part: TypeAlias = tuple[Cards, Tokens, npt.NDArray[np.uint8], Rows | None]
-"""Cards, the leases that end, the states they leave, the rows of their queues."""
+"""Cards, the tokens of the leases that end, the states the cards leave, the rows of their queues."""
 
 
 class Clock:
@@ -42,12 +42,12 @@ class Clock:
         self.answered = int(hosts.answered[host])
 
     def rest_at_least(self, until: Instant) -> None:
-        """Rest until then, or as long as is booked already."""
+        """Rest until an instant, or longer if the clock says so already."""
         self.rest_until = max(self.rest_until, until)
 
 
 class Draft:
-    """The facts of one call, by kind. Rows are for what is rare; cards and clocks come in columns too."""
+    """The facts of one call, by kind. Rare kinds come in rows, cards and clocks also in columns."""
 
     def __init__(self, tables: Tables, now: Instant, *, keeps_lines: bool = False) -> None:
         self.now = now
@@ -55,15 +55,15 @@ class Draft:
         self.columns: dict[Fact, list[tuple[list[Any], Hand | None]]] = {}
         self.lines: list[Line] = []
         self.order = tables.order
-        self.known: list[npt.NDArray[np.uint64]] = []  # marks of URLs that are accepted when this is applied
+        self.known: list[npt.NDArray[np.uint64]] = []  # marks of URLs that `Recent` notes after applying
         self.drawn: list[
             tuple[Rows, Cards]
         ] = []  # taken out of their queues: they go back if the log refuses the frame
-        self.barren: set[int] = set()  # rows that were meant for crawls into which nothing came
-        self._crawls: dict[str, int] = {}  # new ones, by name
+        self.barren: set[int] = set()  # rows of new crawls that got no URL
+        self._crawls: dict[str, int] = {}  # rows of new crawls, by name
         self._tables = tables
         self._keeps_lines = keeps_lines
-        self._first_lines: set[str] = set()  # streams that never had one before
+        self._first_lines: set[str] = set()  # streams that get their first line
         self._bare: list[_Part] = []
         self._whole: list[_Part] = []
         self._records: list[tuple[Record, int, int, bool]] = []
@@ -81,13 +81,13 @@ class Draft:
             rows.append(row)
 
     def add_columns(self, kind: Fact, columns: list[Any], hand: Hand | None = None) -> None:
-        """Facts of one kind in columns; beside rows of that kind they make a block of their own. hand: what is known of
-        them beyond what is logged."""
+        """Facts of one kind in columns, as a block of their own beside rows of that kind. hand: what the call knows of
+        them beyond the logged columns."""
         self.columns.setdefault(kind, []).append((columns, hand))
 
     def blocks(self) -> list[tuple[Block, Hand | None]]:
-        """All facts, in the order in which they can be applied, and the cards in hand for them; ask once, when the call
-        has decided."""
+        """All facts, in the order in which they can be applied, and the hand for each block. Call it once, when the
+        call has decided."""
         if self._crawls:
             self._add_crawls()
         if self._clocks:
@@ -142,8 +142,8 @@ class Draft:
     # -- what changes -------------------------------------------------------------------------------------------------
 
     def heads(self, cards: Cards, tokens: Tokens, old: npt.NDArray[np.uint8], queues: Rows | None = None) -> None:
-        """These cards have new heads; their bodies stay. tokens: of the leases that end with it, 0 for none; old: the
-        states they leave; queues: the rows of their queues, where they are known."""
+        """Cards with new heads; their bodies stay. tokens: the leases that end with it, 0 for none; old: the states the
+        cards leave; queues: the rows of their queues, where they are known."""
         self._bare.append((cards, tokens, old, queues))
 
     def cards(self, cards: Cards, queues: Rows | None = None) -> None:
@@ -151,7 +151,7 @@ class Draft:
         self._whole.append((cards, np.zeros(len(cards), np.uint64), np.zeros(len(cards), np.uint8), queues))
 
     def taken_back(self) -> list[Cards]:
-        """The new URLs that were told so far, taken out again, so that more can be told of them."""
+        """Takes the new URLs out of the draft again, so that the caller can change them."""
         found, self._whole = self._whole, []
         return [cards for cards, *_ in found]
 
@@ -160,18 +160,18 @@ class Draft:
         self._records.append((record, token, old, whole))
 
     def clock(self, host: int) -> Clock:
-        """The host's clock, to be changed; it becomes a fact even when nothing is."""
+        """The host's clock, for the caller to change. It becomes a fact in any case."""
         clock = self._clocks.get(host)
         if clock is None:
             clock = self._clocks[host] = Clock(self._tables, host)
         return clock
 
     def tally(self, name: str, more: int) -> None:
-        """A count of the whole frontier grows."""
+        """Adds to a count of the whole frontier."""
         self._tallies[name] = self._tallies.get(name, self._tables.tallies.get(name, 0)) + more
 
     def error(self, error: str) -> None:
-        """Count an error by its class; beyond a bound of classes as `other`."""
+        """Counts an error by its class; beyond a bound of classes as `other`."""
         name = f"error.{error}"
         known, new = self._tables.tallies, self._tallies
         if name not in known and name not in new:
@@ -181,7 +181,7 @@ class Draft:
         self.tally(name, 1)
 
     def error_number(self, error: str) -> int:
-        """The number of an error's class, drawn if it is new; beyond a bound they are all `other`."""
+        """The number of an error's class, a new one for a new class; beyond a bound every new class is `other`."""
         number = self._tables.error_numbers.get(error, self._errors.get(error))
         if number is None:
             number = len(self._tables.errors) + len(self._errors)
@@ -192,18 +192,18 @@ class Draft:
         return number
 
     def error_text(self, number: int) -> str:
-        """The class behind a number, also one of this call."""
+        """The class of a number, also of one that this call gave."""
         known = self._tables.errors
         if number < len(known):
             return known[number]
         return next(text for text, drawn in self._errors.items() if drawn == number)
 
     def line(self, slot: int, token: int, stream: str, text: bytes, new_links: int) -> None:
-        """A line of output (JSON), durable with this call; new_links: -1 for lines that do not tell it."""
+        """A line of output (JSON), durable with this call; new_links: -1 for lines without this count."""
         if not self._keeps_lines:
             return
         if stream not in self._first_lines and not self._tables.projections[stream][1]:
-            # From here on the log is kept for this stream, whoever takes checkpoints: nobody has noted it as yet.
+            # The first line of a stream: this fact makes every checkpoint keep the log for the stream from here on.
             self._first_lines.add(stream)
             self.add(Fact.PROJECTION, (OWN_SLOT, stream, self._tables.projections[stream][0], LINES_AFTER))
         self.add(Fact.LINE, (slot, token, STREAMS.index(stream), new_links, text))
@@ -212,7 +212,7 @@ class Draft:
     # -- names and their rows -----------------------------------------------------------------------------------------
 
     def crawl(self, name: str | None) -> int:
-        """The row of a crawl, drawn if it is new; None is the default crawl."""
+        """The row of a crawl, a new one for a new name; None is the default crawl."""
         if name is None:
             name = "default"
         row = self._tables.crawl_rows.get(name)
@@ -223,13 +223,13 @@ class Draft:
         return row
 
     def crawl_name(self, row: int) -> str:
-        """The name of a crawl by its row, also of one that this call makes."""
+        """The name of a crawl by its row, also for a crawl that this call makes."""
         if row < self._tables.next_crawl:
             return self._tables.name_of_crawl(row)
         return next(name for name, made in self._crawls.items() if made == row)
 
     def _add_crawls(self) -> None:
-        """New crawls become facts if anything came into one of their queues; what was told of the others goes."""
+        """Makes facts of the new crawls that got a queue, and drops the scope of the others."""
         queues = [columns[3] for columns, _ in self.columns.get(Fact.QUEUE, ())]
         named = {int(row) for column in queues for row in np.unique(column)}
         named |= {int(row[3]) for row in self.rows.get(Fact.QUEUE, ())}
@@ -251,7 +251,7 @@ class Draft:
         return number
 
     def holder(self, worker: str | None) -> int:
-        """The row of a named worker; None is this process, row 0."""
+        """The row of a named worker, a new one for a new name; None is this process, row 0."""
         if worker is None:
             return 0
         row = self._tables.holder_rows.get(worker)

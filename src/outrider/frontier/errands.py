@@ -1,5 +1,4 @@
-"""What an authority's robots.txt means for its pages and for its next errand: pure, from its cells and an answer
-(RFC 9309)."""
+"""The rules of RFC 9309 for an authority's pages and its next errand: pure functions of its cells and an answer."""
 
 from __future__ import annotations
 
@@ -25,28 +24,29 @@ _NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  #
 
 
 class Judgement(Enum):
-    """What becomes of a page that was drawn."""
+    """The verdict on a page that was drawn."""
 
     GO = "go"
-    HOLD = "hold"  # its robots.txt must be asked for first
+    HOLD = "hold"  # an errand must fetch its robots.txt first
     READ = "read"  # its robots.txt is known, and too long to be read in this call
     REFUSE = "refuse"
-    DEAD = "dead"  # nobody is there to be asked
+    DEAD = "dead"  # no server answers for this authority
 
 
 def crawl_delay(authorities: Iterable[Authority], rulebook: Rulebook) -> float:
-    """Seconds: the largest Crawl-delay among a host's authorities, 0 when there is none."""
+    """The largest Crawl-delay in seconds among a host's authorities, 0 when there is none."""
     ruled = (one for one in authorities if one.state == RobotsState.RULES)
     return max((rulebook.crawl_delay(one.digest) for one in ruled), default=0.0)
 
 
 def unanswered(authority: Authority, now: Instant) -> bool:
-    """Whether its robots.txt must be asked for, or asked for once more, before any of its pages."""
+    """Whether an errand must fetch the robots.txt, or fetch it again, before any page of the authority."""
     return authority.state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.expires <= now
 
 
 def judged(authority: Authority, url: str, now: Instant, *, errands: bool, rulebook: Rulebook) -> Judgement:
-    """Whether a page may be fetched. errands: rules are asked for; without, only what the caller gave counts."""
+    """Whether a page may be fetched. errands: errands fetch the rules; without them only rules from the caller
+    count."""
     state = authority.state
     if errands:
         if authority.token or unanswered(authority, now):
@@ -67,8 +67,8 @@ def judged(authority: Authority, url: str, now: Instant, *, errands: bool, ruleb
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An authority's cells after an answer, which ends its errand. body: its rules (b"" for none), None where they
-    stay as they are. asks_next: the host of the next hop."""
+    """An authority's cells after an answer, which ends its errand. body: the new rules (b"" for none), None to keep the
+    old ones. asks_next: the host of the next hop."""
 
     state: RobotsState
     expires: Instant
@@ -82,7 +82,7 @@ class Found:
     asks_next: str | None = None
 
     def row(self, authority: Authority) -> Row:
-        """As the columns of a ROBOTS fact."""
+        """The columns of a ROBOTS fact."""
         place = (authority.slot, authority.name, int(self.state), self.expires, self.next_at)
         return (*place, self.attempts, self.hops, self.status, self.url, self.error)
 
@@ -96,10 +96,10 @@ def after_answer(
     *,
     retries: bool,
 ) -> Found:
-    """What a robots.txt's answer means: RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by hop.
+    """The cells after an answer, by RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by hop.
 
-    error: the class of what went wrong, if anything did. retry_after: seconds. retries: whether an unreachable one is
-    asked again at once (5, 30, 300 s) or counts as refused for a day.
+    error: the class of the error, if there was one. retry_after: seconds. retries: whether an unreachable robots.txt is
+    tried again soon (after 5, 30, 300 s) or counts as refused for a day at once.
     """
     status = answer.status or 0
     own = authority.name + "/robots.txt"

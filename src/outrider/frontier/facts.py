@@ -1,10 +1,11 @@
-"""Facts: what the log holds. A frame's payload is | now i64 | block … |, a block is | kind u8 | version u8 | rows u32
+"""Facts: the content of the log. A frame's payload is | now i64 | block … |, a block is | kind u8 | version u8 | rows
+u32
 | columns |.
 
 A block holds facts of one kind, column by column. Fixed-width columns are little-endian and shuffled: the first bytes
-of all rows, then the second bytes … (what hardly changes from row to row then lies together, and compresses). `text`
+of all rows, then the second bytes … (bytes that hardly change from row to row then lie together, and compress). `text`
 and `blob` columns are their lengths (u32 each) and then their bytes. `cards` are the heads, shuffled likewise, and then
-the bodies, whose lengths the heads know; `heads` are heads alone. Every fact names the slot it changes and says
+the bodies, whose lengths stand in the heads; `heads` are heads alone. Every fact names the slot it changes and says
 absolute values, never differences, so that replaying a fact twice, or an older one before a newer one, ends in the same
 state."""
 
@@ -39,19 +40,19 @@ PLAIN, ZSTD = 0, 1  # codecs of a frame
 
 _WIDTHS = {"u8": "u1", "u16": "<u2", "u32": "<u4", "u64": "<u8", "i64": "<i8", "f64": "<f8"}
 DTYPES = {name: np.dtype(width) for name, width in _WIDTHS.items()}
-BLOCK = struct.Struct("<BBI")  # what leads a block: kind, version, rows
+BLOCK = struct.Struct("<BBI")  # the head of a block: kind, version, rows
 _NOW = struct.Struct("<q")
 INSTANT_BYTES = _NOW.size
 
 
 _VERSION_FAR = 31
-"""No release skips so many versions: a byte beyond it belongs to a text, and a length before it was wrong."""
+"""No release skips so many versions: a higher number is a byte of a text, because a length before it is wrong."""
 
 
 class Fact(IntEnum):
     """The kinds of facts; numbers are never reused."""
 
-    __hash__ = int.__hash__  # an Enum's own goes by its name, in Python
+    __hash__ = int.__hash__  # that of Enum hashes the name, in Python, and is slow
 
     OPENING = 1
     CLOSING = 2
@@ -94,13 +95,13 @@ class Applied(Enum):
 
     BY_ROW = "by_row"  # one fact after the other
     IN_COLUMNS = "in_columns"  # all facts of a block at once
-    NOWHERE = "nowhere"  # the tables keep nothing of them: lines belong to the projections, runs to the checkpoint
+    NOWHERE = "nowhere"  # the tables keep none of them: lines belong to the projections, runs to the checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of a kind of fact: its name and its type (u8 u16 u32 u64 i64 f64 text blob cards heads). since: the
-    version of the kind that brought it; default: its value in facts of older versions."""
+    first version of the kind that has it; default: its value in facts of older versions."""
 
     name: str
     type: str
@@ -110,8 +111,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """All that is declared of a kind of facts. version: the one in which they are written, that of the newest column;
-    in_windows: a recovery may gather facts of this kind and apply their net effect (replay.py)."""
+    """The declaration of a kind of facts. version: the version that is written, which its newest column brought;
+    in_windows: recovery may gather facts of this kind and apply their net effect (replay.py)."""
 
     fact: Fact
     version: int
@@ -141,7 +142,8 @@ def _kind(fact: Fact, columns: str, *, applied: Applied = Applied.BY_ROW, in_win
     return Kind(fact, max(column.since for column in found), found, applied, in_windows)
 
 
-# The order of the kinds is the order of blocks in a frame: a fact stands behind the facts that make what it names. The
+# The order of the kinds is the order of blocks in a frame: a fact that makes a host, queue or crawl stands before the
+# facts that name it. The
 # order of the columns is the format. A new column goes to the end, with its default and the next version of the kind.
 KINDS: dict[int, Kind] = {
     kind.fact: kind
@@ -217,10 +219,10 @@ _FIXED: dict[int, tuple[np.dtype[Any], ...]] = {
     for kind in KINDS.values()
     if all(column.type in DTYPES for column in kind.columns)
 }
-"""The types of the kinds that have nothing but columns of fixed width."""
+"""The column types of kinds whose columns all have a fixed width."""
 
 STREAMS = ("pages", "politeness")  # LINE.stream is the place in this list
-LINES_AFTER = 1  # the LSN behind which lines can stand: the first frame of a log is that of an opening and has none
+LINES_AFTER = 1  # lines stand behind this LSN: the first frame of a log is that of an opening and has none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,28 +260,28 @@ class Texts:
 
     @classmethod
     def of(cls, texts: Sequence[str | bytes]) -> Texts:
-        """Of strings, half surrogates as they come, or bytes."""
+        """From strings, which may hold half surrogate pairs, or bytes."""
         pieces = [text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text for text in texts]
         return cls(b"".join(pieces), np.fromiter(map(len, pieces), np.uint32, len(pieces)))
 
 
 def no_texts(rows: int) -> Texts:
-    """So many empty ones."""
+    """So many empty texts."""
     return Texts(b"", np.zeros(rows, np.uint32))
 
 
 Row = tuple[Any, ...]
-Values = Any  # of one column: an array, a list of texts or bytes, Cards, or heads
+Values = Any  # one column: an array, a list of texts or bytes, Cards, or heads
 Block = tuple[int, Sequence[Values]]  # (kind, its columns as in the newest version of that kind)
 
 
 def columns_of(rows: Sequence[Row]) -> list[Values]:
-    """Facts written row by row, as columns."""
+    """Rows of facts as columns."""
     return [list(column) for column in zip(*rows, strict=True)]
 
 
 def arrays_of(kind: Fact, values: Sequence[Values]) -> list[Values]:
-    """Columns of one kind of facts, those of fixed width as arrays of their type."""
+    """Columns of one kind of facts, with columns of fixed width as arrays of their type."""
     return [
         np.ascontiguousarray(cells, DTYPES[column.type]) if column.type in DTYPES else cells
         for column, cells in zip(KINDS[kind].columns, values, strict=True)
@@ -297,7 +299,7 @@ _SINGLE = {
 
 
 def _encode_one(columns: Sequence[Column], values: Sequence[Values], parts: list[bytes]) -> None:
-    """One fact written as a row: shuffled or not, its bytes are the same."""
+    """Encodes a single fact: shuffling would not change the order of its bytes."""
     for column, (cell,) in zip(columns, values, strict=True):
         if column.type in _SINGLE:
             parts.append(_SINGLE[column.type].pack(cell))
@@ -307,7 +309,7 @@ def _encode_one(columns: Sequence[Column], values: Sequence[Values], parts: list
 
 
 UNFIT = (ArithmeticError, LookupError, TypeError, ValueError)
-"""What applying facts ends with that should never have been logged."""
+"""The errors of `apply` for facts that should never have been logged."""
 
 
 class UnfitFactsError(ValueError):
@@ -316,7 +318,7 @@ class UnfitFactsError(ValueError):
 
 def sealed(now: Instant, blocks: Sequence[Block]) -> bytes:
     """The payload of one frame for the log, not compressed. Raises UnfitFactsError for facts that could be logged and
-    not applied: what is in the log is applied at every opening."""
+    not applied: every opening applies the whole log."""
     for kind, values in blocks:
         why = unfit(kind, values)
         if why:
@@ -328,7 +330,7 @@ def sealed(now: Instant, blocks: Sequence[Block]) -> bytes:
 
 
 def unfit(kind: int, values: Sequence[Values]) -> str:
-    """Why facts of one kind cannot be applied, as far as their sizes tell; "" where they can."""
+    """Why facts of one kind cannot be applied, judged by their sizes; "" where they can."""
     for column, cells in zip(KINDS[kind].columns, values, strict=True):
         if column.type == "text":
             if isinstance(cells, Texts) and len(cells.octets) <= FACT_TEXT_BYTES_MAX:
@@ -340,7 +342,7 @@ def unfit(kind: int, values: Sequence[Values]) -> str:
             why = cells.misfit(RUN_BODY_BYTES_MAX)
             if why or cells.offsets[0] or cells.offsets[-1] != len(cells.arena):
                 return why or "the bodies of cards do not fill their arena"
-        elif type(cells) is not list and column.type in DTYPES:  # numbers in lists are checked as they are encoded
+        elif type(cells) is not list and column.type in DTYPES:  # `encode` checks numbers in lists
             dtype = DTYPES[column.type]
             if cells.dtype != dtype and cells.dtype.kind in "iu" and (cells != cells.astype(dtype)).any():
                 return f"{column.name} has a number beyond {column.type}"
@@ -348,7 +350,7 @@ def unfit(kind: int, values: Sequence[Values]) -> str:
 
 
 def _longest(texts: Sequence[str]) -> int:
-    """Bytes of the longest text, or an upper bound of them below what a text may have."""
+    """Bytes of the longest text; when all texts are surely short enough, only its characters."""
     characters = max(map(len, texts), default=0)
     if 4 * characters <= FACT_TEXT_BYTES_MAX:
         return characters
@@ -356,7 +358,8 @@ def _longest(texts: Sequence[str]) -> int:
 
 
 def encode_in_pieces(now: Instant, blocks: Sequence[Block], bytes_max: int) -> Iterator[bytes]:
-    """The same facts, in their order, as payloads of at most so many bytes, as far as single facts are shorter."""
+    """The facts as several payloads, in order. Each has at most `bytes_max` bytes, or is a single fact that is
+    longer."""
     payload = encode(now, blocks)
     rows = sum(len(values[0]) for _, values in blocks)
     if len(payload) <= bytes_max or rows <= 1:
@@ -373,7 +376,7 @@ def encode_in_pieces(now: Instant, blocks: Sequence[Block], bytes_max: int) -> I
 
 
 def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
-    """The payload of one frame, not compressed. Columns are in the declared order; each has one value per fact."""
+    """The payload of one frame, not compressed. Columns come in the declared order; each has one value per fact."""
     parts = [_NOW.pack(now)]
     for kind, values in blocks:
         rows = len(values[0])
@@ -409,13 +412,13 @@ def encode(now: Instant, blocks: Sequence[Block]) -> bytes:
 
 
 class Compressor:
-    """Payloads to what a frame carries: (bytes, codec). One at a time."""
+    """Compresses payloads for frames: (bytes, codec). One thread at a time."""
 
     def __init__(self) -> None:
         self._zstd = zstd.ZstdCompressor(level=FACTS_ZSTD_LEVEL)
 
     def pack(self, payload: bytes) -> tuple[bytes, int]:
-        """Small payloads stay as they are: compressing them costs more than it saves."""
+        """A payload as a frame carries it. Small ones stay as they are: compressing them costs more than it saves."""
         if len(payload) < FACTS_COMPRESSED_BYTES_MIN:
             return payload, PLAIN
         small = self._zstd.compress(payload, self._zstd.FLUSH_FRAME)
@@ -501,15 +504,16 @@ def _unshuffled(payload: bytes, at: int, rows: int, dtype: np.dtype[Any]) -> tup
 
 
 def unshuffled(places: Sequence[tuple[bytes, int]], rows: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The column that lies shuffled in these places (bytes, and where in them), so many rows of it in each. Not to be
-    written to."""
+    """One column from its shuffled pieces: each place is (bytes, offset in them) and holds `rows` rows. The result is
+    read-only."""
     width = dtype.itemsize
     if not rows:
         return np.zeros(0, dtype)
     if width == 1 or rows == 1:
         octets = b"".join(payload[at : at + width * rows] for payload, at in places)
     else:
-        # First bytes, second bytes … are items of so many bytes as there are rows: shuffled again they are rows.
+        # Each plane (all first bytes, all second bytes …) counts as one item of `rows` bytes: shuffling the planes
+        # gives rows.
         plane = np.dtype((np.void, rows))
         octets = shuffle_columns(np.frombuffer(payload, plane, width, at) for payload, at in places)
     return np.frombuffer(octets, dtype)

@@ -1,4 +1,5 @@
-"""Which hosts share a politeness clock: what `--group` and its file say, checked once (docs/groups.md)."""
+"""The settings of groups, hosts that share a politeness clock: `--group` and its file, checked once
+(docs/groups.md)."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A group for every registrable domain, or for every address. capacity: requests at once; gap: seconds between the
-    end of one request and the beginning of the next, None: as long as the host that was visited rests."""
+    """One group for each registrable domain, or for each address. capacity: requests at once; gap: seconds between the
+    end of one request and the beginning of the next, None: the rest of the host that was visited."""
 
     capacity: int = 1
     gap: float | None = None
@@ -27,8 +28,8 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class NamedGroup:
-    """A group of its own. hosts: names, or `*.name` for all that lie below; addresses: networks. exempt: its members
-    count in no group of a domain or an address. capacity None (exempt groups only): it has no clock of its own."""
+    """A group with a name. hosts: names, or `*.name` for all hosts below; addresses: networks. exempt: its members
+    count in no group of a domain or an address. capacity None (exempt groups only): it has no clock."""
 
     name: str
     hosts: tuple[str, ...] = ()
@@ -40,7 +41,7 @@ class NamedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """All groups of a frontier; None where hosts are not grouped by their domain or address."""
+    """All groups of a frontier. domain, address: None when hosts are not grouped by it."""
 
     domain: Kind | None = None
     address: Kind | None = None
@@ -48,7 +49,7 @@ class Grouping:
 
     @property
     def needs_addresses(self) -> bool:
-        """Whether it matters at which address a host is."""
+        """Whether any group depends on the addresses of hosts."""
         return self.address is not None or any(group.addresses for group in self.named)
 
     @classmethod
@@ -148,7 +149,7 @@ def _gap(table: Mapping[str, Any], where: str) -> float | None:
 
 
 def _pattern(text: str, where: str) -> str:
-    """In the spelling that hosts have; the star of a pattern stays in front."""
+    """A name or pattern in the spelling of hosts; the star of a pattern stays in front."""
     name = text.removeprefix("*.")
     spelled = None if set(name) & set("*?/:@#\\ ") and not name.startswith("[") else spell([f"http://{name}/"])[0]
     if spelled is None:
@@ -166,13 +167,14 @@ def _network(text: str, where: str) -> IpNetwork:
 
 
 def _fitting(made: Grouping) -> Grouping:
-    """Raises SettingsError for two groups of one name, and where a host could count in more groups than one can."""
+    """Raises SettingsError for two groups of one name, and where a host could count in more than GROUPS_PER_HOST_MAX
+    groups."""
     names = [group.name for group in made.named]
     for name in names:
         if names.count(name) > 1:
             raise SettingsError(f"group {name!r}: there are two of this name")
     members = Members(group for group in made.named if group.capacity is not None)
-    # Patterns, and networks, either exclude or contain each other: a host that matches several matches the narrowest.
+    # Two patterns, or two networks, are disjoint or one contains the other: counting at each one finds the worst host.
     by_name = max((len(members.by_name(one)) for group in made.named for one in group.hosts), default=0)
     by_address = max((len(members.by_address(one)) for group in made.named for one in group.addresses), default=0)
     most = by_name + by_address + (made.domain is not None) + (made.address is not None)
@@ -185,7 +187,7 @@ def _fitting(made: Grouping) -> Grouping:
 
 
 class Members:
-    """Who belongs to named groups, found by name and address; groups are numbered from 0 in the order given."""
+    """The members of named groups, found by name and address; groups are numbered from 0 in the order given."""
 
     def __init__(self, groups: Iterable[NamedGroup]) -> None:
         self._names: dict[str, set[int]] = {}
@@ -198,7 +200,7 @@ class Members:
                 of_length.setdefault(int(network.network_address), set()).add(number)
 
     def by_name(self, host: str) -> set[int]:
-        """The groups that have this host by its name (or all hosts that a pattern stands for)."""
+        """The groups that have this host by its name; of a pattern, the groups that have all its hosts."""
         host = undotted(host)
         found = set(self._names.get(host, ()))
         dot = host.find(".") if self._names else -1
@@ -208,7 +210,7 @@ class Members:
         return found
 
     def by_address(self, where: IpAddress | IpNetwork) -> set[int]:
-        """The groups that have this address, or a whole network."""
+        """The groups that have this address, or this whole network."""
         bits = where.max_prefixlen
         number, length = (
             (int(where), bits)
@@ -223,6 +225,6 @@ class Members:
 
 
 def address_of(text: str) -> IpAddress:
-    """An address in its one form, IPv4 within IPv6 (RFC 4291 section 2.5.5.2) as IPv4. Raises ValueError."""
+    """An address in canonical form, IPv4 within IPv6 (RFC 4291 section 2.5.5.2) as IPv4. Raises ValueError."""
     found = ipaddress.ip_address(text)
     return found.ipv4_mapped or found if isinstance(found, ipaddress.IPv6Address) else found

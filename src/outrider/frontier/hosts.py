@@ -1,8 +1,8 @@
 """Hosts and queues in memory: columns, one row per host and one per queue of (crawl, key, host).
 
-On disk and in facts a host is named by the keyed hash of its name, a queue by that of (crawl, key, host). The row of a
-host that goes cold (cold.py) is given to the next one that comes. Long columns are taken from the system as zeroed
-memory that is not there until it is touched: from then on growing copies nothing.
+On disk and in facts the keyed hash of its name stands for a host, and the hash of (crawl, key, host) for a queue. A new
+host gets the row of a host that went cold (cold.py). Long columns are zeroed memory, which the system provides page by
+page at the first touch: so columns can be long, and growing copies nothing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Rows = npt.NDArray[np.uint32]
 Uint64s = npt.NDArray[np.uint64]
 Column = npt.NDArray[Any]
 
-# What makes a host's turn a matter of more than its own clock and its one queue.
+# Flags of hosts whose turn depends on more than one clock and one queue.
 MANY = 1  # several queues, or one that shares a key with other hosts
-RULED = 2  # somebody paused, blocked, limited or slowed one of its queues or their crawl
-ROBOTS = 4  # an authority of it has rules, refuses, or must be asked
-GROUPED = 8  # it belongs to a named group, a domain's or an address's
-VOIDED = 16  # one of its queues was deleted: what is known there may be void
+RULED = 2  # an operator paused, blocked, limited or slowed one of its queues or their crawl
+ROBOTS = 4  # it has an authority with rules, with refusals, or with an errand to come
+GROUPED = 8  # it belongs to a named group, or to the group of a domain or an address
+VOIDED = 16  # one of its queues was deleted: known URLs there may be void
 
 _MIX1, _MIX2, _STEP = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), np.uint64(0x9E3779B97F4A7C15)
 
@@ -54,7 +54,7 @@ def mixed(values: Uint64s) -> Uint64s:
 
 
 def unmixed(values: Uint64s) -> Uint64s:
-    """What `mixed` made these of."""
+    """The values that `mixed` turned into these."""
     z = values ^ (values >> np.uint64(31)) ^ (values >> np.uint64(62))
     z = z * _UNMIX2
     z = z ^ (z >> np.uint64(27)) ^ (z >> np.uint64(54))
@@ -72,35 +72,36 @@ def queue_hashes(hosts: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
 
 
 def words_of_crawls(crawls: npt.NDArray[np.uint32]) -> Uint64s:
-    """Under which numbers is kept what was said of crawls as a whole."""
+    """The numbers under which the tables keep rules of whole crawls."""
     return queue_hashes(np.zeros(len(crawls), np.uint64), crawls)
 
 
 def words_of_keys(keys: Uint64s) -> Uint64s:
-    """The same for keys in all crawls. keys: their hashes; of a host's name the hash of the host."""
+    """The numbers for rules of keys in all crawls. keys: their hashes; for a host's name the hash of the host."""
     return queue_hashes(keys, np.full(len(keys), NONE, np.uint32))
 
 
 def hosts_of_queues(queues: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
-    """The hashes of the hosts that such queues have if their key is their host; of others a hash of nobody."""
+    """The hashes of the hosts of queues whose key is their host; for other queues a hash that no host has."""
     return unmixed(queues) ^ mixed(crawls.astype(np.uint64))
 
 
 def keyed_queue_hash(host: int, crawl: int, key_hash: int) -> int:
     """The hash of a queue with a key of its own; key_hash: the fingerprint of the key."""
-    # One after the other: a key may be the name of another host, whose queue may have this host's name as its key.
+    # Mixed in two steps: a key may be the name of another host, whose queue may have this host's name as its key.
     of_host = queue_hashes(np.array([host], np.uint64), np.array([crawl], np.uint32))
     return int(mixed(of_host ^ np.uint64(key_hash))[0])
 
 
 def has_equals(values: Uint64s) -> bool:
-    """Whether any two of them are equal."""
+    """Whether any two values are equal."""
     ordered = np.sort(values)
     return bool(np.count_nonzero(ordered[1:] == ordered[:-1]))
 
 
 def firsts_of(values: Uint64s) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The places of the first ones of equal values, in their order, and of each value which of them is its first."""
+    """The places of the first ones of equal values, in order, and for each value the index of its first in that
+    list."""
     if not has_equals(values):
         everyone = np.arange(len(values))
         return everyone, everyone
@@ -112,11 +113,10 @@ def firsts_of(values: Uint64s) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int
 
 
 class Columns:
-    """Named columns of equal length, for those who inherit from it: `_room` makes place behind the last row, `_take`
-    gives rows, and `_give` takes them back, as rows of zeros. A column of records is there under its name, and each of
-    its fields under that of the field. count: rows that were ever in use; made: how often a row
-    was given. reuses: whether free rows are given; not while rows are copied one after the other, or what is new would
-    be copied in part."""
+    """Named columns of equal length, a base class: `_room` makes place behind the last row, `_take` gives rows, and
+    `_give` takes them back and zeroes them. A column of records is an attribute, and so is each of its fields. count:
+    rows that were ever in use; made: how often a row was given. reuses: whether `_take` gives free rows again; a round
+    that copies rows in steps turns it off, or it would copy a part of a new host."""
 
     def __init__(self, names: dict[str, npt.DTypeLike]) -> None:
         self.count = 0
@@ -143,7 +143,7 @@ class Columns:
         for name, dtype in self._dtypes.items():
             grown, column = np.zeros(self._capacity, dtype), getattr(self, name)[: self.count]
             octets = column.view(np.uint8)  # numpy copies records field by field
-            if np.count_nonzero(octets):  # zeros are there already, and copying them would take the memory for them
+            if np.count_nonzero(octets):  # the new column is zero already, and writing zeros would take memory
                 grown.view(np.uint8)[: len(octets)] = octets
             self._set(name, grown)
 
@@ -152,7 +152,7 @@ class Columns:
         return self.count - len(self._free)
 
     def coming(self, more: int) -> Rows:
-        """The rows that the next ones to come will have, in their order."""
+        """The rows that the next `_take` will give, in order."""
         if not self._free or not self.reuses:
             return np.arange(self.count, self.count + more, dtype=np.uint32)
         again = np.array(self._free[max(0, len(self._free) - more) :], np.uint32)[::-1]
@@ -175,12 +175,12 @@ class Columns:
 
 
 class Hosts(Columns):
-    """Who answers at each host name: the clock, the back-off, and how many requests are open.
+    """The hosts in memory: their clocks, back-offs, and numbers of open requests.
 
     hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
     in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE for none;
-    there: whether the row is anybody's. cells: the columns that most calls touch, as records; octets: their bytes.
-    _name: in which arena a name lies (1 bit), its bytes (16), where it begins (47).
+    there: whether a host has the row. cells: the columns that most calls touch, as records; octets: their bytes. _name:
+    the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits).
     """
 
     cells: Column
@@ -212,11 +212,11 @@ class Hosts(Columns):
             }
         )
         self._index = kernels.Index()
-        self._arenas = (bytearray(), bytearray())  # names; the second is empty but while one is copied to the other
-        self._freed = [0, 0]  # of their bytes, those of hosts that are gone
-        self._side = 0  # where new names go
-        self._copied: int | None = None  # the names of the rows below lie there
-        self.dotted: set[int] = set()  # rows whose names have a dot behind them: of stores made by an earlier version
+        self._arenas = (bytearray(), bytearray())  # names; one of them is empty, except while `tidy` copies names
+        self._freed = [0, 0]  # bytes of removed hosts' names in each arena
+        self._side = 0  # the arena for new names
+        self._copied: int | None = None  # `tidy` has copied the names of the rows below it
+        self.dotted: set[int] = set()  # rows whose names have a dot behind them, from stores of an earlier version
 
     def _set(self, name: str, column: Column) -> None:
         super()._set(name, column)
@@ -229,7 +229,7 @@ class Hosts(Columns):
         return found
 
     def find(self, hashes: Uint64s) -> Rows:
-        """The rows of hosts by hash, NONE for those that are not known."""
+        """The rows of hosts by hash, NONE for unknown ones."""
         return np.frombuffer(self._index.find(np.ascontiguousarray(hashes, np.uint64)), np.uint32)
 
     def row(self, name_hash: int) -> int:
@@ -237,7 +237,7 @@ class Hosts(Columns):
         return int(self.find(np.array([name_hash], np.uint64))[0])
 
     def add(self, hashes: Uint64s, slots: Column, names: Texts, *, absent: bool = False) -> Rows:
-        """Rows for new hosts; those that are known already keep theirs. absent: they were looked for just now."""
+        """Rows for new hosts; known hosts keep theirs. absent: the caller has just found that none is known."""
         known = np.full(len(hashes), NONE, np.uint32) if absent else self.find(hashes)
         fresh = np.flatnonzero(known == NONE)
         if not len(fresh):
@@ -256,7 +256,7 @@ class Hosts(Columns):
         return rows
 
     def remove(self, rows: Rows) -> None:
-        """These hosts have no row any more; nothing may point to them."""
+        """Removes the rows of these hosts; nothing may point to them."""
         self._index.remove(np.ascontiguousarray(self.hash[rows]))
         sides = self._name[rows] >= _OTHER_SIDE
         lengths = (self._name[rows] >> _LENGTH_SHIFT & _LENGTHS).astype(np.int64)
@@ -299,7 +299,8 @@ class Hosts(Columns):
         self._name[rows] = starts | lengths << _LENGTH_SHIFT | (_OTHER_SIDE if self._side else np.uint64(0))
 
     def tidy(self, most: int) -> None:
-        """Gives back the place of names that are gone, where they are the most of it: so many rows are looked at."""
+        """Frees the bytes of removed names once they fill half of an arena: copies the names of up to `most` rows to
+        the other arena."""
         if self._copied is None:
             freed = self._freed[self._side]
             if freed < NAMES_FREED_BYTES_MIN or 2 * freed < len(self._arenas[self._side]):
@@ -316,7 +317,7 @@ class Hosts(Columns):
             self._copied = None
 
     def bytes(self) -> int:
-        """Memory of what is known of all hosts."""
+        """Bytes of memory for all hosts."""
         return self.count * self._row_bytes + sum(map(len, self._arenas)) + self._index.statistics()["bytes"]
 
     def __repr__(self) -> str:
@@ -333,8 +334,8 @@ def _dotted(names: Texts) -> npt.NDArray[np.intp]:
 
 @dataclass(slots=True)
 class QueueRules:
-    """What an operator said of a queue. delay: seconds in place of the floor, None for that; limit: requests at once,
-    0 for the usual one."""
+    """The rules that an operator gave a queue. delay: seconds in place of the floor of the settings, None for the
+    floor; limit: requests at once, 0 for the usual one."""
 
     paused: bool = False
     blocked_until: Instant = 0
@@ -342,11 +343,11 @@ class QueueRules:
     limit: int = 0
 
     def any(self) -> bool:
-        """Whether anything was said."""
+        """Whether any rule is set."""
         return self.paused or bool(self.blocked_until) or self.delay is not None or bool(self.limit)
 
     def and_also(self, other: QueueRules | None) -> QueueRules:
-        """What keeps both: either pause, the later instant, the longer delay, the smaller limit."""
+        """The rules that satisfy both: either pause, the later instant, the longer delay, the smaller limit."""
         if other is None:
             return self
         delays = [delay for delay in (self.delay, other.delay) if delay is not None]
@@ -400,29 +401,29 @@ class Queues(Columns):
             }
         )
         self._index = kernels.Index()
-        self.keys: dict[int, str] = {}  # of those whose key is not their host
+        self.keys: dict[int, str] = {}  # by row, where the key is not the host
         self.rules: dict[int, QueueRules] = {}
         self.voids: dict[int, int] = {}  # cards accepted under a lower number are void
         self.groups: dict[tuple[int, str], Group] = {}
         self.group_of: dict[int, Group] = {}
 
     def find(self, hashes: Uint64s) -> Rows:
-        """The rows of queues by hash, NONE for those that are not known."""
+        """The rows of queues by hash, NONE for unknown ones."""
         return np.frombuffer(self._index.find(np.ascontiguousarray(hashes, np.uint64)), np.uint32)
 
     def add(self, hashes: Uint64s, hosts: Rows, crawls: Column) -> Rows:
-        """Rows of new queues, as many as hashes; they must not be known yet, and each is named once."""
+        """Rows for new queues, one per hash; none may be known yet, and each hash comes once."""
         new = self._take(len(hashes))
         self.hash[new] = hashes
         self.host[new] = hosts
-        # The first crawl is 0: where zeros stand already none are written, and the column takes no memory.
+        # The first crawl is 0: zeros are not written over zeros, so the untouched column takes no memory.
         if np.count_nonzero(crawls) or np.count_nonzero(self.crawl[new]):
             self.crawl[new] = crawls
         self._index.add(np.ascontiguousarray(hashes, np.uint64), new)
         return new
 
     def remove(self, rows: Rows) -> None:
-        """These queues have no row any more; no key of their own, and nothing that points to them."""
+        """Removes the rows of these queues; they must have no key of their own, and nothing may point to them."""
         self._index.remove(np.ascontiguousarray(self.hash[rows]))
         if self.rules:
             for row in rows.tolist():
@@ -431,7 +432,7 @@ class Queues(Columns):
         self.crawl[rows] = NONE
 
     def there(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Which of these rows are anybody's."""
+        """Whether a queue has each of these rows."""
         found: npt.NDArray[np.bool_] = self.crawl[rows] != NONE
         return found
 
