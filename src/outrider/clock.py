@@ -40,7 +40,7 @@ def boot() -> str:
 
 
 def anchored(at: Instant) -> ClockFunction:
-    """A clock that says `at` now and from here on counts elapsed time, whatever the wall clock does."""
+    """A clock that says `at` now and from here on counts elapsed time, however the wall clock jumps."""
     origin = elapsed()
 
     def now() -> Instant:

@@ -19,7 +19,7 @@ from outrider.clock import Instant
 
 Listed = TypeVar("Listed")
 
-Line = tuple[str, bytes]  # (stream, one line of JSON without its end): what a call adds to `pages` or `politeness`
+Line = tuple[str, bytes]  # (stream, one line of JSON without its end): a call adds it to `pages` or `politeness`
 RequestId = tuple[str, int]  # (client, sequence): a repeated one repeats its answer
 
 
@@ -122,7 +122,7 @@ class UrlColumns(Protocol):
     def __len__(self) -> int: ...
 
     def strings(self) -> list[str]:
-        """Their canonical texts, "" for what is no URL."""
+        """Their canonical texts, "" for a text that is no URL."""
         ...
 
 
@@ -384,7 +384,7 @@ class LeaseBatch(Sequence[Lease]):
 
     @property
     def tokens(self) -> list[int]:
-        """The token of each lease, in order: what `OutcomeBatch`, `extend` and `defer` take."""
+        """The token of each lease, in order, for `OutcomeBatch`, `extend` and `defer`."""
         return self._columns.tokens() if self._columns is not None else [lease.token for lease in self._all()]
 
     def __repr__(self) -> str:
@@ -431,8 +431,8 @@ class UrlStatus:
 
 
 class Page(list[Listed], Generic[Listed]):
-    """A piece of a list. cursor: what to give as `after` for the next piece, None at the end; it stays good while
-    others write."""
+    """A piece of a list. cursor: the argument `after` for the next piece, None at the end; it stays good while others
+    write."""
 
     def __init__(self, rows: Iterable[Listed] = (), cursor: str | None = None) -> None:
         super().__init__(rows)
@@ -441,7 +441,7 @@ class Page(list[Listed], Generic[Listed]):
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """One queue: (crawl, key, host), how many of its URLs are in which state, and what was said of it.
+    """One queue: (crawl, key, host), how many of its URLs are in which state, and the words of operators about it.
 
     blocked_until: an instant. delay_seconds, limit: None where nothing was set.
     """
@@ -511,7 +511,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Why nothing, or no more, can be leased now: hosts by what holds them back, and what comes next.
+    """Why nothing, or no more, can be leased now: hosts by the cause that holds them back, and the next event.
 
     hosts: ready, resting, blocked, leased, empty; they add up to `known`. urls: by state. next_at: an instant.
     tail_seconds: how long the host with the most URLs will take at its gap.
@@ -568,10 +568,10 @@ class Verification:
 
 
 class Verbs(Protocol):
-    """The three verbs: a frontier in this process, or whatever stands for one elsewhere."""
+    """The three verbs, of a frontier in this process or of its stand-in elsewhere."""
 
     def discover(self, links: Iterable[str | Link], *, request_id: RequestId | None = None) -> list[Code]:
-        """One code per link, in order; what is answered is durable. A `UrlBatch` is such an iterable."""
+        """One code per link, in order; an answered link is durable. A `UrlBatch` is such an iterable."""
         ...
 
     def lease(

@@ -5,7 +5,7 @@ from __future__ import annotations
 MICROSECONDS = 1_000_000  # an instant is an int of microseconds since 1970
 INSTANT_MAX = 1 << 62  # 146,000 years from now, and two of them can be added in 64 bits
 
-# URLs and what travels with them
+# URLs and their company
 URL_BYTES_MAX = 8_192  # longer ones are traps or data; servers commonly refuse above 8 KiB
 REFERRER_BYTES_MAX = URL_BYTES_MAX  # a referrer is a URL; a card has 16 bits for its length
 METADATA_BYTES_MAX = 16_384  # the metadata that a caller attaches to one URL; memory and log keep it
@@ -20,7 +20,7 @@ LINKS_PER_PAGE_BYTES_MAX = (
 # 10,000 of 60 bytes on a page of 40, a hundred times what pages have; 130 kB of markup could name 160 MB
 LINKS_SPELLED_BYTES_STEP = (
     512 << 10
-)  # links become absolute in pieces of about so much: what is left out was never made
+)  # links become absolute in pieces of about so much: links that are left out are never made
 CALL_ROWS_MAX = 1_000_000  # one call of a verb; more must be cut by the caller
 
 # hosts and politeness
@@ -28,7 +28,7 @@ DELAY_SECONDS_FLOOR = 1.0  # smallest gap by default
 DELAY_FACTOR = 10.0  # gap = factor x duration of the last fetch (Mercator)
 DELAY_FACTOR_SECONDS_MAX = 60.0  # that term alone never exceeds this
 CRAWL_DELAY_SECONDS_MAX = 86_400.0  # a robots.txt may not close a host for longer than a day by a typing error
-RETRY_AFTER_SECONDS_MAX = 31_536_000.0  # a year: what a server may ask for
+RETRY_AFTER_SECONDS_MAX = 31_536_000.0  # a server may ask for a year
 BACK_OFF_SECONDS_FIRST = 30.0  # 429 and 503 without a usable Retry-After; doubles
 BACK_OFF_SECONDS_MAX = 86_400.0  # it doubles up to a day
 BACK_OFF_FORGET_SECONDS = 1_800.0  # after half an hour without a refusal the next one starts from the beginning
@@ -221,7 +221,7 @@ SMALL_CALL_ROWS_MAX = 256  # calls of so few rows are made together with others 
 CALL_BYTES_PER_FRAME = 8 << 20  # a longer call is cut into frames of about so much: some 40 MB while one is decided
 DISCOVER_ROWS_PER_FRAME = 10_000  # a longer input is cut into frames of so many links: bounded memory, one sync
 
-# the crawl and what it says
+# the crawl and its output
 SEEDS_MAX = 10_000_000  # 1 GB of text in memory; more are fed through Frontier.discover
 SEEDS_PENDING_BYTES_MAX = 64 << 30  # the size of seeds.pending: SEEDS_MAX seeds, each of up to URL_BYTES_MAX
 # bytes of bodies, texts and links that one turn of a crawl holds; the rest waits for the next turn

@@ -1,4 +1,4 @@
-"""The growing end of a file: what is appended is there whole or not at all, whatever the disk refuses."""
+"""The growing end of a file: appended bytes are there whole or not at all, also when the disk refuses a write."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Tail:
         self.length += len(data)
 
     def mend(self) -> None:
-        """Cuts what a failed write left. Raises StoreFullError, StoreFailedError."""
+        """Cuts the rest of a failed write. Raises StoreFullError, StoreFailedError."""
         if self._torn:
             self._file.truncate(self.length)
             self._torn = False

@@ -1,4 +1,4 @@
-"""WARC/1.1 files, one gzip member per record, appended behind a watermark: what lies beyond it is cut on opening.
+"""WARC/1.1 files, one gzip member per record, appended behind a watermark: an opening cuts the bytes beyond it.
 
 Names: PREFIX-NNNNNN.warc.gz, numbered from 000000. Each file begins with a `warcinfo`; then pairs of `response` and its
 `request`. Blocks hold the bytes as they came: status line and fields, chunk framing and content coding untouched.

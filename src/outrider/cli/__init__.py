@@ -1,1 +1,1 @@
-"""The front door: what is typed becomes options, what comes of it becomes lines and an exit code."""
+"""The front door: typed words become options, results become lines and an exit code."""

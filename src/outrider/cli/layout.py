@@ -71,7 +71,7 @@ def _is_date(name: str, rows: Sequence[Mapping[str, object]]) -> bool:
 
 
 def named(values: Mapping[str, object], indent: str = "") -> Iterator[str]:
-    """Name and value, one line each; what has parts stands below its name, lists of rows as tables."""
+    """Name and value, one line each; a value with parts stands below its name, a list of rows is a table."""
     width = max((len(str(name)) for name in values), default=0)
     for name, value in values.items():
         label = safe(str(name).replace("_", " "))

@@ -200,7 +200,7 @@ def _secret(text: str | None) -> bytes | None:
 
 
 def _answered(urls: tuple[str, ...], answer: Callable[[str], Iterator[str]], as_json: bool) -> int:
-    """Prints what `answer` makes of each URL, goes on after one that cannot be crawled; the exit code."""
+    """Prints the `answer` for each URL, and goes on after one that cannot be crawled; gives the exit code."""
     code = FINISHED
     for line in _lines(urls, sys.stdin.buffer):
         try:

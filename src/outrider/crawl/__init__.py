@@ -1,4 +1,4 @@
-"""The crawl: the loop of lease, fetch, read and report, and what is said about it.
+"""The crawl: the loop of lease, fetch, read and report, and the words about it.
 
 `outrider.crawl` names this package and the function in it: `outrider.crawl(["https://example.org/"], output="here")`.
 """

@@ -1,4 +1,4 @@
-"""`--anew`: what lies in a crawl's directory goes into a folder of it, whole; nothing is removed."""
+"""`--anew`: the content of a crawl's directory goes into a folder there, whole; nothing is removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from outrider.crawl.output import FILES
 from outrider.errors import NamedPathError, StoreError
 from outrider.storage.files import Directory, read_whole, replace
 
-# The store goes first: where a crash comes between, what is left has none, and is refused until it is put aside too.
+# The store goes first: after a crash in between, the other files have no store, and are refused until put aside too.
 _MOVED: Final = (
     FRONTIER_NAME,
     *FILES.values(),

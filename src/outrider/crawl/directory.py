@@ -1,4 +1,4 @@
-"""A crawl's directory: what lies in it, whether it is ours, its settings, and the seeds that are not taken yet."""
+"""A crawl's directory: its content, the check that it is one, its settings, and the seeds not taken yet."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def named_after(host: str) -> str:
 def inspect(path: str, way_out: str = CHOOSE_ANOTHER) -> Found:
     """Tells the content of `path`; makes and changes nothing. way_out: the advice in the error for a foreign directory.
 
-    Raises ForeignStoreError for a directory that holds something else, NamedPathError for what is no directory or
-    cannot be looked into.
+    Raises ForeignStoreError for a directory with other content, NamedPathError for a path that is no directory or
+    cannot be read.
     """
     try:
         names = {name for name in os.listdir(path) if not name.startswith(ASIDE_PREFIX)}

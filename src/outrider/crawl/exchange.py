@@ -1,8 +1,8 @@
 """Export and import: a frontier's records to a file and back with their states; lists of URLs into a frontier.
 
 An import goes in calls of `IMPORT_ROWS_AT_ONCE`, each durable when it returns and harmless when it is repeated: an
-import that was killed is run again. No request ids: the seen-set tells what was taken before, while a remembered answer
-would also be given again after a scope was widened or a crawl deleted, and then nothing would be taken.
+import that was killed is run again. No request ids: the seen-set knows the URLs taken before. A remembered answer would
+also be given again after a scope was widened or a crawl deleted, and then no URL would be taken.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Counter:
 
 
 def export(directory: str, path: str, what: str, talk: TextIO) -> int:
-    """Writes what there is of the frontier (or the lines of pages.jsonl) to a file; how many records it has.
+    """Writes the records of the frontier (or the lines of pages.jsonl) to a file; gives the number of records.
 
     Raises SettingsError, StoreError; StoreInUseError for a frontier that is being crawled.
     """
@@ -137,8 +137,8 @@ class Imported:
 def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported:
     """Takes the rows of the files into the frontier of `directory`, which is made where there is none.
 
-    Rows that cannot be used are counted and named. Raises SettingsError before anything is taken for a file that
-    cannot be read, and StoreError.
+    Rows that cannot be used are counted and named. Raises SettingsError for a file that cannot be read, before any row
+    is taken, and StoreError.
     """
     for path in paths:
         form_of(path, READ)

@@ -155,6 +155,6 @@ class Fetching:
             self.unnamed -= waits
 
     async def close(self) -> None:
-        """Ends what is in flight and gives connections and threads back."""
+        """Ends the visits in flight and gives connections and threads back."""
         await self._downloader.close()
         await self._names.close()

@@ -1,4 +1,4 @@
-"""crawl.log: what happened, one line each, as text or JSON; a log that cannot be written never stops a crawl."""
+"""crawl.log: one line for each event, as text or JSON; a log that cannot be written never stops a crawl."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Journal:
         self.close()
 
     def note(self, event: str, **facts: object) -> None:
-        """One line: the time, a word for what happened, and facts (None is left out)."""
+        """One line: the time, a word for the event, and facts (None is left out)."""
         known = {name: fact for name, fact in facts.items() if fact is not None}
         at = rfc3339(self._clock())
         if self._json:
-            # JSON escapes control characters itself; what could turn a terminal's text around is written out too.
+            # JSON escapes control characters itself; characters that turn a terminal's text around are written out too.
             shown = {name: safe(fact) if isinstance(fact, str) else fact for name, fact in known.items()}
             line = msgspec.json.encode({"at": at, "event": event, **shown}, enc_hook=str).decode()
         else:

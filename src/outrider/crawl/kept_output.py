@@ -1,10 +1,10 @@
 """Where a crawl's archive and line files really end: for a repair, and for an opening, which cuts them there.
 
-On opening, a crawl cuts these files to what its store says. A store that lost the newest facts would cut too much: so a
-repair tells it where the last whole record and the last whole line end, and which log lines are not in the files yet.
-A store that is gone, older than the files or another's would cut too much as well: so an opening looks at what it would
-cut, and refuses where one process cannot have left it. A process writes a line when the log holds it, and a record
-under a token that the log holds: whatever else stands there, the store knows nothing of.
+An opening cuts these files at the lengths in the crawl's store. A store that lost the newest facts would cut too much:
+so a repair tells it where the last whole record and the last whole line end, and which log lines are not in the files
+yet. A store that is gone, older than the files or of another crawl would cut too much as well: so an opening looks at
+the bytes that it would cut, and refuses where no process of this store can have written them. A process writes a line
+only when the log holds it, and a record only under a token that the log holds.
 """
 
 from __future__ import annotations
@@ -140,10 +140,10 @@ def _given_out(record: bytes, last: int) -> bool:
 def line_file_end(
     path: str, stream: str, noted: tuple[int, int], lines: Iterable[tuple[int, bytes]], tail_bytes_max: int
 ) -> tuple[tuple[int, int], Loss | None]:
-    """(length, LSN) that a projection is to be opened at, and what is missing of it.
+    """(length, LSN) at which a projection is to be opened, and the loss in it.
 
-    noted: what the store says. lines: those that the log holds, with their LSNs, in order. tail_bytes_max: how far
-    before its end a line of the log may stand in the file.
+    noted: the pair in the store. lines: the lines that the log holds, with their LSNs, in order. tail_bytes_max: how
+    far before its end a line of the log may stand in the file.
     """
     name = FILES[stream]
     try:
@@ -178,7 +178,7 @@ def line_file_end(
 
 
 def archive_end(path: str, noted: tuple[str, int] | None) -> tuple[tuple[str, int] | None, Loss | None]:
-    """(file, offset) behind the last whole record of the archive, and what is missing of it."""
+    """(file, offset) behind the last whole record of the archive, and the loss in it."""
     folder = os.path.join(path, ARCHIVE_NAME)
     numbered = _archive_files(path)
     known = serial_of(ARCHIVE_PREFIX, noted[0]) if noted is not None else None
@@ -222,7 +222,7 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _members(pieces: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The length of each whole member, and the beginning of what it holds."""
+    """The length of each whole member, and the beginning of its content."""
     member, length, begin = zlib.decompressobj(wbits=31), 0, b""
     for piece in pieces:
         rest = piece

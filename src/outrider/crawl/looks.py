@@ -38,7 +38,7 @@ def _hosts(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     state, after, limit = question.get("state"), question.get("after"), _limit(question)
     rows: list[dict[str, Any]] = []
     rows_per_page = CONTROL_PAGE_ROWS_MAX if state is not None else limit
-    # Where few hosts are in this state, the answer is what was found so far, and a cursor.
+    # Where few hosts are in this state, the answer has the hosts found so far, and a cursor.
     for _ in range(LOOK_PAGES_MAX):
         page = frontier.hosts(after=after, limit=rows_per_page)
         found = [asdict(host) for host in page if state is None or host.state == state]
@@ -88,7 +88,7 @@ def answers_of(frontier: Frontier, in_books: Callable[[Callable[[], Any]], Await
 def store_of(path: str) -> str:
     """The folder of the store of a crawl's directory, or of a store that a program keeps alone.
 
-    Raises NoCrawlError where there is none, NamedPathError, ForeignStoreError for what is something else.
+    Raises NoCrawlError where there is no crawl, NamedPathError, and ForeignStoreError for other content.
     """
     try:
         found = inspect(path, GIVE_A_CRAWL)
@@ -105,7 +105,7 @@ def store_of(path: str) -> str:
 def looking(path: str) -> Iterator[Looks]:
     """Questions about the crawl in `path`, for the length of a block.
 
-    Raises SettingsError, StoreError (StoreInUseError where the owner does not answer) and what the questions raise.
+    Raises SettingsError, StoreError (StoreInUseError where the owner does not answer) and the errors of the questions.
     """
     store = store_of(path)
     try:

@@ -64,7 +64,7 @@ UNNAMED_MAX: Final = 1_000  # visits whose name is long in coming, beside those 
 EXTEND_STEP_SECONDS: Final = 10.0  # leases under way are looked at so often,
 EXTEND_SECONDS: Final = 45.0  # and extended when they end within so long: before then there is another look
 WAIT_SLACK_SECONDS: Final = 1.0  # between two looks at the same rest
-OWN_WAIT_SECONDS_MAX: Final = max(RETRY_SECONDS)  # a crawl makes such pauses itself, whatever --max-wait says
+OWN_WAIT_SECONDS_MAX: Final = max(RETRY_SECONDS)  # a crawl makes such pauses itself, also beyond --max-wait
 STOP_SECONDS_MAX: Final = 30.0  # after the first stop requests may end for so long; then they are broken off
 SEEDS_AT_ONCE: Final = 100_000
 NOTE_SECONDS: Final = 30.0  # the line files' lengths and the run's rates are noted so often
@@ -143,7 +143,7 @@ class Crawler:
     # -- from outside -------------------------------------------------------------------------------------------------
 
     def stop(self, reason: str = "stopped by you") -> None:
-        """The first time: no new requests, those in flight may end. The second time: now."""
+        """The first call sends no new requests and lets the requests in flight end. The second call ends them now."""
         if self._stopping == 0:
             self._ending = (STOPPED, reason)
             self._stop_by = time.monotonic() + self._stop_seconds_max
@@ -165,8 +165,8 @@ class Crawler:
         return status_fields(statistics, rates, "running", eta)
 
     def _wait_seconds(self) -> float:
-        """How long this run will wait for hosts that are to be left alone, and for all of them when nothing is in
-        flight; it ends before those that ask for more than --max-wait."""
+        """Seconds that this run will wait for resting hosts, and for all hosts when nothing is in flight; the run ends
+        before hosts that rest for longer than --max-wait."""
         longest = self._frontier.waits(within_seconds=self._options.max_wait).longest_seconds
         ready = None if self._running else self._frontier.next_ready_seconds()
         return longest if ready is None or ready > self._options.max_wait else max(longest, ready)
@@ -336,7 +336,7 @@ class Crawler:
             await self._wait(turn, self._room(fetching))
 
     def _some_finished(self) -> list[Visit]:
-        """The visits that a turn takes; what is more than it may hold waits for the next one."""
+        """The visits that this turn takes; the others wait for the next turn."""
         size = count = 0
         while count < len(self._finished) and size < TURN_BYTES_MAX:
             size += visit_bytes(self._finished[count])
@@ -371,14 +371,14 @@ class Crawler:
         return self._room(fetching)
 
     def _room(self, fetching: Fetching) -> int:
-        """How many visits more there may be: those whose name is long in coming hold no place, those that wait for
-        their turn do."""
+        """The number of visits that may begin. A visit whose name is long in coming holds no place, a visit that waits
+        for its turn does."""
         held = len(self._running) + len(self._finished) - min(fetching.unnamed, UNNAMED_MAX)
         return max(0, self._concurrency - held)
 
     def _ending_leases(self) -> list[int]:
-        """Tokens of visits whose leases end soon: a name may wait for a look-up longer than a lease lasts, and what was
-        finished for its turn."""
+        """Tokens of visits whose leases end soon: a look-up, or the wait of a finished visit for its turn, may take
+        longer than a lease lasts."""
         now = self._clock()
         if now < self._looked_at + instant(EXTEND_STEP_SECONDS):
             return []
@@ -424,7 +424,8 @@ class Crawler:
         return True
 
     async def _wait(self, turn: Turn, room: int) -> None:
-        """Until something was finished (and a little longer, for company), or is ready, or it is time to stop."""
+        """Waits until a visit has ended (and a little longer, for more of them), a URL is ready, or it is time to
+        stop."""
         if self._finished and not self._running:
             return
         seconds_max = WAIT_SECONDS_MAX
@@ -452,7 +453,7 @@ class Crawler:
             await asyncio.sleep(GATHER_SECONDS)
 
     async def _out_of_space(self, error: StoreFullError) -> bool:
-        """The disk is full: lets what is in flight end and waits for space. True when the wait was in vain."""
+        """The disk is full: lets the visits in flight end and waits for space. True when the wait was in vain."""
         now = time.monotonic()
         if self._full_since is None:
             self._full_since = now
@@ -502,7 +503,7 @@ class Crawler:
         self._journal.flush()
 
     async def _in_books(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs something in the thread that owns frontier, archive and line files."""
+        """Runs a function in the thread that owns frontier, archive and line files."""
         return await asyncio.get_running_loop().run_in_executor(self._books, lambda: work(*args, **kwargs))
 
     def _note_failure(self, error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""Verify and repair of a whole store: what its files hold, what that says, and a new checkpoint of what is left."""
+"""Verify and repair of a whole store: a survey of its files, their facts, and a new checkpoint of the whole ones."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _survey(files: Directory, manifest: Manifest) -> Survey:
 def _salvage(
     files: Directory, manifest: Manifest, found: Survey, until: Instant, crawl: str | None, losses: list[Loss]
 ) -> Salvaged:
-    """A checkpoint of all that whole files say, behind the last frame of which anything is known."""
+    """Writes a checkpoint of all facts in whole files, behind the last frame that is known."""
     names = [run.name for run in found.runs]
     ledger = Ledger.open(files, store=found.store, names=[name for name in names if family_of(name) == LEDGER])
     cold = ColdHosts.open(files, store=found.store, names=[name for name in names if family_of(name) == COLD])

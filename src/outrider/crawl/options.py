@@ -548,7 +548,7 @@ def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
     ]
     for name, setting in SETTINGS.items():
         if name == "output" or setting.once:
-            continue  # a directory may be moved; what is said once is not kept
+            continue  # a directory may be moved; an option for one run is not kept
         value = getattr(options, name)
         parts += ["", f"# {setting.meaning} It takes {setting.accepted}."]
         parts.append(f'{name} = "none"' if value is None else f"{name} = {_toml(value)}")

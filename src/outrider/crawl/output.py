@@ -96,7 +96,7 @@ class Output:
         )
 
     def sync_archive(self) -> tuple[str, bytes] | None:
-        """Makes durable what was kept, and gives the watermark that the report carries."""
+        """Makes the kept records durable, and gives the watermark that the report carries."""
         if self._archive is None:
             return None
         self._archive.sync()
@@ -104,7 +104,8 @@ class Output:
         return None if place is None else (ARCHIVE_WRITER, msgspec.json.encode(place))
 
     def write(self, lines: Iterable[Line], lsn: int) -> None:
-        """Writes what a call of the frontier added. Raises StoreFullError: then the lines are owed until next time."""
+        """Writes the lines that a call of the frontier added. Raises StoreFullError: then the lines are owed until next
+        time."""
         for stream, line in lines:
             self._owed[stream].append(line)
         self._lsn = max(self._lsn, lsn)
@@ -124,7 +125,7 @@ class Output:
                 self._owed[stream] = []
 
     def note(self) -> None:
-        """Syncs the files and tells the frontier how far they reach; what is owed is written before, or it would count
+        """Syncs the files and tells the frontier how far they reach; owed lines are written before, or they would count
         as written. Raises StoreFullError, StoreFailedError."""
         self._append_owed()
         self._since_note = 0

@@ -57,10 +57,10 @@ class Pace:
 def eta_seconds(
     statistics: Mapping[str, Any], rates: Rates, max_pages: int | None, wait_seconds: float = 0.0
 ) -> float | None:
-    """Seconds until what is known now will be done at the present rate; None when nothing can be said.
+    """Seconds until the URLs known now will be done at the present rate; None when that is unknown.
 
-    wait_seconds: for so long some host will be left alone, whatever the rate. Links not found yet are not in it: it is
-    a hint for people, no promise.
+    wait_seconds: some host rests so long at any rate. Links not found yet are not in it: it is a hint for people, no
+    promise.
     """
     urls = statistics["urls"]
     left = int(urls["queued"] + urls["leased"] + urls["waiting"]) + int(statistics.get("held", 0))

@@ -63,7 +63,7 @@ def eta_text(eta: float | None) -> str:
 
 
 class NoProgress:
-    """Says only what must be said."""
+    """Passes lines on, and shows no progress."""
 
     seconds = 60.0
 

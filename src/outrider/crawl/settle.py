@@ -1,6 +1,6 @@
 """From finished visits to durable outcomes: read, archive, sync, report, lines; then the next leases (one thread).
 
-When the disk is full, what was begun is kept and taken up again by the next call: nothing is archived twice.
+When the disk is full, the begun work is kept, and the next call takes it up again: nothing is archived twice.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Settling:
     outcome: Outcome | None = None
 
     def bytes(self) -> int:
-        """About what it takes until its outcome is durable."""
+        """About the memory that it takes until its outcome is durable."""
         text = len(self.page.text) if self.page is not None else 0
         referrers = len(self.links) * len(self.visit.lease.url)
         return visit_bytes(self.visit) + text + LINKS_TIMES * (len(self.links.arena) + referrers)
@@ -76,7 +76,7 @@ class Turn:
 
 
 def visit_bytes(visit: Visit) -> int:
-    """About what a finished visit takes: the bytes that came, and what they mean where that is something else."""
+    """About the memory of a finished visit: the bytes that came, and the decoded content where it is another object."""
     response = visit.response
     if response is None:
         return 0

@@ -1,4 +1,4 @@
-"""How a crawl begins and what is said when it ends: seeds, settings, directory, the run, its summary and its report."""
+"""The beginning and the end of a crawl: seeds, settings, directory, the run, its summary and its report."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from outrider.url import host_of
 def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Any) -> CrawlResult:
     """Crawls from `seeds` (URLs, or `@file`) to the end, and blocks until then; on an existing directory it goes on.
 
-    `options` are those of `CrawlOptions`; what is not given comes from OUTRIDER_… variables, from outrider.toml in the
-    directory, and from the defaults. Nothing is printed unless `progress` says so. Raises SettingsError,
-    InvalidUrlError and StoreError; a crawl that stopped early has an exit code (3, 4, 7) in its result.
+    `options` are those of `CrawlOptions`; an option that is not given comes from OUTRIDER_… variables, from
+    outrider.toml in the directory, or from the defaults. Nothing is printed unless `progress` says so. Raises
+    SettingsError, InvalidUrlError and StoreError; a crawl that stopped early has an exit code (3, 4, 7) in its result.
     """
     if isinstance(seeds, str):
         raise SettingsError(f"seeds is one text; give a list of them: crawl([{seeds!r}])")
@@ -72,7 +72,7 @@ def start(
     resume: bool = False,
     summary: bool = True,
 ) -> CrawlResult:
-    """One run of a crawl: everything that can be wrong with what was typed is said before any connection is made."""
+    """One run of a crawl: it names every fault of the typed words before it makes a connection."""
     given = from_environment(os.environ if environment is None else environment)
     try:
         sources = placed(seeds)

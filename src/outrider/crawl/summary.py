@@ -43,7 +43,7 @@ HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class HostGaps:
-    """How one host was treated: its smallest gap, and what was required before that same request (seconds)."""
+    """The treatment of one host: its smallest gap, and the gap required before that same request (seconds)."""
 
     host: str
     requests: int
@@ -100,13 +100,13 @@ def ranked(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def tightest_first(politeness: Iterable[HostGaps]) -> list[HostGaps]:
-    """Hosts that were asked more than once, those with the least room above the required gap first."""
+    """Hosts that got more than one request, the hosts with the least room above the required gap first."""
     known = [host for host in politeness if host.room_seconds_min is not None]
     return sorted(known, key=lambda host: (host.room_seconds_min or 0.0, host.host))
 
 
 def breach(gap: float, required: float) -> bool:
-    """Whether a gap fell short of what was required before that request (seconds)."""
+    """Whether a gap fell short of the one required before that request (seconds)."""
     return gap + GAP_TOLERANCE_SECONDS < required
 
 

@@ -1,8 +1,8 @@
 """Records as files: JSON Lines, CSV and Parquet, each written whole or not at all and read row by row with its place.
 
 A record is a mapping of names to JSON values. JSON Lines holds it as it is. CSV and Parquet have the columns of a
-`Shape`; what else a record has goes into their last column, `more`, as JSON. Reading gives back what was written, save
-that a value of none is no value at all.
+`Shape`; the other fields of a record go into the last column, `more`, as JSON. Reading gives back the written records,
+save that a value of none is no value at all.
 
 A CSV cell is the text itself, or JSON: numbers, truth values, lists and mappings, and every text that could be taken
 for one of them, holds a control character, or begins as a formula does in a spreadsheet (`=`, `+`, `-`, `@`, tab). Such
@@ -48,7 +48,7 @@ class Shape:
 
     @property
     def names(self) -> list[str]:
-        """The names of the columns, in order; the last takes what else a record holds."""
+        """The names of the columns, in order; the last column takes the other fields of a record."""
         return [*self.columns, MORE]
 
 
@@ -252,7 +252,7 @@ def _arrow() -> tuple[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One row of a file: where it stands, and its record or what is wrong with it."""
+    """One row of a file: its place, and its record or its fault."""
 
     place: int
     """The line (from 1), of a Parquet file the row."""
@@ -420,7 +420,7 @@ def _read_parquet(path: str, shape: Shape) -> Iterator[Read]:
 
 
 def _rows_of(batch: Any) -> list[Record | str]:
-    """The cells of each row by their columns, or what is wrong with the row."""
+    """The cells of each row by their columns, or the fault of the row."""
     try:
         rows: list[Record | str] = batch.to_pylist()
         return rows

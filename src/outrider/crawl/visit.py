@@ -66,7 +66,7 @@ class Visit:
 
     @property
     def failure(self) -> FetchError | None:
-        """The class of what went wrong, if anything did."""
+        """The class of the visit's error; None for a visit without one."""
         return self.response.error if self.response is not None else self.error
 
     @property
@@ -352,7 +352,7 @@ def stopped_outcome(visit: Visit) -> Outcome:
 
 
 def unkept_outcome(visit: Visit, digest_shown: str | None, warc: dict[str, Any] | None) -> Outcome:
-    """The outcome in place of one that the frontier cannot keep: the request counts, what it brought is left out."""
+    """The outcome in place of one that the frontier cannot keep: the request counts, its content is left out."""
     if visit.lease.kind is Kind.ADDRESS:
         return visit.lease.gone(error=TOO_LARGE)
     if visit.lease.kind is Kind.ROBOTS:

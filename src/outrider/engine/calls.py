@@ -58,7 +58,7 @@ class Kept(Generic[Answer]):
 
 
 class Small:
-    """A call of few rows, which costs less together with others of its kind; and what came of it."""
+    """A call of few rows, which costs less together with others of its kind; and its result."""
 
     __slots__ = ("answer", "error", "how", "kind", "links", "lsn", "made", "rows", "want")
 
@@ -113,7 +113,7 @@ class Small:
         return Unclaimed(self.answer.tokens, self.answer.lines) if isinstance(self.answer, LeaseBatch) else None
 
     def told(self) -> Any:
-        """The answer. Raises what the call failed with, and InterruptedCallError where it was never made."""
+        """The answer. Raises the error of the call, and InterruptedCallError where it was never made."""
         if self.error is not None:
             raise self.error
         if not self.made:

@@ -151,7 +151,7 @@ def files_to_look_at(path: str | os.PathLike[str] | Files) -> Files:
 
 
 def check_options(clock: object, seed: object, slots: object, keys: object) -> None:
-    """Raises SettingsError for what no store can be opened with."""
+    """Raises SettingsError for arguments with which no store can be opened."""
     if clock is not None and not callable(clock):
         raise SettingsError(f"clock {clock!r:.80}: give a function that gives instants, microseconds since 1970")
     arguments.whole("seed", seed, 0, (1 << 64) - 1)
@@ -241,8 +241,7 @@ def clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction
     passed: Instant | None = None
     _, opened_at, _, boot, elapsed = tables.opening
     if boot and boot == clocks.boot():
-        # The same start of the machine: what has elapsed since the last logged instant is known whatever the wall
-        # clock did.
+        # The same start of the machine: the time since the last logged instant is known, however the wall clock jumped.
         since = clocks.elapsed() - (elapsed + last - opened_at)
         passed = since if since >= 0 else None
     return clocks.anchored(at), at, passed, min(0.0, seconds(wall - last)) if last else 0.0

@@ -88,8 +88,7 @@ class Frontier:
     """A URL frontier in this process. Any thread may call it; every method takes and gives batches.
 
     Errors: SettingsError for arguments that make no sense, StoreFullError (retryable) when the disk is full,
-    StoreFailedError when
-    the disk refused a write: open the store again, it replays what was acknowledged.
+    StoreFailedError when the disk refused a write: open the store again, it replays all acknowledged calls.
     """
 
     opening: Opening
@@ -176,7 +175,7 @@ class Frontier:
                 manifest = new_manifest(files, clock, keys, options)
             options = pinned(files, manifest, options)
             store = manifest.store_bytes
-            # Read before anything is written but tails, which go again: a store that cannot be read is left as it is.
+            # Read before any write but that of tails, which go again: a store that cannot be read is left as it is.
             began = checked(clock()) if clock is not None else clocks.wall()
             checkpoint, tables, looked = read_store(
                 files, manifest, scratch=files, now=began, memory_bytes=options.memory_bytes
@@ -274,7 +273,7 @@ class Frontier:
 
         Raises SettingsError, and closes nothing, for a state that is no name; StoreFailedError when the stop cannot be
         written, or when a checkpoint beside the calls had failed and no call has said so yet: the store is closed all
-        the same, and what was acknowledged is in its log.
+        the same, and its log has all acknowledged calls.
         """
         if self._process != os.getpid():
             self._closed = True  # in a forked child: the store is the parent's
@@ -307,17 +306,17 @@ class Frontier:
                 else "stopped"
             )
             return
-        # The error that ended the block is the one to tell; the store replays what was acknowledged.
+        # The caller is told the error that ended the block; the store replays all acknowledged calls.
         with contextlib.suppress(StoreError):
             self.close()
 
     # -- the three verbs ----------------------------------------------------------------------------------------------
 
     def discover(self, links: Iterable[str | Link] | UrlBatch, *, request_id: RequestId | None = None) -> list[Code]:
-        """Tell the frontier of URLs: one code per link, in order; what is answered is durable.
+        """Tell the frontier of URLs: one code per link, in order; an answered link is durable.
 
         A long input goes in as several frames and is synced once. A call that broke off between them may be repeated:
-        with `request_id` it goes on from there and answers for all; without, what is in already is known.
+        with `request_id` it goes on from there and answers for all; without, links that are in already are `known`.
         """
         small = Small.discover(links, request_id)
         if small is not None:
@@ -372,7 +371,7 @@ class Frontier:
         request_id: RequestId | None = None,
         watermark: tuple[str, bytes] | None = None,
     ) -> Report:
-        """Tell what came of leases, and the links found: durable together, one code per outcome.
+        """Report the outcomes of leases, and the links found: durable together, one code per outcome.
 
         A long report is several frames: an outcome is never there without its links, and long links come before it. One
         that broke off between them may be repeated: with `request_id` it goes on from there and answers for all;
@@ -435,7 +434,7 @@ class Frontier:
             return self._machine.seen_content(digests)
 
     def next_ready_seconds(self) -> float | None:
-        """Seconds until something can be leased, 0 when it can now, None when waiting alone brings nothing."""
+        """Seconds until a lease call gives a lease, 0 when it does now, None when waiting alone brings none."""
         with self._alone():
             self._check()
             now = self._instant()
@@ -567,8 +566,8 @@ class Frontier:
         return self._call("reprioritise", lambda m, now: m.reprioritise(urls, priority, crawl, now))
 
     def retry(self, *, error: str | None = None, host: str | None = None) -> int:
-        """Dead letters go back to their queues, all or those of an error class or of a host (by any spelling); how
-        many."""
+        """Put dead letters back into their queues: all, or the ones of an error class or of a host (by any spelling);
+        how many."""
         return self._call("retry", lambda m, now: m.retry(error, host, now))
 
     def records(self) -> Iterator[dict[str, Any]]:
@@ -588,7 +587,7 @@ class Frontier:
                 yield self._machine.record_of(cards, row)
 
     def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
-        """Take URLs with the states that `records` told of them; those that are known stay as they are. How many are
+        """Take URLs with the states that `records` told of them; URLs that are known stay as they are. How many are
         new. Raises SettingsError for a record that makes no sense."""
         return self._call("restore", lambda m, now: m.restore(records, now))
 

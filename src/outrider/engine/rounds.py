@@ -44,7 +44,7 @@ class Round:
         self.taken_bytes = 0  # bytes of them that the writing thread took
         self.writer: CheckpointWriter | None = None
         self.writing: threading.Thread | None = None
-        self.full = False  # the disk had no room for what was copied
+        self.full = False  # the disk had no room for the copied ranges
         self._waiting: deque[tuple[int, int, int, bytes]] = deque()
         self._ranges = iter(
             (section, first, min(first + COPY_ROWS[section], rows))
@@ -68,20 +68,20 @@ class Round:
         return self.copied_bytes - self.taken_bytes
 
     def waiting(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """Takes what waits to be written, range by range; for one thread at a time."""
+        """Takes the ranges that wait to be written, one after the other; for one thread at a time."""
         while self._waiting:
             one = self._waiting.popleft()
             self.taken_bytes += len(one[3])
             yield one
 
     def settle(self) -> None:
-        """Waits for a thread that writes what was copied."""
+        """Waits for the thread that writes the copied ranges."""
         if self.writing is not None:
             self.writing.join()
             self.writing = None
 
     def abandon(self) -> None:
-        """Removes what was written, if the disk lets it go."""
+        """Removes the written part of the file, if the disk lets it go."""
         self.settle()
         self._waiting.clear()
         if self.writer is not None:
@@ -111,7 +111,7 @@ class Rounds:
         self._ledger_bytes_max = max(MEMTABLE_BYTES_MAX_LEAST, machine.settings.memory_bytes // MEMTABLE_SHARE)
         self._patience = 0  # so much log there must be before a round is tried again
         self._finished: tuple[int, int, int] | None = None  # the result of a thread beside: a checkpoint …
-        self._no_room = False  # … or that there was no room for what it wrote
+        self._no_room = False  # … or a lack of room for its file
         self._unmerged = False  # runs were added since they were looked at for merges
         self._merging = False  # a thread beside merges them
 
@@ -165,7 +165,7 @@ class Rounds:
         self.finisher = self._beside(self._finish, round_, self._log.appended_lsn)
 
     def _beside(self, target: Callable[..., None], *arguments: object) -> threading.Thread:
-        """A thread of its own does this; what it leaves behind is looked at when it is over."""
+        """A thread of its own does this; a call looks at its result when the thread has ended."""
         thread = threading.Thread(target=target, args=arguments, daemon=True)
         thread.start()
         return thread
@@ -213,7 +213,7 @@ class Rounds:
             round_.copied(section, first, self._log.appended_lsn, payload)
 
     def begin(self, now: Instant) -> None:
-        """From here on: what belongs to no slot, the open leases and the ledger are those of this LSN exactly."""
+        """From here on: facts without a slot, the open leases and the ledger are those of this LSN exactly."""
         self._log.roll()
         tables = self._machine.tables
         round_ = Round(tables.sections(), self.number + 1, self._log.appended_lsn, self._log.frame_bytes)
@@ -248,7 +248,7 @@ class Rounds:
         return round_.writer
 
     def _write_beside(self, round_: Round) -> None:
-        """No call waits for the file: a thread beside packs, writes and syncs what was copied."""
+        """No call waits for the file: a thread beside packs, writes and syncs the copied ranges."""
         if round_.waiting_bytes >= CHECKPOINT_RANGE_BYTES_MAX and round_.writing is None:
             round_.writing = self._beside(self._write, round_)
 
@@ -275,7 +275,7 @@ class Rounds:
                 raise StoreFullError
             writer = self._written(round_)
             for part in parts:
-                part.write_frozen()  # and no merges: what is frozen while one goes on is younger than this checkpoint
+                part.write_frozen()  # and no merges: rows that freeze during a merge are younger than this checkpoint
             names = [name for part in parts for name in part.names()]
             if names:
                 payload = encode(0, [(Fact.RUNS, [[OWN_SLOT] * len(names), names])])

@@ -1,4 +1,4 @@
-"""Undoes chunked transfer and gzip or deflate content, with a bound on what comes out, whatever goes in."""
+"""Undoes chunked transfer and gzip or deflate content, with a bound on the output for any input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]{0,4096}|\r|)\n")
 _FAULTS = (zlib.error, cast("type[Exception]", isal_zlib.IsalError))  # its stub says it were an instance
 
 
-# `identity`, and what servers write there by mistake, which changes no byte: a transfer encoding of MIME, a charset.
+# `identity`, and words that servers write there by mistake and that change no byte: MIME encodings, charsets.
 _NO_CODINGS = frozenset({"", "identity", "none", "binary", "7bit", "8bit", "utf-8", "utf8", "iso-8859-1"})
 
 
@@ -42,7 +42,7 @@ class Unchunked:
 
 
 def unchunk(body: bytes) -> Unchunked:
-    """Takes the framing off a chunked body (RFC 9112 section 7.1); what follows a fault or the end is left out."""
+    """Takes the framing off a chunked body (RFC 9112 section 7.1); the bytes behind a fault or the end are left out."""
     pieces: list[bytes] = []
     at = 0
     while (line := _CHUNK_LINE.match(body, at)) is not None:
@@ -78,7 +78,7 @@ def codings_of(fields: Sequence[str]) -> list[str]:
 
 
 def decoded(body: bytes, codings: Sequence[str], bytes_max: int) -> tuple[bytes, Decoding]:
-    """The body with its content codings undone, at most `bytes_max` of it, and what became of it.
+    """The body with its content codings undone, at most `bytes_max` of it, and the result of undoing them.
 
     gzip (members one after another too) and deflate (RFC 9110 section 8.4.1; raw deflate as some servers send it), at
     most two layers. A body that says gzip and is not is given as it is, as BROKEN. An empty body is WHOLE.

@@ -66,7 +66,7 @@ class _End:
 
 
 class _Transfer:
-    """One easy handle and what the transfer that uses it has received; handles are used again, state is not."""
+    """One easy handle and the bytes that its transfer has received; handles are used again, state is not."""
 
     def __init__(self, options: dict[int, Any]) -> None:
         self.easy = pycurl.Curl()
@@ -100,7 +100,7 @@ class _Transfer:
         self.body: list[bytes] = []
 
     def prepare(self, request: Request, target: Target, fresh: bool) -> None:
-        """Sets what differs from request to request."""
+        """Sets the options that differ from request to request."""
         self._clear()
         self.loop = asyncio.get_running_loop()
         self.done = self.loop.create_future()
@@ -264,7 +264,7 @@ class CurlDownloader:
         return {"running": len(self._running), "fetches": self._fetches, "connections": self._connections}
 
     async def fetch(self, request: Request) -> Response:
-        """Asks for one page; never raises for what the site does. Cancelling it closes its connection."""
+        """Asks for one page; never raises for a fault of the site. Cancelling it closes its connection."""
         if self._closed:
             raise ClosedError("this downloader takes no more requests")
         target = request.target
@@ -295,7 +295,7 @@ class CurlDownloader:
         return response
 
     async def close(self) -> None:
-        """Ends what is in flight (as `internal`) and closes every connection."""
+        """Ends the transfers in flight (as `internal`) and closes every connection."""
         if self._closed:
             return
         self._closed = True
@@ -429,7 +429,8 @@ class CurlDownloader:
                 content = unchunked.content
                 body = body[: unchunked.end]
                 if body and not unchunked.complete and error is None and truncated is None:
-                    # libcurl forgives more than we do: what stands behind the fault would be missing without a word.
+                    # libcurl forgives more than this module: the bytes behind the fault would be missing without a
+                    # word.
                     error, truncated, text = FetchError.MALFORMED, "unspecified", "a chunk that is none"
             codings += [name for name in transfer_codings if name != "chunked"]
         content, decoding = decoded(content, codings, request.bytes_max)

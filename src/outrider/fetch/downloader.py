@@ -31,7 +31,7 @@ _CONNECTION_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL taken apart for the wire: `authority` is the Host field, `path` what stands in the request line."""
+    """A URL taken apart for the wire: `authority` is the Host field, `path` the target in the request line."""
 
     scheme: str
     host: str
@@ -68,7 +68,7 @@ class Request:
 
     `url` is canonical; `address` the one that the guard chose; `headers` are sent besides Host, User-Agent, Accept and
     Accept-Encoding, or instead of one of the last two. `bytes_max` bounds head and body together, and the content.
-    Raises InvalidUrlError or SettingsError for anything that must not stand on the wire.
+    Raises InvalidUrlError or SettingsError for a value that must not stand on the wire.
     """
 
     url: str
@@ -160,7 +160,7 @@ class Decoding(StrEnum):
 
     WHOLE = "whole"
     CUT = "cut"  # the content went on beyond the bound
-    BROKEN = "broken"  # the content is what could be decoded before the fault, or before the body was cut
+    BROKEN = "broken"  # the content ends at the fault, or where the body was cut
     UNKNOWN = "unknown"  # a coding that was not asked for, or too many layers: the content still has it
 
 
@@ -203,9 +203,9 @@ class Downloader(Protocol):
     """Fetches pages; implementations are swapped by the `downloader` hook of the crawl."""
 
     async def fetch(self, request: Request) -> Response:
-        """Asks for one page; never raises for what the site does."""
+        """Asks for one page; never raises for a fault of the site."""
         ...
 
     async def close(self) -> None:
-        """Ends what is in flight and closes every connection."""
+        """Ends the transfers in flight and closes every connection."""
         ...

@@ -203,8 +203,8 @@ class Resolver:
     """Finds the addresses of hosts, remembers answers and failures for a while, and asks for each name once at a time.
 
     `hosts` is a parsed --hosts file and comes first. `ttl_seconds` is how long an answer of the system is used. `clock`
-    gives microseconds that never step back. `look_up` is what asks the system, each time in a thread: `threads` at once
-    that have begun lately, `threads_max` with those that hang. A name's `seconds_max` run from when it is really asked.
+    gives microseconds that never step back. `look_up` asks the system, each time in a thread: `threads` at once
+    that began lately, `threads_max` with the ones that hang. A name's `seconds_max` run from when it is really asked.
     """
 
     def __init__(
@@ -338,7 +338,7 @@ class Resolver:
         return known
 
     async def close(self) -> None:
-        """Gives up what is being asked for; threads that hang end with the process."""
+        """Gives up the open look-ups; threads that hang end with the process."""
         self._threads.close()
         tasks = list(self._asking.values())
         for task in tasks:

@@ -75,7 +75,7 @@ def parse(body: bytes, label: str | None, xml: bool = False) -> Markup:
         attribute = _ADDRESS.get(tag)
         if attribute is not None:
             if tag == "form" and (element.attr("method") or "").strip().lower() == "post":
-                continue  # a plain request for its address does not give what it leads to
+                continue  # a plain request for its address does not give the page behind it
             rel = (element.attr("rel") or "") if attribute == "href" else ""
             addresses.append((tag, element.attr(attribute) or "", rel))
         elif tag == "meta":

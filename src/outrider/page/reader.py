@@ -142,7 +142,7 @@ class Page:
 def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str | None = None) -> Page:
     """The content of a body fetched from the absolute `url`, by its Content-Type header.
 
-    text/html and application/xhtml+xml are parsed, text/plain has text and SimHash, anything else only its URL. An
+    text/html and application/xhtml+xml are parsed, text/plain has text and SimHash, any other type only its URL. An
     empty type counts as HTML if a tag comes first. `agent` is the crawler's product token: a meta of that name counts
     as one named robots.
     """

@@ -60,7 +60,7 @@ class AgentRules:
 
     crawl_delay: seconds, None if none is asked for. count: the number of rules, each of which a verdict may have to
     look at.
-    memory_bytes: about what it takes in memory, rather more than less.
+    memory_bytes: about the memory that it takes, rather more than less.
     """
 
     __slots__ = ("_matcher", "count", "crawl_delay", "memory_bytes")
@@ -74,7 +74,7 @@ class AgentRules:
         self.count = len(rules)
         self.memory_bytes = _AGENT_RULES_BYTES + sum(map(_memory_bytes, rules))
         self._matcher = Protego.parse(f"User-agent: {ANYBODY}\n" + "\n".join(rules)) if rules else None
-        self.allowed("/")  # the matcher sorts what it has when it is asked first
+        self.allowed("/")  # the matcher sorts its rules at the first question
 
     def allowed(self, url: str) -> bool:
         """Whether the agent may fetch an absolute URL; see `Rules.allowed`."""
@@ -292,7 +292,7 @@ def _delay(value: str) -> float | None:
 
 
 def _without_authority(url: str) -> str:
-    """The URL with an authority that no parser can stumble over: rules are about what follows it."""
+    """The URL with an authority that no parser can stumble over: rules are about the path behind it."""
     match = _PATH.match(url)
     rest = url[match.end() :] if match is not None else url
     return f"http://host{rest}" if rest[:1] == "/" else f"http://host/{rest}"
