@@ -647,7 +647,7 @@ def explain(
     at_limit: bool,
     shared: SharedTurns | None = None,
 ) -> Explanation:
-    """Everything known of a URL, and the one reason why it is not being fetched now."""
+    """The whole status of a URL, and the one reason why it is not being fetched now."""
     if record is None:
         text = "nobody has told of it, or it lies outside the scope"
         return Explanation(url, State.UNKNOWN, "unknown", text, UrlStatus(url, State.UNKNOWN), slot, fingerprint)

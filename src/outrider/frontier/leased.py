@@ -1,4 +1,4 @@
-"""What a lease call gave, in columns; a `Lease` is made of a row when somebody looks at it."""
+"""The result of a lease call in columns; `leases` makes a `Lease` of each row when the caller asks for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from outrider.url import authority_of, host_of
 
 @dataclass(frozen=True, slots=True)
 class Unclaimed:
-    """What a lease call decided for a caller who will never have it. request_id: of a call that may be repeated."""
+    """The tokens and lines of a lease call whose caller never gets them. request_id: set for a call that may be
+    repeated."""
 
     tokens: Sequence[int]
     lines: Sequence[Line]
@@ -30,7 +31,8 @@ class Unclaimed:
 
 
 class Leased:
-    """Pages first, then errands; tokens are consecutive. Clocks are told as they are when the leases are made."""
+    """Pages first, then errands; tokens are consecutive. The clocks are those of the moment at which the leases were
+    made."""
 
     __slots__ = (
         *("_addresses", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_keys", "_not_before"),
@@ -50,7 +52,7 @@ class Leased:
         self._tables = tables
         self._first = first
         self._cards = cards
-        # Now, not later: rows may be somebody else's by then.
+        # Keys are read now: later another queue may have the row.
         own = tables.queues.keys
         self._keys = [own.get(queue) for queue in queues.tolist()] if own else [None] * len(queues)
         self._not_before = not_before
@@ -74,7 +76,7 @@ class Leased:
         return self._cards.urls() + [lease.url for lease in self._errands]
 
     def leases(self) -> Sequence[Lease]:
-        """Each of them, in the order of their tokens."""
+        """The leases, in the order of their tokens."""
         tables, heads = self._tables, self._cards.heads
         crawls = tables.crawls
         made: list[Lease] = []
@@ -116,7 +118,7 @@ class Leased:
 
 
 def errand_lease(authority: Authority | Whereabouts, tables: Tables, now: Instant) -> Lease:
-    """The lease of an errand that is open."""
+    """The lease of an open errand."""
     lease = partial(
         Lease,
         token=authority.token,

@@ -1,4 +1,4 @@
-"""lease: whose turn it is, which of their URLs may be visited, and the tokens that say so."""
+"""lease: draws ready queues, checks that their URLs may be fetched, and gives tokens for them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ _NOTHING = (Cards.none(), _NO_ROWS, np.zeros(0, np.int64))
 
 
 class _Picks:
-    """What a lease call has drawn: cards, the rows of their queues, and how long each has to wait in its train."""
+    """The pages that a lease call has drawn: cards, the rows of their queues, and the gap between the URLs of one
+    queue."""
 
     def __init__(self) -> None:
         self._cards: list[Cards] = []
@@ -70,7 +71,7 @@ class _Picks:
         self.count += len(cards)
 
     def columns(self, now: Instant) -> tuple[Cards, Rows, npt.NDArray[np.int64]]:
-        """All of them, and the instants before which they must not be fetched."""
+        """All cards and queues, and the instants before which the URLs must not be fetched."""
         if not self.count:
             return _NOTHING
         cards = Cards.concatenate(self._cards)
@@ -85,9 +86,9 @@ class _Picks:
 
 
 class Leasing(Asking):
-    """URLs on their way out."""
+    """The part of the machine that gives leases."""
 
-    _odd = 0  # the half of an odd number that is the next for errands for addresses
+    _odd = 0  # how `_seekers_share` halved an odd number the last time: 1 rounded up
 
     def lease(
         self,
@@ -114,7 +115,7 @@ class Leasing(Asking):
         now = self._advance(now)
         self._wake(now)
         known = self._repeated(request_id, "lease")
-        if known:  # empty where its leases never reached the caller
+        if known:  # empty where the leases never reached the caller
             return self._same_leases(known)
         if errands and not self.turns.runs_errands:
             self.turns.runs_errands = True
@@ -131,10 +132,10 @@ class Leasing(Asking):
         pages_left = self._pages_left()
         picks = _Picks()
         asked: list[Authority] = []
-        sought: list[int] = []  # hosts whose addresses are asked for
+        sought: list[int] = []  # hosts that get an errand for their address
         tried: list[Rows] = []
         lapsed: list[Rows] = []
-        taken: set[int] = set()  # hosts that a turn was taken of by a closer look
+        taken: set[int] = set()  # hosts that gave a URL or an errand in a closer look
         groups: set[Group] = set()
         claimed = False
         key = None if key is None else self.turns.key_meant(key)
@@ -159,7 +160,7 @@ class Leasing(Asking):
                     continue
                 if claimed or not self.turns.claim(row, key, left, now):
                     break
-                claimed = True  # what it gave is drawn now; if that is nothing, there is nothing
+                claimed = True  # the next round draws the claimed hosts, or ends the loop
                 by_key = self.turns.queues_by_key(key, row) if key is not None else None
                 continue
             claimed = False
@@ -168,12 +169,12 @@ class Leasing(Asking):
             if self.turns.shared is not None:
                 self.turns.shared.hold(hosts)
                 over = ~self.turns.shared.may_go(hosts, now)
-                if np.count_nonzero(over):  # a clock of their groups has moved on, or their addresses are not known now
+                if np.count_nonzero(over):  # a clock of their groups moved on, or their addresses expired
                     lapsed.append(hosts[over])
             alone = self._may_go(hosts, now) if plain else np.zeros(len(drawn), np.bool_)
             count = np.count_nonzero(alone)
             if count:
-                chosen = drawn if count == len(drawn) else drawn[alone]  # each host once: it has no other queue
+                chosen = drawn if count == len(drawn) else drawn[alone]  # each host comes once: it has no other queue
                 found, cards = tables.backlog.take(chosen)
                 picks.add(cards, chosen if len(cards) == count else chosen[found])
                 if count == len(drawn):
@@ -233,8 +234,8 @@ class Leasing(Asking):
         return LeaseBatch(leases, lines=self._take_lines(draft), lsn=self.lsn)
 
     def _seekers_share(self, most: int) -> int:
-        """How many of a call's leases are errands for addresses: half of them while somebody is ready, by turns the
-        smaller and the larger one; all while nobody is."""
+        """How many leases of a call go to errands for addresses: half while hosts are ready (an odd number is rounded
+        up and down by turns), all while none is ready."""
         if not len(self.turns.seekers) or most <= 0:
             return 0
         if not len(self.turns.ready):
@@ -243,7 +244,7 @@ class Leasing(Asking):
         return (most + self._odd) // 2
 
     def _may_go(self, hosts: Rows, now: Instant) -> npt.NDArray[np.bool_]:
-        """Which of these hosts, each the first of its name, may be visited with nothing but their clocks to look at."""
+        """Which of these hosts may be visited by a look at their clocks alone."""
         columns, places = self.tables.hosts, hosts.astype(np.intp)
         good: npt.NDArray[np.bool_] = columns.rest_until[places] <= now
         busy = columns.in_flight[places]
@@ -272,7 +273,7 @@ class Leasing(Asking):
         refusals: int,
         picks: _Picks,
     ) -> tuple[int, Authority | None, int]:
-        """A host of which more must be known than its clock: (URLs picked, errand, URLs judged away)."""
+        """Draws from a host that needs more than a look at its clock: (URLs picked, errand, URLs judged away)."""
         tables = self.tables
         columns = tables.hosts
         if columns.rest_until[host] > now:
@@ -280,7 +281,7 @@ class Leasing(Asking):
         if self.turns.shared is not None and not self.turns.shared.may_go(np.array([host], np.uint32), now)[0]:
             return 0, None, 0
         if columns.flags[host] & GROUPED:
-            most = 1  # a train would not leave the gaps that others of its groups have between them
+            most = 1  # several URLs would not keep the gaps of its groups
         errand = self._errand_at(draft, host, now) if errands else None
         if errand is not None:
             return 0, errand, 0
@@ -291,16 +292,15 @@ class Leasing(Asking):
         several = self.turns.room(host) > 1
         if most > 1 or several:
             gap = self._gap(host, self._floor(chosen))
-            # What may only be fetched when its lease is over would be lost, and in the end gone.
+            # A URL whose turn comes after the deadline would be lost, and gone in the end.
             most = min(most, 1 + (deadline - now - 1) // gap) if gap else most
         cards, judged_away = self._take(draft, chosen, host, most, refusals, now)
         if not len(cards):
-            # What was just found to be asked for first.
+            # `_take` may have lined up an errand: it goes first.
             return 0, self._errand_at(draft, host, now) if errands else None, judged_away
         picks.add(cards, np.full(len(cards), chosen, np.uint32), gap)
         if several:
-            # Several at once, of this queue or beside it: their beginnings keep the gap, for their ends are not known
-            # yet.
+            # Several requests at once: their beginnings keep the gap, for their ends are not known yet.
             draft.clock(host).rest_at_least(now + len(cards) * gap)
         tables.turn += 1
         tables.queues.served[chosen] = tables.turn & 0xFFFFFFFF
@@ -311,8 +311,8 @@ class Leasing(Asking):
         return len(cards), None, judged_away
 
     def _errand_at(self, draft: Draft, host: int, now: Instant) -> Authority | None:
-        """The authority whose robots.txt this host is asked for now. The errand comes before the host's pages: with
-        several requests at once it takes the next free place, and the gap between their beginnings."""
+        """The authority whose errand goes to this host now. The errand comes before the host's pages; with several
+        requests at once it takes the next free one, and keeps the gap between their beginnings."""
         if host not in self.turns.errands_at:
             return None
         room = self.turns.room(host)
@@ -323,7 +323,7 @@ class Leasing(Asking):
         return errand
 
     def _gap(self, host: int, floor: float) -> Instant:
-        """How far apart requests to a host begin whose ends are not known yet."""
+        """The gap between the beginnings of requests to a host whose ends are not known yet."""
         return instant(max(float(self.tables.hosts.gap[host]), floor, self._crawl_delay(host)))
 
     def _log_leases(
@@ -366,14 +366,14 @@ class Leasing(Asking):
             draft.add(Fact.LOCATING, (int(hosts.slot[host]), int(hosts.hash[host]), token, deadline, holder))
 
     def _spent(self) -> bool:
-        """Whether URLs are parked for a budget; cards of deleted queues may still lie there."""
+        """Whether URLs are parked for a budget. The count decides, too: `spent` may hold cards of deleted queues."""
         return len(self.tables.spent) > 0 and self.tables.counts[PARKED] > 0
 
     def _pages_left(self) -> int:
         limit = self.settings.max_pages
         if limit is None:
             return CALL_ROWS_MAX
-        # Leases of what was deleted meanwhile are in flight, too, and leave the counts of URLs.
+        # This counts leases, not leased URLs: leases of deleted URLs are in flight, too.
         return limit - self.tables.tallies.get("answered", 0) - len(self.tables.leases)
 
     def _next_token(self) -> int:
@@ -381,10 +381,10 @@ class Leasing(Asking):
         return max(self.tables.token + 1, self.tables.opening[0] << 40)
 
     def _queue_of(self, host: int, crawl: int | None, key: str | None, now: Instant, taken: set[Group]) -> int | None:
-        """The host's queue whose turn it is: the best class first, among equals the one that was served longest ago."""
+        """The next queue of a host: the best class first, among equals the queue that was served longest ago."""
         tables = self.tables
         queues = tables.queues
-        # Every so many turns the class does not count, so that no crawl waits for ever behind a better one.
+        # Every OLDEST_DRAW_EVERY turns the class does not count, so that no crawl waits for ever behind a better one.
         fair = int(tables.hosts.turns[host]) % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
         best: tuple[int, int, int] | None = None
         chosen: int | None = None
@@ -409,7 +409,8 @@ class Leasing(Asking):
         return chosen
 
     def _take(self, draft: Draft, queue: int, host: int, most: int, budget: int, now: Instant) -> tuple[Cards, int]:
-        """Up to `most` URLs of a queue that may be fetched now, and how many were judged away; at most `budget`."""
+        """Takes up to `most` URLs of a queue that may be fetched now. Returns them, and how many were judged away; it
+        stops at `budget`."""
         tables = self.tables
         row = np.array([queue], np.uint32)
         picked: list[Cards] = []
@@ -419,7 +420,7 @@ class Leasing(Asking):
         busy = int(tables.hosts.in_flight[host])
         while len(picked) < most and judged_away < budget:
             if limited and 0 < left <= busy + len(picked):
-                break  # those in flight may use it up, or may not
+                break  # pages in flight may use the budget up
             found, cards = tables.backlog.take(row)
             if not found[0]:
                 break
@@ -453,7 +454,7 @@ class Leasing(Asking):
                 self._unread[authority.name] = authority
             else:
                 self._line_up(authority)
-            if picked or verdict is Judgement.READ:  # most others of the queue wait for the same rules
+            if picked or verdict is Judgement.READ:  # most other URLs of the queue wait for the same rules
                 break
         return Cards.concatenate(picked), judged_away
 
@@ -473,7 +474,7 @@ class Leasing(Asking):
             self._refusal_line(draft, record, now, outcome="robots", error=error)
 
     def _same_leases(self, tokens: bytes) -> LeaseBatch:
-        """The answer to a repeated call: the leases it gave that are still open."""
+        """The answer to a repeated call: those of its leases that are still open."""
         given = np.frombuffer(tokens, np.uint64)
         found = self._by_token(given)
         leases: list[Lease] = []

@@ -1,7 +1,8 @@
-"""The ledger: of every URL ever accepted its newest card, found by key, listed in the order of keys.
+"""The ledger: the newest card of every accepted URL, found by key, listed in the order of keys.
 
-What is appended lies in memory, in pieces that are sorted as they fill. A checkpoint freezes them and writes them as
-one run; a log's tail is appended again after a crash. Later appends count before earlier ones, memory before runs,
+Appended cards lie in memory, in pieces that are sorted as they fill. A checkpoint freezes them and writes them as one
+run; after a crash, replay of the log appends the later ones again. Later appends count before earlier ones, memory
+before runs,
 newer runs before older ones (`outrider.storage.tiers`).
 """
 
@@ -36,15 +37,15 @@ _NO_BODIES: Int64s = np.zeros(MEMTABLE_CHUNK_ROWS + 1, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class LedgerStatistics:
-    """What a ledger holds."""
+    """The size of a ledger."""
 
     records: int
-    """At most so many URLs: one that has versions in several layers counts in each."""
+    """An upper bound of the number of URLs: a URL with versions in several layers counts in each."""
     runs: int
     bytes: int
-    """Of the runs' files."""
+    """The size of the files of runs."""
     memtable_bytes: int
-    """In memory, not in a run yet."""
+    """The size of records in memory that are in no run yet."""
 
 
 class Ledger:
@@ -55,15 +56,15 @@ class Ledger:
         self._sealed: list[Records] = []
         self._open: list[Records] = []
         self._open_rows = self._open_bytes = 0
-        self._joined = 0  # of the open pieces, those that are several appends
+        self._joined = 0  # how many of the open pieces join several appends
         self._tail: Records | None = None
         self.unfrozen_bytes = 0
-        """About what was appended since the last `freeze` takes in memory."""
+        """About how many bytes of memory the cards take that were appended since the last `freeze`."""
 
     @classmethod
     def open(cls, files: Files, *, store: bytes, names: Sequence[str], family: str = LEDGER) -> Ledger:
-        """The ledger as a checkpoint left it: `names` are the runs it lists, in that order. Nothing is written.
-        family: of runs, where something else than URLs is kept in cards.
+        """The ledger as a checkpoint left it: `names` are the runs it lists, in that order. Nothing is written. family:
+        the family of runs, another one where cards keep something else than URLs.
 
         Raises DamagedStoreError, naming file and byte, and ForeignStoreError for a newer format.
         """
@@ -80,14 +81,14 @@ class Ledger:
         self.take(cards)
 
     def take(self, cards: Cards) -> None:
-        """`append` of cards that were checked before they were logged."""
+        """As `append`, for cards that were checked before they were logged."""
         heads = cards.heads
         self._add(Records(_copy(heads), _first(_WHOLE, len(heads)), cards.arena, np.asarray(cards.offsets, np.int64)))
 
     def append_heads(self, heads: Heads) -> None:
-        """New versions of which the bodies, and their lengths in the heads, are those of the versions before.
+        """New versions that keep the bodies of the versions before, and so their lengths in the heads.
 
-        One of state 0 ends its record, and one behind that has no body.
+        A head of state 0 ends its record; a later head of that URL has no body.
         """
         rows = len(heads)
         self._add(Records(_copy(heads), ~_first(_WHOLE, rows), b"", _first(_NO_BODIES, rows + 1)))
@@ -121,7 +122,7 @@ class Ledger:
         return self._tail
 
     def freeze(self) -> None:
-        """What was appended so far is what `write_frozen` writes; later versions wait for the next round."""
+        """Marks everything appended so far for `write_frozen`; later versions wait for the next round."""
         with self._tiers.lock:
             self._seal()
             self._tiers.hold(self._sealed)
@@ -129,14 +130,15 @@ class Ledger:
             self.unfrozen_bytes = 0
 
     def write_frozen(self) -> None:
-        """Writes what is frozen as a new run, synced with its directory; for a thread beside the others.
+        """Writes the frozen pieces as a new run, synced with its directory; for a separate thread.
 
-        Raises StoreFullError and StoreFailedError; what is frozen stays readable and is in the next attempt.
+        Raises StoreFullError and StoreFailedError; the frozen pieces stay readable, and the next attempt writes them.
         """
         self._tiers.write()
 
     def merge(self) -> bool:
-        """Makes one run of the newest ones where four or more are of one size; False when nothing was to do.
+        """Makes one run of the newest ones where four or more have about the same size; False when there was nothing to
+        do.
 
         For the thread that writes, in a loop. Raises StoreFullError, StoreFailedError and DamagedStoreError; then the
         old runs count as before.
@@ -156,7 +158,7 @@ class Ledger:
         self._tiers.remove_leftovers()
 
     def close(self) -> None:
-        """Gives all descriptors back and writes nothing: what is in memory is in the log."""
+        """Closes the files and writes nothing: the log has everything that is in memory."""
         self._tiers.close()
 
     # ------------------------------------------------------------------------------------------------ reading
@@ -164,7 +166,7 @@ class Ledger:
     def find(
         self, crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.ArrayLike
     ) -> tuple[npt.NDArray[np.bool_], Cards]:
-        """Which of these URLs have a record (n of bool), and the cards of those that have, in the order asked.
+        """Whether each of these URLs has a record (n of bool), and the cards of the URLs that have, in the order asked.
 
         The columns are u32, u16 and u64 of one length. Raises DamagedStoreError.
         """
@@ -186,15 +188,14 @@ class Ledger:
         return hit, _cards(records.take(rows[hit]))
 
     def scan(self, *, after: Key | None = None) -> Iterator[Cards]:
-        """Every record with a key above `after`, in the order of keys, some thousand at once, as they were at the
-        first step.
+        """Every record with a key above `after`, in the order of keys, some thousand at once, as of the first step.
 
-        Raises DamagedStoreError when a block is not whole; what was given before was.
+        Raises DamagedStoreError when a block is damaged; the records given before that are good.
         """
         return self._scan(after, bodies=True)
 
     def scan_heads(self, *, after: Key | None = None) -> Iterator[Heads]:
-        """The heads of `scan`, for a fraction of its price."""
+        """As `scan`, only the heads, at a fraction of the cost."""
         for cards in self._scan(after, bodies=False):
             yield cards.heads
 
@@ -210,17 +211,17 @@ class Ledger:
                     yield _cards(living) if bodies else Cards(living.heads, b"", np.zeros(len(living) + 1, np.int64))
 
     def _look(self) -> tuple[Layers, list[Records]]:
-        """What counts at this moment: layers, and above them the pieces that are not frozen."""
+        """The sources of a read at this moment: layers, and above them the pieces that are not frozen."""
         with self._tiers.lock:
             tail = [self._sorted_tail()] if self._open else []
             return self._tiers.layers, [*self._sealed, *tail]
 
     def check(self) -> Iterator[str]:
-        """Reads every run again, to its last byte: what is damaged, in words, naming file and byte."""
+        """Reads every run again, to its last byte. Yields a sentence for each damage, naming file and byte."""
         yield from self._tiers.check()
 
     def statistics(self) -> LedgerStatistics:
-        """Counts of the moment; no file is read."""
+        """The sizes at this moment; no file is read."""
         with self._tiers.lock:
             layers = self._tiers.layers
             pieces = [*layers.frozen, *self._sealed, *self._open]
@@ -237,12 +238,12 @@ def _copy(heads: Heads) -> Heads:
 
 
 def _first(column: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
-    """So many of a column whose values are all alike."""
+    """The first `rows` values of a column whose values are all alike."""
     return column[:rows] if rows <= len(column) else np.resize(column, rows)
 
 
 def _with_ends(records: Records) -> Records:
-    """Versions of state 0 whole and empty, so that nothing older shows through them."""
+    """Makes versions of state 0 whole and empty, so that no older version shows through them."""
     ended = records.heads["state"] == 0
     if not ended.any():
         return records
@@ -260,7 +261,7 @@ def _find_piece(piece: Records, keys: Keys) -> Records | None:
 
 
 def _without(missing: Keys, found: list[Records], some: Records | None) -> Keys:
-    """Notes what a layer has; the keys that older layers are still asked for."""
+    """Notes the records that a layer has. Returns the keys to look for in older layers."""
     if some is None or not len(some):
         return missing
     found.append(some)

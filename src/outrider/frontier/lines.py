@@ -1,5 +1,5 @@
-"""The lines of output that the frontier has a part in: the count it adds to a page's line, and the refusals it decides
-itself."""
+"""The lines of output that the frontier writes: it adds a count to a page's line, and writes a line for each refusal
+that it decides itself."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _ABSENT = (
 
 
 def completed(text: bytes, new_links: int) -> bytes:
-    """A line with the number of new links, which only the frontier knows; below 0: the line as it is."""
+    """A line with the number of new links, which only the frontier knows; a number below 0 leaves the line as it is."""
     return text if new_links < 0 else b'%b,"new_links":%d}' % (text.rstrip().removesuffix(b"}"), new_links)
 
 
 def refusal(
     url: str, now: Instant, *, outcome: str, error: str | None, depth: int, referrer: str, priority: float
 ) -> bytes:
-    """A line of `pages.jsonl` for a URL that was decided without a request: attempt 0, and nothing that an answer
-    would have told."""
+    """A line of `pages.jsonl` for a URL that ends without a request: attempt 0, and null for the values of an
+    answer."""
     line: dict[str, object] = {"url": url, "outcome": outcome, "status": None}
     if error:
         line["error"] = error

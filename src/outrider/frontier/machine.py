@@ -1,4 +1,4 @@
-"""The machine: the verbs and all that looks at a frontier, over one state."""
+"""The machine: all verbs, and all calls that only read a frontier, over one state."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ _Instants = npt.NDArray[np.int64]
 
 
 class Machine(Reporting, Operations, Carrying):
-    """One frontier. Not thread-safe: one caller at a time, which is the engine's business."""
+    """One frontier. It is not thread-safe; the engine makes sure that one call runs at a time."""
 
     def settle_all(self, now: Instant) -> None:
-        """Build timetable and rings from the tables, after recovery.
+        """Builds timetable and rings from the tables, after recovery.
 
-        What was parked by robots rules is judged again, little by little: how far that had come is not in the log.
+        URLs that robots rules parked are judged again, little by little: the log does not say how far that had come.
         """
         tables = self.tables
         while (at := tables.calendar.next()) is not None and at <= now:
@@ -84,7 +84,7 @@ class Machine(Reporting, Operations, Carrying):
                 self._judge_later(authority, changed=True)
         tables.changed.clear()
         if self.turns.shared is not None:
-            self.turns.shared.meet()  # all of them before the first is offered
+            self.turns.shared.meet()  # all hosts join their groups before the first one is offered
         for first in range(0, tables.hosts.count, WAKES_PER_CALL_MAX):
             self.turns.touch(
                 (np.arange(first, min(first + WAKES_PER_CALL_MAX, tables.hosts.count), dtype=np.uint32),), now
@@ -94,8 +94,8 @@ class Machine(Reporting, Operations, Carrying):
     def open_facts(
         self, opening: tuple[int, Instant, Instant, str, Instant], now: Instant, passed: Instant | None
     ) -> int:
-        """Log a new opening: leases of dead processes end and their hosts rest one whole delay; what was resting goes
-        on resting, and leases of named workers live on for what they had left.
+        """Logs a new opening: leases of dead processes end and their hosts rest one whole delay; resting hosts go on
+        resting, and leases of named workers live on for the time they had left.
 
         passed: real time in microseconds since the last logged instant where it is known (same boot, or the caller's
         clock), else None.
@@ -104,10 +104,11 @@ class Machine(Reporting, Operations, Carrying):
         tables = self.tables
         last = tables.now
         shared = self.turns.shared
-        # How far the clock has moved on without time going by, as far as that is known.
+        # How far the clock has moved beyond the time that passed.
         jump = max(0, now - last - (passed or 0))
         if shared is not None:
-            # The clocks of groups are made of those of all their hosts, also where nothing was grouped until now.
+            # The clock of a group comes from all its hosts, so all must be in memory; they may have gone cold before
+            # there were groups.
             tables.recall_all()
         count = tables.hosts.count
         rests = tables.hosts.rest_until[:count] > last
@@ -119,13 +120,15 @@ class Machine(Reporting, Operations, Carrying):
         ended = len(dead) + len(errands)
         moved = self._moved_deadlines(now, passed)
         while len(moved[1]) > RESTS_PER_FRAME_MAX:
-            # As with the rests below: found at the last logged instant, a deadline was moved too far, if anything.
+            # As with the rests below, dated at the last logged instant: a crash in between leaves deadlines that are
+            # late, never early.
             draft = self._draft(last)
             draft.add_columns(Fact.EXTEND, [column[:RESTS_PER_FRAME_MAX] for column in moved])
             moved = [column[RESTS_PER_FRAME_MAX:] for column in moved]
             self._commit(draft, reserve=True)
         while len(resting) + len(dead) > RESTS_PER_FRAME_MAX:
-            # Before the opening itself and at the last logged instant: a crash in between finds hosts that rest longer.
+            # Logged before the opening, dated at the last logged instant: a crash in between leaves hosts that rest
+            # longer.
             draft = self._draft(last)
             some = slice(RESTS_PER_FRAME_MAX)
             self._rest_on(draft, resting[some], until[some], since[some], dead)
@@ -158,8 +161,8 @@ class Machine(Reporting, Operations, Carrying):
         return ended
 
     def _moved_deadlines(self, now: Instant, passed: Instant | None) -> list[npt.NDArray[Any]]:
-        """The columns of EXTEND for leases of named workers: deadlines are told by the clock that dated the log, and
-        between two openings that clock may have jumped."""
+        """The columns of EXTEND for leases of named workers. Deadlines are instants of the clock that dated the log,
+        and between two openings that clock may have jumped."""
         tables = self.tables
         tokens = np.frombuffer(tables.leases.tokens(), np.uint64)
         leases = self._by_token(tokens, bodies=False)
@@ -169,27 +172,28 @@ class Machine(Reporting, Operations, Carrying):
         return [np.ascontiguousarray(leases.cards.heads["slot"][rows]), tokens[rows], new[rows]]
 
     def _rested_on(self, hosts: _Places, now: Instant, passed: Instant | None) -> tuple[_Places, _Instants, _Instants]:
-        """What was left of these hosts' rests at the last logged instant is rested from the opening on: those whose
-        clocks it changes, until when they rest, and when their last visits count as ended."""
+        """Lets hosts rest from the opening on for the time that they had left at the last logged instant. Returns the
+        hosts whose clocks change, the ends of their rests, and the ends of their last visits."""
         columns, last = self.tables.hosts, self.tables.now
         old, ended = columns.rest_until[hosts], columns.ended[hosts]
         left = old - last
         if passed is not None:
             until = now + np.maximum(0, left - passed)
         else:
-            # Another boot: the wall clock may have jumped, so in doubt one whole delay, never more than what was left.
+            # Another boot: the wall clock may have jumped, so in doubt one whole delay, but never more than the host
+            # had left.
             delays = np.ceil(np.maximum(columns.gap[hosts], self.settings.delay) * MICROSECONDS).astype(np.int64)
             until = np.maximum(old, now + np.minimum(left, delays))
         since = ended
         if self.turns.shared is not None:
-            # The gap of its group counts from there: it moves along with the clock.
+            # The gap of its group counts from the end of the last visit, so this instant moves along with the clock.
             late = ended > max(0, last - self.turns.shared.gap_max)
             since = ended + np.where(late, max(0, now - last - (passed or 0)), 0)
         changed = (until != np.maximum(old, now)) | (since != ended)
         return hosts[changed], until[changed], since[changed]
 
     def _rest_on(self, draft: Draft, hosts: _Places, until: _Instants, since: _Instants, dead: Sequence[int]) -> None:
-        """These hosts rest until then, as `_rested_on` says; dead: leases that end, perhaps with the same draft."""
+        """Adds the clocks that `_rested_on` returned to a draft. dead: leases that may end in the same draft."""
         leased = self._by_token(np.array(dead, np.uint64), bodies=False).queues
         alone = np.isin(hosts, self.tables.queues.host[leased])
         for row in np.flatnonzero(alone).tolist():
@@ -204,7 +208,7 @@ class Machine(Reporting, Operations, Carrying):
             draft.add_columns(Fact.HOST_CELLS, columns, Hand.of_rows(hosts.astype(np.uint32)))
 
     def _revive(self, now: Instant) -> None:
-        """URLs parked for a budget that has grown since go on."""
+        """Queues URLs again that were parked for a budget that has grown since."""
         limit = self.settings.max_pages_per_host
         tables = self.tables
         if not tables.counts[PARKED]:
@@ -221,8 +225,8 @@ class Machine(Reporting, Operations, Carrying):
                 self._commit(draft, reserve=True)
 
     def set_addresses(self, addresses: Mapping[str, str | None], now: Instant) -> int:
-        """Hosts by name are at these addresses (None: not known any more) from their next offer on; how many of them
-        were not before. Raises SettingsError."""
+        """Sets the addresses of hosts by name (None: not known any more); groups follow at a host's next offer. Returns
+        how many addresses changed. Raises SettingsError."""
         now = self._advance(now)
         told = {self.tables.home_of(name): address for name, address in arguments.addresses(addresses).items()}
         draft = self._draft(now)
@@ -249,25 +253,25 @@ class Machine(Reporting, Operations, Carrying):
         return len(rows)
 
     def note_projection(self, stream: str, length: int, lsn: int, now: Instant) -> None:
-        """A projection is synced to this length and holds the lines up to this LSN. Raises SettingsError."""
+        """Notes that a projection is synced to this length and holds the lines up to this LSN. Raises SettingsError."""
         if stream not in STREAMS:
             raise SettingsError(f"stream {stream!r:.80}: there are {', '.join(STREAMS)}")
         arguments.whole("length", length, 0, arguments.INSTANT_MAX)
         arguments.whole("lsn", lsn, 0, arguments.INSTANT_MAX)
         draft = self._draft(self._advance(now))
-        # 0 would say that the stream never had a line, and that no log is to be kept for it.
+        # An LSN of 0 means that the stream never had a line and needs no log.
         draft.add(Fact.PROJECTION, (OWN_SLOT, stream, length, max(lsn, LINES_AFTER)))
         self._commit(draft, reserve=True)
 
     def note_watermark(self, writer: str, value: bytes, now: Instant) -> None:
-        """An archive writer is synced up to this opaque place. Raises SettingsError."""
+        """Notes that an archive is synced up to this opaque place. Raises SettingsError."""
         arguments.watermark((writer, value))
         draft = self._draft(self._advance(now))
         draft.add(Fact.WATERMARK, (OWN_SLOT, writer, value))
         self._commit(draft, reserve=True)
 
     def note_closing(self, state: str, now: Instant) -> None:
-        """A clean stop; leases of this process end, which counts against no URL."""
+        """Logs a clean stop. Leases of this process end, which counts as no loss."""
         now = self._advance(now)
         draft = self._draft(now)
         tables = self.tables
@@ -287,25 +291,27 @@ class Machine(Reporting, Operations, Carrying):
         self._commit(draft, reserve=True)
 
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
-        """Whether content with this digest was accepted for some URL."""
+        """Whether content with each digest was accepted for any URL."""
         hashes = np.array([self._content_hash(digest) for digest in digests], np.uint64)
         slots = (hashes >> np.uint64(52)).astype(np.uint16)
         return [bool(found) for found in self.tables.contents.check(slots, hashes)]
 
     def finished(self) -> bool:
-        """No URL is queued, leased, waiting, in transit or to be judged again, and no errand is open or wanted."""
+        """Whether no URL is queued, leased, waiting, in transit or to be judged again, and no errand is open or
+        wanted."""
         counts = self.tables.counts
         waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.in_transit
         return not (waiting or self._recheck)
 
     def at_limit(self) -> bool:
-        """No page may be leased any more (max_pages), or URLs are parked because a budget is used up."""
+        """Whether a limit ends the crawl: no page may be leased any more (max_pages), or the rest is parked for a
+        budget."""
         if self.settings.max_pages is not None and self.tables.tallies.get("answered", 0) >= self.settings.max_pages:
             return not self.finished() or self._spent()
         return self.finished() and self._spent()
 
     def errands(self) -> int:
-        """Errands that are open or wanted."""
+        """How many errands are open or wanted."""
         open_ones = {errand.host for errand in self.tables.errands.values() if isinstance(errand, Whereabouts)}
         lined_up = sum(1 for authority in self._lined_up.values() if not authority.token and authority.held)
         if self.turns.shared is not None:
@@ -313,8 +319,8 @@ class Machine(Reporting, Operations, Carrying):
         return len(self.tables.errands) + lined_up
 
     def next_ready(self, now: Instant) -> Instant | None:
-        """When something can be leased at the earliest; `now` when it can already; None when waiting alone brings
-        nothing."""
+        """The first instant at which anything can be leased; `now` when that is so already; None when time alone will
+        bring nothing."""
         if self._pages_left() <= 0:
             # A lease that ends without an answer gives its page back.
             spent = self.tables.tallies.get("answered", 0) >= (self.settings.max_pages or 0)
@@ -338,7 +344,7 @@ class Machine(Reporting, Operations, Carrying):
         return max(now, min(times)) if times else None
 
     def status(self, url: str, crawl: str | None = None) -> UrlStatus:
-        """What is known of one URL, by any spelling, in the default crawl or the one named."""
+        """The status of one URL, by any spelling, in the default crawl or the one named."""
         text = self._spelled([url])[0]
         row = self.tables.crawl_rows.get(crawl or "default")
         if text is None or row is None:
@@ -349,7 +355,7 @@ class Machine(Reporting, Operations, Carrying):
         return accounts.status_of(records[0], self.tables, self.token_of(records[0]))
 
     def explain(self, url: str, crawl: str | None, now: Instant) -> Explanation:
-        """Everything known of one URL, and the one reason why it is not being fetched now."""
+        """The whole status of one URL, and the one reason why it is not being fetched now."""
         now = max(now, self.now)
         text = self._spelled([url])[0]
         if text is None:
@@ -357,7 +363,8 @@ class Machine(Reporting, Operations, Carrying):
         row = self.tables.crawl_rows.get(crawl or "default")
         _, records = self.records_of([text], row) if row is not None else (None, [])
         if records:
-            self.tables.host_row(self.tables.home_of(host_of(text)))  # of a cold host there is nothing to see
+            # recalls a cold host, for `explain` reads its rows
+            self.tables.host_row(self.tables.home_of(host_of(text)))
         fingerprint = int.from_bytes(kernels.fingerprints([text], self._fingerprint_key), "little")
         return accounts.explain(
             records[0] if records else None,
@@ -387,7 +394,8 @@ class Machine(Reporting, Operations, Carrying):
         )
 
     def waits(self, now: Instant, beyond_seconds: float, within_seconds: float | None) -> Waits:
-        """Hosts that hold URLs and rest so long. Raises SettingsError."""
+        """Hosts that hold URLs and rest for longer than one and no longer than the other number of seconds. Raises
+        SettingsError."""
         least = arguments.span("beyond_seconds", beyond_seconds)
         most = None if within_seconds is None else arguments.span("within_seconds", within_seconds)
         return accounts.waits(self.tables, max(now, self.now), beyond_seconds=least, within_seconds=most)
@@ -409,8 +417,8 @@ class Machine(Reporting, Operations, Carrying):
         key: str | None,
         after: str | None = None,
     ) -> Iterator[Cards]:
-        """The newest cards of all URLs that are asked for, in the order of the ledger, in the states that time and
-        leases have put them into."""
+        """The newest cards of all URLs that match, in the order of the ledger, each in the state that time and leases
+        have given it."""
         tables = self.tables
         if state is not None and state not in [one.value for one in State]:
             raise SettingsError(f"state {state!r:.80}: give one of {', '.join(one.value for one in State)}")
@@ -465,7 +473,7 @@ class Machine(Reporting, Operations, Carrying):
         return Page(found, None)
 
     def count(self, *, state: str | None, host: str | None, crawl: str | None, key: str | None) -> int:
-        """How many URLs there are of a kind."""
+        """How many URLs match."""
         if host is crawl is key is None:
             if state is None:
                 return self.tables.accepted()
@@ -474,7 +482,7 @@ class Machine(Reporting, Operations, Carrying):
         return sum(map(len, self.chosen_cards(state=state, host=host, crawl=crawl, key=key)))
 
     def statistics(self, now: Instant) -> dict[str, object]:
-        """Counts of URLs, hosts, errands and what was fetched; the names of `status --json`."""
+        """Counts of URLs, hosts, errands and fetches, under the names of `status --json`."""
         return accounts.statistics(
             self.tables,
             now,
@@ -485,7 +493,7 @@ class Machine(Reporting, Operations, Carrying):
         )
 
     def verify(self) -> Verification:
-        """Recount everything from the records and hold it against the counters."""
+        """Recounts everything from the records and compares it with the counters."""
         return accounts.recount(self.tables)
 
     def pressure(self) -> float:
@@ -495,14 +503,14 @@ class Machine(Reporting, Operations, Carrying):
         return (counts[QUEUED] + counts[WAITING] + counts[LEASED]) / limit if limit else 0.0
 
     def rest_everybody(self, now: Instant) -> None:
-        """The clock stepped back: in doubt every host that was visited rests one whole delay from now on."""
+        """Lets every host that was visited rest one whole delay from now on, after the clock stepped back."""
         now = self._advance(now)
         hosts = self.tables.hosts
         if len(self.tables.cold):
             draft = self._draft(now)
             draft.add(Fact.COLD_REST, (OWN_SLOT, now, self.settings.delay))
             self._commit(draft, reserve=True)
-        # A lost lease rests its host, too: somebody may have been there.
+        # A rest without a visit counts as one, too: it comes from a lost lease, whose holder may have fetched.
         visited = np.flatnonzero((hosts.ended[: hosts.count] > 0) | (hosts.rest_until[: hosts.count] > 0)).tolist()
         for first in range(0, len(visited), RESTS_PER_FRAME_MAX):
             draft = self._draft(now)
@@ -517,7 +525,7 @@ class Machine(Reporting, Operations, Carrying):
 
 
 def _lived_on(deadlines: npt.ArrayLike, last: Instant, now: Instant, passed: Instant | None) -> npt.NDArray[np.int64]:
-    """Deadlines above `last` as they are from an opening at `now` on: what was left at the last logged instant, less
-    what `passed` since; where nobody knows how much, all of it."""
+    """Deadlines above `last` after an opening at `now`: the time left at the last logged instant, less the time that
+    `passed` since; where that is not known, all of it."""
     left = np.asarray(deadlines, np.int64) - last
     return now + np.maximum(0, left - (passed or 0))

@@ -1,4 +1,4 @@
-"""What an operator does to queues, crawls and single URLs, between the three verbs: each is one fact or one frame."""
+"""The calls of operators on queues, crawls and single URLs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Operations(Discovering):
 
     def chosen(self, key: str | None, crawl: str | None) -> Rows:
         """The queues with a key (None: all of the crawl) in a crawl (None: in all crawls for a key, else the default
-        one). Raises SettingsError for a crawl or key that is not known."""
+        one). Raises SettingsError for an unknown crawl or key."""
         arguments.name("key", key)
         arguments.name("crawl", crawl)
         if key is None:
@@ -47,7 +47,7 @@ class Operations(Discovering):
         of_crawl = self._crawl_row(crawl) if crawl is not None else None
         rows = self._queues_with(key, of_crawl)
         if not rows:
-            with contextlib.suppress(SettingsError):  # it is no host's name: a key of the caller's own
+            with contextlib.suppress(SettingsError):  # a text that is no host's name may still be a key
                 rows = self._queues_with(arguments.host(key), of_crawl)
         if not rows:
             raise SettingsError(f"key {key!r:.200}: no queue has it; `queues` lists those there are")
@@ -73,7 +73,8 @@ class Operations(Discovering):
         return {queue for queue in rows if tables.crawl_states[int(queues.crawl[queue])] != CrawlState.DELETED}
 
     def host_named(self, host: str) -> int:
-        """The row of a host by any spelling, NONE for one that is not known. Raises SettingsError for what is none."""
+        """The row of a host by any spelling, NONE for an unknown host. Raises SettingsError for a text that is no
+        host."""
         name = undotted(arguments.host(host))
         row = self.tables.host_row(name)
         return row if row != NONE else self.tables.host_row(name + ".")
@@ -86,7 +87,8 @@ class Operations(Discovering):
         return row
 
     def pause(self, key: str | None, crawl: str | None, now: Instant, *, paused: bool) -> int:
-        """Nothing of these queues is leased while they are paused; their URLs stay where they are."""
+        """Pauses queues or lets them go on: while they are paused no URL of theirs is leased. Returns how many
+        queues."""
         arguments.name("crawl", crawl)
         if key is None:
             row = self._crawl_row(crawl or "default")
@@ -100,18 +102,18 @@ class Operations(Discovering):
         return self._rule(key, crawl, now, lambda rules: replace(rules, paused=paused))
 
     def block_until(self, until: Instant, key: str | None, crawl: str | None, now: Instant) -> int:
-        """Nothing of these queues is leased before an instant."""
+        """Keeps these queues from being leased before an instant."""
         arguments.whole("until", until, 0, arguments.INSTANT_MAX)
         return self._rule(key, crawl, now, lambda rules: replace(rules, blocked_until=until))
 
     def set_delay(self, seconds: float | None, key: str | None, crawl: str | None, now: Instant) -> int:
-        """The least gap behind a request of these queues, in seconds; None: that of the settings."""
+        """Sets the least gap behind a request of these queues, in seconds; None: that of the settings."""
         if seconds is not None:
             arguments.seconds("delay", seconds)
         return self._rule(key, crawl, now, lambda rules: replace(rules, delay=seconds))
 
     def set_limit(self, limit: int | None, key: str | None, crawl: str | None, now: Instant) -> int:
-        """How many requests of each of these queues may be open at once; None: one."""
+        """Sets how many requests of each of these queues may be open at once; None: one."""
         if limit is not None:
             arguments.whole("limit", limit, 1, 65_535)
         return self._rule(
@@ -127,9 +129,9 @@ class Operations(Discovering):
         *,
         rests: bool = False,
     ) -> int:
-        """What is said of queues that are there, and of those that come: of a crawl, or of a key in all crawls.
+        """Changes the rules of queues that are there, and of later ones: of a crawl, or of a key in all crawls.
 
-        rests: a host that is being visited rests one whole delay, for another may come beside who is there now.
+        rests: a host with an open request rests one whole delay, for another request may now come beside it.
         """
         tables = self.tables
         cold = tables.cold.scan() if key is None else iter(())
@@ -160,13 +162,13 @@ class Operations(Discovering):
         change: Callable[[QueueRules], QueueRules],
         now: Instant,
     ) -> None:
-        """Queues that are made later go by it, too, unless it is said of a key in one crawl: all its queues are there
-        or may be named when they are."""
+        """Notes the change for queues that are made later. A key in one crawl needs no note: an operator can name its
+        queues once they are there."""
         tables = self.tables
         if key is None:
             numbers = words_of_crawls(np.array([self._crawl_row(crawl or "default")], np.uint32)).tolist()
         elif crawl is None:
-            names = sorted({tables.key_of(queue) for queue in rows.tolist()})  # in the spellings that queues have
+            names = sorted({tables.key_of(queue) for queue in rows.tolist()})  # in the spelling of queues
             numbers = words_of_keys(np.array([tables.hash_of(name) for name in names], np.uint64)).tolist()
         else:
             return
@@ -180,7 +182,7 @@ class Operations(Discovering):
         for first in range(0, len(rows), WAKES_PER_CALL_MAX):
             some = rows[first : first + WAKES_PER_CALL_MAX]
             draft = self._draft(now)
-            slower: dict[int, float] = {}  # hosts that rest longer, by the delay of whichever queue is the slowest
+            slower: dict[int, float] = {}  # hosts that rest longer, with the longest delay of their queues
             for queue in some.tolist():
                 rules = change(self.tables.queues.rules.get(queue) or QueueRules())
                 draft.add(Fact.QUEUE_RULES, self.tables.queue_rules(queue, rules))
@@ -195,13 +197,13 @@ class Operations(Discovering):
             self._commit(draft, reserve=True)
 
     def _rest_longer(self, draft: Draft, host: int, delay: float) -> None:
-        """The rest behind a host's last request is so long at least, if it is under way: one that is over is over."""
+        """Stretches the rest behind a host's last request to a delay at least. A rest that is over stays over."""
         hosts = self.tables.hosts
         until = int(hosts.rest_until[host])
         if until <= draft.now:
             return
-        # Where a lease ended without a report, or several may be open, the last request may be younger than the last
-        # end that was told: the rest that was booked says by how much.
+        # The last request may be younger than the last reported end, after a lease without a report or with several
+        # open ones: the length of the booked rest shows its time.
         floor = min(map(self._floor, self.tables.queues_of(host)))
         last = max(int(hosts.ended[host]), until - instant(max(float(hosts.gap[host]), floor)))
         longer = min(last, draft.now) + instant(delay)
@@ -209,10 +211,11 @@ class Operations(Discovering):
             clock = draft.clock(host)
             clock.rest_at_least(longer)
             if delay > clock.gap:
-                clock.gap, clock.reason = delay, int(GapReason.FLOOR)  # in doubt it rests so long again
+                clock.gap, clock.reason = delay, int(GapReason.FLOOR)  # so the next rest in doubt is as long
 
     def delete(self, key: str | None, crawl: str | None, now: Instant) -> int:
-        """These queues, or a whole crawl, are as if they had never been: one fact each, in one frame."""
+        """Deletes these queues, or a whole crawl, as if they had never been: one fact each, in one frame. Returns how
+        many queues."""
         arguments.name("crawl", crawl)
         now = self._advance(now)
         tables = self.tables
@@ -240,7 +243,8 @@ class Operations(Discovering):
         crawl: str | None,
         now: Instant,
     ) -> list[State]:
-        """URLs get another priority, also where they wait on disk. The state of each; unknown ones stay unknown."""
+        """Gives URLs another priority, also where they wait on disk. Returns the state of each; unknown URLs stay
+        unknown."""
         if isinstance(urls, str):
             urls = [urls]
         try:
@@ -260,7 +264,7 @@ class Operations(Discovering):
         states = [State.UNKNOWN] * len(wishes)
         places = np.flatnonzero(mask).tolist()
         draft = self._draft(now)
-        moving: dict[int, tuple[Record, float]] = {}  # by order: of several wishes for one URL the last counts
+        moving: dict[int, tuple[Record, float]] = {}  # by order: the last wish for a URL counts
         for place, record in zip(places, records, strict=True):
             states[place] = STATES[record.state]
             if record.state in (QUEUED, WAITING, PARKED):
@@ -278,8 +282,8 @@ class Operations(Discovering):
     def _change(
         self, draft: Draft, records: Sequence[Record], values: Sequence[float]
     ) -> tuple[Cards, npt.NDArray[np.uint8]]:
-        """Records that are queued, waiting or parked are taken out and get other priorities; as they were, and the
-        states they leave."""
+        """Takes records that are queued, waiting or parked out of their places, and adds them to the draft with other
+        priorities. Returns the cards as they were, and the states they leave."""
         heads = np.zeros(len(records), HEAD)
         for row, record in enumerate(records):
             heads[row]["fingerprint"], heads[row]["queue"] = record.fingerprint, record.queue
@@ -292,7 +296,8 @@ class Operations(Discovering):
         return cards, old
 
     def records_of(self, urls: Sequence[str], crawl: int) -> tuple[np.ndarray[Any, Any], list[Record]]:
-        """Which of these URLs, by any spelling, are known to a crawl, and their records as they are now."""
+        """Whether a crawl knows each of these URLs, by any spelling, and the records of the known ones as they are
+        now."""
         tables = self.tables
         texts = self._spelled(urls)
         mask = np.array([text is not None for text in texts], np.bool_)
@@ -311,7 +316,7 @@ class Operations(Discovering):
         return mask, [self.as_it_is(record) for record in map(Record.of, [cards] * len(cards), range(len(cards)))]
 
     def as_it_is(self, record: Record) -> Record:
-        """A record of the ledger in the state that time and leases have put it into."""
+        """A record of the ledger in the state that time and leases have given it."""
         if record.state in (QUEUED, WAITING) and self.token_of(record):
             record.state = LEASED
         elif record.state == WAITING and record.due <= self._woken:
@@ -319,12 +324,12 @@ class Operations(Discovering):
         return record
 
     def token_of(self, record: Record) -> int:
-        """The token of the lease that is open for a record, 0 for none."""
+        """The token of the open lease of a record, 0 for none."""
         prints = np.array([record.fingerprint], np.uint64)
         token = int(np.frombuffer(self.tables.leases.find_urls(prints), np.uint64)[0])
         if not token:
             return 0
-        # Another crawl may have leased the same URL, or this one before its queue was deleted.
+        # The lease may belong to another crawl's record of this URL, or to one whose queue was deleted since.
         heads = np.frombuffer(self.tables.leases.get(np.array([token], np.uint64))[5], HEAD)
         if int(heads["order"][0]) == record.order:
             return token
@@ -333,7 +338,7 @@ class Operations(Discovering):
         return int(np.frombuffer(self.tables.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
 
     def retry(self, error: str | None, host: str | None, now: Instant) -> int:
-        """Dead letters go back to their queues; how many. error: only those of this class. Raises SettingsError."""
+        """Puts dead letters back into their queues. Returns how many. error: only this class. Raises SettingsError."""
         if error is not None:
             arguments.text("error", error)
         now = self._advance(now)

@@ -1,8 +1,8 @@
-"""Long reports in pieces: what outcomes and their links will take of a frame, and the answer as far as it has come.
+"""Long reports in pieces: the bytes of outcomes and their links in a frame, and the answer as far as it has come.
 
 An outcome and its links are one frame. Where they are longer than a frame should be, the links go ahead in frames of
-their own, the outcome last: a crash in between leaves its lease open, and who fetches the page again finds its links
-known. A call of many outcomes becomes several frames of whole outcomes.
+their own, and the outcome comes last: a crash in between leaves its lease open, and when the page is fetched again its
+links are known. A call of many outcomes becomes several frames of whole outcomes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ Links = Sequence[str | Link] | UrlBatch
 ByRow = Mapping[int, Links]
 
 _OUTCOME_BYTES = 160
-"""About what a frame holds of an outcome that says no more than done: a head and the host's clock."""
+"""About how many bytes of a frame an outcome takes that says no more than done: a head and the host's clock."""
 _CARD_BYTES_MAX = 2 * URL_BYTES_MAX + 2 * METADATA_BYTES_MAX
 
 
 def costs_of(links: Links, page_bytes: int) -> npt.NDArray[np.int64]:
-    """About what a frame holds of each of these links. page_bytes: of the URL of their page, kept with each."""
+    """About how many bytes of a frame each of these links takes. page_bytes: the length of the URL of their page, which
+    each card keeps."""
     if isinstance(links, UrlBatch):
         return links.lengths + (LINK_BYTES + page_bytes)
     return np.fromiter(map(_cost_of, links), np.int64, len(links)) + (LINK_BYTES + page_bytes)
@@ -42,7 +43,7 @@ def _cost_of(link: object) -> int:
 
 
 class Costs:
-    """What the outcomes of a call take, by row, and their links."""
+    """The bytes that the outcomes of a call and their links take, by row."""
 
     def __init__(self, told: Told, *found: ByRow) -> None:
         self._rows = len(told.tokens)
@@ -62,13 +63,14 @@ class Costs:
                 self._counts[row] = self._counts.get(row, 0) + len(links)
 
     def fit(self, bytes_max: int) -> bool:
-        """Whether all of it has so many bytes at most, however long the URLs of the pages are."""
+        """Whether all of it surely has at most `bytes_max` bytes, even with the longest URLs of pages."""
         most = self._rows * _OUTCOME_BYTES + int(np.count_nonzero(self._others)) * _CARD_BYTES_MAX
         most += int(self._texts.sum()) + sum(self._links.values())
         return most + sum(self._counts.values()) * (LINK_BYTES + URL_BYTES_MAX) <= bytes_max
 
     def by_row(self, pages: npt.NDArray[np.int64], bodies: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Bytes of each outcome with its links. pages, bodies: of the URL of each lease, and of its whole card."""
+        """Bytes of each outcome with its links. pages: the bytes of each lease's URL; bodies: the bytes of its whole
+        card."""
         costs = self._texts + _OUTCOME_BYTES + np.where(self._others, bodies, 0)
         for row, count in self._counts.items():
             costs[row] += self._links[row] + count * (LINK_BYTES + int(pages[row]))
@@ -87,8 +89,8 @@ def _texts_of(outcome: Outcome) -> int:
 
 
 class Answer:
-    """What `report` answers, as far as it has come: a code per outcome, and the numbers of its links' codes by row;
-    perhaps those of some links of the next row, too."""
+    """The answer of `report`, as far as it has come: a code per outcome, and the numbers of its links' codes by row;
+    perhaps also codes of some links of the next row."""
 
     __slots__ = ("codes", "settled")
 
@@ -98,7 +100,7 @@ class Answer:
 
     @classmethod
     def unpacked(cls, octets: bytes) -> Answer:
-        """From what `packed` made."""
+        """An answer from the bytes of `packed`."""
         flags, codes = msgspec.msgpack.decode(octets)
         return cls(
             (Settled.OK if ok else Settled.STALE for ok in flags),
@@ -106,13 +108,13 @@ class Answer:
         )
 
     def packed(self) -> bytes:
-        """As it is kept with a frame, for a call that may be repeated."""
+        """The answer as bytes, kept in a frame for a call that may be repeated."""
         rows = max([len(self.settled), *(row + 1 for row in self.codes)])
         flags = bytes(code is Settled.OK for code in self.settled)
         return msgspec.msgpack.encode([flags, [self.codes.get(row, b"") for row in range(rows)]])
 
     def add(self, settled: Iterable[Settled], codes: Mapping[int, bytes]) -> None:
-        """The next outcomes; codes by their rows among these. Of what is stale no links are told."""
+        """Adds the next outcomes; codes: by their rows among these. A stale outcome keeps no codes of links."""
         first = len(self.settled)
         self.settled += settled
         for row, numbers in codes.items():

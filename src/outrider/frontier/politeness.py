@@ -1,5 +1,5 @@
-"""How long a host rests after a request: pure rules, each named, the largest wins (Mercator's k x duration, RFC 9309,
-RFC 9110 §10.2.3)."""
+"""The length of a host's rest after a request: pure rules, each with a name, and the longest rest wins (Mercator's k x
+duration, RFC 9309, RFC 9110 §10.2.3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from outrider.limits import (
 
 
 class GapReason(IntEnum):
-    """Which rule set the rest."""
+    """The rule that set the rest."""
 
     NONE = 0
     FLOOR = 1
@@ -33,12 +33,12 @@ class GapReason(IntEnum):
 
 
 def end_of(told: Instant | None, seconds: float | None, *, begun: Instant | None, now: Instant) -> Instant:
-    """The instant at which a request ended: as told, where that can be true, otherwise now.
+    """The instant at which a request ended: the told one where it can be true, otherwise now.
 
-    begun: the instant from which its lease allowed it, None where nobody knows it any more, or whoever made the request
-    has a clock of its own (named workers). A request lasts its seconds
-    at least, and all of it lies between that instant and now. The clock of whoever made it may differ from ours, and
-    says nothing as soon as it contradicts: the host then rests its whole gap from now on.
+    begun: the first instant at which its lease allowed it, None where that is unknown or where the holder has a clock
+    of its own (a named worker). A request lasts at least its `seconds`, and lies between `begun` and now. The holder's
+    clock may differ from ours: a told instant that contradicts this does not count, and the host rests its whole gap
+    from now on.
     """
     if told is None or begun is None or told > now or told - instant(max(seconds or 0.0, 0.0)) < begun:
         return now
@@ -47,8 +47,8 @@ def end_of(told: Instant | None, seconds: float | None, *, begun: Instant | None
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What a host does after a request: rest until, the gap in seconds behind it, the rule that set it, its back-off
-    from now on."""
+    """The rest of a host after a request: its end, the gap in seconds, the rule that set it, and the back-off from now
+    on."""
 
     until: Instant
     gap: float
@@ -75,7 +75,7 @@ def rest_after(
         rules.append((min(factor * max(seconds, 0.0), DELAY_FACTOR_SECONDS_MAX), GapReason.FACTOR))
     if crawl_delay:
         rules.append((min(crawl_delay, CRAWL_DELAY_SECONDS_MAX), GapReason.CRAWL_DELAY))
-    # Counted from the end of the last back-off: one of an hour would otherwise be forgotten before it is over.
+    # Counts from the end of the last back-off: else a back-off of an hour would be forgotten before it is over.
     quiet = ended - refused_at > instant(back_off + BACK_OFF_FORGET_SECONDS)
     if retry_after is not None:
         rules.append((min(max(retry_after, 0.0), RETRY_AFTER_SECONDS_MAX), GapReason.RETRY_AFTER))
@@ -90,7 +90,7 @@ def rest_after(
     return Rest(ended + instant(gap), gap, reason, back_off, refused_at)
 
 
-_REASONS = np.array([GapReason.FLOOR, GapReason.FACTOR], np.uint8)  # by whether the factor sets the rest
+_REASONS = np.array([GapReason.FLOOR, GapReason.FACTOR], np.uint8)  # index 1 when the factor sets the rest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +112,7 @@ def rests_after(
     back_off: npt.NDArray[np.float64],
     refused_at: npt.NDArray[np.int64],
 ) -> Rests:
-    """`rest_after` of requests that nobody refused, asked nothing of, and to whose hosts no Crawl-delay applies.
+    """As `rest_after`, for requests without a refusal, a Retry-After or a Crawl-delay.
 
     ended: instants of the requests' ends, or one for all; seconds: how long they took, NaN for unknown.
     """

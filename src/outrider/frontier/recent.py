@@ -1,8 +1,8 @@
-"""URLs that were accepted or met lately: most links of a page lead to one of them, and nothing else is looked up then.
+"""URLs that were accepted or met lately. Most links of a page lead to one of them, and need no other look-up.
 
-A table in which each URL has one place, told by the upper bits of its mark, which is its whole fingerprint mixed with
-its crawl; a later URL of the same place takes it. What it holds was accepted; of all else the seen-set knows. Derived,
-and empty after a restart.
+The mark of a URL is its whole fingerprint mixed with its crawl. Each mark has one place in a table, given by its upper
+bits; a later mark of the same place replaces it. A mark in the table belongs to an accepted URL; for all others the
+seen-set decides. The table is derived, and empty after a restart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from outrider.limits import RECENT_BITS_STEPS
 
 Marks = npt.NDArray[np.uint64]
 _NOWHERE = 1 << 63
-"""A mark of another place than the first, where the mark 0 would be found in a table of zeros."""
+"""A mark that belongs elsewhere fills the first place: in a table of zeros the mark 0 would be found there."""
 
 
 class Recent:
@@ -25,18 +25,18 @@ class Recent:
         self._table = _Table(RECENT_BITS_STEPS[0])
 
     def hold(self, marks: Marks) -> npt.NDArray[np.bool_]:
-        """Which of them are known for certain."""
+        """Which of these URLs are known for certain."""
         found = self._table.hold(marks)
         if self._older is not None:
             found |= self._older.hold(marks)
         return found
 
     def note(self, marks: Marks) -> None:
-        """These were accepted."""
+        """Notes marks of accepted URLs."""
         table = self._table
         table.noted += len(marks)
         if table.noted > len(table) // 2 and table.bits < RECENT_BITS_STEPS[-1]:
-            # Nothing is moved: a longer table is filled anew, and beside it the shorter one still tells what it holds.
+            # The longer table starts empty; beside it the shorter one still counts until the longer is half full.
             self._older = table
             table = self._table = _Table(next(bits for bits in RECENT_BITS_STEPS if bits > table.bits))
         elif self._older is not None and table.noted > len(table) // 2:
@@ -44,17 +44,17 @@ class Recent:
         table.note(marks)
 
     def forget(self) -> None:
-        """Something was deleted: nothing is known for certain any more."""
+        """Empties the tables, because something was deleted."""
         self._older = None
         self._table = _Table(RECENT_BITS_STEPS[0])
 
     def bytes(self) -> int:
-        """Of memory, as far as it was ever touched."""
+        """Bytes of the tables; untouched pages of them take no memory."""
         return 8 * sum(len(table) for table in (self._table, self._older) if table is not None)
 
 
 class _Table:
-    """The marks of one length of table. Zeros are memory that is not there until it is touched."""
+    """One table of marks. Its zeros take no memory until they are touched."""
 
     __slots__ = ("_marks", "_shift", "bits", "noted")
 

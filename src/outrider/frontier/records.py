@@ -1,4 +1,4 @@
-"""One URL unpacked from its card, for the branches that look at it alone; and many packed into cards again."""
+"""Records: single URLs unpacked from their cards, for rare cases, and packed into cards again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _HEAD_NAMES = HEAD.names or ()
 
 
 class Record:
-    """What is kept of one URL. due: an instant; content: a hash of what was found, 0 for nothing; metadata: JSON."""
+    """Everything that is kept of one URL. due: an instant; content: a hash of the page's content, 0 for none; metadata:
+    JSON."""
 
     __slots__ = (
         *("fingerprint", "queue", "order", "due", "priority", "crawl", "slot", "depth", "attempts", "status"),
@@ -51,7 +52,7 @@ class Record:
 
     @classmethod
     def of(cls, cards: Cards, row: int) -> Record:
-        """The card of a row."""
+        """The record of the card in a row."""
         head = dict(zip(_HEAD_NAMES, cards.heads[row].item(), strict=True))
         record = cls()
         for name in cls.__slots__[:16]:
@@ -71,7 +72,7 @@ class Record:
         return record
 
     def extra(self) -> bytes:
-        """What stands behind url and referrer in the card's body."""
+        """The last part of the card's body, behind url and referrer."""
         return extra_of(self.digest, self.etag, self.modified, self.metadata, self.content)
 
     def __repr__(self) -> str:
@@ -79,7 +80,7 @@ class Record:
 
 
 def extra_of(digest: bytes = b"", etag: str = "", modified: str = "", metadata: bytes = b"", content: int = 0) -> bytes:
-    """The last part of a body; empty when there is nothing to tell."""
+    """The last part of a body; empty when all values are."""
     told = {
         name: value
         for name, value in ((_DIGEST, digest), (_ETAG, etag), (_MODIFIED, modified), (_METADATA, metadata))

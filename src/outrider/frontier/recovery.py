@@ -1,4 +1,5 @@
-"""From a checkpoint, the ledger and the tail of the log to tables: facts are applied again, no policy is asked."""
+"""Recovery makes tables from a checkpoint, the ledger and the tail of the log. It applies facts again and calls no
+policy."""
 
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ def run_names(checkpoint: Checkpoint | None) -> list[str]:
 
 
 def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
-    """Fill empty tables. Raises DamagedStoreError or ForeignStoreError, naming the place.
+    """Fills empty tables. Raises DamagedStoreError or ForeignStoreError, naming the place.
 
-    Hosts, queues and authorities of a checkpoint are copied between calls, each range at its own LSN: facts say
-    absolute values, so replaying all of them from the checkpoint's start on, older ones included, ends in the state of
-    the last one. URLs and open leases are those of the checkpoint's start exactly."""
+    A round copies hosts, queues and authorities between calls, each range at its own LSN. Facts have absolute values,
+    so replay of all facts from the checkpoint's start, also of facts older than a range, ends in the last state. URLs
+    and open leases are exactly those of the checkpoint's start."""
     leases: list[bytes] = []
     window, here = Window(tables), OWN
     for ranges in ahead(_ranges(checkpoint)):
@@ -44,7 +45,7 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
                     window.close()
                     here = section
                     if section not in (OWN, HOSTS):
-                        tables.meet_cold()  # the round may have recalled hosts whose rows it had passed
+                        tables.meet_cold()  # calls during the round may have recalled hosts behind the copied rows
                 window.add(payload)
     window.close()
     tables.restore()
@@ -65,7 +66,7 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
 
 
 def _ranges(checkpoint: Checkpoint | None) -> Iterator[list[tuple[int, bytes]]]:
-    """The sections and payloads of a checkpoint's ranges, as much at once as a window takes or a little more."""
+    """The sections and payloads of a checkpoint's ranges, in lists of about a window's size."""
     some: list[tuple[int, bytes]] = []
     size = 0
     for _, section, _, _, payload in checkpoint.ranges() if checkpoint is not None else ():
@@ -78,7 +79,7 @@ def _ranges(checkpoint: Checkpoint | None) -> Iterator[list[tuple[int, bytes]]]:
 
 
 def _payloads(log: Log, after: int) -> Iterator[list[tuple[int, bytes]]]:
-    """LSNs and what the frames behind one hold, as much at once as a window takes or a little more."""
+    """The LSNs and payloads of the frames behind an LSN, in lists of about a window's size."""
     some: list[tuple[int, bytes]] = []
     size = 0
     for frame in log.replay(after):
@@ -110,7 +111,7 @@ def check(log: Log, after: int) -> None:
 
 
 def lines(log: Log, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
-    """The output lines of a stream that were logged after an LSN, as (LSN, line)."""
+    """The lines of a stream that were logged after an LSN, as (LSN, line)."""
     number = STREAMS.index(stream)
     for frame in log.replay(after):
         for kind, values in decode(_payload(frame)):

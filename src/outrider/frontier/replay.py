@@ -1,9 +1,9 @@
-"""Replaying many small frames at the price of few: what they come to together is applied, not each of them.
+"""Replay of many small frames at the cost of few: it applies their net effect, not each of them.
 
-A call of numpy has a fixed price, and a frame of one URL takes dozens. So frames are gathered into a window, their
-blocks of one kind are decoded together, and of all that a URL went through only the end is applied: its last version,
-and the lease that is still open. Kinds of facts that change what others mean close the window and are applied alone;
-a window with anything out of the ordinary in it is applied frame by frame.
+A call of numpy has a fixed cost, and a frame of one URL takes dozens of calls. So a window gathers frames, decodes the
+blocks of one kind together, and applies for each URL only the end: its last version, and the lease that is still open.
+A fact of a kind that changes the meaning of others closes the window and is applied alone. A window with a rare case in
+it is applied frame by frame.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _Times: TypeAlias = npt.NDArray[np.int64]
 _Rows: TypeAlias = npt.NDArray[np.intp]
 _CARD, _HEAD, _LEASE = range(3)
 _ROWS_OF_ITS_OWN = 64
-"""A block of so many rows is read for itself, shorter ones together."""
-_LENGTHS, _BODIES = 1, 2  # what the last column of a run says of the bytes behind it
+"""Blocks of so many rows are decoded one by one, shorter ones together."""
+_LENGTHS, _BODIES = 1, 2  # what the bytes behind a run are: texts with these lengths, or bodies of cards
 _LENGTH_NAMES = ("url_bytes", "referrer_bytes", "extra_bytes")
 _PLACES: Any = HEAD.fields
 _LENGTH_BYTES = tuple(
-    (_PLACES[name][1] + byte, 8 * byte)  # where in a head, and how far it is shifted
+    (_PLACES[name][1] + byte, 8 * byte)  # the byte's place in a head, and its shift
     for name in _LENGTH_NAMES
     for byte in range(HEAD[name].itemsize)
 )
@@ -57,7 +57,7 @@ _PLANES_OF_LENGTHS = tuple(zip(*_LENGTH_BYTES, strict=True))
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Columns of fixed width, one behind the other; the last may tell how many bytes follow."""
+    """Columns of fixed width, one behind the other; the last one may hold lengths of bytes that follow."""
 
     dtypes: tuple[np.dtype[Any], ...]
     width: int
@@ -86,12 +86,13 @@ def _runs(kind: Fact) -> tuple[_Run, ...]:
 
 
 _RUNS = {(int(kind.fact), kind.version): _runs(kind.fact) for kind in KINDS.values() if kind.in_windows}
-"""How blocks of the kinds that a window may hold lie in a frame, by kind and version."""
+"""The layout of the blocks that a window may hold, by kind and version."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """Blocks of one kind with one number of rows: when each came, and for each run the columns and the bytes behind."""
+    """Blocks of one kind with one number of rows: the number of each block in the window, and for each run the columns
+    and the bytes behind."""
 
     times: list[int] = field(default_factory=list)
     columns: list[list[bytes]] = field(default_factory=list)
@@ -99,12 +100,12 @@ class _Group:
 
 
 class Window:
-    """Frames that wait to be applied. Tables are up to date after `close`."""
+    """Frames that are gathered to be applied. The tables are up to date after `close`."""
 
     def __init__(
         self, tables: Tables, *, rows_max: int = REPLAY_WINDOW_ROWS, bytes_max: int = REPLAY_WINDOW_BYTES
     ) -> None:
-        """It closes itself when it holds so many facts or so many bytes."""
+        """The window closes itself when it holds so many facts or so many bytes."""
         self._tables = tables
         self._rows_max = rows_max
         self._bytes_max = bytes_max
@@ -146,7 +147,8 @@ class Window:
             self.close()
 
     def _scan(self, payload: bytes) -> list[tuple[int, int, list[tuple[bytes, bytes]]]] | None:
-        """The blocks of a frame, cut into runs; None when it cannot be gathered, for its kinds or for damage."""
+        """The blocks of a frame, cut into runs; None when the frame cannot be gathered, because of its kinds or
+        damage."""
         found: list[tuple[int, int, list[tuple[bytes, bytes]]]] = []
         at, end = INSTANT_BYTES, len(payload)
         if at > end:
@@ -181,13 +183,13 @@ class Window:
                 parts.append((payload[at:stop], payload[stop : stop + tail]))
                 at = stop + tail
             if kind == Fact.QUEUE and (parts[0][1] or self._tables.queues.groups):
-                return None  # a key that spans hosts looks at their clocks and leases as it is made
+                return None  # entering a key that spans hosts reads their clocks and leases
             if kind != Fact.LINE:
                 found.append((kind, rows, parts))
         return found
 
     def close(self) -> None:
-        """Applies what was gathered. Raises DamagedStoreError."""
+        """Applies the gathered frames. Raises DamagedStoreError."""
         if not self._payloads:
             return
         with applied(self._lsns[0], self._lsns[-1]):
@@ -197,7 +199,7 @@ class Window:
         self._clear()
 
     def _plain(self, payloads: Iterable[bytes], lsns: Iterable[int]) -> None:
-        """Frame by frame."""
+        """Applies frames one by one."""
         tables = self._tables
         for payload, lsn in zip(payloads, lsns, strict=True):
             with applied(lsn, lsn):
@@ -209,7 +211,7 @@ class Window:
             pass
 
     def _columns(self, kind: Fact) -> tuple[_Times, list[Values]] | None:
-        """All facts of a kind in the order in which they came, and the number of the block that each came in."""
+        """All facts of a kind in the order in which they came, and for each the number of its block in the window."""
         groups = self._groups.get(kind)
         if groups is None:
             return None
@@ -223,7 +225,8 @@ class Window:
         return times, values
 
     def _together(self) -> bool:
-        """Applies the net effect, or nothing: False when the window must be applied frame by frame."""
+        """Applies the net effect. Returns False, having applied no fact, when the window must be applied frame by
+        frame."""
         tables = self._tables
         hosts, queues = self._columns(Fact.HOST), self._columns(Fact.QUEUE)
         cells = self._columns(Fact.HOST_CELLS)
@@ -242,7 +245,7 @@ class Window:
             if facts is not None:
                 tables.apply(kind, _some(facts[1], firsts_of(facts[1][1])[0]))
         if cells is not None:
-            if tables.queues.groups:  # they keep the longest rest that was ever said
+            if tables.queues.groups:  # groups keep the longest rest of all facts
                 tables.apply(Fact.HOST_CELLS, _some(cells[1], _last(cells[1][1], np.lexsort((cells[1][3],)))))
             tables.apply(Fact.HOST_CELLS, _some(cells[1], _last(cells[1][1])))
         for kind, values in found:
@@ -254,7 +257,7 @@ class Window:
         return True
 
     def _turns_matter(self, queues: tuple[_Times, list[Values]], cells: tuple[_Times, list[Values]]) -> bool:
-        """Whether a queue is made after the first visit to its host: that counts as a turn of the others."""
+        """Whether a queue is made after the first visit to its host: the host's other queue then gets a turn."""
         (when, (_, _, homes, *_)), (times, (_, hashes, ended, *_)) = queues, cells
         rows = self._tables.hosts.find(hashes)
         known = rows < self._tables.hosts.count
@@ -269,7 +272,8 @@ class Window:
         )
 
     def _net(self) -> list[tuple[Fact, list[Values]]] | None:
-        """What the window did to URLs and leases, as facts; None when it did something that is not put together."""
+        """The net effect of the window on URLs and leases, as facts; None when the window must be applied frame by
+        frame."""
         found: list[tuple[Fact, list[Values]]] = []
         cards, heads, leases = self._columns(Fact.CARD), self._columns(Fact.HEAD), self._columns(Fact.LEASE)
         parts = [] if cards is None else [cards[1][1].heads]
@@ -277,7 +281,7 @@ class Window:
         versions = parts[0] if len(parts) == 1 else joined(parts) if parts else np.zeros(0, HEAD)
         bodies = Cards.none() if cards is None else cards[1][1]
         if bodies.misfit(RUN_BODY_BYTES_MAX):
-            return None  # frame by frame it is seen which of them cannot be applied
+            return None  # applying frame by frame finds the one that cannot be applied
         empty = np.zeros(0, np.uint64)
         order = np.concatenate([versions["order"], empty if leases is None else leases[1][3]])
         if len(order):
@@ -289,7 +293,7 @@ class Window:
             if self._extraordinary(versions, leases):
                 return None
             if len(bodies) == len(order) and (order[1:] > order[:-1]).all():
-                # Each URL once, and whole: that is what they come to.
+                # Each URL comes once, and whole: the cards are the net effect.
                 facts_of_urls: list[tuple[Fact, list[Values]]] = [(Fact.CARD, [token, bodies])]
                 open_ones = np.zeros(0, np.intp)
             else:
@@ -314,7 +318,8 @@ class Window:
         return found
 
     def _extraordinary(self, versions: npt.NDArray[Any], leases: tuple[_Times, list[Values]] | None) -> bool:
-        """Whether there are records that end, leases that are open already, or URLs of what was deleted."""
+        """Whether the window holds records that end, leases that are open already, or URLs of deleted queues or
+        crawls."""
         tables = self._tables
         if (versions["state"] == UNKNOWN).any():
             return True
@@ -343,8 +348,9 @@ class Window:
         kind: npt.NDArray[np.uint8],
         token: npt.NDArray[np.uint64],
     ) -> tuple[list[tuple[Fact, list[Values]]], _Rows] | None:
-        """The facts that URLs come to, and the rows of the leases that stay open. Events are sorted by URL and time;
-        rows: where each stands among cards, heads and leases."""
+        """The facts of the last version of each URL, and the rows of the leases that stay open. Events are sorted by
+        URL and time; rows: the place of each among cards, heads and leases. None when they follow each other in an
+        unusual way."""
         tables = self._tables
         same = order[1:] == order[:-1]
         leased, following = kind[:-1] == _LEASE, kind[1:] == _LEASE
@@ -353,7 +359,7 @@ class Window:
             return None
         first = np.concatenate([[True], ~same])
         last = np.concatenate([~same, [True]])
-        urls = np.cumsum(first) - 1  # the number of its URL for each event
+        urls = np.cumsum(first) - 1  # for each event the number of its URL
         made = first & (kind == _CARD) & (order >= np.uint64(tables.order))
         if (np.diff(time[made]) < 0).any():
             return None
@@ -363,13 +369,13 @@ class Window:
             newest = np.concatenate([urls[told][1:] != urls[told][:-1], [True]])
             old = versions[rows[told[~newest]]]
             if ((old["state"] == PARKED) & (old["reason"] == Reason.ROBOTS)).any():
-                return None  # an authority is made as it is filed
+                return None  # filing such a card makes its authority
             ends = told[newest]
             begins = np.flatnonzero(first)[urls[ends]]
             tokens = np.where(kind[begins] == _LEASE, np.uint64(0), token[begins])
             whole = np.flatnonzero(kind == _CARD)
             body = np.full(int(urls[-1]) + 1, -1, np.intp)
-            body[urls[whole]] = rows[whole]  # the last one counts
+            body[urls[whole]] = rows[whole]  # the last whole card counts
             body = body[urls[ends]]
             in_time = np.lexsort((rows[ends], time[ends]))
             bare = in_time[body[in_time] < 0]
@@ -390,7 +396,7 @@ class Window:
         return found, rows[last & (kind == _LEASE)]
 
     def _apply_rows(self) -> None:
-        """Facts of which the last of a name counts, and those that are applied in their order."""
+        """Applies the kinds of facts where the last one of a name counts, and the requests in their order."""
         tables = self._tables
         facts = self._columns(Fact.TOKEN)
         if facts is not None:
@@ -411,8 +417,8 @@ class Window:
 
 @contextmanager
 def applied(first: int, last: int) -> Iterator[None]:
-    """Frames are applied here. Raises DamagedStoreError with their LSNs where one of them can be read and not applied;
-    0 is a range of the checkpoint."""
+    """Wraps the applying of frames: turns an error into a DamagedStoreError with their LSNs. An LSN of 0 is a range of
+    the checkpoint."""
     where = f"LSN {first}" if first == last else f"a frame of LSN {first} to {last}"
     try:
         yield
@@ -432,7 +438,7 @@ def apply(tables: Tables, payload: bytes) -> None:
 
 
 def _total(payload: bytes, at: int, rows: int, planes: Sequence[int], shifts: Sequence[int]) -> int:
-    """The sum of the numbers whose bytes, first those of all, then … lie in these planes of so many rows."""
+    """The sum of shuffled numbers: each plane holds one byte of all `rows` numbers, and its shift."""
     total = 0
     for plane, shift in zip(planes, shifts, strict=True):
         first = at + plane * rows
@@ -445,7 +451,7 @@ def _total(payload: bytes, at: int, rows: int, planes: Sequence[int], shifts: Se
 
 
 def _decoded(runs: Sequence[_Run], rows: int, group: _Group) -> list[Values]:
-    """The columns of all blocks of a group, one block behind the other."""
+    """The columns of a group, its blocks one behind the other."""
     blocks = len(group.times)
     values: list[Values] = []
     for run, columns, tails in zip(runs, group.columns, group.tails, strict=True):
@@ -455,7 +461,7 @@ def _decoded(runs: Sequence[_Run], rows: int, group: _Group) -> list[Values]:
         for dtype in run.dtypes:
             if few:
                 cells = octets[:, at * rows : (at + dtype.itemsize) * rows].reshape(blocks, dtype.itemsize, rows)
-                # Always a copy: a column may begin anywhere, and arrays of numbers want even places.
+                # A copy in any case: a column may begin at any byte, and arrays of numbers must be aligned.
                 values.append(cells.transpose(0, 2, 1).copy().reshape(-1).view(dtype))
             else:
                 values.append(unshuffled([(column, at * rows) for column in columns], rows, dtype))
@@ -496,7 +502,7 @@ def _some(values: Sequence[Values], rows: _Rows) -> list[Values]:
 
 
 def _last(keys: npt.NDArray[np.uint64], order: _Rows | None = None) -> _Rows:
-    """Of each key the row that comes last, in order."""
+    """The row of each key that comes last, in order."""
     if not has_equals(keys):
         return np.arange(len(keys))
     rows = np.arange(len(keys)) if order is None else order

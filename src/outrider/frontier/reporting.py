@@ -1,4 +1,4 @@
-"""report, extend, release, defer: what came of leases, what hosts rest for it, and when their URLs come again."""
+"""report, extend, release, defer: end leases or prolong them, let hosts rest, and set when URLs come again."""
 
 from __future__ import annotations
 
@@ -66,12 +66,13 @@ from outrider.storage.records import body_bytes
 from outrider.url import UrlBatch
 
 _OK, _STALE = Settled.OK, Settled.STALE
-_UNCLAIMED = b""  # the answer to a call for leases that nobody got: as if it had never been made
+_UNCLAIMED = b""  # the answer of a lease call that never reached its caller: a repeated call leases anew
 _NO_CODES: tuple[Code, ...] = ()
 
 
 class Piece(NamedTuple):
-    """Outcomes that are one frame: from row `first` on, before `last`. ahead: one whose links go before it."""
+    """The outcomes of one frame: from row `first` on, before `last`. ahead: a single outcome whose links go in frames
+    before it."""
 
     first: int
     last: int
@@ -85,7 +86,7 @@ class Piece(NamedTuple):
 
 
 class Reporting(Leasing, Discovering):
-    """Outcomes of leases."""
+    """The part of the machine that ends leases."""
 
     def report(
         self,
@@ -97,11 +98,12 @@ class Reporting(Leasing, Discovering):
         watermark: tuple[str, bytes] | None = None,
         together: bool = False,
     ) -> Report:
-        """Ends leases by token; an outcome and the links found in it are one frame, or the links' frames come before
-        it. Old tokens change nothing and are told so. together: what is longer than one frame is refused.
+        """Ends leases by token; an outcome and the links found in it are one frame, or the links come before it in
+        frames of their own. Old tokens change nothing and get the answer `stale`. together: the call refuses outcomes
+        that are longer than one frame.
 
-        Raises SettingsError before any change; StoreFullError, behind which the first frames may be in already: with
-        a request_id a repeated call goes on from there, without one the outcomes in them are stale.
+        Raises SettingsError before any change. Raises StoreFullError; then the first frames may be in already: with a
+        request_id a repeated call goes on from there, without one the outcomes in them are stale.
         """
         now = self._advance(now)
         known = self._repeated(request_id, "report")
@@ -136,14 +138,14 @@ class Reporting(Leasing, Discovering):
                     begun=piece is not pieces[-1],
                     watermark=watermark,
                 )
-                watermark = None  # what was synced before them all is told with the first outcomes
+                watermark = None  # it covers the archive before all outcomes, so the first frame has it
         except BaseException:
             self._lines_of_wakes[:0] = lines
             raise
         return _report_of(answer, tuple(lines), self.lsn)
 
     def _pieces(self, told: arguments.Told, given: ByRow, extra: ByRow, answer: Answer) -> list[Piece]:
-        """Which of the outcomes that have no answer yet are a frame together; nearly always it is all of them."""
+        """Divides the outcomes without an answer into frames; nearly always one frame takes them all."""
         rows, first = len(told.tokens), len(answer.settled)
         costs = Costs(told, given, extra)
         begun = [Piece(first, first + 1, True)] if first in answer.codes else []
@@ -159,7 +161,8 @@ class Reporting(Leasing, Discovering):
         ]
 
     def _check(self, told: arguments.Told, given: ByRow, extra: ByRow, now: Instant) -> None:
-        """What one frame tells before anything has changed, several tell before the first. Raises SettingsError."""
+        """Checks all outcomes and links before the first of several frames: an error must come before any change.
+        Raises SettingsError."""
         draft, origin = self._draft(now), Origin()
         found = self._by_token(told.tokens, bodies=False).found
         for row in np.flatnonzero(~told.plain).tolist():
@@ -180,15 +183,16 @@ class Reporting(Leasing, Discovering):
     def _take_ahead(
         self, token: int, found: Sequence[Links], answer: Answer, request_id: RequestId | None, now: Instant
     ) -> None:
-        """The links of the next outcome go before it, in frames of their own, as far as that was not done before."""
+        """Accepts the links of the next outcome in frames before it, except links that an earlier call has accepted."""
         row = len(answer.settled)
         done = len(answer.codes.get(row, b""))
-        for some in sorted(found, key=lambda links: isinstance(links, UrlBatch)):  # the order of their codes
+        # the order of the codes in the answer
+        for some in sorted(found, key=lambda links: isinstance(links, UrlBatch)):
             links = some if isinstance(some, UrlBatch | Sequence) else some.strings()
             links, done = links[done:], max(0, done - len(links))
             leases = self._by_token(np.array([token], np.uint64))
             if not leases.found[0] or (self.tables.voids() and self.tables.void(leases.cards.heads)[0]):
-                return  # stale: whoever holds the URL now will report them
+                return  # stale: the present holder of the URL will report them
             origin = self._origin(Record.of(leases.cards, 0))
             costs = costs_of(links, len(origin.referrer))
             for first, last in pieces_of(costs, CALL_BYTES_PER_FRAME):
@@ -219,11 +223,13 @@ class Reporting(Leasing, Discovering):
         begun: bool,
         watermark: tuple[str, bytes] | None,
     ) -> tuple[Line, ...]:
-        """The next outcomes, with their links, as one frame; the lines it brought. begun: others come behind them."""
+        """Logs the next outcomes with their links as one frame. Returns its lines. begun: more outcomes come behind
+        them."""
         rows = len(told.tokens)
         tables = self.tables
         draft = self._draft(now)
-        # Bodies only where somebody reads them: a URL that was fetched, and brought nothing else to tell, is its head.
+        # Bodies are read only where they are needed: a URL that was fetched and brought nothing new needs only its
+        # head.
         bodies = bool(given or extra or told.others)
         leases = self._by_token(told.tokens, bodies=bodies)
         if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
@@ -256,7 +262,7 @@ class Reporting(Leasing, Discovering):
         wanted: list[Arrival] = []
         origins: list[Origin] = []
         of_row: dict[int, int] = {}  # the origin of an outcome's links
-        spans: dict[int, tuple[int, int]] = {}  # of the links of an outcome that come one by one
+        spans: dict[int, tuple[int, int]] = {}  # the links of an outcome that come one by one, among `wanted`
         targets: dict[int, int] = {}  # the redirect's target of an outcome, among `wanted`
         columns: list[tuple[int, UrlBatch]] = []
         lined: dict[int, tuple[int, int]] = {}
@@ -279,7 +285,7 @@ class Reporting(Leasing, Discovering):
             if not ok[row]:
                 settled[row] = _STALE
                 stale += 1
-                # Its links stay unread: whoever holds the URL now will report them.
+                # Its links stay unread: the present holder of the URL will report them.
                 continue
             record = Record.of(leases.cards, row)
             if dead is not None and dead[row]:
@@ -316,7 +322,7 @@ class Reporting(Leasing, Discovering):
             if len(wanted) > start:
                 spans[row] = (start, len(wanted))
         codes, new_targets = self._accept_found(wanted, columns, of_row, origins, spans, targets, draft)
-        ahead = answer.codes.get(len(answer.settled), b"").count(NEW)  # of the first of these, which is alone then
+        ahead = answer.codes.get(len(answer.settled), b"").count(NEW)  # links of the first outcome, which is alone then
         for row, (slot, _) in lined.items():
             outcome = told.outcome(row)
             if outcome.line is not None:
@@ -341,7 +347,7 @@ class Reporting(Leasing, Discovering):
         plain: npt.NDArray[np.bool_],
         now: Instant,
     ) -> None:
-        """Outcomes that say no more than done: clocks and heads in columns. Each host stands there once."""
+        """Adds clocks and heads of plain outcomes (no more than done) in columns. Each host comes once."""
         tables = self.tables
         all_of_them = np.count_nonzero(plain) == len(plain)
         rows = hosts if all_of_them else hosts[plain]
@@ -383,7 +389,7 @@ class Reporting(Leasing, Discovering):
             draft.tally("answered", count)
 
     def extend(self, tokens: Sequence[int], ttl_seconds: float, now: Instant) -> list[Settled]:
-        """Open leases live until now + ttl_seconds."""
+        """Prolongs open leases until now + ttl_seconds."""
         arguments.ttl(ttl_seconds)
         given = arguments.tokens(tokens)
         now = self._advance(now)
@@ -410,17 +416,17 @@ class Reporting(Leasing, Discovering):
         return answer
 
     def release(self, tokens: Sequence[int], now: Instant) -> list[Settled]:
-        """Give leases back unfetched: the URLs are queued again, their hosts keep the clocks they have."""
+        """Gives leases back unfetched: the URLs are queued again, and their hosts keep their clocks."""
         return self._give_back(arguments.tokens(tokens), None, now)
 
     def defer(self, tokens: Sequence[int], until: Instant, now: Instant) -> list[Settled]:
-        """Give leases back unfetched: the URLs wait until an instant, and errands are put off until then."""
+        """Gives leases back unfetched: the URLs wait until an instant, and errands are put off until then."""
         arguments.whole("until", until, 0, arguments.INSTANT_MAX)
         return self._give_back(arguments.tokens(tokens), until, now)
 
     def unclaim(self, call: Unclaimed, now: Instant) -> None:
-        """Leases that never reached their caller are given back, also past their deadline; the call may be made again
-        under its request id, and its lines come with the next answer that has lines."""
+        """Gives leases back that never reached their caller, also past their deadline. The caller may repeat the call
+        under its request id; its lines come with the next answer that has lines."""
         now = self._advance(now)
         draft = self._draft(now)
         self._back(draft, arguments.tokens(call.tokens), None)
@@ -439,7 +445,7 @@ class Reporting(Leasing, Discovering):
     def _back(self, draft: Draft, given: npt.NDArray[np.uint64], until: Instant | None) -> list[Settled]:
         tokens, firsts = np.unique(given, return_index=True)
         leases = self._by_token(tokens)
-        answer: list[Settled] = [_STALE] * len(given)  # of a token named twice the second finds it ended
+        answer: list[Settled] = [_STALE] * len(given)  # the second naming of a token finds the lease ended
         for row, (token, first) in enumerate(zip(tokens.tolist(), firsts.tolist(), strict=True)):
             authority = self.tables.errands.get(token)
             if authority is not None:
@@ -462,7 +468,8 @@ class Reporting(Leasing, Discovering):
         return answer
 
     def _located(self, draft: Draft, place: Whereabouts, outcome: Outcome, now: Instant) -> None:
-        """The answer to the errand that asks where a host is; no request to the host, so its clock goes on."""
+        """Takes the answer to an errand for a host's address. It was no request to the host, so the host does not
+        rest."""
         if self.turns.shared is not None:
             self.turns.shared.moved([place.host])
         if outcome.error is not None:
@@ -502,9 +509,9 @@ class Reporting(Leasing, Discovering):
         page: bool,
         begun: Instant | None,
     ) -> None:
-        """The host rests after a request: the largest of floor, factor, crawl delay, Retry-After and back-off.
+        """Lets the host rest after a request: the longest of floor, factor, crawl delay, Retry-After and back-off.
 
-        begun: from when on the lease allowed a request, None where that is not known.
+        begun: the first instant at which the lease allowed a request, None where that is not known.
         """
         clock = draft.clock(host)
         ended = end_of(outcome.ended_at, outcome.seconds, begun=begun, now=now)
@@ -531,7 +538,7 @@ class Reporting(Leasing, Discovering):
     def _late(
         self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant | None, now: Instant
     ) -> None:
-        """The report of a URL that was deleted while it was leased: its host rests all the same."""
+        """Takes the report of a URL that was deleted while it was leased: its host rests all the same."""
         self._rest_page(draft, outcome, queue, begun, now)
         if _answered(outcome):
             draft.tally("answered", 1)  # it was fetched: max_pages counts it
@@ -539,7 +546,7 @@ class Reporting(Leasing, Discovering):
         draft.record(record, LEASED, token=outcome.token)
 
     def _rest_page(self, draft: Draft, outcome: Outcome, queue: int, begun: Instant | None, now: Instant) -> bool:
-        """The host of a page rests; whether the page redirects."""
+        """Lets the host of a page rest. Returns whether the page redirects."""
         host = int(self.tables.queues.host[queue])
         redirect = outcome.location is not None and outcome.verdict is Verdict.DONE
         self._rested(
@@ -558,7 +565,7 @@ class Reporting(Leasing, Discovering):
     def _page_done(
         self, draft: Draft, record: Record, outcome: Outcome, queue: int, begun: Instant | None, now: Instant
     ) -> Arrival | None:
-        """What an outcome means for its URL; the target of a redirect."""
+        """Takes the outcome of a page: moves its URL to the next state. Returns the target of a redirect."""
         host = int(self.tables.queues.host[queue])
         redirect = self._rest_page(draft, outcome, queue, begun, now)
         if _answered(outcome):
@@ -632,8 +639,8 @@ class Reporting(Leasing, Discovering):
 
 
 def _begun(leases: Found, row: int) -> Instant | None:
-    """From when on a lease of this process allowed its request. A named worker tells instants by a clock of its own,
-    of which nobody knows how far it is off: what it tells is held against nothing."""
+    """The first instant at which a lease of this process allowed its request. None for a named worker, whose clock may
+    be off by any amount: its instants cannot be compared with ours."""
     return int(leases.not_before[row]) if leases.holders[row] == 0 else None
 
 
@@ -644,7 +651,7 @@ def _codes_of(numbers: bytes) -> tuple[Code, ...]:
 def _by_outcome(
     links: Sequence[tuple[int, str | Link]] | UrlBatch, outcomes: int
 ) -> Mapping[int, list[str | Link] | UrlBatch]:
-    """Links that name their outcome, by outcome. Raises SettingsError for one that is not there."""
+    """Links that name their outcome, by outcome. Raises SettingsError for an outcome that does not exist."""
     if isinstance(links, UrlBatch):
         rows = arguments.outcome_rows(links, outcomes)
         if len(rows) and not np.count_nonzero(rows[1:] < rows[:-1]):
@@ -660,8 +667,8 @@ def _by_outcome(
 
 
 def _of_its_kind(errand: Authority | Whereabouts | None, outcome: Outcome) -> None:
-    """An answer to an errand is for an errand of its kind: a page that was never fetched is not done by one. errand:
-    None for a page. Raises SettingsError."""
+    """Raises SettingsError when an outcome answers an errand of another kind than that of its lease, so that no page is
+    done that was never fetched. errand: None for a page."""
     kind = "page" if errand is None else "robots" if isinstance(errand, Authority) else "address"
     for answered in ("robots", "address"):
         if getattr(outcome, answered) is not None and answered != kind:
