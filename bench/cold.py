@@ -1,4 +1,4 @@
-"""`cold`: hosts that were asked once and hold nothing: what they take in memory and on disk, and what one costs that
+"""`cold`: hosts that were asked once and hold nothing: their bytes in memory and on disk, and the price of one that
 comes back."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENDINGS = ("com", "net", "org", "de", "fr", "co.uk", "io")
 
 
 def tables(hosts: int | None = None) -> list[Table]:
-    """One row a state: so many hosts known, and what they take."""
+    """One row a state: so many hosts known, and their bytes."""
     CACHE.mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix="cold-", dir=CACHE))
     try:

@@ -23,7 +23,7 @@ CRAWL_SECONDS_MAX = 600.0
 
 @dataclass(frozen=True)
 class Crawl:
-    """One crawl: what it cost, how many answers it got, and which share of what it had to get."""
+    """One crawl: its price, how many answers it got, and their share of the pages that it had to get."""
 
     measured: Measured
     pages: int

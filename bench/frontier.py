@@ -1,4 +1,4 @@
-"""`frontier`: what the three verbs cost at 10^4, 10^5 and 10^6 queues, and how that compares with other schedulers.
+"""`frontier`: the price of the three verbs at 10^4, 10^5 and 10^6 queues, beside that of other schedulers.
 
 Each size runs in a process of its own, in memory and on the disk, under a virtual clock (bench/frontier_engine.py); the
 disk's one is abandoned with leases open and opened again. The peers are filled for 10^2 to 10^5 hosts and taken out
@@ -50,7 +50,7 @@ Found = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the contract: what was measured in `unit`, and what it must reach."""
+    """One line of the contract: the measured value in `unit`, and the value that it must reach."""
 
     what: str
     measured: float

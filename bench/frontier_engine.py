@@ -170,7 +170,7 @@ def spread(values: Sequence[float]) -> dict[str, float] | None:
 def discover(
     frontier: Frontier, calls: Iterator[list[str]], expected: Code, *, columns: bool = False
 ) -> dict[str, Any]:
-    """All these calls; per URL, what they cost, and the longest of them."""
+    """Makes all these calls; gives their price per URL, and the longest of them."""
     spent, count = Spent(), 0
     for urls in calls:
         links = UrlBatch.of(urls, key=KEYS[0]) if columns else urls
@@ -225,7 +225,7 @@ def spelling(calls: list[list[str]]) -> float:
 
 
 def nothing_ready(frontier: Frontier) -> dict[str, Any]:
-    """Calls that find no host ready; what is ready is taken and reported before, and no checkpoint is due."""
+    """Calls that find no host ready; ready URLs are taken and reported before, and no checkpoint is due."""
     while leases := frontier.lease(BATCH, ttl_seconds=LEASE_SECONDS):
         frontier.report([lease.done(seconds=5.0) for lease in leases])
     frontier.checkpoint()
@@ -267,7 +267,7 @@ def begin_checkpoint(frontier: Frontier) -> None:
 
 
 def settle(frontier: Frontier) -> None:
-    """Brings a round under way to its end, so that its time is not counted with what comes after."""
+    """Brings a round under way to its end, so that its time is not counted with later calls."""
     if frontier._rounds.under_way is not None:
         frontier.checkpoint()
     else:
@@ -287,7 +287,7 @@ def checkpoints(frontier: Frontier) -> int:
 
 
 def store_bytes(directory: Path) -> dict[str, int]:
-    """Bytes of the store by what they are for. The log's last segment counts only as far as it is written: it is zeroed
+    """Bytes of the store by their use. The log's last segment counts only as far as it is written: it is zeroed
     ahead."""
     sizes: dict[str, int] = {}
     for path in directory.rglob("*"):

@@ -1,4 +1,4 @@
-"""`log`: what the three durable verbs cost for each URL, at batches of 1, 100 and 1,000, on a real directory.
+"""`log`: the price of the three durable verbs for each URL, at batches of 1, 100 and 1,000, on a real directory.
 
 Each call is answered after its sync, so the disk sets the wall time of small batches; CPU time is the frontier's own.
 """

@@ -1,4 +1,4 @@
-"""Made URLs for so many hosts, some 85 bytes each: what `frontier` and its peers are filled with."""
+"""Made URLs for so many hosts, some 85 bytes each; `frontier` and its peers are filled with them."""
 
 from __future__ import annotations
 

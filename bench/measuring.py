@@ -148,7 +148,7 @@ def sync_seconds(directory: Path, *, count: int = 200) -> float:
 
 
 class Spent:
-    """CPU and wall seconds of the calls made through it; what the caller does between them is not in it.
+    """CPU and wall seconds of the calls made through it; the caller's work between them is not in it.
 
     CPU time is that of the calls and of all other threads of the process, whenever they ran: a checkpoint that is
     written beside the calls counts.

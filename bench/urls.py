@@ -1,7 +1,7 @@
-"""`urls`: what one spelling of a URL costs, with its key and fingerprint, beside the libraries that others use for it.
+"""`urls`: the price of one spelling of a URL, with its key and fingerprint, beside the libraries that others use.
 
 Real URLs where the lists of reference material lie beside the project, else made ones. The rivals do not all do the
-same: what each does is in its name. Run by the Python of `.venv-bench`, where they are.
+same: the name of each tells its work. Run by the Python of `.venv-bench`, where they are.
 """
 
 from __future__ import annotations

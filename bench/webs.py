@@ -23,7 +23,7 @@ LOG_FLUSH_SECONDS = 1.5  # nginx keeps its log so long
 
 
 class BenchWeb(Protocol):
-    """A web that is being served: what a crawler needs, what it must get, and what it asked for."""
+    """A web that is being served: the needs of a crawler, the pages that it must get, and its requests."""
 
     title: str
     seeds: Path

@@ -1,5 +1,5 @@
-"""Checks that what the documents point at is there: files, headings, make targets, commands of `outrider`, names of the
-package, and tests.
+"""Checks that the targets of the documents are there: files, headings, make targets, commands of `outrider`, names of
+the package, and tests.
 
 Checked in README.md, ARCHITECTURE.md, CONTRIBUTING.md, CHANGELOG.md and docs/**/*.md: relative links and their
 #anchors; `make x` in code; `outrider x` at the start of a line of code; `src/…` and other paths in code that begin with

@@ -38,7 +38,7 @@ ROOT = Path(os.path.abspath(__file__)).parent.parent
 
 
 class InstallError(Exception):
-    """Something that only the user can put right; the text says what."""
+    """A fault that only the user can put right; the text names it."""
 
 
 def say(text):
@@ -203,7 +203,7 @@ def run_bounded(command, seconds):
 
 
 def build_native(root, place, cargo):
-    """Builds the kernels into src/outrider; returns what went wrong, in one line, or None."""
+    """Builds the kernels into src/outrider; returns the fault, in one line, or None."""
     log = root / "target" / "install.log"
     log.parent.mkdir(exist_ok=True)
     environment = dict(rust_environment(cargo), VIRTUAL_ENV=str(place), PYO3_PYTHON=str(place / "bin" / "python"))
@@ -360,7 +360,7 @@ def install(root, wish):
 
 
 def conclude(place, stamp, kernels, why):
-    """Stamps what was reached and, when that is news, says it in one line."""
+    """Stamps the state that was reached and, when that is news, says it in one line."""
     stamp["kernels"] = kernels
     if kernels == "python":
         stamp.pop("native", None)

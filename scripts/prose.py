@@ -1,4 +1,4 @@
-"""Counts how sentences open, and things that are spoken of as people, in docstrings, comments and Markdown.
+"""Counts the openings of sentences, and the words for people, in docstrings, comments and Markdown.
 
     python scripts/prose.py [--list] [PATH…]
 
