@@ -31,7 +31,7 @@ def test_every_address_of_the_list_is_judged_right(shared: Path) -> None:
 
 
 def verdict(case: dict[str, Any]) -> str:
-    """allow, port, block or reject: what comes of a URL on its way to a socket, with names answered from the case."""
+    """allow, port, block or reject: the fate of a URL on its way to a socket, with names answered from the case."""
     answers = [case["resolves"]] if "resolves" in case else case.get("resolves_sequence", [["93.184.216.34"]])
 
     def look_up(host: str, port: int) -> tuple[str, ...]:

@@ -89,7 +89,7 @@ def test_every_difference_is_explained_on_the_page_with_what_makes_it_agree(proj
 
 
 def explained(project: Path) -> dict[tuple[str, ...], list[str]]:
-    """The table of the page: what makes pairs agree → which pairs."""
+    """The table of the page: the rules that make pairs agree → the pairs."""
     page = (project / "docs/urls.md").read_text("utf-8")
     rows: dict[tuple[str, ...], list[str]] = {}
     for row in page.split("| Pairs |", maxsplit=1)[1].split("\n\n", maxsplit=1)[0].splitlines()[2:]:

@@ -38,7 +38,7 @@ def made(kernel, capacities, members):
 
 
 def asked(groups, *hosts, now=0, klass=5, crawl=0):
-    """Which of the hosts went, and whose turns were taken."""
+    """The hosts that went, and the hosts that lost their turns."""
     classes, crawls = np.full(len(hosts), klass, np.uint8), np.full(len(hosts), crawl, np.uint32)
     went, displaced = groups.admit(u32(*hosts), classes, crawls, now)
     return list(went), rows(displaced)

@@ -153,7 +153,7 @@ def test_zeros_after_the_frames_are_unused_space(kernel, zeros):
 
 @BOTH
 def test_eight_zero_bytes_are_no_frame(kernel):
-    """Their crc would be right for an empty frame; the length is what forbids it."""
+    """Their crc would be right for an empty frame; the length forbids it."""
     assert ([], 0, kernels.ZEROS) == kernel.scan_frames(bytes(8))
     assert -1 == kernel.find_frame(bytes(4096))
 

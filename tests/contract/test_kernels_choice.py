@@ -1,4 +1,4 @@
-"""Which kernels a process runs on, and what it says when it cannot have those it was told to use."""
+"""The choice of a process between kernels, and its words when it cannot have the ones that it was told to use."""
 
 from __future__ import annotations
 

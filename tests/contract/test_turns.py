@@ -182,7 +182,7 @@ def test_cells_that_cannot_be_written_to_are_refused(kernel):
 
 @both(TWINS)
 def test_what_is_no_whole_record_is_none(kernel):
-    """Bytes behind the last whole item of a column are no row; of what is wrong, columns are told before rows."""
+    """Bytes behind the last whole item of a column are no row; faults of columns are told before faults of rows."""
     cells = np.zeros(100, np.uint8)
     assert b"" == kernel.count_leases(u32(0, 1), True, u32(0, 1).tobytes() + b"?", cells)
     assert [1, 1] == cells[:96].view(HOST)["in_flight"].tolist()

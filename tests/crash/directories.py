@@ -1,4 +1,4 @@
-"""Real directories in which a process dies at a call, or whose disk is full in the midst of a write."""
+"""Real directories in which a process dies at a call, or with a disk that is full in the midst of a write."""
 
 from __future__ import annotations
 

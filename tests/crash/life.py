@@ -41,7 +41,7 @@ def visit(port: int, host: str) -> None:
 
 
 class Life:
-    """One process: its frontier, its journal, and what it was told to repeat and to take over."""
+    """One process: its frontier, its journal, and the calls that it has to repeat and to take over."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.order = order

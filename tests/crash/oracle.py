@@ -1,4 +1,4 @@
-"""The outside judge of killed processes: a dict of what callers were told, a site that saw the visits, and the store.
+"""The outside judge of killed processes: a dict of the answers to callers, a site that saw the visits, and the store.
 
 It reads nothing but journals of `crash.life`, its own clock, and the public face of a frontier that is opened after.
 """
@@ -133,7 +133,7 @@ class Oracle:
     refused: list[str] = field(default_factory=list)
 
     def read(self, journal: Path) -> None:
-        """Takes in what one life wrote down; half a line at the end was never said."""
+        """Takes in the lines of one life; half a line at the end was never said."""
         text = journal.read_bytes() if journal.exists() else b""
         for line in text.splitlines(keepends=True):
             if line.endswith(b"\n"):

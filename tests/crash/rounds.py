@@ -1,4 +1,4 @@
-"""Lives one after the other on one store, each ended by something bad, and judged by what they were told."""
+"""Lives one after the other on one store, each ended by a fault, and judged by their answers."""
 
 from __future__ import annotations
 
@@ -88,5 +88,5 @@ class Rounds:
         os.kill(process, signal.SIGKILL)  # not gathered yet, so the number is still its own
 
     def problems(self) -> list[str]:
-        """The first twenty things that are wrong."""
+        """The first twenty faults."""
         return (self.oracle.problems + self.site.violations())[:20]

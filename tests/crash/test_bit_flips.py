@@ -88,7 +88,7 @@ def disk_of(files: dict[str, bytes], flip: tuple[str, int, int] | None = None) -
 
 
 def looked_at(disk: MemoryFiles) -> list[Any] | None:
-    """The answer of a look; None when it says that something is wrong."""
+    """The answer of a look; None when it tells of a fault."""
     frontier = Frontier.look(disk)
     try:
         return told(frontier) if frontier.verify().ok else None
@@ -97,7 +97,7 @@ def looked_at(disk: MemoryFiles) -> list[Any] | None:
 
 
 def silent_wrongs(files: dict[str, bytes], at: int, flips: list[tuple[str, int, int]]) -> tuple[list[str], int]:
-    """Flips that were believed and changed something, and how many were told."""
+    """Flips that were believed and changed an answer, and how many were told."""
     right, then = looked_at(disk_of(files)), goes_on(disk_of(files), at)
     assert right is not None
     assert then[-1] is True
@@ -122,7 +122,7 @@ def silent_wrongs(files: dict[str, bytes], at: int, flips: list[tuple[str, int, 
 
 
 def places(files: dict[str, bytes]) -> dict[str, tuple[int, int]]:
-    """By file: how many bytes mean something, and how many it has."""
+    """By file: how many bytes have a meaning, and how many it has."""
     return {name: (len(data.rstrip(b"\0")), len(data)) for name, data in files.items()}
 
 
@@ -142,7 +142,7 @@ def test_a_flipped_bit_is_told_or_changes_nothing():
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
 def test_every_byte_flipped_is_told_or_changes_nothing():
-    """A bit of every byte that means something, and of some thousand of the zeros."""
+    """A bit of every byte with a meaning, and of some thousand of the zeros."""
     files, at = closed_store()
     rng = random.Random(8)
     flips = []

@@ -1,4 +1,4 @@
-"""The frontier on disks that crash, fail and run full: what was answered is there, nothing else is believed."""
+"""The frontier on disks that crash, fail and run full: answered calls are there, nothing else is believed."""
 
 from __future__ import annotations
 
@@ -341,7 +341,7 @@ def test_the_nth_call_of_the_disk_fails_and_nothing_is_answered_wrongly(verb, er
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_opening_survives_a_failure_of_any_call(error):
-    """An opening that fails can be repeated, and the store is what it was."""
+    """An opening that fails can be repeated, and leaves the store as it was."""
     base = base_world()
     state = rows(base.frontier)
     for nth in range(1, 60):

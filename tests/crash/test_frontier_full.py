@@ -1,4 +1,4 @@
-"""A frontier on a full disk: what grows is refused, what ends goes on, checkpoints and tails wait for room."""
+"""A frontier on a full disk: it refuses new URLs, takes outcomes, and lets checkpoints and tails wait for room."""
 
 from __future__ import annotations
 

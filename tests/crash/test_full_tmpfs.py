@@ -46,7 +46,7 @@ def some(turn: int) -> list[str]:
 
 
 def refused(frontier: Frontier, first: int) -> tuple[set[str], StoreFullError]:
-    """Discovers until it is refused: what was accepted, and the refusal."""
+    """Discovers until the frontier refuses: the accepted URLs, and the refusal."""
     accepted: set[str] = set()
     for turn in range(first, first + 5_000):
         urls = some(turn)
@@ -105,7 +105,7 @@ DELAY = 0.1
 
 
 def started_and_filled(served: Served, place: Path, output: Path) -> subprocess.Popen[bytes]:
-    """A crawl under way, whose disk others have just filled."""
+    """A crawl under way, on a disk that another program has just filled."""
     with place.with_name("talk").open("wb") as talk:
         crawl = subprocess.Popen(
             crawling.command(*crawling.on(served, output, "--delay", str(DELAY), "--progress", "log")),

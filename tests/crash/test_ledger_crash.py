@@ -1,4 +1,4 @@
-"""The ledger after power cuts: what a finished checkpoint listed is there and reads as it did, whatever came after."""
+"""The ledger after power cuts: the runs of a finished checkpoint are there and read as they did."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def listed(files: Files) -> list[str]:
 
 
 class History:
-    """A ledger on a disk that may crash, with what its checkpoints may hold."""
+    """A ledger on a disk that may crash, with the records that its checkpoints may hold."""
 
     def __init__(self, disk: CrashDisk, seed: int, *, checkpointed: Content | None = None) -> None:
         self.disk = disk
@@ -121,7 +121,7 @@ def test_what_a_checkpoint_lists_survives_a_crash_before_every_call(seed: int) -
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_ledger_that_was_cut_off_goes_on_and_is_as_safe_as_before(seed: int) -> None:
-    """Eight lives, each ended in the middle of something: leftovers do no harm and do not pile up."""
+    """Eight lives, each ended in the middle of an act: leftovers do no harm and do not pile up."""
     rng = random.Random(seed)
     disk = CrashDisk()
     kept: Content = {}

@@ -1,4 +1,4 @@
-"""The log after power cuts, torn writes and flipped bits: what was synced is there, then a prefix; damage is loud."""
+"""The log after power cuts, torn writes and flipped bits: synced frames are there, then a prefix; damage is loud."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def recovered(files: Files) -> list[bytes]:
 
 
 class History:
-    """A log on a disk, with what was appended and how far it was acknowledged."""
+    """A log on a disk, with the appended frames and how far they were acknowledged."""
 
     def __init__(self, disk: MemoryFiles, seed: int) -> None:
         self.disk = disk
@@ -122,7 +122,8 @@ def test_a_crash_during_recovery_loses_nothing(seed: int) -> None:
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("partial", [False, True])
 def test_any_call_may_fail_once_and_nothing_acknowledged_is_lost(error: int, partial: bool) -> None:
-    """The 1st, 2nd, 3rd … call fails: the log stops or says full, and every crash image after it holds what it said."""
+    """The 1st, 2nd, 3rd … call fails: the log stops or says full, and every crash image after it holds all acknowledged
+    frames."""
     for nth in range(1, 80):
         disk = CrashDisk()
         history = History(disk, 5)

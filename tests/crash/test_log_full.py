@@ -1,4 +1,4 @@
-"""The log on a full disk: puts are refused before anything is written, the reserve carries on, and space heals it."""
+"""The log on a full disk: it refuses puts before a write, the reserve carries on, and space heals it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def opened(files: Files) -> Log:
 
 
 def fill(log: Log, *, reserve: bool = False) -> list[bytes]:
-    """Appends until the log refuses; what it took."""
+    """Appends until the log refuses; gives the frames that it took."""
     taken: list[bytes] = []
     while True:
         payload = b"%06d" % log.appended_lsn + bytes(200)

@@ -1,4 +1,4 @@
-"""Real processes, real files, SIGKILL at any moment: what was acknowledged over the pipe is in the log."""
+"""Real processes, real files, SIGKILL at any moment: frames acknowledged over the pipe are in the log."""
 
 from __future__ import annotations
 

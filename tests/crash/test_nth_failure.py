@@ -120,7 +120,7 @@ class FaultyOs:
 
 
 class History:
-    """One fixed life of a store, which remembers what it was told."""
+    """One fixed life of a store, which remembers its answers."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -197,7 +197,7 @@ class History:
         return False
 
     def holds(self) -> None:
-        """Opened again: what was answered is there, leases of a named worker too, and all comes to an end."""
+        """Opened again: all answered calls are there, leases of a named worker too, and all URLs come to an end."""
         with Frontier.open(self.path, clock=self.clock, settings=SETTINGS) as frontier:
             assert [] == [url for url in self.accepted if frontier.status(url).state == "unknown"]
             assert [] == [url for url in self.done if frontier.status(url).state != "done"]

@@ -28,7 +28,7 @@ was renamed goes by its new name; `renamed` has both, with a space between."""
 
 
 def story(frontier: Frontier, clock: Clock) -> Iterator[str]:
-    """Every verb that changes something, one after another; each is named behind its answer."""
+    """Every verb that changes the store, one after another; each is named behind its answer."""
     frontier.discover([f"http://h{n}.com/" for n in range(20)])
     yield "discover"
     frontier.discover(["http://a.com/", "http://b.com/"], request_id=("me", 1))
@@ -96,7 +96,7 @@ def uncovered(events: list[Event]) -> list[str]:
 
 
 class Recorded:
-    """A disk in memory that writes down what is done to it, in order; `forgets` is a kind of sync it leaves out."""
+    """A disk in memory that writes down its calls, in order; `forgets` is a kind of sync it leaves out."""
 
     def __init__(self, forgets: str = "") -> None:
         self.disk = MemoryFiles()
@@ -185,7 +185,7 @@ def test_a_sync_that_began_before_the_write_covers_nothing():
 
 
 def test_callers_that_share_a_sync_are_answered_when_it_covers_each_of_them():
-    """Behind each answer the device alone, without anything unsynced, holds what was told."""
+    """Behind each answer the device alone, without unsynced bytes, holds the answered facts."""
     disk, guard, images, failures = CrashDisk(), threading.Lock(), [], []
     clock = Clock()
     frontier = Frontier.open(disk, clock=clock)

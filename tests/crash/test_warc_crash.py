@@ -1,4 +1,4 @@
-"""The archive and the line files on a disk that forgets what was not synced: what was acknowledged is there, once."""
+"""The archive and the line files on a disk that forgets unsynced bytes: acknowledged records are there, once."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def pages(output: Path) -> list[dict]:
 
 
 def fetched(output: Path) -> set[str]:
-    """The URLs whose content was kept."""
+    """The URLs with kept content."""
     return {page["url"] for page in pages(output) if page["outcome"] in ("done", "duplicate", "truncated")}
 
 
@@ -134,7 +134,7 @@ def not_kept_once(output: Path) -> list[str]:
 
 
 def wait_for(condition, seconds: float = 20.0) -> None:
-    """Until something that another process does has happened."""
+    """Waits for an act of another process."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"

@@ -38,7 +38,7 @@ class Connection:
         await asyncio.sleep(60)
 
     def reset(self) -> None:
-        """Ends with RST, whatever was still to be sent."""
+        """Ends with RST, also with bytes still to be sent."""
         raw: socket.socket = self.writer.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
@@ -48,7 +48,7 @@ Script = Callable[[Connection], Awaitable[None]]
 
 
 class Site:
-    """A running server: its port, and what it saw."""
+    """A running server: its port, and the requests that it saw."""
 
     def __init__(self) -> None:
         self.port = 0

@@ -193,7 +193,7 @@ def test_the_version_goes_to_standard_output():
 
 
 def test_a_title_cannot_steer_the_terminal_or_break_a_line(tmp_path):
-    """Nothing below a space reaches standard error or a line file, whatever a site writes."""
+    """No character below a space that a site writes reaches standard error or a line file."""
     evil = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\u202eevil\u2028".encode()
     with page(b"<title>" + evil + b"</title><a href='/%1b%5b2J'>x</a>", ETag='"\x1b[31m"') as url:
         arguments = ["crawl", url, "-o", tmp_path / "out", "--delay", "0.01", "--progress", "log"]
@@ -274,7 +274,7 @@ def test_a_full_disk_ends_the_crawl_with_words_and_everything_goes_on_when_there
             arguments = crawling.on(served, output, "--delay", "0.1")
             crawl = subprocess.Popen([sys.executable, "-c", IMPATIENT, *arguments], stderr=words, cwd=crawling.ROOT)
             crawling.wait_for(lambda: _size(output / "pages.jsonl") > 5_000)
-            while crawl.poll() is None:  # also what the crawl gives back meanwhile
+            while crawl.poll() is None:  # also the leases that the crawl gives back meanwhile
                 _fill(disk / "ballast")
                 time.sleep(0.1)
             words.seek(0)

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """One run of the demo: its folder, what it said, and its seconds."""
+    """One run of the demo: its folder, its output, and its seconds."""
     folder = tmp_path_factory.mktemp("demo") / "kept"
     begun = time.monotonic()
     command = [sys.executable, "-m", "outrider.sim.demo", "--keep", str(folder)]

@@ -169,7 +169,7 @@ def test_a_reset_at_each_phase(sent: bytes, expected: tuple[Any, ...]) -> None:
     async def script(connection: Connection) -> None:
         await connection.request()
         await connection.send(sent)
-        await asyncio.sleep(0.1)  # a reset overtakes what the other side has not read
+        await asyncio.sleep(0.1)  # a reset overtakes bytes that the other side has not read
         connection.reset()
 
     assert expected == outcome(fetch(script))

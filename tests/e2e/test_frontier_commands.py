@@ -77,7 +77,7 @@ def test_export_import_export_is_the_same(finished, tmp_path, form):
 
 
 def test_a_copy_goes_on_where_the_first_stopped(tmp_path):
-    """States, scope and order are carried: what the first has fetched is not fetched again, and nothing is missing."""
+    """States, scope and order are carried: the second crawl fetches no URL of the first again, and misses none."""
     output, copy, carried = tmp_path / "out", tmp_path / "copy", tmp_path / "all.jsonl"
     with crawling.web(tmp_path / "web", hosts=4, pages=40) as served:
         arguments = crawling.on(served, output, "--delay", "0.01")

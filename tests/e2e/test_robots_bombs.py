@@ -49,7 +49,7 @@ def plain(host: int) -> bytes:
 
 @contextmanager
 def web(robots: object) -> Iterator[tuple[Site, Counter[str]]]:
-    """Hosts h0.test, h1.test … on one port, until the block ends; what was asked of all of them, by path."""
+    """Hosts h0.test, h1.test … on one port, until the block ends; the requests to all of them, by path."""
     asked: Counter[str] = Counter()
 
     async def script(connection: Connection) -> None:
@@ -85,7 +85,7 @@ def web(robots: object) -> Iterator[tuple[Site, Counter[str]]]:
 
 
 def crawled(directory: Path, hosts: int, robots: object, seconds: float) -> tuple[int, Counter[str]]:
-    """Peak bytes of a crawl of these hosts, and what it asked for."""
+    """Peak bytes of a crawl of these hosts, and its requests."""
     directory.mkdir()
     with web(robots) as (site, asked):
         (directory / "hosts").write_text("".join(f"127.0.0.1 h{n}.test\n" for n in range(hosts)))

@@ -40,7 +40,7 @@ def robots_of(name: str) -> str:
 
 
 def build(name: str) -> tuple[MemoryFiles, dict[str, Any]]:
-    """A store with every kind of fact in its checkpoint or its log, and what it holds."""
+    """A store with every kind of fact in its checkpoint or its log, and its content."""
     numbers = itertools.count(1)
 
     def token_bytes(size: int) -> bytes:

@@ -1,9 +1,9 @@
-"""An independent judge of a frontier's history: it sees what servers see, and hears what was said aloud.
+"""An independent judge of a frontier's history: it sees requests as servers do, and hears all that is said aloud.
 
-Servers see when a request begins and when it ends, by one true clock, whatever spelling of the host it came by, and
-whatever the clocks of workers and of the frontier say. Said aloud are the settings, the words of operators, the rules
-of robots.txt files, and what answers asked for. From these the judge works out when a request may begin, from
-docs/frontier.md and nothing of the package: it shares no code with the frontier, nor with the model of histories.py.
+Servers see when a request begins and when it ends, by one true clock and under any spelling of the host; clocks of
+workers and of the frontier do not count. Settings, words of operators, rules of robots.txt files and the wishes of
+answers are said aloud. From these the judge works out when a request may begin, from docs/frontier.md and nothing of
+the package: it shares no code with the frontier, nor with the model of histories.py.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Request:
 
     stream: the leases that one call gave of one queue, of which one is fetched after the other. begun: None while it
     has not. at_least: seconds that lie between its beginning and another's, where several may be open at once. fixed:
-    seconds that its answer asks for, whatever is said later.
+    seconds that its answer asks for, which later words do not change.
     """
 
     token: int

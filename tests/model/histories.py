@@ -302,7 +302,7 @@ class Model:
         ]
 
     def leased(self, leases: Sequence[Lease], *, per_queue: int, worker: str | None, ttl: float) -> None:
-        """Hold what was handed out against what may be."""
+        """Compares the leases with the ones that may be given."""
         trains: dict[str, list[Lease]] = {}
         for lease in leases:
             trains.setdefault(lease.host, []).append(lease)
@@ -457,7 +457,7 @@ class Model:
         return states
 
     def next_at(self) -> int | None:
-        """When something changes by time alone at the latest: a lease, an expiry, a URL that comes back."""
+        """The instant of the next change by time alone: a lease, an expiry, a URL that comes back."""
         times = [held.deadline for held in self.leases.values()]
         times += [url.due for url in self.urls.values() if url.state == "waiting"]
         times += [

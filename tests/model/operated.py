@@ -59,7 +59,7 @@ class Held:
 
 @dataclass
 class End:
-    """The end of a lease: when its request has truly ended, and what its holder says."""
+    """The end of a lease: when its request has truly ended, and its holder's report."""
 
     held: Held
     at: int
@@ -459,7 +459,7 @@ class Operated:
         self.true.move(seconds)
 
     def ask(self) -> None:
-        """When something can be had, by the frontier's word; mostly the history waits for it."""
+        """The instant of the next lease, by the frontier's word; mostly the history waits for it."""
         self.says_when()
         if self.quiet_until is not None and self.rng.random() < 0.7:
             self.true.at += max(0, self.quiet_until - self.clock())
@@ -538,7 +538,7 @@ class Operated:
         return f"{statistics['urls']} after {len(self.told)} steps, {self.frontier.explain_idle().text}"
 
     def round(self) -> bool:
-        """All that is in hand ends, what can be had is leased, and time goes on; whether anything came to pass."""
+        """Ends all requests in hand, leases all that it can, and lets time go on; tells whether there was an event."""
         self.told.append("round:")
         ends = []
         for token in sorted(self.hand):

@@ -28,7 +28,7 @@ BODIES = [
 
 
 class Web:
-    """Hosts with moods. `requests` is what their servers saw: (begin, end) per host."""
+    """Hosts with moods. `requests` has (begin, end) per host, as the servers saw them."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng

@@ -49,7 +49,7 @@ class Cluster:
         return Frontier.open(self.disks[side], clock=lambda: self.now, slots=(LOWER, UPPER)[side], keys=KEYS)
 
     def carry(self) -> None:
-        """Take what lies in the outboxes across; now and then the answer is lost, so the batch comes again."""
+        """Carries the batches in the outboxes across; now and then the answer is lost, so the batch comes again."""
         for side, owner in enumerate(self.owners):
             parcels = owner.outbox(10)
             if not parcels or self.chance.random() < 0.3:
