@@ -49,7 +49,7 @@ from outrider.limits import (
 )
 from outrider.url import authority_of
 
-_NOT_ALONE = ~np.uint8(VOIDED | GROUPED)  # flags of hosts that need a closer look
+_NOT_ALONE = ~np.uint8(VOIDED | GROUPED | ROBOTS)  # flags of hosts that need a closer look
 _NO_ROWS: Rows = np.zeros(0, np.uint32)
 _NOTHING = (Cards.none(), _NO_ROWS, np.zeros(0, np.int64))
 
@@ -140,7 +140,7 @@ class Leasing(Asking):
         claimed = False
         key = None if key is None else self.turns.key_meant(key)
         by_key = self.turns.queues_by_key(key, row) if key is not None and (crawl is None or row is not None) else None
-        plain = per_queue == 1 and not self.errands_mode and self.settings.max_pages_per_host is None
+        plain = per_queue == 1 and self.settings.max_pages_per_host is None
         seeks = errands and (crawl is None or row is not None)
         if seeks:
             sought += self.turns.seekers_of(self._seekers_share(min(want, pages_left)), row, key)
@@ -171,15 +171,23 @@ class Leasing(Asking):
                 over = ~self.turns.shared.may_go(hosts, now)
                 if np.count_nonzero(over):  # a clock of their groups moved on, or their addresses expired
                     lapsed.append(hosts[over])
-            alone = self._may_go(hosts, now) if plain else np.zeros(len(drawn), np.bool_)
-            count = np.count_nonzero(alone)
-            if count:
-                chosen = drawn if count == len(drawn) else drawn[alone]  # each host comes once: it has no other queue
-                found, cards = tables.backlog.take(chosen)
-                picks.add(cards, chosen if len(cards) == count else chosen[found])
-                if count == len(drawn):
+            alone = self._may_go(hosts, now, errands) if plain else np.zeros(len(drawn), np.bool_)
+            odd = np.flatnonzero(~alone)
+            if len(odd) < len(drawn):
+                places = np.flatnonzero(alone)
+                found, cards = tables.backlog.take(drawn[places])  # each host once: it has no other queue
+                if len(cards) < len(places):
+                    places = places[found]
+                go, judged = self._judge_drawn(drawn[places], hosts[places], cards, refusals, now)
+                refusals -= judged
+                if go is None:
+                    picks.add(cards, drawn[places])
+                else:
+                    picks.add(cards.filter(go), drawn[places[go]])
+                    odd = np.concatenate([odd, places[~go]])
+                if not len(odd):
                     continue
-            for queue, host in zip(drawn[~alone].tolist(), hosts[~alone].tolist(), strict=True):
+            for queue, host in zip(drawn[odd].tolist(), hosts[odd].tolist(), strict=True):
                 if refusals <= 0 or picks.count + len(asked) + len(sought) >= want or picks.count >= pages_left:
                     break
                 if host in taken:
@@ -243,8 +251,9 @@ class Leasing(Asking):
         self._odd = 1 - self._odd
         return (most + self._odd) // 2
 
-    def _may_go(self, hosts: Rows, now: Instant) -> npt.NDArray[np.bool_]:
-        """Which of these hosts may be visited by a look at their clocks alone."""
+    def _may_go(self, hosts: Rows, now: Instant, errands: bool) -> npt.NDArray[np.bool_]:
+        """Which of these hosts, each the first of its name, may be visited as far as clocks and flags tell. Robots
+        rules judge their URLs afterwards. errands: a host that waits for one needs a closer look."""
         columns, places = self.tables.hosts, hosts.astype(np.intp)
         good: npt.NDArray[np.bool_] = columns.rest_until[places] <= now
         busy = columns.in_flight[places]
@@ -255,7 +264,34 @@ class Leasing(Asking):
             good &= (flags & _NOT_ALONE) == 0
         if self.turns.shared is not None:
             good &= self.turns.shared.may_go(hosts, now)
+        waiting = self.turns.errands_at
+        if errands and waiting:
+            good &= np.array([host not in waiting for host in hosts.tolist()], np.bool_)
         return good
+
+    def _judge_drawn(
+        self, queues: Rows, hosts: Rows, cards: Cards, budget: int, now: Instant
+    ) -> tuple[npt.NDArray[np.bool_] | None, int]:
+        """Which of these cards, one of each queue, robots rules allow (None: all), and how much of the budget of
+        verdicts that took. The other cards go back into their queues: their hosts need a closer look."""
+        ruled = (self.tables.hosts.flags[hosts.astype(np.intp)] & ROBOTS) != 0
+        if not self.errands_mode and not np.count_nonzero(ruled):
+            return None, 0
+        go = np.ones(len(cards), np.bool_)
+        judged = 0
+        for place, url in enumerate(cards.urls()):
+            if judged >= budget:
+                go[place:] = False
+                break
+            if self.errands_mode or ruled[place]:
+                authority = self.tables.authority(authority_of(url))
+                go[place] = self._judge(authority, url, now) is Judgement.GO
+                judged += self._looked_at(authority)
+        if go.all():
+            return None, judged
+        back = np.flatnonzero(~go)
+        self.tables.backlog.put(queues[back], cards.take(back))
+        return go, judged
 
     def _look_closely(
         self,
