@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 
 def alike(value: int | float, rows: int, dtype: str) -> npt.NDArray[Any]:
-    """A column of so many rows that all hold this value; not to be written to."""
+    """A read-only column of `rows` rows with this value."""
     return np.ndarray((rows,), dtype, np.array([value], dtype), 0, (0,))
 
 

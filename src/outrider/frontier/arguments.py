@@ -151,7 +151,7 @@ def listed(what: str, given: Iterable[Any]) -> list[Any]:
     """A list of everything that a caller's iterable gives. Raises SettingsError where reading it fails."""
     try:
         return list(given)
-    except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
+    except Exception as error:  # the caller's iterator may raise anything
         raise SettingsError(f"the {what} cannot be read ({type(error).__name__}: {error}); give a list") from error
 
 
@@ -417,7 +417,7 @@ def pairs(given: Iterable[tuple[int, str | Link]]) -> list[tuple[int, str | Link
         ]
     except SettingsError:
         raise
-    except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
+    except Exception as error:  # the caller's iterator may raise anything
         raise SettingsError(
             f"the links cannot be read ({type(error).__name__}: {error}); give a list of (row of the outcome, link)"
         ) from error

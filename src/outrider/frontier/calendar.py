@@ -95,8 +95,7 @@ class Calendar:
 
     def due(self, now: int, most: int) -> Cards:
         """Takes up to `most` cards that are due at `now`, the earliest first. While buckets are being moved it may give
-        fewer than are due: when `next()` is not after `now`, call it again. Raises
-        DamagedStoreError."""
+        fewer than are due: when `next()` is not after `now`, call it again. Raises DamagedStoreError."""
         parts: list[Cards] = []
         wanted, movable, moves = most, CALENDAR_MOVE_CARDS, 0
         while wanted > 0:

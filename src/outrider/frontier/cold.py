@@ -69,7 +69,7 @@ RECORD = np.dtype(
 microseconds that it rests beyond `ended` and its gap; crawl, done, gone, waiting: cells of its youngest queue. The body
 is its name, followed by values that few hosts have: `_extra_of`."""
 
-_CRAWLS_MAX = 0xFFFF  # `extra` tells higher rows of crawls
+_CRAWLS_MAX = 0xFFFF  # `extra` holds higher rows of crawls
 _LOW = np.uint64((1 << 56) - 1)
 _EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # the rest is for the name and for values with bounds of their own
 _BACK_OFF, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"

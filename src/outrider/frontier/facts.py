@@ -5,8 +5,8 @@ u32
 A block holds facts of one kind, column by column. Fixed-width columns are little-endian and shuffled: the first bytes
 of all rows, then the second bytes … (bytes that hardly change from row to row then lie together, and compress). `text`
 and `blob` columns are their lengths (u32 each) and then their bytes. `cards` are the heads, shuffled likewise, and then
-the bodies, whose lengths stand in the heads; `heads` are heads alone. Every fact names the slot it changes and says
-absolute values, never differences, so that replaying a fact twice, or an older one before a newer one, ends in the same
+the bodies, whose lengths stand in the heads; `heads` are heads alone. Every fact names the slot it changes and holds
+absolute values, never differences: so replay of a fact twice, or of an older one before a newer one, ends in the same
 state."""
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def _kind(fact: Fact, columns: str, *, applied: Applied = Applied.BY_ROW, in_win
 
 
 # The order of the kinds is the order of blocks in a frame: a fact that makes a host, queue or crawl stands before the
-# facts that name it. The
-# order of the columns is the format. A new column goes to the end, with its default and the next version of the kind.
+# facts that name it. The order of the columns is the format. A new column goes to the end, with its default and the
+# next version of the kind.
 KINDS: dict[int, Kind] = {
     kind.fact: kind
     for kind in (
@@ -266,7 +266,7 @@ class Texts:
 
 
 def no_texts(rows: int) -> Texts:
-    """So many empty texts."""
+    """`rows` empty texts."""
     return Texts(b"", np.zeros(rows, np.uint32))
 
 

@@ -55,7 +55,7 @@ class Grouping:
     @classmethod
     def of(cls, value: object) -> Grouping | None:
         """From "domain", "address", a table (`[domain]`, `[address]`, `[[group]]`), a named group's table, or a list of
-        these; None for no group at all. Raises SettingsError naming the key, the value and what is accepted."""
+        these; None for no group at all. Raises SettingsError naming the key, the value and the accepted values."""
         if value is None or isinstance(value, Grouping):
             return value
         made = cls()

@@ -2,8 +2,7 @@
 
 Appended cards lie in memory, in pieces that are sorted as they fill. A checkpoint freezes them and writes them as one
 run; after a crash, replay of the log appends the later ones again. Later appends count before earlier ones, memory
-before runs,
-newer runs before older ones (`outrider.storage.tiers`).
+before runs, newer runs before older ones (`outrider.storage.tiers`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The lines of output that the frontier writes: it adds a count to a page's line, and writes a line for each refusal
-that it decides itself."""
+"""Lines of output: the frontier adds a count to a page's line, and writes a line for each refusal that it decides
+itself."""
 
 from __future__ import annotations
 

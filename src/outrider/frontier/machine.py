@@ -98,8 +98,7 @@ class Machine(Reporting, Operations, Carrying):
         resting, and leases of named workers live on for the time they had left.
 
         passed: real time in microseconds since the last logged instant where it is known (same boot, or the caller's
-        clock), else None.
-        Returns how many leases ended.
+        clock), else None. Returns how many leases ended.
         """
         tables = self.tables
         last = tables.now

@@ -249,7 +249,7 @@ class Operations(Discovering):
             urls = [urls]
         try:
             wishes = list(urls.items()) if isinstance(urls, Mapping) else [(url, priority) for url in urls]
-        except Exception as error:  # whatever the caller's own iterator raises: nothing was decided yet
+        except Exception as error:  # the caller's iterator may raise anything
             raise SettingsError(f"the URLs cannot be read ({type(error).__name__}: {error}); give a list") from error
         if len(wishes) > CALL_ROWS_MAX:
             raise SettingsError(f"{len(wishes)} URLs in one call; cut it into calls of at most {CALL_ROWS_MAX}")

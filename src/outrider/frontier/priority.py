@@ -1,15 +1,15 @@
-"""Priorities: a float in [0, 1] mapped monotonically to one of 16 classes, 15 the best; and functions that give one to
-each URL of a batch.
+"""Priorities: a float in [0, 1] mapped monotonically to one of 16 classes, 15 the best; and priority functions, which
+give one to each URL of a batch.
 
-A priority function takes the links of one page, or seeds, as a `UrlBatch`, and that page; it gives one number per row.
-`weighted` and `by_domain_page_freshness` are ready-made: weighted means of *parts*, each a signal in [0, 1] of which
-more means sooner. A part is read, in this order,
+A priority function takes the links of one page, or seeds, as a `UrlBatch`, and that page; it returns one number per
+row. `weighted` and `by_domain_page_freshness` make such functions: weighted means of *parts*. A part is a signal from 0
+to 1; a higher value means sooner. Its value comes from the first of these that exists:
 
     from `signals[part]`          a number for all; the name of a column; a mapping from registrable domain to value; or
                                   a function of one registrable domain
-    from the batch's column       of the part's name, or of what it is made of: hops, age
-    from the referring page       `page.signals[part]`, what a page hands on to its links
-    as SIGNAL_NEUTRAL             0.5, and so is every NaN
+    from the batch's column       of the part's name, or of its source: hops, age
+    from the referring page       `page.signals[part]`, which a page hands on to its links
+    as SIGNAL_NEUTRAL             0.5, also for every NaN
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from outrider.url.batch import Keys
 
 PRIORITY_DEFAULT: Final = 0.5
 SIGNAL_NEUTRAL: Final = 0.5
-"""What a part counts of which nothing is known."""
+"""The value of a part that is not known."""
 DEPTH_DECAY: Final = 0.9
-"""The depth part of a link is so much of its page's."""
+"""The depth part of a link, as a share of its page's."""
 HALF_LIFE_SECONDS: Final = 604_800.0
-"""By default a page is half as fresh after a week."""
+"""The default half-life of freshness: a week."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Signal: TypeAlias = float | str | Mapping[str, float] | Callable[[str], float | None]
-"""Where a part comes from: a number, the name of a column, or a value per registrable domain (None: unknown)."""
+"""The source of a part: a number, the name of a column, or a value per registrable domain (None: unknown)."""
 
 
 def class_of(priority: float) -> int:
@@ -52,7 +52,7 @@ def classes_of(priorities: Floats) -> npt.NDArray[np.uint8]:
 
 
 def checked(priority: float | None) -> float:
-    """The priority to keep. Raises SettingsError for what is no number in [0, 1]."""
+    """The priority as a float. Raises SettingsError for a value that is no number in [0, 1]."""
     if priority is None:
         return PRIORITY_DEFAULT
     if not _is_share(priority):
@@ -65,8 +65,8 @@ def checked(priority: float | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Referrer:
-    """The page on which links stand: its URL, how many hops it lies from a seed, its own priority, and what it hands on
-    to its links, by name of part."""
+    """The page on which links stand: its URL, its hops from a seed, its own priority, and the signals it hands on to
+    its links, by name of part."""
 
     url: str
     depth: int = 0
@@ -75,18 +75,19 @@ class Referrer:
 
 
 class PriorityFunction(Protocol):
-    """Gives one priority in [0, 1] per row of `urls`, an array of shape (n,). `page` is where they were found, None for
-    seeds. Rows that are not valid may get anything. It must not wait, and not call the frontier, which asks it in a
-    call."""
+    """Returns one priority in [0, 1] per row of `urls`, an array of shape (n,). `page` is the page where they were
+    found, None for seeds. Rows that are not valid may get any number. The function must not wait, and must not call the
+    frontier, which calls it inside `discover` or `report`."""
 
     def __call__(self, urls: UrlBatch, page: Referrer | None, /) -> npt.ArrayLike: ...
 
 
 def priorities(function: PriorityFunction, urls: UrlBatch, page: Referrer | None) -> Floats:
-    """What a priority function says of a batch: float64 of shape (n,), every one in [0, 1].
+    """The priorities that a function gives a batch: float64 of shape (n,), each in [0, 1].
 
     Rows that are not valid get PRIORITY_DEFAULT. Raises SettingsError that names the function when it gives another
-    number of values, or what is no number in [0, 1] for a valid row. What the function itself raises is passed on.
+    number of values, or for a valid row a value that is no number in [0, 1]. An error of the function itself is passed
+    on.
     """
     given = function(urls, page)
     try:
@@ -114,8 +115,8 @@ def priorities(function: PriorityFunction, urls: UrlBatch, page: Referrer | None
 
 
 def filled(given: Floats, function: PriorityFunction | None, urls: UrlBatch, page: Referrer | None) -> Floats:
-    """The priorities of links, shape (n,): those that were given, and where they are NaN what the function says, or
-    without one PRIORITY_DEFAULT. It sees the whole batch, and is not called when all were given."""
+    """The priorities of links, shape (n,): the given ones, and where they are NaN those of the function, or
+    PRIORITY_DEFAULT without a function. The function sees the whole batch; when all are given it is not called."""
     unknown = np.isnan(given)
     if not unknown.any():
         return given
@@ -140,13 +141,13 @@ def of_depth(hops: npt.ArrayLike) -> Floats:
 
 
 def of_age(seconds: npt.ArrayLike, half_life_seconds: float = HALF_LIFE_SECONDS) -> Floats:
-    """A signal of ages in seconds: 1 for what is new or dated ahead, half of it after each `half_life_seconds`."""
+    """A signal of ages in seconds: 1 for age 0 or below, half of it after each `half_life_seconds`."""
     return np.exp2(np.maximum(np.asarray(seconds, np.float64), 0.0) / -_half_life(half_life_seconds))
 
 
 def of_count(counts: npt.ArrayLike, half: float = 10.0) -> Floats:
     """A signal of counts, such as links that point at a URL: n / (n + half), so `half` of them make 0.5, and no number
-    makes 1. Raises SettingsError for counts below 0, or a `half` that is not above."""
+    makes 1. Raises SettingsError for counts below 0, or a `half` that is not above 0."""
     numbers = np.asarray(counts, np.float64)
     if not half > 0 or (numbers < 0).any():
         raise SettingsError("counts: give numbers of 0 or more, and a half above 0")
@@ -160,9 +161,9 @@ def _since(seconds: npt.ArrayLike, half_life_seconds: float) -> Floats:
 class DomainPriorities(MutableMapping[str, float]):
     """A score in [0, 1] for each registrable domain: a signal for `weighted`, or a whole priority function by itself.
 
-    Names are spelled canonically; a host that has no registrable domain, such as an IP address, stands for itself.
-    Unknown domains count PRIORITY_DEFAULT. Raises SettingsError for a name below a registrable domain, as
-    `www.example.org`, and for what is no number in [0, 1].
+    Names are spelled canonically; a host without a registrable domain, such as an IP address, counts as its own domain.
+    Unknown domains get PRIORITY_DEFAULT. Raises SettingsError for a name below a registrable domain, such as
+    `www.example.org`, and for a score that is no number in [0, 1].
     """
 
     __slots__ = ("_scores",)
@@ -225,7 +226,7 @@ def _domain(name: str) -> str:
 _MADE_OF: Final[Mapping[str, tuple[str, Callable[[npt.ArrayLike, float], Floats]]]] = MappingProxyType(
     {"freshness": ("age_seconds", of_age), "staleness": ("unvisited_seconds", _since)}
 )
-"""The parts that are made of seconds where the batch has no column of their own."""
+"""Parts that can be computed from a column of seconds, when the batch has no column of their name."""
 
 FACTORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -234,7 +235,7 @@ FACTORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "freshness": ("change_frequency", "freshness", "staleness"),
     }
 )
-"""The ten factors of `by_domain_page_freshness`, by group; those of one group count alike."""
+"""The ten factors of `by_domain_page_freshness`, by group; the factors of one group count alike."""
 
 
 class Weighted:
@@ -252,8 +253,9 @@ class Weighted:
         signals: Mapping[str, Signal] | None = None,
         half_life_seconds: float = HALF_LIFE_SECONDS,
     ) -> None:
-        """Any parts will do: those with a name of one's own are columns or `signals`. Raises SettingsError for a weight
-        that is negative or no number, for weights that are all 0, and for signals of other parts."""
+        """Any part names are allowed; a name that is not listed here is read from a column or from `signals`. Raises
+        SettingsError for a weight that is negative or no number, for weights that are all 0, and for signals of other
+        parts."""
         for part, weight in weights.items():
             if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
                 raise SettingsError(f"weight {part}={weight!r}: give a number of 0 or more")
@@ -277,12 +279,13 @@ class Weighted:
         """The priority of each URL: shape (n,). Raises SettingsError for a signal outside [0, 1], naming its part."""
         total = np.zeros(len(urls))
         for part, values in self._parts(urls, page):
-            # One after the other and no dot product: rounding then keeps the order of two values of one part.
+            # Adds one part after the other instead of a dot product: so rounding keeps the order of two values of one
+            # part.
             total += self.weights[part] * values
         return np.minimum(total, 1.0, out=total)
 
     def parts(self, urls: UrlBatch, page: Referrer | None) -> dict[str, Floats]:
-        """What each part of positive weight counts for each URL, before its weight: arrays of shape (n,)."""
+        """The value of each part with a positive weight for each URL, before weighting: arrays of shape (n,)."""
         return {part: np.broadcast_to(values, (len(urls),)) for part, values in self._parts(urls, page)}
 
     def _parts(self, urls: UrlBatch, page: Referrer | None) -> Iterator[tuple[str, Floats | float]]:
@@ -342,10 +345,10 @@ def weighted(
 ) -> Weighted:
     """The weighted mean of five parts; each argument is a weight, 0 leaves the part out, and they need not add up to 1.
 
-    page_rank         how much weight the graph of links gives the URL (Page and Brin 1998), scaled to [0, 1]
-    domain_authority  the same of its registrable domain, as by the number of other domains that link to it (the STAR
+    page_rank         the weight that the graph of links gives the URL (Page and Brin 1998), scaled to [0, 1]
+    domain_authority  the weight of its registrable domain, as by the number of other domains that link to it (the STAR
                       budgets of IRLbot, Lee et al., WWW 2008); `of_count` and `DomainPriorities` help
-    change_frequency  how often its content changes, scaled to [0, 1]
+    change_frequency  the rate at which its content changes, scaled to [0, 1]
     depth             0.9 ** hops: the column `depth`, else one hop more than the page's, 0 for seeds
     freshness         0.5 ** (age / half_life_seconds) of the column `age_seconds`, unless there is a column `freshness`
 
@@ -378,7 +381,7 @@ def by_domain_page_freshness(
                in_links             links that point at the URL, by `of_count` (back-link count: Cho, Garcia-Molina and
                                     Page, WWW 1998)
                depth                as in `weighted`
-               sitemap_priority     what the site itself says, 0.5 by default (the sitemaps.org protocol)
+               sitemap_priority     the priority that the site itself gives, 0.5 by default (the sitemaps.org protocol)
     freshness  change_frequency     as in `weighted`
                freshness            as in `weighted`
                staleness            1 - 0.5 ** (time / half_life_seconds) of the column `unvisited_seconds`, the time
@@ -398,7 +401,7 @@ def by_domain_page_freshness(
 def _by_domain(
     part: str, source: Mapping[str, float] | Callable[[str], float | None], domains: Keys, unknown: float
 ) -> Floats:
-    """The value of each row's domain, asked for once per domain."""
+    """The value of each row's domain; the source is read once per domain."""
     if isinstance(source, DomainPriorities):
         ask: Callable[[str], object] = source.known
     elif isinstance(source, Mapping):
@@ -413,13 +416,13 @@ def _by_domain(
         if not _is_share(value):
             raise SettingsError(f"signal {part}={value!r:.80} of {name}: give a number from 0 to 1, or None")
         values[row] = value
-    # The code of a row without a domain is beyond all names, and so becomes the last value.
+    # A row without a domain has a code beyond all names, and so gets the last value.
     found: Floats = values[np.minimum(domains.codes, len(domains.names))]
     return found
 
 
 def _where_known(name: str, column: npt.NDArray[Any], urls: UrlBatch, made: Callable[[Floats], Floats]) -> Floats:
-    """What `made` makes of the rows that are valid and no NaN; SIGNAL_NEUTRAL elsewhere."""
+    """The result of `made` for rows that are valid and no NaN; SIGNAL_NEUTRAL elsewhere."""
     if column.dtype.kind not in "fiub":
         raise SettingsError(f"the column `{name}` of links: give numbers, not {column.dtype}")
     values = column.astype(np.float64)

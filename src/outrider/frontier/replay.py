@@ -44,7 +44,7 @@ _Rows: TypeAlias = npt.NDArray[np.intp]
 _CARD, _HEAD, _LEASE = range(3)
 _ROWS_OF_ITS_OWN = 64
 """Blocks of so many rows are decoded one by one, shorter ones together."""
-_LENGTHS, _BODIES = 1, 2  # what the bytes behind a run are: texts with these lengths, or bodies of cards
+_LENGTHS, _BODIES = 1, 2  # kinds of bytes behind a run: texts with these lengths, or bodies of cards
 _LENGTH_NAMES = ("url_bytes", "referrer_bytes", "extra_bytes")
 _PLACES: Any = HEAD.fields
 _LENGTH_BYTES = tuple(

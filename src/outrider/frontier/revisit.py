@@ -1,4 +1,4 @@
-"""When a URL that failed is tried again: 5, 30, 300 seconds, then it is a dead letter."""
+"""The waits before a failed URL is tried again: 5, 30, 300 seconds; after that it is a dead letter."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def retries_left(attempt: int) -> bool:
 
 
 def retry_seconds(attempt: int) -> float:
-    """How long to wait after the failure of this attempt; only defined while `retries_left(attempt)`."""
+    """The wait in seconds after the failure of this attempt; defined only while `retries_left(attempt)`."""
     assert retries_left(attempt), attempt
     return RETRY_SECONDS[attempt - 1]

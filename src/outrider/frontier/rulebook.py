@@ -1,9 +1,9 @@
-"""The robots.txt files of all authorities, each once: a bounded number of bytes in memory, the rest on disk.
+"""The robots.txt files of all authorities, each kept once: a bounded number of bytes in memory, the rest on disk.
 
-An authority names its file by its digest, a keyed hash of the bytes. A file is kept packed, whoever reads it; beside it
-stands what it says to our agent, once somebody asked. What was used longest ago leaves memory first: its rules are read
-again when they are asked for, and the packed file goes to a scratch file, as the ends of queues do. Nothing of this is
-a fact: the facts are the digest and the bytes.
+An authority names its file by its digest, a keyed hash of the bytes. The rulebook keeps the packed file, and after the
+first use its rules for our agent. The file that was used longest ago leaves memory first: its rules go, to be parsed
+again at the next use, and the packed bytes go to a scratch file, like the tails of queues. Only the digest and the
+bytes are facts.
 """
 
 from __future__ import annotations
@@ -30,36 +30,37 @@ else:
     from backports import zstd
 
 _LEVEL = 1
-_LEAVE_AT_ONCE = 64  # files that leave memory before a call goes on, where a disk takes none of them
-_DELAYS_MAX = 4_096  # of files that are on their way; a report brings some hundreds
-_OWNER = (1 << 32) - 1  # as much of a digest as a chunk on disk tells
+_LEAVE_AT_ONCE = 64  # a call tries so many files at most, when the disk takes none of them
+_DELAYS_MAX = 4_096  # delays of files that `take` will bring; a report brings some hundreds
+_OWNER = (1 << 32) - 1  # the bits of a digest that a chunk on disk has room for
 
 
 def robots_bytes(memory_bytes: int) -> int:
-    """How many of a frontier's bytes of memory are for robots.txt files and their rules."""
+    """The share of a frontier's memory for robots.txt files and their rules, in bytes."""
     return max(memory_bytes // ROBOTS_MEMORY_SHARE, ROBOTS_MEMORY_BYTES_LEAST)
 
 
 class _Kept:
-    """One robots.txt. users: authorities that have it. packed: its bytes in memory, place: on disk; one of them."""
+    """One robots.txt. users: how many authorities have it. packed: its bytes in memory; place: its place on disk; one
+    of the two is set."""
 
     __slots__ = ("crawl_delay", "packed", "place", "rules", "size", "users")
 
     def __init__(self) -> None:
         self.users = 0
-        self.size = 0  # of its bytes when they are unpacked
+        self.size = 0  # bytes before packing
         self.packed: bytes | None = None
         self.place: int | None = None
         self.rules: AgentRules | None = None
-        self.crawl_delay: float | None = None  # None: nobody has looked yet
+        self.crawl_delay: float | None = None  # None: not looked up yet
 
     def memory_bytes(self) -> int:
         return (len(self.packed) if self.packed else 0) + (self.rules.memory_bytes if self.rules else 0)
 
 
 class Rulebook:
-    """Files by digest, and what they say to `agent`, a setting. scratch: where files go that find no place in memory,
-    None: they stay there. bytes_max: what may be in memory; the file that was used last may alone take more."""
+    """Files by digest, and their rules for `agent`, a setting. scratch: the files for bytes beyond the limit, None to
+    keep all in memory. bytes_max: the limit for memory; only the file that was used last may exceed it."""
 
     def __init__(self, scratch: Files | None, *, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -67,10 +68,11 @@ class Rulebook:
         self._scratch = None if scratch is None else Scratch(scratch, name="robots")
         self._patience = 0  # a disk that was full is tried again after so many files
         self._files: dict[int, _Kept] = {}
-        self._at: dict[int, _Kept] = {}  # those on disk, by place
-        self._in_memory: OrderedDict[int, int] = OrderedDict()  # their bytes; those used last at the end
+        self._at: dict[int, _Kept] = {}  # files on disk, by place
+        # bytes of files in memory by digest, the last used at the end
+        self._in_memory: OrderedDict[int, int] = OrderedDict()
         self._bytes = 0
-        self._delays: OrderedDict[int, float] = OrderedDict()  # of files that are on their way
+        self._delays: OrderedDict[int, float] = OrderedDict()  # delays of files that `take` will bring
         self._room = RULES_READ_BYTES_PER_CALL
 
     def __len__(self) -> int:
@@ -81,7 +83,7 @@ class Rulebook:
 
     @property
     def memory_bytes(self) -> int:
-        """What files and rules take in memory, without the rows that say where they are."""
+        """Bytes of memory for files and rules, without the index."""
         return self._bytes
 
     def statistics(self) -> dict[str, int]:
@@ -93,7 +95,7 @@ class Rulebook:
     # -- the files ----------------------------------------------------------------------------------------------------
 
     def take(self, digest: int, body: bytes) -> None:
-        """One more authority has this file. Nothing is kept of an empty one."""
+        """Counts one more authority for this file, and keeps a new file. An empty file is not kept."""
         if not body:
             return
         kept = self._files.setdefault(digest, _Kept())
@@ -105,7 +107,7 @@ class Rulebook:
             self._tidy()
 
     def let_go(self, digest: int) -> None:
-        """One authority less has it."""
+        """Counts one authority less for a file, and forgets a file without any."""
         kept = self._files.get(digest)
         if kept is None:
             return
@@ -114,7 +116,7 @@ class Rulebook:
             self._forget(digest, kept)
 
     def body(self, digest: int) -> bytes:
-        """The bytes of a file that some authority has; none of any other."""
+        """The bytes of a file; empty when no authority has it."""
         kept = self._files.get(digest)
         if kept is None or not kept.users:
             return b""
@@ -133,12 +135,12 @@ class Rulebook:
     # -- what they say ------------------------------------------------------------------------------------------------
 
     def begin_call(self) -> None:
-        """A call may read some small files itself, `RULES_READ_BYTES_PER_CALL` together."""
+        """Begins a call, which may parse `RULES_READ_BYTES_PER_CALL` bytes of files itself."""
         self._room = RULES_READ_BYTES_PER_CALL
 
     def rules(self, digest: int) -> AgentRules | None:
-        """What a file says to our agent; None where it is too long to be read in this call, and must be read outside of
-        it (`keep`)."""
+        """The rules of a file for our agent; None when it is too long to be parsed in this call: then another thread
+        parses it, and `keep` takes the rules."""
         kept = self._files.get(digest)
         if kept is None:
             return _NO_RULES
@@ -152,13 +154,13 @@ class Rulebook:
         return kept.rules
 
     def note_delay(self, digest: int, seconds: float) -> None:
-        """This is the Crawl-delay of a file that is about to be taken."""
+        """Notes the Crawl-delay of a file before `take`."""
         self._delays[digest] = seconds
         if len(self._delays) > _DELAYS_MAX:
             self._delays.popitem(last=False)
 
     def delay_of(self, digest: int, body: bytes) -> float:
-        """The Crawl-delay of a file that has just come, as `crawl_delay` tells it of others."""
+        """The Crawl-delay of a file that has just come. `crawl_delay` answers for files that `take` has taken."""
         kept = self._files.get(digest)
         known = kept.crawl_delay if kept is not None else self._delays.get(digest)
         if known is None:
@@ -167,18 +169,18 @@ class Rulebook:
         return known
 
     def count(self, digest: int) -> int:
-        """How many rules a file has for our agent, 0 where that is not known."""
+        """How many rules a file has for our agent, 0 where its rules are not in memory."""
         kept = self._files.get(digest)
         return kept.rules.count if kept is not None and kept.rules is not None else 0
 
     def keep(self, digest: int, rules: AgentRules) -> None:
-        """These are the rules of a file; perhaps of one that is about to be taken."""
+        """Keeps the rules of a file, also before `take`."""
         kept = self._files.setdefault(digest, _Kept())
         kept.rules, kept.crawl_delay = rules, rules.crawl_delay or 0.0
         self._use(digest, kept)
 
     def crawl_delay(self, digest: int) -> float:
-        """Seconds between requests that a file asks of our agent, 0 where it asks for none; read once."""
+        """The Crawl-delay of a file for our agent in seconds, 0 for none; parsed once."""
         kept = self._files.get(digest)
         if kept is None:
             return 0.0
@@ -189,7 +191,7 @@ class Rulebook:
     # -- what stays in memory -----------------------------------------------------------------------------------------
 
     def _use(self, digest: int, kept: _Kept) -> None:
-        """It was used now; those that were used longest ago make room."""
+        """Notes a use of a file, and makes room: the files that were used longest ago leave memory."""
         self._bytes += kept.memory_bytes() - self._in_memory.pop(digest, 0)
         self._in_memory[digest] = kept.memory_bytes()
         for _ in range(_LEAVE_AT_ONCE):
@@ -199,7 +201,7 @@ class Rulebook:
             self._leave(oldest, self._files[oldest])
 
     def _leave(self, digest: int, kept: _Kept) -> None:
-        """It leaves memory, but for bytes that no disk takes."""
+        """Takes a file out of memory; its packed bytes stay when the disk does not take them."""
         self._bytes -= self._in_memory.pop(digest)
         kept.rules = None
         if not kept.users:
@@ -231,7 +233,7 @@ class Rulebook:
             self._scratch.release(kept.place)
 
     def _tidy(self) -> None:
-        """Of a scratch file that is mostly garbage the rest is written anew."""
+        """Writes the living chunks of a scratch file anew when most of it is garbage."""
         if self._scratch is None or self._patience:
             return
         try:
@@ -245,7 +247,7 @@ class Rulebook:
             self._patience = BACKLOG_SPILL_PATIENCE
 
     def close(self) -> None:
-        """Gives the files on disk back."""
+        """Closes and removes the scratch files."""
         if self._scratch is not None:
             self._scratch.close()
 
@@ -258,7 +260,7 @@ def _packed(body: bytes) -> bytes:
 
 
 def crawl_delay_of(body: bytes, agent: str) -> float:
-    """Seconds, 0 for none. Most files have no such line, and are not read for it."""
+    """The Crawl-delay in seconds, 0 for none. Most files have no such line and are not parsed."""
     if b"delay" not in body.replace(b"\0", b"").lower():
         return 0.0
     return Rules.parse(body).crawl_delay(agent) or 0.0

@@ -1,8 +1,8 @@
-"""Tables from what is left of a damaged store: facts that name what is lost are left out, names that a URL tells are
-made again, and everything else is derived as at any opening.
+"""Salvage makes tables from a damaged store. It leaves out facts that name something lost, makes names again that
+follow from URLs, and derives everything else as at any opening.
 
-Facts go into hosts, queues, authorities and the ledger only; where URLs stand, counts and the seen-set come from one
-scan of the ledger behind that. So what was lost can make the state older, but not untrue.
+Facts go into hosts, queues, authorities and the ledger only. After that one scan of the ledger gives the places of
+URLs, the counts and the seen-set. So a loss can make the state older, but not untrue.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ from outrider.url import host_of, undotted
 
 _LEASE = tuple(column.name for column in KINDS[Fact.LEASE].columns)
 _LOST_NAME = "lost"
-"""What crawls, holders, errors and keys are called whose own names are lost; a number follows."""
+"""The name of crawls, holders, errors and keys whose names are lost; a number follows it."""
 
 
 @dataclass(slots=True)
 class Salvaged:
-    """What had to be left out, and what was made again."""
+    """The things that salvage left out, and those that it made again."""
 
     facts: dict[str, int] = field(default_factory=dict)
-    """Facts by kind that name what is lost."""
+    """How many facts name something lost, by kind."""
     urls: int = 0
-    """URLs of which a later state is known, and whose text is lost."""
+    """How many URLs have a known state and a lost text."""
     fingerprints: list[str] = field(default_factory=list)
-    """Of the first of them: crawl, slot and fingerprint."""
+    """Crawl, slot and fingerprint of the first of these URLs."""
     hosts_made: int = 0
     queues_made: int = 0
     names_made: list[str] = field(default_factory=list)
-    """Names of crawls and holders, and classes of errors, that are lost and were given others."""
+    """Made-up names of crawls and holders, and classes of errors, for lost ones."""
     own_lost: bool = False
-    """What belongs to no host is lost with its range: totals, seeds of the scope, names of crawls, request ids."""
+    """Whether the range of values without a host is lost: totals, seeds of the scope, names of crawls, request ids."""
     leases_ended: int = 0
-    """Leases of which it is not known whether they ended: their URLs are queued again."""
+    """How many leases may have ended or not: their URLs are queued again."""
 
     def leave_out(self, kind: Fact, count: int = 1) -> None:
-        """So many facts of a kind name what is lost."""
+        """Counts facts of a kind that name something lost."""
         if count:
             self.facts[kind.name.lower()] = self.facts.get(kind.name.lower(), 0) + count
 
 
 class Salvage:
-    """One attempt; give it ranges, then payloads of frames in the order of their LSNs, then `finish`."""
+    """One attempt: give it ranges, then payloads of frames in the order of their LSNs, then call `finish`."""
 
     def __init__(self, tables: Tables) -> None:
         self.found = Salvaged()
@@ -63,10 +63,11 @@ class Salvage:
         self._leases: dict[int, dict[str, int]] = {}
         self._lost: set[tuple[int, int, int]] = set()
         self._own = False
-        self._lists = False  # a checkpoint's list of crawls is being taken
+        self._lists = False  # true while `take` reads a checkpoint's list of crawls
 
     def take_range(self, section: int, payload: bytes) -> str:
-        """A whole range of the checkpoint, in their order. Why it cannot be used, "" when it can."""
+        """Takes a whole range of the checkpoint; ranges come in order. Returns why it cannot be used, "" when it
+        can."""
         self._own = self._own or section == OWN
         if section not in (OWN, LEASES, HOSTS):
             self.meet_cold()
@@ -78,15 +79,16 @@ class Salvage:
         return why
 
     def meet_cold(self) -> None:
-        """Behind the last range of hosts: whoever is in none of them and has a record is cold."""
+        """Call it behind the last range of hosts: a host with a record that is in none of them is cold."""
         self._tables.meet_cold()
         self._crawls(self._tables.cold.crawls)
 
     def take(self, payload: bytes) -> str:
-        """The facts of one payload, as far as what they name is there. Why they cannot be applied, "" when they can.
-        Raises ForeignStoreError."""
+        """Applies the facts of one payload, except facts that name something lost. Returns why they cannot be applied,
+        "" when they can. Raises ForeignStoreError."""
         try:
-            # All is read before anything is applied: a card that is too long makes garbage of what lies behind it.
+            # The whole payload is decoded before any fact is applied: a card with a wrong length makes garbage of the
+            # bytes behind it.
             blocks = list(decode(payload))
             for kind, values in blocks:
                 if kind == Fact.CARD and (why := values[1].misfit(RUN_BODY_BYTES_MAX)):
@@ -101,10 +103,11 @@ class Salvage:
         return ""
 
     def finish(self, *, epoch: int, rest_until: Instant, behind_checkpoint: bool) -> None:
-        """Completes what URLs name, derives the rest, and lets every host rest: what was lost may have been a visit.
+        """Makes the hosts and queues that URLs name, derives the rest, and lets every host rest: a lost frame may have
+        been a visit.
 
-        epoch: the highest one that any frame or segment bears; tokens of lost frames stay below the next opening's.
-        rest_until: no host is ready before. behind_checkpoint: the log alone does not reach back to the beginning.
+        epoch: the highest one of any frame or segment, so that tokens of the next opening are above those of lost
+        frames. rest_until: no host is ready before. behind_checkpoint: whether the log begins later than the store.
         """
         tables = self._tables
         self.meet_cold()
@@ -121,7 +124,7 @@ class Salvage:
         tables.changed.append(np.arange(hosts.count, dtype=np.uint32))
 
     def _recall(self) -> None:
-        """Every host has a row: what cold ones count may be lost, and is counted anew from the ledger."""
+        """Recalls all cold hosts: their records may be out of date, and the ledger counts their URLs anew."""
         tables = self._tables
         tables.recall_all()
 
@@ -160,7 +163,7 @@ class Salvage:
             self._leases.pop(token, None)
 
     def _heads(self, heads: Heads) -> None:
-        """New heads of URLs that are known; the others have lost their text."""
+        """Applies new heads of known URLs; the other URLs have lost their text."""
         here, _ = self._tables.ledger.find(
             np.ascontiguousarray(heads["crawl"]),
             np.ascontiguousarray(heads["slot"]),
@@ -205,12 +208,12 @@ class Salvage:
         try:
             tables.apply(kind, columns_of([row]))
         except DamagedStoreError:
-            # Each of these handlers looks up what a fact names before it changes anything.
+            # Each of these handlers looks names up before it changes anything, so a failed one has changed nothing.
             self.found.leave_out(kind)
 
     def _crawls(self, count: int) -> None:
-        """Crawls whose facts are lost have names that are made up. In a checkpoint's list none is lost: those that are
-        not there were deleted."""
+        """Makes up names for crawls below row `count` whose facts are lost. A checkpoint's list of crawls is complete:
+        a row missing in it was deleted."""
         tables = self._tables
         for row in range(tables.next_crawl, count):
             name = "default" if row == 0 else self._named("crawl", row)
@@ -222,7 +225,7 @@ class Salvage:
         return name
 
     def _errors(self, count: int) -> None:
-        """So have classes of errors."""
+        """Makes up names for classes of errors below a number."""
         tables = self._tables
         for number in range(len(tables.errors), count):
             tables.apply(Fact.ERROR, columns_of([(OWN_SLOT, number, self._named("error", number))]))
@@ -230,7 +233,7 @@ class Salvage:
     # -- what can be told from what is there --------------------------------------------------------------------------
 
     def _complete(self) -> None:
-        """Hosts and queues that URLs of the ledger name, and that no fact tells of; URLs without a text go."""
+        """Makes the hosts and queues that URLs of the ledger name and no fact has made; removes URLs without a text."""
         tables = self._tables
         gone: list[Heads] = []
         for cards in tables.ledger.scan():
@@ -257,7 +260,7 @@ class Salvage:
         heads = cards.heads
         written = [host_of(url) for url in cards.urls()]
         hosts = np.frombuffer(kernels.fingerprints(written, tables.fingerprint_key), np.uint64)
-        # A store made by an earlier version may have a queue for the spelling with a dot.
+        # A store of an earlier version may have a queue for the spelling with a dot.
         kept = queue_hashes(hosts.copy(), np.ascontiguousarray(heads["crawl"])) == heads["queue"]
         names = [name if keep else undotted(name) for name, keep in zip(written, kept.tolist(), strict=True)]
         hosts = np.frombuffer(kernels.fingerprints(names, tables.fingerprint_key), np.uint64)
@@ -275,7 +278,7 @@ class Salvage:
         self.found.queues_made += len(first)
 
     def _open_leases(self) -> None:
-        """Leases that did not end, of URLs that are there and not finished; of one URL the youngest."""
+        """Opens leases that did not end, where the URL is there and not finished; the youngest one per URL."""
         tables = self._tables
         youngest: dict[tuple[int, int], int] = {}
         for token, lease in self._leases.items():
@@ -311,7 +314,7 @@ def _rows(values: Sequence[Values]) -> Iterable[tuple[Any, ...]]:
 
 
 def names_of_runs(ranges: Iterable[tuple[int, bytes]]) -> list[str] | None:
-    """The runs that a checkpoint lists, from its (section, payload); None where that list is lost."""
+    """The runs that a checkpoint lists, from its (section, payload); None when that list is lost."""
     names: list[str] | None = None
     for section, payload in ranges:
         if section == RUNS:
@@ -321,5 +324,5 @@ def names_of_runs(ranges: Iterable[tuple[int, bytes]]) -> list[str] | None:
 
 
 def empty_payload(now: Instant) -> bytes:
-    """A frame's payload without facts."""
+    """The payload of a frame without facts."""
     return now.to_bytes(8, "little", signed=True)

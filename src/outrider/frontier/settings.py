@@ -1,4 +1,4 @@
-"""What a frontier is told: the policy settings, checked once, named as the options of `crawl`."""
+"""The policy settings of a frontier, checked once, with the names of the options of `crawl`."""
 
 from __future__ import annotations
 
@@ -25,21 +25,26 @@ WHEN_FULL = ("refuse", "drop_lowest", "spill", "delay")
 
 @dataclass(frozen=True, slots=True)
 class FrontierSettings:
-    """delay: floor of the gap per host in seconds. delay_factor: gap = factor x duration of the last fetch, that term
-    at most 60 s. scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: answered
-    pages, None for no limit. user_agent: the product token that robots rules are read for.
-    priority: a function of priority for links that have none of their own (docs/priority.md).
-    max_urls, max_urls_per_queue: URLs that may wait, in all and per queue, None for no limit; when_full: what becomes
-    of more: "refuse" answers over_limit, "drop_lowest" drops what would be visited last in the link's own queue, if it
-    is of a lower class than the new one (it becomes gone(dropped)), "spill" takes them all and keeps them on disk,
-    "delay" takes them all and asks callers to slow down (`Frontier.pressure`). url_rules: lossy rules of spelling
-    (docs/urls.md); None: those the store was made with, none for a new one. group: politeness clocks that several hosts
-    share: "domain", "address", tables of groups, or a list of these (docs/groups.md). memory_bytes: what the cards of
-    queued URLs and robots rules may take in memory. A sixteenth of it is for robots.txt files and their rules: beyond
-    that those that were used longest ago lie on disk. The cards have the rest: beyond it all but the best of longer
-    queues lie on disk, and short queues as a whole. A fourth of it is for what the ledger got since its last run. As
-    many hosts as it has thousands of bytes may be in memory: beyond that those with nothing due go cold with the next
-    checkpoint."""
+    """delay: floor of the gap per host in seconds. delay_factor: gap = factor x duration of the last fetch, this term
+    at most 60 s. scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: limits of
+    answered pages, None for no limit. user_agent: the product token that selects the robots rules. priority: a priority
+    function for links that bring none (docs/priority.md).
+
+    max_urls, max_urls_per_queue: limits of URLs that are still to fetch, in all and per queue, None for no limit.
+    when_full: the rule for more URLs. "refuse" answers over_limit; "drop_lowest" drops the URL of the same queue that
+    would be drawn last, if its class is lower than that of the new one (it becomes gone, reason dropped); "spill" takes
+    all and keeps them on disk; "delay" takes all and asks callers to slow down (`Frontier.pressure`).
+
+    url_rules: lossy rules of spelling (docs/urls.md); None: the rules the store was made with, none for a new store.
+    group: politeness clocks that several hosts share: "domain", "address", tables of groups, or a list of these
+    (docs/groups.md).
+
+    memory_bytes: the limit of memory for the cards of queued URLs and robots rules. A sixteenth of it is for robots.txt
+    files and their rules: beyond that, the files that were used longest ago lie on disk. The rest is for the cards:
+    beyond it, the worse cards of longer queues lie on disk, and short queues as a whole. A fourth of it is for cards of
+    the ledger that no run has yet. One host per thousand bytes of it may be in memory: beyond that, hosts with nothing
+    due go cold with the next checkpoint.
+    """
 
     delay: float = DELAY_SECONDS_FLOOR
     delay_factor: float = DELAY_FACTOR
@@ -60,12 +65,13 @@ class FrontierSettings:
 
     @property
     def hot_hosts_max(self) -> int:
-        """How many hosts may be in memory before those with nothing due go to the disk."""
+        """How many hosts may be in memory; beyond that, hosts with nothing due go cold."""
         return max(HOT_HOSTS_MIN, self.memory_bytes // HOT_HOST_MEMORY_BYTES)
 
     @classmethod
     def of(cls, settings: Mapping[str, object] | None) -> FrontierSettings:
-        """From a mapping of names. Raises SettingsError naming the key, the value and what is accepted."""
+        """Settings from a mapping of names to values. Raises SettingsError naming the key, the value and the accepted
+        values."""
         names = {field.name for field in fields(cls)}
         if not isinstance(settings, Mapping | None):
             raise SettingsError(f"settings {settings!r:.80}: give a mapping of names to values")
@@ -99,7 +105,7 @@ class FrontierSettings:
         if not isinstance(agent, str) or not agent:
             raise SettingsError(f"user_agent {agent!r}: give the product token, a text")
         options = cls(**given)
-        # A pattern that is no expression is told now, not with the first link.
+        # A pattern that is no expression fails now, not with the first link.
         Scope.of_seeds(options.scope, (), options.include, options.exclude, options.max_depth)
         return options
 

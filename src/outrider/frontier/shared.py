@@ -1,9 +1,11 @@
-"""Politeness clocks that hosts share: who belongs to which group, whose turn it is, and when the groups may be visited.
+"""Politeness clocks that hosts share: the groups of each host, their turns, and the instants at which they may be
+visited.
 
-Nothing of it is stored. Membership follows from names, addresses and settings; a group's clock from the cells of its
-hosts: it stands at the latest of their rests, or of their last requests' ends and its own gap. A host's turn is a turn
-of each of its groups, from the moment its queues are offered (it *stands*) until the request is reported; until it is
-drawn, hosts of a better class may take it, and what a call asks for by crawl or key.
+The store keeps none of it. Membership follows from names, addresses and settings, a group's clock from the cells of its
+hosts: it is the latest end of their rests, or, with a gap of its own, the latest end of a request plus this gap. A host
+holds one turn of each of its groups from the moment at which its queues are offered (it *stands*) until its request is
+reported. Until it is drawn it may lose its turns to hosts of a better class, and to hosts that a call asks for by crawl
+or key.
 """
 
 from __future__ import annotations
@@ -23,15 +25,15 @@ from outrider.limits import GROUP_AGED_TURN_SECONDS, GROUP_VAIN_WAKES_MAX, GROUP
 from outrider.url import domain_spans
 
 Masks = npt.NDArray[np.bool_]
-_OF_HOSTS = -1  # the gap of a group that rests as long as its hosts do
-_CLOSED: Instant = 1 << 62  # the clock of a group that is kept for one host
+_OF_HOSTS = -1  # the gap of a group that rests as long as its hosts
+_CLOSED: Instant = 1 << 62  # the clock of a group that is reserved for one host
 _PATIENCE = instant(GROUP_AGED_TURN_SECONDS)
 _NOBODY: Rows = np.zeros(0, np.uint32)
 
 
 class _Hosts(Columns):
-    """groups: up to four, 0 for none; busy: its requests that hold turns; stands: whether it holds one more;
-    located_until: an instant until which its address is known, 0 where that must be looked up."""
+    """groups: up to four, 0 for none; busy: its open requests, which hold turns; stands: whether it holds a turn for
+    one more; located_until: the instant until which its address counts as known, 0 when `located` must look it up."""
 
     groups: Column
     busy: Column
@@ -47,8 +49,8 @@ class _Hosts(Columns):
 
 
 class _Clocks(Columns):
-    """clock: an instant; gap: microseconds, or _OF_HOSTS; capacity: turns; kept: for one host alone. Row 0 is no
-    group."""
+    """clock: an instant; gap: microseconds, or _OF_HOSTS; capacity: turns; kept: whether it is reserved for one host.
+    Row 0 is no group."""
 
     clock: Column
     gap: Column
@@ -69,7 +71,8 @@ class _Clocks(Columns):
 
 
 class SharedTurns:
-    """The turns of hosts that belong to groups. Hosts are rows of `Tables.hosts`; whoever is in a group is GROUPED."""
+    """The turns of hosts that belong to groups. Hosts are rows of `Tables.hosts`; a host in a group has the flag
+    GROUPED."""
 
     def __init__(self, tables: Tables, grouping: Grouping) -> None:
         self._tables = tables
@@ -82,12 +85,12 @@ class SharedTurns:
         self._named = Members(self._clocked)
         self._exempt = Members(group for group in grouping.named if group.exempt)
         self._has_exempt = any(group.exempt for group in grouping.named)
-        self._vainly: dict[int, int] = {}  # hosts of several groups: how often they were woken since they last went
-        self._kept: dict[int, Rows] = {}  # hosts that several groups are kept for, and those groups
-        self._moving: set[int] = set()  # hosts whose address changed and whose groups did not yet
-        self.asks = False  # addresses that are not known are asked for, by errands
-        self._told: set[int] = set()  # hosts whose addresses this process's callers told
-        self.seeking: set[int] = set()  # hosts that would be offered if their addresses were known
+        self._vainly: dict[int, int] = {}  # hosts of several groups: wakes in vain since they last held all turns
+        self._kept: dict[int, Rows] = {}  # hosts with reserved groups, and these groups
+        self._moving: set[int] = set()  # hosts with a new address that are still in their old groups
+        self.asks = False  # whether errands ask for unknown addresses
+        self._told: set[int] = set()  # hosts whose addresses callers gave in this process
+        self.seeking: set[int] = set()  # hosts that are offered as soon as their addresses are known
         kinds = (grouping.domain is not None) + (grouping.address is not None)
         self._width = GROUPS_PER_HOST_MAX if self._clocked else max(1, kinds)  # columns of groups that are in use
         for group in self._clocked:
@@ -96,7 +99,7 @@ class SharedTurns:
         self.gap_max: Instant = instant(max((gap for gap in gaps if gap is not None), default=0.0))
 
     def __len__(self) -> int:
-        """How many groups there are by now."""
+        """How many groups there are."""
         return self._groups.count - 1
 
     @property
@@ -114,7 +117,7 @@ class SharedTurns:
         return new
 
     def _numbers(self, hashes: npt.NDArray[np.uint64], kind: Kind) -> Rows:
-        """The groups of domains or addresses by hash, made where they are new."""
+        """The groups of domains or addresses by hash; makes new ones."""
         found = np.frombuffer(self._index.find(np.ascontiguousarray(hashes)), np.uint32)
         new = found == NONE
         if not new.any():
@@ -127,7 +130,7 @@ class SharedTurns:
         return found
 
     def meet(self) -> None:
-        """Hosts that became known since the last call join their groups, with the rests and requests they have."""
+        """Lets hosts that became known since the last call join their groups, with their rests and requests."""
         while self._hosts.count < self._tables.hosts.count:
             first = self._hosts.count
             last = min(first + GROUPS_ROWS_AT_ONCE, self._tables.hosts.count)
@@ -137,7 +140,7 @@ class SharedTurns:
             self._follow(rows[(self._tables.hosts.flags[rows] & GROUPED) != 0])
 
     def _groups_of(self, first: int, last: int) -> npt.NDArray[np.uint32]:
-        """The groups of the hosts `first` … `last - 1`, a row of four each."""
+        """The groups of the hosts `first` … `last - 1`, one row of GROUPS_PER_HOST_MAX each."""
         tables, grouping = self._tables, self._grouping
         found = np.zeros((last - first, GROUPS_PER_HOST_MAX), np.uint32)
         column = 0
@@ -160,7 +163,7 @@ class SharedTurns:
             column += 1
         if grouping.address is not None:
             known = np.flatnonzero([address is not None for address in where] & ~exempt)
-            # An address is no domain: the space keeps their hashes apart.
+            # The space keeps the hashes of addresses apart from those of domains.
             texts = [f"address {where[place]}" for place in known.tolist()]
             hashes = np.frombuffer(kernels.fingerprints(texts, tables.fingerprint_key), np.uint64)
             found[known, column] = self._numbers(hashes, grouping.address)
@@ -177,12 +180,12 @@ class SharedTurns:
         return by_name if address is None else by_name | members.by_address(address)
 
     def _address(self, host: int, name: str) -> IpAddress | None:
-        """Where a host was last seen; a host that is an address needs nobody to tell."""
+        """The last known address of a host; a host name that is an address is its own."""
         if name[-1:].isdigit() or name[:1] == "[":
             try:
                 return address_of(name.strip("[]"))
             except ValueError:
-                pass  # no name ends in a digit and is none: an odd one is known by what was told of it
+                pass  # a name that ends in a digit and is no address: it counts as a name
         place = self._tables.whereabouts.get(host)
         return None if place is None or not place.address else address_of(place.address)
 
@@ -197,27 +200,28 @@ class SharedTurns:
                 self._turns.join(np.ascontiguousarray(rows[some]), np.ascontiguousarray(column[some]))
 
     def moved(self, hosts: Iterable[int]) -> None:
-        """The addresses of these hosts changed: their groups do with their next offer."""
+        """Notes that the addresses of these hosts changed: they change groups at their next offer."""
         hosts = list(hosts)
         self._moving.update(hosts)
         self._hosts.located_until[[host for host in hosts if host < self._hosts.count]] = 0
 
     def told(self, hosts: Iterable[int]) -> Rows:
-        """Callers of this process say where these hosts are: nobody asks for that while it runs. Those of which that is
-        new, and which are to be looked at."""
+        """Notes hosts whose addresses callers of this process give: no errand asks for them while it runs. Returns the
+        new ones among them, which `touch` must handle."""
         new = [host for host in hosts if host not in self._told] if self.asks else []
         self._told.update(new)
         return np.array(new, np.uint32)
 
     def located(self, rows: Rows, now: Instant) -> Masks:
-        """Of which hosts the address is known now, or known not to be had; of all, where nobody asks for addresses."""
+        """Whether the address of each host is known now, or is known to be missing; True for all where no errands ask
+        for addresses."""
         if not self.asks:
             return np.ones(len(rows), np.bool_)
         until = self._hosts.located_until
         old = until[rows] <= now
         for row in rows[old].tolist():
             place = self._tables.whereabouts.get(row)
-            # Where addresses are asked for, nobody would ever correct one that a process before this was told.
+            # An address that a caller gave to an earlier process does not count: no call would ever correct it.
             if place is not None and place.expires and (place.expires != FOREVER or row in self._told):
                 until[row] = place.expires
             elif place is None and self._address(row, self._tables.hosts.name(row)) is not None:
@@ -226,17 +230,18 @@ class SharedTurns:
         return found
 
     def stays(self, host: int, now: Instant) -> bool:
-        """Whether a host that is being visited is where it was when that began."""
+        """Whether a host with an open request still has the address, and so the groups, with which it began."""
         return host not in self._moving and bool(self.located(np.array([host], np.uint32), now)[0])
 
     def step_aside(self, rows: Rows) -> None:
-        """These hosts are offered no more and wait for no turn until they are looked at again, and keep their
-        place."""
+        """Takes the turns of these hosts and ends their waiting, until they are handled again; they keep their place
+        among waiting hosts."""
         self._turns.step_aside(rows)
         self._hosts.stands[rows] = False
 
     def asked_at(self) -> dict[int, Instant]:
-        """The hosts whose addresses are asked for, and when, or until when the errand for one is open."""
+        """The hosts that need an address first, with the instant of their next errand, or the deadline of the open
+        one."""
         found: dict[int, Instant] = {}
         for host in self.seeking:
             place = self._tables.whereabouts.get(host)
@@ -244,7 +249,7 @@ class SharedTurns:
         return found
 
     def _move(self, rows: Rows) -> None:
-        """Hosts whose address changed, and that are not being visited, leave their groups and join others."""
+        """Moves hosts with a new address and without open requests from their old groups to the new ones."""
         in_flight = self._tables.hosts.in_flight
         some = [row for row in rows.tolist() if row in self._moving and not in_flight[row]]
         self._moving.difference_update(some)
@@ -262,7 +267,8 @@ class SharedTurns:
     # -- turns and clocks ----------------------------------------------------------------------------------------------
 
     def follow(self, rows: Rows) -> None:
-        """Turns and clocks follow what became of these hosts: requests that began or ended, rests, addresses."""
+        """Brings turns and clocks up to date with these hosts: with requests that began or ended, rests and
+        addresses."""
         self.meet()
         grouped = rows[(self._tables.hosts.flags[rows] & GROUPED) != 0]
         if len(grouped):
@@ -279,7 +285,7 @@ class SharedTurns:
             if begun.any():
                 some = rows[begun]
                 own.stands[some] = False
-                # Of those that did not stand it began before this process, or by a holder that goes on after it.
+                # A request of a host that did not stand began before this process; recovery finds it open.
                 self._turns.take(np.repeat(some, change[begun]))
             ended = change < 0
             if ended.any():
@@ -301,8 +307,8 @@ class SharedTurns:
     def admitted(
         self, rows: Rows, wanting: Masks, classes: npt.NDArray[np.uint8], crawls: Rows, now: Instant
     ) -> tuple[Masks, Rows]:
-        """Which of the hosts that want to be offered hold a turn of each of their groups, and the hosts whose turns
-        they took; the others that want one wait for it, whoever does not gives back what it holds."""
+        """Asks for turns. wanting: hosts that ask for a turn of each of their groups; the others give their turns back.
+        Returns which hosts may be offered, and the hosts whose turns they took; a refused host waits."""
         grouped = (self._tables.hosts.flags[rows] & GROUPED) != 0
         allowed = wanting.copy()
         displaced = _NOBODY
@@ -320,7 +326,7 @@ class SharedTurns:
         return allowed, displaced
 
     def admitted_one(self, host: int, queues: list[tuple[int, int]], now: Instant) -> tuple[bool, Rows]:
-        """The same for a host that wants to be offered for several queues, each with its (class, crawl)."""
+        """As `admitted`, for one host with several queues, each with its (class, crawl)."""
         queues = sorted(queues, reverse=True)
         classes = np.array([klass for klass, _ in queues], np.uint8)
         crawls = np.array([crawl for _, crawl in queues], np.uint32)
@@ -340,18 +346,18 @@ class SharedTurns:
         return allowed, gone
 
     def hold(self, rows: Rows) -> None:
-        """These hosts were drawn: nobody takes their turns until they are looked at again."""
+        """Notes that these hosts were drawn: no host takes their turns until they are handled again."""
         grouped = rows[(self._tables.hosts.flags[rows] & GROUPED) != 0]
         if len(grouped):
             self._turns.hold(grouped)
 
     def claimants(self, crawl: int, now: Instant, most: int) -> Rows:
-        """Up to `most` hosts that wait for this crawl while others stand that could give way."""
+        """Up to `most` hosts that wait for this crawl at groups where a standing host could give way."""
         return np.frombuffer(self._turns.claimants(crawl, now, _PATIENCE, most), np.uint32)
 
     def claim(self, rows: Rows, now: Instant) -> tuple[Rows, Rows]:
-        """Hosts that wait take the turns of who stands, of whatever class: which of them hold theirs now, and who gave
-        way. A turn that was given by age is safe for some seconds."""
+        """Lets waiting hosts take the turns of standing hosts of any class. Returns the hosts that hold their turns
+        now, and those that gave way. A turn that was given by age is safe for GROUP_AGED_TURN_SECONDS."""
         rows = rows[np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE]
         went, displaced = self._turns.claim(rows, now, _PATIENCE)
         claimed, gone = rows[np.frombuffer(went, np.bool_)], np.frombuffer(displaced, np.uint32)
@@ -360,12 +366,12 @@ class SharedTurns:
         return claimed[self._hosts.stands[claimed]], gone
 
     def _keep(self, host: int) -> None:
-        """Whoever was woken often and found its groups free one after the other, but never together, has them closed
-        to all others until they are."""
+        """Reserves the groups of a host that was woken often and found them free one after the other, never together:
+        they are closed to all other hosts until they are free together."""
         groups = self._hosts.groups[host]
         groups = groups[groups != 0]
         if host in self._kept or self._groups.kept[groups].any():
-            return  # two that keep groups from each other would wait for ever
+            return  # two hosts that reserve groups of each other would wait for ever
         self._kept[host] = groups
         self._groups.kept[groups] = True
         self._turns.set_clock(groups, np.full(len(groups), _CLOSED))
@@ -377,25 +383,25 @@ class SharedTurns:
             self._turns.set_clock(groups, self._groups.clock[groups])
 
     def _free_for(self, host: int) -> Instant | None:
-        """When the groups that are kept for a host are all free; None while one of them is being visited."""
+        """The instant at which all groups reserved for a host are free; None while one of them has no free turn."""
         groups = self._kept[host]
         taken = np.frombuffer(self._turns.in_flight(groups), np.uint32)
         return int(self._groups.clock[groups].max()) if (taken < self._groups.capacity[groups]).all() else None
 
     def _clear(self, rows: Rows, now: Instant) -> Masks:
-        """Whether the clocks of all groups of each host are reached."""
+        """Whether all groups of each host have rested."""
         latest = self._groups.clock[self._hosts.groups[:, : self._width][rows]].max(axis=1)
         found: Masks = latest <= now
         return found
 
     def may_go(self, rows: Rows, now: Instant) -> Masks:
-        """Which hosts hold the turns that a request needs, and whose groups may be visited now."""
+        """Whether each host holds the turns that a request needs, its groups have rested, and its address is known."""
         grouped = (self._tables.hosts.flags[rows] & GROUPED) != 0
         found: Masks = ~grouped | (self._hosts.stands[rows] & self._clear(rows, now))
         return found & self.located(rows, now)
 
     def wake(self, now: Instant, most: int) -> Rows:
-        """Up to `most` hosts that waited and may ask again."""
+        """Up to `most` waiting hosts that may ask again."""
         for host in self._kept:
             free = self._free_for(host)
             if free is not None and free <= now:
@@ -412,7 +418,7 @@ class SharedTurns:
         return woken
 
     def next(self) -> Instant | None:
-        """When somebody who waits may ask again at the earliest."""
+        """The first instant at which a waiting host may ask again."""
         at = self._turns.next()
         times = [at] if 0 <= at < _CLOSED else []
         times += [free for host in self._kept if (free := self._free_for(host)) is not None]
@@ -421,7 +427,7 @@ class SharedTurns:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def waits(self) -> Masks:
-        """Which hosts wait for a turn, by row of all hosts."""
+        """Whether each host waits for a turn, by row."""
         rows = np.arange(self._hosts.count, dtype=np.uint32)
         found = np.zeros(self._tables.hosts.count, np.bool_)
         found[rows] = np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE
@@ -447,7 +453,7 @@ class SharedTurns:
         return str(self._address(host, name))
 
     def problems(self) -> list[str]:
-        """What is wrong inside: turns that nobody holds, or more of them than there are."""
+        """Errors inside, in words: groups and hosts whose turns do not add up."""
         own, hosts = self._hosts, self._tables.hosts
         rows = np.arange(own.count, dtype=np.uint32)
         held = own.busy[: own.count].astype(np.int64) + own.stands[: own.count]

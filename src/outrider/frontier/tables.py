@@ -228,7 +228,7 @@ class Tables:
         self.held_of: dict[int, int] = {}  # how many of a queue's URLs are held
         self.seen: dict[int, kernels.FingerprintSet] = {}
         self.contents = kernels.FingerprintSet()
-        self._noted: list[tuple[Rows, Rows, Uint64s]] | None = None  # what the seen-set gets later, during replay
+        self._noted: list[tuple[Rows, Rows, Uint64s]] | None = None  # waiting additions to the seen-set, in replay
         self._noted_rows = 0
         self.authorities: dict[str, Authority] = {}
         self.all_authorities: list[Authority] = []  # each knows its place
@@ -282,7 +282,7 @@ class Tables:
     # -- applying facts -----------------------------------------------------------------------------------------------
 
     def apply(self, kind: int, values: Sequence[Values], hand: Hand | None = None) -> None:
-        """Apply the facts of one block. Raises DamagedStoreError when they name what does not exist."""
+        """Apply the facts of one block. Raises DamagedStoreError when they name something that does not exist."""
         fact = Fact(kind)
         try:
             applied = KINDS[fact].applied
@@ -639,7 +639,7 @@ class Tables:
                         self.leaving.append(int(first[home]))  # it stayed as long as the host had no other
                     self.queues.after[row] = int(first[home]) + 1
                     if not self.hosts.flags[home] & MANY and self.hosts.ended[home]:
-                        # A queue that was alone has no noted turns: it has had some, the new one none.
+                        # A queue that was alone has no noted turns. It had some, and the new queue had none.
                         self.turn += 1
                         self.queues.served[first[home]] = self.turn
                     self.hosts.flags[home] |= MANY
@@ -1620,7 +1620,7 @@ COPY_ROWS = {OWN: 1, HOSTS: 250, QUEUES: 600, LEASES: 1, AUTHORITIES: 8, TRANSIT
 
 
 def states_of(state: int, rows: int) -> Uint8s:
-    """The same state for so many rows; not to be written to."""
+    """A read-only column with one state in `rows` rows."""
     return np.frombuffer(bytes((state,)) * rows, np.uint8)
 
 

@@ -5,8 +5,8 @@ A host rests in the timetable until its clock allows a request; then its queues 
 Most hosts have one queue and a single clock, their own or a shared one: `settle_turns` handles them in columns. The
 others (several queues, keys that span hosts, operators' rules, a robots.txt to ask for) are handled one by one. A host
 that belongs to groups stands in the rings as long as it holds their turns; else it waits for them in shared.py. Until
-it is drawn it may lose them, to a better host or to one that a call asks for by crawl or key. Where addresses
-are asked for, a host without a known address stands in separate rings (`seekers`) until its errand is answered.
+it is drawn it may lose them, to a better host or to one that a call asks for by crawl or key. Where addresses are asked
+for, a host without a known address stands in separate rings (`seekers`) until its errand is answered.
 """
 
 from __future__ import annotations
@@ -307,8 +307,8 @@ class Turns:
         return None if rules.paused else rules.blocked_until
 
     def capacity(self, queue: int) -> int:
-        """How many requests of a queue may be open at once: never more than `pages_left` of its host. In a
-        deleted crawl the limits of queues count no more."""
+        """How many requests of a queue may be open at once: never more than `pages_left` of its host. In a deleted
+        crawl the limits of queues count no more."""
         tables = self._tables
         rules = tables.queues.rules.get(queue)
         most = max(1, rules.limit) if rules is not None and not tables.gone[tables.queues.crawl[queue]] else 1

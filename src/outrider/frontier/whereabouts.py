@@ -1,6 +1,6 @@
-"""Where hosts are: addresses as callers told them or errands found them, for how long they hold, and when to ask again.
+"""The addresses of hosts, from callers or errands, with the time for which they hold and the time of the next errand.
 
-Pure, from what is known of a host and an answer (docs/groups.md).
+Pure functions of a host's cells and an answer (docs/groups.md).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from outrider.limits import (
 )
 
 FOREVER: Instant = 1 << 62
-"""Until when an address is known that a caller told."""
+"""The `expires` of an address that a caller gave."""
 
 
 class Whereabouts:
-    """What is known of one host's address, and the errand that asks for it.
+    """The cells of one host's address, and of the errand that asks for it.
 
-    address: "" for none. expires: until when this is the answer, also if it is that there is none; 0: it must be asked
-    for. next_at: not before then. attempts: how many failed since the last answer. error: of the last failure.
-    token: of the open errand, 0 for none.
+    address: "" for none. expires: the instant until which the answer holds, also the answer that there is none; 0: an
+    errand must ask. next_at: no errand before this instant. attempts: failures since the last answer. error: the class
+    of the last failure. token: the open errand, 0 for none.
     """
 
     __slots__ = (
@@ -51,13 +51,13 @@ class Whereabouts:
         self.holder = 0
 
     def cells(self, next_at: Instant | None = None) -> Row:
-        """As the columns of a LOCATED fact behind its slot and host. next_at: in place of its own."""
+        """The columns of a LOCATED fact behind its slot and host. next_at: replaces the own one."""
         at = self.next_at if next_at is None else next_at
         return (self.address, self.expires, at, self.attempts, self.error)
 
     def after_answer(self, outcome: Outcome, now: Instant) -> Row:
-        """The cells after an answer: an address with its time to live; a failure that may pass, which is asked about
-        again after 5, 30, 300 s; or that there is none to be had, which is an answer for an hour."""
+        """The cells after an answer: an address with its time to live; a failure that may pass, with the next errand
+        after 5, 30, 300 s; or no address, which holds for an hour."""
         if outcome.address is not None:
             told = ADDRESS_SECONDS_USUAL if outcome.ttl_seconds is None else outcome.ttl_seconds
             seconds = min(max(told, ADDRESS_SECONDS_MIN), ADDRESS_SECONDS_MAX)
