@@ -31,13 +31,11 @@ def listed(found) -> str:
     return "\n".join(f"{one.path.relative_to(PROJECT)}:{one.line}: {one.text:.200}" for one in found)
 
 
-@pytest.mark.xfail(reason="src/outrider/frontier is being rewritten", strict=False)
 def test_sentences_do_not_open_with_what_those_of_or_who(sentences):
     found = [sentence for sentence in sentences if sentence.opens_badly]
     assert len(found) < OPENINGS_SHARE_MAX * len(sentences), listed(found)
 
 
-@pytest.mark.xfail(reason="src/outrider/frontier is being rewritten", strict=False)
 def test_things_are_not_spoken_of_as_people(sentences):
     found = [sentence for sentence in sentences if sentence.has_people]
     assert len(found) < PEOPLE_SHARE_MAX * len(sentences), listed(found)
