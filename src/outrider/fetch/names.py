@@ -125,8 +125,8 @@ class _Threads:
     """A daemon thread for each look-up; unlike a pool's they never hold the process at its exit.
 
     A look-up that takes long gives its place to the next one and keeps its thread, so silent names delay other names
-    only when all threads are taken. Names that were silent before share a few threads of their own. Used by one
-    event loop.
+    only when all threads are taken. Names that were silent before share a few threads of their own. Used by one event
+    loop.
     """
 
     def __init__(self, prompt_max: int, threads_max: int, slow_max: int, look_up: AskSystem) -> None:

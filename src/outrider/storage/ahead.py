@@ -1,4 +1,4 @@
-"""Reading ahead: what an iterator gives is made in a thread beside, while what it gave before is worked on."""
+"""Reading ahead: a thread beside makes the next items of an iterator, while the caller works on the ones before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 
 class _End(Generic[Item]):
-    """Behind the last item; error: what ended it, None when it had no more."""
+    """Behind the last item; error: the exception that ended the iterator, None when it had no more items."""
 
     __slots__ = ("error",)
 

@@ -61,7 +61,7 @@ class CheckpointWriter:
     """Writes one checkpoint range by range; until `finish` has returned the older one counts."""
 
     def __init__(self, files: Files, *, store: bytes, number: int, start_lsn: int) -> None:
-        """Begins checkpoint `number`, removing what earlier attempts left.
+        """Begins checkpoint `number`, and removes the files of earlier attempts.
 
         `start_lsn` is the last LSN before the first range is copied: replay starts after it. Raises StoreFullError,
         StoreFailedError.
@@ -152,7 +152,7 @@ class CheckpointWriter:
                 remove_if_possible(self._files, checkpoint_name(number))
 
     def abandon(self) -> None:
-        """Removes what was written; the older checkpoint counts. After `finish` nothing happens."""
+        """Removes the written part; the older checkpoint counts. After `finish` nothing happens."""
         if self._ended:
             return
         self._ended = True

@@ -1,9 +1,9 @@
 """The only door from storage to the machine: one directory of files, owned by one process at a time.
 
 Everything else in this room speaks to the two Protocols `Files` and `File`, so that tests can put a disk behind them
-that forgets what was not synced. Every implementation promises:
+that forgets unsynced bytes. Every implementation promises:
 
-- `write_at` writes all bytes or raises; what it wrote may be lost, in part or whole, until `sync` has returned.
+- `write_at` writes all bytes or raises; the bytes may be lost, in part or whole, until `sync` has returned.
 - A created, renamed or removed name may come back as it was until `sync_directory` has returned.
 - No space (also: quota, file size limit) is `StoreFullError`, no descriptor is `TooManyFilesError`; any other refusal
   to write or sync is `StoreFailedError`; bytes that cannot be read are `DamagedStoreError`; a missing name is
@@ -94,12 +94,12 @@ class Files(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """Every name in the directory, sorted; what other people put there included. Raises DamagedStoreError,
+        """Every name in the directory, sorted; files of other programs included. Raises DamagedStoreError,
         TooManyFilesError."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Gives `old` the name `new`, in one step; what had that name is gone. Raises as `remove`."""
+        """Gives `old` the name `new`, in one step; an older file of that name is gone. Raises as `remove`."""
         ...
 
     def remove(self, name: str) -> None:
@@ -331,7 +331,7 @@ class Directory:
         return _DirectoryFile(self, name, descriptor)
 
     def _kind(self, name: str) -> str:
-        """The kind of thing that stands in the place of a file, in words."""
+        """The kind of the entry (directory, pipe, …) that stands in the place of a file, in words."""
         with contextlib.suppress(OSError):
             mode = os.lstat(name, dir_fd=self._descriptor).st_mode
             return next((words for test, words in _KINDS.items() if test(mode)), "no file")

@@ -1,4 +1,4 @@
-"""An append-only log of facts: what was synced comes back after any crash, or is refused with words.
+"""An append-only log of facts: synced frames come back after any crash, or the opening refuses with words.
 
 Segment `log-<first LSN, 16 hex digits>.seg`: | header, 64 bytes | frame | frame | … | zeros |, preallocated. A frame
 carries its LSN and the last LSN that was synced when it was written (`docs/formats/frames.md` draws all of it). A torn
@@ -110,7 +110,7 @@ class Log:
     """Frames with contiguous LSNs from 1 on, appended by one owner, synced in groups.
 
     All methods may be called from any thread. After a write or sync that failed, every later call raises
-    StoreFailedError: what the device holds is then unknown, and only opening again tells.
+    StoreFailedError: the content of the device is then unknown, and only opening again tells.
     """
 
     def __init__(
@@ -273,7 +273,8 @@ class Log:
             )
 
     def _scan_all(self, start: int, synced: int) -> _Scan:
-        """Reads the segments from `start` on. `synced` is what mirror, checkpoint and caller know to be synced."""
+        """Reads the segments from `start` on. `synced` is the LSN that mirror, checkpoint and caller know to be
+        synced."""
         scan = None
         best = synced
         for number in range(start, len(self._segments)):
@@ -348,7 +349,7 @@ class Log:
         return synced
 
     def _adopt_tail(self, current: File, tail: _Segment, scan: _Scan, synced: int) -> None:
-        """Cuts what is torn and makes sure that what was read is on the device."""
+        """Cuts the torn tail and makes sure that the frames read are on the device."""
         last = _last_nonzero(current, scan.end, tail.size)
         if last is not None:
             # All of it, so that no piece of it can ever be taken for a frame behind what is written next.
@@ -405,9 +406,10 @@ class Log:
     # ------------------------------------------------------------------------------------------------ reading
 
     def replay(self, after: int) -> Iterator[Frame]:
-        """The frames with LSN > `after` in order, up to what was appended when this began; one read buffer of memory.
+        """The frames with LSN > `after` in order, up to the last one appended when this began; one read buffer of
+        memory.
 
-        Raises DamagedStoreError when a frame no longer is what it was on opening.
+        Raises DamagedStoreError when a frame has changed since the opening.
         """
         with self._append_lock:
             self._check(reading=True)
@@ -505,9 +507,9 @@ class Log:
     def append(self, kind: int, payload: bytes, *, version: int = 1, codec: int = 0, reserve: bool = False) -> int:
         """Writes one frame and returns its LSN. It is durable once `sync` has returned this LSN or a higher one.
 
-        `reserve` is for what must go on when the disk is full (leases, reports). Raises StoreFullError, before anything
-        is written, when there is no space for this frame; StoreFailedError; ValueError when the payload is larger than
-        a frame may be.
+        `reserve` is for frames that must go on when the disk is full (leases, reports). Raises StoreFullError, before a
+        byte is written, when there is no space for this frame; StoreFailedError; ValueError when the payload is larger
+        than a frame may be.
         """
         need = FRAME_HEADER_BYTES + len(payload)
         if need > FRAME_BYTES_MAX:
@@ -545,8 +547,8 @@ class Log:
             return lsn
 
     def roll(self) -> None:
-        """A checkpoint begins: what is appended from here on goes into another segment, so that this one can be dropped
-        as soon as the checkpoint counts. Nothing happens where that is not worth it, or nothing is ready.
+        """A checkpoint begins: later frames go into another segment, so that this one can be dropped as soon as the
+        checkpoint counts. Nothing happens where that is not worth it, or nothing is ready.
 
         Raises StoreFailedError.
         """
@@ -559,7 +561,8 @@ class Log:
     def sync(self) -> int:
         """Returns when every frame appended before the call is on the device; the answer is the synced LSN.
 
-        Any number of threads may call it: those that come while one sync runs share the next. Raises StoreFailedError.
+        Any number of threads may call it: threads that come while one sync runs share the next. Raises
+        StoreFailedError.
         """
         with self._sync_lock:
             self._check()
@@ -628,7 +631,7 @@ class Log:
                 return
 
     def close(self) -> None:
-        """Gives the descriptors back. It syncs nothing: what was not synced was not promised."""
+        """Gives the descriptors back. It syncs nothing: unsynced frames were not promised."""
         with self._append_lock, self._sync_lock:
             self._closed = True
             self._close_files()
@@ -886,7 +889,7 @@ class Log:
         """
         size = self._segment_bytes_first
         missing = (0 if self._has_reserve else size) + (0 if self._spare is not None else size)
-        # Twice what is missing: space that is gone again with the next page would only make the state flap.
+        # Twice the missing space: space that is gone again with the next page would only make the state flap.
         if missing and self._files.free_bytes() < 2 * missing:
             return False
         if self._patience:

@@ -18,7 +18,8 @@ class MendableFiles(Files, Protocol):
     """A directory that can keep a second name of a file in a folder below it."""
 
     def keep_copy(self, name: str, folder: str) -> None:
-        """Keeps what `name` is now as folder/name, durably; the name stays. Raises StoreFullError, StoreFailedError."""
+        """Keeps the present file `name` as folder/name, durably; the name stays. Raises StoreFullError,
+        StoreFailedError."""
         ...
 
     def put_copy(self, name: str, folder: str, data: bytes) -> None:
@@ -48,7 +49,7 @@ class Loss:
 
 
 def read_as_can_be(file: File, begin: int, end: int) -> bytes:
-    """The bytes begin … end; what the device does not give comes as zeros."""
+    """The bytes begin … end; bytes that the device does not give come as zeros."""
     try:
         return file.read_at(begin, end - begin)
     except DamagedStoreError:

@@ -1,7 +1,7 @@
-"""The manifest: what a store is and what it was made with, as JSON for people with a checksum for machines.
+"""The manifest: the identity and the settings of a store, as JSON for people with a checksum for machines.
 
-File `manifest.json`, written once when the store is made. It pins what may never change silently: the keys of slots and
-fingerprints, the spelling of URLs, the versions of rules.
+File `manifest.json`, written once when the store is made. It pins values that may never change silently: the keys of
+slots and fingerprints, the spelling of URLs, the versions of rules.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Manifest:
         """The manifest of the store in this directory; None when the directory is empty, so that one may be made.
 
         Raises ForeignStoreError when the directory holds something else or another format, DamagedStoreError when the
-        manifest is not what was written.
+        manifest differs from the written one.
         """
         try:
             data = read_whole(files, MANIFEST_NAME, bytes_max=MANIFEST_BYTES_MAX)
@@ -163,7 +163,7 @@ def _checksum(written: Mapping[str, Any]) -> str:
 
 
 def _refuse_foreign(files: Files) -> None:
-    """A store is made only in a directory that holds nothing but what a failed attempt to make one leaves."""
+    """A store is made only in a directory that is empty, or holds only the rest of a failed attempt to make one."""
     left = [name for name in files.names() if name not in (LOCK_NAME, MANIFEST_NAME + TEMPORARY_SUFFIX)]
     if left:
         some = ", ".join(repr(name) for name in left[:3]) + (" …" if len(left) > 3 else "")

@@ -1,4 +1,4 @@
-"""Files that live in memory and are forgotten with the process: what `Frontier.memory()` stands on."""
+"""Files that live in memory and are forgotten with the process; `Frontier.memory()` stands on them."""
 
 from __future__ import annotations
 

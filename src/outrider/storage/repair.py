@@ -1,9 +1,9 @@
 """Finds the whole parts of a store's files, and writes the files anew without the damaged parts; the old ones are kept.
 
-`survey` reads every byte and changes nothing. `mend` writes each damaged file anew from what is whole in it: a log has
-an empty frame for every one that was lost, so that its LSNs stay one row without gaps; a checkpoint and a run are
-without what is damaged. The files as they were lie in the folder `damaged-<n>`, with `report.json`; nothing is removed.
-The frontier judges what the lost pieces said: this room knows frames, ranges and blocks.
+`survey` reads every byte and changes nothing. `mend` writes each damaged file anew from its whole parts: a log has
+an empty frame for every one that was lost, so that its LSNs stay one row without gaps; a checkpoint and a run leave out
+the damaged parts. The files as they were lie in the folder `damaged-<n>`, with `report.json`; nothing is removed.
+The frontier judges the content of the lost pieces: this room knows frames, ranges and blocks.
 
 A whole frame or range can also lie inside the bytes of another one, put there by the author of a page. After damage one
 counts only if its LSN (or place) is one that can stand at this byte.
@@ -121,7 +121,7 @@ class Survey:
 
     @property
     def last_lsn(self) -> int:
-        """The last one of which anything is known."""
+        """The LSN of the last frame that is known."""
         return max([self.known_lsn, *(segment.until for segment in self.segments), *(last for _, last in self.gaps)])
 
     @property
@@ -142,10 +142,10 @@ def survey(files: Files, store: bytes) -> Survey:
 
 
 def survey_runs(files: Files, found: Survey, names: Iterable[str] | None) -> None:
-    """Reads the runs of all families to the last byte, and adds what it finds.
+    """Reads the runs of all families to the last byte, and adds its findings.
 
-    names: those that the checkpoint lists, oldest first. None where that list is lost: all that are there, which number
-    in the order of writing. Raises ForeignStoreError for files of a newer format.
+    names: the runs that the checkpoint lists, oldest first. None where that list is lost: all that are there, which
+    number in the order of writing. Raises ForeignStoreError for files of a newer format.
     """
     listed = sorted(name for name in files.names() if family_of(name) is not None) if names is None else names
     found.runs = [survey_run(files, found.store, name, found.losses) for name in listed]
@@ -459,7 +459,7 @@ def _plausible(data: bytes, at: int, least: int, most: int, synced: int, bound: 
 
 
 def _judge(segments: list[Segment], found: Survey) -> None:
-    """Tells damage from a torn tail, and finds what no segment holds."""
+    """Tells damage from a torn tail, and finds LSNs that no segment holds."""
     if not segments:
         if found.known_lsn > found.covered_lsn:
             _gap(found, found.covered_lsn + 1, found.known_lsn)
@@ -585,7 +585,7 @@ class Mended:
 
 
 def mend(files: MendableFiles, found: Survey, filler: Filler, folder: str | None = None) -> Mended:
-    """Writes the damaged files anew from what is whole in them; call it under the directory's lock.
+    """Writes the damaged files anew from their whole parts; call it under the directory's lock.
 
     After a crash in between it is simply run again. folder: where the files go as they were, by default a new one.
     Raises StoreFullError, StoreFailedError; then each file is as it was or as it should be.
@@ -603,7 +603,8 @@ def mend(files: MendableFiles, found: Survey, filler: Filler, folder: str | None
 
 
 def mend_ledger(files: MendableFiles, found: Survey, folder: str) -> tuple[list[str], list[Loss]]:
-    """Runs without what is not whole; the files that are kept in the folder, and what is lost beside their blocks."""
+    """Writes runs without their damaged blocks; gives the files that are kept in the folder, and the losses beside the
+    blocks."""
     kept: list[str] = []
     losses: list[Loss] = []
     for family in (LEDGER, COLD):

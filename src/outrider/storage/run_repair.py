@@ -67,7 +67,7 @@ class _Blocks(Run):
 
 
 def survey_run(files: Files, store: bytes, name: str, losses: list[Loss]) -> RunFound:
-    """Reads a run to its last byte; what is lost is added to `losses`. Raises ForeignStoreError for a newer format."""
+    """Reads a run to its last byte; adds each loss to `losses`. Raises ForeignStoreError for a newer format."""
     found = RunFound(name)
     try:
         file = files.open(name)
@@ -216,7 +216,7 @@ def mend_runs(
 ) -> tuple[list[str], list[Loss]]:
     """Writes damaged runs anew, and newer ones that stand on a body that is lost; runs come oldest first.
 
-    The files kept in `folder`, and what is lost beside the blocks. Raises StoreFullError, StoreFailedError.
+    The files kept in `folder`, and the losses beside the blocks. Raises StoreFullError, StoreFailedError.
     """
     kept: list[str] = []
     losses: list[Loss] = []

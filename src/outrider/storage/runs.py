@@ -131,7 +131,7 @@ class RunWriter:
         return self._pending_rows
 
     def add(self, records: Records) -> None:
-        """Adds records whose keys follow those added before. Raises StoreFullError, StoreFailedError, ValueError."""
+        """Adds records with keys above all keys added before. Raises StoreFullError, StoreFailedError, ValueError."""
         if not len(records):
             return
         self._pending.append(records)
@@ -164,7 +164,7 @@ class RunWriter:
         return name
 
     def abandon(self) -> str | None:
-        """Removes what was written; after `finish` nothing happens. The name of its file where the disk refuses: it is
+        """Removes the written part; after `finish` nothing happens. The name of its file where the disk refuses: it is
         to be removed later."""
         if self._ended:
             return None
@@ -181,7 +181,7 @@ class RunWriter:
         return self._file
 
     def _cut(self, *, all_of_it: bool) -> None:
-        """Makes blocks of what is pending, except the last rows, which may become more."""
+        """Makes blocks of the pending rows, except the last ones, which may become more."""
         records = Records.concatenate(self._pending)
         self._pending.clear()
         rows, begin, offsets = len(records), 0, records.offsets
@@ -319,7 +319,7 @@ class Run:
         """Its records with keys above `after` (b"": all), some thousand at once, in order.
 
         Without `bodies` they are heads alone, with the lengths that their bodies have. Raises DamagedStoreError, naming
-        file and byte, at a block that is not whole; what was given before was.
+        file and byte, at a block that is not whole; all records given before are whole.
         """
         bound = np.array(after, self._keys.dtype)
         block = max(int(self._keys.searchsorted(bound, "right")) - 1, 0) if after else 0
@@ -340,7 +340,7 @@ class Run:
             block = end_block
 
     def check(self) -> Iterator[str]:
-        """Reads every block again: what is damaged, in words, naming file and byte."""
+        """Reads every block again: each damage in words, naming file and byte."""
         for number in range(len(self._keys)):
             begin, end = int(self._offsets[number]), int(self._offsets[number + 1])
             try:

@@ -40,8 +40,8 @@ class Scratch:
     """Chunks in files `NAME-%08x.tail` of one directory. One thread at a time."""
 
     def __init__(self, files: Files, *, name: str, file_bytes_max: int = SCRATCH_FILE_BYTES_MAX) -> None:
-        """Removes what an earlier process left, as far as it will go. Raises StoreError; ValueError when a place cannot
-        say such offsets."""
+        """Removes the files of an earlier process, as far as the disk lets them go. Raises StoreError; ValueError when
+        a place cannot say such offsets."""
         if not 0 < file_bytes_max <= 1 << OFFSET_BITS:
             raise ValueError(f"a scratch file has 1 to {1 << OFFSET_BITS} bytes, not {file_bytes_max}")
         self._files = files
@@ -135,7 +135,8 @@ class Scratch:
         return number, self._stocks[number]
 
     def read(self, place: int, owner: int) -> bytes:
-        """The chunk at a place. Raises DamagedStoreError when it is not what was written there for this owner."""
+        """The chunk at a place. Raises DamagedStoreError when it differs from the chunk written there for this
+        owner."""
         number, offset = place >> OFFSET_BITS, place & (1 << OFFSET_BITS) - 1
         found, chunk = self._read(number, offset)
         if found != owner:

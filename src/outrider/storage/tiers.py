@@ -28,7 +28,7 @@ class Layers:
 
 
 class Tiers:
-    """The runs of one ledger, and what is on its way to become one."""
+    """The runs of one ledger, and the records that will become the next run."""
 
     def __init__(self, files: Files, *, store: bytes, names: Sequence[str], family: str = LEDGER) -> None:
         """Opens the runs of a family that the newest checkpoint names, oldest first; nothing is written.
@@ -147,7 +147,7 @@ class Tiers:
                     remove_if_possible(self._files, name)
 
     def check(self) -> Iterator[str]:
-        """Reads every byte of every run that counts again: what is damaged, in words, naming file and byte."""
+        """Reads every byte of every run that counts again: each damage in words, naming file and byte."""
         with self._writing:
             for run in self.layers.runs:
                 try:

@@ -64,7 +64,7 @@ class Texts:
 
 
 def texts_of(array: object) -> Texts:
-    """The texts of anything with `__arrow_c_array__`. Raises TypeError for anything else, other types and streams."""
+    """The texts of an object with `__arrow_c_array__`. Raises TypeError for anything else, other types and streams."""
     export = getattr(array, "__arrow_c_array__", None)
     if export is None:
         chunks = "; of an array in chunks give each chunk" if hasattr(array, "__arrow_c_stream__") else ""

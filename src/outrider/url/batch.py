@@ -112,10 +112,10 @@ class UrlBatch:
 
     @classmethod
     def from_arrow(cls, array: object, base: str | None = None, *, key: bytes | None = None) -> UrlBatch:
-        """The same of an Arrow array of texts: of anything that has `__arrow_c_array__`, the Arrow PyCapsule interface.
+        """The same of an Arrow array of texts: of any object with `__arrow_c_array__`, the Arrow PyCapsule interface.
 
         Texts are read where they lie. A null is a row that is not valid; bytes that are no UTF-8 become U+FFFD, as in
-        a browser. Raises TypeError for what is no such array.
+        a browser. Raises TypeError for an object that is no such array.
         """
         texts = arrow.texts_of(array)
         if texts.nulls is None:
@@ -175,7 +175,7 @@ class UrlBatch:
 
     @classmethod
     def _drained(cls, columns: Columns, text_of: Callable[[int], str], page: Page, key: bytes | None) -> UrlBatch:
-        """The batch of what a kernel spelled; the rows that are odd to it go through the parser."""
+        """The batch of a kernel's spellings; rows that the kernel leaves go through the parser."""
         arena, offset_bytes, state_bytes, *others = columns
         offsets, states = np.frombuffer(offset_bytes, np.int64), np.frombuffer(state_bytes, np.uint8)
         flags = np.frombuffer(others[0], np.uint8)
@@ -278,7 +278,7 @@ class UrlBatch:
         return Spans(starts, ends)
 
     def origins(self) -> Spans:
-        """Where scheme, host and port of each row lie in the arena: what one robots.txt is for."""
+        """Where scheme, host and port of each row lie in the arena; one robots.txt is for one such authority."""
         starts = self._offsets[:-1]
         return Spans(starts, starts + self._path_starts.astype(np.int64))
 

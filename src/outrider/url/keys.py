@@ -140,7 +140,7 @@ _cached_domain = lru_cache(maxsize=_HOSTS_CACHED)(_registrable_domain)
 
 
 def key(url: str, by: By | Callable[[str], str] = "host", *, private: bool = True, address: str | None = None) -> str:
-    """The key of a URL: what its politeness, its queue or its slot goes by.
+    """The key of a URL, by which its politeness, its queue or its slot goes.
 
     by       "host": the host name, IPv6 in its brackets
              "domain": the registrable domain; the host where there is none
@@ -150,8 +150,8 @@ def key(url: str, by: By | Callable[[str], str] = "host", *, private: bool = Tru
     private  for "domain": whether the private section of the public suffix list is in force
     address  for "address": what the host's name was resolved to; a host that is an address needs none
 
-    Raises InvalidUrlError for what is no http or https URL, ValueError for another `by` or a malformed `address`,
-    TypeError when a function gives no text.
+    Raises InvalidUrlError for a text that is no http or https URL, ValueError for another `by` or a malformed
+    `address`, TypeError when a function gives no text.
     """
     canonical = normalize(url)
     if callable(by):

@@ -22,7 +22,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 def with_scheme(text: str, scheme: str = "http") -> str:
     """The typed text, with a scheme before it if it has none: `example.org/a`, `localhost:8080`, `//example.org`.
 
-    A path, a query or a fragment alone stays what it is: no host is guessed.
+    A path, a query or a fragment alone stays as it is: no host is guessed.
     """
     typed = text.strip()
     if typed.startswith("//"):
@@ -93,7 +93,7 @@ class Url(Canonical):
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port, `http://example.org:8080`: what one robots.txt is for."""
+        """Scheme, host and port, `http://example.org:8080`: one robots.txt is for one such authority."""
         return authority_of(self.text)
 
     @property

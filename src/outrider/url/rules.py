@@ -350,7 +350,7 @@ class Rules:
 
     @property
     def text(self) -> str:
-        """These rules as one line of ASCII, always the same for the same rules: what a store pins in its manifest."""
+        """These rules as one line of ASCII, always the same for the same rules; a store pins it in its manifest."""
         line = f"{RULES_VERSION}:{','.join(self.names)}"
         if not self.hosts:
             return line
@@ -368,7 +368,7 @@ class Rules:
         return self.text
 
     def __bool__(self) -> bool:
-        """Whether there is anything to apply."""
+        """Whether there is a rule to apply."""
         return bool(self.names or self.hosts)
 
     def apply(self, canonical_url: str) -> str:
@@ -508,7 +508,7 @@ def _host_rules(pattern: str, given: object) -> HostRules:
 
 @lru_cache(maxsize=1024)
 def _replacing(pattern: str, replacement: str) -> Rule:
-    """A rule that replaces what an RE2 expression matches in path and query. Raises SettingsError naming it."""
+    """A rule that replaces the matches of an RE2 expression in path and query. Raises SettingsError naming it."""
     if len(replacement) > REPLACEMENT_CHARACTERS_MAX:
         raise SettingsError(
             f"the replacement {shown(replacement)} is longer than {REPLACEMENT_CHARACTERS_MAX} characters"
@@ -585,7 +585,7 @@ def canonical_target(page_url: str, canonical_url: str) -> str | None:
 
 
 def _is_home(url: str) -> bool:
-    """Whether a canonical URL is of a site's home page, by whatever road one came there."""
+    """Whether a canonical URL is of a site's home page, with any session, tracking parameters or index file."""
     parts = _split(_without(url, lambda parameter: _is_tracking(parameter) or _is_session(parameter)))
     return parts.query is None and (parts.path == "/" or _INDEX_FILE(parts.path[1:]) is not None)
 

@@ -106,7 +106,7 @@ class Scope:
         return empty._with(seeds)
 
     def widened(self, *urls: str) -> Scope:
-        """This scope, with what more seeds (or what a seed redirects to) span."""
+        """This scope, with the hosts, domains or prefixes that more seeds (or the target of a seed's redirect) span."""
         return self._with(urls)
 
     def _with(self, urls: Iterable[str]) -> Scope:

@@ -95,7 +95,7 @@ def join(base: str | Canonical, reference: str | Canonical) -> str:
 
 
 def spell(urls: Iterable[object], base: str | Canonical | None = None) -> list[str | None]:
-    """The canonical spelling of each URL, against `base` if given; None for what `normalize` or `join` refuses.
+    """The canonical spelling of each URL, against `base` if given; None for a text that `normalize` or `join` refuses.
 
     Raises TypeError when `urls` is one string or bytes, or the base is no string.
     """
@@ -243,5 +243,5 @@ def undotted(host: str) -> str:
 
 
 def authority_of(canonical: str) -> str:
-    """Scheme, host and port of a canonical URL, `http://example.org:8080`: what one robots.txt is for."""
+    """Scheme, host and port of a canonical URL, `http://example.org:8080`: one robots.txt is for one such authority."""
     return canonical[: canonical.find("/", 8)]

@@ -4,8 +4,8 @@
 
 Pages of a domain and of the names below it then stand together when sorted, and a prefix such as `http://(org,archive,`
 takes them all. This is Heritrix' flavour, with the case of the path kept (Heritrix lowers it when it matches prefixes).
-Other flavours first merge URLs in their own ways (`www.` off, parameters sorted, case folded): that is what lossy rules
-are for, applied before.
+Other flavours first merge URLs in their own ways (`www.` off, parameters sorted, case folded): lossy rules do so,
+applied before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def surt(url: str, *, scheme: bool = True, trailing_comma: bool = True) -> str:
     trailing_comma  False leaves the comma after the last label out: `http://(org,archive,www)/movies`
 
     IP addresses are not reversed and have no comma: `http://(192.0.2.7)/`, `http://([2001:db8::1])/`.
-    Raises InvalidUrlError for what is no http or https URL.
+    Raises InvalidUrlError for a text that is no http or https URL.
     """
     return surt_as_written(normalize(url), scheme=scheme, trailing_comma=trailing_comma)
 
