@@ -13,8 +13,8 @@ import numpy as np
 from bench.measuring import CACHE
 from bench.tables import Table
 from bench.urls import sample
-from outrider.frontier.cards import Cards
-from outrider.frontier.ledger import Ledger
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import hash_spans
 from outrider.kernels.cards import HEAD
 from outrider.storage.files import Directory

@@ -181,123 +181,54 @@ def test_the_house_keeps_its_rules(project):
     assert [] == problems(project / "src" / "outrider")
 
 
-FRONTIER_PARTS: dict[str, set[str]] = {
-    "accounts": {"cards", "cold", "hosts", "politeness", "records", "shared", "tables", "whereabouts"},
-    "alike": set(),
-    "arguments": {"alike", "arrivals", "grouping"},
-    "arrivals": {"alike"},
-    "asking": {"arguments", "cards", "deciding", "draft", "errands", "facts", "tables"},
-    "backlog": {"cards", "chunks"},
-    "calendar": {"backlog", "cards"},
-    "cards": set(),
-    "carried": {"arguments", "arrivals", "cards", "discovering", "draft", "hosts", "priority", "records", "tables"},
-    "chunks": {"cards"},
-    "cold": {"cards", "facts", "hosts", "ledger", "tables", "whereabouts"},
-    "cooling": {"cold", "hosts", "tables", "turns"},
-    "deciding": {
-        "arguments",
-        "cards",
-        "cooling",
-        "draft",
-        "errands",
-        "facts",
-        "hosts",
-        "lines",
-        "recent",
-        "records",
-        "settings",
-        "tables",
-        "turns",
-        "whereabouts",
-    },
-    "discovering": {
-        "alike",
-        "arguments",
-        "arrivals",
-        "cards",
-        "deciding",
-        "draft",
-        "facts",
-        "hosts",
-        "priority",
-        "records",
-        "tables",
-    },
-    "draft": {"cards", "facts", "hosts", "lines", "records", "tables"},
-    "errands": {"facts", "revisit", "rulebook", "tables"},
-    "facts": {"cards"},
-    "grouping": set(),
-    "hosts": {"facts"},
-    "leased": {"cards", "hosts", "records", "tables", "whereabouts"},
-    "leasing": {
-        "arguments",
-        "asking",
-        "cards",
-        "draft",
-        "errands",
-        "facts",
-        "hosts",
-        "leased",
-        "records",
-        "tables",
-        "turns",
-    },
-    "ledger": {"cards"},
-    "lines": set(),
-    "operations": {
-        *("arguments", "cards", "discovering", "draft", "facts", "hosts", "politeness", "priority", "records"),
-        "tables",
-    },
-    "pieces": {"arguments", "arrivals"},
-    "politeness": set(),
-    "priority": set(),
-    "recent": set(),
-    "records": {"cards"},
-    "recovery": {"facts", "lines", "replay", "tables"},
-    "replay": {"cards", "facts", "hosts", "tables"},
-    "reporting": {
-        "arguments",
-        "arrivals",
-        "deciding",
-        "discovering",
-        "draft",
-        "facts",
-        "hosts",
-        "leased",
-        "leasing",
-        "pieces",
-        "politeness",
-        "records",
-        "revisit",
-        "tables",
-        "whereabouts",
-    },
-    "revisit": set(),
-    "rulebook": set(),
-    "salvage": {"cards", "facts", "hosts", "tables"},
-    "settings": {"grouping", "priority"},
-    "shared": {"grouping", "hosts", "tables", "whereabouts"},
-    "tables": {"alike", "backlog", "calendar", "cards", "cold", "facts", "hosts", "ledger", "rulebook", "whereabouts"},
-    "turns": {"grouping", "hosts", "shared", "tables"},
-    "whereabouts": {"facts", "grouping", "hosts", "revisit"},
-}
-"""What each part of the frontier may know of the others. The machine knows them all, and none of them knows it."""
+FRONTIER_FLOORS = ("format", "stores", "policy", "state", "schedule", "verbs", "machine")
+"""The folders of the frontier from the lowest up. A file imports its own folder or lower ones; `priority.py` counts as
+policy, and stands outside because callers import it by that name."""
 
 
-def test_the_parts_of_the_frontier_do_not_know_the_machine_or_one_another(project):
-    folder = project / "src" / "outrider" / "frontier"
-    known = {
-        file.stem: {
-            part
-            for node in ast.walk(ast.parse(file.read_text("utf-8")))
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("outrider.frontier")
-            for part in [*(node.module or "").split(".")[2:], *(alias.name for alias in node.names)]
-            if (folder / f"{part}.py").exists()
+def imports_in_frontier(folder: Path, *, typing: bool) -> dict[str, set[str]]:
+    """The modules of the frontier that each of its modules imports, as "folder.module"; typing: those that only the
+    type checker reads, too."""
+    modules = {file.relative_to(folder).with_suffix("").as_posix().replace("/", ".") for file in folder.rglob("*.py")}
+    found: dict[str, set[str]] = {}
+    for module in modules:
+        tree = ast.parse((folder / f"{module.replace('.', '/')}.py").read_text("utf-8"))
+        only_typing = {
+            node
+            for block in ast.walk(tree)
+            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+            for node in ast.walk(block)
         }
-        for file in folder.glob("*.py")
-        if file.stem not in ("__init__", "machine")
-    }
-    assert FRONTIER_PARTS == known
+        found[module] = set()
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("outrider.frontier"):
+                continue
+            if node in only_typing and not typing:
+                continue
+            base = ".".join((node.module or "").split(".")[2:])
+            names = {f"{base}.{alias.name}".lstrip(".") for alias in node.names} | {base}
+            found[module] |= names & modules
+    return found
+
+
+def floor_of(module: str) -> int:
+    top = module.split(".", maxsplit=1)[0]
+    return FRONTIER_FLOORS.index("policy" if top == "priority" else top)
+
+
+def test_the_folders_of_the_frontier_import_downwards(project):
+    imports = imports_in_frontier(project / "src" / "outrider" / "frontier", typing=True)
+    del imports["__init__"]
+    wrong = [f"{a} imports {b}" for a, named in imports.items() for b in named if floor_of(b) > floor_of(a)]
+    assert ([], True) == (sorted(wrong), len(imports) > len(FRONTIER_FLOORS))
+
+
+def test_no_module_of_the_frontier_imports_itself_by_way_of_others(project):
+    left = imports_in_frontier(project / "src" / "outrider" / "frontier", typing=False)
+    while free := [module for module, named in left.items() if not named & left.keys()]:
+        for module in free:
+            del left[module]
+    assert [] == sorted(left)
 
 
 def test_every_room_of_the_house_was_looked_at(project):
@@ -380,7 +311,8 @@ def test_what_is_allowed_is_left_in_peace(tmp_path, path, code):
     assert [] == problems(tmp_path)
 
 
-def test_the_architecture_names_every_module(project):
-    told = set(re.findall(r"[a-z_]+\.py", (project / "ARCHITECTURE.md").read_text("utf-8")))
+def test_the_architecture_or_its_folder_names_every_module(project):
+    pages = [project / "ARCHITECTURE.md", *(project / "src" / "outrider").rglob("__init__.py")]
+    told = {name for page in pages for name in re.findall(r"[a-z_]+\.py", page.read_text("utf-8"))}
     modules = {path.name for path in (project / "src" / "outrider").rglob("*.py")} - {"__init__.py"}
     assert [] == sorted(modules - told)

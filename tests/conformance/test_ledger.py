@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from outrider.frontier.cards import Cards
-from outrider.frontier.ledger import Ledger
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import hash_spans
 from outrider.kernels.cards import HEAD
 from outrider.sim.disk import MemoryFiles

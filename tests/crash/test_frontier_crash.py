@@ -18,9 +18,9 @@ from model.world import START, Clock, World, everything, hosts_go_cold, outcome,
 from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import DamagedStoreError, OutriderError, StoreError, StoreFailedError, StoreFullError
-from outrider.frontier.backlog import Backlog
-from outrider.frontier.replay import Window
-from outrider.frontier.tables import AUTHORITIES, HOSTS, LEASES, OWN, QUEUES, TRANSIT
+from outrider.frontier.state.replay import Window
+from outrider.frontier.state.tables import AUTHORITIES, HOSTS, LEASES, OWN, QUEUES, TRANSIT
+from outrider.frontier.stores.backlog import Backlog
 from outrider.journey import Outcome, Verdict
 from outrider.kernels import FRAME_HEADER_BYTES, scan_frames
 from outrider.sim.disk import CrashDisk, MemoryFiles
@@ -509,8 +509,8 @@ def small_heads(monkeypatch):
     """Queues and calendars that spill at once, runs and merges of a few records."""
     for name in ("head_cards_max", "chunk_cards"):
         monkeypatch.setitem(Backlog.__init__.__kwdefaults__, name, 2)
-    monkeypatch.setattr("outrider.frontier.calendar.CALENDAR_COMING_CARDS_MAX", 2)
-    monkeypatch.setattr("outrider.frontier.ledger.MEMTABLE_CHUNK_ROWS", 8)
+    monkeypatch.setattr("outrider.frontier.stores.calendar.CALENDAR_COMING_CARDS_MAX", 2)
+    monkeypatch.setattr("outrider.frontier.stores.ledger.MEMTABLE_CHUNK_ROWS", 8)
     monkeypatch.setattr("outrider.storage.tiers.RUN_ROWS_SMALL", 16)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from model.world import World, recount, rows
 from outrider.errors import StoreFullError
-from outrider.frontier.backlog import Backlog
+from outrider.frontier.stores.backlog import Backlog
 from outrider.sim.disk import CrashDisk
 
 CAPACITY = 12 << 20
@@ -140,7 +140,7 @@ def test_tails_that_find_no_room_stay_in_memory_in_their_order(small_tails):
 
 
 def test_tails_go_to_the_disk_again_when_there_is_room(small_tails, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.backlog.BACKLOG_SPILL_PATIENCE", 2)
+    monkeypatch.setattr("outrider.frontier.stores.backlog.BACKLOG_SPILL_PATIENCE", 2)
     disk = CrashDisk(capacity_bytes=CAPACITY)
     world = World(disk=disk, delay=0, delay_factor=0)
     world.discover(*[f"http://a.com/{n}" for n in range(100)])

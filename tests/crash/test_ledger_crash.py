@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from outrider.errors import StoreError
-from outrider.frontier.cards import Cards
-from outrider.frontier.ledger import Ledger
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels.cards import HEAD
 from outrider.sim.disk import CrashDisk
 from outrider.storage.files import Files, read_whole, replace

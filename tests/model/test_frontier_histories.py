@@ -17,7 +17,7 @@ import pytest
 from model.histories import History, shortest
 from model.world import hosts_go_cold
 from outrider import kernels
-from outrider.frontier.backlog import Backlog
+from outrider.frontier.stores.backlog import Backlog
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 STEPS = 60

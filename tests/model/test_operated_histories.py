@@ -16,7 +16,7 @@ from model.bystander import ALL
 from model.histories import shortest
 from model.operated import Operated
 from model.world import hosts_go_cold
-from outrider.frontier.backlog import Backlog
+from outrider.frontier.stores.backlog import Backlog
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 STEPS = 60

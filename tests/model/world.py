@@ -11,9 +11,9 @@ import numpy as np
 from model.interleaving import Interleaving
 from outrider.clock import instant
 from outrider.engine import Frontier
-from outrider.frontier.accounts import leased_heads
-from outrider.frontier.cards import Cards
-from outrider.frontier.tables import AUTHORITIES, OWN, QUEUES, STATES
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.state.tables import AUTHORITIES, OWN, QUEUES, STATES
+from outrider.frontier.verbs.accounts import leased_heads
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
@@ -173,11 +173,11 @@ def recount(frontier: Frontier) -> list[str]:
 
 def hosts_go_cold(monkeypatch: Any) -> None:
     """Each host that holds nothing goes to the disk before each checkpoint, a few rows at a step."""
-    monkeypatch.setattr("outrider.frontier.settings.HOT_HOSTS_MIN", 0)
-    monkeypatch.setattr("outrider.frontier.settings.HOT_HOST_MEMORY_BYTES", 1 << 40)
+    monkeypatch.setattr("outrider.frontier.policy.settings.HOT_HOSTS_MIN", 0)
+    monkeypatch.setattr("outrider.frontier.policy.settings.HOT_HOST_MEMORY_BYTES", 1 << 40)
     monkeypatch.setattr("outrider.engine.rounds.ROUND_SOONER_FOR_HOSTS", 1)
-    monkeypatch.setattr("outrider.frontier.cooling.COLD_STEP_ROWS", 2)
-    monkeypatch.setattr("outrider.frontier.hosts.NAMES_FREED_BYTES_MIN", 8)
+    monkeypatch.setattr("outrider.frontier.schedule.cooling.COLD_STEP_ROWS", 2)
+    monkeypatch.setattr("outrider.frontier.state.hosts.NAMES_FREED_BYTES_MIN", 8)
 
 
 def recall_all(frontier: Frontier) -> int:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import DamagedStoreError, StoreFailedError
-from outrider.frontier.backlog import Backlog
-from outrider.frontier.cards import Cards
-from outrider.frontier.chunks import Packer, fingerprints_of
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.stores.backlog import Backlog
+from outrider.frontier.stores.chunks import Packer, fingerprints_of
 from outrider.kernels.cards import HEAD
 from outrider.sim import disk
 from outrider.storage.memory import MemoryFiles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from outrider.frontier.cards import Cards
+from outrider.frontier.format.cards import Cards
 from outrider.kernels.cards import HEAD, HEAD_BYTES
 
 

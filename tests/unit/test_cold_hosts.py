@@ -12,9 +12,9 @@ from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.crawl.mending import repair
 from outrider.errors import DamagedStoreError, SettingsError, StoreStoppedError
-from outrider.frontier.facts import Texts
-from outrider.frontier.hosts import Hosts, Queues, hosts_of_queues, mixed, queue_hashes, unmixed
-from outrider.frontier.tables import RobotsState
+from outrider.frontier.format.facts import Texts
+from outrider.frontier.state.hosts import Hosts, Queues, hosts_of_queues, mixed, queue_hashes, unmixed
+from outrider.frontier.state.tables import RobotsState
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 RULES = b"User-agent: *\nCrawl-delay: 7\nDisallow: /private\n"
@@ -101,7 +101,7 @@ def test_everything_of_a_host_comes_back(world):
 
 
 def test_a_host_of_more_crawls_than_a_short_number_can_say_comes_back(world, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.cold._CRAWLS_MAX", 1)
+    monkeypatch.setattr("outrider.frontier.state.cold._CRAWLS_MAX", 1)
     world.discover(Link("http://a.com/", crawl="second"), Link("http://a.com/", crawl="third"))
     for _ in range(2):
         world.report(*[outcome(lease, seconds=0.0, status=200) for lease in world.lease()])
@@ -194,7 +194,7 @@ def test_a_host_with_more_rules_than_a_record_may_tell_stays(world):
 
 
 def test_the_longest_unasked_go_first(world, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.settings.HOT_HOSTS_MIN", 8)
+    monkeypatch.setattr("outrider.frontier.policy.settings.HOT_HOSTS_MIN", 8)
     world.reopen()
     for number in range(12):
         visited(world, f"http://h{number}.com/")
@@ -206,8 +206,8 @@ def test_the_longest_unasked_go_first(world, monkeypatch):
 
 @pytest.mark.parametrize("pressed", [False, True])
 def test_many_more_hosts_than_may_be_in_memory_call_for_a_checkpoint(monkeypatch, pressed):
-    monkeypatch.setattr("outrider.frontier.settings.HOT_HOSTS_MIN", 20 if pressed else 200)
-    monkeypatch.setattr("outrider.frontier.settings.HOT_HOST_MEMORY_BYTES", 1 << 40)
+    monkeypatch.setattr("outrider.frontier.policy.settings.HOT_HOSTS_MIN", 20 if pressed else 200)
+    monkeypatch.setattr("outrider.frontier.policy.settings.HOT_HOST_MEMORY_BYTES", 1 << 40)
     monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 8_000_000)
     monkeypatch.setattr("outrider.engine.rounds.ROUND_SOONER_FOR_HOSTS", 8_000_000)
     world = World()
@@ -400,7 +400,7 @@ def test_rows_of_a_deleted_crawl_are_given_on_when_nothing_is_to_be_dropped_from
 
 
 def test_names_are_copied_while_hosts_come_and_go(monkeypatch):
-    monkeypatch.setattr("outrider.frontier.hosts.NAMES_FREED_BYTES_MIN", 8)
+    monkeypatch.setattr("outrider.frontier.state.hosts.NAMES_FREED_BYTES_MIN", 8)
     draw = np.random.default_rng(3)
     hosts, known = Hosts(), {}
     for turn in range(300):
@@ -476,7 +476,7 @@ def test_cold_hosts_are_there_after_any_end(world):
 
 def test_a_host_takes_less_than_64_bytes_on_disk(monkeypatch):
     hosts_go_cold(monkeypatch)
-    monkeypatch.setattr("outrider.frontier.cooling.COLD_STEP_ROWS", 2_000)
+    monkeypatch.setattr("outrider.frontier.schedule.cooling.COLD_STEP_ROWS", 2_000)
     world = World(disk=MemoryFiles())
     draw = np.random.default_rng(1)
     words = ["shop", "blog", "news", "mail", "the", "my", "web", "data", "art", "city", "green", "house", "car", "book"]
@@ -504,7 +504,7 @@ def corrupted(folder, at: int):
 
 def stored(tmp_path, monkeypatch, hosts: int = 700) -> World:
     hosts_go_cold(monkeypatch)
-    monkeypatch.setattr("outrider.frontier.cooling.COLD_STEP_ROWS", 2_000)
+    monkeypatch.setattr("outrider.frontier.schedule.cooling.COLD_STEP_ROWS", 2_000)
     world = World(disk=str(tmp_path / "store"))
     world.discover(*[f"http://h{number}.com/" for number in range(hosts)])
     world.report(*[outcome(lease, seconds=0.0, status=200) for lease in world.lease(1_000)])

@@ -11,8 +11,8 @@ import pytest
 from outrider.crawl.groups import read_groups
 from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from_file, resolved
 from outrider.errors import SettingsError
-from outrider.frontier.grouping import Grouping, Kind
-from outrider.frontier.settings import FrontierSettings
+from outrider.frontier.policy.grouping import Grouping, Kind
+from outrider.frontier.policy.settings import FrontierSettings
 from outrider.limits import GROUPING_FILE_BYTES_MAX
 
 

@@ -323,7 +323,7 @@ def test_a_crawl_waits_for_no_more_than_it_was_told(tmp_path):
 
 
 def test_a_retry_after_within_the_limit_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.revisit.RETRY_SECONDS", (0.1, 0.1, 0.1))
+    monkeypatch.setattr("outrider.frontier.policy.revisit.RETRY_SECONDS", (0.1, 0.1, 0.1))
 
     async def beside(house):
         await until(lambda: house.site is not None and "http://h3.test/1" in house.site.asked)

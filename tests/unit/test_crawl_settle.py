@@ -20,7 +20,7 @@ from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.outcomes import FetchError
-from outrider.frontier import reporting
+from outrider.frontier.verbs import reporting
 from outrider.journey import Kind, State
 from outrider.limits import LINKS_PER_PAGE_BYTES_MAX
 

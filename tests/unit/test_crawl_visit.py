@@ -20,7 +20,7 @@ from outrider.crawl.visit import (
 )
 from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.outcomes import FetchError
-from outrider.frontier import arguments
+from outrider.frontier.verbs import arguments
 from outrider.journey import Kind, Lease, Verdict
 from outrider.url import UrlBatch
 

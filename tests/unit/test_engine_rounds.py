@@ -13,7 +13,7 @@ from model.world import World, outcome, recount, rows
 from outrider import Frontier
 from outrider.engine.failure import Failure
 from outrider.errors import StoreFailedError
-from outrider.frontier.tables import LEASES, OWN
+from outrider.frontier.state.tables import LEASES, OWN
 from outrider.sim.disk import MemoryFiles
 from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
 from outrider.storage.log import Log

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import DamagedStoreError, ForeignStoreError
-from outrider.frontier import facts
-from outrider.frontier.cards import Cards
-from outrider.frontier.facts import (
+from outrider.frontier.format import facts
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.facts import (
     KINDS,
     ZSTD,
     Compressor,
@@ -25,10 +25,10 @@ from outrider.frontier.facts import (
     instant_of,
     unpacked,
 )
-from outrider.frontier.hosts import keyed_queue_hash, mixed, queue_hashes
-from outrider.frontier.ledger import Ledger
-from outrider.frontier.politeness import GapReason
-from outrider.frontier.tables import COPY_ROWS, RUNS, STATES, Reason, RobotsState, Tables
+from outrider.frontier.policy.politeness import GapReason
+from outrider.frontier.state.hosts import keyed_queue_hash, mixed, queue_hashes
+from outrider.frontier.state.tables import COPY_ROWS, RUNS, STATES, Reason, RobotsState, Tables
+from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels.cards import HEAD, HEAD_BYTES
 from outrider.limits import FACTS_COMPRESSED_BYTES_MIN
 from outrider.storage.memory import MemoryFiles

@@ -8,7 +8,7 @@ from model.world import START, World, outcome, recount
 from outrider import Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
-from outrider.frontier import deciding
+from outrider.frontier.verbs import deciding
 
 A = "http://a.com/"
 

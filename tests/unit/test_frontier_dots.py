@@ -8,7 +8,7 @@ import pytest
 from model.world import START, World, hosts_go_cold, recount
 from outrider import Link
 from outrider.clock import instant
-from outrider.frontier.tables import Tables
+from outrider.frontier.state.tables import Tables
 from outrider.journey import Kind
 from outrider.limits import MICROSECONDS
 from outrider.url import UrlBatch, host_of, undotted

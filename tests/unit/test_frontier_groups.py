@@ -12,7 +12,7 @@ from model.world import World, outcome, recount
 from outrider import Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
-from outrider.frontier.grouping import Grouping
+from outrider.frontier.policy.grouping import Grouping
 from outrider.journey import Lease, OutcomeBatch
 from outrider.limits import GROUPS_PER_HOST_MAX
 from outrider.sim.disk import CrashDisk

@@ -10,8 +10,8 @@ from model.world import START, World, outcome, recount
 from outrider import Frontier, Link
 from outrider.clock import instant, seconds
 from outrider.errors import SettingsError
-from outrider.frontier.backlog import Backlog
 from outrider.frontier.priority import checked, class_of
+from outrider.frontier.stores.backlog import Backlog
 from outrider.journey import Kind, Outcome, Verdict
 from outrider.limits import ERROR_CLASSES_MAX, MICROSECONDS
 from outrider.storage.memory import MemoryFiles
@@ -422,7 +422,7 @@ def test_a_host_that_rested_at_a_kill_goes_on_resting(world):
 
 
 def test_deadlines_of_leases_that_ended_do_not_pile_up(world, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.deciding.DEADLINES_KEPT_MAX", 20)
+    monkeypatch.setattr("outrider.frontier.verbs.deciding.DEADLINES_KEPT_MAX", 20)
     world.discover(*[f"http://h{n}.com/" for n in range(200)])
     open_lease = world.one(ttl_seconds=5_000)
     while leases := world.lease(5, ttl_seconds=86_400):

@@ -7,7 +7,7 @@ import pytest
 from model.world import START, World, recount
 from outrider import Link
 from outrider.errors import SettingsError, StoreFullError
-from outrider.frontier import deciding
+from outrider.frontier.verbs import deciding
 from outrider.journey import OutcomeBatch, State, Waits
 from outrider.limits import MICROSECONDS
 

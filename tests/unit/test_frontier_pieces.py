@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from model.world import Clock, World, recount
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreError, StoreFullError
-from outrider.frontier import carried, discovering, reporting
-from outrider.frontier.arrivals import pieces_of
+from outrider.frontier.verbs import carried, discovering, reporting
+from outrider.frontier.verbs.arrivals import pieces_of
 from outrider.journey import Link, Outcome, OutcomeBatch, Settled, Verdict
 from outrider.limits import CALL_BYTES_PER_FRAME, URL_BYTES_MAX
 from outrider.sim.disk import CrashDisk, MemoryFiles

@@ -19,12 +19,12 @@ from outrider import Link
 from outrider.clock import instant
 from outrider.engine.opening import read_store
 from outrider.errors import DamagedStoreError, ForeignStoreError
-from outrider.frontier import recovery
-from outrider.frontier.cards import Cards
-from outrider.frontier.facts import Fact, columns_of, encode, instant_of
-from outrider.frontier.ledger import Ledger
-from outrider.frontier.replay import Window, apply
-from outrider.frontier.tables import Tables
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.facts import Fact, columns_of, encode, instant_of
+from outrider.frontier.state import recovery
+from outrider.frontier.state.replay import Window, apply
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.stores.ledger import Ledger
 from outrider.limits import WAKES_PER_CALL_MAX
 from outrider.sim.disk import MemoryFiles
 from outrider.storage.manifest import Manifest

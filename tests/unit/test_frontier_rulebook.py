@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from model.world import START, World, hosts_go_cold, outcome
 from outrider.engine import AsyncFrontier
 from outrider.errors import StoreFullError
-from outrider.frontier import rulebook as rulebooks
-from outrider.frontier.rulebook import Rulebook, crawl_delay_of, robots_bytes
+from outrider.frontier.stores import rulebook as rulebooks
+from outrider.frontier.stores.rulebook import Rulebook, crawl_delay_of, robots_bytes
 from outrider.journey import Kind
 from outrider.limits import (
     ROBOTS_BYTES_MAX,

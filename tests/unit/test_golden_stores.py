@@ -11,7 +11,7 @@ import pytest
 from model.world import recount
 from outrider import Frontier
 from outrider.errors import ForeignStoreError
-from outrider.frontier.facts import FRAME_KIND
+from outrider.frontier.format.facts import FRAME_KIND
 from outrider.sim.disk import MemoryFiles
 from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
 from outrider.storage.log import Log

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.frontier.facts import Fact, Texts
-from outrider.frontier.hosts import firsts_of
-from outrider.frontier.ledger import Ledger
-from outrider.frontier.tables import Hand, Tables
+from outrider.frontier.format.facts import Fact, Texts
+from outrider.frontier.state.hosts import firsts_of
+from outrider.frontier.state.tables import Hand, Tables
+from outrider.frontier.stores.ledger import Ledger
 from outrider.storage.memory import MemoryFiles
 
 

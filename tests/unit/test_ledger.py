@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreFailedError, StoreFullError
-from outrider.frontier.cards import Cards
-from outrider.frontier.ledger import Key, Ledger
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.stores.ledger import Key, Ledger
 from outrider.kernels.cards import HEAD, Heads
 from outrider.limits import (
     MEMTABLE_APPENDS_JOINED,

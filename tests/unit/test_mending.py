@@ -13,8 +13,8 @@ from crash.directories import Killed, Killer
 from outrider import Frontier, Link
 from outrider.crawl.mending import repair, verify
 from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, StoreInUseError
-from outrider.frontier import arguments, deciding
-from outrider.frontier.facts import BLOCK, FRAME_KIND, Fact, encode
+from outrider.frontier.format.facts import BLOCK, FRAME_KIND, Fact, encode
+from outrider.frontier.verbs import arguments, deciding
 from outrider.journey import Outcome, Verdict
 from outrider.storage.files import Directory
 from outrider.storage.repair import survey

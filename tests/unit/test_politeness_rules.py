@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.clock import instant, seconds
-from outrider.frontier.politeness import GapReason, Rest, rest_after
+from outrider.frontier.policy.politeness import GapReason, Rest, rest_after
 
 ENDED = 1_700_000_000_000_000
 

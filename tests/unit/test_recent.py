@@ -8,7 +8,7 @@ import pytest
 
 from model.world import World
 from outrider import Link
-from outrider.frontier.recent import Recent
+from outrider.frontier.stores.recent import Recent
 from outrider.limits import RECENT_BITS_STEPS
 
 A = "http://a.com/"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from outrider.frontier.cards import Cards
-from outrider.frontier.ledger import Ledger
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import crc32c, pack_heads
 from outrider.kernels.cards import HEAD
 from outrider.limits import RUN_BLOCK_BYTES, RUN_BLOCK_ROWS

@@ -12,8 +12,8 @@ import pytest
 
 from crash.directories import Killed, Killer
 from outrider.errors import DamagedStoreError, ForeignStoreError
-from outrider.frontier.cards import Cards
-from outrider.frontier.ledger import Ledger
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels import pack_frames
 from outrider.kernels.cards import HEAD
 from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint

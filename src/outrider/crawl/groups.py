@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from outrider.errors import SettingsError
-from outrider.frontier.grouping import Grouping
+from outrider.frontier.policy.grouping import Grouping
 from outrider.limits import GROUPING_FILE_BYTES_MAX
 
 GROUP_WORDS = ("domain", "address")

@@ -18,12 +18,21 @@ from outrider.crawl.options import from_environment, resolved
 from outrider.crawl.output import ARCHIVE_WRITER
 from outrider.engine import Frontier
 from outrider.errors import DamagedStoreError, ForeignStoreError, NoStoreError, StoreError, StoreInUseError
-from outrider.frontier.cold import ColdHosts
-from outrider.frontier.facts import FRAME_KIND, STREAMS, Fact, columns_of, decode, encode, encode_in_pieces, unpacked
-from outrider.frontier.ledger import Ledger
-from outrider.frontier.lines import completed
-from outrider.frontier.salvage import Salvage, Salvaged, empty_payload, names_of_runs
-from outrider.frontier.tables import COPY_ROWS, RUNS, Tables
+from outrider.frontier.format.facts import (
+    FRAME_KIND,
+    STREAMS,
+    Fact,
+    columns_of,
+    decode,
+    encode,
+    encode_in_pieces,
+    unpacked,
+)
+from outrider.frontier.format.lines import completed
+from outrider.frontier.state.cold import ColdHosts
+from outrider.frontier.state.salvage import Salvage, Salvaged, empty_payload, names_of_runs
+from outrider.frontier.state.tables import COPY_ROWS, RUNS, Tables
+from outrider.frontier.stores.ledger import Ledger
 from outrider.journey import Verification
 from outrider.kernels import FRAME_BYTES_MAX
 from outrider.limits import CHECKPOINT_PAYLOAD_BYTES_MAX, DELAY_SECONDS_FLOOR, OWN_SLOT

@@ -24,7 +24,7 @@ from outrider.errors import InvalidUrlError
 from outrider.fetch.codings import unchunk
 from outrider.fetch.downloader import Decoding, Response
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
-from outrider.frontier.revisit import retries_left
+from outrider.frontier.policy.revisit import retries_left
 from outrider.journey import Kind, Lease, Outcome, RobotsAnswer, Verdict
 from outrider.limits import (
     DESCRIPTION_CHARACTERS_MAX,

@@ -11,8 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from outrider.clock import Instant
 from outrider.errors import InterruptedCallError, SettingsError, StoreFullError
-from outrider.frontier.leased import Unclaimed
 from outrider.frontier.machine import Machine
+from outrider.frontier.verbs.leased import Unclaimed
 from outrider.journey import Code, LeaseBatch, Link, Report, RequestId
 from outrider.limits import DISCOVER_ROWS_PER_FRAME, SMALL_CALL_ROWS_MAX
 from outrider.storage.log import Log

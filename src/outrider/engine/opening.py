@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, checked, rfc3339, seconds
 from outrider.errors import ForeignStoreError, NoStoreError, SettingsError, StoreError
-from outrider.frontier import arguments, recovery
-from outrider.frontier.cold import ColdHosts
-from outrider.frontier.ledger import Ledger
-from outrider.frontier.settings import FrontierSettings
-from outrider.frontier.tables import Tables
+from outrider.frontier.policy.settings import FrontierSettings
+from outrider.frontier.state import recovery
+from outrider.frontier.state.cold import ColdHosts
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.stores.ledger import Ledger
+from outrider.frontier.verbs import arguments
 from outrider.limits import SLOTS
 from outrider.storage.checkpoint import Checkpoint, newest_checkpoint
 from outrider.storage.files import Directory, Files

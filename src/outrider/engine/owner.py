@@ -46,12 +46,13 @@ from outrider.errors import (
     StoreFullError,
     StoreInUseError,
 )
-from outrider.frontier import arguments, recovery
-from outrider.frontier.facts import STREAMS
-from outrider.frontier.leased import Unclaimed
+from outrider.frontier.format.facts import STREAMS
 from outrider.frontier.machine import Machine
-from outrider.frontier.settings import FrontierSettings
-from outrider.frontier.tables import STATES, Tables
+from outrider.frontier.policy.settings import FrontierSettings
+from outrider.frontier.state import recovery
+from outrider.frontier.state.tables import STATES, Tables
+from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.leased import Unclaimed
 from outrider.journey import (
     Code,
     Explanation,

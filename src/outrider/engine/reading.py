@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from outrider.frontier.rulebook import crawl_delay_of
+from outrider.frontier.stores.rulebook import crawl_delay_of
 from outrider.journey import RobotsAnswer
 from outrider.limits import RULES_READ_BYTES_AT_ONCE
 from outrider.robots import AgentRules, Rules, verdict_of_status, whole_lines

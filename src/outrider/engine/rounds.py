@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from outrider.clock import Instant
 from outrider.engine.failure import Failure
 from outrider.errors import StoreFullError
-from outrider.frontier.facts import Fact, encode, encode_in_pieces
+from outrider.frontier.format.facts import Fact, encode, encode_in_pieces
 from outrider.frontier.machine import Machine
-from outrider.frontier.tables import COPY_ROWS, LEASES, OWN, RUNS
+from outrider.frontier.state.tables import COPY_ROWS, LEASES, OWN, RUNS
 from outrider.limits import (
     CHECKPOINT_PAYLOAD_BYTES_MAX,
     CHECKPOINT_RANGE_BYTES_MAX,

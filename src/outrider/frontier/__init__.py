@@ -1,2 +1,1 @@
-"""The frontier chooses the next fetch: a state machine over a log of facts; `machine.py` decides, `tables.py` holds the
-state."""
+"""The next URL to fetch: a state machine over a log of facts; `machine.py` puts the verbs together over one state."""

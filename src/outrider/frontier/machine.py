@@ -12,16 +12,11 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant, instant, rfc3339
 from outrider.errors import SettingsError
-from outrider.frontier import accounts, arguments
-from outrider.frontier.cards import Cards
-from outrider.frontier.carried import Carrying
-from outrider.frontier.draft import Draft
-from outrider.frontier.facts import LINES_AFTER, STREAMS, Fact
-from outrider.frontier.hosts import NONE
-from outrider.frontier.operations import Operations
-from outrider.frontier.records import Record
-from outrider.frontier.reporting import Reporting
-from outrider.frontier.tables import (
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.facts import LINES_AFTER, STREAMS, Fact
+from outrider.frontier.format.records import Record
+from outrider.frontier.state.hosts import NONE
+from outrider.frontier.state.tables import (
     DONE,
     LEASED,
     PARKED,
@@ -31,7 +26,12 @@ from outrider.frontier.tables import (
     Hand,
     RobotsState,
 )
-from outrider.frontier.whereabouts import FOREVER, Whereabouts
+from outrider.frontier.state.whereabouts import FOREVER, Whereabouts
+from outrider.frontier.verbs import accounts, arguments
+from outrider.frontier.verbs.carried import Carrying
+from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.operations import Operations
+from outrider.frontier.verbs.reporting import Reporting
 from outrider.journey import (
     Explanation,
     HostStatus,

@@ -15,6 +15,7 @@ HOST = np.dtype(
         "itemsize": 48,
     }
 )
-"""As `outrider.frontier.hosts.Hosts` draws them; nothing of it is on disk. spare: a zero; a name for every byte."""
+"""As `outrider.frontier.state.hosts.Hosts` draws them; nothing of it is on disk. spare: a zero, so that every byte has
+a name."""
 
 HOST_BYTES = HOST.itemsize

@@ -1,9 +1,9 @@
 """How busy B back queues keep T threads: Mercator's heap of hosts on a virtual clock, by the frontier's rule of rest.
 
 A back queue holds one host's URLs. A thread takes the queue that may be asked first, waits until it may, fetches for d
-seconds, and puts the queue back with the rest that `frontier/politeness.py` asks for, k x d. So a queue is fetched from
-for d of (k + 1) x d seconds, and threads are busy for min(1, B / ((k + 1) x T)) of their time, however d is spread
-(Heydon and Najork, "Mercator", 1999, has the structure; the law follows from it). No queue runs empty here.
+seconds, and puts the queue back with the rest that `frontier/policy/politeness.py` asks for, k x d. So a queue is
+fetched from for d of (k + 1) x d seconds, and threads are busy for min(1, B / ((k + 1) x T)) of their time, however d
+is spread (Heydon and Najork, "Mercator", 1999, has the structure; the law follows from it). No queue runs empty here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
-from outrider.frontier.politeness import GapReason, rest_after
+from outrider.frontier.policy.politeness import GapReason, rest_after
 from outrider.limits import DELAY_FACTOR, DELAY_FACTOR_SECONDS_MAX
 
 QUEUES_PER_THREAD: Final = (1, 3, 5, 8, 11, 15, 22)

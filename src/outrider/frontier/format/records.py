@@ -1,0 +1,120 @@
+"""Records: single URLs unpacked from their cards, for rare cases, and packed into cards again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from outrider.clock import Instant
+from outrider.frontier.format.cards import Cards
+from outrider.kernels.cards import HAS_CONTENT, HEAD
+
+_DIGEST, _ETAG, _MODIFIED, _METADATA = "d", "t", "l", "m"
+_HEAD_NAMES = HEAD.names or ()
+
+
+class Record:
+    """Everything that is kept of one URL. due: an instant; content: a hash of the page's content, 0 for none; metadata:
+    JSON."""
+
+    __slots__ = (
+        *("fingerprint", "queue", "order", "due", "priority", "crawl", "slot", "depth", "attempts", "status"),
+        *("state", "reason", "klass", "hops", "losses", "error"),
+        *("url", "referrer", "digest", "etag", "modified", "metadata", "content"),
+    )
+
+    fingerprint: int
+    queue: int  # its hash
+    order: int
+    due: Instant
+    priority: float
+    crawl: int
+    slot: int
+    depth: int
+    attempts: int
+    status: int
+    state: int
+    reason: int
+    klass: int
+    hops: int
+    losses: int
+    error: int  # the number of its class
+    url: str
+    referrer: str
+    digest: bytes
+    etag: str
+    modified: str
+    metadata: bytes
+    content: int
+
+    @classmethod
+    def of(cls, cards: Cards, row: int) -> Record:
+        """The record of the card in a row."""
+        head = dict(zip(_HEAD_NAMES, cards.heads[row].item(), strict=True))
+        record = cls()
+        for name in cls.__slots__[:16]:
+            setattr(record, name, head[name])
+        record.url = cards.url(row)
+        record.referrer = cards.referrer(row)
+        record.content = 0
+        extra = cards.extra_of(row)
+        if head["flags"] & HAS_CONTENT:
+            record.content = int.from_bytes(extra[:8], "little")
+            extra = extra[8:]
+        told: dict[str, Any] = msgspec.msgpack.decode(extra) if extra else {}
+        record.digest = told.get(_DIGEST, b"")
+        record.etag = told.get(_ETAG, "")
+        record.modified = told.get(_MODIFIED, "")
+        record.metadata = told.get(_METADATA, b"")
+        return record
+
+    def extra(self) -> bytes:
+        """The last part of the card's body, behind url and referrer."""
+        return extra_of(self.digest, self.etag, self.modified, self.metadata, self.content)
+
+    def __repr__(self) -> str:
+        return f"<Record {self.url} state {self.state}>"
+
+
+def extra_of(digest: bytes = b"", etag: str = "", modified: str = "", metadata: bytes = b"", content: int = 0) -> bytes:
+    """The last part of a body; empty when all values are."""
+    told = {
+        name: value
+        for name, value in ((_DIGEST, digest), (_ETAG, etag), (_MODIFIED, modified), (_METADATA, metadata))
+        if value
+    }
+    packed = msgspec.msgpack.encode(told) if told else b""
+    return content.to_bytes(8, "little") + packed if content else packed
+
+
+def packed(records: Sequence[Record]) -> Cards:
+    """Cards of these records, in this order."""
+    heads = np.zeros(len(records), HEAD)
+    offsets = np.zeros(len(records) + 1, np.int64)
+    bodies: list[bytes] = []
+    size = 0
+    for row, one in enumerate(records):
+        url = one.url.encode("ascii")
+        referrer = one.referrer.encode("utf-8", "surrogatepass")
+        extra = one.extra()
+        heads[row] = (
+            *(one.fingerprint, one.queue, one.order, one.due, one.priority, one.crawl, len(extra)),
+            *(one.slot, one.depth, one.attempts, one.status, len(url), len(referrer)),
+            *(
+                one.state,
+                one.reason,
+                one.klass,
+                one.hops,
+                one.losses,
+                HAS_CONTENT if one.content else 0,
+                one.error,
+                b"",
+            ),
+        )
+        bodies += (url, referrer, extra)
+        size += len(url) + len(referrer) + len(extra)
+        offsets[row + 1] = size
+    return Cards(heads, b"".join(bodies), offsets)

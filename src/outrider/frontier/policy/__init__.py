@@ -1,0 +1,11 @@
+"""The rules that people argue about: how long a host rests, when a URL comes again, which hosts share a clock.
+
+Each rule is a pure function of its arguments: no state, no clock, no disk. A verb asks it and writes the answer into a
+fact, so a replay never asks a rule again. The rules of priority stand beside this folder, in
+`outrider.frontier.priority`, since callers import them by that name.
+
+    politeness.py   the rest of a host after a request: the largest of several named rules, alone or in columns
+    revisit.py      the pauses between attempts
+    grouping.py     which group a host belongs to: by domain, by address, by name
+    settings.py     the settings of a frontier, checked
+"""

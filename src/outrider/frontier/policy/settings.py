@@ -1,0 +1,130 @@
+"""The policy settings of a frontier, checked once, with the names of the options of `crawl`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from outrider.errors import SettingsError
+from outrider.frontier.policy.grouping import Grouping
+from outrider.frontier.priority import PriorityFunction
+from outrider.limits import (
+    CARD_BYTES_MAX,
+    DELAY_FACTOR,
+    DELAY_SECONDS_FLOOR,
+    HOT_HOST_MEMORY_BYTES,
+    HOT_HOSTS_MIN,
+)
+from outrider.url import Rules, Scope
+from outrider.url.scope import ScopeKind
+
+WHEN_FULL = ("refuse", "drop_lowest", "spill", "delay")
+
+
+@dataclass(frozen=True, slots=True)
+class FrontierSettings:
+    """delay: floor of the gap per host in seconds. delay_factor: gap = factor x duration of the last fetch, this term
+    at most 60 s. scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: limits of
+    answered pages, None for no limit. user_agent: the product token that selects the robots rules. priority: a priority
+    function for links that bring none (docs/priority.md).
+
+    max_urls, max_urls_per_queue: limits of URLs that are still to fetch, in all and per queue, None for no limit.
+    when_full: the rule for more URLs. "refuse" answers over_limit; "drop_lowest" drops the URL of the same queue that
+    would be drawn last, if its class is lower than that of the new one (it becomes gone, reason dropped); "spill" takes
+    all and keeps them on disk; "delay" takes all and asks callers to slow down (`Frontier.pressure`).
+
+    url_rules: lossy rules of spelling (docs/urls.md); None: the rules the store was made with, none for a new store.
+    group: politeness clocks that several hosts share: "domain", "address", tables of groups, or a list of these
+    (docs/groups.md).
+
+    memory_bytes: the limit of memory for the cards of queued URLs and robots rules. A sixteenth of it is for robots.txt
+    files and their rules: beyond that, the files that were used longest ago lie on disk. The rest is for the cards:
+    beyond it, the worse cards of longer queues lie on disk, and short queues as a whole. A fourth of it is for cards of
+    the ledger that no run has yet. One host per thousand bytes of it may be in memory: beyond that, hosts with nothing
+    due go cold with the next checkpoint.
+    """
+
+    delay: float = DELAY_SECONDS_FLOOR
+    delay_factor: float = DELAY_FACTOR
+    scope: ScopeKind = "any"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    max_depth: int | None = None
+    max_pages: int | None = None
+    max_pages_per_host: int | None = None
+    user_agent: str = "Outrider"
+    url_rules: Rules | None = None
+    priority: PriorityFunction | None = None
+    max_urls: int | None = None
+    max_urls_per_queue: int | None = None
+    when_full: str = "refuse"
+    memory_bytes: int = CARD_BYTES_MAX
+    group: Grouping | None = None
+
+    @property
+    def hot_hosts_max(self) -> int:
+        """How many hosts may be in memory; beyond that, hosts with nothing due go cold."""
+        return max(HOT_HOSTS_MIN, self.memory_bytes // HOT_HOST_MEMORY_BYTES)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object] | None) -> FrontierSettings:
+        """Settings from a mapping of names to values. Raises SettingsError naming the key, the value and the accepted
+        values."""
+        names = {field.name for field in fields(cls)}
+        if not isinstance(settings, Mapping | None):
+            raise SettingsError(f"settings {settings!r:.80}: give a mapping of names to values")
+        given: dict[str, Any] = dict(settings or {})
+        for name in given:
+            if name not in names:
+                raise SettingsError(f"{name!r} is not a setting of the frontier; there are {', '.join(sorted(names))}")
+        for name in ("delay", "delay_factor"):
+            if name in given:
+                given[name] = _number(name, given[name])
+        for name in ("max_depth", "max_pages", "max_pages_per_host", "max_urls", "max_urls_per_queue", "memory_bytes"):
+            if given.get(name) is not None or (name == "memory_bytes" and name in given):
+                given[name] = _count(name, given[name], least=0 if name == "max_depth" else 1)
+        for name in ("include", "exclude"):
+            if name in given:
+                given[name] = _patterns(name, given[name])
+        if given.get("scope", "any") not in ("host", "domain", "prefix", "any"):
+            raise SettingsError(f"scope {given['scope']!r}: give host, domain, prefix or any")
+        if given.get("when_full", "refuse") not in WHEN_FULL:
+            raise SettingsError(
+                f"when_full {given['when_full']!r}: give {', '.join(WHEN_FULL[:-1])} or {WHEN_FULL[-1]}"
+            )
+        if given.get("priority") is not None and not callable(given["priority"]):
+            raise SettingsError(f"priority {given['priority']!r}: give a function of (urls, page)")
+        if isinstance(given.get("url_rules"), str):
+            given["url_rules"] = Rules.parse(given["url_rules"])
+        if not isinstance(given.get("url_rules"), Rules | None):
+            raise SettingsError(f"url_rules {given['url_rules']!r}: give names of rules in one text, or Rules")
+        given["group"] = Grouping.of(given.get("group"))
+        agent = given.get("user_agent", "Outrider")
+        if not isinstance(agent, str) or not agent:
+            raise SettingsError(f"user_agent {agent!r}: give the product token, a text")
+        options = cls(**given)
+        # A pattern that is no expression fails now, not with the first link.
+        Scope.of_seeds(options.scope, (), options.include, options.exclude, options.max_depth)
+        return options
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or not 0 <= value <= 86_400:
+        raise SettingsError(f"{name} {value!r}: give a number from 0 to 86400")
+    return float(value)
+
+
+def _count(name: str, value: object, *, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise SettingsError(f"{name} {value!r}: give a whole number of at least {least}")
+    return value
+
+
+def _patterns(name: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple) and all(isinstance(pattern, str) for pattern in value):
+        return tuple(value)
+    raise SettingsError(f"{name} {value!r}: give a pattern or a list of patterns")

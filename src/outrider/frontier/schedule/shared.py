@@ -1,0 +1,474 @@
+"""Politeness clocks that hosts share: the groups of each host, their turns, and the instants at which they may be
+visited.
+
+The store keeps none of it. Membership follows from names, addresses and settings, a group's clock from the cells of its
+hosts: it is the latest end of their rests, or, with a gap of its own, the latest end of a request plus this gap. A host
+holds one turn of each of its groups from the moment at which its queues are offered (it *stands*) until its request is
+reported. Until it is drawn it may lose its turns to hosts of a better class, and to hosts that a call asks for by crawl
+or key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant, instant
+from outrider.frontier.policy.grouping import Grouping, IpAddress, Kind, Members, NamedGroup, address_of
+from outrider.frontier.state.hosts import GROUPED, NONE, Column, Columns, Rows
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.whereabouts import FOREVER
+from outrider.limits import GROUP_AGED_TURN_SECONDS, GROUP_VAIN_WAKES_MAX, GROUPS_PER_HOST_MAX, GROUPS_ROWS_AT_ONCE
+from outrider.url import domain_spans
+
+Masks = npt.NDArray[np.bool_]
+_OF_HOSTS = -1  # the gap of a group that rests as long as its hosts
+_CLOSED: Instant = 1 << 62  # the clock of a group that is reserved for one host
+_PATIENCE = instant(GROUP_AGED_TURN_SECONDS)
+_NOBODY: Rows = np.zeros(0, np.uint32)
+
+
+class _Hosts(Columns):
+    """groups: up to four, 0 for none; busy: its open requests, which hold turns; stands: whether it holds a turn for
+    one more; located_until: the instant until which its address counts as known, 0 when `located` must look it up."""
+
+    groups: Column
+    busy: Column
+    stands: Column
+    located_until: Column
+
+    def __init__(self) -> None:
+        super().__init__({"groups": f"{GROUPS_PER_HOST_MAX}u4", "busy": "u2", "stands": "?", "located_until": "i8"})
+
+    def grow(self, count: int) -> None:
+        self._room(count - self.count)
+        self.count = count
+
+
+class _Clocks(Columns):
+    """clock: an instant; gap: microseconds, or _OF_HOSTS; capacity: turns; kept: whether it is reserved for one host.
+    Row 0 is no group."""
+
+    clock: Column
+    gap: Column
+    capacity: Column
+    kept: Column
+
+    def __init__(self) -> None:
+        super().__init__({"clock": "i8", "gap": "i8", "capacity": "u4", "kept": "?"})
+        self.count = 1
+
+    def add(self, rows: int, capacity: int, gap: float | None) -> Rows:
+        self._room(rows)
+        new = np.arange(self.count, self.count + rows, dtype=np.uint32)
+        self.capacity[new] = capacity
+        self.gap[new] = _OF_HOSTS if gap is None else instant(gap)
+        self.count += rows
+        return new
+
+
+class SharedTurns:
+    """The turns of hosts that belong to groups. Hosts are rows of `Tables.hosts`; a host in a group has the flag
+    GROUPED."""
+
+    def __init__(self, tables: Tables, grouping: Grouping) -> None:
+        self._tables = tables
+        self._grouping = grouping
+        self._turns = kernels.Groups()
+        self._hosts = _Hosts()
+        self._groups = _Clocks()
+        self._index = kernels.Index()  # keyed hash of a domain, or of an address -> its group
+        self._clocked = [group for group in grouping.named if group.capacity is not None]
+        self._named = Members(self._clocked)
+        self._exempt = Members(group for group in grouping.named if group.exempt)
+        self._has_exempt = any(group.exempt for group in grouping.named)
+        self._vainly: dict[int, int] = {}  # hosts of several groups: wakes in vain since they last held all turns
+        self._kept: dict[int, Rows] = {}  # hosts with reserved groups, and these groups
+        self._moving: set[int] = set()  # hosts with a new address that are still in their old groups
+        self.asks = False  # whether errands ask for unknown addresses
+        self._told: set[int] = set()  # hosts whose addresses callers gave in this process
+        self.seeking: set[int] = set()  # hosts that are offered as soon as their addresses are known
+        kinds = (grouping.domain is not None) + (grouping.address is not None)
+        self._width = GROUPS_PER_HOST_MAX if self._clocked else max(1, kinds)  # columns of groups that are in use
+        for group in self._clocked:
+            self._define(1, group)
+        gaps = [kind.gap for kind in (grouping.domain, grouping.address, *self._clocked) if kind is not None]
+        self.gap_max: Instant = instant(max((gap for gap in gaps if gap is not None), default=0.0))
+
+    def __len__(self) -> int:
+        """How many groups there are."""
+        return self._groups.count - 1
+
+    @property
+    def waiting(self) -> int:
+        """How many hosts wait for a group's turn."""
+        return len(self._turns)
+
+    # -- who belongs where ---------------------------------------------------------------------------------------------
+
+    def _define(self, rows: int, kind: Kind | NamedGroup) -> Rows:
+        assert kind.capacity is not None
+        new = self._groups.add(rows, kind.capacity, kind.gap)
+        for group in new.tolist():
+            self._turns.define(group, kind.capacity)
+        return new
+
+    def _numbers(self, hashes: npt.NDArray[np.uint64], kind: Kind) -> Rows:
+        """The groups of domains or addresses by hash; makes new ones."""
+        found = np.frombuffer(self._index.find(np.ascontiguousarray(hashes)), np.uint32)
+        new = found == NONE
+        if not new.any():
+            return found
+        fresh, inverse = np.unique(hashes[new], return_inverse=True)
+        made = self._define(len(fresh), kind)
+        self._index.add(fresh, made)
+        found = found.copy()
+        found[new] = made[inverse]
+        return found
+
+    def meet(self) -> None:
+        """Lets hosts that became known since the last call join their groups, with their rests and requests."""
+        while self._hosts.count < self._tables.hosts.count:
+            first = self._hosts.count
+            last = min(first + GROUPS_ROWS_AT_ONCE, self._tables.hosts.count)
+            self._hosts.grow(last)
+            rows = np.arange(first, last, dtype=np.uint32)
+            self._join(rows, self._groups_of(first, last))
+            self._follow(rows[(self._tables.hosts.flags[rows] & GROUPED) != 0])
+
+    def _groups_of(self, first: int, last: int) -> npt.NDArray[np.uint32]:
+        """The groups of the hosts `first` … `last - 1`, one row of GROUPS_PER_HOST_MAX each."""
+        tables, grouping = self._tables, self._grouping
+        found = np.zeros((last - first, GROUPS_PER_HOST_MAX), np.uint32)
+        column = 0
+        exempt = np.zeros(last - first, np.bool_)
+        singly = self._clocked or self._has_exempt or grouping.address is not None
+        names: list[str] = []
+        where: list[IpAddress | None] = []
+        if singly:
+            names = [tables.hosts.name(row) for row in range(first, last)]
+            where = [self._address(row, name) for row, name in enumerate(names, first)]
+            if self._has_exempt:
+                exempt[:] = [bool(self._matching(self._exempt, *both)) for both in zip(names, where, strict=True)]
+        if grouping.domain is not None:
+            hosts = tables.hosts.names(np.arange(first, last))
+            arena, lengths = hosts.octets, hosts.lengths
+            ends = np.cumsum(lengths, dtype=np.int64)
+            starts, ends = domain_spans(arena, ends - lengths, ends)
+            hashes = np.frombuffer(kernels.hash_spans(arena, starts, ends, tables.fingerprint_key), np.uint64)
+            found[~exempt, column] = self._numbers(hashes[~exempt], grouping.domain)
+            column += 1
+        if grouping.address is not None:
+            known = np.flatnonzero([address is not None for address in where] & ~exempt)
+            # The space keeps the hashes of addresses apart from those of domains.
+            texts = [f"address {where[place]}" for place in known.tolist()]
+            hashes = np.frombuffer(kernels.fingerprints(texts, tables.fingerprint_key), np.uint64)
+            found[known, column] = self._numbers(hashes, grouping.address)
+            column += 1
+        if self._clocked:
+            for place, (name, address) in enumerate(zip(names, where, strict=True)):
+                for at, number in enumerate(sorted(self._matching(self._named, name, address)), column):
+                    found[place, at] = number + 1
+        return found
+
+    @staticmethod
+    def _matching(members: Members, name: str, address: IpAddress | None) -> set[int]:
+        by_name = members.by_name(name)
+        return by_name if address is None else by_name | members.by_address(address)
+
+    def _address(self, host: int, name: str) -> IpAddress | None:
+        """The last known address of a host; a host name that is an address is its own."""
+        if name[-1:].isdigit() or name[:1] == "[":
+            try:
+                return address_of(name.strip("[]"))
+            except ValueError:
+                pass  # a name that ends in a digit and is no address: it counts as a name
+        place = self._tables.whereabouts.get(host)
+        return None if place is None or not place.address else address_of(place.address)
+
+    def _join(self, rows: Rows, groups: npt.NDArray[np.uint32]) -> None:
+        self._hosts.groups[rows] = groups
+        flags = self._tables.hosts.flags
+        anywhere = (groups != 0).any(axis=1)
+        flags[rows] = np.where(anywhere, flags[rows] | GROUPED, flags[rows] & ~np.uint8(GROUPED))
+        for column in groups.T:
+            some = column != 0
+            if some.any():
+                self._turns.join(np.ascontiguousarray(rows[some]), np.ascontiguousarray(column[some]))
+
+    def moved(self, hosts: Iterable[int]) -> None:
+        """Notes that the addresses of these hosts changed: they change groups at their next offer."""
+        hosts = list(hosts)
+        self._moving.update(hosts)
+        self._hosts.located_until[[host for host in hosts if host < self._hosts.count]] = 0
+
+    def told(self, hosts: Iterable[int]) -> Rows:
+        """Notes hosts whose addresses callers of this process give: no errand asks for them while it runs. Returns the
+        new ones among them, which `touch` must handle."""
+        new = [host for host in hosts if host not in self._told] if self.asks else []
+        self._told.update(new)
+        return np.array(new, np.uint32)
+
+    def located(self, rows: Rows, now: Instant) -> Masks:
+        """Whether the address of each host is known now, or is known to be missing; True for all where no errands ask
+        for addresses."""
+        if not self.asks:
+            return np.ones(len(rows), np.bool_)
+        until = self._hosts.located_until
+        old = until[rows] <= now
+        for row in rows[old].tolist():
+            place = self._tables.whereabouts.get(row)
+            # An address that a caller gave to an earlier process does not count: no call would ever correct it.
+            if place is not None and place.expires and (place.expires != FOREVER or row in self._told):
+                until[row] = place.expires
+            elif place is None and self._address(row, self._tables.hosts.name(row)) is not None:
+                until[row] = FOREVER
+        found: Masks = until[rows] > now
+        return found
+
+    def stays(self, host: int, now: Instant) -> bool:
+        """Whether a host with an open request still has the address, and so the groups, with which it began."""
+        return host not in self._moving and bool(self.located(np.array([host], np.uint32), now)[0])
+
+    def step_aside(self, rows: Rows) -> None:
+        """Takes the turns of these hosts and ends their waiting, until they are handled again; they keep their place
+        among waiting hosts."""
+        self._turns.step_aside(rows)
+        self._hosts.stands[rows] = False
+
+    def asked_at(self) -> dict[int, Instant]:
+        """The hosts that need an address first, with the instant of their next errand, or the deadline of the open
+        one."""
+        found: dict[int, Instant] = {}
+        for host in self.seeking:
+            place = self._tables.whereabouts.get(host)
+            found[host] = 0 if place is None else place.deadline if place.token else place.next_at
+        return found
+
+    def _move(self, rows: Rows) -> None:
+        """Moves hosts with a new address and without open requests from their old groups to the new ones."""
+        in_flight = self._tables.hosts.in_flight
+        some = [row for row in rows.tolist() if row in self._moving and not in_flight[row]]
+        self._moving.difference_update(some)
+        for row in some:
+            groups = self._groups_of(row, row + 1)
+            if (groups == self._hosts.groups[row]).all():
+                continue
+            one = np.array([row], np.uint32)
+            self._open(row)
+            self._turns.leave(one)
+            self._hosts.stands[row] = False
+            self._join(one, groups)
+            self._follow(one)
+
+    # -- turns and clocks ----------------------------------------------------------------------------------------------
+
+    def follow(self, rows: Rows) -> None:
+        """Brings turns and clocks up to date with these hosts: with requests that began or ended, rests and
+        addresses."""
+        self.meet()
+        grouped = rows[(self._tables.hosts.flags[rows] & GROUPED) != 0]
+        if len(grouped):
+            self._follow(grouped)
+        if self._moving:
+            self._move(rows)
+
+    def _follow(self, rows: Rows) -> None:
+        hosts, own = self._tables.hosts, self._hosts
+        now_busy, busy = hosts.in_flight[rows].astype(np.int64), own.busy[rows].astype(np.int64)
+        change = now_busy - busy
+        if change.any():
+            begun = change > 0
+            if begun.any():
+                some = rows[begun]
+                own.stands[some] = False
+                # A request of a host that did not stand began before this process; recovery finds it open.
+                self._turns.take(np.repeat(some, change[begun]))
+            ended = change < 0
+            if ended.any():
+                over = np.repeat(rows[ended], -change[ended])
+                self._turns.release(over, np.zeros(len(over), np.int64))
+            own.busy[rows] = now_busy
+        groups = own.groups[:, : self._width][rows]
+        gaps = self._groups.gap[groups]
+        rest, ends = hosts.rest_until[rows][:, np.newaxis], hosts.ended[rows][:, np.newaxis]
+        until = np.where(gaps == _OF_HOSTS, rest, np.where(ends > 0, ends + gaps, 0))
+        later = (until > self._groups.clock[groups]) & (groups != 0)
+        if later.any():
+            clocks = self._groups.clock
+            some = groups[later]
+            np.maximum.at(clocks, some, until[later])
+            some = np.unique(some)
+            self._turns.set_clock(some, np.where(self._groups.kept[some], _CLOSED, clocks[some]))
+
+    def admitted(
+        self, rows: Rows, wanting: Masks, classes: npt.NDArray[np.uint8], crawls: Rows, now: Instant
+    ) -> tuple[Masks, Rows]:
+        """Asks for turns. wanting: hosts that ask for a turn of each of their groups; the others give their turns back.
+        Returns which hosts may be offered, and the hosts whose turns they took; a refused host waits."""
+        grouped = (self._tables.hosts.flags[rows] & GROUPED) != 0
+        allowed = wanting.copy()
+        displaced = _NOBODY
+        away = grouped & ~wanting
+        if away.any():
+            some = np.ascontiguousarray(rows[away])
+            self._turns.forget(some)
+            self._hosts.stands[some] = False
+            for row in some.tolist() if self._vainly else ():
+                self._vainly.pop(row, None)
+                self._open(row)
+        asking = grouped & wanting
+        if asking.any():
+            allowed[asking], displaced = self._ask(rows[asking], classes[asking], crawls[asking], now)
+        return allowed, displaced
+
+    def admitted_one(self, host: int, queues: list[tuple[int, int]], now: Instant) -> tuple[bool, Rows]:
+        """As `admitted`, for one host with several queues, each with its (class, crawl)."""
+        queues = sorted(queues, reverse=True)
+        classes = np.array([klass for klass, _ in queues], np.uint8)
+        crawls = np.array([crawl for _, crawl in queues], np.uint32)
+        allowed, displaced = self._ask(np.full(len(queues), host, np.uint32), classes, crawls, now)
+        return bool(allowed[0]), displaced
+
+    def _ask(self, rows: Rows, classes: npt.NDArray[np.uint8], crawls: Rows, now: Instant) -> tuple[Masks, Rows]:
+        went, displaced = self._turns.admit(rows, classes, crawls, now)
+        allowed, gone = np.frombuffer(went, np.bool_), np.frombuffer(displaced, np.uint32)
+        self._hosts.stands[gone] = False
+        self._hosts.stands[rows] = allowed
+        for row, stands in zip(rows.tolist(), allowed.tolist(), strict=True) if self._vainly else ():
+            if stands:
+                self._vainly.pop(row, None)
+            elif self._vainly.get(row, 0) >= GROUP_VAIN_WAKES_MAX:
+                self._keep(row)
+        return allowed, gone
+
+    def hold(self, rows: Rows) -> None:
+        """Notes that these hosts were drawn: no host takes their turns until they are handled again."""
+        grouped = rows[(self._tables.hosts.flags[rows] & GROUPED) != 0]
+        if len(grouped):
+            self._turns.hold(grouped)
+
+    def claimants(self, crawl: int, now: Instant, most: int) -> Rows:
+        """Up to `most` hosts that wait for this crawl at groups where a standing host could give way."""
+        return np.frombuffer(self._turns.claimants(crawl, now, _PATIENCE, most), np.uint32)
+
+    def claim(self, rows: Rows, now: Instant) -> tuple[Rows, Rows]:
+        """Lets waiting hosts take the turns of standing hosts of any class. Returns the hosts that hold their turns
+        now, and those that gave way. A turn that was given by age is safe for GROUP_AGED_TURN_SECONDS."""
+        rows = rows[np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE]
+        went, displaced = self._turns.claim(rows, now, _PATIENCE)
+        claimed, gone = rows[np.frombuffer(went, np.bool_)], np.frombuffer(displaced, np.uint32)
+        self._hosts.stands[claimed] = True
+        self._hosts.stands[gone] = False
+        return claimed[self._hosts.stands[claimed]], gone
+
+    def _keep(self, host: int) -> None:
+        """Reserves the groups of a host that was woken often and found them free one after the other, never together:
+        they are closed to all other hosts until they are free together."""
+        groups = self._hosts.groups[host]
+        groups = groups[groups != 0]
+        if host in self._kept or self._groups.kept[groups].any():
+            return  # two hosts that reserve groups of each other would wait for ever
+        self._kept[host] = groups
+        self._groups.kept[groups] = True
+        self._turns.set_clock(groups, np.full(len(groups), _CLOSED))
+
+    def _open(self, host: int) -> None:
+        groups = self._kept.pop(host, None)
+        if groups is not None:
+            self._groups.kept[groups] = False
+            self._turns.set_clock(groups, self._groups.clock[groups])
+
+    def _free_for(self, host: int) -> Instant | None:
+        """The instant at which all groups reserved for a host are free; None while one of them has no free turn."""
+        groups = self._kept[host]
+        taken = np.frombuffer(self._turns.in_flight(groups), np.uint32)
+        return int(self._groups.clock[groups].max()) if (taken < self._groups.capacity[groups]).all() else None
+
+    def _clear(self, rows: Rows, now: Instant) -> Masks:
+        """Whether all groups of each host have rested."""
+        latest = self._groups.clock[self._hosts.groups[:, : self._width][rows]].max(axis=1)
+        found: Masks = latest <= now
+        return found
+
+    def may_go(self, rows: Rows, now: Instant) -> Masks:
+        """Whether each host holds the turns that a request needs, its groups have rested, and its address is known."""
+        grouped = (self._tables.hosts.flags[rows] & GROUPED) != 0
+        found: Masks = ~grouped | (self._hosts.stands[rows] & self._clear(rows, now))
+        return found & self.located(rows, now)
+
+    def wake(self, now: Instant, most: int) -> Rows:
+        """Up to `most` waiting hosts that may ask again."""
+        for host in self._kept:
+            free = self._free_for(host)
+            if free is not None and free <= now:
+                self._open(host)
+                one = np.array([host], np.uint32)
+                self._turns.favour(one)
+                return one
+        if not 0 <= self._turns.next() <= now:
+            return np.zeros(0, np.uint32)
+        woken = np.frombuffer(self._turns.wake(now, most), np.uint32)
+        several = (self._hosts.groups[woken] != 0).sum(axis=1) > 1
+        for host in woken[several].tolist():
+            self._vainly[host] = self._vainly.get(host, 0) + 1
+        return woken
+
+    def next(self) -> Instant | None:
+        """The first instant at which a waiting host may ask again."""
+        at = self._turns.next()
+        times = [at] if 0 <= at < _CLOSED else []
+        times += [free for host in self._kept if (free := self._free_for(host)) is not None]
+        return min(times, default=None)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def waits(self) -> Masks:
+        """Whether each host waits for a turn, by row."""
+        rows = np.arange(self._hosts.count, dtype=np.uint32)
+        found = np.zeros(self._tables.hosts.count, np.bool_)
+        found[rows] = np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE
+        return found
+
+    def holds_back(self, host: int) -> tuple[str, Instant] | None:
+        """The name and clock of the group that a host waits for."""
+        if host >= self._hosts.count:
+            return None
+        group = int(np.frombuffer(self._turns.waits_at(np.array([host], np.uint32)), np.uint32)[0])
+        if group == NONE:
+            return None
+        return self._name(host, group), int(self._groups.clock[group])
+
+    def _name(self, host: int, group: int) -> str:
+        if group <= len(self._clocked):
+            return self._clocked[group - 1].name
+        name = self._tables.hosts.name(host)
+        if self._grouping.domain is not None and self._hosts.groups[host][0] == group:
+            octets = name.encode()
+            starts, ends = domain_spans(octets, np.zeros(1, np.int64), np.array([len(octets)], np.int64))
+            return octets[int(starts[0]) : int(ends[0])].decode()
+        return str(self._address(host, name))
+
+    def problems(self) -> list[str]:
+        """Errors inside, in words: groups and hosts whose turns do not add up."""
+        own, hosts = self._hosts, self._tables.hosts
+        rows = np.arange(own.count, dtype=np.uint32)
+        held = own.busy[: own.count].astype(np.int64) + own.stands[: own.count]
+        turns = np.zeros(self._groups.count, np.int64)
+        for column in own.groups[: own.count].T:
+            np.add.at(turns, column, held)
+        numbers = np.arange(1, self._groups.count, dtype=np.uint32)
+        taken = np.frombuffer(self._turns.in_flight(numbers), np.uint32)
+        found = [
+            f"group {number}: {int(turns[number])} turns are held, {int(taken[number - 1])} are taken"
+            for number in (np.flatnonzero(taken != turns[1:]) + 1).tolist()
+        ]
+        grouped = (hosts.flags[: own.count] & GROUPED) != 0
+        wrong = rows[grouped & (own.busy[: own.count] != hosts.in_flight[: own.count])].tolist()
+        return found + [f"host {hosts.name(row)}: its turns are not those of its requests" for row in wrong[:10]]
+
+    def __repr__(self) -> str:
+        return f"<SharedTurns {len(self)} groups, {self.waiting} hosts wait>"

@@ -1,0 +1,446 @@
+"""The order in which hosts are visited: hosts that rest, and queues that are ready. It is rebuilt on opening, never
+stored.
+
+A host rests in the timetable until its clock allows a request; then its queues that hold something stand in the rings.
+Most hosts have one queue and a single clock, their own or a shared one: `settle_turns` handles them in columns. The
+others (several queues, keys that span hosts, operators' rules, a robots.txt to ask for) are handled one by one. A host
+that belongs to groups stands in the rings as long as it holds their turns; else it waits for them in shared.py. Until
+it is drawn it may lose them, to a better host or to one that a call asks for by crawl or key. Where addresses are asked
+for, a host without a known address stands in separate rings (`seekers`) until its errand is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant
+from outrider.frontier.policy.grouping import Grouping
+from outrider.frontier.schedule.shared import SharedTurns
+from outrider.frontier.state.hosts import GROUPED, MANY, NONE, RULED, Rows
+from outrider.frontier.state.tables import Authority, CrawlState, Tables
+from outrider.limits import WAKES_PER_CALL_MAX
+
+EMPTY = 255
+"""The class of a queue that holds nothing."""
+_EMPTY_BYTE = bytes((EMPTY,))
+_NOT_ALONE = MANY | RULED
+
+
+class Turns:
+    """Timetable, rings, and the errands that are lined up at hosts. shared: the clocks of groups, None without
+    groups."""
+
+    def __init__(self, tables: Tables, seed: int, grouping: Grouping | None = None) -> None:
+        self._tables = tables
+        self.shared = SharedTurns(tables, grouping) if grouping is not None else None
+        self.timetable = kernels.Timetable()
+        self.ready = kernels.Ready(seed)
+        self.seekers = kernels.Ready(seed)
+        self.errands_at: dict[int, list[Authority]] = {}  # by host: robots.txt files to ask for there
+        self.runs_errands = False
+        self.pages_per_host: int | None = None  # how many pages of a host may be answered
+
+    # -- looking at hosts ----------------------------------------------------------------------------------------------
+
+    def touch(self, hosts: Iterable[npt.NDArray[np.uint32]], now: Instant) -> None:
+        """Put these hosts into the timetable or their queues into the rings, or take them out of both, as clocks, turns
+        and queues demand."""
+        parts = list({id(part): part for part in hosts if len(part)}.values())
+        if not parts:
+            return
+        if len(parts) == 2 and parts[0].tobytes() == parts[1].tobytes():
+            del parts[1]  # the same hosts twice: their clocks changed, and their leases ended
+        rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        if self.shared is not None:
+            rows = np.unique(rows)
+            self.shared.follow(rows)
+            self._wake_shared(now)  # hosts that wait for a turn go before hosts that ask for one now
+        self._look(rows, now)
+        if self.shared is not None:
+            self._wake_shared(now)  # other hosts may wait for turns that these gave back
+
+    def _wake_shared(self, now: Instant) -> None:
+        left = WAKES_PER_CALL_MAX
+        while self.shared is not None and left and len(woken := self.shared.wake(now, left)):
+            left -= len(woken)
+            self._look(woken, now)
+
+    def _look(self, rows: Rows, now: Instant) -> None:
+        asked = self.runs_errands and self.errands_at
+        backlog = self._tables.backlog.kernel
+        if self.shared is not None or asked or backlog is None:
+            self._look_around(rows, now)
+            return
+        cells, crawls = self._tables.hosts.cells, self._tables.queues.crawl
+        odd = kernels.settle_turns(rows, now, _NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
+        if odd:
+            for row in np.frombuffer(odd, np.uint32).tolist():
+                self._touch_one(row, now)
+            rows = rows[~np.isin(rows, np.frombuffer(odd, np.uint32))]
+            kernels.settle_turns(rows, now, _NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
+
+    def _look_around(self, rows: Rows, now: Instant) -> None:
+        """As `_look`, where the columns of hosts do not tell enough: with groups, errands or tails of queues."""
+        columns, queues = self._tables.hosts, self._tables.queues
+        if self.shared is None:  # with groups the rows come in the order of their turns
+            rows = np.unique(rows)
+        places = rows.astype(np.intp)
+        first = columns.first_queue[places]
+        odd = (columns.flags[places] & _NOT_ALONE) | (first == NONE)
+        if self.runs_errands and self.errands_at:
+            odd |= np.array([row in self.errands_at for row in rows.tolist()], np.bool_)
+        if np.count_nonzero(odd):
+            alone = odd == 0
+            for row in rows[~alone].tolist():
+                self._touch_one(row, now)
+            rows, places, first = rows[alone], places[alone], first[alone]
+            if not len(rows):
+                return
+        best = self._tables.backlog.best(first)
+        until = columns.rest_until[places]
+        busy = columns.in_flight[places]
+        later = until > now
+        if self.shared is not None or np.count_nonzero(busy) or _EMPTY_BYTE in best.tobytes():
+            out = (best == EMPTY) | (busy != 0)
+            if self.shared is not None:
+                if self.shared.asks:
+                    stay = ~self._seeking(rows, first, best, ~(out | later), now)
+                    rows, first, best, until = rows[stay], first[stay], best[stay], until[stay]
+                    out, later = out[stay], later[stay]
+                due = ~(out | later)
+                admitted, displaced = self.shared.admitted(rows, due, best, queues.crawl[first], now)
+                self._give_way(displaced)
+                out |= due & ~admitted
+            self.ready.withdraw(first[out])
+            self.timetable.cancel(rows[out])
+            stay = ~out
+            rows, first, best, until, later = rows[stay], first[stay], best[stay], until[stay], later[stay]
+        # Most often all rows are alike: the rest of all is over, or all were visited just now.
+        resting = np.count_nonzero(later)
+        if resting < len(rows):
+            some, klasses = (first[~later], best[~later]) if resting else (first, best)
+            self.ready.offer(some, queues.crawl[some.astype(np.intp)], klasses)
+        if resting:
+            if resting < len(rows):
+                rows, first, until = rows[later], first[later], until[later]
+            self.ready.withdraw(first)
+            self.timetable.rest(rows, until)
+
+    def _seeking(
+        self, rows: Rows, queues: Rows, classes: npt.NDArray[np.uint8], due: npt.NDArray[np.bool_], now: Instant
+    ) -> npt.NDArray[np.bool_]:
+        """Which of the due hosts need an address first. They stand among the seekers now, or their errand is open or
+        comes later."""
+        shared = self.shared
+        assert shared is not None
+        if shared.seeking:
+            shared.seeking.difference_update(rows.tolist())
+            self.seekers.withdraw(queues)
+        seeks = due.copy()
+        seeks[due] = ~shared.located(rows[due], now)
+        if np.count_nonzero(seeks):
+            some = zip(rows[seeks].tolist(), queues[seeks].tolist(), classes[seeks].tolist(), strict=True)
+            for host, queue, klass in some:
+                later = self._seek(host, [(queue, klass)], now)
+                one = np.array([host], np.uint32)
+                if later is None:
+                    self.timetable.cancel(one)
+                else:
+                    self.timetable.rest(one, np.array([later], np.int64))
+            self.ready.withdraw(queues[seeks])
+        return seeks
+
+    def _seek(self, host: int, offered: list[tuple[int, int]], now: Instant) -> Instant | None:
+        """Puts the host among the seekers: one of the next errands asks for its address. Returns the instant at which
+        it may be asked for when that lies ahead, else None."""
+        shared = self.shared
+        assert shared is not None
+        shared.step_aside(np.array([host], np.uint32))
+        shared.seeking.add(host)
+        place = self._tables.whereabouts.get(host)
+        if place is not None and place.token:
+            return None
+        if place is not None and place.next_at > now:
+            return place.next_at
+        queues = np.array([queue for queue, _ in offered], np.uint32)
+        classes = np.array([klass for _, klass in offered], np.uint8)
+        self.seekers.offer(queues, self._tables.queues.crawl[queues], classes)
+        return None
+
+    def seekers_of(self, most: int, crawl: int | None, key: str | None) -> list[int]:
+        """Up to `most` hosts that need an address, each once, drawn like ready ones."""
+        hosts: dict[int, None] = {}
+        rows = self._with_key(key, crawl) if key is not None else None
+        while len(hosts) < most and len(self.seekers):
+            left = most - len(hosts)
+            if rows is not None:
+                drawn: Rows = rows[np.frombuffer(self.seekers.standing(rows), np.bool_)][:left]
+            else:
+                drawn = np.frombuffer(self.seekers.draw(left, crawl), np.uint32)
+            if not len(drawn):
+                break
+            hosts |= dict.fromkeys(self._tables.queues.host[drawn].tolist())
+            # A host with several queues gets one errand.
+            some = [queue for host in hosts for queue in self._tables.queues_of(host)]
+            self.seekers.withdraw(np.array(some, np.uint32))
+        return list(hosts)
+
+    def _touch_one(self, host: int, now: Instant) -> None:
+        tables = self._tables
+        columns, queues = tables.hosts, tables.queues
+        rows = list(tables.queues_of(host))
+        rest_until = int(columns.rest_until[host])
+        in_flight = int(columns.in_flight[host])
+        best = tables.backlog.best(np.array(rows, np.uint32)).tolist() if rows else []
+        offered: list[tuple[int, int]] = []
+        withdrawn: list[int] = []
+        book: Instant | None = None
+        errand_class = -1
+        if self.runs_errands and host in self.errands_at and in_flight < self.room(host):
+            for authority in self.errands_at.get(host, ()):
+                allowed = self.may_ask_at(authority, host)
+                if allowed is None:
+                    continue
+                at = max(rest_until, authority.next_at, allowed)
+                if at <= now:
+                    errand_class = max(errand_class, authority.klass, 0)
+                else:
+                    book = at if book is None else min(book, at)
+        for queue, klass in zip(rows, best, strict=True):
+            has_turn = klass != EMPTY and in_flight < self.capacity(queue)
+            free = self.free_at(queue, rest_until) if has_turn else None
+            if free is not None and free > now:
+                book = free if book is None else min(book, free)
+                free = None
+            if free is not None or errand_class >= 0:
+                offered.append((queue, max(klass if free is not None else 0, errand_class)))
+            else:
+                withdrawn.append(queue)
+        one = np.array([host], np.uint32)
+        if self.shared is not None and in_flight and offered and not self.shared.stays(host, now):
+            # it goes on when its open requests have ended: they go to the address that it had before
+            withdrawn, offered = rows, []
+        seeks = False
+        if self.shared is not None and self.shared.asks:
+            if host in self.shared.seeking:
+                self.shared.seeking.discard(host)
+                self.seekers.withdraw(np.array(rows, np.uint32))
+            seeks = bool(offered) and not self.shared.located(one, now)[0]
+        if seeks:
+            later = self._seek(host, offered, now)
+            book = min((when for when in (book, later) if when is not None), default=None)
+            withdrawn, offered = rows, []
+        elif self.shared is not None and columns.flags[host] & GROUPED:
+            if offered:
+                wanted = [(klass, int(queues.crawl[queue])) for queue, klass in offered]
+                admitted, displaced = self.shared.admitted_one(host, wanted, now)
+                self._give_way(displaced)
+                if not admitted:
+                    withdrawn, offered = rows, []
+            else:
+                self.shared.admitted(one, np.zeros(1, np.bool_), np.zeros(1, np.uint8), one, now)
+        if withdrawn:
+            self.ready.withdraw(np.array(withdrawn, np.uint32))
+        if offered:
+            some = np.array([queue for queue, _ in offered], np.uint32)
+            self.ready.offer(some, queues.crawl[some], np.array([klass for _, klass in offered], np.uint8))
+        if book is None:
+            self.timetable.cancel(one)
+        else:
+            self.timetable.rest(one, np.array([book], np.int64))
+
+    def _give_way(self, hosts: Rows) -> None:
+        """Takes these hosts, which lost their turns, out of the rings."""
+        if not len(hosts):
+            return
+        queues = [queue for host in hosts.tolist() for queue in self._tables.queues_of(host)]
+        self.ready.withdraw(np.array(queues, np.uint32))
+
+    def claim(self, crawl: int | None, key: str | None, most: int, now: Instant) -> bool:
+        """Hosts of a crawl, or with a key, that wait for groups take the turns of hosts that stand in the rings and
+        that the call does not want. Returns whether any did."""
+        if self.shared is None:
+            return False
+        if key is not None:
+            queues = [queue for queue in self._with_key(key, crawl).tolist() if self._may_stand(queue, now)]
+            hosts = np.unique(self._tables.queues.host[np.array(queues, np.intp)])[:most]
+        elif crawl is not None:
+            hosts = self.shared.claimants(crawl, now, most)
+        else:
+            return False
+        claimed, displaced = self.shared.claim(hosts, now)
+        self._give_way(displaced)
+        if len(claimed):
+            self._look(np.sort(claimed), now)
+        return len(claimed) > 0
+
+    def _may_stand(self, queue: int, now: Instant) -> bool:
+        if self._tables.backlog.best(np.array([queue], np.uint32))[0] == EMPTY:
+            return False
+        free = self.free_at(queue, 0)
+        return free is not None and free <= now
+
+    def free_at(self, queue: int, rest_until: Instant) -> Instant | None:
+        """The first instant at which a queue's own rules and its key's clock allow a request; None while they forbid
+        any."""
+        queues = self._tables.queues
+        said = self._allowed_at(queue)
+        if said is None or self._tables.crawl_states[int(queues.crawl[queue])] != CrawlState.RUNNING:
+            return None
+        at = max(rest_until, said)
+        group = queues.group_of.get(queue)
+        if group is not None:
+            if group.busy:
+                return None
+            at = max(at, group.rest_until)
+        return at
+
+    def _allowed_at(self, queue: int) -> Instant | None:
+        """The first instant at which the rules of a queue allow a request; None while it is paused."""
+        rules = self._tables.queues.rules.get(queue)
+        if rules is None:
+            return 0
+        return None if rules.paused else rules.blocked_until
+
+    def capacity(self, queue: int) -> int:
+        """How many requests of a queue may be open at once: never more than `pages_left` of its host. In a deleted
+        crawl the limits of queues count no more."""
+        tables = self._tables
+        rules = tables.queues.rules.get(queue)
+        most = max(1, rules.limit) if rules is not None and not tables.gone[tables.queues.crawl[queue]] else 1
+        if most > 1 and self.pages_per_host is not None:
+            most = min(most, max(1, self.pages_left(int(self._tables.queues.host[queue]))))
+        return most
+
+    def pages_left(self, host: int) -> int:
+        """How many pages of a host may still be answered, open leases included."""
+        return (self.pages_per_host or 0) - int(self._tables.hosts.answered[host])
+
+    def room(self, host: int) -> int:
+        """How many requests to a host may be open at once, errands included: the highest limit of its queues. With
+        less, an errand would wait until the queue that keeps the host busy is empty."""
+        tables = self._tables
+        living = (
+            queue
+            for queue in tables.queues_of(host)
+            if tables.crawl_states[int(tables.queues.crawl[queue])] != CrawlState.DELETED
+        )
+        return max(map(self.capacity, living), default=1)
+
+    def wake(self, now: Instant) -> None:
+        """Handles hosts that have rested or that a group woke, a bounded number of them."""
+        self._wake_shared(now)
+        due = np.frombuffer(self.timetable.due(now, WAKES_PER_CALL_MAX), np.uint32)
+        if len(due):
+            self.touch((due,), now)
+
+    def next(self, now: Instant) -> Instant | None:
+        """The first instant at which any host is ready, `now` if one is; None when none will be by time alone."""
+        if len(self.ready) or len(self.seekers):
+            return now
+        at = self.timetable.next()
+        times = [at] if at >= 0 else []
+        if not self.runs_errands:  # until a caller takes errands, rings and timetable leave them out
+            hosts = self._tables.hosts
+            for host, asked_at in self.asking().items():
+                if not hosts.in_flight[host]:
+                    times.append(max(asked_at, int(hosts.rest_until[host])))
+        if self.shared is not None and (turn := self.shared.next()) is not None:
+            times.append(turn)
+        return max(now, min(times)) if times else None
+
+    # -- errands -------------------------------------------------------------------------------------------------------
+
+    def line_up(self, authority: Authority, host: int) -> None:
+        """Lines up an authority's errand at the host that the request will go to."""
+        authority.wanted = host
+        self.errands_at.setdefault(host, []).append(authority)
+
+    def may_ask_at(self, authority: Authority, host: int) -> Instant | None:
+        """The first instant at which operators allow to ask a host for an authority's robots.txt; None while they
+        forbid it.
+
+        One of the queues that wait for the answer must be allowed. Where a redirect leads to another host, the rules of
+        that host's queues must allow it, too.
+        """
+        tables = self._tables
+        crawls, states = tables.queues.crawl, tables.crawl_states
+        own = list(tables.queues_of(authority.host))
+        waiting = [queue for queue in own if queue in tables.held_of] or own
+        running = [queue for queue in waiting if states[int(crawls[queue])] != CrawlState.PAUSED]
+        at = self._first_allowed(running)
+        if at is None or host == authority.host:
+            return at
+        there = list(tables.queues_of(host))
+        mine = {int(crawls[queue]) for queue in running}
+        hop = self._first_allowed([queue for queue in there if int(crawls[queue]) in mine] or there)
+        return None if hop is None else max(at, hop)
+
+    def _first_allowed(self, queues: Iterable[int]) -> Instant | None:
+        times = [at for at in map(self._allowed_at, queues) if at is not None]
+        return min(times, default=None)
+
+    def errand_for(self, host: int, now: Instant) -> Authority | None:
+        """The first authority in the line of a host whose robots.txt may be asked for now."""
+        for authority in self.errands_at.get(host, ()):
+            if authority.next_at <= now and not authority.token:
+                allowed = self.may_ask_at(authority, host)
+                if allowed is not None and allowed <= now:
+                    return authority
+        return None
+
+    def hops(self) -> Rows:
+        """The hosts that serve the robots.txt of another host, by a redirect."""
+        lines = self.errands_at.items()
+        found = [host for host, line in lines if any(authority.host != host for authority in line)]
+        return np.array(found, np.uint32)
+
+    def leave_line(self, authority: Authority) -> int:
+        """Takes an authority's errand out of its line. Returns the host where it waited, NONE for none."""
+        host = authority.wanted
+        if host != NONE:
+            authority.wanted = NONE
+            line = self.errands_at[host]
+            line.remove(authority)
+            if not line:
+                del self.errands_at[host]
+        return host
+
+    def asking(self) -> dict[int, Instant]:
+        """Hosts where errands are lined up, and the first instant at which one of them may be asked."""
+        return {host: min(authority.next_at for authority in line) for host, line in self.errands_at.items()}
+
+    def queues_by_key(self, key: str, crawl: int | None) -> Rows:
+        """The ready queues with a key, of one crawl or of all."""
+        rows = self._with_key(key, crawl)
+        standing: Rows = rows[np.frombuffer(self.ready.standing(rows), np.bool_)]
+        return standing
+
+    def key_meant(self, key: str) -> str:
+        """A key in the spelling of queues: a host name without the dot behind it."""
+        groups = self._tables.queues.groups
+        return key if key[-1:] != "." or any(name == key for _, name in groups) else self._tables.home_of(key)
+
+    def _with_key(self, key: str, crawl: int | None) -> Rows:
+        tables = self._tables
+        found = [
+            queue
+            for (of, name), group in tables.queues.groups.items()
+            if name == key and (crawl is None or of == crawl)
+            for queue in group.queues
+        ]
+        host = tables.host_row(key)
+        if host != NONE:
+            found += [
+                queue
+                for queue in tables.queues_of(host)
+                if queue not in tables.queues.keys and (crawl is None or tables.queues.crawl[queue] == crawl)
+            ]
+        return np.array(sorted(set(found)), np.uint32)
+
+    def __repr__(self) -> str:
+        return f"<Turns {len(self.ready)} ready, {len(self.timetable)} resting>"

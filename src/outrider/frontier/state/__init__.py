@@ -1,0 +1,15 @@
+"""The state of a frontier: everything that facts say, changed only by applying facts.
+
+A live call and a replay apply the same facts with the same function, so a live frontier and a recovered one cannot
+differ. A checkpoint copies hosts, queues and authorities; the ledger holds the cards; a recovery reads both, replays
+the log behind them, and derives everything that schedules.
+
+    tables.py       all of it: `apply` takes blocks of facts, `copy` gives them for a checkpoint
+    hosts.py        hosts and queues: columns with a row each, found by hash
+    cold.py         hosts with nothing due: records on disk, recalled when a call names them
+    whereabouts.py  the addresses of hosts, and the errands that ask for them
+    errands.py      the meaning of a robots.txt's answer, for pages and for the next errand
+    recovery.py     checkpoint, ledger and log to tables: the same `apply`, and no policy
+    replay.py       frames of the log gathered into windows, of which the net effect is applied
+    salvage.py      the same from the rest of a damaged store
+"""

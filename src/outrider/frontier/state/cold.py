@@ -1,0 +1,558 @@
+"""Cold hosts: hosts with nothing due. Each lies on disk as a record of some dozens of bytes; memory keeps its hash.
+
+Going cold changes only the form of the state, so it is no fact: the record of a host holds all values of its rows, and
+`recall` makes the rows again. So replay of a log never sends a host to the disk, and recalls it at the first fact that
+names it. Records are cards in a separate ledger, whose keys are the hashes of hosts: each checkpoint writes a run of
+them. When a host has rows, its older record does not count.
+
+A host may go cold when its clock allows a request and it holds nothing: no lease, no errand, no URL that is queued,
+held or parked. Waiting URLs stay in the calendar; they name their queue by its hash, from which the hash of the host
+follows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant
+from outrider.errors import DamagedStoreError
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.facts import Texts
+from outrider.frontier.state.hosts import (
+    MANY,
+    NONE,
+    ROBOTS,
+    RULED,
+    VOIDED,
+    QueueRules,
+    Rows,
+    hosts_of_queues,
+    mixed,
+    queue_hashes,
+)
+from outrider.frontier.state.whereabouts import Whereabouts
+from outrider.frontier.stores.ledger import Ledger, LedgerStatistics
+from outrider.kernels.cards import HEAD
+from outrider.limits import MICROSECONDS, RUN_BODY_BYTES_MAX
+from outrider.storage.ahead import ahead
+from outrider.storage.files import Files
+from outrider.storage.runs import COLD
+
+if TYPE_CHECKING:
+    from outrider.frontier.state.tables import Authority, Tables
+
+Uint64s = npt.NDArray[np.uint64]
+
+RECORD = np.dtype(
+    {
+        "names": [
+            *("fingerprint", "done", "gone", "rest", "ended", "gap", "extra_bytes"),
+            *("high", "slot", "answered", "name_bytes", "state", "reason", "crawl", "waiting"),
+        ],
+        "formats": [
+            *("<u8", "<u4", "<u4", "<i8", "<i8", "<f8", "<u4"),
+            *("<u2", "<u2", "<u4", "<u2", "u1", "u1", "<u2", "<u4"),
+        ],
+        "offsets": [0, 8, 12, 16, 24, 32, 44, 48, 50, 52, 56, 60, 61, 66, 68],
+        "itemsize": HEAD.itemsize,
+    }
+)
+"""The head of a card, read as the record of a host. fingerprint: its hash, and high: the upper 16 bits of it; rest:
+microseconds that it rests beyond `ended` and its gap; crawl, done, gone, waiting: cells of its youngest queue. The body
+is its name, followed by values that few hosts have: `_extra_of`."""
+
+_CRAWLS_MAX = 0xFFFF  # `extra` holds higher rows of crawls
+_LOW = np.uint64((1 << 56) - 1)
+_EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # the rest is for the name and for values with bounds of their own
+_BACK_OFF, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
+_STATES = {"waiting": 3, "done": 5, "gone": 6}  # the numbers of states in the tables
+_SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _STATES.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class ColdQueue:
+    """A queue of a cold host: the row of its crawl, how many of its URLs are in these states, and its rules."""
+
+    crawl: int
+    waiting: int
+    done: int
+    gone: int
+    rules: QueueRules | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """Records in columns, by ascending hash. rest_until: as it was when the host went cold; extras: by place."""
+
+    hashes: Uint64s
+    heads: npt.NDArray[Any]
+    rest_until: npt.NDArray[np.int64]
+    names: Texts
+    extras: Mapping[int, Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, cards: Cards) -> Told:
+        """The records in these cards. Raises DamagedStoreError for an `extra` that cannot be read."""
+        heads = cards.heads.view(RECORD)
+        starts = np.ascontiguousarray(cards.offsets[:-1])
+        ends = starts + heads["name_bytes"]
+        extras: dict[int, Mapping[str, Any]] = {}
+        for place in np.flatnonzero(heads["extra_bytes"]).tolist():
+            try:
+                extras[place] = msgspec.msgpack.decode(cards.arena[int(ends[place]) : int(cards.offsets[place + 1])])
+            except msgspec.DecodeError as error:
+                raise DamagedStoreError(f"the record of a host on disk cannot be read ({error})") from error
+        names = Texts(kernels.gather_spans(cards.arena, starts, ends), heads["name_bytes"].astype(np.uint32))
+        return cls(_hashes(heads), heads, _rest_until(heads), names, extras)
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Told:
+        """The records of these places."""
+        if len(rows) == len(self):
+            return self
+        extras = {}
+        if self.extras:
+            extras = {new: self.extras[old] for new, old in enumerate(rows.tolist()) if old in self.extras}
+        return Told(self.hashes[rows], self.heads[rows], self.rest_until[rows], self.names.take(rows), extras)
+
+    def crawls(self) -> npt.NDArray[np.uint32]:
+        """The crawl's row of the youngest queue of each host."""
+        found = self.heads["crawl"].astype(np.uint32)
+        for place, extra in self.extras.items():
+            if _CRAWL in extra:
+                found[place] = extra[_CRAWL]
+        return found
+
+    def more_queues(self) -> Iterator[tuple[int, list[ColdQueue]]]:
+        """By place, the further queues of hosts with several, the youngest first."""
+        for place, extra in self.extras.items():
+            if _QUEUES in extra:
+                yield place, [_queue(cells) for cells in extra[_QUEUES]]
+
+    def queues(self, place: int) -> list[ColdQueue]:
+        """All queues of one host, the youngest first."""
+        head, extra = self.heads[place], self.extras.get(place, {})
+        crawl = int(extra.get(_CRAWL, head["crawl"]))
+        counts = (int(head["waiting"]), int(head["done"]), int(head["gone"]))
+        more = [_queue(cells) for cells in extra.get(_QUEUES, ())]
+        return [ColdQueue(crawl, *counts, _rules(extra.get(_RULES))), *more]
+
+    def back_off(self, place: int) -> tuple[float, Instant]:
+        """Seconds of back-off, and the instant at which the host refused last."""
+        back_off, refused_at = self.extras.get(place, {}).get(_BACK_OFF, (0.0, 0))
+        return float(back_off), int(refused_at)
+
+
+class ColdHosts:
+    """The records of hosts without rows. ledger: holds them; None: no host goes cold."""
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger
+        self._set = kernels.FingerprintSet()
+        self._counts: dict[int, list[int]] = {}  # by crawl: queues, and waiting, done and gone URLs
+        self.floor: tuple[Instant, float] = (0, 0.0)
+        """A cold host that was visited rests from this instant on for its gap, or for these seconds where they are
+        longer."""
+        self.ever = False
+        """Whether any host ever went cold: since then the row of a host does not tell when the host became known."""
+
+    @classmethod
+    def open(cls, files: Files, *, store: bytes, names: Sequence[str]) -> ColdHosts:
+        """The records that a checkpoint lists; `restore` finds the hosts among them that are cold. Raises
+        DamagedStoreError, ForeignStoreError."""
+        return cls(Ledger.open(files, store=store, names=names, family=COLD))
+
+    def __len__(self) -> int:
+        return len(self._set)
+
+    def __repr__(self) -> str:
+        return f"<ColdHosts {len(self)}>"
+
+    # -- who is cold --------------------------------------------------------------------------------------------------
+
+    def has(self, hashes: Uint64s) -> npt.NDArray[np.bool_]:
+        """Whether each of these hosts is cold."""
+        if not len(self._set):
+            return np.zeros(len(hashes), np.bool_)
+        return np.frombuffer(self._set.check(_slots(hashes), np.ascontiguousarray(hashes)), np.bool_)
+
+    def have_queues(self, queues: Uint64s, crawls: Any) -> npt.NDArray[np.bool_]:
+        """Whether each of these queues belongs to a cold host."""
+        return self.has(hosts_of_queues(np.ascontiguousarray(queues), np.asarray(crawls, np.uint32)))
+
+    def queues_in(self, crawl: int) -> int:
+        """How many queues of a crawl belong to cold hosts."""
+        return self._counts.get(crawl, [0])[0]
+
+    @property
+    def crawls(self) -> int:
+        """One more than the highest row of a crawl that has a queue here."""
+        return 1 + max(self._counts, default=-1)
+
+    def let_go(self, crawl: int) -> tuple[int, int, int]:
+        """Takes a deleted crawl out of the counts. Returns how many URLs of its queues here waited, were done, were
+        gone."""
+        _, *urls = self._counts.get(crawl, [0, 0, 0, 0])
+        self._counts.pop(crawl, None)
+        waiting, done, gone = urls
+        return waiting, done, gone
+
+    def rest_floor(self, told: Told) -> npt.NDArray[np.int64]:
+        """The end of the rest of each host, raised where a COLD_REST fact made all cold hosts rest since."""
+        at, delay = self.floor
+        if not at:
+            return told.rest_until
+        ended, gap = told.heads["ended"], told.heads["gap"]
+        floor = at + np.ceil(np.maximum(gap, delay) * MICROSECONDS).astype(np.int64)
+        return np.where((ended > 0) | (told.rest_until > 0), np.maximum(told.rest_until, floor), told.rest_until)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def scan(self, *, after: int | None = None) -> Iterator[Told]:
+        """The records of all cold hosts, in the order of their hashes, above `after`; some thousand at once."""
+        if self._ledger is None or not len(self._set):
+            return
+        key = None if after is None else (0, after >> 48, after)
+        for cards in self._ledger.scan(after=key):
+            told = Told.of(cards)
+            here = self.has(told.hashes)
+            if here.any():
+                yield told.take(np.flatnonzero(here))
+
+    def totals(self, gone: npt.NDArray[np.bool_]) -> tuple[dict[int, int], dict[int, int]]:
+        """By state: how many URLs the records count, and a sum in which each queue's count has a weight of its own.
+        `weigh` of the same URLs gives the same sum, of other URLs hardly ever. Queues of deleted crawls do not
+        count."""
+        counts, sums = dict.fromkeys(_STATES.values(), 0), dict.fromkeys(_STATES.values(), 0)
+        for told in self.scan():
+            crawls = told.crawls()
+            lives = ~gone.take(crawls, mode="clip")
+            weights = queue_hashes(told.hashes, crawls)
+            for name, state in _STATES.items():
+                column = np.where(lives, told.heads[name], 0).astype(np.uint64)
+                counts[state] += int(column.sum())
+                sums[state] += int((mixed(weights ^ _SALTS[state]) * column).sum(dtype=np.uint64))
+            for place, more in told.more_queues():
+                for queue in more:
+                    if gone[queue.crawl]:
+                        continue
+                    weight = queue_hashes(told.hashes[place : place + 1], np.array([queue.crawl], np.uint32))
+                    for name, state in _STATES.items():
+                        count = getattr(queue, name)
+                        counts[state] += count
+                        sums[state] += int(mixed(weight ^ _SALTS[state])[0]) * count
+        return counts, {state: total & 0xFFFF_FFFF_FFFF_FFFF for state, total in sums.items()}
+
+    def statistics(self) -> LedgerStatistics:
+        """Bytes of the records on disk, and in memory before they are written."""
+        return self._ledger.statistics() if self._ledger is not None else LedgerStatistics(0, 0, 0, 0)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory for the hashes."""
+        return self._set.statistics()["bytes"]
+
+    # -- going and coming ---------------------------------------------------------------------------------------------
+
+    def put_away(self, tables: Tables, rows: Rows) -> None:
+        """Writes records of these hosts and removes their rows. `may_go` must have allowed them."""
+        assert self._ledger is not None
+        hosts, queues = tables.hosts, tables.queues
+        heads = np.zeros(len(rows), HEAD)
+        cells = heads.view(RECORD)
+        hashes, first = hosts.hash[rows], hosts.first_queue[rows]
+        names = hosts.names(rows)
+        cells["fingerprint"], cells["high"], cells["slot"] = hashes, hashes >> np.uint64(48), hosts.slot[rows]
+        cells["ended"], cells["gap"], cells["reason"] = hosts.ended[rows], hosts.gap[rows], hosts.reason[rows]
+        cells["rest"] = hosts.rest_until[rows] - _rest_of(cells)
+        cells["answered"], cells["state"], cells["name_bytes"] = hosts.answered[rows], 1, names.lengths
+        crawls = queues.crawl[first]
+        cells["crawl"] = np.minimum(crawls, _CRAWLS_MAX)
+        for name in _STATES:
+            cells[name] = getattr(queues, name)[first]
+        self._count(hashes, crawls, cells, 1, tables.gone)
+        more: list[int] = []
+        odd = (hosts.flags[rows] & np.uint8(MANY | ROBOTS | RULED)) != 0
+        odd |= (hosts.back_off[rows] != 0) | (hosts.refused_at[rows] != 0) | (crawls >= _CRAWLS_MAX)
+        if tables.whereabouts:
+            odd |= np.array([row in tables.whereabouts for row in rows.tolist()], np.bool_)
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        if odd.any():
+            extras = {place: self._extra_of(tables, int(rows[place]), more) for place in np.flatnonzero(odd).tolist()}
+            cells["extra_bytes"] = [len(extras.get(place, b"")) for place in range(len(rows))]
+            parts = [part for place, name in enumerate(names.pieces()) for part in (name, extras.get(place, b""))]
+            arena = b"".join(parts)
+        else:
+            arena = names.octets
+        np.cumsum(cells["name_bytes"].astype(np.int64) + cells["extra_bytes"], out=offsets[1:])
+        self._ledger.append(Cards(heads, arena, offsets))
+        self._set.add(_slots(hashes), hashes)
+        self.ever = True
+        queues.remove(first if not more else np.concatenate((first, np.array(more, np.uint32))))
+        hosts.remove(rows)
+
+    def _extra_of(self, tables: Tables, row: int, more: list[int]) -> bytes:
+        """The values that few hosts have, packed. Adds the rows of further queues to `more`, and removes the host's
+        authorities."""
+        hosts, queues = tables.hosts, tables.queues
+        told: dict[str, Any] = {}
+        youngest, *others = tables.queues_of(row)
+        if hosts.back_off[row] or hosts.refused_at[row]:
+            told[_BACK_OFF] = (float(hosts.back_off[row]), int(hosts.refused_at[row]))
+        if queues.crawl[youngest] >= _CRAWLS_MAX:
+            told[_CRAWL] = int(queues.crawl[youngest])
+        rules = queues.rules.get(youngest)
+        if rules is not None:
+            told[_RULES] = _cells(rules)
+        if others:
+            told[_QUEUES] = []
+            for queue in others:
+                crawl, rules = int(queues.crawl[queue]), queues.rules.get(queue)
+                counts = [int(getattr(queues, name)[queue]) for name in _STATES]
+                told[_QUEUES].append((crawl, *counts, _cells(rules) if rules is not None else None))
+                if not tables.gone[crawl]:
+                    self._add(crawl, 1, counts)
+            more += others
+        place = tables.whereabouts.pop(row, None)
+        if place is not None:
+            *cells, error = place.cells()
+            told[_ADDRESS] = (*cells, error.encode("utf-8", "surrogatepass"))
+        authorities = tables.authorities_of.get(row)
+        if authorities:
+            name = hosts.name(row)
+            told[_AUTHORITIES] = [_authority_cells(one, name, tables.rulebook.body(one.digest)) for one in authorities]
+            tables.let_go(authorities)
+        return msgspec.msgpack.encode(told) if told else b""
+
+    def recall(self, tables: Tables, hashes: Uint64s) -> None:
+        """Makes the rows of the cold hosts among these as they were. Raises DamagedStoreError."""
+        if self._ledger is None or not len(self._set):
+            return
+        hashes = np.unique(hashes[self.has(hashes)])
+        if not len(hashes):
+            return
+        found, cards = self._ledger.find(np.zeros(len(hashes), np.uint32), hashes >> np.uint64(48), hashes & _LOW)
+        if not found.all():
+            raise DamagedStoreError(f"host {int(hashes[~found][0]):016x} is cold, and no run of cold hosts has it")
+        told = Told.of(cards)
+        hosts, queues, heads = tables.hosts, tables.queues, told.heads
+        rows = hosts.add(hashes, heads["slot"], told.names, absent=True)
+        hosts.ended[rows], hosts.gap[rows], hosts.reason[rows] = heads["ended"], heads["gap"], heads["reason"]
+        hosts.rest_until[rows], hosts.answered[rows] = self.rest_floor(told), heads["answered"]
+        crawls = told.crawls()
+        youngest = queues.add(queue_hashes(hashes, crawls), rows, crawls)
+        hosts.first_queue[rows] = youngest
+        lives = ~tables.gone.take(crawls, mode="clip") if tables.voids() else None
+        for name in _STATES:
+            column = getattr(queues, name)
+            column[youngest] = heads[name] if lives is None else np.where(lives, heads[name], 0)
+        self._set.remove(_slots(hashes), hashes)
+        self._count(hashes, crawls, heads, -1, tables.gone)
+        for place, extra in told.extras.items():
+            self._recall_extra(tables, int(rows[place]), int(youngest[place]), told, place, extra)
+        tables.join_twins(youngest)
+        if any(tables.crawl_states[crawl] for crawl in set(crawls.tolist())):
+            tables.flag(youngest)
+
+    def _recall_extra(
+        self, tables: Tables, row: int, youngest: int, told: Told, place: int, extra: Mapping[str, Any]
+    ) -> None:
+        hosts, queues = tables.hosts, tables.queues
+        if _BACK_OFF in extra:
+            hosts.back_off[row], hosts.refused_at[row] = told.back_off(place)
+        rules = _rules(extra.get(_RULES))
+        if rules is not None:
+            queues.rules[youngest] = rules
+        last = youngest
+        for queue in told.queues(place)[1:]:
+            crawl = np.array([queue.crawl], np.uint32)
+            one = queues.add(queue_hashes(told.hashes[place : place + 1], crawl), np.array([row], np.uint32), crawl)
+            added = int(one[0])
+            queues.after[last] = added + 1
+            last = added
+            hosts.flags[row] |= MANY
+            counts = [getattr(queue, name) for name in _STATES]
+            if not tables.gone[queue.crawl]:
+                for name, count in zip(_STATES, counts, strict=True):
+                    getattr(queues, name)[added] = count
+                self._add(queue.crawl, -1, [-count for count in counts])
+            if queue.rules is not None:
+                queues.rules[added] = queue.rules
+        tables.flag(np.array([youngest], np.uint32))
+        if _ADDRESS in extra:
+            found = tables.whereabouts[row] = Whereabouts(row, int(hosts.slot[row]), hosts.name(row))
+            address, found.expires, found.next_at, found.attempts, error = extra[_ADDRESS]
+            found.address, found.error = sys.intern(address), error.decode("utf-8", "surrogatepass")
+        for cells in extra.get(_AUTHORITIES, ()):
+            _recall_authority(tables, hosts.name(row), cells)
+
+    def _count(self, hashes: Uint64s, crawls: Any, heads: Any, step: int, gone: npt.NDArray[np.bool_]) -> None:
+        """Counts youngest queues that come (1) or go (-1)."""
+        for crawl in np.unique(crawls).tolist():
+            if not gone[crawl]:
+                mine = crawls == crawl
+                counts = [step * int(heads[name][mine].sum(dtype=np.int64)) for name in _STATES]
+                self._add(crawl, step * int(mine.sum()), counts)
+
+    def _add(self, crawl: int, queues: int, counts: Sequence[int]) -> None:
+        known = self._counts.setdefault(crawl, [0, 0, 0, 0])
+        for place, count in enumerate((queues, *counts)):
+            known[place] += count
+
+    def restore(self, tables: Tables) -> None:
+        """Call it behind the checkpoint's hosts: finds the cold hosts, those with a record and without a row. Raises
+        DamagedStoreError."""
+        if self._ledger is None:
+            return
+        for cards in ahead(self._ledger.scan()):
+            told = Told.of(cards)
+            here = np.flatnonzero(tables.hosts.find(told.hashes) == NONE)
+            if not len(here):
+                continue
+            told = told.take(here)
+            self._set.add(_slots(told.hashes), told.hashes)
+            self._count(told.hashes, told.crawls(), told.heads, 1, tables.gone)
+            for _, more in told.more_queues():
+                for queue in more:
+                    if not tables.gone[queue.crawl]:
+                        self._add(queue.crawl, 1, [getattr(queue, name) for name in _STATES])
+        self.ever = self._ledger.statistics().records > 0
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The ledger that a checkpoint freezes, writes and lists; None where no host goes cold."""
+        return self._ledger
+
+    def close(self) -> None:
+        """Closes the files."""
+        if self._ledger is not None:
+            self._ledger.close()
+
+
+def weigh(queues: Uint64s, state: int) -> int:
+    """The sum of `ColdHosts.totals` for URLs of one state, from the hashes of their queues."""
+    return int(mixed(np.ascontiguousarray(queues) ^ _SALTS[state]).sum(dtype=np.uint64))
+
+
+def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
+    """The rows of hosts that hold nothing and whose clocks allow a request. The caller must leave out hosts with an
+    errand in line, or with a turn of a group."""
+    hosts, queues = tables.hosts, tables.queues
+    good = hosts.there[rows] & (hosts.in_flight[rows] == 0) & (hosts.rest_until[rows] <= now)
+    good &= (hosts.first_queue[rows] != NONE) & ((hosts.flags[rows] & np.uint8(VOIDED)) == 0)
+    rows = rows[good]
+    first = hosts.first_queue[rows]
+    good = (tables.backlog.waiting(first) == 0) & (queues.parked[first] == 0)
+    if len(tables.spent):
+        good &= tables.spent.waiting(rows) == 0
+    if not good.all():
+        rows = rows[good]
+    odd = (hosts.flags[rows] & np.uint8(MANY | ROBOTS)) != 0
+    if odd.any():
+        good = np.ones(len(rows), np.bool_)
+        for place in np.flatnonzero(odd).tolist():
+            good[place] = _holds_nothing(tables, int(rows[place]))
+        rows = rows[good]
+    return rows
+
+
+def _holds_nothing(tables: Tables, row: int) -> bool:
+    """Whether a host with several queues, or with authorities, holds nothing. False, too, when a record has no room for
+    them."""
+    queues = tables.queues
+    own = list(tables.queues_of(row))
+    if 100 * len(own) + told_bytes(tables, row) > _EXTRA_BYTES_MAX:
+        return False
+    if any(queue in queues.keys or queue in queues.group_of or queues.parked[queue] for queue in own):
+        return False  # a key that spans hosts has a clock and a turn of its own
+    if tables.backlog.waiting(np.array(own, np.uint32)).any() or any(queue in tables.held_of for queue in own):
+        return False
+    for one in tables.authorities_of.get(row, ()):
+        if one.token or one.held or one.again or one.busy != NONE or one.wanted != NONE:
+            return False
+        shelves = np.array([one.shelf, one.refused, one.unreachable], np.uint32)
+        if tables.refused.waiting(shelves).any() or tables.held.waiting(shelves).any():
+            return False
+    return True
+
+
+def _slots(hashes: Uint64s) -> npt.NDArray[np.uint16]:
+    """The top 12 bits of each hash. A set of fingerprints compares 56 bits; together they tell all hashes apart."""
+    found: npt.NDArray[np.uint16] = (hashes >> np.uint64(52)).astype(np.uint16)
+    return found
+
+
+def _hashes(heads: npt.NDArray[Any]) -> Uint64s:
+    low = np.ascontiguousarray(heads["fingerprint"])
+    found: Uint64s = (low & _LOW) | (heads["high"].astype(np.uint64) << np.uint64(48))
+    return found
+
+
+def _rest_of(heads: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The end of the rest for hosts that rest for their gap alone."""
+    found: npt.NDArray[np.int64] = heads["ended"] + np.ceil(heads["gap"] * MICROSECONDS).astype(np.int64)
+    return found
+
+
+def _rest_until(heads: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = heads["rest"] + _rest_of(heads)
+    return found
+
+
+def _cells(rules: QueueRules) -> tuple[object, ...]:
+    return rules.paused, rules.blocked_until, rules.delay, rules.limit
+
+
+def _queue(cells: Sequence[Any]) -> ColdQueue:
+    crawl, waiting, done, gone, rules = cells
+    return ColdQueue(crawl, waiting, done, gone, _rules(rules))
+
+
+def _rules(cells: Sequence[Any] | None) -> QueueRules | None:
+    return QueueRules(*cells) if cells is not None else None
+
+
+def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ...]:
+    """The cells of an authority, shortened: a number for a name that follows from the host's, and no digest beside the
+    rules."""
+    name: object = next((scheme for scheme in (0, 1) if one.name == _origin(scheme, host)), one.name)
+    url = "" if one.url == one.name + "/robots.txt" else one.url
+    return (
+        *(name, one.logged, int(one.state), one.expires, one.next_at, one.attempts, one.hops, one.status, url),
+        # An error's class comes from callers and may hold half a surrogate pair.
+        *(one.error.encode("utf-8", "surrogatepass"), 0 if body else one.digest, body),
+    )
+
+
+def told_bytes(tables: Tables, row: int) -> int:
+    """An upper bound of the bytes in the cells of a host's authorities."""
+    some = tables.authorities_of.get(row, ())
+    rules = sum(tables.rulebook.size(one.digest) for one in some)
+    return rules + sum(100 + len(one.name) + len(one.url) + 3 * len(one.error) for one in some)
+
+
+def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
+    name, logged, state, expires, next_at, attempts, hops, status, url, error, digest, body = cells
+    one = tables.authority(_origin(name, host) if isinstance(name, int) else name)
+    one.logged, one.expires, one.next_at, one.attempts, one.hops = logged, expires, next_at, attempts, hops
+    one.state = type(one.state)(state)
+    one.status, one.error = status, error.decode("utf-8", "surrogatepass")
+    one.url = url or one.name + "/robots.txt"
+    one.digest = tables.hash_of(body.decode("latin-1")) if body else digest
+    tables.rulebook.take(one.digest, body)
+
+
+def _origin(scheme: int, host: str) -> str:
+    return f"http{'s' * scheme}://{host}"

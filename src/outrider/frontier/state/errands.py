@@ -1,0 +1,133 @@
+"""The rules of RFC 9309 for an authority's pages and its next errand: pure functions of its cells and an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from outrider.clock import Instant, instant
+from outrider.frontier.format.facts import Row
+from outrider.frontier.policy.revisit import retries_left, retry_seconds
+from outrider.frontier.state.tables import Authority, RobotsState
+from outrider.frontier.stores.rulebook import Rulebook
+from outrider.journey import RobotsAnswer
+from outrider.limits import (
+    REDIRECT_HOPS_MAX,
+    ROBOTS_AGE_SECONDS_MAX,
+    URL_BYTES_MAX,
+)
+from outrider.robots import verdict_of_status, whole_lines
+from outrider.url import host_of, spell
+
+_NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
+
+
+class Judgement(Enum):
+    """The verdict on a page that was drawn."""
+
+    GO = "go"
+    HOLD = "hold"  # an errand must fetch its robots.txt first
+    READ = "read"  # its robots.txt is known, and too long to be read in this call
+    REFUSE = "refuse"
+    DEAD = "dead"  # no server answers for this authority
+
+
+def crawl_delay(authorities: Iterable[Authority], rulebook: Rulebook) -> float:
+    """The largest Crawl-delay in seconds among a host's authorities, 0 when there is none."""
+    ruled = (one for one in authorities if one.state == RobotsState.RULES)
+    return max((rulebook.crawl_delay(one.digest) for one in ruled), default=0.0)
+
+
+def unanswered(authority: Authority, now: Instant) -> bool:
+    """Whether an errand must fetch the robots.txt, or fetch it again, before any page of the authority."""
+    return authority.state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.expires <= now
+
+
+def judged(authority: Authority, url: str, now: Instant, *, errands: bool, rulebook: Rulebook) -> Judgement:
+    """Whether a page may be fetched. errands: errands fetch the rules; without them only rules from the caller
+    count."""
+    state = authority.state
+    if errands:
+        if authority.token or unanswered(authority, now):
+            return Judgement.HOLD
+    elif state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
+        return Judgement.GO
+    if state == RobotsState.REFUSED:
+        return Judgement.REFUSE
+    if state == RobotsState.DEAD:
+        return Judgement.DEAD
+    if state == RobotsState.ALLOW:
+        return Judgement.GO
+    rules = rulebook.rules(authority.digest)
+    if rules is None:
+        return Judgement.READ
+    return Judgement.GO if rules.allowed(url) else Judgement.REFUSE
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An authority's cells after an answer, which ends its errand. body: the new rules (b"" for none), None to keep the
+    old ones. asks_next: the host of the next hop."""
+
+    state: RobotsState
+    expires: Instant
+    next_at: Instant
+    attempts: int
+    hops: int
+    status: int
+    url: str
+    error: str
+    body: bytes | None = None
+    asks_next: str | None = None
+
+    def row(self, authority: Authority) -> Row:
+        """The columns of a ROBOTS fact."""
+        place = (authority.slot, authority.name, int(self.state), self.expires, self.next_at)
+        return (*place, self.attempts, self.hops, self.status, self.url, self.error)
+
+
+def after_answer(
+    authority: Authority,
+    answer: RobotsAnswer,
+    error: str | None,
+    retry_after: float | None,
+    now: Instant,
+    *,
+    retries: bool,
+) -> Found:
+    """The cells after an answer, by RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by hop.
+
+    error: the class of the error, if there was one. retry_after: seconds. retries: whether an unreachable robots.txt is
+    tried again soon (after 5, 30, 300 s) or counts as refused for a day at once.
+    """
+    status = answer.status or 0
+    own = authority.name + "/robots.txt"
+    day = now + instant(ROBOTS_AGE_SECONDS_MAX)
+    if error in _NOBODY_THERE and not authority.hops:
+        return Found(RobotsState.DEAD, day, 0, 0, 0, status, own, error or "")
+    verdict = verdict_of_status(answer.status)
+    if verdict == "redirect":
+        target = spell([answer.location or ""], authority.url or own)[0] if answer.location else None
+        if target is not None and len(target) <= URL_BYTES_MAX and authority.hops < REDIRECT_HOPS_MAX:
+            return Found(
+                authority.state,
+                authority.expires,
+                authority.next_at,
+                authority.attempts,
+                authority.hops + 1,
+                status,
+                target,
+                authority.error,
+                asks_next=host_of(target),
+            )
+        verdict = "allow"  # beyond five hops a robots.txt may be treated as unavailable, RFC 9309 §2.3.1.2
+    if verdict == "unreachable":
+        attempt = authority.attempts + 1
+        if retries and retries_left(attempt):
+            at = now + instant(max(retry_seconds(attempt), min(retry_after or 0.0, ROBOTS_AGE_SECONDS_MAX)))
+            return Found(RobotsState.RETRYING, 0, at, attempt, 0, status, own, error or "")
+        return Found(RobotsState.REFUSED, day, day, 0, 0, status, own, error or "")
+    if verdict == "rules":
+        return Found(RobotsState.RULES, day, 0, 0, 0, status, own, "", whole_lines(answer.body))
+    return Found(RobotsState.ALLOW, day, 0, 0, 0, status, own, "", b"")

@@ -1,0 +1,440 @@
+"""Hosts and queues in memory: columns, one row per host and one per queue of (crawl, key, host).
+
+On disk and in facts the keyed hash of its name stands for a host, and the hash of (crawl, key, host) for a queue. A new
+host gets the row of a host that went cold (cold.py). Long columns are zeroed memory, which the system provides page by
+page at the first touch: so columns can be long, and growing copies nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant
+from outrider.frontier.format.facts import Texts
+from outrider.kernels import columns
+from outrider.kernels.host_cells import HOST
+from outrider.limits import COLUMN_ROWS_STEPS, NAMES_FREED_BYTES_MIN
+
+NONE = columns.NONE
+"""No row."""
+
+Rows = npt.NDArray[np.uint32]
+Uint64s = npt.NDArray[np.uint64]
+Column = npt.NDArray[Any]
+
+# Flags of hosts whose turn depends on more than one clock and one queue.
+MANY = 1  # several queues, or one that shares a key with other hosts
+RULED = 2  # an operator paused, blocked, limited or slowed one of its queues or their crawl
+ROBOTS = 4  # it has an authority with rules, with refusals, or with an errand to come
+GROUPED = 8  # it belongs to a named group, or to the group of a domain or an address
+VOIDED = 16  # one of its queues was deleted: known URLs there may be void
+
+_MIX1, _MIX2, _STEP = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), np.uint64(0x9E3779B97F4A7C15)
+
+_OPAQUE = np.dtype((np.void, HOST.itemsize))  # numpy copies the fields of records one by one
+_OTHER_SIDE = np.uint64(1 << 63)
+_LENGTH_SHIFT = np.uint64(47)
+_PLACES, _LENGTHS = np.uint64((1 << 47) - 1), np.uint64((1 << 16) - 1)
+_UNMIX1, _UNMIX2 = (np.uint64(pow(int(factor), -1, 1 << 64)) for factor in (_MIX1, _MIX2))
+
+
+def mixed(values: Uint64s) -> Uint64s:
+    """64 well-mixed bits of each value: the finish of SplitMix64 (Steele, Lea, Flood 2014)."""
+    z = values + _STEP
+    z = (z ^ (z >> np.uint64(30))) * _MIX1
+    z = (z ^ (z >> np.uint64(27))) * _MIX2
+    out: Uint64s = z ^ (z >> np.uint64(31))
+    return out
+
+
+def unmixed(values: Uint64s) -> Uint64s:
+    """The values that `mixed` turned into these."""
+    z = values ^ (values >> np.uint64(31)) ^ (values >> np.uint64(62))
+    z = z * _UNMIX2
+    z = z ^ (z >> np.uint64(27)) ^ (z >> np.uint64(54))
+    z = z * _UNMIX1
+    z = z ^ (z >> np.uint64(30)) ^ (z >> np.uint64(60))
+    out: Uint64s = z - _STEP
+    return out
+
+
+def queue_hashes(hosts: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
+    """The hashes of the queues whose key is their host."""
+    if crawls.strides == (0,):  # one crawl for all
+        crawls = crawls[:1]
+    return mixed(hosts ^ mixed(crawls.astype(np.uint64)))
+
+
+def words_of_crawls(crawls: npt.NDArray[np.uint32]) -> Uint64s:
+    """The numbers under which the tables keep rules of whole crawls."""
+    return queue_hashes(np.zeros(len(crawls), np.uint64), crawls)
+
+
+def words_of_keys(keys: Uint64s) -> Uint64s:
+    """The numbers for rules of keys in all crawls. keys: their hashes; for a host's name the hash of the host."""
+    return queue_hashes(keys, np.full(len(keys), NONE, np.uint32))
+
+
+def hosts_of_queues(queues: Uint64s, crawls: npt.NDArray[np.uint32]) -> Uint64s:
+    """The hashes of the hosts of queues whose key is their host; for other queues a hash that no host has."""
+    return unmixed(queues) ^ mixed(crawls.astype(np.uint64))
+
+
+def keyed_queue_hash(host: int, crawl: int, key_hash: int) -> int:
+    """The hash of a queue with a key of its own; key_hash: the fingerprint of the key."""
+    # Mixed in two steps: a key may be the name of another host, whose queue may have this host's name as its key.
+    of_host = queue_hashes(np.array([host], np.uint64), np.array([crawl], np.uint32))
+    return int(mixed(of_host ^ np.uint64(key_hash))[0])
+
+
+def has_equals(values: Uint64s) -> bool:
+    """Whether any two values are equal."""
+    ordered = np.sort(values)
+    return bool(np.count_nonzero(ordered[1:] == ordered[:-1]))
+
+
+def firsts_of(values: Uint64s) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The places of the first ones of equal values, in order, and for each value the index of its first in that
+    list."""
+    if not has_equals(values):
+        everyone = np.arange(len(values))
+        return everyone, everyone
+    _, firsts, inverse = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(firsts)
+    place_of = np.empty(len(order), np.intp)
+    place_of[order] = np.arange(len(order))
+    return firsts[order], place_of[inverse]
+
+
+class Columns:
+    """Named columns of equal length, a base class: `_room` makes place behind the last row, `_take` gives rows, and
+    `_give` takes them back and zeroes them. A column of records is an attribute, and so is each of its fields. count:
+    rows that were ever in use; made: how often a row was given. reuses: whether `_take` gives free rows again; a round
+    that copies rows in steps turns it off, or it would copy a part of a new host."""
+
+    def __init__(self, names: dict[str, npt.DTypeLike]) -> None:
+        self.count = 0
+        self.made = 0
+        self.reuses = True
+        self._free = array("I")
+        self._dtypes = {name: np.dtype(dtype) for name, dtype in names.items()}
+        self._row_bytes = sum(dtype.itemsize for dtype in self._dtypes.values())
+        self._capacity = COLUMN_ROWS_STEPS[0]
+        for name, dtype in self._dtypes.items():
+            self._set(name, np.zeros(self._capacity, dtype))
+
+    def _set(self, name: str, column: Column) -> None:
+        setattr(self, name, column)
+        for field in column.dtype.names or ():
+            setattr(self, field, column[field])
+
+    def _room(self, more: int) -> None:
+        if self.count + more <= self._capacity:
+            return
+        while self.count + more > self._capacity:
+            steps = [rows for rows in COLUMN_ROWS_STEPS if rows > self._capacity]
+            self._capacity = steps[0] if steps else self._capacity * 2
+        for name, dtype in self._dtypes.items():
+            grown, column = np.zeros(self._capacity, dtype), getattr(self, name)[: self.count]
+            octets = column.view(np.uint8)  # numpy copies records field by field
+            if np.count_nonzero(octets):  # the new column is zero already, and writing zeros would take memory
+                grown.view(np.uint8)[: len(octets)] = octets
+            self._set(name, grown)
+
+    def __len__(self) -> int:
+        """How many rows are in use."""
+        return self.count - len(self._free)
+
+    def coming(self, more: int) -> Rows:
+        """The rows that the next `_take` will give, in order."""
+        if not self._free or not self.reuses:
+            return np.arange(self.count, self.count + more, dtype=np.uint32)
+        again = np.array(self._free[max(0, len(self._free) - more) :], np.uint32)[::-1]
+        return np.concatenate((again, np.arange(self.count, self.count + more - len(again), dtype=np.uint32)))
+
+    def _take(self, more: int) -> Rows:
+        rows = self.coming(more)
+        again = min(more, len(self._free)) if self.reuses else 0
+        self._room(more - again)
+        if again:
+            del self._free[len(self._free) - again :]
+        self.count += more - again
+        self.made += more
+        return rows
+
+    def _give(self, rows: Rows) -> None:
+        for name, dtype in self._dtypes.items():
+            getattr(self, name)[rows] = np.zeros((), dtype)
+        self._free.extend(rows.tolist())
+
+
+class Hosts(Columns):
+    """The hosts in memory: their clocks, back-offs, and numbers of open requests.
+
+    hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
+    in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE for none;
+    there: whether a host has the row. cells: the columns that most calls touch, as records; octets: their bytes. _name:
+    the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits).
+    """
+
+    cells: Column
+    octets: npt.NDArray[np.uint8]
+    hash: Column
+    slot: Column
+    ended: Column
+    rest_until: Column
+    gap: Column
+    reason: Column
+    back_off: Column
+    refused_at: Column
+    answered: Column
+    in_flight: Column
+    turns: Column
+    flags: Column
+    first_queue: Column
+    there: Column
+    _name: Column
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "cells": HOST,
+                "back_off": "f4",
+                "refused_at": "i8",
+                "turns": "u4",
+                "_name": "u8",
+            }
+        )
+        self._index = kernels.Index()
+        self._arenas = (bytearray(), bytearray())  # names; one of them is empty, except while `tidy` copies names
+        self._freed = [0, 0]  # bytes of removed hosts' names in each arena
+        self._side = 0  # the arena for new names
+        self._copied: int | None = None  # `tidy` has copied the names of the rows below it
+        self.dotted: set[int] = set()  # rows whose names have a dot behind them, from stores of an earlier version
+
+    def _set(self, name: str, column: Column) -> None:
+        super()._set(name, column)
+        if name == "cells":
+            self.octets = column.view(np.uint8)
+
+    def told(self, places: npt.NDArray[np.intp]) -> Column:
+        """The records of these rows, copied."""
+        found: Column = self.cells.view(_OPAQUE)[places].view(HOST)
+        return found
+
+    def find(self, hashes: Uint64s) -> Rows:
+        """The rows of hosts by hash, NONE for unknown ones."""
+        return np.frombuffer(self._index.find(np.ascontiguousarray(hashes, np.uint64)), np.uint32)
+
+    def row(self, name_hash: int) -> int:
+        """The row of one host by its hash, NONE where it is not known."""
+        return int(self.find(np.array([name_hash], np.uint64))[0])
+
+    def add(self, hashes: Uint64s, slots: Column, names: Texts, *, absent: bool = False) -> Rows:
+        """Rows for new hosts; known hosts keep theirs. absent: the caller has just found that none is known."""
+        known = np.full(len(hashes), NONE, np.uint32) if absent else self.find(hashes)
+        fresh = np.flatnonzero(known == NONE)
+        if not len(fresh):
+            return known
+        rows = known.copy()
+        new = self._take(len(fresh))
+        rows[fresh] = new
+        self.hash[new] = hashes[fresh]
+        self.slot[new] = slots[fresh]
+        self.first_queue[new] = NONE
+        self.there[new] = True
+        texts = names.take(fresh)
+        self._put_names(new, texts)
+        self.dotted.update(new[_dotted(texts)].tolist())
+        self._index.add(np.ascontiguousarray(hashes[fresh]), new)
+        return rows
+
+    def remove(self, rows: Rows) -> None:
+        """Removes the rows of these hosts; nothing may point to them."""
+        self._index.remove(np.ascontiguousarray(self.hash[rows]))
+        sides = self._name[rows] >= _OTHER_SIDE
+        lengths = (self._name[rows] >> _LENGTH_SHIFT & _LENGTHS).astype(np.int64)
+        self._freed[0] += int(lengths[~sides].sum())
+        self._freed[1] += int(lengths[sides].sum())
+        self._give(rows)
+        self.first_queue[rows] = NONE
+        if self.dotted:
+            self.dotted.difference_update(rows.tolist())
+
+    def name(self, row: int) -> str:
+        """The name of one host."""
+        at = int(self._name[row])
+        start = at & int(_PLACES)
+        end = start + (at >> int(_LENGTH_SHIFT) & int(_LENGTHS))
+        return self._arenas[at >> 63][start:end].decode("utf-8", "surrogatepass")
+
+    def names(self, rows: npt.NDArray[Any]) -> Texts:
+        """The names of these rows."""
+        at = self._name[rows]
+        lengths = (at >> _LENGTH_SHIFT & _LENGTHS).astype(np.uint32)
+        if not len(rows):
+            return Texts(b"", lengths)
+        starts = (at & _PLACES).astype(np.int64)
+        ends = starts + lengths
+        sides = at >= _OTHER_SIDE
+        if sides.any() and not sides.all():
+            spans = zip((at >> np.uint64(63)).tolist(), starts.tolist(), ends.tolist(), strict=True)
+            return Texts(b"".join(bytes(self._arenas[side][start:end]) for side, start, end in spans), lengths)
+        arena = self._arenas[int(sides[0])]
+        if (starts[1:] == ends[:-1]).all():
+            return Texts(bytes(arena[int(starts[0]) : int(ends[-1])]), lengths)
+        return Texts(kernels.gather_spans(arena, starts, ends), lengths)
+
+    def _put_names(self, rows: Rows, texts: Texts) -> None:
+        arena = self._arenas[self._side]
+        lengths = texts.lengths.astype(np.uint64)
+        starts = len(arena) + np.cumsum(lengths, dtype=np.uint64) - lengths
+        arena += texts.octets
+        self._name[rows] = starts | lengths << _LENGTH_SHIFT | (_OTHER_SIDE if self._side else np.uint64(0))
+
+    def tidy(self, most: int) -> None:
+        """Frees the bytes of removed names once they fill half of an arena: copies the names of up to `most` rows to
+        the other arena."""
+        if self._copied is None:
+            freed = self._freed[self._side]
+            if freed < NAMES_FREED_BYTES_MIN or 2 * freed < len(self._arenas[self._side]):
+                return
+            self._side, self._copied = 1 - self._side, 0
+        rows = np.arange(self._copied, min(self._copied + most, self.count), dtype=np.uint32)
+        others = self.there[rows] & ((self._name[rows] >= _OTHER_SIDE) != bool(self._side))
+        if others.any():
+            self._put_names(rows[others], self.names(rows[others]))
+        self._copied += len(rows)
+        if self._copied >= self.count:
+            self._arenas[1 - self._side].clear()
+            self._freed[1 - self._side] = 0
+            self._copied = None
+
+    def bytes(self) -> int:
+        """Bytes of memory for all hosts."""
+        return self.count * self._row_bytes + sum(map(len, self._arenas)) + self._index.statistics()["bytes"]
+
+    def __repr__(self) -> str:
+        return f"<Hosts {len(self)}>"
+
+
+def _dotted(names: Texts) -> npt.NDArray[np.intp]:
+    """The places of names with a dot behind them."""
+    places = np.flatnonzero(names.lengths)
+    ends = np.cumsum(names.lengths, dtype=np.int64)[places]
+    found: npt.NDArray[np.intp] = places[np.frombuffer(names.octets, np.uint8)[ends - 1] == ord(".")]
+    return found
+
+
+@dataclass(slots=True)
+class QueueRules:
+    """The rules that an operator gave a queue. delay: seconds in place of the floor of the settings, None for the
+    floor; limit: requests at once, 0 for the usual one."""
+
+    paused: bool = False
+    blocked_until: Instant = 0
+    delay: float | None = None
+    limit: int = 0
+
+    def any(self) -> bool:
+        """Whether any rule is set."""
+        return self.paused or bool(self.blocked_until) or self.delay is not None or bool(self.limit)
+
+    def and_also(self, other: QueueRules | None) -> QueueRules:
+        """The rules that satisfy both: either pause, the later instant, the longer delay, the smaller limit."""
+        if other is None:
+            return self
+        delays = [delay for delay in (self.delay, other.delay) if delay is not None]
+        limits = [limit for limit in (self.limit, other.limit) if limit]
+        return QueueRules(
+            self.paused or other.paused,
+            max(self.blocked_until, other.blocked_until),
+            max(delays, default=None),
+            min(limits, default=0),
+        )
+
+
+class Group:
+    """A key that spans hosts: one turn at a time for all its queues, and one clock."""
+
+    __slots__ = ("busy", "queues", "rest_until")
+
+    def __init__(self) -> None:
+        self.busy = 0
+        self.rest_until: Instant = 0
+        self.queues: list[int] = []
+
+
+class Queues(Columns):
+    """hash; host: a row of Hosts; crawl: its row; after: one more than the next queue of the same host, 0 for none;
+    served: the turn in which it was served last; waiting, parked, done, gone: how many of its URLs are in these
+    states."""
+
+    hash: Column
+    host: Column
+    crawl: Column
+    after: Column
+    served: Column
+    waiting: Column
+    parked: Column
+    done: Column
+    gone: Column
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "hash": "u8",
+                "host": "u4",
+                "crawl": "u4",
+                "after": "u4",
+                "served": "u4",
+                "waiting": "u4",
+                "parked": "u4",
+                "done": "u4",
+                "gone": "u4",
+            }
+        )
+        self._index = kernels.Index()
+        self.keys: dict[int, str] = {}  # by row, where the key is not the host
+        self.rules: dict[int, QueueRules] = {}
+        self.voids: dict[int, int] = {}  # cards accepted under a lower number are void
+        self.groups: dict[tuple[int, str], Group] = {}
+        self.group_of: dict[int, Group] = {}
+
+    def find(self, hashes: Uint64s) -> Rows:
+        """The rows of queues by hash, NONE for unknown ones."""
+        return np.frombuffer(self._index.find(np.ascontiguousarray(hashes, np.uint64)), np.uint32)
+
+    def add(self, hashes: Uint64s, hosts: Rows, crawls: Column) -> Rows:
+        """Rows for new queues, one per hash; none may be known yet, and each hash comes once."""
+        new = self._take(len(hashes))
+        self.hash[new] = hashes
+        self.host[new] = hosts
+        # The first crawl is 0: zeros are not written over zeros, so the untouched column takes no memory.
+        if np.count_nonzero(crawls) or np.count_nonzero(self.crawl[new]):
+            self.crawl[new] = crawls
+        self._index.add(np.ascontiguousarray(hashes, np.uint64), new)
+        return new
+
+    def remove(self, rows: Rows) -> None:
+        """Removes the rows of these queues; they must have no key of their own, and nothing may point to them."""
+        self._index.remove(np.ascontiguousarray(self.hash[rows]))
+        if self.rules:
+            for row in rows.tolist():
+                self.rules.pop(row, None)
+        self._give(rows)
+        self.crawl[rows] = NONE
+
+    def there(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether a queue has each of these rows."""
+        found: npt.NDArray[np.bool_] = self.crawl[rows] != NONE
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Queues {len(self)}>"

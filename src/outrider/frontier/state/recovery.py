@@ -1,0 +1,122 @@
+"""Recovery makes tables from a checkpoint, the ledger and the tail of the log. It applies facts again and calls no
+policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from outrider.errors import ForeignStoreError
+from outrider.frontier.format.facts import FRAME_KIND, STREAMS, Fact, decode, unpacked
+from outrider.frontier.format.lines import completed
+from outrider.frontier.state.replay import Window, applied, apply
+from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
+from outrider.kernels import FRAME_BYTES_MAX
+from outrider.limits import REPLAY_WINDOW_BYTES, WAKES_PER_CALL_MAX
+from outrider.storage.ahead import ahead
+from outrider.storage.checkpoint import Checkpoint
+from outrider.storage.log import Frame, Log
+
+
+def run_names(checkpoint: Checkpoint | None) -> list[str]:
+    """The runs that a checkpoint lists, of all families."""
+    names: list[str] = []
+    if checkpoint is not None:
+        for _, section, _, _, payload in checkpoint.ranges():
+            if section == RUNS:
+                for _, values in decode(payload):
+                    names += values[1].list()
+    return names
+
+
+def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
+    """Fills empty tables. Raises DamagedStoreError or ForeignStoreError, naming the place.
+
+    A round copies hosts, queues and authorities between calls, each range at its own LSN. Facts have absolute values,
+    so replay of all facts from the checkpoint's start, also of facts older than a range, ends in the last state. URLs
+    and open leases are exactly those of the checkpoint's start."""
+    leases: list[bytes] = []
+    window, here = Window(tables), OWN
+    for ranges in ahead(_ranges(checkpoint)):
+        for section, payload in ranges:
+            if section == LEASES:
+                leases.append(payload)
+            elif section != RUNS:
+                if section != here:
+                    window.close()
+                    here = section
+                    if section not in (OWN, HOSTS):
+                        tables.meet_cold()  # calls during the round may have recalled hosts behind the copied rows
+                window.add(payload)
+    window.close()
+    tables.restore()
+    tables.note_those_seen()
+    for payload in leases:
+        with applied(0, 0):
+            apply(tables, payload)
+    window = Window(tables)
+    for payloads in ahead(_payloads(log, checkpoint.start_lsn if checkpoint is not None else 0)):
+        for lsn, payload in payloads:
+            window.add(payload, lsn)
+    window.close()
+    tables.see_those_noted()
+    while len(tables.calendar) and (at := tables.calendar.next()) is not None and at <= tables.now:
+        tables.wake(tables.now, WAKES_PER_CALL_MAX)
+    tables.drop_stalled(len(tables.stalled))
+    tables.changed.clear()
+
+
+def _ranges(checkpoint: Checkpoint | None) -> Iterator[list[tuple[int, bytes]]]:
+    """The sections and payloads of a checkpoint's ranges, in lists of about a window's size."""
+    some: list[tuple[int, bytes]] = []
+    size = 0
+    for _, section, _, _, payload in checkpoint.ranges() if checkpoint is not None else ():
+        some.append((section, payload))
+        size += len(payload)
+        if size >= REPLAY_WINDOW_BYTES:
+            yield some
+            some, size = [], 0
+    yield some
+
+
+def _payloads(log: Log, after: int) -> Iterator[list[tuple[int, bytes]]]:
+    """The LSNs and payloads of the frames behind an LSN, in lists of about a window's size."""
+    some: list[tuple[int, bytes]] = []
+    size = 0
+    for frame in log.replay(after):
+        payload = _payload(frame)
+        some.append((frame.lsn, payload))
+        size += len(payload)
+        if size >= REPLAY_WINDOW_BYTES:
+            yield some
+            some, size = [], 0
+    yield some
+
+
+def _payload(frame: Frame) -> bytes:
+    if frame.kind != FRAME_KIND:
+        raise ForeignStoreError(
+            f"LSN {frame.lsn} has frame kind {frame.kind}: made by another release, open it with that one"
+        )
+    with applied(frame.lsn, frame.lsn):
+        return unpacked(frame.payload, frame.codec, bytes_max=FRAME_BYTES_MAX)
+
+
+def check(log: Log, after: int) -> None:
+    """Reads the facts of all frames behind an LSN. Raises DamagedStoreError, ForeignStoreError."""
+    for frame in log.replay(after):
+        payload = _payload(frame)
+        with applied(frame.lsn, frame.lsn):
+            for _ in decode(payload):
+                pass
+
+
+def lines(log: Log, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
+    """The lines of a stream that were logged after an LSN, as (LSN, line)."""
+    number = STREAMS.index(stream)
+    for frame in log.replay(after):
+        for kind, values in decode(_payload(frame)):
+            if kind == Fact.LINE:
+                _, _, streams, new_links, texts = values
+                for place, new, text in zip(streams.tolist(), new_links.tolist(), texts, strict=True):
+                    if place == number:
+                        yield frame.lsn, completed(text, new)

@@ -1,0 +1,74 @@
+"""The addresses of hosts, from callers or errands, with the time for which they hold and the time of the next errand.
+
+Pure functions of a host's cells and an answer (docs/groups.md).
+"""
+
+from __future__ import annotations
+
+from outrider.clock import Instant, instant
+from outrider.frontier.format.facts import Row
+from outrider.frontier.policy.grouping import address_of
+from outrider.frontier.policy.revisit import retries_left, retry_seconds
+from outrider.frontier.state.hosts import NONE
+from outrider.journey import Outcome, Verdict
+from outrider.limits import (
+    ADDRESS_FAILED_SECONDS,
+    ADDRESS_SECONDS_MAX,
+    ADDRESS_SECONDS_MIN,
+    ADDRESS_SECONDS_USUAL,
+    RETRY_AFTER_SECONDS_MAX,
+)
+
+FOREVER: Instant = 1 << 62
+"""The `expires` of an address that a caller gave."""
+
+
+class Whereabouts:
+    """The cells of one host's address, and of the errand that asks for it.
+
+    address: "" for none. expires: the instant until which the answer holds, also the answer that there is none; 0: an
+    errand must ask. next_at: no errand before this instant. attempts: failures since the last answer. error: the class
+    of the last failure. token: the open errand, 0 for none.
+    """
+
+    __slots__ = (
+        *("address", "attempts", "deadline", "error", "expires", "holder", "host", "name", "next_at", "slot", "token"),
+    )
+
+    busy = NONE  # an errand for an address uses no host's clock
+
+    def __init__(self, host: int, slot: int, name: str) -> None:
+        self.host = host  # a row of Hosts
+        self.slot = slot
+        self.name = name
+        self.address = ""
+        self.expires: Instant = 0
+        self.next_at: Instant = 0
+        self.attempts = 0
+        self.error = ""
+        self.token = 0
+        self.deadline: Instant = 0
+        self.holder = 0
+
+    def cells(self, next_at: Instant | None = None) -> Row:
+        """The columns of a LOCATED fact behind its slot and host. next_at: replaces the own one."""
+        at = self.next_at if next_at is None else next_at
+        return (self.address, self.expires, at, self.attempts, self.error)
+
+    def after_answer(self, outcome: Outcome, now: Instant) -> Row:
+        """The cells after an answer: an address with its time to live; a failure that may pass, with the next errand
+        after 5, 30, 300 s; or no address, which holds for an hour."""
+        if outcome.address is not None:
+            told = ADDRESS_SECONDS_USUAL if outcome.ttl_seconds is None else outcome.ttl_seconds
+            seconds = min(max(told, ADDRESS_SECONDS_MIN), ADDRESS_SECONDS_MAX)
+            return (str(address_of(outcome.address)), now + instant(seconds), 0, 0, "")
+        attempt = self.attempts + 1
+        error = outcome.error or "no_address"
+        if outcome.verdict is not Verdict.GONE and retries_left(attempt):
+            wait = retry_seconds(attempt) if outcome.after_seconds is None else outcome.after_seconds
+            wait = min(max(0.0, wait), RETRY_AFTER_SECONDS_MAX)
+            return (self.address, 0, now + instant(wait), attempt, error)
+        return ("", now + instant(ADDRESS_FAILED_SECONDS), 0, 0, error)
+
+    def __repr__(self) -> str:
+        return f"<Whereabouts {self.name} at {self.address or self.error or 'nobody knows'}>"

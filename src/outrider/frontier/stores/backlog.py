@@ -1,0 +1,625 @@
+"""The cards of all queues, the best of each first: heads in memory, tails on disk, one exact order over both.
+
+A queue that grows past its head writes its worst cards to disk in chunks of one class. Memory keeps 24 bytes per chunk:
+its class, the due and order of its best card, and its place. `take` first loads every chunk that could hold a better
+card. Tails are scratch: after a restart recovery fills the backlog anew from the ledger.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.errors import StoreFullError
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.stores.chunks import CARDS_MAX, Packer, fingerprints_of, laid_out, read_out
+from outrider.kernels.cards import NO_CLASS
+from outrider.limits import (
+    BACKLOG_ASIDE_CARD_BYTES,
+    BACKLOG_ASIDE_CARDS_STEP,
+    BACKLOG_ASIDE_QUEUES,
+    BACKLOG_CHUNK_CARDS,
+    BACKLOG_COLLECT_CHUNKS,
+    BACKLOG_HEAD_CARDS_MAX,
+    BACKLOG_RELEASE_CHUNKS,
+    BACKLOG_SPILL_CARDS_STEP,
+    BACKLOG_SPILL_PATIENCE,
+    BACKLOG_SWEEP_CARDS_MIN,
+    BACKLOG_SWEEP_ROWS,
+    CLASSES,
+)
+from outrider.storage.files import Files
+from outrider.storage.scratch import PLACE_BITS, Scratch
+
+Rows = npt.NDArray[np.uint32]
+
+_DUE_BIAS = 1 << 63  # makes an int64 a u64 of the same order
+_PLACES = (1 << PLACE_BITS) - 1
+_SWEEP_CARDS_FIRST = 1 << 10
+_SWEEP_KEEP = 2  # cards of a swept queue that stay, so that not every take goes to disk
+
+_Key = tuple[int, int, int]
+"""(255 - class, due + 2^63, order): the smaller one is better."""
+_NOTHING: _Key = (256, 0, 0)
+"""A key worse than that of every card."""
+
+
+class _Tail:
+    """The chunks of one queue on disk: a binary heap of (rank and place, due, order) in one array, the best first."""
+
+    __slots__ = ("cards", "first", "refs")
+
+    def __init__(self) -> None:
+        self.cards = 0
+        self.refs = array("Q")
+        self.first: _Key = _NOTHING
+
+    def __len__(self) -> int:
+        return len(self.refs) // 3
+
+    def _key(self, at: int) -> _Key:
+        refs = self.refs
+        return refs[3 * at] >> PLACE_BITS, refs[3 * at + 1], refs[3 * at + 2]
+
+    def push(self, key: _Key, place: int) -> None:
+        refs = self.refs
+        refs.extend((key[0] << PLACE_BITS | place, key[1], key[2]))
+        at = len(self) - 1
+        while at and key < self._key((at - 1) // 2):
+            parent = (at - 1) // 2
+            self._swap(at, parent)
+            at = parent
+        self.first = self._key(0)
+
+    def _swap(self, one: int, other: int) -> None:
+        refs = self.refs
+        one, other = 3 * one, 3 * other
+        refs[one : one + 3], refs[other : other + 3] = refs[other : other + 3], refs[one : one + 3]
+
+    def place(self, at: int) -> int:
+        """The place of the chunk in position `at`; 0 is the best."""
+        return self.refs[3 * at] & _PLACES
+
+    def remove(self, at: int) -> None:
+        """Takes one reference out; the last one costs nothing."""
+        last = len(self) - 1
+        self._swap(at, last)
+        del self.refs[3 * last :]
+        if at < last:
+            self._order(at)
+        self.first = self._key(0) if last else _NOTHING
+
+    def _order(self, at: int) -> None:
+        """Moves one reference up or down until the heap is in order."""
+        last = len(self)
+        while at and self._key(at) < self._key((at - 1) // 2):
+            self._swap(at, (at - 1) // 2)
+            at = (at - 1) // 2
+        while (child := 2 * at + 1) < last:
+            if child + 1 < last and self._key(child + 1) < self._key(child):
+                child += 1
+            if self._key(at) <= self._key(child):
+                return
+            self._swap(at, child)
+            at = child
+
+    def find(self, place: int) -> int | None:
+        """The position of the reference to a place."""
+        places = np.frombuffer(self.refs, np.uint64)[::3] & np.uint64(_PLACES)
+        found = np.flatnonzero(places == place)
+        return int(found[0]) if len(found) else None
+
+    def move(self, at: int, place: int) -> None:
+        self.refs[3 * at] = self.refs[3 * at] & ~_PLACES | place
+
+
+class Backlog:
+    """Queues are u32 rows. One thread at a time.
+
+    A queue keeps its best `head_cards_max` cards in memory, and up to `chunk_cards` more before it spills. When the
+    cards in memory take more than `bytes_max`, each call looks at some rows and spills queues down to their two best
+    cards: queues of a thousand cards first, then shorter ones down to eight; after that it sets short queues aside
+    whole.
+
+    Without `files`, and as long as the disk is full, all cards stay in memory.
+    """
+
+    def __init__(
+        self,
+        files: Files | None,
+        *,
+        name: str,
+        head_cards_max: int = BACKLOG_HEAD_CARDS_MAX,
+        bytes_max: int | None = None,
+        chunk_cards: int = BACKLOG_CHUNK_CARDS,
+    ) -> None:
+        """Removes files `NAME-*.tail` that an earlier process left. Raises StoreError, ValueError."""
+        if head_cards_max < 1 or not 1 <= chunk_cards <= CARDS_MAX:
+            raise ValueError(f"a head of {head_cards_max} cards and chunks of {chunk_cards} cannot be kept")
+        self._name = name
+        self._head_cards_max = head_cards_max
+        self._chunk_cards = chunk_cards
+        self._bytes_max = bytes_max
+        self._kernel = kernels.Backlog()
+        self._scratch = None if files is None else Scratch(files, name=name)
+        self._packer = Packer()
+        self._tails: dict[int, _Tail] = {}
+        self._tail_cards = 0
+        self._aside = 0  # queues
+        self._long: set[int] = set()
+        self._patience = 0
+        self._sweep_row, self._sweep_most = 0, _SWEEP_CARDS_FIRST
+        self._dropped: deque[array[int]] = deque()
+        self._spilled = self._loaded = self._refused = 0
+
+    def __repr__(self) -> str:
+        return f"<Backlog {self._name} {len(self._kernel)} cards in memory, {self._tail_cards} on disk>"
+
+    def __len__(self) -> int:
+        """How many cards there are, tails included."""
+        return len(self._kernel) + self._tail_cards + self._kernel.statistics()["cards_aside"]
+
+    # ------------------------------------------------------------------------------------------------- the verbs
+
+    def put(self, queues: npt.ArrayLike, cards: Cards) -> None:
+        """Adds cards, each to the queue of its row. Raises ValueError, IndexError and DamagedStoreError before it adds
+        a card, StoreFailedError after it has added all."""
+        rows = _rows(queues)
+        loaded = self._bring_aside(rows)
+        self._put(rows, cards)
+        self._settle(len(cards) + loaded)
+
+    def take(self, queues: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], Cards]:
+        """Takes the best card of the queue of each row; a queue named twice gives its two best. Returns which rows had
+        one, and their cards in row order. Raises DamagedStoreError; nothing is taken then."""
+        rows = _rows(queues)
+        loaded = self._bring_aside(rows)
+        if self._tails:
+            loaded += self._bring_best(rows)
+        found, *columns = self._kernel.take(rows)
+        if loaded:
+            self._settle(loaded)
+        return np.frombuffer(found, np.bool_), Cards.of_columns(*columns)
+
+    @property
+    def kernel(self) -> kernels.Backlog | None:
+        """The kernel with the best card of every queue, for another kernel to read; None while there are tails."""
+        return None if self._tails else self._kernel
+
+    def best(self, queues: npt.ArrayLike) -> npt.NDArray[np.uint8]:
+        """The class of each queue's best card, 255 where there is none."""
+        rows = _rows(queues)
+        best = np.frombuffer(self._kernel.best(rows), np.uint8)
+        if self._tails:
+            best = best.copy()
+            for row, tail in self._tails_of(rows):
+                klass = 255 - tail.first[0]
+                best[row] = klass if best[row] == NO_CLASS else max(klass, best[row])
+        return best
+
+    def waiting(self, queues: npt.ArrayLike) -> Rows:
+        """How many cards each queue holds."""
+        rows = _rows(queues)
+        counts = np.frombuffer(self._kernel.waiting(rows), np.uint32)
+        if self._tails:
+            counts = counts.copy()
+            for row, tail in self._tails_of(rows):
+                counts[row] += tail.cards
+        return counts
+
+    def remove(self, queues: npt.ArrayLike, fingerprints: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], Cards]:
+        """Takes the URL of each row out of its queue. Returns which rows were found, and their cards in row order. It
+        searches memory first, then the chunks of the queue on disk, one read each; of several cards with one
+        fingerprint the first one found goes. Raises DamagedStoreError; nothing is taken then."""
+        rows = _rows(queues)
+        prints = np.ascontiguousarray(fingerprints, np.uint64)
+        aside = self._bring_aside(rows)
+        found, *columns = self._kernel.remove(rows, prints)
+        mask, cards = np.frombuffer(found, np.bool_), Cards.of_columns(*columns)
+        if aside:
+            self._settle(aside)
+        if mask.all() or not self._tails:
+            return mask, cards
+        missing = np.flatnonzero(~mask)
+        wanted: dict[int, list[int]] = {}
+        for row in missing.tolist():
+            queue = int(rows[row])
+            if queue in self._tails:
+                wanted.setdefault(queue, []).append(int(prints[row]))
+        try:
+            loaded = sum(self._bring_these(queue, np.array(some, np.uint64)) for queue, some in wanted.items())
+        except BaseException:
+            self._put(rows[mask], cards)
+            raise
+        if not loaded:
+            return mask, cards
+        found, *columns = self._kernel.remove(rows[missing], prints[missing])
+        again = np.frombuffer(found, np.bool_)
+        together = Cards.concatenate([cards, Cards.of_columns(*columns)])
+        back = np.argsort(np.concatenate([np.flatnonzero(mask), missing[again]]), kind="stable")
+        mask = mask.copy()
+        mask[missing[again]] = True
+        self._settle(loaded)
+        return mask, together.take(back)
+
+    def drain(self, queue: int, most: int) -> Cards:
+        """Takes the best `most` cards of one queue, the best first. Raises DamagedStoreError; nothing is taken then."""
+        loaded = self._bring_aside(_rows([queue])) + self._bring(queue, most)
+        cards = Cards.of_columns(*self._kernel.drain(queue, most))
+        if loaded:
+            self._settle(loaded)
+        return cards
+
+    def peek(self, queue: int, most: int) -> Cards:
+        """The best `most` cards of one queue, the best first; they stay. Raises DamagedStoreError."""
+        loaded = self._bring_aside(_rows([queue])) + self._bring(queue, most)
+        cards = Cards.of_columns(*self._kernel.peek(queue, most))
+        if loaded:
+            self._settle(loaded)
+        return cards
+
+    def unload(self, queue: int, most: int) -> Cards:
+        """Takes some cards of one queue in no order, at the least cost: at least one if there is one, and less than a
+        chunk more than `most`. Raises DamagedStoreError; nothing is taken then."""
+        parts: list[Cards] = []
+        count = 0
+        self._bring_aside(_rows([queue]))
+        tail = self._tails.get(queue)
+        try:
+            while tail is not None and tail.refs and count < most:
+                cards = self._take_chunk(queue, tail, len(tail) - 1)
+                parts.append(cards)
+                count += len(cards)
+        except BaseException:
+            for part in parts:
+                self._put(np.full(len(part), queue, np.uint32), part)
+            raise
+        if count < most:
+            parts.append(Cards.of_columns(*self._kernel.drain(queue, most - count)))
+        self._collect()
+        return Cards.concatenate(parts)
+
+    def drop(self, queue: int) -> int:
+        """Forgets every card of one queue. Returns how many there were."""
+        row = _rows([queue])
+        count = int(self.waiting(row)[0])
+        self._kernel.drain(queue, count)
+        (place,) = np.frombuffer(self._kernel.aside(row), np.uint64).tolist()
+        if place and self._scratch is not None:
+            self._kernel.forget_aside(row)
+            self._aside -= 1
+            self._scratch.release(place)
+        self._long.discard(queue)
+        tail = self._tails.pop(queue, None)
+        if tail is not None:
+            self._tail_cards -= tail.cards
+            self._dropped.append(tail.refs)
+            self._collect()
+        return count
+
+    def close(self) -> None:
+        """Forgets everything and removes the files."""
+        self._kernel = kernels.Backlog()
+        self._tails.clear()
+        self._tail_cards = self._aside = 0
+        self._long.clear()
+        self._dropped.clear()
+        if self._scratch is not None:
+            self._scratch.close()
+
+    def statistics(self) -> dict[str, int]:
+        """Counts by name. cards, cards_in_memory, cards_on_disk; bytes: in memory, references included; queues: those
+        with cards in memory; queues_on_disk; chunks; disk_bytes: garbage included; since the start: spilled and loaded
+        (cards), refused (times the disk was full)."""
+        memory = self._kernel.statistics()
+        scratch = self._scratch
+        return {
+            "cards": len(self),
+            "cards_in_memory": memory["cards"],
+            "cards_on_disk": self._tail_cards + memory["cards_aside"],
+            "bytes": memory["bytes"] + sum(8 * len(tail.refs) for tail in self._tails.values()),
+            "queues": memory["queues"],
+            "queues_on_disk": len(self._tails) + memory["queues_aside"],
+            "chunks": 0 if scratch is None else scratch.chunks,
+            "disk_bytes": 0 if scratch is None else scratch.disk_bytes,
+            "spilled": self._spilled,
+            "loaded": self._loaded,
+            "refused": self._refused,
+        }
+
+    # ------------------------------------------------------------------------------------------ from disk to memory
+
+    def _bring_aside(self, rows: Rows) -> int:
+        """Loads the cards of these queues that are set aside. Returns how many it loaded. Raises DamagedStoreError;
+        nothing is changed then."""
+        if self._scratch is None or not self._aside:
+            return 0
+        places = np.frombuffer(self._kernel.aside(rows), np.uint64)
+        if not np.count_nonzero(places):
+            return 0
+        there = dict(zip(rows[places != 0].tolist(), places[places != 0].tolist(), strict=True))
+        chunks = [self._scratch.read(place, queue) for queue, place in there.items()]
+        queues = np.fromiter(there, np.uint32, len(there))
+        counts = np.frombuffer(self._kernel.waiting(queues), np.uint32)
+        cards = read_out(counts.tolist(), chunks)
+        self._kernel.forget_aside(queues)
+        self._put(queues.repeat(counts), cards)
+        self._aside -= len(there)
+        self._loaded += len(cards)
+        for place in there.values():
+            self._scratch.release(place)
+        return len(cards)
+
+    def _put(self, rows: Rows, cards: Cards) -> None:
+        self._kernel.put(rows, cards.heads.tobytes(), cards.arena, np.ascontiguousarray(cards.offsets, np.int64))
+
+    def _tails_of(self, rows: Rows) -> list[tuple[int, _Tail]]:
+        tails = self._tails
+        return [(row, tails[queue]) for row, queue in enumerate(rows.tolist()) if queue in tails]
+
+    def _take_chunk(self, queue: int, tail: _Tail, at: int) -> Cards:
+        """Takes one chunk from disk and returns its cards."""
+        assert self._scratch is not None
+        place = tail.place(at)
+        cards = self._packer.unpack(self._scratch.read(place, queue))
+        tail.remove(at)
+        tail.cards -= len(cards)
+        self._tail_cards -= len(cards)
+        self._loaded += len(cards)
+        if not tail.refs:
+            del self._tails[queue]
+        self._scratch.release(place)
+        return cards
+
+    def _load(self, queue: int, tail: _Tail, at: int = 0) -> int:
+        cards = self._take_chunk(queue, tail, at)
+        self._put(np.full(len(cards), queue, np.uint32), cards)
+        return len(cards)
+
+    def _bring_best(self, rows: Rows) -> int:
+        """Loads the cards that a take of these rows will give. Returns how many it loaded."""
+        needed: dict[int, int] = {}
+        for queue in rows.tolist():
+            if queue in self._tails:
+                needed[queue] = needed.get(queue, 0) + 1
+        if not needed:
+            return 0
+        loaded = 0
+        heads = self._head_keys(np.fromiter(needed, np.uint32, len(needed)))
+        for (queue, count), head in zip(needed.items(), heads, strict=True):
+            if count > 1 or self._tails[queue].first <= head:
+                loaded += self._bring(queue, count)
+        return loaded
+
+    def _head_keys(self, rows: Rows) -> list[_Key]:
+        """The key of the best card in memory, for each queue."""
+        classes, dues, orders = self._kernel.best_keys(rows)
+        numbers = zip(
+            classes, np.frombuffer(dues, np.int64).tolist(), np.frombuffer(orders, np.uint64).tolist(), strict=True
+        )
+        return [
+            _NOTHING if klass == NO_CLASS else (255 - klass, due + _DUE_BIAS, order) for klass, due, order in numbers
+        ]
+
+    def _bring(self, queue: int, most: int) -> int:
+        """Loads chunks until the best `most` cards of one queue are in memory. Returns how many cards it loaded."""
+        tail = self._tails.get(queue)
+        if tail is None or most < 1:
+            return 0
+        row = _rows([queue])
+        loaded = 0
+        (waiting,) = np.frombuffer(self._kernel.waiting(row), np.uint32).tolist()
+        while tail.refs:
+            if waiting >= most:
+                if most == 1:
+                    (worst,) = self._head_keys(row)
+                else:
+                    last = Cards.of_columns(*self._kernel.peek(queue, most)).heads[-1]
+                    worst = (255 - int(last["klass"]), int(last["due"]) + _DUE_BIAS, int(last["order"]))
+                if worst < tail.first:
+                    break
+            # One chunk at a time, the best first, until no chunk can hold a better card.
+            count = self._load(queue, tail)
+            waiting += count
+            loaded += count
+        return loaded
+
+    def _bring_these(self, queue: int, fingerprints: npt.NDArray[np.uint64]) -> int:
+        """Loads the chunks that hold one of these fingerprints. Returns how many cards it loaded."""
+        assert self._scratch is not None
+        tail = self._tails[queue]
+        places = [tail.place(at) for at in range(len(tail))]
+        loaded = 0
+        for place in places:
+            if np.isin(fingerprints_of(self._scratch.read(place, queue)), fingerprints).any():
+                at = tail.find(place)
+                assert at is not None
+                loaded += self._load(queue, tail, at)
+        return loaded
+
+    # ------------------------------------------------------------------------------------------ from memory to disk
+
+    def _settle(self, cards: int) -> None:
+        """Ends a call that brought `cards` cards into memory: spills queues that are too long, and clears up."""
+        if self._scratch is None:
+            return
+        over = self._kernel.heads_over(self._head_cards_max + self._chunk_cards)
+        if over:
+            self._long.update(np.frombuffer(over, np.uint32).tolist())
+        if self._patience:
+            self._patience -= 1
+            self._release_dropped()
+            return
+        try:
+            budget = cards + BACKLOG_SPILL_CARDS_STEP
+            while self._long and budget > 0:
+                queue = next(iter(self._long))
+                count, whole = self._spill(queue, self._head_cards_max)
+                budget -= count
+                if whole:
+                    self._long.discard(queue)
+            if self._bytes_max is not None:
+                memory = self._kernel.statistics()
+                if memory["bytes"] > self._bytes_max:
+                    self._sweep(cards, budget, memory["cards"] // memory["queues"])
+            self._collect()
+        except StoreFullError:
+            self._refused += 1
+            self._patience = BACKLOG_SPILL_PATIENCE
+
+    def _spill(self, queue: int, keep: int) -> tuple[int, bool]:
+        """Writes cards of one queue to disk, the worst first. Returns how many it handled, and whether the queue is
+        short enough now. Raises StoreFullError, StoreFailedError; the cards are in memory then."""
+        (waiting,) = np.frombuffer(self._kernel.waiting(_rows([queue])), np.uint32).tolist()
+        keep_now = max(keep, waiting - BACKLOG_SPILL_CARDS_STEP)
+        cards = Cards.of_columns(*self._kernel.spill(queue, keep_now))
+        if not len(cards):
+            return 0, True
+        room = self._head_cards_max + self._chunk_cards - keep if keep == self._head_cards_max else 0
+        try:
+            kept = self._write(queue, cards, room)
+        except BaseException:
+            self._put(np.full(len(cards), queue, np.uint32), cards)
+            raise
+        if len(kept):
+            self._put(np.full(len(kept), queue, np.uint32), kept)
+        self._spilled += len(cards) - len(kept)
+        return len(cards), keep_now == keep
+
+    def _write(self, queue: int, cards: Cards, room: int) -> Cards:
+        """Writes cards in order as chunks of one class. Returns cards that would make small chunks, up to `room` of
+        them."""
+        assert self._scratch is not None
+        classes = cards.heads["klass"]
+        bounds = [0, *(np.flatnonzero(classes[1:] != classes[:-1]) + 1).tolist(), len(cards)]
+        spans: list[tuple[int, int]] = []
+        kept: list[int] = []
+        for start, end in itertools.pairwise(bounds):
+            first = start + (end - start) % self._chunk_cards
+            if first > start:
+                if 2 * (first - start) >= self._chunk_cards or len(kept) + first - start > room:
+                    spans.append((start, first))
+                else:
+                    kept.extend(range(start, first))
+            spans.extend((at, at + self._chunk_cards) for at in range(first, end, self._chunk_cards))
+        pack = self._packer.pack
+        parts = [Cards(cards.heads[one:end], cards.arena, cards.offsets[one : end + 1]) for one, end in spans]
+        places = self._scratch.append(queue, [pack(part) for part in parts])
+        if spans:
+            tail = self._tails.get(queue)
+            if tail is None:
+                tail = self._tails[queue] = _Tail()
+            for part, place in zip(parts, places, strict=True):
+                tail.push(_key_of(part.heads[0]), place)
+                tail.cards += len(part)
+                self._tail_cards += len(part)
+        return cards.take(kept)
+
+    def _sweep(self, came: int, budget: int, mean: int) -> None:
+        """Looks through some rows for queues to spill or to set aside. came: cards of this call; mean: cards per queue
+        in memory."""
+        if self._sweep_row == 0:
+            # Skips lengths far above the mean at once: few queues have so many cards.
+            while self._sweep_most and self._sweep_most > 2 * mean:
+                self._sweep_most = self._shorter()
+        if not self._sweep_most:
+            following = self._sweep_aside(came + BACKLOG_ASIDE_CARDS_STEP)
+        else:
+            longer, following = self._kernel.longer_than(self._sweep_row, BACKLOG_SWEEP_ROWS, self._sweep_most)
+            for queue in np.frombuffer(longer, np.uint32).tolist():
+                if budget <= 0:
+                    self._sweep_row = queue
+                    return
+                budget -= self._spill(queue, _SWEEP_KEEP)[0]
+        self._sweep_row = following
+        if following == 0:
+            # The sweep has seen all rows. The next one looks for shorter queues; after the shortest, for long ones that
+            # grew meanwhile.
+            self._sweep_most = self._shorter() if self._sweep_most else _SWEEP_CARDS_FIRST
+
+    def _shorter(self) -> int:
+        shorter = self._sweep_most // 2
+        return shorter if shorter >= BACKLOG_SWEEP_CARDS_MIN else 0
+
+    def _sweep_aside(self, budget: int) -> int:
+        """Sets short queues of some rows aside, about `budget` cards. Returns the row to go on with, 0 at the end.
+        Raises StoreFullError, StoreFailedError; the cards are in memory then."""
+        short, following = self._kernel.short(self._sweep_row, BACKLOG_SWEEP_ROWS)
+        queues = np.frombuffer(short, np.uint32)
+        for start in range(0, len(queues), BACKLOG_ASIDE_QUEUES):
+            if budget <= 0:
+                return int(queues[start])
+            budget -= self._set_aside(queues[start : start + BACKLOG_ASIDE_QUEUES])
+        return following
+
+    def _set_aside(self, queues: Rows) -> int:
+        """Writes all cards of these queues to disk, except queues with tails or with cards above class 15. Returns the
+        cost: the number of cards, or more when they are long."""
+        assert self._scratch is not None
+        best = np.frombuffer(self._kernel.best(queues), np.uint8)
+        if self._tails or best.max() >= CLASSES:
+            queues = queues[[queue not in self._tails for queue in queues.tolist()] & (best < CLASSES)]
+        told, *columns = self._kernel.whole(queues)
+        counts, cards = np.frombuffer(told, np.uint32), Cards.of_columns(*columns)
+        places = self._scratch.append_all(queues.tolist(), laid_out(counts, cards))
+        self._kernel.set_aside(queues, np.array(places, np.uint64))
+        self._aside += len(queues)
+        self._spilled += len(cards)
+        return max(len(cards), len(cards.arena) // BACKLOG_ASIDE_CARD_BYTES)
+
+    def _collect(self) -> None:
+        """Releases some chunks of dropped queues, or else writes some chunks of a wasteful file anew."""
+        scratch = self._scratch
+        if scratch is None or self._release_dropped():
+            return
+        survivors = scratch.survivors(BACKLOG_COLLECT_CHUNKS)
+        if self._aside and survivors:
+            survivors = self._move_aside(survivors)
+        for owner, place, chunk in survivors:
+            tail = self._tails.get(owner)
+            at = None if tail is None else tail.find(place)
+            if tail is not None and at is not None:
+                with contextlib.suppress(StoreFullError):  # the chunk stays where it is
+                    tail.move(at, scratch.append(owner, [chunk])[0])
+                    scratch.release(place)
+
+    def _move_aside(self, survivors: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+        """Writes the chunks of queues that are set aside anew. Returns the other chunks."""
+        assert self._scratch is not None
+        owners = np.array([owner for owner, _, _ in survivors], np.uint32)
+        places = np.frombuffer(self._kernel.aside(owners), np.uint64).tolist()
+        mine = [one for one, place in zip(survivors, places, strict=True) if one[1] == place]
+        with contextlib.suppress(StoreFullError):  # the chunks stay where they are
+            moved = self._scratch.append_all([owner for owner, _, _ in mine], [chunk for _, _, chunk in mine])
+            self._kernel.set_aside(_rows([owner for owner, _, _ in mine]), np.array(moved, np.uint64))
+            for _, place, _ in mine:
+                self._scratch.release(place)
+        return [one for one, place in zip(survivors, places, strict=True) if one[1] != place]
+
+    def _release_dropped(self) -> bool:
+        """Releases some chunks of dropped queues. Returns whether there were any."""
+        if self._scratch is None or not self._dropped:
+            return False
+        refs = self._dropped[-1]
+        for _ in range(min(BACKLOG_RELEASE_CHUNKS, len(refs) // 3)):
+            self._scratch.release(refs[-3] & _PLACES)
+            del refs[-3:]
+        if not refs:
+            self._dropped.pop()
+        return True
+
+
+def _rows(queues: npt.ArrayLike | Sequence[int]) -> Rows:
+    return np.ascontiguousarray(queues, np.uint32)
+
+
+def _key_of(head: Any) -> _Key:
+    return 255 - int(head["klass"]), int(head["due"]) + _DUE_BIAS, int(head["order"])

@@ -1,0 +1,218 @@
+"""Cards that wait for an instant: a wheel of buckets, near ones narrow and far ones wide, whose tails lie on disk.
+
+A bucket is a queue of a `Backlog`. The narrowest are 2^20 µs (one second) wide, and each of eight levels has buckets 64
+times as wide as those of the level before, so that every instant has its place in 512 buckets (G. Varghese and A.
+Lauck, "Hashed and hierarchical timing wheels", SOSP 1987). When a bucket begins, calls move its cards bit by bit: from
+a wide bucket into narrower ones, from a narrow one into the queue of coming cards, which is in order.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.stores.backlog import Backlog
+from outrider.limits import CALENDAR_COMING_CARDS_MAX, CALENDAR_MOVE_BUCKETS, CALENDAR_MOVE_CARDS
+from outrider.storage.files import Files
+
+_NARROWEST_BITS = 20
+_LEVEL_BITS = 6
+_BUCKETS = 1 << _LEVEL_BITS  # buckets of one level
+_LEVELS = 8  # the widest buckets have 2^62 µs
+_CLASS_SHIFT = 60
+_ORDER_MAX = (1 << _CLASS_SHIFT) - 1
+_LOOK_CARDS = 64  # the first look takes so many cards to see which are due
+_LEVEL_WHOLE = -1  # a bucket of this level (a minute) or a narrower one is moved whole if it can be
+
+
+class Calendar:
+    """Cards by their `due` (microseconds). One thread at a time.
+
+    Cards due at one instant come by class, the highest first, then by order. `now` is an argument and may go back.
+    """
+
+    def __init__(self, files: Files | None, *, name: str, now: int = 0) -> None:
+        """`now`: about the instant of the first `due`. Files and errors are those of `Backlog`."""
+        self._waiting = Backlog(files, name=name)
+        self._coming = Backlog(files, name=f"{name}-coming", head_cards_max=CALENDAR_COMING_CARDS_MAX)
+        """Queue 0 holds, in order, all cards that are due before the horizon."""
+        self._horizon = max(0, now)
+        self._begins: list[tuple[int, int, int]] = []
+        """A heap of (begin, -level, row) of buckets that may hold cards: a wide bucket before the narrow ones in it."""
+        self._filled: set[int] = set()
+        self._least: dict[int, int] = {}
+        """The earliest due of each bucket that holds cards, or an earlier instant when `remove` took cards out."""
+
+    def __repr__(self) -> str:
+        return f"<Calendar {len(self)} cards in {len(self._filled)} buckets>"
+
+    def __len__(self) -> int:
+        """How many cards wait."""
+        return len(self._waiting) + len(self._coming)
+
+    def put(self, cards: Cards) -> None:
+        """Adds cards. Raises ValueError when a class exceeds 15 or an order 2^60 - 1; nothing is added then."""
+        if not len(cards):
+            return
+        heads = cards.heads.copy()
+        orders, classes = heads["order"], heads["klass"]
+        if classes.max() > 15 or orders.max() > _ORDER_MAX:
+            raise ValueError(f"a class of {classes.max()} or an order of {orders.max()} finds no place in a calendar")
+        # The backlog sorts by class first; here due comes first, so the class goes where order is.
+        heads["order"] = (np.uint64(15) - classes) << np.uint64(_CLASS_SHIFT) | orders
+        heads["klass"] = 0
+        self._place(cards.with_heads(heads))
+
+    def _place(self, cards: Cards) -> None:
+        dues = cards.heads["due"]
+        late = dues < self._horizon
+        if late.any():
+            coming = cards.filter(late)
+            self._coming.put(np.zeros(len(coming), np.uint32), coming)
+            if late.all():
+                return
+            cards = cards.filter(~late)
+            dues = cards.heads["due"]
+        levels = np.zeros(len(dues), np.int64)
+        for level in range(1, _LEVELS):
+            bits = _NARROWEST_BITS + _LEVEL_BITS * (level - 1)
+            levels[(dues >> bits) - (self._horizon >> bits) >= _BUCKETS] = level
+        shifts = _NARROWEST_BITS + _LEVEL_BITS * levels
+        numbers = dues >> shifts
+        rows = levels * _BUCKETS + numbers % _BUCKETS
+        distinct, firsts = np.unique(rows, return_index=True)
+        for row, first in zip(distinct.tolist(), firsts.tolist(), strict=True):
+            if row not in self._filled:
+                self._filled.add(row)
+                begin = int(numbers[first]) << int(shifts[first])
+                heapq.heappush(self._begins, (begin, -int(levels[first]), row))
+            least = int(dues[first] if len(distinct) == len(rows) else dues[rows == row].min())
+            self._least[row] = min(least, self._least.get(row, least))
+        self._waiting.put(rows.astype(np.uint32), cards)
+
+    def due(self, now: int, most: int) -> Cards:
+        """Takes up to `most` cards that are due at `now`, the earliest first. While buckets are being moved it may give
+        fewer than are due: when `next()` is not after `now`, call it again. Raises DamagedStoreError."""
+        parts: list[Cards] = []
+        wanted, movable, moves = most, CALENDAR_MOVE_CARDS, 0
+        while wanted > 0:
+            bucket = self._earliest()
+            until = now if bucket is None else min(now, bucket[0] - 1)
+            cards = self._take_coming(until, wanted)
+            if len(cards):
+                parts.append(cards)
+                wanted -= len(cards)
+            elif bucket is None or bucket[0] > now:
+                self._horizon = max(self._horizon, now)
+                break
+            elif movable <= 0 or moves >= CALENDAR_MOVE_BUCKETS:
+                break
+            else:
+                movable -= self._move(bucket, movable)
+                moves += 1
+        return _as_put(Cards.concatenate(parts))
+
+    def _earliest(self) -> tuple[int, int, int] | None:
+        """The bucket with cards that begins first."""
+        while self._begins:
+            if self._count(self._begins[0][2]):
+                return self._begins[0]
+            row = heapq.heappop(self._begins)[2]
+            self._filled.discard(row)
+            self._least.pop(row, None)
+        return None
+
+    def _count(self, row: int) -> int:
+        return int(self._waiting.waiting([row])[0])
+
+    def _move(self, bucket: tuple[int, int, int], most: int) -> int:
+        """Moves up to about `most` cards of a bucket that has begun to their next place. Returns how many."""
+        begin, level, row = bucket
+        self._horizon = max(self._horizon, begin)
+        # The rest of a minute that one call can move goes to the coming cards directly, not through seconds.
+        last = level >= _LEVEL_WHOLE and self._count(row) <= most
+        cards = self._waiting.unload(row, most)
+        if level == 0 or last:
+            if last:
+                self._horizon = max(self._horizon, begin + (1 << _NARROWEST_BITS - _LEVEL_BITS * level))
+            self._coming.put(np.zeros(len(cards), np.uint32), cards)
+        else:
+            self._place(cards)
+        return len(cards)
+
+    def _take_coming(self, until: int, most: int) -> Cards:
+        """Takes up to `most` coming cards that are due at `until` or before, the earliest first."""
+        parts: list[Cards] = []
+        look = _LOOK_CARDS
+        if not len(self._coming) or self._first_coming() > until:
+            return Cards.none()
+        while most > 0:
+            look = min(most, look)
+            cards = self._coming.drain(0, look)
+            count = int(np.searchsorted(cards.heads["due"], until, side="right"))
+            if count:
+                parts.append(cards.take(np.arange(count)))
+            if count < len(cards):
+                early = cards.take(np.arange(count, len(cards)))
+                self._coming.put(np.zeros(len(early), np.uint32), early)
+            if count < look:
+                break
+            most -= count
+            look *= 4
+        return Cards.concatenate(parts)
+
+    def _first_coming(self) -> int:
+        return int(self._coming.peek(0, 1).heads["due"][0])
+
+    def next(self) -> int | None:
+        """The earliest due, None when no card waits; after `remove` perhaps an earlier instant. A call of `due` at that
+        instant makes progress."""
+        best = self._first_coming() if len(self._coming) else None
+        bucket = self._earliest()
+        if bucket is None or (best is not None and best < bucket[0]):
+            return best
+        for begin, _, row in sorted(self._begins):
+            if best is not None and begin > best:
+                break
+            least = self._least.get(row)
+            if least is not None:
+                best = least if best is None else min(best, least)
+        return best
+
+    def remove(self, fingerprints: npt.ArrayLike) -> Cards:
+        """Takes these URLs out, in the order of their buckets. For rare use: it reads chunks on disk until it has found
+        all. Raises DamagedStoreError."""
+        missing = np.ascontiguousarray(fingerprints, np.uint64)
+        parts: list[Cards] = []
+        for backlog, row in [(self._coming, 0), *((self._waiting, row) for row in sorted(self._filled))]:
+            if not len(missing):
+                break
+            found, cards = backlog.remove(np.full(len(missing), row, np.uint32), missing)
+            parts.append(cards)
+            missing = missing[~found]
+        return _as_put(Cards.concatenate(parts))
+
+    def close(self) -> None:
+        """Forgets everything and removes the files."""
+        self._waiting.close()
+        self._coming.close()
+        self._begins.clear()
+        self._filled.clear()
+        self._least.clear()
+
+    def statistics(self) -> dict[str, int]:
+        """The counts of `Backlog` (cards, bytes, disk_bytes …), and buckets: how many hold cards."""
+        coming = self._coming.statistics()
+        added = {key: number + coming[key] for key, number in self._waiting.statistics().items()}
+        return {**added, "buckets": len(self._filled)}
+
+
+def _as_put(cards: Cards) -> Cards:
+    """Cards with class and order as they were before `put`."""
+    heads = cards.heads.copy()
+    heads["klass"] = np.uint64(15) - (heads["order"] >> np.uint64(_CLASS_SHIFT))
+    heads["order"] &= np.uint64(_ORDER_MAX)
+    return cards.with_heads(heads)

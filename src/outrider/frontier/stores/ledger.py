@@ -1,0 +1,281 @@
+"""The ledger: the newest card of every accepted URL, found by key, listed in the order of keys.
+
+Appended cards lie in memory, in pieces that are sorted as they fill. A checkpoint freezes them and writes them as one
+run; after a crash, replay of the log appends the later ones again. Later appends count before earlier ones, memory
+before runs, newer runs before older ones (`outrider.storage.tiers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.frontier.format.cards import Cards
+from outrider.kernels.cards import HEAD, Heads
+from outrider.limits import (
+    MEMTABLE_APPENDS_JOINED,
+    MEMTABLE_CHUNK_BYTES,
+    MEMTABLE_CHUNK_ROWS,
+    RUN_BODY_BYTES_MAX,
+    SCAN_ROWS,
+)
+from outrider.storage.files import Files
+from outrider.storage.records import Int64s, Keys, Records, distinct, merged, newest, pack_keys
+from outrider.storage.runs import LEDGER
+from outrider.storage.tiers import Layers, Tiers
+
+Key = tuple[int, int, int]
+"""(crawl, slot, fingerprint); of the fingerprint the low 56 bits count."""
+_WHOLE = np.ones(MEMTABLE_CHUNK_ROWS, np.bool_)
+_NO_BODIES: Int64s = np.zeros(MEMTABLE_CHUNK_ROWS + 1, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStatistics:
+    """The size of a ledger."""
+
+    records: int
+    """An upper bound of the number of URLs: a URL with versions in several layers counts in each."""
+    runs: int
+    bytes: int
+    """The size of the files of runs."""
+    memtable_bytes: int
+    """The size of records in memory that are in no run yet."""
+
+
+class Ledger:
+    """One record per accepted URL: its newest card."""
+
+    def __init__(self, tiers: Tiers) -> None:
+        self._tiers = tiers
+        self._sealed: list[Records] = []
+        self._open: list[Records] = []
+        self._open_rows = self._open_bytes = 0
+        self._joined = 0  # how many of the open pieces join several appends
+        self._tail: Records | None = None
+        self.unfrozen_bytes = 0
+        """About how many bytes of memory the cards take that were appended since the last `freeze`."""
+
+    @classmethod
+    def open(cls, files: Files, *, store: bytes, names: Sequence[str], family: str = LEDGER) -> Ledger:
+        """The ledger as a checkpoint left it: `names` are the runs it lists, in that order. Nothing is written. family:
+        the family of runs, another one where cards keep something else than URLs.
+
+        Raises DamagedStoreError, naming file and byte, and ForeignStoreError for a newer format.
+        """
+        return cls(Tiers(files, store=store, names=names, family=family))
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def append(self, cards: Cards) -> None:
+        """New versions, whole. A card of state 0 ends its record. Raises ValueError for cards whose heads and bodies
+        disagree."""
+        why = cards.misfit(RUN_BODY_BYTES_MAX)
+        if why:
+            raise ValueError(why)
+        self.take(cards)
+
+    def take(self, cards: Cards) -> None:
+        """As `append`, for cards that were checked before they were logged."""
+        heads = cards.heads
+        self._add(Records(_copy(heads), _first(_WHOLE, len(heads)), cards.arena, np.asarray(cards.offsets, np.int64)))
+
+    def append_heads(self, heads: Heads) -> None:
+        """New versions that keep the bodies of the versions before, and so their lengths in the heads.
+
+        A head of state 0 ends its record; a later head of that URL has no body.
+        """
+        rows = len(heads)
+        self._add(Records(_copy(heads), ~_first(_WHOLE, rows), b"", _first(_NO_BODIES, rows + 1)))
+
+    def _add(self, records: Records) -> None:
+        if not len(records):
+            return
+        with self._tiers.lock:
+            self._open.append(records)
+            self._open_rows += len(records)
+            self._open_bytes += records.nbytes
+            self.unfrozen_bytes += records.nbytes
+            self._tail = None
+            if self._open_rows >= MEMTABLE_CHUNK_ROWS or self._open_bytes >= MEMTABLE_CHUNK_BYTES:
+                self._seal()
+            elif len(self._open) - self._joined >= MEMTABLE_APPENDS_JOINED:
+                self._open[self._joined :] = [Records.concatenate(self._open[self._joined :])]
+                self._joined += 1
+
+    def _seal(self) -> None:
+        if self._open:
+            self._sealed.append(self._sorted_tail())
+            self._open, self._joined, self._tail = [], 0, None
+            self._open_rows = self._open_bytes = 0
+
+    def _sorted_tail(self) -> Records:
+        if self._tail is None:
+            self._open, self._joined = [Records.concatenate(self._open)], 1
+            self._tail = newest(_with_ends(self._open[0]))
+            self._tail.heads.flags.writeable = False  # scans hand out pieces of it
+        return self._tail
+
+    def freeze(self) -> None:
+        """Marks everything appended so far for `write_frozen`; later versions wait for the next round."""
+        with self._tiers.lock:
+            self._seal()
+            self._tiers.hold(self._sealed)
+            self._sealed = []
+            self.unfrozen_bytes = 0
+
+    def write_frozen(self) -> None:
+        """Writes the frozen pieces as a new run, synced with its directory; for a separate thread.
+
+        Raises StoreFullError and StoreFailedError; the frozen pieces stay readable, and the next attempt writes them.
+        """
+        self._tiers.write()
+
+    def merge(self) -> bool:
+        """Makes one run of the newest ones where four or more have about the same size; False when there was nothing to
+        do.
+
+        For the thread that writes, in a loop. Raises StoreFullError, StoreFailedError and DamagedStoreError; then the
+        old runs count as before.
+        """
+        return self._tiers.merge()
+
+    def names(self) -> list[str]:
+        """The runs that count now, for the checkpoint to list."""
+        return self._tiers.names()
+
+    def settled(self) -> None:
+        """The checkpoint with the last `names` is durable: files that it does not list are removed."""
+        self._tiers.settled()
+
+    def remove_leftovers(self) -> None:
+        """Removes files of runs that a crash left and no checkpoint lists; for the owner, after opening."""
+        self._tiers.remove_leftovers()
+
+    def close(self) -> None:
+        """Closes the files and writes nothing: the log has everything that is in memory."""
+        self._tiers.close()
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def find(
+        self, crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.ArrayLike
+    ) -> tuple[npt.NDArray[np.bool_], Cards]:
+        """Whether each of these URLs has a record (n of bool), and the cards of the URLs that have, in the order asked.
+
+        The columns are u32, u16 and u64 of one length. Raises DamagedStoreError.
+        """
+        keys = pack_keys(crawls, slots, fingerprints)
+        missing = distinct(keys)
+        layers, pieces = self._look()
+        found: list[Records] = []
+        for piece in reversed((*layers.frozen, *pieces)):
+            missing = _without(missing, found, _find_piece(piece, missing))
+        for run in reversed(layers.runs):
+            if not len(missing):
+                break
+            missing = _without(missing, found, run.find(missing))
+        records = newest(Records.concatenate(found[::-1])).living()
+        if not len(records):
+            return np.zeros(len(keys), np.bool_), Cards.none()
+        rows = np.minimum(records.keys.searchsorted(keys), len(records) - 1)
+        hit = records.keys[rows] == keys
+        return hit, _cards(records.take(rows[hit]))
+
+    def scan(self, *, after: Key | None = None) -> Iterator[Cards]:
+        """Every record with a key above `after`, in the order of keys, some thousand at once, as of the first step.
+
+        Raises DamagedStoreError when a block is damaged; the records given before that are good.
+        """
+        return self._scan(after, bodies=True)
+
+    def scan_heads(self, *, after: Key | None = None) -> Iterator[Heads]:
+        """As `scan`, only the heads, at a fraction of the cost."""
+        for cards in self._scan(after, bodies=False):
+            yield cards.heads
+
+    def _scan(self, after: Key | None, *, bodies: bool) -> Iterator[Cards]:
+        bound = b"" if after is None else bytes(pack_keys(*([part] for part in after))[0])
+        layers, memory = self._look()
+        pieces = [_above(piece, bound, inclusive=after is None) for piece in (*layers.frozen, *memory)]
+        streams = [run.read(after=bound, bodies=bodies) for run in layers.runs]
+        for records in merged(streams, pieces):
+            for begin in range(0, len(records), SCAN_ROWS):
+                living = records.slice(begin, min(begin + SCAN_ROWS, len(records))).living()
+                if len(living):
+                    yield _cards(living) if bodies else Cards(living.heads, b"", np.zeros(len(living) + 1, np.int64))
+
+    def _look(self) -> tuple[Layers, list[Records]]:
+        """The sources of a read at this moment: layers, and above them the pieces that are not frozen."""
+        with self._tiers.lock:
+            tail = [self._sorted_tail()] if self._open else []
+            return self._tiers.layers, [*self._sealed, *tail]
+
+    def check(self) -> Iterator[str]:
+        """Reads every run again, to its last byte. Yields a sentence for each damage, naming file and byte."""
+        yield from self._tiers.check()
+
+    def statistics(self) -> LedgerStatistics:
+        """The sizes at this moment; no file is read."""
+        with self._tiers.lock:
+            layers = self._tiers.layers
+            pieces = [*layers.frozen, *self._sealed, *self._open]
+        return LedgerStatistics(
+            records=sum(len(run) for run in layers.runs) + sum(len(piece) for piece in pieces),
+            runs=len(layers.runs),
+            bytes=sum(run.bytes for run in layers.runs),
+            memtable_bytes=sum(piece.nbytes for piece in pieces),
+        )
+
+
+def _copy(heads: Heads) -> Heads:
+    return np.frombuffer(heads.tobytes(), HEAD)
+
+
+def _first(column: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """The first `rows` values of a column whose values are all alike."""
+    return column[:rows] if rows <= len(column) else np.resize(column, rows)
+
+
+def _with_ends(records: Records) -> Records:
+    """Makes versions of state 0 whole and empty, so that no older version shows through them."""
+    ended = records.heads["state"] == 0
+    if not ended.any():
+        return records
+    rows = np.arange(len(records))
+    result = records.take(rows, np.where(records.whole & ~ended, rows, -1))
+    for name in ("url_bytes", "referrer_bytes", "extra_bytes"):
+        result.heads[name][ended] = 0
+    result.whole[ended] = True
+    return result
+
+
+def _find_piece(piece: Records, keys: Keys) -> Records | None:
+    rows = piece.rows_of(keys)
+    return piece.take(rows) if len(rows) else None
+
+
+def _without(missing: Keys, found: list[Records], some: Records | None) -> Keys:
+    """Notes the records that a layer has. Returns the keys to look for in older layers."""
+    if some is None or not len(some):
+        return missing
+    found.append(some)
+    return missing[~np.isin(missing, some.keys[some.whole])]
+
+
+def _above(piece: Records, bound: bytes, *, inclusive: bool) -> Records:
+    if inclusive:
+        return piece
+    begin = int(piece.keys.searchsorted(np.array(bound, piece.keys.dtype), "right"))
+    return piece.slice(begin, len(piece))
+
+
+def _cards(records: Records) -> Cards:
+    first, last = int(records.offsets[0]), int(records.offsets[-1])
+    if first or last != len(records.arena):
+        return Cards(records.heads, bytes(memoryview(records.arena)[first:last]), records.offsets - first)
+    return Cards(records.heads, bytes(records.arena), records.offsets)

@@ -1,0 +1,17 @@
+"""The calls that change a frontier: discover, lease, report, and the words of operators.
+
+A verb checks its arguments, decides on a *draft*, logs the draft as one frame and applies it. A call that ends in an
+error throws its draft away, and the state is what it was. `machine.py`, above this folder, puts the verbs together.
+
+    arguments.py     the values that callers give, checked before anything is decided
+    draft.py         the decisions of a call so far, as facts
+    deciding.py      how a decision becomes a fact; the changes that time alone brings
+    arrivals.py      links on their way in, in columns
+    discovering.py   discover, and links between logs
+    asking.py        robots rules and the errands that fetch them
+    leasing.py       lease; leased.py gives a call's leases in columns
+    reporting.py     report, extend, release, defer; pieces.py cuts long reports into frames
+    operations.py    the words of operators: pause, block, delay, limit, delete, retry
+    carried.py       records of URLs out of one frontier and into another
+    accounts.py      the looks: status, counts, lists, explain, and the recount of `verify`
+"""

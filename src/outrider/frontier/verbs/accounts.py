@@ -1,0 +1,856 @@
+"""Answers read from the tables: a URL's status, counts, lists, why nothing is leased, and a recount that finds a wrong
+counter.
+
+No function here changes the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant, instant, rfc3339, seconds
+from outrider.errors import SettingsError
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.records import Record
+from outrider.frontier.policy.politeness import GapReason
+from outrider.frontier.schedule.shared import SharedTurns
+from outrider.frontier.state.cold import Told, weigh
+from outrider.frontier.state.hosts import NONE, Group, QueueRules, Rows, queue_hashes
+from outrider.frontier.state.tables import (
+    DONE,
+    GONE,
+    LEASED,
+    PARKED,
+    QUEUED,
+    STATES,
+    WAITING,
+    Authority,
+    CrawlState,
+    Reason,
+    RobotsState,
+    Tables,
+)
+from outrider.frontier.state.whereabouts import Whereabouts
+from outrider.journey import (
+    Explanation,
+    HostStatus,
+    HostWait,
+    Idle,
+    Page,
+    QueueStatus,
+    State,
+    UrlStatus,
+    Verification,
+    Waits,
+)
+from outrider.kernels.cards import Heads
+from outrider.limits import LISTED_ROWS_MAX, WAITS_NAMED_MAX
+from outrider.url import authority_of, host_of
+
+
+def status_of(record: Record, tables: Tables, token: int) -> UrlStatus:
+    """The status of one URL. token: the token of its open lease, 0 for none."""
+    queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
+    # A cold host has queues of its own name alone.
+    key = tables.key_of(queue) if queue != NONE else tables.home_of(host_of(record.url))
+    return UrlStatus(
+        record.url,
+        STATES[record.state],
+        reason=reason_text(record, tables),
+        crawl=tables.name_of_crawl(record.crawl),
+        key=key,
+        priority=record.priority,
+        depth=record.depth,
+        attempts=record.attempts,
+        referrer=record.referrer or None,
+        status=record.status or None,
+        error=tables.errors[record.error] or None,
+        due=record.due if record.state == WAITING else None,
+        token=token or None,
+    )
+
+
+def reason_text(record: Record, tables: Tables) -> str | None:
+    """Why a URL is parked or gone."""
+    if record.state not in (PARKED, GONE):
+        return None
+    error = tables.errors[record.error]
+    return error if error and record.reason != Reason.BUDGET else Reason(record.reason).name.lower()
+
+
+# -- counts ------------------------------------------------------------------------------------------------------------
+
+
+_EMPTY, _READY, _RESTING, _BLOCKED = range(4)
+_HOST_STATES = ("empty", "ready", "resting", "blocked")
+
+
+def _host_states(
+    tables: Tables,
+    now: Instant,
+    errands_at: Mapping[int, Instant],
+    shared: SharedTurns | None = None,
+    host: int | None = None,
+) -> npt.NDArray[np.uint8]:
+    """The state of each host (host: of this one alone). ready: a lease of a page or an errand is possible now; resting:
+    it rests, has a request open, or waits for a turn of its groups or its key; blocked: it backs off, or all its queues
+    with URLs are paused; empty: it holds nothing."""
+    hosts, queues = tables.hosts, tables.queues
+    homes = np.arange(hosts.count) if host is None else np.array([host])
+    rows = np.arange(queues.count, dtype=np.uint32)
+    if host is not None:
+        rows = np.array(list(tables.queues_of(host)), np.uint32)
+    rows = rows[tables.backlog.waiting(rows) > 0]
+    free, paused, capacity = _free_queues(tables, rows, now)
+    place = queues.host[rows].astype(np.intp) if host is None else np.zeros(len(rows), np.intp)
+    busy, until = hosts.in_flight[homes].astype(np.int64), hosts.rest_until[homes].copy()
+    pending, going, may, asked = (np.zeros(len(homes), np.bool_) for _ in range(4))
+    pending[place] = True
+    going[place[~paused]] = True
+    may[place[free & (busy[place] < capacity)]] = True
+    for at_host, at in errands_at.items() if host is None else [(0, errands_at[host])] if host in errands_at else ():
+        asked[at_host] = True
+        may[at_host] |= at <= now and not busy[at_host]
+        if not pending[at_host]:
+            until[at_host] = max(int(until[at_host]), at)
+    if shared is not None and host is None:
+        may &= ~shared.waits()
+        for at_host in shared.asked_at():
+            may[at_host] = False
+    states = np.full(len(homes), _RESTING, np.uint8)
+    states[may & (until <= now)] = _READY
+    states[(until > now) & (hosts.back_off[homes] > 0)] = _BLOCKED
+    states[pending & ~going & ~asked & (busy == 0)] = _BLOCKED
+    states[~(pending | asked | (busy > 0))] = _EMPTY
+    return states
+
+
+def _free_queues(
+    tables: Tables, rows: Rows, now: Instant
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Three columns for these queues: whether their own rules and their key's clock allow a request now, whether they
+    are paused, and how many requests of each may be open at once."""
+    queues = tables.queues
+    crawls = queues.crawl[rows]
+    paused: npt.NDArray[np.bool_] = tables.gone.take(crawls, mode="clip")
+    for crawl, state in tables.crawl_states.items():
+        if state != CrawlState.RUNNING:
+            paused |= crawls == crawl
+    free, capacity = ~paused, np.ones(len(rows), np.int64)
+    for told in (queues.rules, queues.group_of):
+        odd = np.fromiter(told, np.uint32, len(told)) if told else rows[:0]
+        for at in np.flatnonzero(np.isin(rows, odd)).tolist():
+            row = int(rows[at])
+            rules, group = queues.rules.get(row), queues.group_of.get(row)
+            if rules is not None:
+                paused[at] |= rules.paused
+                capacity[at] = max(1, rules.limit)
+                free[at] &= not rules.paused and rules.blocked_until <= now
+            if group is not None:
+                free[at] &= not group.busy and group.rest_until <= now
+    return free, paused, capacity
+
+
+def host_counts(
+    tables: Tables, now: Instant, *, errands_at: Mapping[int, Instant], shared: SharedTurns | None = None
+) -> dict[str, int]:
+    """How many hosts are in each state now."""
+    return _counted(tables, _host_states(tables, now, errands_at, shared))
+
+
+def _counted(tables: Tables, states: npt.NDArray[np.uint8]) -> dict[str, int]:
+    counts = np.bincount(states[tables.hosts.there[: tables.hosts.count]], minlength=len(_HOST_STATES)).tolist()
+    return {
+        "known": len(tables.hosts) + len(tables.cold),
+        "ready": counts[_READY],
+        "resting": counts[_RESTING],
+        "blocked": counts[_BLOCKED],
+        "empty": len(tables.cold) + counts[_EMPTY],
+    }
+
+
+def statistics(
+    tables: Tables,
+    now: Instant,
+    *,
+    errands: int,
+    errands_at: Mapping[int, Instant],
+    shared: SharedTurns | None = None,
+    recent_bytes: int = 0,
+) -> dict[str, object]:
+    """Counts of URLs, hosts, errands and fetches, under the names of `status --json`."""
+    errors = {name[6:]: value for name, value in tables.tallies.items() if name.startswith("error.")}
+    seen = [found.statistics() for found in tables.seen.values()]
+    ledger, cold = tables.ledger.statistics(), tables.cold.statistics()
+    return {
+        "accepted": tables.accepted(),
+        "urls": {STATES[state].value: tables.counts[state] for state in range(1, 7)},
+        "held": 0,
+        "in_transit": tables.in_transit,
+        "errands": errands,
+        "hosts": host_counts(tables, now, errands_at=errands_at, shared=shared),
+        "groups": {"known": len(shared or ()), "waiting": shared.waiting if shared is not None else 0},
+        "answered": tables.tallies.get("answered", 0),
+        "bytes": tables.tallies.get("bytes", 0),
+        "duplicates": tables.tallies.get("duplicates", 0),
+        "stale": tables.tallies.get("stale", 0),
+        "lost": tables.tallies.get("lost", 0),
+        "dropped": tables.tallies.get("dropped", 0),
+        "refused": tables.tallies.get("refused", 0),
+        "errors": errors,
+        "structures": {
+            "seen": {"keys": sum(one["keys"] for one in seen), "bytes": sum(one["bytes"] for one in seen)},
+            "recent": {"bytes": recent_bytes},
+            "backlog": tables.backlog.statistics(),
+            "calendar": tables.calendar.statistics(),
+            "hosts": {"rows": len(tables.hosts), "bytes": tables.hosts.bytes()},
+            "cold_hosts": {
+                "hosts": len(tables.cold),
+                "bytes": tables.cold.memory_bytes,
+                "runs": cold.runs,
+                "disk_bytes": cold.bytes,
+                "memtable_bytes": cold.memtable_bytes,
+            },
+            "ledger": {
+                "records": ledger.records,
+                "runs": ledger.runs,
+                "bytes": ledger.bytes,
+                "memtable_bytes": ledger.memtable_bytes,
+            },
+        },
+    }
+
+
+def recount(tables: Tables) -> Verification:
+    """Recount everything from the ledger and the leases, and compare it with the counters."""
+    found = _Recount(tables)
+    for cards in tables.ledger.scan():
+        if tables.voids():
+            cards = cards.filter(~tables.void(cards.heads))
+        if len(cards):
+            found.take(cards.heads)
+    found.wake()
+    problems = (
+        *found.problems,
+        *found.wrong_totals(),
+        *found.wrong_queues(),
+        *found.wrong_cold(),
+        *_wrong_turns(tables),
+    )
+    names = {STATES[state].value: found.counts[state] for state in range(1, 7)}
+    return Verification(not problems, problems, {"accepted": sum(found.counts), **names})
+
+
+class _Recount:
+    """Counts of the records themselves: URLs by state, in all, by queue, and for cold hosts."""
+
+    def __init__(self, tables: Tables) -> None:
+        leased = leased_heads(tables)
+        self.counts = [0] * 7
+        self.problems: list[str] = []
+        self._tables = tables
+        self._unseen = 0  # URLs without a key in the seen-set
+        self._of_queues = {state: np.zeros(tables.queues.count, np.int64) for state in (WAITING, PARKED, DONE, GONE)}
+        self._of_cold = {state: [0, 0] for state in (WAITING, DONE, GONE)}  # how many, and the sum of their weights
+        self._open = set(zip(leased["crawl"].tolist(), leased["order"].tolist(), strict=True))
+
+    def take(self, heads: Heads) -> None:
+        """Counts some records."""
+        tables = self._tables
+        rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
+        cold = rows == NONE
+        if cold.any():
+            homeless = int(cold.sum()) - int(tables.cold.have_queues(heads["queue"][cold], heads["crawl"][cold]).sum())
+            if homeless:
+                self.problems.append(f"{homeless} URLs name a queue that does not exist")
+                return
+        self._look_up(heads)
+        states = heads["state"].copy()
+        if self._open:
+            places = zip(heads["crawl"].tolist(), heads["order"].tolist(), strict=True)
+            states[np.array([place in self._open for place in places], np.bool_)] = LEASED
+        for state, number in enumerate(np.bincount(states, minlength=7).tolist()):
+            self.counts[state] += number
+        for state, column in self._of_queues.items():
+            np.add.at(column, rows[(states == state) & ~cold], 1)
+            some = heads["queue"][(states == state) & cold]
+            if state in self._of_cold:
+                self._of_cold[state][0] += len(some)
+                self._of_cold[state][1] += weigh(some, state)
+            elif len(some):
+                self.problems.append(f"{len(some)} URLs of cold hosts are {STATES[state].value}")
+        if (cold & ((states == QUEUED) | (states == LEASED))).any():
+            self.problems.append("URLs of cold hosts are queued or leased")
+
+    def _look_up(self, heads: Heads) -> None:
+        for crawl in np.unique(heads["crawl"]).tolist():
+            mask = heads["crawl"] == crawl
+            seen = self._tables.seen.get(crawl)
+            self._unseen += int(mask.sum())
+            if seen is not None:
+                slots, prints = (np.ascontiguousarray(heads[name][mask]) for name in ("slot", "fingerprint"))
+                self._unseen -= sum(seen.check(slots, prints))
+
+    def wake(self) -> None:
+        """Counts URLs as queued that left the calendar: their records still say waiting."""
+        woken = self.counts[WAITING] - (len(self._tables.calendar) - self._tables.void_waiting)
+        if woken >= 0:
+            self.counts[WAITING] -= woken
+            self.counts[QUEUED] += woken
+
+    def wrong_totals(self) -> Iterator[str]:
+        """Totals that differ from the records."""
+        tables, counts = self._tables, self.counts
+        if self._unseen:
+            yield f"{self._unseen} URLs have no key in the seen-set"
+        for state in range(1, 7):
+            if counts[state] != tables.counts[state]:
+                yield (
+                    f"{STATES[state].value}: the counter says {tables.counts[state]}, the records say {counts[state]}"
+                )
+        queued = len(tables.backlog) + len(tables.held)
+        if queued < counts[QUEUED]:
+            yield f"{counts[QUEUED]} URLs are queued, the queues hold {queued}"
+        transit = sum(len(home.outbox) for home in tables.transit.values())
+        if transit != tables.in_transit:
+            yield f"in_transit: the counter says {tables.in_transit}, the outboxes hold {transit}"
+
+    def wrong_queues(self) -> Iterator[str]:
+        """For each count, the first queue where it differs from the records."""
+        queues = self._tables.queues
+        for state, column in ((PARKED, queues.parked), (DONE, queues.done), (GONE, queues.gone)):
+            there = self._of_queues[state]
+            wrong = np.flatnonzero(there != column[: queues.count])
+            if len(wrong):
+                row = int(wrong[0])
+                yield (
+                    f"queue {self._tables.key_of(row)}: {int(column[row])} {STATES[state].value} are counted, "
+                    f"there are {int(there[row])}"
+                )
+
+    def wrong_cold(self) -> Iterator[str]:
+        """Totals of cold hosts that differ from the records."""
+        told, weights = self._tables.cold.totals(self._tables.gone)
+        for state, (count, weight) in self._of_cold.items():
+            if (count, weight & 0xFFFF_FFFF_FFFF_FFFF) != (told[state], weights[state]):
+                yield f"cold hosts: {told[state]} {STATES[state].value} are counted, there are {count}"
+
+
+def _wrong_turns(tables: Tables) -> Iterator[str]:
+    """Up to ten hosts whose count of turns differs from their number of open leases."""
+    turns = np.zeros(tables.hosts.count, np.int64)
+    np.add.at(turns, tables.queues.host[leased_queues(tables)], 1)
+    for authority in tables.errands.values():
+        if authority.busy != NONE:
+            turns[authority.busy] += 1
+    wrong = np.flatnonzero(turns != tables.hosts.in_flight[: tables.hosts.count])
+    for row in wrong[:10].tolist():
+        yield (
+            f"host {tables.hosts.name(row)}: {int(tables.hosts.in_flight[row])} turns are taken, "
+            f"{int(turns[row])} leases are open"
+        )
+
+
+def leased_heads(tables: Tables) -> Heads:
+    """The heads of all URLs that are leased, void ones left out."""
+    heads: Heads = tables.open_leases()[5]
+    living: Heads = heads[~tables.void(heads)]
+    return living
+
+
+def leased_queues(tables: Tables) -> Rows:
+    """The queue of each open lease of a page."""
+    queues: Rows = tables.open_leases()[1]
+    return queues
+
+
+# -- lists -------------------------------------------------------------------------------------------------------------
+
+
+def _limit(limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LISTED_ROWS_MAX:
+        raise SettingsError(f"limit {limit!r}: give a whole number from 1 to {LISTED_ROWS_MAX}")
+    return limit
+
+
+def _row_after(after: str | None, what: str) -> int:
+    """The first row behind a cursor. As long as no host went cold no row is used twice, so a row serves as a cursor."""
+    if after is None:
+        return 0
+    if not isinstance(after, str) or not after.isascii() or not after.isdigit():
+        raise SettingsError(f"after {after!r:.80}: give the cursor of an earlier list of {what}")
+    return int(after) + 1
+
+
+def queue_status(tables: Tables, row: int) -> QueueStatus:
+    """One queue by its row: its counts, and the rules that operators gave it."""
+    queues = tables.queues
+    one = np.array([row], np.uint32)
+    rules = queues.rules.get(row)
+    crawl = int(queues.crawl[row])
+    return QueueStatus(
+        tables.name_of_crawl(crawl),
+        tables.key_of(row),
+        tables.hosts.name(int(queues.host[row])),
+        int(tables.backlog.waiting(one)[0]) + tables.held_of.get(row, 0),
+        int((leased_queues(tables) == row).sum()) if tables.hosts.in_flight[queues.host[row]] else 0,
+        int(queues.waiting[row]),
+        int(queues.parked[row]),
+        int(queues.done[row]),
+        int(queues.gone[row]),
+        paused=(rules is not None and rules.paused) or tables.crawl_states[crawl] == CrawlState.PAUSED,
+        blocked_until=(rules.blocked_until or None) if rules is not None else None,
+        delay_seconds=rules.delay if rules is not None else None,
+        limit=(rules.limit or None) if rules is not None else None,
+    )
+
+
+def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
+    """Queues in the order in which they were made; once a host went cold, in the order of their hosts' hashes."""
+    limit = _limit(limit)
+    wanted = None
+    if crawl is not None:
+        wanted = tables.crawl_rows.get(crawl)
+        if wanted is None:
+            raise SettingsError(f"crawl {crawl!r:.200}: there is none of that name")
+    found: list[QueueStatus] = []
+    if _by_hash(tables, after):
+        host_after, queue_after = _hashes_after(after, 2, "queues")
+        cursor = ""
+        for number, home in _hosts_from(tables, host_after):
+            for queue, status in _queues_there(tables, number, home, wanted):
+                if (number, queue) <= (host_after, queue_after):
+                    continue
+                if len(found) == limit:
+                    return Page(found, cursor)
+                found.append(status)
+                cursor = f"{_HASHED}{number:016x}.{queue:016x}"
+        return Page(found, None)
+    row = _row_after(after, "queues")
+    while row < tables.queues.count and len(found) < limit:
+        of = int(tables.queues.crawl[row])
+        if tables.crawl_states[of] != CrawlState.DELETED and wanted in (None, of):
+            found.append(queue_status(tables, row))
+        row += 1
+    return Page(found, str(row - 1) if row < tables.queues.count else None)
+
+
+def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int, Instant]) -> HostStatus:
+    """One host as `hosts` lists it."""
+    hosts, queues = tables.hosts, tables.queues
+    rows = np.array(list(tables.queues_of(row)), np.uint32)
+    queued = int(tables.backlog.waiting(rows).sum()) + sum(tables.held_of.get(queue, 0) for queue in rows.tolist())
+    rules = [queues.rules[queue] for queue in rows.tolist() if queue in queues.rules]
+    paused = bool(len(rows)) and all(
+        (queue in queues.rules and queues.rules[queue].paused)
+        or tables.crawl_states[int(queues.crawl[queue])] != CrawlState.RUNNING
+        for queue in rows.tolist()
+    )
+    rest_until = int(hosts.rest_until[row])
+    state = _HOST_STATES[int(_host_states(tables, now, errands_at, host=row)[0])]
+    return HostStatus(
+        hosts.name(row),
+        state,
+        queued,
+        int(hosts.in_flight[row]),
+        rest_until or None,
+        float(hosts.gap[row]) if hosts.ended[row] else None,
+        GapReason(int(hosts.reason[row])).name.lower() if hosts.reason[row] else None,
+        float(hosts.back_off[row]),
+        int(hosts.answered[row]),
+        delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
+        limit=max((rule.limit for rule in rules if rule.limit), default=None),
+        paused=paused,
+    )
+
+
+def list_hosts(
+    tables: Tables, now: Instant, after: str | None, limit: int, errands_at: Mapping[int, Instant]
+) -> Page[HostStatus]:
+    """Hosts in the order in which they became known; once a host went cold, in the order of their hashes."""
+    limit = _limit(limit)
+    if _by_hash(tables, after):
+        (beyond,) = _hashes_after(after, 1, "hosts")
+        listed: list[HostStatus] = []
+        last_one = -1
+        for number, home in _hosts_from(tables, beyond + 1):
+            if len(listed) == limit:
+                return Page(listed, f"{_HASHED}{last_one:016x}")
+            if isinstance(home, tuple):
+                listed.append(_cold_status(tables, *home))
+            else:
+                listed.append(host_status(tables, home, now, errands_at))
+            last_one = number
+        return Page(listed, None)
+    row = _row_after(after, "hosts")
+    last = min(row + limit, tables.hosts.count)
+    found = [host_status(tables, one, now, errands_at) for one in range(row, last)]
+    return Page(found, str(last - 1) if last < tables.hosts.count else None)
+
+
+_HASHED = "h"
+"""The first character of a cursor by hash."""
+_HOSTS_AT_ONCE = 1_024
+
+
+def _by_hash(tables: Tables, after: str | None) -> bool:
+    """Whether a list goes by hashes: it does once any host went cold, and to its end when it began so."""
+    return tables.cold.ever or (isinstance(after, str) and after.startswith(_HASHED))
+
+
+def _hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
+    """The hashes behind which a list goes on. A cursor from the time before any host went cold begins the list again:
+    some rows come twice, and no row is left out."""
+    nothing = (-1,) * count
+    if after is None or (isinstance(after, str) and after.isascii() and after.isdigit()):
+        return nothing
+    try:
+        hashes = tuple(int(part, 16) for part in after.removeprefix(_HASHED).split("."))
+    except (AttributeError, ValueError):
+        hashes = ()
+    if len(hashes) != count or not after.startswith(_HASHED) or max(hashes) >= 1 << 64 or min(hashes) < 0:
+        raise SettingsError(f"after {after!r:.80}: give the cursor of an earlier list of {what}")
+    return hashes
+
+
+def _hosts_from(tables: Tables, least: int) -> Iterator[tuple[int, int | tuple[Told, int]]]:
+    """All hosts with hashes from `least` on, in the order of hashes, each with its row or, when it is cold, its record
+    and the place in it. Memory holds about a thousand of them at a time."""
+    if least >= 1 << 64:
+        return
+    cold = _cold_from(tables, least)
+    ahead = next(cold, None)
+    for number, row in _hot_from(tables, least):
+        while ahead is not None and ahead[0] < number:
+            yield ahead
+            ahead = next(cold, None)
+        yield number, row
+    while ahead is not None:
+        yield ahead
+        ahead = next(cold, None)
+
+
+def _cold_from(tables: Tables, least: int) -> Iterator[tuple[int, tuple[Told, int]]]:
+    for told in tables.cold.scan(after=least - 1 if least > 0 else None):
+        for place, number in enumerate(told.hashes.tolist()):
+            yield number, (told, place)
+
+
+def _hot_from(tables: Tables, least: int) -> Iterator[tuple[int, int]]:
+    hosts = tables.hosts
+    while True:
+        rows = np.flatnonzero(hosts.there[: hosts.count] & (hosts.hash[: hosts.count] >= np.uint64(max(least, 0))))
+        hashes = hosts.hash[rows]
+        if len(rows) > _HOSTS_AT_ONCE:
+            rows = rows[np.argpartition(hashes, _HOSTS_AT_ONCE)[:_HOSTS_AT_ONCE]]
+            hashes = hosts.hash[rows]
+        if not len(rows):
+            return
+        order = np.argsort(hashes)
+        yield from zip(hashes[order].tolist(), rows[order].tolist(), strict=True)
+        least = int(hashes.max()) + 1
+        if least >= 1 << 64:
+            return
+
+
+def _queues_there(
+    tables: Tables, number: int, home: int | tuple[Told, int], crawl: int | None
+) -> list[tuple[int, QueueStatus]]:
+    """The queues of one host, ordered by their hashes: of one crawl, or of all crawls that were not deleted."""
+    if not isinstance(home, tuple):
+        queues = tables.queues
+        rows = [(int(queues.hash[row]), row) for row in tables.queues_of(home)]
+        return [
+            (queue, queue_status(tables, row))
+            for queue, row in sorted(rows)
+            if _listed(tables, int(queues.crawl[row]), crawl)
+        ]
+    told, place = home
+    name = told.names.take(np.array([place])).list()[0]
+    found = []
+    for queue in told.queues(place):
+        if _listed(tables, queue.crawl, crawl):
+            hashed = queue_hashes(np.array([number], np.uint64), np.array([queue.crawl], np.uint32))
+            rules = queue.rules or QueueRules()
+            status = QueueStatus(
+                *(tables.name_of_crawl(queue.crawl), name, name, 0, 0, queue.waiting, 0, queue.done, queue.gone),
+                paused=rules.paused or tables.crawl_states[queue.crawl] == CrawlState.PAUSED,
+                blocked_until=rules.blocked_until or None,
+                delay_seconds=rules.delay,
+                limit=rules.limit or None,
+            )
+            found.append((int(hashed[0]), status))
+    return sorted(found, key=lambda one: one[0])
+
+
+def _listed(tables: Tables, crawl: int, wanted: int | None) -> bool:
+    return tables.crawl_states[crawl] != CrawlState.DELETED and wanted in (None, crawl)
+
+
+def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
+    """As `host_status`, for a cold host, from its record."""
+    head = told.heads[place]
+    queues = told.queues(place)
+    rules = [queue.rules for queue in queues if queue.rules is not None]
+    return HostStatus(
+        told.names.take(np.array([place])).list()[0],
+        "empty",
+        0,
+        0,
+        int(tables.cold.rest_floor(told)[place]) or None,
+        float(head["gap"]) if head["ended"] else None,
+        GapReason(int(head["reason"])).name.lower() if head["reason"] else None,
+        told.back_off(place)[0],
+        int(head["answered"]),
+        delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
+        limit=max((rule.limit for rule in rules if rule.limit), default=None),
+        paused=all(
+            (queue.rules is not None and queue.rules.paused) or tables.crawl_states[queue.crawl] != CrawlState.RUNNING
+            for queue in queues
+        ),
+    )
+
+
+def cursor_of(cards: Cards, row: int) -> str:
+    """The cursor behind a card in a list of URLs: the key of the card in the ledger."""
+    head = cards.heads[row]
+    return f"{int(head['crawl'])}.{int(head['slot'])}.{int(head['fingerprint']):016x}"
+
+
+def after_of(cursor: str | None) -> tuple[int, int, int] | None:
+    """The key behind which a list of URLs goes on. Raises SettingsError for a text that is no cursor."""
+    if cursor is None:
+        return None
+    try:
+        crawl, slot, print_ = cursor.split(".")
+        return int(crawl), int(slot), int(print_, 16)
+    except (AttributeError, TypeError, ValueError):
+        raise SettingsError(f"after {cursor!r:.80}: give the cursor of an earlier list of URLs") from None
+
+
+# -- why ---------------------------------------------------------------------------------------------------------------
+
+
+def explain(
+    record: Record | None,
+    url: str,
+    tables: Tables,
+    now: Instant,
+    *,
+    token: int,
+    slot: int,
+    fingerprint: int,
+    errands_at: Mapping[int, Instant],
+    at_limit: bool,
+    shared: SharedTurns | None = None,
+) -> Explanation:
+    """The whole status of a URL, and the one reason why it is not being fetched now."""
+    if record is None:
+        text = "nobody has told of it, or it lies outside the scope"
+        return Explanation(url, State.UNKNOWN, "unknown", text, UrlStatus(url, State.UNKNOWN), slot, fingerprint)
+    row = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
+    host = int(tables.queues.host[row])
+    queue = queue_status(tables, row)
+    there = host_status(tables, host, now, errands_at)
+    name = authority_of(record.url)
+    authority = tables.authorities.get(name)
+    group = shared.holds_back(host) if shared is not None else None
+    own = tables.queues.group_of.get(row)
+    word, text, at = _why_not(record, tables, now, queue, there, authority, own, group, at_limit=at_limit)
+    place = tables.whereabouts.get(host) if shared is not None and shared.asks else None
+    if word in ("host_busy", "host_resting", "group_busy", "group_resting", "behind", "ready"):
+        asked_at = shared.asked_at().get(host) if shared is not None else None
+        if asked_at is not None:
+            word, text, at = _address_sought(there.name, place, asked_at, now)
+        elif place is not None and place.error:
+            text += f"; no group by address counts it, for its address cannot be had ({place.error})"
+    return Explanation(
+        record.url,
+        STATES[record.state],
+        word,
+        text,
+        status_of(record, tables, token),
+        slot,
+        fingerprint,
+        klass=record.klass,
+        order=record.order,
+        queue=queue,
+        host=there,
+        authority=name,
+        robots=RobotsState(authority.state).name.lower() if authority is not None else None,
+        next_at=at,
+    )
+
+
+def _address_sought(host: str, place: Whereabouts | None, at: Instant, now: Instant) -> tuple[str, str, Instant | None]:
+    """Why a host without a known address is not offered."""
+    text = f"the address of {host} is to be asked for first"
+    if place is None:
+        return "address", f"{text}, by whoever leases errands", now
+    if place.token:
+        return "address", f"the address of {host} is being asked for", None
+    if place.error:
+        text = f"the address of {host} could not be had ({place.error}) and is to be asked for once more"
+    return "address", f"{text}, by whoever leases errands", max(at, now)
+
+
+def _why_not(
+    record: Record,
+    tables: Tables,
+    now: Instant,
+    queue: QueueStatus,
+    host: HostStatus,
+    authority: Authority | None,
+    own: Group | None,
+    group: tuple[str, Instant] | None,
+    *,
+    at_limit: bool,
+) -> tuple[str, str, Instant | None]:
+    state = record.state
+    if state == LEASED:
+        return "leased", "it is leased: somebody fetches it now", None
+    if state == DONE:
+        return "done", "it was fetched, and is not due again", None
+    if state == GONE:
+        return "gone", f"it is gone: {reason_text(record, tables)}", None
+    if state == PARKED:
+        return "parked", f"it is parked: {reason_text(record, tables)}", None
+    if state == WAITING:
+        return "waiting", f"it waits until {rfc3339(record.due)}", record.due
+    if at_limit:
+        return "limit", "the limit of pages (max_pages) is reached", None
+    if queue.paused:
+        return "paused", "its queue or crawl is paused", None
+    if queue.blocked_until is not None and queue.blocked_until > now:
+        return "blocked", f"its queue is blocked until {rfc3339(queue.blocked_until)}", queue.blocked_until
+    if authority is not None and authority.held and authority.wanted != NONE:
+        return "robots", "the robots.txt of its authority is to be asked for first", authority.next_at or None
+    capacity = queue.limit or 1
+    if host.leased >= capacity:
+        at_once = "one request at a time" if capacity == 1 else f"at most {capacity} requests at once"
+        return "host_busy", f"{host.name} is being visited: {at_once}", None
+    if host.rest_until is not None and host.rest_until > now:
+        wait = seconds(host.rest_until - now)
+        text = f"{host.name} rests for {wait:.3g} s more ({host.reason or 'in doubt'})"
+        return "host_resting", text, host.rest_until
+    if own is not None and own.busy:
+        return "group_busy", f"another queue of the key {queue.key} is being visited: one request at a time", None
+    if own is not None and own.rest_until > now:
+        text = f"the queues of the key {queue.key} rest for {seconds(own.rest_until - now):.3g} s more"
+        return "group_resting", text, own.rest_until
+    if group is not None:
+        name, until = group
+        if until > now:
+            text = f"the group {name} rests for {seconds(until - now):.3g} s more, and {host.name} belongs to it"
+            return "group_resting", text, until
+        return "group_busy", f"{host.name} waits for its turn in the group {name}: others of it go first", None
+    if queue.queued > 1:
+        return "behind", f"{queue.queued - 1} other URLs of its queue are queued, too, and its host is ready", now
+    return "ready", "nothing: it is given to whoever leases next", now
+
+
+def idle(
+    tables: Tables,
+    now: Instant,
+    *,
+    next_at: Instant | None,
+    errands: int,
+    errands_at: Mapping[int, Instant],
+    at_limit: bool,
+    delay: float,
+    shared: SharedTurns | None = None,
+) -> Idle:
+    """Why nothing, or no more, can be leased now."""
+    states = _host_states(tables, now, errands_at, shared)
+    counts = _counted(tables, states)
+    known = counts.pop("known")
+    leased = int(np.count_nonzero((states == _RESTING) & (tables.hosts.in_flight[: tables.hosts.count] > 0)))
+    counts["resting"], counts["leased"] = counts["resting"] - leased, leased
+    urls = {STATES[state].value: tables.counts[state] for state in range(1, 7)}
+    if at_limit:
+        word, text = "limit", "a limit of pages is reached, and work is left"
+    elif not (tables.counts[QUEUED] or tables.counts[LEASED] or tables.counts[WAITING] or errands):
+        word, text, next_at = "finished", "nothing is left to do", None
+        if tables.counts[PARKED]:
+            text += f"; {tables.counts[PARKED]} URLs are parked, beyond a limit or forbidden by robots.txt"
+    elif counts["ready"]:
+        word, text = "ready", f"{counts['ready']} hosts are ready: lease from them"
+    elif counts["resting"]:
+        word, text = "resting", f"all {counts['resting']} hosts that hold something rest"
+        if shared is not None and shared.waiting:
+            text += f", {shared.waiting} of them because a group they belong to rests or is being visited"
+        if shared is not None and shared.seeking:
+            text += f", {len(shared.seeking)} because their addresses are to be asked for first, by errands"
+    elif counts["leased"]:
+        word, text = "leased", f"{counts['leased']} hosts are being visited, the others have nothing"
+    elif tables.counts[WAITING]:
+        word, text = "waiting", f"{tables.counts[WAITING]} URLs wait for their time"
+    elif errands or counts["blocked"]:
+        word, text = "blocked", f"{counts['blocked']} hosts are paused or wait for their robots.txt"
+    else:
+        word, text = "paused", "what is queued is paused or blocked"
+    tail_host, tail_urls, tail_seconds = _tail(tables, delay)
+    return Idle(
+        word,
+        text,
+        known,
+        counts,
+        urls,
+        next_at,
+        None if next_at is None else seconds(max(0, next_at - now)),
+        errands,
+        tail_host,
+        tail_urls,
+        tail_seconds,
+    )
+
+
+def waits(tables: Tables, now: Instant, *, beyond_seconds: float, within_seconds: float | None) -> Waits:
+    """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
+    hosts = tables.hosts
+    urls = _urls_held(tables)
+    for queue, held in tables.held_of.items():
+        urls[tables.queues.host[queue]] += held
+    until = hosts.rest_until[: hosts.count]
+    resting = (urls > 0) & (until > now + instant(beyond_seconds))
+    if within_seconds is not None:
+        resting &= until <= now + instant(within_seconds)
+    found = np.flatnonzero(resting)
+    found = found[np.argsort(until[found], kind="stable")]
+    soonest = tuple(
+        HostWait(
+            hosts.name(row),
+            int(until[row]),
+            seconds(int(until[row]) - now),
+            int(urls[row]),
+            GapReason(int(hosts.reason[row])).name.lower(),
+            int(hosts.reason[row]) in (GapReason.RETRY_AFTER, GapReason.BACK_OFF),
+        )
+        for row in found[:WAITS_NAMED_MAX].tolist()
+    )
+    return Waits(len(found), seconds(int(until[found[-1]]) - now) if len(found) else 0.0, soonest)
+
+
+def _urls_held(tables: Tables) -> npt.NDArray[np.int64]:
+    """How many URLs of each host are in its queues or wait for their due time."""
+    queues = tables.queues
+    rows = np.arange(queues.count, dtype=np.uint32)
+    urls = np.zeros(tables.hosts.count, np.int64)
+    if len(rows):
+        np.add.at(urls, queues.host[rows], tables.backlog.waiting(rows).astype(np.int64) + queues.waiting[rows])
+    return urls
+
+
+def _tail(tables: Tables, delay: float) -> tuple[str | None, int, float | None]:
+    """The host that needs the longest time for its URLs at its gap: its name, its URLs, and the time in seconds."""
+    urls = _urls_held(tables)
+    if not len(urls):
+        return None, 0, None
+    gaps = np.maximum(tables.hosts.gap[: tables.hosts.count], delay)
+    worst = int(np.argmax(urls * gaps))
+    if not urls[worst]:
+        return None, 0, None
+    return tables.hosts.name(worst), int(urls[worst]), float(urls[worst] * gaps[worst])

@@ -1,0 +1,223 @@
+"""Links on their way into the frontier, in columns: one row per link that a caller, a page or another log gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant
+from outrider.frontier.format.alike import alike, is_alike
+from outrider.kernels.cards import HEAD_BYTES
+from outrider.url import UrlBatch
+
+NO_DUE = -1
+_TOLD = ("outcome", "depth", "priority")
+"""The columns that are read when links arrive; every other column goes to the function of priority."""
+
+
+LINK_BYTES = 2 * HEAD_BYTES
+"""About what a frame holds of a new link beside its texts: head, queue, host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where links were found. source: the slot of the page, -1 for none; page: True when a page of this crawl gave the
+    links, False when a caller did."""
+
+    referrer: str = ""
+    depth: int = 0
+    crawl: int = 0
+    source: int = -1
+    priority: float = 0.5
+    page: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One link with everything a caller can give for it. priority: None when none was given; due: None for at once."""
+
+    url: str
+    origin: int
+    depth: int = 0
+    hops: int = 0
+    priority: float | None = None
+    due: Instant | None = None
+    crawl: int = 0
+    key: str | None = None
+    referrer: str | None = None
+    metadata: bytes = b""
+    seed: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """depth, hops, crawl: whole numbers; due: instants, NO_DUE for at once; priority: NaN when none was given; origin:
+    the place in `origins`; odd: the links with a key, a referrer or metadata of their own, by row; signals: further
+    columns, for functions of priority."""
+
+    urls: UrlBatch
+    origins: Sequence[Origin]
+    origin: npt.NDArray[np.intp]
+    depth: npt.NDArray[np.int64]
+    hops: npt.NDArray[np.uint8]
+    due: npt.NDArray[np.int64]
+    priority: npt.NDArray[np.float64]
+    crawl: npt.NDArray[np.uint32]
+    seed: npt.NDArray[np.bool_]
+    odd: dict[int, Arrival]
+    signals: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+    @classmethod
+    def of_columns(
+        cls, urls: UrlBatch, origin: npt.NDArray[np.intp], origins: Sequence[Origin], depth: Any, priority: Any
+    ) -> Arrivals:
+        """Links that come with depth, priority and further columns, and with nothing else."""
+        rows = len(urls)
+        crawls = {one.crawl for one in origins}
+        pages = {one.page for one in origins}
+        if pages == {True}:
+            seed = alike(False, rows, "?")
+        elif pages == {False}:
+            seed = alike(depth[0] == 0, rows, "?") if is_alike(depth) else depth == 0
+        else:
+            seed = ~np.array([one.page for one in origins], np.bool_)[origin] & (depth == 0)
+        return cls(
+            urls.without_columns(),
+            origins,
+            origin,
+            depth,
+            alike(0, rows, "u1"),
+            alike(NO_DUE, rows, "i8"),
+            priority,
+            alike(crawls.pop(), rows, "u4")
+            if len(crawls) == 1
+            else np.array([one.crawl for one in origins], np.uint32)[origin],
+            seed,
+            {},
+            {name: column for name, column in urls.columns.items() if name not in _TOLD},
+        )
+
+    @classmethod
+    def of_batches(
+        cls, batches: Sequence[UrlBatch], places: Sequence[int], origins: Sequence[Origin], depth: Any, priority: Any
+    ) -> Arrivals:
+        """The links of several origins, one after the other; each origin brings its links in one batch."""
+        if all(urls.columns.keys() == batches[0].columns.keys() for urls in batches):
+            together = UrlBatch.concatenate(batches).without_columns()
+        else:
+            together = UrlBatch.concatenate([urls.without_columns() for urls in batches])
+        joined = cls.of_columns(
+            together,
+            np.repeat(np.array(places, np.intp), list(map(len, batches))),
+            origins,
+            depth,
+            priority,
+        )
+        signals = {
+            name: _joined([urls.columns.get(name) for urls in batches], batches)
+            for name in dict.fromkeys(name for urls in batches for name in urls.columns if name not in _TOLD)
+        }
+        return replace(joined, signals=signals) if signals else joined
+
+    @classmethod
+    def of_links(
+        cls, links: Sequence[Arrival], origins: Sequence[Origin], spelled: Callable[[Iterable[str]], UrlBatch]
+    ) -> Arrivals:
+        """Links that came one by one."""
+        return cls(
+            spelled([link.url for link in links]),
+            origins,
+            np.array([link.origin for link in links], np.intp),
+            np.array([link.depth for link in links], np.int64),
+            np.array([min(link.hops, 255) for link in links], np.uint8),
+            np.array([NO_DUE if link.due is None else link.due for link in links], np.int64),
+            np.array([np.nan if link.priority is None else link.priority for link in links], np.float64),
+            np.array([link.crawl for link in links], np.uint32),
+            np.array([link.seed for link in links], np.bool_),
+            {
+                row: link
+                for row, link in enumerate(links)
+                if link.key is not None or link.metadata or link.referrer is not None
+            },
+        )
+
+    def pieces(self, bytes_max: int) -> list[tuple[int, int]]:
+        """First and last row of each piece. The cards of a piece take about `bytes_max` bytes, or the piece is a single
+        row."""
+        rows = len(self)
+        longest = max((len(one.referrer) for one in self.origins), default=0)
+        if not self.odd and len(self.urls.arena) + rows * (LINK_BYTES + longest) <= bytes_max:
+            return [(0, rows)]
+        referrers = np.array([len(one.referrer) for one in self.origins], np.int64)
+        costs = self.urls.lengths + LINK_BYTES + referrers[self.origin]
+        for row, link in self.odd.items():
+            costs[row] += len(link.referrer or "") + len(link.metadata) + len(link.key or "")
+        return pieces_of(costs, bytes_max)
+
+    def piece(self, first: int, last: int) -> Arrivals:
+        """The rows from `first` on, before `last`."""
+        if last - first == len(self):
+            return self
+        some = slice(first, last)
+        return Arrivals(
+            self.urls[some],
+            self.origins,
+            *(self.origin[some], self.depth[some], self.hops[some], self.due[some]),
+            *(self.priority[some], self.crawl[some], self.seed[some]),
+            {row - first: link for row, link in self.odd.items() if first <= row < last},
+            {name: column[some] for name, column in self.signals.items()},
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Arrivals]) -> Arrivals:
+        """The rows of several parts; the parts share their origins."""
+        if len(parts) == 1:
+            return parts[0]
+        odd: dict[int, Arrival] = {}
+        start = 0
+        for part in parts:
+            odd |= {start + row: link for row, link in part.odd.items()}
+            start += len(part)
+        return cls(
+            UrlBatch.concatenate([part.urls for part in parts]),
+            parts[0].origins,
+            np.concatenate([part.origin for part in parts]),
+            np.concatenate([part.depth for part in parts]),
+            np.concatenate([part.hops for part in parts]),
+            np.concatenate([part.due for part in parts]),
+            np.concatenate([part.priority for part in parts]),
+            np.concatenate([part.crawl for part in parts]),
+            np.concatenate([part.seed for part in parts]),
+            odd,
+            {
+                name: _joined([part.signals.get(name) for part in parts], parts)
+                for name in dict.fromkeys(name for part in parts for name in part.signals)
+            },
+        )
+
+
+def _joined(columns: Sequence[npt.NDArray[Any] | None], parts: Sequence[Sized]) -> npt.NDArray[Any]:
+    """A further column of several parts; NaN where a part has none."""
+    return np.concatenate(
+        [np.full(len(part), np.nan) if column is None else column for column, part in zip(columns, parts, strict=True)]
+    )
+
+
+def pieces_of(costs: npt.NDArray[np.int64], most: int) -> list[tuple[int, int]]:
+    """First and last row of each piece. The costs of a piece sum to `most` at the utmost, or the piece is a single row;
+    without rows there is one empty piece."""
+    ends = costs.cumsum()
+    bounds = [0]
+    while bounds[-1] < len(costs):
+        first = bounds[-1]
+        spent = int(ends[first - 1]) if first else 0
+        bounds.append(max(first + 1, int(ends.searchsorted(spent + most, "right"))))
+    return list(pairwise(bounds)) or [(0, 0)]

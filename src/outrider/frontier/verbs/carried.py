@@ -1,0 +1,306 @@
+"""Records of URLs as plain values, out of one frontier and into another, with everything that belongs to a URL, also
+its state.
+
+A record has no lease and nothing that belongs to the host: no clock, no robots rules, no count of answers. Records come
+in the order in which their URLs were accepted, and `restore` keeps this order: a copy of a copy equals the first copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from outrider.clock import Instant
+from outrider.errors import SettingsError
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.records import Record
+from outrider.frontier.priority import checked
+from outrider.frontier.state.hosts import NONE
+from outrider.frontier.state.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason, by_value
+from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.arrivals import Arrival, Arrivals, Origin
+from outrider.frontier.verbs.discovering import Discovering
+from outrider.frontier.verbs.draft import Draft
+from outrider.limits import (
+    CALL_BYTES_PER_FRAME,
+    DIGEST_BYTES_MAX,
+    ERROR_TEXT_MAX,
+    METADATA_BYTES_MAX,
+    REFERRER_BYTES_MAX,
+    RESTORE_ROWS_PER_FRAME,
+    RUN_BODY_BYTES_MAX,
+    URL_BYTES_MAX,
+)
+from outrider.url import host_of, undotted
+
+_STATE_NUMBERS: Final = {state.value: number for number, state in enumerate(STATES) if number != UNKNOWN}
+_REASONS: Final = {reason.name.lower(): reason for reason in Reason if reason is not Reason.NONE}
+
+
+class Carrying(Discovering):
+    """The part of the machine that gives and takes records."""
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def orders(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """The order numbers of all accepted URLs, ascending."""
+        parts = [self._living_heads(heads)["order"] for heads in self.tables.ledger.scan_heads()]
+        found = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+        found.sort()
+        return found
+
+    def _living_heads(self, heads: Any) -> Any:
+        return heads[~self.tables.void(heads)] if self.tables.voids() else heads
+
+    def cards_between(self, first: int, last: int) -> Cards:
+        """The cards with order numbers from `first` to `last`, both included, in that order."""
+        parts = []
+        for cards in self.tables.ledger.scan():
+            orders = cards.heads["order"]
+            mask = (orders >= first) & (orders <= last)
+            if mask.any():
+                parts.append(cards.filter(mask))
+        found = Cards.concatenate(parts)
+        if len(found) and self.tables.voids():
+            found = found.filter(~self.tables.void(found.heads))
+        return found.take(np.argsort(found.heads["order"], kind="stable")) if len(found) else found
+
+    def record_of(self, cards: Cards, row: int) -> dict[str, Any]:
+        """A card as plain values; None for an absent one."""
+        record = Record.of(cards, row)
+        tables = self.tables
+        queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
+        return {
+            "url": record.url,
+            "crawl": tables.name_of_crawl(record.crawl),
+            "key": tables.queues.keys.get(queue),
+            "state": STATES[QUEUED if record.state == LEASED else record.state].value,
+            "reason": Reason(record.reason).name.lower() if record.reason else None,
+            "priority": record.priority,
+            "depth": record.depth,
+            "hops": record.hops,
+            "referrer": record.referrer or None,
+            "due": record.due or None,
+            "attempts": record.attempts,
+            "losses": record.losses,
+            "status": record.status or None,
+            "error": tables.errors[record.error] or None,
+            "digest": record.digest.hex() or None,
+            "etag": record.etag or None,
+            "last_modified": record.modified or None,
+            "metadata": msgspec.json.decode(record.metadata) if record.metadata else None,
+        }
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def restore(self, records: Iterable[Mapping[str, Any]], now: Instant) -> int:
+        """Accepts URLs with the states in their records; known URLs stay as they are. Returns how many are new.
+
+        Raises SettingsError for a record that makes no sense; the pieces before it stay accepted.
+        """
+        count = 0
+        for piece in _pieces(records):
+            now = self._advance(now)
+            draft = self._draft(now)
+            try:
+                count += self._restore(piece, draft)
+            except SettingsError:
+                self._take_back(draft)
+                raise
+            self._commit(draft)
+            self._wake(now)  # queues URLs that fell due meanwhile, so that counts are right
+        return count
+
+    def _restore(self, records: Sequence[Mapping[str, Any]], draft: Draft) -> int:
+        # All records are checked before the first makes another URL give way (`drop_lowest`).
+        arrivals = [_arrival(record, draft) for record in records]
+        words = [_told(record, draft.now) for record in records]
+        links = Arrivals.of_links(arrivals, [Origin()], self._spelled_batch)
+        urls, tables = links.urls, self.tables
+        if not urls.valid.all():
+            wrong = arrivals[int(np.flatnonzero(~urls.valid)[0])].url
+            raise SettingsError(f"url {wrong!r:.200} is no http or https URL")
+        if urls.lengths.max(initial=0) > URL_BYTES_MAX:
+            arguments.kept("url", urls[int(urls.lengths.argmax())], URL_BYTES_MAX)
+        prints = urls.fingerprints(self._fingerprint_key)
+        names = self._homes(urls)
+        hosts = tables.hosts.find(names)
+        there = np.flatnonzero(hosts != NONE)
+        slots = self._slots_at(hosts, there)
+        known = np.zeros(len(urls), np.bool_)
+        if len(there):
+            known[there] = self._seen(links.crawl[there], slots[there], prints[there])
+        cold = self._cold_ones(names, hosts)
+        if len(cold):
+            slots[cold] = self._slots_of_homes(urls, names, cold)
+            known[cold] = self._seen(links.crawl[cold], slots[cold], prints[cold])
+            if tables.recall(names[cold[~known[cold]]]):
+                hosts = tables.hosts.find(names)
+        if tables.queues.voids:
+            for row in np.flatnonzero(known & (hosts != NONE)).tolist():
+                here, _ = tables.find([int(links.crawl[row])], [int(slots[row])], [int(prints[row])])
+                known[row] = bool(here[0])
+        identity = prints ^ (links.crawl.astype(np.uint64) << np.uint64(1))
+        _, firsts = np.unique(identity, return_index=True)
+        first = np.zeros(len(urls), np.bool_)
+        first[firsts] = True
+        rows = np.flatnonzero(first & ~known)
+        if not len(rows):
+            return 0
+        if self.settings.scope != "any":
+            # As in `discover`: a URL of depth 0 is a seed, or the target of a seed's redirect.
+            for crawl, some in by_value(links.crawl):
+                seeds = np.zeros(len(urls), np.bool_)
+                seeds[some] = True
+                seeds &= links.depth == 0
+                self._widen(draft, crawl, urls.strings(np.flatnonzero(seeds)))
+        codes = np.zeros(len(urls), np.uint8)
+        self._welcome(links, rows, prints[rows], names[rows], hosts[rows], slots[rows], codes, draft)
+        told = {(int(links.crawl[row]), urls[row]): words[row] for row in rows.tolist()}
+        count = 0
+        for cards in draft.taken_back():
+            why = cards.misfit(RUN_BODY_BYTES_MAX)
+            if why:
+                raise arguments.unfit(why)
+            for row in range(len(cards)):
+                record = Record.of(cards, row)
+                self._tell(record, told[record.crawl, record.url], draft)
+                draft.record(record, UNKNOWN, whole=True)
+                count += 1
+        return count
+
+    def _tell(self, record: Record, told: _Told, draft: Draft) -> None:
+        """Copies these values into a record that `_welcome` made: state, due, attempts, outcome and content."""
+        record.state, record.reason, record.due = told.state, told.reason, told.due
+        record.attempts, record.losses, record.status = told.attempts, told.losses, told.status
+        record.error = draft.error_number(told.error) if told.error else 0
+        record.etag, record.modified, record.digest = told.etag, told.modified, told.digest
+        record.content = self._content_hash(told.digest) if told.digest else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The checked values of a record that a link does not have: state, due, attempts, outcome and content."""
+
+    state: int
+    reason: int
+    due: Instant
+    attempts: int
+    losses: int
+    status: int
+    error: str | None
+    etag: str
+    modified: str
+    digest: bytes
+
+
+def _told(record: Mapping[str, Any], now: Instant) -> _Told:
+    """The values of a record, checked. Raises SettingsError for values that make no sense."""
+    state = _STATE_NUMBERS[_text("state", record["state"]) or ""]
+    state = QUEUED if state == LEASED else state
+    due = _whole("due", record.get("due"), arguments.INSTANT_MAX)
+    for what in ("etag", "last_modified"):
+        arguments.validator(what, record.get(what))
+    digest = _text("digest", record.get("digest")) or ""
+    try:
+        octets = bytes.fromhex(digest)
+    except ValueError:
+        raise SettingsError(f"digest {digest!r:.80}: give hex digits") from None
+    arguments.kept("digest", octets, DIGEST_BYTES_MAX)
+    return _Told(
+        state=state,
+        reason=_reason(record.get("reason")),
+        due=due or (now if state in (QUEUED, WAITING) else 0),
+        attempts=_whole("attempts", record.get("attempts"), 65_535),
+        losses=_whole("losses", record.get("losses"), 255),
+        status=_whole("status", record.get("status"), 65_535),
+        error=_text("error", record.get("error"), ERROR_TEXT_MAX),
+        etag=record.get("etag") or "",
+        modified=record.get("last_modified") or "",
+        digest=octets,
+    )
+
+
+def _pieces(records: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """Records in pieces that fit a frame. Raises SettingsError when the caller's iterator raises anything."""
+    try:
+        piece: list[Mapping[str, Any]] = []
+        size = 0
+        for record in map(_plain, records):
+            piece.append(record)
+            size += _bytes_of(record)
+            if len(piece) == RESTORE_ROWS_PER_FRAME or size > CALL_BYTES_PER_FRAME:
+                yield piece
+                piece, size = [], 0
+        if piece:
+            yield piece
+    except Exception as error:  # nothing of this piece was decided yet
+        raise SettingsError(f"the records cannot be read ({type(error).__name__}: {error}); give a list") from error
+
+
+def _plain(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Copies a record: a mapping of the caller's own class may answer differently the next time."""
+    return dict(record) if isinstance(record, Mapping) else record
+
+
+def _bytes_of(record: object) -> int:
+    """About how many bytes a record takes: its texts, and for metadata the most that it may have."""
+    if not isinstance(record, Mapping):
+        return 0  # `_arrival` raises for it
+    return sum(
+        len(value) if isinstance(value, str) else METADATA_BYTES_MAX if isinstance(value, Mapping) else 8
+        for value in record.values()
+    )
+
+
+def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
+    if not isinstance(told, Mapping):
+        raise SettingsError(f"{told!r:.80} is no record: give mappings as `records` does")
+    url = _text("url", told.get("url"))
+    state = told.get("state")
+    if url is None or not isinstance(state, str) or state not in _STATE_NUMBERS:
+        raise SettingsError(f"state {state!r:.80} of {url!r:.200}: there are {', '.join(_STATE_NUMBERS)}")
+    octets = arguments.metadata(told.get("metadata"), f"metadata of {url!r:.200}")
+    arguments.kept("metadata", octets, METADATA_BYTES_MAX)
+    referrer = _text("referrer", told.get("referrer"))
+    arguments.kept("referrer", referrer, REFERRER_BYTES_MAX)
+    key, crawl = _text("key", told.get("key")), _text("crawl", told.get("crawl"))
+    arguments.name("key", key)
+    arguments.name("crawl", crawl)
+    return Arrival(
+        url,
+        0,
+        _whole("depth", told.get("depth"), 65_535),
+        _whole("hops", told.get("hops"), 255),
+        None if told.get("priority") is None else checked(told["priority"]),
+        None,
+        draft.crawl(crawl),
+        None if key is not None and undotted(key) == undotted(host_of(url)) else key,
+        referrer,
+        octets,
+    )
+
+
+def _whole(name: str, value: object, most: int) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise SettingsError(f"{name} {value!r:.80}: give a whole number from 0 to {most}")
+    return value
+
+
+def _text(name: str, value: object, most: int | None = None) -> str | None:
+    return None if value is None else arguments.text(name, value, most)
+
+
+def _reason(value: object) -> int:
+    name = _text("reason", value)
+    if name is None:
+        return 0
+    if name not in _REASONS:
+        raise SettingsError(f"reason {name!r:.80}: there are {', '.join(_REASONS)}")
+    return int(_REASONS[name])

@@ -1,0 +1,567 @@
+"""The base of all verbs: a call decides a draft, logs it and applies it. Also the changes that time alone brings."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant, instant
+from outrider.errors import SettingsError, StoreFullError
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.facts import FRAME_KIND, Block, Compressor, Fact, UnfitFactsError, sealed
+from outrider.frontier.format.lines import refusal
+from outrider.frontier.format.records import Record
+from outrider.frontier.policy.settings import FrontierSettings
+from outrider.frontier.schedule.cooling import Cooling
+from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.state.errands import crawl_delay, unanswered
+from outrider.frontier.state.hosts import (
+    NONE,
+    RULED,
+    Rows,
+    queue_hashes,
+)
+from outrider.frontier.state.tables import (
+    GONE,
+    LEASED,
+    PARKED,
+    QUEUED,
+    Authority,
+    Hand,
+    Reason,
+    RobotsState,
+    Tables,
+    lease_columns,
+    robots_cells,
+    rules_cells,
+)
+from outrider.frontier.state.whereabouts import Whereabouts
+from outrider.frontier.stores.recent import Recent
+from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.draft import Draft
+from outrider.journey import (
+    Code,
+    Line,
+    RequestId,
+)
+from outrider.limits import (
+    CALL_ROWS_MAX,
+    DEADLINES_KEPT_MAX,
+    LEASES_LOST_MAX,
+    LEAVING_QUEUES_PER_CALL,
+    OWN_SLOT,
+    WAKES_PER_CALL_MAX,
+)
+from outrider.url import Scope, UrlBatch, domain_spans, host_of
+from outrider.url.keys import public_suffixes
+from outrider.url.rules import Rules as UrlRules
+
+FRAME_PAYLOAD_BYTES_MAX = kernels.FRAME_BYTES_MAX - kernels.FRAME_HEADER_BYTES
+_VERBS = {"discover": 1, "lease": 2, "report": 3}
+_BEGUN = 0x80  # set in a verb's number: the answer covers only the first frames of the call
+CODES = tuple(Code)
+CODE_NUMBERS = {code: number for number, code in enumerate(CODES)}
+NEW, KNOWN = CODE_NUMBERS[Code.NEW], CODE_NUMBERS[Code.KNOWN]
+_CODES = np.array(CODES, object)
+
+
+class LogOut(Protocol):
+    """The part of a log that the machine uses."""
+
+    def append(self, kind: int, payload: bytes, *, version: int = 1, codec: int = 0, reserve: bool = False) -> int:
+        """Adds a frame and returns its LSN. reserve: it may use the space that is held back for a full disk. Raises
+        StoreFullError."""
+        ...
+
+
+class Found(NamedTuple):
+    """Leases by token, in columns, as `Leases.get` gives them."""
+
+    found: npt.NDArray[np.bool_]
+    queues: Rows
+    deadlines: npt.NDArray[np.int64]
+    holders: npt.NDArray[np.uint32]
+    not_before: npt.NDArray[np.int64]
+    cards: Cards
+
+
+class Deciding:
+    """The parts of a frontier, and the way from a decision to a fact. The classes built on it decide."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        log: LogOut,
+        settings: FrontierSettings,
+        *,
+        slot_key: bytes,
+        seed: int = 0,
+        errands: bool = False,
+        locates: bool = False,
+        keeps_lines: bool = False,
+        owned: frozenset[int] | None = None,
+    ) -> None:
+        self.tables = tables
+        self._owned = owned
+        self.rules = settings.url_rules or UrlRules()
+        self.settings = settings
+        self.errands_mode = errands
+        self.keeps_lines = keeps_lines
+        self._log = log
+        self._fingerprint_key = tables.fingerprint_key
+        self._slot_key = slot_key
+        public_suffixes()  # the first use reads it from disk, and no call should wait for that
+        self._compressor = Compressor()
+        self._recent = Recent()
+        self.turns = Turns(tables, seed & ((1 << 64) - 1), settings.group)
+        self.turns.pages_per_host = settings.max_pages_per_host
+        if self.turns.shared is not None and settings.group is not None:
+            self.turns.shared.asks = locates and settings.group.needs_addresses
+        self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)
+        self._deadlines: list[tuple[Instant, int]] = []  # deadlines of errands, a heap
+        self._rulebook = tables.rulebook
+        self._rulebook.agent = settings.user_agent
+        self._scopes: dict[int, Scope] = {}
+        self._spans: dict[int, set[Scope]] = {}
+        self._lined_up: dict[str, Authority] = {}
+        self._recheck: list[Authority] = []
+        self._unread: dict[str, Authority] = {}  # authorities with URLs that wait until their rules are read
+        self._lines_of_wakes: list[Line] = []
+        self._woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
+        self.lsn = 0
+        self.asked = ""  # the caller's function that runs now, in words for an error
+        self.now: Instant = tables.now
+
+    # -- a decision becomes a fact -------------------------------------------------------------------------------------
+
+    def _draft(self, now: Instant) -> Draft:
+        return Draft(self.tables, now, keeps_lines=self.keeps_lines)
+
+    def _commit(self, draft: Draft, *, reserve: bool = False) -> None:
+        """Logs a draft, then applies it; the same `apply` replays the frame after a crash."""
+        blocks, payload = self._sealed(draft)
+        if draft.barren:
+            self._forget_scopes()  # other crawls get their rows
+        if blocks:
+            if len(payload) > FRAME_PAYLOAD_BYTES_MAX:
+                self._take_back(draft)
+                raise SettingsError(f"{len(payload)} bytes in one call; cut it into smaller ones")
+            packed_payload, codec = self._compressor.pack(payload)
+            try:
+                self.lsn = self._log.append(FRAME_KIND, packed_payload, codec=codec, reserve=reserve)
+            except StoreFullError:
+                self._take_back(draft)
+                raise
+            for (kind, values), hand in blocks:
+                self.tables.apply(kind, values, hand)
+            self.tables.now = draft.now
+            if Fact.VOID in draft.rows or Fact.CRAWL_RULES in draft.rows:
+                self._recent.forget()
+                self._forget_scopes()
+            if Fact.ROBOTS in draft.rows or Fact.ERRAND in draft.rows:
+                self._errands_changed(draft)
+            if Fact.LOCATED in draft.rows:
+                self._forget_deadlines()
+        for marks in draft.known:
+            self._recent.note(marks)
+        self._settle(draft.now)
+
+    def _sealed(self, draft: Draft) -> tuple[list[tuple[Block, Hand | None]], bytes]:
+        """The facts of a draft, and the payload of their frame. Raises SettingsError for facts that could be logged but
+        not applied: with them in its log the store could not be opened."""
+        try:
+            blocks = draft.blocks()
+            return blocks, sealed(draft.now, [block for block, _ in blocks]) if blocks else b""
+        except (UnfitFactsError, OverflowError) as error:
+            self._take_back(draft)
+            raise arguments.unfit(error) from error
+
+    def _take_back(self, draft: Draft) -> None:
+        """Undoes a draft that is not logged: puts the cards that it drew back, and drops the scopes that it widened."""
+        self._forget_scopes()
+        for queues, cards in draft.drawn:
+            self.tables.backlog.put(queues, cards)
+
+    def _forget_scopes(self) -> None:
+        """Drops the cached scopes; the next use makes them from the tables."""
+        self._scopes.clear()
+        self._spans.clear()
+
+    def _settle(self, now: Instant) -> None:
+        """Brings timetable and rings up to date with the applied facts."""
+        changed, self.tables.changed = self.tables.changed, []
+        if changed:
+            self.turns.touch(changed, now)
+
+    def _errands_changed(self, draft: Draft) -> None:
+        self._forget_deadlines()
+        for row in draft.rows.get(Fact.ROBOTS, ()):
+            self._robots_changed(self.tables.authorities[row[1]], draft)
+        for row in draft.rows.get(Fact.ERRAND, ()):
+            self.turns.leave_line(self.tables.authorities[row[1]])
+
+    def _robots_changed(self, authority: Authority, draft: Draft) -> None:
+        changed = any(row[1] == authority.name for row in draft.rows.get(Fact.RULES, ()))
+        if self.errands_mode and authority.held and unanswered(authority, draft.now):
+            # Another hop or attempt follows, or the errand was lost: the held URLs go on waiting, in the line of the
+            # next host.
+            self._leave_line(authority)
+            self._line_up(authority)
+            if authority.wanted != NONE:
+                self.turns.touch([np.array([authority.wanted], np.uint32)], draft.now)
+            return
+        self._line_down(authority)
+        if authority.state == RobotsState.REFUSED and self.errands_mode:
+            self._line_up(authority)  # tried again daily, while the crawl goes on
+        if authority.state in (RobotsState.RULES, RobotsState.ALLOW) and self.tables.counts[PARKED]:
+            self._judge_later(authority, changed=changed or authority.state == RobotsState.ALLOW)
+
+    def _repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:
+        if request_id is None:
+            return None
+        arguments.request(request_id)
+        client, sequence = request_id
+        window = self.tables.requests.get(client)
+        known = window.get(sequence) if window is not None else None
+        if known is None:
+            return None
+        if known[0] & ~_BEGUN != _VERBS[verb]:
+            raise SettingsError(
+                f"request_id {request_id!r} was used for another verb: give each call a sequence of its own"
+            )
+        return known[1]
+
+    def _is_begun(self, request_id: RequestId) -> bool:
+        """Whether the kept answer covers only the first frames of a call that broke off behind them."""
+        return bool(self.tables.requests[request_id[0]][request_id[1]][0] & _BEGUN)
+
+    def _answered(
+        self, draft: Draft, request_id: RequestId | None, verb: str, answer: bytes, *, begun: bool = False
+    ) -> None:
+        """Keeps the answer in the frame. begun: the answer covers this frame and the ones before it, not the whole
+        call. The last frame brings the whole answer; when it is missing, a repeated call goes on from here."""
+        if request_id is not None:
+            number = _VERBS[verb] | (_BEGUN if begun else 0)
+            draft.add(Fact.REQUEST, (OWN_SLOT, request_id[0], request_id[1], number, answer))
+
+    # -- what time alone brings about ----------------------------------------------------------------------------------
+
+    def _advance(self, now: Instant) -> Instant:
+        """The later of `now` and the last instant: time stands still while a clock that stepped back catches up.
+        `rest_everybody` lets all hosts rest then."""
+        self.now = now = max(now, self.now)
+        return now
+
+    def _wake(self, now: Instant) -> None:
+        """Makes the changes of time alone: waiting URLs become queued, leases expire, resting hosts become ready."""
+        tables = self.tables
+        lost: list[int] = []
+        if 0 <= tables.leases.next() <= now:
+            lost = np.frombuffer(tables.leases.expire(now, WAKES_PER_CALL_MAX), np.uint64).tolist()
+        errands: list[Authority | Whereabouts] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            deadline, token = heapq.heappop(self._deadlines)
+            authority = tables.errands.get(token)
+            if authority is not None and authority.deadline == deadline:
+                errands.append(authority)
+        if lost or errands:
+            draft = self._draft(now)
+            self._lose(draft, lost, now)
+            for authority in errands:
+                self._lose_errand(draft, authority, now)
+            try:
+                self._commit(draft, reserve=True)
+            except (SettingsError, StoreFullError):
+                for authority in errands:
+                    heapq.heappush(self._deadlines, (authority.deadline, authority.token))
+                raise
+            self._lines_of_wakes += draft.lines
+        woken = tables.wake(now, WAKES_PER_CALL_MAX)
+        at = tables.calendar.next() if len(tables.calendar) else None
+        self._woken = now if at is None or at > now else at - 1
+        if woken:
+            self._settle(now)
+        self.turns.wake(now)
+        tables.drop_stalled(WAKES_PER_CALL_MAX)
+        if tables.leaving:
+            self._let_queues_go(LEAVING_QUEUES_PER_CALL)
+
+    def _let_queues_go(self, most: int) -> None:
+        """Removes queues of deleted crawls. That is no fact: no later fact names them."""
+        rows = self.tables.those_leaving(most)
+        if len(rows):
+            self.turns.ready.withdraw(rows)
+            self.turns.seekers.withdraw(rows)
+            self.tables.remove_queues(rows)
+
+    def _take_lines(self, draft: Draft) -> tuple[Line, ...]:
+        """Takes the lines of this call, behind the lines that `_wake` kept for the next call that returns lines."""
+        lines, self._lines_of_wakes = (*self._lines_of_wakes, *draft.lines), []
+        return lines
+
+    def _lose(self, draft: Draft, tokens: Sequence[int], now: Instant) -> None:
+        """Ends leases whose holders died or let them expire. The URL itself may kill its holders: from now on it goes
+        behind its class, and after LEASES_LOST_MAX losses in a row it is gone."""
+        if not tokens:
+            return
+        given = np.array(tokens, np.uint64)
+        leases = self._by_token(given)
+        dead = self.tables.void(leases.cards.heads)
+        for row, token in enumerate(given.tolist()):
+            queue = int(leases.queues[row])
+            draft.tally("lost", 1)
+            self._rest_whole(draft, int(self.tables.queues.host[queue]), self._floor(queue), now)
+            record = Record.of(leases.cards, row)
+            record.losses = min(record.losses + 1, 255)
+            # One microsecond after now: URLs that came into the queue at this instant go first.
+            record.due = max(record.due, now) + 1
+            if record.losses >= LEASES_LOST_MAX and not dead[row]:
+                self._move(draft, record, GONE, Reason.LOST, error="lost")
+                draft.error("lost")
+                self._refusal_line(draft, record, now, outcome="error", error="lost")
+            else:
+                record.state = QUEUED
+            draft.record(record, LEASED, token=token)
+
+    def _lose_errand(self, draft: Draft, errand: Authority | Whereabouts, now: Instant) -> None:
+        draft.tally("lost", 1)
+        self._rest_whole_host(draft, errand.busy, now)
+        self._end_errand(draft, errand)
+
+    def _end_errand(self, draft: Draft, errand: Authority | Whereabouts, until: Instant = 0) -> None:
+        """Ends an errand with a fact that repeats the known cells; the next errand comes at `until` at the earliest."""
+        until = max(errand.next_at, until)
+        if isinstance(errand, Authority):
+            draft.add(Fact.ROBOTS, robots_cells(errand, until))
+        else:
+            draft.add(Fact.LOCATED, (*self._place(errand), *errand.cells(until)))
+
+    def _open_errand(
+        self, draft: Draft, errand: Authority | Whereabouts, token: int, deadline: Instant, holder: int
+    ) -> None:
+        """Opens an errand, or keeps it open with another deadline."""
+        if isinstance(errand, Authority):
+            draft.add(Fact.ERRAND, (errand.slot, errand.name, token, deadline, holder))
+        else:
+            draft.add(Fact.LOCATING, (*self._place(errand), token, deadline, holder))
+
+    def _place(self, errand: Whereabouts) -> tuple[int, int]:
+        return errand.slot, int(self.tables.hosts.hash[errand.host])
+
+    def _rest_whole(self, draft: Draft, host: int, floor: float, now: Instant) -> None:
+        """Lets the host of a lease that ends without a report rest one whole delay: its holder may have fetched just
+        now."""
+        if host == NONE:
+            return
+        clock = draft.clock(host)
+        delay = self._crawl_delay(host)
+        clock.rest_at_least(now + instant(max(clock.gap, floor, delay)))
+        if self.turns.shared is not None:
+            clock.ended = max(clock.ended, now)  # in doubt a request ended now; the gaps of its groups count from there
+
+    def _rest_whole_host(self, draft: Draft, host: int, now: Instant) -> None:
+        """As `_rest_whole`, for an errand, which has no queue."""
+        if host != NONE:
+            self._rest_whole(draft, host, self._floor_of_host(host), now)
+
+    def _forget_deadlines(self) -> None:
+        """Drops the deadlines of errands that ended; with long leases they would pile up for a day."""
+        errands = self.tables.errands
+        if len(self._deadlines) > 2 * len(errands) + DEADLINES_KEPT_MAX:
+            self._deadlines = [(authority.deadline, token) for token, authority in errands.items()]
+            heapq.heapify(self._deadlines)
+
+    # -- one URL, one lease, one host ----------------------------------------------------------------------------------
+
+    def _move(
+        self,
+        draft: Draft,
+        record: Record,
+        state: int,
+        reason: int = 0,
+        *,
+        attempts: int | None = None,
+        losses: int | None = None,
+        status: int | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Moves a record to another state; None leaves a cell as it is."""
+        record.state, record.reason = state, int(reason)
+        if attempts is not None:
+            record.attempts = attempts
+        if losses is not None:
+            record.losses = losses
+        if status is not None:
+            record.status = status
+        if error is not None:
+            record.error = draft.error_number(error)
+
+    def _refusal_line(self, draft: Draft, record: Record, now: Instant, *, outcome: str, error: str | None) -> None:
+        line = refusal(
+            record.url,
+            now,
+            outcome=outcome,
+            error=error,
+            depth=record.depth,
+            referrer=record.referrer,
+            priority=record.priority,
+        )
+        draft.line(record.slot, 0, "pages", line, 0)
+
+    def _by_token(self, tokens: npt.NDArray[np.uint64], *, bodies: bool = True) -> Found:
+        found, queues, deadlines, holders, not_before, heads, arena, offsets = lease_columns(
+            self.tables.leases.get(tokens, bodies)
+        )
+        return Found(found, queues, deadlines, holders, not_before, Cards(heads, arena, offsets))
+
+    def _content_hash(self, digest: bytes) -> int:
+        number = int.from_bytes(kernels.fingerprints([digest.decode("latin-1")], self._fingerprint_key), "little")
+        return number or 1
+
+    def _floor(self, queue: int) -> float:
+        """The least gap in seconds behind a request of a queue."""
+        rules = self.tables.queues.rules.get(queue)
+        return self.settings.delay if rules is None or rules.delay is None else rules.delay
+
+    def _floor_of_host(self, host: int) -> float:
+        """The least gap in seconds behind a request of no queue to a host: the largest among its queues."""
+        if not self.tables.hosts.flags[host] & RULED:
+            return self.settings.delay
+        return max(map(self._floor, self.tables.queues_of(host)), default=self.settings.delay)
+
+    def _authorities(self, host: int) -> Sequence[Authority]:
+        return self.tables.authorities_of.get(host, ())
+
+    def _crawl_delay(self, host: int) -> float:
+        """Seconds that robots rules want between two requests to a host."""
+        return crawl_delay(self._authorities(host), self._rulebook)
+
+    def _name(self, draft: Draft, authority: Authority) -> None:
+        """Adds the fact of an authority, which must come before facts that name it."""
+        if not authority.logged:
+            draft.add(Fact.AUTHORITY, (authority.slot, authority.name))
+
+    def _add_host(self, draft: Draft, name: str) -> None:
+        """Adds facts for a host and its queue, unless it is known."""
+        tables = self.tables
+        name = tables.home_of(name)
+        if tables.host_row(name) != NONE:
+            return
+        number, slot = tables.hash_of(name), self.slot_of(name)
+        draft.add(Fact.HOST, (slot, number, name))
+        queue = int(queue_hashes(np.array([number], np.uint64), np.array([0], np.uint32))[0])
+        draft.add(Fact.QUEUE, (slot, queue, number, 0, ""))
+        for rules in tables.rules_of_new(np.array([number], np.uint64), np.zeros(1, np.uint32)).values():
+            draft.add(Fact.QUEUE_RULES, rules_cells(slot, queue, rules))
+
+    def slot_of(self, name: str) -> int:
+        """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of its name if it has
+        none."""
+        text = name.encode("ascii")
+        return int(self._slots_of_spans(text, np.zeros(1, np.int64), np.array([len(text)], np.int64))[0])
+
+    def _slots_of_spans(self, arena: bytes, starts: Any, ends: Any) -> npt.NDArray[np.uint16]:
+        starts, ends = domain_spans(arena, np.ascontiguousarray(starts), np.ascontiguousarray(ends))
+        numbers = np.frombuffer(kernels.hash_spans(arena, starts, ends, self._slot_key), np.uint64)
+        return (numbers >> np.uint64(52)).astype(np.uint16)
+
+    def _homes(self, urls: UrlBatch) -> npt.NDArray[np.uint64]:
+        """The hashes of the hosts whose clocks count for these URLs, by the rule of `home_of`."""
+        names = urls.clock_fingerprints(self._fingerprint_key)
+        written = urls.host_fingerprints(self._fingerprint_key)
+        rows = np.flatnonzero(names != written) if names is not written else np.zeros(0, np.intp)
+        known = self.tables.knows(written[rows]) if len(rows) else None
+        if known is None or not known.any():
+            return names
+        names = names.copy()
+        names[rows[known]] = written[rows[known]]
+        return names
+
+    def _slots_of_homes(
+        self, urls: UrlBatch, names: npt.NDArray[np.uint64], rows: npt.NDArray[np.intp]
+    ) -> npt.NDArray[np.uint16]:
+        """The slots of these rows. names: the result of `_homes` for all rows."""
+        starts, ends = urls.clock_hosts()
+        ends = ends + (names != urls.clock_fingerprints(self._fingerprint_key))
+        return self._slots_of_spans(urls.arena, starts[rows], ends[rows])
+
+    def _cold_ones(self, names: Any, hosts: Rows) -> npt.NDArray[np.intp]:
+        """The places of hosts that have no row and are cold."""
+        places = np.flatnonzero(hosts == NONE)
+        if not len(self.tables.cold):
+            return places[:0]
+        return places[self.tables.cold.has(np.ascontiguousarray(names[places]))]
+
+    # -- who waits for robots rules ------------------------------------------------------------------------------------
+
+    def _line_up(self, authority: Authority) -> None:
+        """Lines an authority's errand up at the host that the request will go to."""
+        if authority.wanted != NONE or authority.token:
+            return
+        host = self.tables.host_row(self.tables.home_of(host_of(authority.url)))
+        if host == NONE:
+            return
+        self.turns.line_up(authority, host)
+        self._lined_up[authority.name] = authority
+        self.tables.changed.append(np.array([host], np.uint32))
+
+    def _line_down(self, authority: Authority) -> None:
+        """Ends the wait for an authority's answer: its held URLs go back to their queues."""
+        tables = self.tables
+        self._leave_line(authority)
+        self._unread.pop(authority.name, None)
+        authority.klass = -1
+        while authority.held:
+            cards = tables.held.drain(authority.shelf, WAKES_PER_CALL_MAX)
+            if not len(cards):
+                break
+            authority.held -= len(cards)
+            cards = cards.filter(~tables.void(cards.heads))
+            queues = tables.queues.find(np.ascontiguousarray(cards.heads["queue"]))
+            for queue in queues.tolist():
+                tables.hold_less(queue)
+            tables.backlog.put(queues, cards)
+            tables.changed.append(tables.queues.host[queues])
+        authority.held = 0
+        tables.changed.append(np.array([authority.host], np.uint32))
+        self._settle(self.now)
+
+    def _leave_line(self, authority: Authority) -> None:
+        self._lined_up.pop(authority.name, None)
+        host = self.turns.leave_line(authority)
+        if host != NONE:
+            self.turns.touch([np.array([host], np.uint32)], self.now)
+
+    def _judge_later(self, authority: Authority, *, changed: bool) -> None:
+        """Marks refused URLs of an authority for another judgement: all of them when its rules changed, else the ones
+        that were refused because no server answered."""
+        tables = self.tables
+        shelves = [authority.unreachable, authority.refused] if changed else [authority.unreachable]
+        some = [shelf for shelf in shelves if int(tables.refused.waiting(np.array([shelf], np.uint32))[0])]
+        if not some and not authority.again:
+            return
+        authority.again += some
+        if authority.refused in some:
+            authority.refused = tables.new_shelf()
+        if authority.unreachable in some:
+            authority.unreachable = tables.new_shelf()
+        if authority not in self._recheck:
+            self._recheck.append(authority)
+
+
+def codes_of(numbers: bytes) -> list[Code]:
+    """The codes behind their numbers."""
+    if numbers.count(numbers[:1]) == len(numbers):  # most often all are alike
+        return [CODES[numbers[0]]] * len(numbers)
+    found: list[Code] = _CODES.take(np.frombuffer(numbers, np.uint8)).tolist()
+    return found
+
+
+def bounded(rows: int, what: str) -> None:
+    if rows > CALL_ROWS_MAX:
+        raise SettingsError(f"{rows} {what} in one call; cut it into calls of at most {CALL_ROWS_MAX}")

@@ -1,0 +1,797 @@
+"""discover: finds the links that are URLs, inside their scope, new and within the limits; and links between logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant
+from outrider.errors import SettingsError
+from outrider.frontier.format.alike import alike, chosen, is_alike, joined
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.facts import Fact, Row, Texts, no_texts
+from outrider.frontier.format.records import Record, extra_of
+from outrider.frontier.priority import PRIORITY_DEFAULT, Referrer, checked, name_of, priorities
+from outrider.frontier.state.hosts import (
+    NONE,
+    VOIDED,
+    Rows,
+    firsts_of,
+    keyed_queue_hash,
+    mixed,
+    queue_hashes,
+)
+from outrider.frontier.state.tables import (
+    GONE,
+    LEASED,
+    PARKED,
+    QUEUED,
+    UNKNOWN,
+    WAITING,
+    Hand,
+    Reason,
+    by_value,
+    rules_cells,
+)
+from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.arrivals import LINK_BYTES, NO_DUE, Arrival, Arrivals, Origin, pieces_of
+from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Deciding, bounded, codes_of
+from outrider.frontier.verbs.draft import Draft
+from outrider.journey import (
+    Code,
+    Link,
+    RequestId,
+)
+from outrider.kernels.cards import HEAD
+from outrider.limits import (
+    CALL_BYTES_PER_FRAME,
+    CLASSES,
+    DROP_LOOKS_AT_CARDS,
+    METADATA_BYTES_MAX,
+    OWN_SLOT,
+    REDIRECT_HOPS_MAX,
+    SLOTS,
+    URL_BYTES_MAX,
+)
+from outrider.url import Scope, UrlBatch, host_of, spell, undotted
+
+
+class Discovering(Deciding):
+    """The part of the machine that takes links in."""
+
+    def discover(
+        self,
+        links: Iterable[str | Link] | UrlBatch,
+        now: Instant,
+        *,
+        request_id: RequestId | None = None,
+        together: bool = False,
+    ) -> list[Code]:
+        """One code per link. Links that are too long for one frame go in as several; together: the call refuses them
+        instead.
+
+        Raises SettingsError for a priority that is no number in [0, 1], before any change, and StoreFullError; then the
+        first frames may be in already.
+        """
+        now = self._advance(now)
+        known = self._repeated(request_id, "discover")
+        if known is not None and request_id is not None and not self._is_begun(request_id):
+            return codes_of(known)
+        if not isinstance(links, UrlBatch):
+            links = arguments.listed("links", links)
+        bounded(len(links), "links")
+        self._wake(now)
+        draft = self._draft(now)
+        if isinstance(links, UrlBatch):
+            arrivals = self._told_in_columns(links, self._ruled(links), draft)
+        elif set(map(type, links)) <= {str}:
+            urls = self._spelled_batch(links)
+            arrivals = self._told_in_columns(urls, urls, draft)
+        else:
+            origins = [Origin(crawl=draft.crawl(None))]
+            some = [self._arrival(link, 0, origins[0], draft) for link in links]
+            arrivals = Arrivals.of_links(some, origins, self._spelled_batch)
+        answer = known or b""
+        if answer:
+            arrivals = arrivals.piece(min(len(answer), len(arrivals)), len(arrivals))
+        pieces = arrivals.pieces(CALL_BYTES_PER_FRAME)
+        if together and len(pieces) > 1:
+            raise SettingsError("the links of these calls are more than one frame; make each call alone")
+        for first, last in pieces:
+            if first:
+                draft = self._draft(now)
+            answer += self._accept(arrivals.piece(first, last), draft).tobytes()
+            self._answered(draft, request_id, "discover", answer, begun=last < len(arrivals))
+            self._commit(draft)
+        return codes_of(answer)
+
+    def _told_in_columns(self, told: UrlBatch, urls: UrlBatch, draft: Draft) -> Arrivals:
+        origins = [Origin(crawl=draft.crawl(None))]
+        depths, priorities = arguments.depths(told, 0), arguments.priorities(told)
+        return Arrivals.of_columns(urls, alike(0, len(urls), "i8"), origins, depths, priorities)
+
+    def _arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
+        if not isinstance(link, Link):
+            return Arrival(link, origin_row, origin.depth, crawl=origin.crawl, seed=not origin.page)
+        arguments.link(link)
+        return Arrival(
+            link.url,
+            origin_row,
+            max(link.depth, origin.depth) if origin.page else link.depth,
+            link.hops,
+            checked(link.priority) if link.priority is not None else None,
+            link.not_before,
+            origin.crawl if link.crawl is None else draft.crawl(link.crawl),
+            link.key,
+            link.referrer,
+            arguments.metadata(link.metadata),
+            not origin.page and link.depth == 0 and link.referrer is None,
+        )
+
+    @staticmethod
+    def _origin(record: Record) -> Origin:
+        return Origin(record.url, _below(record.depth), record.crawl, record.slot, record.priority, True)
+
+    def _scope(self, crawl: int) -> Scope:
+        scope = self._scopes.get(crawl)
+        if scope is None:
+            s = self.settings
+            seeds = self.tables.scope.get(crawl, {})
+            scope = Scope.of_seeds(s.scope, seeds, s.include, s.exclude, s.max_depth)
+            self._scopes[crawl] = scope
+        return scope
+
+    def _accept_found(
+        self,
+        wanted: Sequence[Arrival],
+        columns: Sequence[tuple[int, UrlBatch]],
+        of_row: Mapping[int, int],
+        origins: Sequence[Origin],
+        spans: Mapping[int, tuple[int, int]],
+        targets: Mapping[int, int],
+        draft: Draft,
+    ) -> tuple[dict[int, bytes], dict[int, int]]:
+        """Takes the links of many outcomes in. Returns the numbers of their codes by row of the outcome, and by row
+        whether a redirect's target was new."""
+        parts = [Arrivals.of_links(wanted, origins, self._spelled_batch)] if wanted else []
+        if columns:
+            depths = [arguments.depths(urls, origins[of_row[row]].depth) for row, urls in columns]
+            told = [arguments.priorities(urls) for _, urls in columns]
+            places = [of_row[row] for row, _ in columns]
+            batches = [self._ruled(urls) for _, urls in columns]
+            parts.append(Arrivals.of_batches(batches, places, origins, joined(depths), joined(told)))
+        if not parts:
+            return {}, {}
+        numbers = self._accept(Arrivals.concatenate(parts), draft).tobytes()
+        found = {row: numbers[start:end] for row, (start, end) in spans.items()}
+        start = len(wanted)
+        for row, urls in columns:
+            found[row] = found.get(row, b"") + numbers[start : start + len(urls)]
+            start += len(urls)
+        return found, {row: int(numbers[place] == NEW) for row, place in targets.items()}
+
+    def _accept(self, links: Arrivals, draft: Draft) -> npt.NDArray[np.uint8]:
+        """Tests links against the scope and the seen-set; the draft gets cards of the new ones. Returns a code per
+        link."""
+        urls, tables = links.urls, self.tables
+        if not len(urls):
+            return np.zeros(0, np.uint8)
+        prints, crawls = urls.fingerprints(self._fingerprint_key), links.crawl
+        marks = self._marks(crawls, prints)
+        met = self._met(links, marks)
+        count = np.count_nonzero(met) if met is not None else 0
+        if met is not None and count == len(urls):
+            return np.full(len(urls), KNOWN, np.uint8)
+        codes = np.full(len(urls), CODE_NUMBERS[Code.INVALID], np.uint8)
+        if met is not None and count:
+            codes[met] = KNOWN
+        rows = np.flatnonzero(self._wanted(links, met if count else None, codes, draft))
+        if not len(rows):
+            return codes
+        if len(rows) < len(urls):
+            prints, crawls, marks = prints[rows], chosen(crawls, rows), marks[rows]
+        if met is None:
+            met = self._recent.hold(marks)
+            if np.count_nonzero(met):
+                codes[rows[met]] = KNOWN
+                rest = ~met
+                rows, prints, marks = rows[rest], prints[rest], marks[rest]
+                crawls = chosen(links.crawl, rows)
+                if not len(rows):
+                    return codes
+        homes = names = self._homes(urls)
+        if len(rows) < len(urls):
+            names = names[rows]
+        hosts = tables.hosts.find(names)
+        there = np.flatnonzero(hosts != NONE)
+        slots = self._slots_at(hosts, there)
+        if len(there) == len(rows):
+            known = self._seen(crawls, slots, prints)
+        else:
+            known = np.zeros(len(rows), np.bool_)
+            if len(there):
+                known[there] = self._seen(chosen(crawls, there), slots[there], prints[there])
+            cold = self._cold_ones(names, hosts)
+            if len(cold):
+                # Known URLs do not need the rows of a cold host, so only new ones recall it.
+                slots[cold] = self._slots_of_homes(urls, homes, rows[cold])
+                known[cold] = self._seen(chosen(crawls, cold), slots[cold], prints[cold])
+                if tables.recall(names[cold[~known[cold]]]):
+                    hosts = tables.hosts.find(names)
+        if tables.queues.voids:
+            doubtful = np.flatnonzero(known & (hosts != NONE))
+            if len(doubtful):
+                doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
+                if len(doubtful):
+                    found, _ = tables.find(crawls[doubtful], slots[doubtful], prints[doubtful])
+                    known[doubtful[~found]] = False  # deleted since: the URL counts as never seen
+        if np.count_nonzero(known):
+            codes[rows[known]] = KNOWN
+            draft.known.append(marks[known])
+            fresh = np.flatnonzero(~known)
+            if not len(fresh):
+                return codes
+        else:
+            fresh = np.arange(len(rows))
+        equals = None
+        if len(fresh) > 1:
+            # The first of equal links is new, the others are known.
+            firsts, _ = firsts_of(marks if len(fresh) == len(rows) else marks[fresh])
+            if len(firsts) < len(fresh):
+                equals = rows[fresh], marks[fresh]
+                codes[rows[fresh]] = KNOWN
+                fresh = fresh[firsts]
+        if self._owned is not None:
+            fresh = self._send_abroad(links, rows, fresh, names, hosts, codes, draft)
+            if not len(fresh):
+                return codes
+        if len(fresh) < len(rows):
+            rows, prints, names, hosts, marks = rows[fresh], prints[fresh], names[fresh], hosts[fresh], marks[fresh]
+            slots = slots[fresh]
+        try:
+            kept = self._welcome(links, rows, prints, names, hosts, slots, codes, draft)
+        except Exception:
+            self._forget_scopes()  # a priority function failed: the seeds that widened scopes are not accepted
+            raise
+        draft.known.append(marks if kept is None else marks[kept])
+        if kept is not None and equals is not None:
+            # Links that equal a refused one are refused, too, for the frontier does not know the URL. `_limit` counted
+            # the first of each.
+            places, of_equals = equals
+            again = np.isin(of_equals, marks[~kept])
+            codes[places[again]] = CODE_NUMBERS[Code.OVER_LIMIT]
+            draft.tally("refused", int(np.count_nonzero(again)) - int(np.count_nonzero(~kept)))
+        return codes
+
+    def _met(self, links: Arrivals, marks: Any) -> npt.NDArray[np.bool_] | None:
+        """Which links lead to URLs that were accepted lately; these lie inside the scope, which only grows. None where
+        the settings judge a link by more than its host, domain or prefix."""
+        s = self.settings
+        if s.include or s.exclude or s.max_depth is not None:
+            return None
+        met = self._recent.hold(marks)
+        if s.scope != "any":
+            met &= ~links.seed  # a seed must widen the scope
+        if links.odd:
+            met[list(links.odd)] = False
+        if not is_alike(links.hops):
+            met &= links.hops <= REDIRECT_HOPS_MAX
+        return met
+
+    @staticmethod
+    def _marks(crawls: npt.NDArray[np.uint32], prints: Any) -> npt.NDArray[np.uint64]:
+        """The marks under which `Recent` keeps these URLs."""
+        if is_alike(crawls):
+            alone: npt.NDArray[np.uint64] = prints ^ _salt(int(crawls[0]))
+            return alone
+        marks = np.empty(len(prints), np.uint64)
+        for crawl, rows in by_value(crawls):
+            marks[rows] = prints[rows] ^ _salt(crawl)
+        return marks
+
+    def _wanted(
+        self, links: Arrivals, met: npt.NDArray[np.bool_] | None, codes: npt.NDArray[np.uint8], draft: Draft
+    ) -> npt.NDArray[np.bool_]:
+        """Which links are URLs within the limits and inside their crawl's scope; the others get their codes. met: links
+        to leave out."""
+        urls = links.urls
+        fit = urls.valid if met is None else urls.valid & ~met
+        if links.odd or not is_alike(links.hops) or urls.lengths.max() > URL_BYTES_MAX:
+            too_long = (urls.lengths > URL_BYTES_MAX) | (links.hops > REDIRECT_HOPS_MAX)
+            for row, link in links.odd.items():
+                too_long[row] |= len(link.metadata) > METADATA_BYTES_MAX
+            codes[fit & too_long] = CODE_NUMBERS[Code.OVER_LIMIT]
+            fit = fit & ~too_long
+        s = self.settings
+        if s.scope == "any" and not s.include and not s.exclude and s.max_depth is None:
+            return fit
+        for crawl, some in by_value(links.crawl):
+            here = np.zeros(len(urls), np.bool_)
+            here[some] = True
+            rows = np.flatnonzero(here & fit)
+            seeds = rows[links.seed[rows]]
+            if s.scope != "any" and len(seeds):
+                self._widen(draft, crawl, urls.strings(seeds))
+            looked = urls if len(rows) == len(urls) else urls.take(rows)
+            inside = np.asarray(self._scope(crawl).verdicts(looked, links.depth[rows])) | links.seed[rows]
+            outside = rows[~inside]
+            codes[outside] = CODE_NUMBERS[Code.OUT_OF_SCOPE]
+            fit = fit.copy()
+            fit[outside] = False
+        return fit
+
+    def _seen(self, crawls: Any, slots: Any, prints: Any) -> npt.NDArray[np.bool_]:
+        """Whether each of these URLs was accepted before."""
+        known = np.zeros(len(prints), np.bool_)
+        for crawl, rows in by_value(crawls):
+            seen = self.tables.seen.get(crawl)
+            if seen is not None:
+                found = seen.check(np.ascontiguousarray(slots[rows]), np.ascontiguousarray(prints[rows]))
+                known[rows] = np.frombuffer(found, np.bool_)
+        return known
+
+    def _slots_at(self, hosts: Rows, there: npt.NDArray[np.intp]) -> npt.NDArray[np.uint16]:
+        """The slots of hosts, 0 for unknown ones; there: the places of known ones."""
+        column = self.tables.hosts.slot
+        slots: npt.NDArray[np.uint16]
+        if len(there) == len(hosts):
+            slots = column[hosts.astype(np.intp)]
+        else:
+            slots = np.zeros(len(hosts), np.uint16)
+            slots[there] = column[hosts[there]]
+        return slots
+
+    def _welcome(
+        self,
+        links: Arrivals,
+        rows: npt.NDArray[np.intp],
+        prints: Any,
+        names: Any,
+        hosts: Rows,
+        slots: Any,
+        codes: npt.NDArray[np.uint8],
+        draft: Draft,
+    ) -> npt.NDArray[np.bool_] | None:
+        """Adds cards of new URLs to the draft, and facts of new hosts and queues. Returns which URLs had room, None for
+        all. slots: filled in for known hosts."""
+        tables, urls, now = self.tables, links.urls, draft.now
+        there = hosts != NONE
+        all_there = np.count_nonzero(there) == len(there)
+        homes = hosts if all_there else self._new_hosts(urls, rows, names, hosts, slots, draft)
+        crawls = chosen(links.crawl, rows)
+        queues = queue_hashes(names, crawls)
+        keys: dict[int, str] = {}
+        for row, link in links.odd.items() if links.odd else ():
+            if link.key is not None:
+                place = int(rows.searchsorted(row))
+                if place < len(rows) and rows[place] == row and undotted(link.key) != undotted(host_of(urls[row])):
+                    keys[place] = link.key
+                    queues[place] = keyed_queue_hash(int(names[place]), int(crawls[place]), tables.hash_of(link.key))
+        if all_there:
+            known_queues = self._queues_at(hosts.astype(np.intp), queues)
+        else:
+            known_queues = np.full(len(rows), NONE, np.uint32)
+            known_queues[there] = tables.queues.find(queues[there])  # new hosts have no queue yet
+        queue_rows = known_queues
+        new = np.flatnonzero(known_queues == NONE)
+        if len(new):
+            made = {(row[1]) for row in draft.rows.get(Fact.QUEUE, ())}
+            firsts, which = firsts_of(queues[new])
+            queue_rows = known_queues.copy()
+            queue_rows[new] = tables.queues.coming(len(firsts))[which]
+            new = new[firsts]
+            if made:
+                new = np.array([place for place in new.tolist() if int(queues[place]) not in made], np.intp)
+            if len(new):
+                told = [keys.get(place, "") for place in new.tolist()] if keys else no_texts(len(new))
+                draft.add_columns(
+                    Fact.QUEUE,
+                    [slots[new], queues[new], names[new], crawls[new], told],
+                    Hand.of_rows(homes[new], first=tables.queues.made),
+                )
+                if tables.words:
+                    self._rule_new(draft, new, slots, queues, homes, crawls, names, keys)
+        heads = np.zeros(len(rows), HEAD)
+        heads["fingerprint"], heads["queue"], heads["slot"] = prints, queues, slots
+        heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)
+        draft.order += len(rows)
+        if is_alike(links.due) and links.due[0] == NO_DUE:
+            heads["due"], heads["state"] = now, QUEUED
+        else:
+            due = chosen(links.due, rows)
+            heads["due"] = np.where(due == NO_DUE, now, due)
+            heads["state"] = np.where(heads["due"] > now, WAITING, QUEUED)
+        priority = self._priorities(links, rows)
+        heads["priority"] = priority
+        if is_alike(priority):
+            heads["klass"] = min(int(priority[0] * CLASSES), CLASSES - 1)
+        else:
+            heads["klass"] = np.minimum(priority * CLASSES, CLASSES - 1).astype(np.uint8)
+        for name, column in (("crawl", crawls), ("depth", links.depth), ("hops", links.hops)):
+            if not is_alike(column):
+                heads[name] = column if column is crawls else column[rows]
+            elif column[0]:
+                heads[name] = column[0]
+        codes[rows] = NEW
+        limit = self.settings.max_pages_per_host
+        if limit is not None:
+            answered = np.zeros(len(rows), np.int64)
+            answered[there] = tables.hosts.answered[hosts[there]]
+            over = answered >= limit
+            heads["state"][over], heads["reason"][over] = PARKED, Reason.BUDGET
+            codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
+        if not self._limit(heads, known_queues, rows, codes, draft):
+            draft.cards(self._bodies(links, rows, heads), queue_rows)
+            return None
+        kept: npt.NDArray[np.bool_] = heads["state"] != UNKNOWN
+        rows, heads, queue_rows = rows[kept], heads[kept], queue_rows[kept]
+        if len(rows):
+            draft.cards(self._bodies(links, rows, heads), queue_rows)
+        return kept
+
+    def _rule_new(
+        self,
+        draft: Draft,
+        new: npt.NDArray[np.intp],
+        slots: Any,
+        queues: Any,
+        homes: Rows,
+        crawls: npt.NDArray[np.uint32],
+        names: Any,
+        keys: Mapping[int, str],
+    ) -> None:
+        """Adds facts for new queues whose crawl or key has rules already. new: their places."""
+        tables = self.tables
+        of_keys = [tables.hash_of(keys[place]) if place in keys else int(names[place]) for place in new.tolist()]
+        for number, rules in tables.rules_of_new(np.array(of_keys, np.uint64), crawls[new]).items():
+            place = new[number]
+            draft.add(Fact.QUEUE_RULES, rules_cells(int(slots[place]), int(queues[place]), rules))
+            host = int(homes[place])
+            if rules.limit > 1 and host < tables.hosts.count and tables.hosts.in_flight[host]:
+                # A second request may begin beside the open one: their beginnings keep the gap.
+                delay = self.settings.delay if rules.delay is None else rules.delay
+                self._rest_whole(draft, host, delay, draft.now)
+
+    def _queues_at(self, hosts: npt.NDArray[np.intp], queues: Any) -> Rows:
+        """The rows of queues by hash at known hosts, NONE for new ones; most hosts have one queue."""
+        tables = self.tables
+        first: Rows = tables.hosts.first_queue[hosts]
+        if first.max() < tables.queues.count:
+            alone = tables.queues.hash[first.astype(np.intp)] == queues
+            if np.count_nonzero(alone) == len(queues):
+                return first
+        return tables.queues.find(queues)
+
+    def _limit(
+        self,
+        heads: Any,
+        queues: Rows,
+        rows: npt.NDArray[np.intp],
+        codes: npt.NDArray[np.uint8],
+        draft: Draft,
+    ) -> bool:
+        """Back-pressure: refuses URLs beyond the limits, or drops queued URLs of lower classes for them. Returns
+        whether it refused any."""
+        s = self.settings
+        if s.when_full in ("spill", "delay") or (s.max_urls is None and s.max_urls_per_queue is None):
+            return False
+        tables = self.tables
+        held = tables.backlog.waiting(np.where(queues == NONE, 0, queues)).astype(np.int64)
+        held[queues == NONE] = 0
+        over = np.zeros(len(rows), np.bool_)
+        if s.max_urls_per_queue is not None:
+            seen_here: dict[int, int] = {}
+            for place, queue in enumerate(heads["queue"].tolist()):
+                seen_here[queue] = seen_here.get(queue, int(held[place])) + 1
+                over[place] = seen_here[queue] > s.max_urls_per_queue
+        if s.max_urls is not None:
+            room = s.max_urls - (tables.counts[QUEUED] + tables.counts[WAITING] + tables.counts[LEASED])
+            inside = np.flatnonzero(~over)
+            over[inside[max(0, room) :]] = True
+        if not over.any():
+            return False
+        if s.when_full == "drop_lowest":
+            full = np.flatnonzero(over & (queues != NONE))
+            for queue, some in by_value(queues[full]):
+                places = full[some]
+                victims = self._lowest(draft, queue, heads["klass"][places].tolist())
+                for place, victim in zip(places.tolist(), victims, strict=True):
+                    if victim is None:
+                        continue
+                    self._move(draft, victim, GONE, Reason.DROPPED, error="dropped")
+                    draft.record(victim, QUEUED)
+                    draft.tally("dropped", 1)
+                    over[place] = False
+        heads["state"][over] = UNKNOWN
+        codes[rows[over]] = CODE_NUMBERS[Code.OVER_LIMIT]
+        if over.any():
+            draft.tally("refused", int(over.sum()))
+        return bool(over.any())
+
+    def _lowest(self, draft: Draft, queue: int, classes: Sequence[int]) -> list[Record | None]:
+        """Takes a queued URL out for each new URL of one queue (`classes`): the one that would be drawn last, if its
+        class is lower; None where there is none. It reads the queue once for all of them."""
+        backlog = self.tables.backlog
+        # In a long queue it compares only some cards on disk: reading all of them for one place costs too much.
+        long = int(backlog.waiting(np.array([queue], np.uint32))[0]) > DROP_LOOKS_AT_CARDS
+        most = min(len(classes), DROP_LOOKS_AT_CARDS)
+        cards = backlog.unload(queue, most) if long else backlog.drain(queue, DROP_LOOKS_AT_CARDS)
+        heads = cards.heads
+        last_first = np.lexsort((-heads["order"].astype(np.int64), -heads["due"], heads["klass"]))
+        found = heads["klass"][last_first].tolist()
+        victims: list[int | None] = []
+        count = 0
+        for klass in classes:
+            lower = count < len(found) and found[count] < klass
+            victims.append(count if lower else None)
+            count += lower
+        stay = np.ones(len(cards), np.bool_)
+        stay[last_first[:count]] = False
+        rest = cards.filter(stay)
+        backlog.put(np.full(len(rest), queue, np.uint32), rest)
+        dropped = cards.take(last_first[:count])
+        draft.drawn.append((np.full(count, queue, np.uint32), dropped))
+        return [None if victim is None else Record.of(dropped, victim) for victim in victims]
+
+    def _priorities(self, links: Arrivals, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+        """The priority that came with each link, else that of the priority function, else the default."""
+        function = self.settings.priority
+        if function is None and is_alike(links.priority) and np.isnan(links.priority[0]):
+            return alike(PRIORITY_DEFAULT, len(rows), "f8")
+        told = links.priority[rows]
+        open_ones = np.isnan(told)
+        if not open_ones.any():
+            return told
+        if function is None:
+            return np.where(open_ones, PRIORITY_DEFAULT, told)
+        told = told.copy()
+        for place, some in by_value(links.origin[rows]):
+            mask = np.zeros(len(rows), np.bool_)
+            mask[some] = True
+            mask &= open_ones
+            if not mask.any():
+                continue
+            origin = links.origins[place]
+            page = Referrer(origin.referrer, max(origin.depth - 1, 0), origin.priority) if origin.page else None
+            chosen = rows[mask]
+            signals = {name: column[chosen] for name, column in links.signals.items()}
+            batch = links.urls.take(chosen).with_columns(**signals, depth=links.depth[chosen])
+            self.asked = f"the priority function {name_of(function)}"
+            try:
+                told[mask] = priorities(function, batch, page)
+            finally:
+                self.asked = ""
+        return told
+
+    def _new_hosts(
+        self, urls: UrlBatch, rows: npt.NDArray[np.intp], names: Any, hosts: Rows, slots: Any, draft: Draft
+    ) -> Rows:
+        """Adds facts for new hosts in the order of their appearance, not of hashes: so every store with the same seed
+        draws alike. Fills in their slots. Returns the rows of all hosts, with the coming rows of new ones."""
+        places = np.flatnonzero(hosts == NONE)
+        firsts, which = firsts_of(names[places])
+        starts, ends = urls.clock_hosts()  # a host that is known with a dot has a row
+        chosen = rows[places[firsts]]
+        starts, ends = starts[chosen], ends[chosen]
+        texts = Texts(kernels.gather_spans(urls.arena, starts, ends), (ends - starts).astype(np.uint32))
+        found = self._slots_of_spans(urls.arena, starts, ends)
+        slots[places] = found[which]
+        known = self.tables.hosts
+        draft.add_columns(Fact.HOST, [found, names[places[firsts]], texts], Hand.of_rows(None, first=known.made))
+        homes = hosts.copy()
+        homes[places] = known.coming(len(firsts))[which]
+        return homes
+
+    def _bodies(self, links: Arrivals, rows: npt.NDArray[np.intp], heads: Any) -> Cards:
+        """The cards of links: their heads, and url, referrer and extra in one arena."""
+        urls = links.urls
+        every = len(rows) == len(urls)  # all rows, in order
+        starts, ends = urls.offsets[:-1], urls.offsets[1:]
+        if not every:
+            starts, ends = starts[rows], ends[rows]
+        referrers = [one.referrer.encode("utf-8", "surrogatepass") for one in links.origins]
+        if not links.odd and not any(referrers):
+            heads["url_bytes"] = lengths = ends - starts
+            if every and urls.offsets[-1] == len(urls.arena):
+                return Cards(heads, urls.arena, urls.offsets)
+            offsets = np.zeros(len(rows) + 1, np.int64)
+            np.cumsum(lengths, out=offsets[1:])
+            return Cards(heads, kernels.gather_spans(urls.arena, starts, ends), offsets)
+        # The spans of each body, piece by piece: url, referrer, and extra where there is any.
+        sizes = np.array([0, *map(len, referrers)], np.int64).cumsum() + len(urls.arena)
+        origin = chosen(links.origin, rows)
+        pieces = 3 if links.odd else 2
+        begins, stops = np.zeros((len(rows), pieces), np.int64), np.zeros((len(rows), pieces), np.int64)
+        begins[:, 0], stops[:, 0] = starts, ends
+        begins[:, 1], stops[:, 1] = sizes[origin], sizes[origin + 1]
+        arena = [urls.arena, *referrers]
+        size = int(sizes[-1])
+        for place, row in enumerate(rows.tolist()) if links.odd else ():
+            link = links.odd.get(row)
+            if link is None:
+                continue
+            if link.referrer is not None:
+                text = link.referrer.encode("utf-8", "surrogatepass")
+                begins[place, 1], stops[place, 1] = size, size + len(text)
+                arena.append(text)
+                size += len(text)
+            extra = extra_of(metadata=link.metadata)
+            if extra:
+                begins[place, 2], stops[place, 2] = size, size + len(extra)
+                arena.append(extra)
+                size += len(extra)
+        lengths = stops - begins
+        for piece, name in enumerate(("url_bytes", "referrer_bytes", "extra_bytes")[:pieces]):
+            heads[name] = lengths[:, piece]
+        flat = lengths.reshape(-1)
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        offsets[1:] = flat.cumsum()[pieces - 1 :: pieces]
+        return Cards(heads, kernels.gather_spans(b"".join(arena), begins.reshape(-1), stops.reshape(-1)), offsets)
+
+    def _spelled(self, urls: Sequence[str], base: str | None = None) -> list[str | None]:
+        """Canonical texts under the rules of this store, None where a text is no URL."""
+        texts = spell(urls, base)
+        return [None if text is None else self.rules.apply(text) for text in texts] if self.rules else texts
+
+    def _spelled_batch(self, urls: Iterable[Any]) -> UrlBatch:
+        return self._ruled(UrlBatch.of(urls, key=self._fingerprint_key))
+
+    def _ruled(self, urls: UrlBatch) -> UrlBatch:
+        if not self.rules:
+            return urls
+        texts = urls.strings()
+        ruled = UrlBatch.of(self.rules.apply_batch(texts) if urls.valid.all() else map(self._ruled_text, texts))
+        return ruled.with_columns(**urls.columns) if urls.columns else ruled
+
+    def _ruled_text(self, text: str) -> str:
+        return self.rules.apply(text) if text else text
+
+    def _widen(self, draft: Draft, crawl: int, seeds: Iterable[str]) -> None:
+        """Widens the scope of a crawl by these seeds."""
+        known = self._spans_of(crawl)
+        wider: list[str] = []
+        for text in seeds:
+            span = self._span(text)
+            if span not in known:
+                known.add(span)
+                draft.add(Fact.SCOPE, (OWN_SLOT, crawl, text))
+                wider.append(text)
+        if wider:
+            # The scope changes before the frame is applied; if the frame fails, `_commit` drops it again.
+            self._scopes[crawl] = self._scope(crawl).widened(*wider)
+
+    def _span(self, seed: str) -> Scope:
+        """The scope of one seed: a host, a domain or a prefix."""
+        return Scope.of_seeds(self.settings.scope, (seed,))
+
+    def _spans_of(self, crawl: int) -> set[Scope]:
+        spans = self._spans.get(crawl)
+        if spans is None:
+            spans = self._spans[crawl] = {self._span(seed) for seed in self.tables.scope.get(crawl, {})}
+        return spans
+
+    def _send_abroad(
+        self,
+        links: Arrivals,
+        rows: npt.NDArray[np.intp],
+        fresh: npt.NDArray[np.intp],
+        names: Any,
+        hosts: Rows,
+        codes: npt.NDArray[np.uint8],
+        draft: Draft,
+    ) -> npt.NDArray[np.intp]:
+        """Puts links for slots of other logs into the outbox of the slot where they were found. Returns the places of
+        the other links."""
+        owned = self._owned or frozenset()
+        stay: list[int] = []
+        for place in fresh.tolist():
+            row = int(rows[place])
+            text = links.urls[row]
+            target = self.slot_of(undotted(host_of(text))) if hosts[place] == NONE else -1
+            if target == -1 or target in owned:
+                stay.append(place)
+                continue
+            origin = links.origins[int(links.origin[row])]
+            source = origin.source if origin.source >= 0 else min(owned or (0,))
+            sequence = draft.sequence(source)
+            odd = links.odd.get(row)
+            told = links.priority[row]
+            draft.add(
+                Fact.OUTBOX,
+                (
+                    *(source, sequence, target, draft.crawl_name(int(links.crawl[row]))),
+                    *(odd.key or "" if odd is not None else "", int(links.due[row])),
+                    *(PRIORITY_DEFAULT if np.isnan(told) else float(told), int(links.depth[row])),
+                    *(int(links.hops[row]), int(links.seed[row])),
+                    origin.referrer if odd is None or odd.referrer is None else odd.referrer,
+                    *(odd.metadata if odd is not None else b"", text),
+                ),
+            )
+            codes[row] = CODE_NUMBERS[Code.HELD]
+        return np.array(stay, np.intp)
+
+    def outbox(self, most: int) -> list[Row]:
+        """Up to `most` links for other logs, as OUTBOX rows, in order per source slot."""
+        arguments.whole("most", most, 0, arguments.INSTANT_MAX)
+        rows: list[Row] = []
+        for home in self.tables.transit.values():
+            rows.extend(home.outbox[number] for number in sorted(home.outbox)[: most - len(rows)])
+            if len(rows) >= most:
+                break
+        return rows
+
+    def receive(self, parcels: Sequence[Row], now: Instant) -> list[Code]:
+        """Takes OUTBOX rows of other logs in: each (source slot, sequence) once, however often it comes. Raises
+        SettingsError for a value that is no such row."""
+        rows = arguments.parcels(parcels)
+        now = self._advance(now)
+        codes = [Code.KNOWN] * len(rows)
+        costs = np.array(
+            [LINK_BYTES + sum(len(row[place] or b"") for place in (3, 4, 10, 11, 12)) for row in rows], np.int64
+        )
+        for first, last in pieces_of(costs, CALL_BYTES_PER_FRAME):
+            draft = self._draft(now)
+            codes[first:last] = self._received(rows[first:last], draft)
+            self._commit(draft)
+        return codes
+
+    def _received(self, rows: Sequence[Sequence[Any]], draft: Draft) -> list[Code]:
+        """One code per parcel. The draft also notes the highest sequence that arrived."""
+        wanted: list[Arrival] = []
+        taken: list[int] = []
+        codes = [Code.KNOWN] * len(rows)
+        marks: dict[tuple[int, int], int] = {}
+        for number, parcel in enumerate(rows):
+            source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, metadata, url = parcel
+            home = self.tables.transit.get(int(target))
+            place = (int(target), int(source))
+            if int(sequence) <= max(marks.get(place, 0), home.arrived.get(place[1], 0) if home is not None else 0):
+                continue
+            marks[place] = int(sequence)
+            taken.append(number)
+            wanted.append(
+                Arrival(
+                    str(url),
+                    0,
+                    int(depth),
+                    int(hops),
+                    float(priority),
+                    None if due == NO_DUE else int(due),
+                    draft.crawl(str(crawl)),
+                    str(key) or None,
+                    str(referrer),
+                    bytes(metadata),
+                    bool(seed),
+                )
+            )
+        for (target, source), sequence in marks.items():
+            draft.add(Fact.ARRIVED, (target, source, sequence))
+        if wanted:
+            numbers = self._accept(Arrivals.of_links(wanted, [Origin()], self._spelled_batch), draft)
+            for number, code in zip(taken, numbers.tolist(), strict=True):
+                codes[number] = CODES[code]
+        return codes
+
+    def delivered(self, source: int, sequence: int, now: Instant) -> None:
+        """Empties the outbox of a slot up to this sequence, which the other log has. Raises SettingsError."""
+        arguments.whole("source", source, 0, SLOTS - 1)
+        arguments.whole("sequence", sequence, 0, arguments.INSTANT_MAX)
+        draft = self._draft(self._advance(now))
+        draft.add(Fact.DELIVERED, (source, sequence))
+        self._commit(draft, reserve=True)
+
+
+@lru_cache(maxsize=1_024)
+def _salt(crawl: int) -> np.uint64:
+    """A number that keeps the marks of different crawls apart."""
+    return np.uint64(mixed(np.array([crawl], np.uint64))[0])
+
+
+def _below(depth: int) -> int:
+    """The depth of links on a page of this depth; it stops at 65,535."""
+    return min(depth + 1, 65_535)

@@ -1,0 +1,271 @@
+"""A draft: the facts that a call has decided so far. None of them is logged or applied yet.
+
+A call that ends in an error throws its draft away, and the tables stay as they were.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, Row, columns_of
+from outrider.frontier.format.lines import completed
+from outrider.frontier.format.records import Record, packed
+from outrider.frontier.state.hosts import Rows
+from outrider.frontier.state.tables import Hand, Tables
+from outrider.journey import Line
+from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT
+
+Tokens = npt.NDArray[np.uint64]
+_Part: TypeAlias = tuple[Cards, Tokens, npt.NDArray[np.uint8], Rows | None]
+"""Cards, the tokens of the leases that end, the states the cards leave, the rows of their queues."""
+
+
+class Clock:
+    """The politeness cells of one host as this call leaves them; the columns of a HOST_CELLS fact."""
+
+    __slots__ = ("answered", "back_off", "ended", "gap", "reason", "refused_at", "rest_until")
+
+    def __init__(self, tables: Tables, host: int) -> None:
+        hosts = tables.hosts
+        self.ended: Instant = int(hosts.ended[host])
+        self.rest_until: Instant = int(hosts.rest_until[host])
+        self.gap = float(hosts.gap[host])
+        self.reason = int(hosts.reason[host])
+        self.back_off = float(hosts.back_off[host])
+        self.refused_at: Instant = int(hosts.refused_at[host])
+        self.answered = int(hosts.answered[host])
+
+    def rest_at_least(self, until: Instant) -> None:
+        """Rest until an instant, or longer if the clock says so already."""
+        self.rest_until = max(self.rest_until, until)
+
+
+class Draft:
+    """The facts of one call, by kind. Rare kinds come in rows, cards and clocks also in columns."""
+
+    def __init__(self, tables: Tables, now: Instant, *, keeps_lines: bool = False) -> None:
+        self.now = now
+        self.rows: dict[Fact, list[Row]] = {}
+        self.columns: dict[Fact, list[tuple[list[Any], Hand | None]]] = {}
+        self.lines: list[Line] = []
+        self.order = tables.order
+        self.known: list[npt.NDArray[np.uint64]] = []  # marks of URLs that `Recent` notes after applying
+        self.drawn: list[
+            tuple[Rows, Cards]
+        ] = []  # taken out of their queues: they go back if the log refuses the frame
+        self.barren: set[int] = set()  # rows of new crawls that got no URL
+        self._crawls: dict[str, int] = {}  # rows of new crawls, by name
+        self._tables = tables
+        self._keeps_lines = keeps_lines
+        self._first_lines: set[str] = set()  # streams that get their first line
+        self._bare: list[_Part] = []
+        self._whole: list[_Part] = []
+        self._records: list[tuple[Record, int, int, bool]] = []
+        self._clocks: dict[int, Clock] = {}
+        self._tallies: dict[str, int] = {}
+        self._errors: dict[str, int] = {}
+        self._sent: dict[int, int] = {}  # by slot: the highest sequence given to its outbox
+
+    def add(self, kind: Fact, row: Row) -> None:
+        """One fact of this kind."""
+        rows = self.rows.get(kind)
+        if rows is None:
+            self.rows[kind] = [row]
+        else:
+            rows.append(row)
+
+    def add_columns(self, kind: Fact, columns: list[Any], hand: Hand | None = None) -> None:
+        """Facts of one kind in columns, as a block of their own beside rows of that kind. hand: what the call knows of
+        them beyond the logged columns."""
+        self.columns.setdefault(kind, []).append((columns, hand))
+
+    def blocks(self) -> list[tuple[Block, Hand | None]]:
+        """All facts, in the order in which they can be applied, and the hand for each block. Call it once, when the
+        call has decided."""
+        if self._crawls:
+            self._add_crawls()
+        if self._clocks:
+            self._add_clocks()
+        for name, value in self._tallies.items():
+            self.add(Fact.TALLY, (OWN_SLOT, name, value))
+        if self._records:
+            self._pack_records()
+        found: list[tuple[Block, Hand | None]] = []
+        here = self.rows.keys() | self.columns.keys()
+        if self._bare:
+            here.add(Fact.HEAD)
+        if self._whole:
+            here.add(Fact.CARD)
+        for kind in sorted(here, key=PLACES.__getitem__):
+            if kind is Fact.HEAD and self._bare:
+                cards, tokens, old, rows = _joined(self._bare)
+                found.append(((kind, [tokens, cards.heads]), Hand(cards, old, rows)))
+            elif kind is Fact.CARD and self._whole:
+                cards, tokens, old, rows = _joined(self._whole)
+                found.append(((kind, [tokens, cards]), Hand(cards, old, rows)))
+            else:
+                if kind in self.rows:
+                    found.append(((kind, columns_of(self.rows[kind])), None))
+                found += [((kind, columns), hand) for columns, hand in self.columns.get(kind, ())]
+        return found
+
+    def _add_clocks(self) -> None:
+        rows = np.fromiter(self._clocks, np.uint32, len(self._clocks))
+        hosts = self._tables.hosts
+        clocks = list(self._clocks.values())
+        self.add_columns(
+            Fact.HOST_CELLS,
+            [
+                hosts.slot[rows],
+                hosts.hash[rows],
+                *([getattr(clock, name) for clock in clocks] for name in ("ended", "rest_until", "gap", "reason")),
+                *([getattr(clock, name) for clock in clocks] for name in ("back_off", "refused_at", "answered")),
+            ],
+            Hand.of_rows(rows),
+        )
+
+    def _pack_records(self) -> None:
+        for whole in (False, True):
+            some = [entry for entry in self._records if entry[3] is whole]
+            if some:
+                tokens = np.array([token for _, token, _, _ in some], np.uint64)
+                old = np.array([state for _, _, state, _ in some], np.uint8)
+                part = (packed([record for record, *_ in some]), tokens, old, None)
+                (self._whole if whole else self._bare).append(part)
+
+    # -- what changes -------------------------------------------------------------------------------------------------
+
+    def heads(self, cards: Cards, tokens: Tokens, old: npt.NDArray[np.uint8], queues: Rows | None = None) -> None:
+        """Cards with new heads; their bodies stay. tokens: the leases that end with it, 0 for none; old: the states the
+        cards leave; queues: the rows of their queues, where they are known."""
+        self._bare.append((cards, tokens, old, queues))
+
+    def cards(self, cards: Cards, queues: Rows | None = None) -> None:
+        """New URLs. queues: the rows of their queues, where they are known."""
+        self._whole.append((cards, np.zeros(len(cards), np.uint64), np.zeros(len(cards), np.uint8), queues))
+
+    def taken_back(self) -> list[Cards]:
+        """Takes the new URLs out of the draft again, so that the caller can change them."""
+        found, self._whole = self._whole, []
+        return [cards for cards, *_ in found]
+
+    def record(self, record: Record, old: int, *, token: int = 0, whole: bool = False) -> None:
+        """A URL as this call leaves it. old: the state it leaves; whole: its body changed, too."""
+        self._records.append((record, token, old, whole))
+
+    def clock(self, host: int) -> Clock:
+        """The host's clock, for the caller to change. It becomes a fact in any case."""
+        clock = self._clocks.get(host)
+        if clock is None:
+            clock = self._clocks[host] = Clock(self._tables, host)
+        return clock
+
+    def tally(self, name: str, more: int) -> None:
+        """Adds to a count of the whole frontier."""
+        self._tallies[name] = self._tallies.get(name, self._tables.tallies.get(name, 0)) + more
+
+    def error(self, error: str) -> None:
+        """Counts an error by its class; beyond a bound of classes as `other`."""
+        name = f"error.{error}"
+        known, new = self._tables.tallies, self._tallies
+        if name not in known and name not in new:
+            classes = sum(other.startswith("error.") for other in known.keys() | new.keys())
+            if classes >= ERROR_CLASSES_MAX:
+                name = "error.other"
+        self.tally(name, 1)
+
+    def error_number(self, error: str) -> int:
+        """The number of an error's class, a new one for a new class; beyond a bound every new class is `other`."""
+        number = self._tables.error_numbers.get(error, self._errors.get(error))
+        if number is None:
+            number = len(self._tables.errors) + len(self._errors)
+            if number >= ERROR_CLASSES_KEPT_MAX and error != "other":
+                return self.error_number("other")
+            self._errors[error] = number
+            self.add(Fact.ERROR, (OWN_SLOT, number, error))
+        return number
+
+    def error_text(self, number: int) -> str:
+        """The class of a number, also of one that this call gave."""
+        known = self._tables.errors
+        if number < len(known):
+            return known[number]
+        return next(text for text, drawn in self._errors.items() if drawn == number)
+
+    def line(self, slot: int, token: int, stream: str, text: bytes, new_links: int) -> None:
+        """A line of output (JSON), durable with this call; new_links: -1 for lines without this count."""
+        if not self._keeps_lines:
+            return
+        if stream not in self._first_lines and not self._tables.projections[stream][1]:
+            # The first line of a stream: this fact makes every checkpoint keep the log for the stream from here on.
+            self._first_lines.add(stream)
+            self.add(Fact.PROJECTION, (OWN_SLOT, stream, self._tables.projections[stream][0], LINES_AFTER))
+        self.add(Fact.LINE, (slot, token, STREAMS.index(stream), new_links, text))
+        self.lines.append((stream, completed(text, new_links)))
+
+    # -- names and their rows -----------------------------------------------------------------------------------------
+
+    def crawl(self, name: str | None) -> int:
+        """The row of a crawl, a new one for a new name; None is the default crawl."""
+        if name is None:
+            name = "default"
+        row = self._tables.crawl_rows.get(name)
+        if row is None:
+            row = self._crawls.get(name)
+            if row is None:
+                row = self._crawls[name] = self._tables.next_crawl + len(self._crawls)
+        return row
+
+    def crawl_name(self, row: int) -> str:
+        """The name of a crawl by its row, also for a crawl that this call makes."""
+        if row < self._tables.next_crawl:
+            return self._tables.name_of_crawl(row)
+        return next(name for name, made in self._crawls.items() if made == row)
+
+    def _add_crawls(self) -> None:
+        """Makes facts of the new crawls that got a queue, and drops the scope of the others."""
+        queues = [columns[3] for columns, _ in self.columns.get(Fact.QUEUE, ())]
+        named = {int(row) for column in queues for row in np.unique(column)}
+        named |= {int(row[3]) for row in self.rows.get(Fact.QUEUE, ())}
+        for name, row in self._crawls.items():
+            if row in named or name == "default":
+                self.add(Fact.CRAWL, (OWN_SLOT, row, name, self._tables.next_generation(name)))
+            else:
+                self.barren.add(row)
+        scopes = self.rows.pop(Fact.SCOPE, [])
+        for seed in scopes:
+            if seed[1] not in self.barren:
+                self.add(Fact.SCOPE, seed)
+
+    def sequence(self, source: int) -> int:
+        """The next number in a slot's outbox."""
+        home = self._tables.transit.get(source)
+        number = self._sent.get(source, home.sent if home is not None else 0) + 1
+        self._sent[source] = number
+        return number
+
+    def holder(self, worker: str | None) -> int:
+        """The row of a named worker, a new one for a new name; None is this process, row 0."""
+        if worker is None:
+            return 0
+        row = self._tables.holder_rows.get(worker)
+        if row is None or row == 0:
+            if len(self._tables.holders) >= HOLDERS_NAMED_MAX:
+                self._tables.forget_holders()
+            row = next(row for row in count(1) if row not in self._tables.holders)
+            self.add(Fact.HOLDER, (OWN_SLOT, row, worker, self._tables.opening[0]))
+        return row
+
+
+def _joined(parts: list[_Part]) -> _Part:
+    if len(parts) == 1:
+        return parts[0]
+    cards, tokens, old, queues = zip(*parts, strict=True)
+    rows = None if any(some is None for some in queues) else np.concatenate(queues)
+    return Cards.concatenate(cards), np.concatenate(tokens), np.concatenate(old), rows

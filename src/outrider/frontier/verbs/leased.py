@@ -1,0 +1,146 @@
+"""The result of a lease call in columns; `leases` makes a `Lease` of each row when the caller asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.records import Record
+from outrider.frontier.state.hosts import NONE, Rows
+from outrider.frontier.state.tables import Authority, Tables
+from outrider.frontier.state.whereabouts import Whereabouts
+from outrider.journey import Kind, Lease, Line, RequestId
+from outrider.url import authority_of, host_of
+
+
+@dataclass(frozen=True, slots=True)
+class Unclaimed:
+    """The tokens and lines of a lease call whose caller never gets them. request_id: set for a call that may be
+    repeated."""
+
+    tokens: Sequence[int]
+    lines: Sequence[Line]
+    request_id: RequestId | None = None
+
+
+class Leased:
+    """Pages first, then errands; tokens are consecutive. The clocks are those of the moment at which the leases were
+    made."""
+
+    __slots__ = (
+        *("_addresses", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_keys", "_not_before"),
+        "_tables",
+    )
+
+    def __init__(
+        self,
+        tables: Tables,
+        first: int,
+        cards: Cards,
+        queues: Rows,
+        not_before: npt.NDArray[np.int64],
+        deadline: Instant,
+        errands: Sequence[Lease],
+    ) -> None:
+        self._tables = tables
+        self._first = first
+        self._cards = cards
+        # Keys are read now: later another queue may have the row.
+        own = tables.queues.keys
+        self._keys = [own.get(queue) for queue in queues.tolist()] if own else [None] * len(queues)
+        self._not_before = not_before
+        self._deadline = deadline
+        self._errands = errands
+        hosts = tables.queues.host[queues.astype(np.intp)].astype(np.intp)
+        self._ended, self._gaps = tables.hosts.ended[hosts], tables.hosts.gap[hosts]
+        self._addresses: Sequence[str | None] = (None,) * len(hosts)
+        if tables.whereabouts:
+            self._addresses = [tables.address_of(host) for host in hosts.tolist()]
+
+    def __len__(self) -> int:
+        return len(self._cards) + len(self._errands)
+
+    def tokens(self) -> list[int]:
+        """A token per lease, in order."""
+        return list(range(self._first, self._first + len(self)))
+
+    def urls(self) -> list[str]:
+        """A URL per lease, in order."""
+        return self._cards.urls() + [lease.url for lease in self._errands]
+
+    def leases(self) -> Sequence[Lease]:
+        """The leases, in the order of their tokens."""
+        tables, heads = self._tables, self._cards.heads
+        crawls = tables.crawls
+        made: list[Lease] = []
+        columns = (
+            *(self._cards.urls(), heads["priority"].tolist(), heads["depth"].tolist(), heads["attempts"].tolist()),
+            *(heads["hops"].tolist(), heads["crawl"].tolist(), heads["referrer_bytes"].tolist()),
+            *(heads["extra_bytes"].tolist(), self._keys, self._not_before.tolist()),
+            *(self._ended.tolist(), self._gaps.tolist(), self._addresses),
+        )
+        for row, cells in enumerate(zip(*columns, strict=True)):
+            url, priority, depth, attempts, hops, crawl, referrer, extra, key, not_before, ended, gap, address = cells
+            told = Record.of(self._cards, row) if extra else None
+            host = tables.home_of(host_of(url))
+            made.append(
+                Lease(
+                    url,
+                    key or host,
+                    Kind.PAGE,
+                    authority_of(url),
+                    host,
+                    self._first + row,
+                    self._deadline,
+                    priority,
+                    depth,
+                    attempts + 1,
+                    not_before,
+                    hops,
+                    (self._cards.referrer(row) or None) if referrer else None,
+                    msgspec.json.decode(told.metadata) if told is not None and told.metadata else None,
+                    address,
+                    (told.etag or None) if told is not None else None,
+                    (told.modified or None) if told is not None else None,
+                    crawls[crawl][0],
+                    ended or None,
+                    gap if ended else None,
+                )
+            )
+        return (*made, *self._errands)
+
+
+def errand_lease(authority: Authority | Whereabouts, tables: Tables, now: Instant) -> Lease:
+    """The lease of an open errand."""
+    lease = partial(
+        Lease,
+        token=authority.token,
+        deadline=authority.deadline,
+        priority=1.0,
+        depth=0,
+        attempt=authority.attempts + 1,
+        not_before=now,
+    )
+    if isinstance(authority, Whereabouts):
+        name = authority.name
+        return lease(f"dns:{name}", key=name, kind=Kind.ADDRESS, authority="", host=name)
+    row = authority.busy if authority.busy != NONE else authority.host
+    name, ended = tables.hosts.name(row), int(tables.hosts.ended[row])
+    return lease(
+        authority.url,
+        key=name,
+        kind=Kind.ROBOTS,
+        authority=authority.name,
+        host=name,
+        hops=authority.hops,
+        address=tables.address_of(row),
+        ended_before=ended or None,
+        gap_seconds=float(tables.hosts.gap[row]) if ended else None,
+    )

@@ -1,0 +1,373 @@
+"""The calls of operators on queues, crawls and single URLs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant, instant
+from outrider.errors import SettingsError, StoreFullError
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.facts import Fact
+from outrider.frontier.format.records import Record
+from outrider.frontier.policy.politeness import GapReason
+from outrider.frontier.priority import checked, class_of
+from outrider.frontier.state.hosts import NONE, QueueRules, Rows, words_of_crawls, words_of_keys
+from outrider.frontier.state.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, CrawlState, rules_cells
+from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.discovering import Discovering
+from outrider.frontier.verbs.draft import Draft
+from outrider.journey import State
+from outrider.kernels.cards import HEAD
+from outrider.limits import CALL_ROWS_MAX, OWN_SLOT, WAKES_PER_CALL_MAX
+from outrider.url import host_of, undotted
+
+
+class Operations(Discovering):
+    """The part of the machine that operators call."""
+
+    # -- queues and crawls --------------------------------------------------------------------------------------------
+
+    def chosen(self, key: str | None, crawl: str | None) -> Rows:
+        """The queues with a key (None: all of the crawl) in a crawl (None: in all crawls for a key, else the default
+        one). Raises SettingsError for an unknown crawl or key."""
+        arguments.name("key", key)
+        arguments.name("crawl", crawl)
+        if key is None:
+            row = self._crawl_row(crawl or "default")
+            queues = self.tables.queues
+            found: Rows = np.flatnonzero(queues.crawl[: queues.count] == row).astype(np.uint32)
+            return found
+        of_crawl = self._crawl_row(crawl) if crawl is not None else None
+        rows = self._queues_with(key, of_crawl)
+        if not rows:
+            with contextlib.suppress(SettingsError):  # a text that is no host's name may still be a key
+                rows = self._queues_with(arguments.host(key), of_crawl)
+        if not rows:
+            raise SettingsError(f"key {key!r:.200}: no queue has it; `queues` lists those there are")
+        return np.array(sorted(rows), np.uint32)
+
+    def _queues_with(self, key: str, crawl: int | None) -> set[int]:
+        """The living queues with a key in this spelling, with or without a dot behind it, of one crawl or of all."""
+        tables = self.tables
+        queues = tables.queues
+        spellings = (undotted(key), undotted(key) + ".")
+        rows = {
+            queue
+            for (of, name), group in queues.groups.items()
+            if name in spellings and crawl in (None, of)
+            for queue in group.queues
+        }
+        for host in map(tables.host_row, spellings):
+            rows |= {
+                queue
+                for queue in (tables.queues_of(host) if host != NONE else ())
+                if queue not in queues.keys and (crawl is None or queues.crawl[queue] == crawl)
+            }
+        return {queue for queue in rows if tables.crawl_states[int(queues.crawl[queue])] != CrawlState.DELETED}
+
+    def host_named(self, host: str) -> int:
+        """The row of a host by any spelling, NONE for an unknown host. Raises SettingsError for a text that is no
+        host."""
+        name = undotted(arguments.host(host))
+        row = self.tables.host_row(name)
+        return row if row != NONE else self.tables.host_row(name + ".")
+
+    def _crawl_row(self, crawl: str) -> int:
+        row = self.tables.crawl_rows.get(crawl)
+        if row is None:
+            known = ", ".join(sorted(self.tables.crawl_rows)[:10])
+            raise SettingsError(f"crawl {crawl!r:.200}: there is none of that name; there are {known}")
+        return row
+
+    def pause(self, key: str | None, crawl: str | None, now: Instant, *, paused: bool) -> int:
+        """Pauses queues or lets them go on: while they are paused no URL of theirs is leased. Returns how many
+        queues."""
+        arguments.name("crawl", crawl)
+        if key is None:
+            row = self._crawl_row(crawl or "default")
+            state = CrawlState.PAUSED if paused else CrawlState.RUNNING
+            draft = self._draft(self._advance(now))
+            draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(state)))
+            self._commit(draft, reserve=True)
+            self.turns.touch([self.turns.hops()], now)
+            of_crawl = self.tables.queues.crawl[: self.tables.queues.count] == row
+            return int(of_crawl.sum()) + self.tables.cold.queues_in(row)
+        return self._rule(key, crawl, now, lambda rules: replace(rules, paused=paused))
+
+    def block_until(self, until: Instant, key: str | None, crawl: str | None, now: Instant) -> int:
+        """Keeps these queues from being leased before an instant."""
+        arguments.whole("until", until, 0, arguments.INSTANT_MAX)
+        return self._rule(key, crawl, now, lambda rules: replace(rules, blocked_until=until))
+
+    def set_delay(self, seconds: float | None, key: str | None, crawl: str | None, now: Instant) -> int:
+        """Sets the least gap behind a request of these queues, in seconds; None: that of the settings."""
+        if seconds is not None:
+            arguments.seconds("delay", seconds)
+        return self._rule(key, crawl, now, lambda rules: replace(rules, delay=seconds))
+
+    def set_limit(self, limit: int | None, key: str | None, crawl: str | None, now: Instant) -> int:
+        """Sets how many requests of each of these queues may be open at once; None: one."""
+        if limit is not None:
+            arguments.whole("limit", limit, 1, 65_535)
+        return self._rule(
+            key, crawl, now, lambda rules: replace(rules, limit=limit or 0), rests=limit is not None and limit > 1
+        )
+
+    def _rule(
+        self,
+        key: str | None,
+        crawl: str | None,
+        now: Instant,
+        change: Callable[[QueueRules], QueueRules],
+        *,
+        rests: bool = False,
+    ) -> int:
+        """Changes the rules of queues that are there, and of later ones: of a crawl, or of a key in all crawls.
+
+        rests: a host with an open request rests one whole delay, for another request may now come beside it.
+        """
+        tables = self.tables
+        cold = tables.cold.scan() if key is None else iter(())
+        rows = self.chosen(key, crawl)
+        now = self._advance(now)
+        self._note_word(key, crawl, rows, change, now)
+        self._rule_these(rows, change, now, rests=rests)
+        count = len(rows)
+        of = self._crawl_row(crawl or "default") if key is None else NONE
+        for told in cold:
+            own = [place for place in range(len(told)) if any(queue.crawl == of for queue in told.queues(place))]
+            if not own or not tables.recall(told.hashes[own]):
+                continue
+            homes = tables.hosts.find(told.hashes[own])
+            queues = np.array([queue for home in homes.tolist() for queue in tables.queues_of(home)], np.uint32)
+            mine = queues[tables.queues.crawl[queues] == of]
+            self._rule_these(mine, change, now, rests=rests)
+            count += len(mine)
+            self.cooling.put_back(homes, now)
+        self.turns.touch([self.turns.hops()], now)
+        return count
+
+    def _note_word(
+        self,
+        key: str | None,
+        crawl: str | None,
+        rows: Rows,
+        change: Callable[[QueueRules], QueueRules],
+        now: Instant,
+    ) -> None:
+        """Notes the change for queues that are made later. A key in one crawl needs no note: an operator can name its
+        queues once they are there."""
+        tables = self.tables
+        if key is None:
+            numbers = words_of_crawls(np.array([self._crawl_row(crawl or "default")], np.uint32)).tolist()
+        elif crawl is None:
+            names = sorted({tables.key_of(queue) for queue in rows.tolist()})  # in the spelling of queues
+            numbers = words_of_keys(np.array([tables.hash_of(name) for name in names], np.uint64)).tolist()
+        else:
+            return
+        draft = self._draft(now)
+        for number in numbers:
+            rules = change(tables.words.get(number) or QueueRules())
+            draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, number, rules))
+        self._commit(draft, reserve=True)
+
+    def _rule_these(self, rows: Rows, change: Callable[[QueueRules], QueueRules], now: Instant, *, rests: bool) -> None:
+        for first in range(0, len(rows), WAKES_PER_CALL_MAX):
+            some = rows[first : first + WAKES_PER_CALL_MAX]
+            draft = self._draft(now)
+            slower: dict[int, float] = {}  # hosts that rest longer, with the longest delay of their queues
+            for queue in some.tolist():
+                rules = change(self.tables.queues.rules.get(queue) or QueueRules())
+                draft.add(Fact.QUEUE_RULES, self.tables.queue_rules(queue, rules))
+                host = int(self.tables.queues.host[queue])
+                if rests and self.tables.hosts.in_flight[host]:
+                    self._rest_whole(draft, host, self._floor(queue), now)
+                delay = self.settings.delay if rules.delay is None else rules.delay
+                if delay > self._floor(queue):
+                    slower[host] = max(delay, slower.get(host, 0.0))
+            for host, delay in slower.items():
+                self._rest_longer(draft, host, delay)
+            self._commit(draft, reserve=True)
+
+    def _rest_longer(self, draft: Draft, host: int, delay: float) -> None:
+        """Stretches the rest behind a host's last request to a delay at least. A rest that is over stays over."""
+        hosts = self.tables.hosts
+        until = int(hosts.rest_until[host])
+        if until <= draft.now:
+            return
+        # The last request may be younger than the last reported end, after a lease without a report or with several
+        # open ones: the length of the booked rest shows its time.
+        floor = min(map(self._floor, self.tables.queues_of(host)))
+        last = max(int(hosts.ended[host]), until - instant(max(float(hosts.gap[host]), floor)))
+        longer = min(last, draft.now) + instant(delay)
+        if longer > until:
+            clock = draft.clock(host)
+            clock.rest_at_least(longer)
+            if delay > clock.gap:
+                clock.gap, clock.reason = delay, int(GapReason.FLOOR)  # so the next rest in doubt is as long
+
+    def delete(self, key: str | None, crawl: str | None, now: Instant) -> int:
+        """Deletes these queues, or a whole crawl, as if they had never been: one fact each, in one frame. Returns how
+        many queues."""
+        arguments.name("crawl", crawl)
+        now = self._advance(now)
+        tables = self.tables
+        draft = self._draft(now)
+        if key is None:
+            row = self._crawl_row(crawl or "default")
+            count = int((tables.queues.crawl[: tables.queues.count] == row).sum()) + tables.cold.queues_in(row)
+            draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(CrawlState.DELETED)))
+            self._commit(draft, reserve=True)
+            tables.drop_stalled(WAKES_PER_CALL_MAX)
+            return count
+        rows = self.chosen(key, crawl)
+        for queue in rows.tolist():
+            slot = int(tables.hosts.slot[tables.queues.host[queue]])
+            draft.add(Fact.VOID, (slot, int(tables.queues.hash[queue]), tables.order))
+        self._commit(draft, reserve=True)
+        return len(rows)
+
+    # -- single URLs --------------------------------------------------------------------------------------------------
+
+    def reprioritise(
+        self,
+        urls: str | Sequence[str] | Mapping[str, float],
+        priority: float | None,
+        crawl: str | None,
+        now: Instant,
+    ) -> list[State]:
+        """Gives URLs another priority, also where they wait on disk. Returns the state of each; unknown URLs stay
+        unknown."""
+        if isinstance(urls, str):
+            urls = [urls]
+        try:
+            wishes = list(urls.items()) if isinstance(urls, Mapping) else [(url, priority) for url in urls]
+        except Exception as error:  # the caller's iterator may raise anything
+            raise SettingsError(f"the URLs cannot be read ({type(error).__name__}: {error}); give a list") from error
+        if len(wishes) > CALL_ROWS_MAX:
+            raise SettingsError(f"{len(wishes)} URLs in one call; cut it into calls of at most {CALL_ROWS_MAX}")
+        if any(wish is None for _, wish in wishes):
+            raise SettingsError("reprioritise: give a priority, or a mapping of URLs to priorities")
+        values = [checked(wish) for _, wish in wishes]
+        arguments.name("crawl", crawl)
+        row = self._crawl_row(crawl or "default")
+        now = self._advance(now)
+        self._wake(now)
+        mask, records = self.records_of([url for url, _ in wishes], row)
+        states = [State.UNKNOWN] * len(wishes)
+        places = np.flatnonzero(mask).tolist()
+        draft = self._draft(now)
+        moving: dict[int, tuple[Record, float]] = {}  # by order: the last wish for a URL counts
+        for place, record in zip(places, records, strict=True):
+            states[place] = STATES[record.state]
+            if record.state in (QUEUED, WAITING, PARKED):
+                moving[record.order] = (record, values[place])
+        moved = [(record, value) for record, value in moving.values() if record.priority != value]
+        if moved:
+            cards, old = self._change(draft, [record for record, _ in moved], [value for _, value in moved])
+            try:
+                self._commit(draft, reserve=True)
+            except (SettingsError, StoreFullError):
+                self.tables.put_back(cards, old)
+                raise
+        return states
+
+    def _change(
+        self, draft: Draft, records: Sequence[Record], values: Sequence[float]
+    ) -> tuple[Cards, npt.NDArray[np.uint8]]:
+        """Takes records that are queued, waiting or parked out of their places, and adds them to the draft with other
+        priorities. Returns the cards as they were, and the states they leave."""
+        heads = np.zeros(len(records), HEAD)
+        for row, record in enumerate(records):
+            heads[row]["fingerprint"], heads[row]["queue"] = record.fingerprint, record.queue
+            heads[row]["slot"], heads[row]["crawl"], heads[row]["order"] = record.slot, record.crawl, record.order
+        cards, old = self.tables.take_out(heads)
+        new = cards.changed()
+        new["priority"] = values
+        new["klass"] = [class_of(value) for value in values]
+        draft.heads(cards.with_heads(new), np.zeros(len(cards), np.uint64), old)
+        return cards, old
+
+    def records_of(self, urls: Sequence[str], crawl: int) -> tuple[np.ndarray[Any, Any], list[Record]]:
+        """Whether a crawl knows each of these URLs, by any spelling, and the records of the known ones as they are
+        now."""
+        tables = self.tables
+        texts = self._spelled(urls)
+        mask = np.array([text is not None for text in texts], np.bool_)
+        some = [text for text in texts if text is not None]
+        prints = np.frombuffer(kernels.fingerprints(some, self._fingerprint_key), np.uint64)
+        homes = [tables.home_of(host_of(text)) for text in some]
+        names = np.frombuffer(kernels.fingerprints(homes, self._fingerprint_key), np.uint64)
+        hosts = tables.hosts.find(names)
+        there = hosts != NONE
+        slots = np.zeros(len(some), np.uint16)
+        slots[there] = tables.hosts.slot[hosts[there]]
+        for place in self._cold_ones(names, hosts).tolist():
+            slots[place] = self.slot_of(homes[place])
+        found, cards = tables.find(np.full(len(some), crawl, np.uint32), slots, prints)
+        mask[np.flatnonzero(mask)[~found]] = False
+        return mask, [self.as_it_is(record) for record in map(Record.of, [cards] * len(cards), range(len(cards)))]
+
+    def as_it_is(self, record: Record) -> Record:
+        """A record of the ledger in the state that time and leases have given it."""
+        if record.state in (QUEUED, WAITING) and self.token_of(record):
+            record.state = LEASED
+        elif record.state == WAITING and record.due <= self._woken:
+            record.state = QUEUED
+        return record
+
+    def token_of(self, record: Record) -> int:
+        """The token of the open lease of a record, 0 for none."""
+        prints = np.array([record.fingerprint], np.uint64)
+        token = int(np.frombuffer(self.tables.leases.find_urls(prints), np.uint64)[0])
+        if not token:
+            return 0
+        # The lease may belong to another crawl's record of this URL, or to one whose queue was deleted since.
+        heads = np.frombuffer(self.tables.leases.get(np.array([token], np.uint64))[5], HEAD)
+        if int(heads["order"][0]) == record.order:
+            return token
+        *_, heads, _, _ = self.tables.open_leases()
+        place = np.flatnonzero(heads["order"] == record.order)
+        return int(np.frombuffer(self.tables.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
+
+    def retry(self, error: str | None, host: str | None, now: Instant) -> int:
+        """Puts dead letters back into their queues. Returns how many. error: only this class. Raises SettingsError."""
+        if error is not None:
+            arguments.text("error", error)
+        now = self._advance(now)
+        self._wake(now)
+        tables = self.tables
+        number = tables.error_numbers.get(error, -1) if error is not None else None
+        home = self.host_named(host) if host is not None else None
+        own = list(tables.queues_of(home)) if home is not None and home != NONE else []
+        count = 0
+        for cards in tables.ledger.scan():
+            heads = cards.heads
+            mask = heads["state"] == GONE
+            if number is not None:
+                mask &= heads["error"] == number
+            if not mask.any():
+                continue
+            if tables.voids():
+                mask &= ~tables.void(heads)
+            if home is not None:
+                rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
+                mask &= np.isin(rows, own)
+            some = cards.filter(mask)
+            if not len(some):
+                continue
+            heads = some.changed()
+            heads["state"], heads["reason"], heads["attempts"], heads["losses"] = QUEUED, 0, 0, 0
+            heads["due"] = now
+            draft = self._draft(now)
+            draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), np.full(len(some), GONE, np.uint8))
+            self._commit(draft)
+            count += len(some)
+        return count

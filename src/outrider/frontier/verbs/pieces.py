@@ -1,0 +1,123 @@
+"""Long reports in pieces: the bytes of outcomes and their links in a frame, and the answer as far as it has come.
+
+An outcome and its links are one frame. Where they are longer than a frame should be, the links go ahead in frames of
+their own, and the outcome comes last: a crash in between leaves its lease open, and when the page is fetched again its
+links are known. A call of many outcomes becomes several frames of whole outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from outrider.frontier.verbs.arguments import Told
+from outrider.frontier.verbs.arrivals import LINK_BYTES
+from outrider.journey import Link, Outcome, Settled
+from outrider.limits import METADATA_BYTES_MAX, URL_BYTES_MAX
+from outrider.url import UrlBatch
+
+Links = Sequence[str | Link] | UrlBatch
+ByRow = Mapping[int, Links]
+
+_OUTCOME_BYTES = 160
+"""About how many bytes of a frame an outcome takes that says no more than done: a head and the host's clock."""
+_CARD_BYTES_MAX = 2 * URL_BYTES_MAX + 2 * METADATA_BYTES_MAX
+
+
+def costs_of(links: Links, page_bytes: int) -> npt.NDArray[np.int64]:
+    """About how many bytes of a frame each of these links takes. page_bytes: the length of the URL of their page, which
+    each card keeps."""
+    if isinstance(links, UrlBatch):
+        return links.lengths + (LINK_BYTES + page_bytes)
+    return np.fromiter(map(_cost_of, links), np.int64, len(links)) + (LINK_BYTES + page_bytes)
+
+
+def _cost_of(link: object) -> int:
+    if not isinstance(link, Link):
+        return len(link) if isinstance(link, str) else 0
+    told = METADATA_BYTES_MAX if link.metadata else 0
+    return told + sum(len(text) for text in (link.url, link.referrer, link.key) if isinstance(text, str))
+
+
+class Costs:
+    """The bytes that the outcomes of a call and their links take, by row."""
+
+    def __init__(self, told: Told, *found: ByRow) -> None:
+        self._rows = len(told.tokens)
+        self._others = ~told.plain
+        self._texts = np.zeros(self._rows, np.int64)
+        for row in np.flatnonzero(self._others).tolist() if told.others else ():
+            self._texts[row] = _texts_of(told.outcome(row))
+        self._counts: dict[int, int] = {}
+        self._links: dict[int, int] = {}
+        for some in found:
+            for row, links in some.items():
+                if isinstance(links, UrlBatch):
+                    size = int(links.offsets[-1] - links.offsets[0])
+                else:
+                    size = sum(map(_cost_of, links if isinstance(links, Sequence) else links.strings()))
+                self._links[row] = self._links.get(row, 0) + size
+                self._counts[row] = self._counts.get(row, 0) + len(links)
+
+    def fit(self, bytes_max: int) -> bool:
+        """Whether all of it surely has at most `bytes_max` bytes, even with the longest URLs of pages."""
+        most = self._rows * _OUTCOME_BYTES + int(np.count_nonzero(self._others)) * _CARD_BYTES_MAX
+        most += int(self._texts.sum()) + sum(self._links.values())
+        return most + sum(self._counts.values()) * (LINK_BYTES + URL_BYTES_MAX) <= bytes_max
+
+    def by_row(self, pages: npt.NDArray[np.int64], bodies: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Bytes of each outcome with its links. pages: the bytes of each lease's URL; bodies: the bytes of its whole
+        card."""
+        costs = self._texts + _OUTCOME_BYTES + np.where(self._others, bodies, 0)
+        for row, count in self._counts.items():
+            costs[row] += self._links[row] + count * (LINK_BYTES + int(pages[row]))
+        return costs
+
+
+def _texts_of(outcome: Outcome) -> int:
+    texts: tuple[object, ...] = (
+        *(outcome.line, outcome.politeness, outcome.digest, outcome.etag, outcome.last_modified),
+        *(outcome.location, outcome.error),
+    )
+    if outcome.robots is not None:
+        texts = (*texts, outcome.robots.body, outcome.robots.location)
+    metadata = METADATA_BYTES_MAX if outcome.metadata is not None else 0
+    return metadata + sum(len(text) for text in texts if isinstance(text, str | bytes))
+
+
+class Answer:
+    """The answer of `report`, as far as it has come: a code per outcome, and the numbers of its links' codes by row;
+    perhaps also codes of some links of the next row."""
+
+    __slots__ = ("codes", "settled")
+
+    def __init__(self, settled: Iterable[Settled] = (), codes: Mapping[int, bytes] | None = None) -> None:
+        self.settled = list(settled)
+        self.codes = dict(codes or {})
+
+    @classmethod
+    def unpacked(cls, octets: bytes) -> Answer:
+        """An answer from the bytes of `packed`."""
+        flags, codes = msgspec.msgpack.decode(octets)
+        return cls(
+            (Settled.OK if ok else Settled.STALE for ok in flags),
+            {row: numbers for row, numbers in enumerate(codes) if numbers},
+        )
+
+    def packed(self) -> bytes:
+        """The answer as bytes, kept in a frame for a call that may be repeated."""
+        rows = max([len(self.settled), *(row + 1 for row in self.codes)])
+        flags = bytes(code is Settled.OK for code in self.settled)
+        return msgspec.msgpack.encode([flags, [self.codes.get(row, b"") for row in range(rows)]])
+
+    def add(self, settled: Iterable[Settled], codes: Mapping[int, bytes]) -> None:
+        """Adds the next outcomes; codes: by their rows among these. A stale outcome keeps no codes of links."""
+        first = len(self.settled)
+        self.settled += settled
+        for row, numbers in codes.items():
+            self.codes[first + row] = self.codes.get(first + row, b"") + numbers
+        if first in self.codes and self.settled[first : first + 1] == [Settled.STALE]:
+            del self.codes[first]
