@@ -321,3 +321,39 @@ def test_gathered_calls_that_are_too_long_together_are_made_alone(monkeypatch):
     calls = [Small.discover(found(20, host), None) for host in ("p", "q", "r")]
     world.frontier._make_all(calls)
     assert [["new"] * 20] * 3 == [list(map(str, call.told())) for call in calls]
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("settings", [{}, {"scope": "host"}])
+@pytest.mark.parametrize("request_id", [None, ("client", 1)])
+def test_a_crawl_that_begins_in_a_later_frame_of_a_call_is_made_there(settings, request_id):
+    """Its row was drawn for the first frame and never logged: its URLs counted to no crawl, or to the next one that was
+    made, and the counters were wrong after a restart."""
+    world = World(**settings)
+    world.frontier.delete()
+    links = [
+        Link(f"{url}{n}", crawl=crawl)
+        for crawl, url in (("one", A), ("two", A), ("default", B), ("three", B))
+        for n in range(30)
+    ]
+    codes, sizes = frames(world, lambda: world.frontier.discover(links, request_id=request_id))
+    assert (["new"] * 120, True) == (codes, len(sizes) > 3)
+    assert ["new"] == world.frontier.discover([Link("http://c.com/", crawl="four")])
+    for _ in range(2):
+        assert [30, 30, 30, 30, 1] == [
+            world.frontier.count(crawl=crawl) for crawl in ("one", "two", "default", "three", "four")
+        ]
+        assert ([], True) == (recount(world.frontier), world.frontier.verify().ok)
+        world.reopen()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_crawl_whose_links_are_all_refused_in_the_first_frame_is_made_in_the_second():
+    """Nothing came into the default crawl with the first frame, so its name was told in none."""
+    world = World()
+    world.frontier.delete()
+    codes = world.frontier.discover([*["no URL " + "x" * 100] * 40, *found(40)])
+    assert ["invalid"] * 40 + ["new"] * 40 == codes
+    assert (40, ["l.com"]) == (world.frontier.count(), [queue.key for queue in world.frontier.queues()])
+    world.reopen()
+    assert (40, True) == (world.frontier.count(), world.frontier.verify().ok)

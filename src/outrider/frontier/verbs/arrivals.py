@@ -176,6 +176,14 @@ class Arrivals:
             {name: column[some] for name, column in self.signals.items()},
         )
 
+    def in_crawls(self, rows: Mapping[int, int]) -> Arrivals:
+        """The same links where crawls have other rows, by the rows they had; those that are not named keep theirs."""
+        if all(old == new for old, new in rows.items()):
+            return self
+        crawls, places = np.unique(self.crawl, return_inverse=True)
+        now = np.array([rows.get(row, row) for row in crawls.tolist()], np.uint32)
+        return replace(self, crawl=alike(now[0], len(self), "u4") if len(now) == 1 else now[places])
+
     @classmethod
     def concatenate(cls, parts: Sequence[Arrivals]) -> Arrivals:
         """The rows of several parts; the parts share their origins."""

@@ -102,10 +102,13 @@ class Discovering(Deciding):
         pieces = arrivals.pieces(CALL_BYTES_PER_FRAME)
         if together and len(pieces) > 1:
             raise SettingsError("the links of these calls are more than one frame; make each call alone")
+        asked = draft  # it has drawn the rows of crawls that are new
         for first, last in pieces:
+            piece = arrivals.piece(first, last)
             if first:
                 draft = self._draft(now)
-            answer += self._accept(arrivals.piece(first, last), draft).tobytes()
+                piece = piece.in_crawls(draft.drawn_again(asked))
+            answer += self._accept(piece, draft).tobytes()
             self._answered(draft, request_id, "discover", answer, begun=last < len(arrivals))
             self._commit(draft)
         return codes_of(answer)

@@ -222,6 +222,11 @@ class Draft:
                 row = self._crawls[name] = self._tables.next_crawl + len(self._crawls)
         return row
 
+    def drawn_again(self, before: Draft) -> dict[int, int]:
+        """The rows of the crawls that an earlier draft has drawn, by the rows they had there: those that came to be
+        keep theirs, the others are drawn anew."""
+        return {row: self.crawl(name) for name, row in before._crawls.items()}
+
     def crawl_name(self, row: int) -> str:
         """The name of a crawl by its row, also for a crawl that this call makes."""
         if row < self._tables.next_crawl:
