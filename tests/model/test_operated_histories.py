@@ -28,8 +28,11 @@ NOT_YET: frozenset[str] = frozenset()
 
 @pytest.fixture(params=KINDS)
 def kind(request, monkeypatch):
-    """The load of the disk: the log alone; checkpoints at any moment; long queues and hosts with nothing due."""
+    """The load of the disk: the log alone; checkpoints at any moment, and calls cut into frames; long queues and hosts
+    with nothing due."""
     if request.param != "log alone":
+        for module in ("carried", "discovering", "reporting"):
+            monkeypatch.setattr(f"outrider.frontier.{module}.CALL_BYTES_PER_FRAME", 300)
         monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
         monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1})
         monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
