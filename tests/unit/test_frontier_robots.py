@@ -566,9 +566,26 @@ def test_changed_rules_judge_parked_urls_again_in_bounded_steps():
     assert {"parked": 1_200} == world.counts()
     world.frontier.set_robots("http://a.com", 200, YES)
     world.lease()
-    assert {"queued": 1_000, "parked": 200} == world.counts()
-    world.lease()
+    assert {"queued": 499, "leased": 1, "parked": 700} == world.counts()
+    world.lease(), world.lease()
     assert {"queued": 1_199, "leased": 1} == world.counts()
+
+
+@pytest.mark.parametrize("rules", [0, 20_000])
+def test_other_hosts_are_leased_while_parked_urls_are_judged_again(rules):
+    """Judging again took all that a call may judge: until the last of 3,000 URLs was judged by 30,000 rules nobody was
+    leased in 750 calls."""
+    world = World(delay=0)
+    world.discover(*[f"http://a.com/{n}" for n in range(2_000)])
+    world.frontier.set_robots("http://a.com", 200, NO)
+    while world.counts().get("queued"):
+        world.lease()
+    world.discover(*[f"http://b.com/{n}" for n in range(5)])
+    world.frontier.set_robots("http://b.com", 200, b"User-agent: *\nDisallow: /1")
+    longer = b"".join(b"Disallow: /x%d\n" % number for number in range(rules))
+    world.frontier.set_robots("http://a.com", 200, NO + b"\n" + longer)
+    assert ["http://b.com/0"] == world.urls()
+    assert (2_000, False) == (world.counts()["parked"], world.frontier.finished())
 
 
 def test_parked_urls_are_judged_again_though_a_kill_came_between():
@@ -581,7 +598,7 @@ def test_parked_urls_are_judged_again_though_a_kill_came_between():
     world.lease()
     world.kill()
     assert not world.frontier.finished()
-    world.lease()
+    world.lease(), world.lease()
     assert {"queued": 1_199, "leased": 1} == world.counts()
 
 

@@ -123,7 +123,8 @@ class Leasing(Asking):
         refusals = ROBOTS_REFUSALS_PER_CALL_MAX
         self._rulebook.begin_call()
         if self._recheck:
-            refusals -= self._judge_again(now, refusals)
+            # Half of them are left for URLs that are drawn, or nobody would be leased until all are judged.
+            refusals = max(refusals - self._judge_again(now, refusals - refusals // 2), refusals // 2)
         draft = self._draft(now)
         holder = draft.holder(worker)
         first = self._next_token()
