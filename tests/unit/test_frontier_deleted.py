@@ -120,6 +120,43 @@ def test_the_lease_of_a_deleted_crawl_keeps_its_queue_until_it_ends(store, way):
     assert store.frontier.verify().ok
 
 
+def test_open_leases_of_a_deleted_crawl_are_looked_for_once(store, monkeypatch):
+    """Each call looked through all open leases, as long as one of the deleted crawl was open."""
+    hosts = [f"h{number}.example" for number in range(100)]
+    store.crawl("stays", *(f"http://{host}/" for host in hosts))
+    store.crawl("gone", *(f"http://{host}/" for host in hosts))
+    leases = store.frontier.lease(100, crawl="gone")
+    store.frontier.delete(crawl="gone")
+    for _ in range(5):
+        store.frontier.next_ready_seconds()
+        store.frontier.lease(1)
+    looks, look = [], store.tables.open_leases
+    monkeypatch.setattr(store.tables, "open_leases", lambda: looks.append(1) or look())
+    for _ in range(20):
+        store.crawl("stays", "http://h1.example/")
+    assert [] == looks
+    store.frontier.report([lease.done() for lease in leases])
+    for _ in range(5):
+        store.frontier.lease(1)
+    tables = store.tables
+    assert {1} == {len(list(tables.queues_of(tables.host_row(host)))) for host in hosts}
+    assert store.frontier.verify().ok
+
+
+def test_many_keys_of_a_deleted_crawl_leave_together(store):
+    """All groups were copied for each that went: 64 copies of thousands with each call."""
+    links = [Link(f"http://{host}.example/", crawl="gone", key=f"k{key}") for key in range(50) for host in (key, "x")]
+    store.crawl("stays", "http://x.example/", *(f"http://{host}.example/" for host in range(50)))
+    store.frontier.discover(links)
+    groups = store.tables.queues.groups
+    store.frontier.delete(crawl="gone")
+    for _ in range(5):
+        store.frontier.lease(1)
+    queues = store.tables.queues
+    assert ({}, True, {}, {}) == (queues.groups, queues.groups is groups, queues.group_of, queues.keys)
+    assert store.frontier.verify().ok
+
+
 def test_a_host_whose_only_crawl_was_deleted_is_a_host_of_the_next(store):
     """Its last queue keeps its place, and makes room when another comes."""
     store.crawl("gone", "http://same.example/")

@@ -354,7 +354,7 @@ class Tables:
     def _forget_crawl(self, row: int) -> None:
         """Drops the name of a deleted crawl; its row stays used, so that no later crawl gets it."""
         _, generation = self.crawls.pop(row)
-        self.generation = max(self.generation, generation)
+        self.generation = max(self.generation, generation, 1)  # a repair makes crawls of generation 0
         del self.crawl_states[row]
 
     def name_of_crawl(self, row: int) -> str:
@@ -814,9 +814,7 @@ class Tables:
             return rows
         busy = self.hosts.in_flight[self.queues.host[rows]] > 0
         if busy.any():
-            held = np.isin(rows, self.open_leases()[1])
-            self.leaving.extend(rows[held].tolist())
-            rows = rows[~held]
+            rows = rows[~np.isin(rows, self.open_leases()[1])]  # the end of such a lease names its queue again
         mine = set(rows.tolist())
         for host in np.unique(self.queues.host[rows]).tolist():
             chain = list(self.queues_of(host))
@@ -835,17 +833,24 @@ class Tables:
                 queues.after[queue] = after + 1
             if len(chain) == 1 and chain[0] not in queues.group_of:
                 hosts.flags[host] &= ~np.uint8(MANY)
+        self._part(rows)
         for row in rows.tolist():
-            group = queues.group_of.pop(row, None)
-            if group is not None:
-                group.queues.remove(row)
-                if not group.queues:
-                    queues.groups = {name: other for name, other in queues.groups.items() if other is not group}
             queues.keys.pop(row, None)
             queues.voids.pop(row, None)
         queues.remove(rows)
         self.flag(np.array([hosts.first_queue[host] for host in homes.tolist()], np.uint32))
         self.changed.append(homes)
+
+    def _part(self, rows: Rows) -> None:
+        """These queues leave the groups of their keys; a group without a queue goes."""
+        queues, going = self.queues, set(rows.tolist())
+        parted = {id(group): (row, group) for row in going if (group := queues.group_of.pop(row, None)) is not None}
+        for row, group in parted.values():
+            group.queues = [queue for queue in group.queues if queue not in going]
+            key = self.key_of(row)
+            for name in () if group.queues else ((int(queues.crawl[row]), key), (NONE, undotted(key))):
+                if queues.groups.get(name) is group:
+                    del queues.groups[name]
 
     def _uncount(self, queues: Rows, leased: int) -> None:
         """Takes the URLs of these queues out of the counts."""
@@ -1096,6 +1101,8 @@ class Tables:
                     self.changed.append(self.queues.host[group.queues])
         if len(hosts):
             self.changed.append(hosts)
+        if step < 0 and self._any_gone:
+            self.leaving.extend(queues[self.gone.take(self.queues.crawl[queues], mode="clip")].tolist())
 
     def put_back(self, cards: Cards, old: Uint8s) -> None:
         """Puts cards that `take_out` gave back in their places; old: the states they were in."""
