@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from outrider.engine.owner import Frontier
+from outrider.frontier.verbs import accounts
 from outrider.journey import Link
 
 A, B = "http://a.example/", "http://b.example/"
@@ -222,3 +224,15 @@ def test_an_errand_that_is_deferred_until_now_is_given_back():
     (errand,) = asked.frontier.lease(5, errands=True)
     asked.frontier.defer([errand.token], asked.time)
     assert 1 == len(asked.frontier.lease(5, errands=True))
+
+
+def test_a_list_of_hosts_looks_at_their_own_queues_alone(monkeypatch):
+    """Each host of a list looked at all queues under rules of operators: a thousand hosts of a hundred thousand
+    took ten seconds, in which no other call was served."""
+    asked = Asked()
+    asked.frontier.discover([f"http://h{number}.example/" for number in range(300)])
+    asked.frontier.set_delay(5.0, crawl="default")
+    sizes = []
+    monkeypatch.setattr(accounts.np, "isin", lambda rows, odd: sizes.append(len(odd)) or np.zeros(len(rows), np.bool_))
+    assert ["ready"] * 300 == [host.state for host in asked.frontier.hosts(limit=300)]
+    assert [] == sizes

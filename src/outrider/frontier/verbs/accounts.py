@@ -136,13 +136,13 @@ def _free_queues(
     queues = tables.queues
     crawls = queues.crawl[rows]
     paused: npt.NDArray[np.bool_] = tables.gone.take(crawls, mode="clip")
-    for crawl, state in tables.crawl_states.items():
-        if state != CrawlState.RUNNING:
+    states = tables.crawl_states
+    for crawl in crawls.tolist() if len(crawls) < len(states) else states:
+        if states[crawl] != CrawlState.RUNNING:
             paused |= crawls == crawl
     free, capacity = ~paused, np.ones(len(rows), np.int64)
     for told in (queues.rules, queues.group_of):
-        odd = np.fromiter(told, np.uint32, len(told)) if told else rows[:0]
-        for at in np.flatnonzero(np.isin(rows, odd)).tolist():
+        for at in _places_in(rows, told):
             row = int(rows[at])
             rules, group = queues.rules.get(row), queues.group_of.get(row)
             if rules is not None:
@@ -152,6 +152,17 @@ def _free_queues(
             if group is not None:
                 free[at] &= not group.busy and group.rest_until <= now
     return free, paused, capacity
+
+
+def _places_in(rows: Rows, told: Mapping[int, object]) -> list[int]:
+    """The places of the queues that a mapping names. The cost is that of the shorter side: `hosts` asks for each host
+    alone, and an operator may have named every queue."""
+    if not told:
+        return []
+    if len(rows) < len(told):
+        return [at for at, row in enumerate(rows.tolist()) if row in told]
+    places: list[int] = np.flatnonzero(np.isin(rows, np.fromiter(told, np.uint32, len(told)))).tolist()
+    return places
 
 
 def host_counts(
