@@ -313,7 +313,7 @@ class Turns:
         rules = tables.queues.rules.get(queue)
         most = max(1, rules.limit) if rules is not None and not tables.gone[tables.queues.crawl[queue]] else 1
         if most > 1 and self.pages_per_host is not None:
-            most = min(most, max(1, self.pages_left(int(self._tables.queues.host[queue]))))
+            most = min(most, max(1, self.pages_left(int(tables.queues.host[queue]))))
         return most
 
     def pages_left(self, host: int) -> int:
@@ -323,13 +323,7 @@ class Turns:
     def room(self, host: int) -> int:
         """How many requests to a host may be open at once, errands included: the highest limit of its queues. With
         less, an errand would wait until the queue that keeps the host busy is empty."""
-        tables = self._tables
-        living = (
-            queue
-            for queue in tables.queues_of(host)
-            if tables.crawl_states[int(tables.queues.crawl[queue])] != CrawlState.DELETED
-        )
-        return max(map(self.capacity, living), default=1)
+        return max(map(self.capacity, self._tables.queues_of(host)), default=1)
 
     def wake(self, now: Instant) -> None:
         """Handles hosts that have rested or that a group woke, a bounded number of them."""
@@ -368,6 +362,8 @@ class Turns:
         that host's queues must allow it, too.
         """
         tables = self._tables
+        if not (tables.hosts.flags[authority.host] | tables.hosts.flags[host]) & RULED:
+            return 0  # thousands of authorities may be in line at one host, and each look at it asks for all of them
         crawls, states = tables.queues.crawl, tables.crawl_states
         own = list(tables.queues_of(authority.host))
         waiting = [queue for queue in own if queue in tables.held_of] or own

@@ -23,6 +23,7 @@ from outrider.frontier.state.errands import crawl_delay, unanswered
 from outrider.frontier.state.hosts import (
     NONE,
     RULED,
+    QueueRules,
     Rows,
     queue_hashes,
 )
@@ -425,7 +426,10 @@ class Deciding:
 
     def _floor(self, queue: int) -> float:
         """The least gap in seconds behind a request of a queue."""
-        rules = self.tables.queues.rules.get(queue)
+        return self._floor_under(self.tables.queues.rules.get(queue))
+
+    def _floor_under(self, rules: QueueRules | None) -> float:
+        """The least gap in seconds behind a request of a queue with these rules."""
         return self.settings.delay if rules is None or rules.delay is None else rules.delay
 
     def _floor_of_host(self, host: int) -> float:

@@ -457,8 +457,7 @@ class Discovering(Deciding):
             host = int(homes[place])
             if rules.limit > 1 and host < tables.hosts.count and tables.hosts.in_flight[host]:
                 # A second request may begin beside the open one: their beginnings keep the gap.
-                delay = self.settings.delay if rules.delay is None else rules.delay
-                self._rest_whole(draft, host, delay, draft.now)
+                self._rest_whole(draft, host, self._floor_under(rules), draft.now)
 
     def _queues_at(self, hosts: npt.NDArray[np.intp], queues: Any) -> Rows:
         """The rows of queues by hash at known hosts, NONE for new ones; most hosts have one queue."""

@@ -355,8 +355,7 @@ class Leasing(Asking):
         room = self.turns.room(host)
         errand = self.turns.errand_for(host, now) if self.tables.hosts.in_flight[host] < room else None
         if errand is not None and room > 1:
-            floors = map(self._floor, self.tables.queues_of(host))
-            draft.clock(host).rest_at_least(now + self._gap(host, max(floors, default=self.settings.delay)))
+            draft.clock(host).rest_at_least(now + self._gap(host, self._floor_of_host(host)))
         return errand
 
     def _gap(self, host: int, floor: float) -> Instant:

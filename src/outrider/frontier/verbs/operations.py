@@ -189,7 +189,7 @@ class Operations(Discovering):
                 host = int(self.tables.queues.host[queue])
                 if rests and self.tables.hosts.in_flight[host]:
                     self._rest_whole(draft, host, self._floor(queue), now)
-                delay = self.settings.delay if rules.delay is None else rules.delay
+                delay = self._floor_under(rules)
                 if delay > self._floor(queue):
                     slower[host] = max(delay, slower.get(host, 0.0))
             for host, delay in slower.items():
