@@ -145,8 +145,7 @@ def import_command(directory: str, files: tuple[str, ...]) -> int:
 
     FILE is what `export` wrote (.jsonl, .csv, .parquet; each URL keeps its state), or a list of URLs (.txt, one a
     line). A record that cannot be used is skipped, with its line and the reason, and the rest is taken; exit code 2
-    when nothing
-    could be. An import that was broken off is run again.
+    when nothing could be. An import that was broken off is run again.
     """
     from outrider.crawl.exchange import IMPORTED, import_files
 

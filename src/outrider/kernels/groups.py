@@ -69,8 +69,8 @@ class Groups:
     class (0 to 15, the best first); in a class crawls take turns, within a crawl the longest wait goes first. Every
     eighth turn of a group goes to the host that asked first, of whatever class, and no class takes that turn away: with
     m hosts that asked earlier, a host has a turn of the group within 8 (m + 1) turns. Asked again, a host has the new
-    class
-    and crawls, and has asked as long as before, until it begins or is forgotten. Instants are int64 µs since 1970.
+    class and crawls, and has asked as long as before, until it begins or is forgotten. Instants are int64 µs since
+    1970.
 
     The native one takes 80 B per host, 40 B per group, and 150 B per host that waits; 10^6 hosts may wait at one group.
     """
@@ -123,8 +123,7 @@ class Groups:
         stood and whose turns were taken.
 
         classes (u8): the better ones go first; crawls (u32): the crawls that ask. A host named several times in a row
-        asks for all of these
-        crawls, of which the first counts when crawls take turns, with the best of the classes.
+        asks for all of these crawls, of which the first counts when crawls take turns, with the best of the classes.
         """
         numbers, of_classes, of_crawls = rows(hosts, "hosts"), classes_of(classes), rows(crawls, "crawls")
         now = number(now, "i64", "now")

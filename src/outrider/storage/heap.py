@@ -21,7 +21,6 @@ _TRIM = _found()
 
 def give_back() -> None:
     """Does that now, for a thread beside the calls. No other thread gets memory meanwhile: 0.07 ms for each megabyte
-    that
-    was freed since the last time. Nothing happens with other libraries than glibc."""
+    that was freed since the last time. Nothing happens with other libraries than glibc."""
     if _TRIM is not None:
         _TRIM(0)

@@ -614,8 +614,7 @@ class Log:
     def drop_through(self, lsn: int) -> None:
         """Removes the segments that hold nothing above `lsn`; never the current one. An append that comes meanwhile
         does not wait for that. One that the disk will not remove stays with those behind it until the next call, so
-        that there is
-        never a gap. Raises StoreFailedError where an earlier call failed."""
+        that there is never a gap. Raises StoreFailedError where an earlier call failed."""
         with self._append_lock:
             self._check()
             gone: list[_Segment] = []

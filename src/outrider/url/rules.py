@@ -1,8 +1,8 @@
 """Lossy rules: spellings that usually mean one page are made one. Named, ordered, each switchable, all off by default.
 
 URLs that the standards call equal are equal already (spelling.py). Each rule here goes further and can change which
-page is
-meant; docs/urls.md says how, with examples. They run in the order of `RULES`, after the patterns of the URL's host:
+page is meant; docs/urls.md says how, with examples. They run in the order of `RULES`, after the patterns of the URL's
+host:
 
     https               http becomes https where no port is named
     www                 a leading `www.` goes, where what is left is a registrable domain or below one
@@ -373,8 +373,7 @@ class Rules:
 
     def apply(self, canonical_url: str) -> str:
         """The URL that a canonical URL becomes; canonical again. The URL itself where nothing applies, where it does
-        not settle
-        and where it is longer than URL_BYTES_MAX."""
+        not settle and where it is longer than URL_BYTES_MAX."""
         return self._settled(canonical_url)[0] if self else canonical_url
 
     def apply_batch(self, canonical_urls: Sequence[str]) -> list[str]:
