@@ -17,7 +17,7 @@ from outrider.crawl.kept_output import judge_of, refuse_output_alone
 from outrider.crawl.loop import Crawler
 from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from_file
 from outrider.engine import Frontier
-from outrider.errors import ForeignStoreError, SettingsError, StoreInUseError, UnknownOutputError
+from outrider.errors import ForeignStoreError, SettingsError, StoreError, StoreInUseError, UnknownOutputError
 from outrider.storage.files import Directory
 from unit.test_crawl_loop import SEEDS, House, Names
 
@@ -68,6 +68,17 @@ def test_a_store_that_has_lost_its_manifest_is_told_as_such(tmp_path):
     house = crawled(tmp_path)
     (house.output / "frontier" / "manifest.json").unlink()
     with pytest.raises(ForeignStoreError, match="bring the manifest back"):
+        asyncio.run(house.run())
+
+
+@pytest.mark.parametrize("place", OUTPUT)
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["directory", "pipe"])
+def test_a_directory_or_pipe_in_the_place_of_a_file_is_named(tmp_path, place, make):
+    """The look at the files before an opening took the directory for a bug, and waited at the pipe for ever."""
+    house = crawled(tmp_path)
+    (house.output / place).unlink()
+    make(house.output / place)
+    with pytest.raises(StoreError, match=f"{place} is "):
         asyncio.run(house.run())
 
 

@@ -9,8 +9,10 @@ only when the log holds it, and a record only under a token that the log holds.
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
+import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
@@ -23,7 +25,7 @@ from outrider.archive.warc import TOKEN_FIELD, serial_of
 from outrider.crawl.directory import ARCHIVE_NAME, FRONTIER_NAME
 from outrider.crawl.output import ARCHIVE_PREFIX, ARCHIVE_WRITER, FILES
 from outrider.engine import Recovered
-from outrider.errors import UnknownOutputError
+from outrider.errors import NamedPathError, UnknownOutputError
 from outrider.limits import OUTPUT_LINE_BYTES_MAX
 from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX
 from outrider.storage.losses import Loss
@@ -86,18 +88,33 @@ def _unknown_line(path: str, stream: str, known: Recovered) -> int | None:
     A line that is no JSON was torn by a power cut.
     """
     length, lsn = known.projection(stream)
+    file = _opened(path)
+    if file is None:
+        return None
+    with file:
+        if os.fstat(file.fileno()).st_size <= length:
+            return None
+        logged = {tame(line) for _, line in known.lines(stream, lsn)}
+        at = file.seek(length)
+        while line := file.readline(OUTPUT_LINE_BYTES_MAX):
+            if line.endswith(b"\n") and line[:-1] not in logged and _is_record(line):
+                return at
+            at += len(line)
+    return None
+
+
+def _opened(path: str) -> BinaryIO | None:
+    """A file of the output, to be read. None where no regular file stands there: nothing can be cut then, and the
+    opening of the output names the thing that stands in its place. Raises NamedPathError."""
     try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size <= length:
-                return None
-            logged = {tame(line) for _, line in known.lines(stream, lsn)}
-            at = file.seek(length)
-            while line := file.readline(OUTPUT_LINE_BYTES_MAX):
-                if line.endswith(b"\n") and line[:-1] not in logged and _is_record(line):
-                    return at
-                at += len(line)
-    except FileNotFoundError:
-        pass
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):  # nothing, a link, a socket
+            return None
+        raise NamedPathError(f"{path} cannot be read ({error.strerror}); make it readable") from None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return open(descriptor, "rb")
+    os.close(descriptor)
     return None
 
 
@@ -117,7 +134,10 @@ def _unknown_records(path: str, known: Recovered) -> Iterator[tuple[str, int]]:
         if serial is not None and number < serial:
             continue
         at = offset if number == serial else 0
-        with open(os.path.join(path, ARCHIVE_NAME, other), "rb") as file:
+        file = _opened(os.path.join(path, ARCHIVE_NAME, other))
+        if file is None:
+            continue
+        with file:
             file.seek(at)
             for length, begin in _members(_pieces(file)):
                 if not _given_out(begin, known.token):
