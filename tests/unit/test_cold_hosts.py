@@ -387,7 +387,7 @@ def test_rows_are_used_again(world):
 
 
 def test_rows_of_a_deleted_crawl_are_given_on_when_nothing_is_to_be_dropped_from_them(world, monkeypatch):
-    for where in ("operations", "deciding"):
+    for where in ("verbs.operations", "verbs.deciding"):
         monkeypatch.setattr(f"outrider.frontier.{where}.WAKES_PER_CALL_MAX", 1)
     visited(world, *[Link(f"http://old{number}.com/", crawl="old") for number in range(8)])
     world.frontier.delete(crawl="old")

@@ -201,9 +201,7 @@ class Machine(Reporting, Operations, Carrying):
         if alone.any():
             hosts, until, since = hosts[~alone], until[~alone], since[~alone]
         if len(hosts):
-            h = self.tables.hosts
-            cells = [h.gap[hosts], h.reason[hosts], h.back_off[hosts], h.refused_at[hosts], h.answered[hosts]]
-            columns = [h.slot[hosts], h.hash[hosts], since, until, *cells]
+            columns = self.tables.hosts.durable(hosts, ended=since, rest_until=until)
             draft.add_columns(Fact.HOST_CELLS, columns, Hand.of_rows(hosts.astype(np.uint32)))
 
     def _revive(self, now: Instant) -> None:

@@ -29,6 +29,7 @@ from outrider.frontier.format.facts import Texts
 from outrider.frontier.state.hosts import (
     MANY,
     NONE,
+    RARE_CELLS,
     ROBOTS,
     RULED,
     VOIDED,
@@ -72,7 +73,7 @@ is its name, followed by values that few hosts have: `_extra_of`."""
 _CRAWLS_MAX = 0xFFFF  # `extra` holds higher rows of crawls
 _LOW = np.uint64((1 << 56) - 1)
 _EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # the rest is for the name and for values with bounds of their own
-_BACK_OFF, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
+_RARE, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
 _STATES = {"waiting": 3, "done": 5, "gone": 6}  # the numbers of states in the tables
 _SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _STATES.values()}
 
@@ -147,10 +148,11 @@ class Told:
         more = [_queue(cells) for cells in extra.get(_QUEUES, ())]
         return [ColdQueue(crawl, *counts, _rules(extra.get(_RULES))), *more]
 
-    def back_off(self, place: int) -> tuple[float, Instant]:
-        """Seconds of back-off, and the instant at which the host refused last."""
-        back_off, refused_at = self.extras.get(place, {}).get(_BACK_OFF, (0.0, 0))
-        return float(back_off), int(refused_at)
+    def rare_cells(self, place: int) -> dict[str, float]:
+        """The rare cells of one host by name; a record from before a cell was declared has a zero for it."""
+        return dict.fromkeys(RARE_CELLS, 0) | dict(
+            zip(RARE_CELLS, self.extras.get(place, {}).get(_RARE, ()), strict=False)
+        )
 
 
 class ColdHosts:
@@ -283,7 +285,9 @@ class ColdHosts:
         self._count(hashes, crawls, cells, 1, tables.gone)
         more: list[int] = []
         odd = (hosts.flags[rows] & np.uint8(MANY | ROBOTS | RULED)) != 0
-        odd |= (hosts.back_off[rows] != 0) | (hosts.refused_at[rows] != 0) | (crawls >= _CRAWLS_MAX)
+        odd |= crawls >= _CRAWLS_MAX
+        for name in RARE_CELLS:
+            odd |= getattr(hosts, name)[rows] != 0
         if tables.whereabouts:
             odd |= np.array([row in tables.whereabouts for row in rows.tolist()], np.bool_)
         offsets = np.zeros(len(rows) + 1, np.int64)
@@ -307,8 +311,9 @@ class ColdHosts:
         hosts, queues = tables.hosts, tables.queues
         told: dict[str, Any] = {}
         youngest, *others = tables.queues_of(row)
-        if hosts.back_off[row] or hosts.refused_at[row]:
-            told[_BACK_OFF] = (float(hosts.back_off[row]), int(hosts.refused_at[row]))
+        rare = [getattr(hosts, name)[row].item() for name in RARE_CELLS]
+        if any(rare):
+            told[_RARE] = rare
         if queues.crawl[youngest] >= _CRAWLS_MAX:
             told[_CRAWL] = int(queues.crawl[youngest])
         rules = queues.rules.get(youngest)
@@ -368,8 +373,9 @@ class ColdHosts:
         self, tables: Tables, row: int, youngest: int, told: Told, place: int, extra: Mapping[str, Any]
     ) -> None:
         hosts, queues = tables.hosts, tables.queues
-        if _BACK_OFF in extra:
-            hosts.back_off[row], hosts.refused_at[row] = told.back_off(place)
+        if _RARE in extra:
+            for name, value in told.rare_cells(place).items():
+                getattr(hosts, name)[row] = value
         rules = _rules(extra.get(_RULES))
         if rules is not None:
             queues.rules[youngest] = rules

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant
-from outrider.frontier.format.facts import Texts
+from outrider.frontier.format.facts import DTYPES, KINDS, Fact, Texts
 from outrider.kernels import columns
 from outrider.kernels.host_cells import HOST
 from outrider.limits import COLUMN_ROWS_STEPS, NAMES_FREED_BYTES_MIN
@@ -34,6 +34,11 @@ RULED = 2  # an operator paused, blocked, limited or slowed one of its queues or
 ROBOTS = 4  # it has an authority with rules, with refusals, or with an errand to come
 GROUPED = 8  # it belongs to a named group, or to the group of a domain or an address
 VOIDED = 16  # one of its queues was deleted: known URLs there may be void
+
+CELLS = {column.name: DTYPES[column.type] for column in KINDS[Fact.HOST_CELLS].columns[2:]}
+"""The durable cells of a host by name, as their fact declares them. Every other list of them is read off this one."""
+RARE_CELLS = {name: dtype for name, dtype in CELLS.items() if name not in (HOST.names or ())}
+"""The durable cells that most calls do not touch: a column each, of zeros for most hosts."""
 
 _MIX1, _MIX2, _STEP = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), np.uint64(0x9E3779B97F4A7C15)
 
@@ -205,8 +210,7 @@ class Hosts(Columns):
         super().__init__(
             {
                 "cells": HOST,
-                "back_off": "f4",
-                "refused_at": "i8",
+                **RARE_CELLS,
                 "turns": "u4",
                 "_name": "u8",
             }
@@ -223,7 +227,12 @@ class Hosts(Columns):
         if name == "cells":
             self.octets = column.view(np.uint8)
 
-    def told(self, places: npt.NDArray[np.intp]) -> Column:
+    def durable(self, rows: npt.NDArray[Any], **changed: Any) -> list[Column]:
+        """The columns of a HOST_CELLS fact for these rows: each cell as it is, or as it is given."""
+        cells = (changed[name] if name in changed else getattr(self, name)[rows] for name in CELLS)
+        return [self.slot[rows], self.hash[rows], *cells]
+
+    def records(self, places: npt.NDArray[np.intp]) -> Column:
         """The records of these rows, copied."""
         found: Column = self.cells.view(_OPAQUE)[places].view(HOST)
         return found

@@ -85,6 +85,7 @@ def _runs(kind: Fact) -> tuple[_Run, ...]:
     return tuple(runs)
 
 
+_REST_UNTIL = [column.name for column in KINDS[Fact.HOST_CELLS].columns].index("rest_until")
 _RUNS = {(int(kind.fact), kind.version): _runs(kind.fact) for kind in KINDS.values() if kind.in_windows}
 """The layout of the blocks that a window may hold, by kind and version."""
 
@@ -246,7 +247,7 @@ class Window:
                 tables.apply(kind, _some(facts[1], firsts_of(facts[1][1])[0]))
         if cells is not None:
             if tables.queues.groups:  # groups keep the longest rest of all facts
-                tables.apply(Fact.HOST_CELLS, _some(cells[1], _last(cells[1][1], np.lexsort((cells[1][3],)))))
+                tables.apply(Fact.HOST_CELLS, _some(cells[1], _last(cells[1][1], np.lexsort((cells[1][_REST_UNTIL],)))))
             tables.apply(Fact.HOST_CELLS, _some(cells[1], _last(cells[1][1])))
         for kind, values in found:
             if kind == Fact.LEASE:

@@ -37,8 +37,10 @@ from outrider.frontier.format.facts import (
 )
 from outrider.frontier.state.cold import ColdHosts
 from outrider.frontier.state.hosts import (
+    CELLS,
     MANY,
     NONE,
+    RARE_CELLS,
     ROBOTS,
     RULED,
     VOIDED,
@@ -534,27 +536,17 @@ class Tables:
         self,
         slots: Rows,
         hashes: Uint64s,
-        ended: Values,
-        rest_until: Values,
-        gap: Values,
-        reason: Values,
-        back_off: Values,
-        refused_at: Values,
-        answered: Values,
+        *cells: Values,
         hand: Hand | None = None,
     ) -> None:
         rows = self._rows_of_hosts(hashes, self._hosts_told) if hand is None or hand.rows is None else hand.rows
         hosts = self.hosts
         places = rows.astype(np.intp)
-        hosts.ended[places] = ended
-        hosts.rest_until[places] = rest_until
-        hosts.gap[places] = gap
-        hosts.reason[places] = reason
-        for column, cells in ((hosts.back_off, back_off), (hosts.refused_at, refused_at)):
-            # Few hosts ever refuse: zeros are not written over zeros, so the untouched column takes no memory.
-            if np.count_nonzero(cells) or np.count_nonzero(column[places]):
-                column[places] = cells
-        hosts.answered[places] = answered
+        for name, values in zip(CELLS, cells, strict=True):
+            column = getattr(hosts, name)
+            # Few hosts have a rare cell: zeros are not written over zeros, so the untouched column takes no memory.
+            if name not in RARE_CELLS or np.count_nonzero(values) or np.count_nonzero(column[places]):
+                column[places] = values
         self.changed.append(rows)
         if self.queues.groups:
             for row in rows[(hosts.flags[rows] & MANY) != 0].tolist():
@@ -1490,14 +1482,7 @@ class Tables:
 
     def host_cells(self, rows: npt.NDArray[Any]) -> Block:
         """The clocks of hosts as a block of facts."""
-        h = self.hosts
-        return (
-            Fact.HOST_CELLS,
-            [
-                *(h.slot[rows], h.hash[rows], h.ended[rows], h.rest_until[rows], h.gap[rows], h.reason[rows]),
-                *(h.back_off[rows], h.refused_at[rows], h.answered[rows]),
-            ],
-        )
+        return Fact.HOST_CELLS, self.hosts.durable(rows)
 
     def queue_rules(self, row: int, rules: QueueRules | None = None) -> Row:
         """The rules of a queue, as the columns of a QUEUE_RULES fact."""

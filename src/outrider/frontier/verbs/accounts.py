@@ -614,7 +614,7 @@ def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
         int(tables.cold.rest_floor(told)[place]) or None,
         float(head["gap"]) if head["ended"] else None,
         GapReason(int(head["reason"])).name.lower() if head["reason"] else None,
-        told.back_off(place)[0],
+        float(told.rare_cells(place)["back_off"]),
         int(head["answered"]),
         delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
         limit=max((rule.limit for rule in rules if rule.limit), default=None),

@@ -16,7 +16,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, Row, columns_of
 from outrider.frontier.format.lines import completed
 from outrider.frontier.format.records import Record, packed
-from outrider.frontier.state.hosts import Rows
+from outrider.frontier.state.hosts import CELLS, Rows
 from outrider.frontier.state.tables import Hand, Tables
 from outrider.journey import Line
 from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT
@@ -29,17 +29,19 @@ _Part: TypeAlias = tuple[Cards, Tokens, npt.NDArray[np.uint8], Rows | None]
 class Clock:
     """The politeness cells of one host as this call leaves them; the columns of a HOST_CELLS fact."""
 
-    __slots__ = ("answered", "back_off", "ended", "gap", "reason", "refused_at", "rest_until")
+    __slots__ = tuple(CELLS)
+
+    ended: Instant
+    rest_until: Instant
+    gap: float
+    reason: int
+    back_off: float
+    refused_at: Instant
+    answered: int
 
     def __init__(self, tables: Tables, host: int) -> None:
-        hosts = tables.hosts
-        self.ended: Instant = int(hosts.ended[host])
-        self.rest_until: Instant = int(hosts.rest_until[host])
-        self.gap = float(hosts.gap[host])
-        self.reason = int(hosts.reason[host])
-        self.back_off = float(hosts.back_off[host])
-        self.refused_at: Instant = int(hosts.refused_at[host])
-        self.answered = int(hosts.answered[host])
+        for name in CELLS:
+            setattr(self, name, getattr(tables.hosts, name)[host].item())
 
     def rest_at_least(self, until: Instant) -> None:
         """Rest until an instant, or longer if the clock says so already."""
@@ -124,8 +126,7 @@ class Draft:
             [
                 hosts.slot[rows],
                 hosts.hash[rows],
-                *([getattr(clock, name) for clock in clocks] for name in ("ended", "rest_until", "gap", "reason")),
-                *([getattr(clock, name) for clock in clocks] for name in ("back_off", "refused_at", "answered")),
+                *([getattr(clock, name) for clock in clocks] for name in CELLS),
             ],
             Hand.of_rows(rows),
         )

@@ -357,7 +357,7 @@ class Reporting(Leasing, Discovering):
         seconds = told.seconds if all_of_them else told.seconds[plain]
         statuses = told.statuses if all_of_them else told.statuses[plain]
         columns = tables.hosts
-        here, refused_at = columns.told(homes), columns.refused_at[homes]
+        here, refused_at = columns.records(homes), columns.refused_at[homes]
         rests = rests_after(
             now,
             seconds=seconds,
@@ -369,11 +369,16 @@ class Reporting(Leasing, Discovering):
         answered = statuses != 0
         draft.add_columns(
             Fact.HOST_CELLS,
-            [
-                *(here["slot"], here["hash"], np.maximum(here["ended"], now)),
-                *(np.maximum(rests.until, here["rest_until"]), rests.gap, rests.reason, rests.back_off),
-                *(refused_at, here["answered"] + answered),
-            ],
+            columns.durable(
+                homes,
+                ended=np.maximum(here["ended"], now),
+                rest_until=np.maximum(rests.until, here["rest_until"]),
+                gap=rests.gap,
+                reason=rests.reason,
+                back_off=rests.back_off,
+                refused_at=refused_at,
+                answered=here["answered"] + answered,
+            ),
             Hand.of_rows(rows),
         )
         cards = leases.cards if all_of_them else leases.cards.take(np.flatnonzero(plain))
