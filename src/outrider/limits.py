@@ -13,6 +13,7 @@ VALIDATOR_BYTES_MAX = 8_192  # one ETag or Last-Modified: servers commonly refus
 DIGEST_BYTES_MAX = 128  # the digest of one page's content: SHA-512 has 64 bytes, and 128 as hex digits
 LINE_BYTES_MAX = 256 << 10  # one outcome's line of output: the fullest page has half of it, each character escaped
 WATERMARK_BYTES_MAX = 64 << 10  # the place of an archive writer: a file and a byte; it is kept in memory
+WATERMARK_WRITERS_MAX = 256  # archive writers of one store, whose places are kept for ever: a crawl has one
 LINKS_PER_PAGE_MAX = 10_000  # a page of 2 MB can name 100,000; beyond this it is a farm
 LINKS_PER_PAGE_BYTES_MAX = (
     1 << 20

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from outrider.engine.owner import Frontier
+from outrider.errors import SettingsError
 from outrider.journey import Link
-from outrider.limits import DELETED_CRAWLS_NAMED_MAX, HOLDERS_NAMED_MAX
+from outrider.limits import DELETED_CRAWLS_NAMED_MAX, HOLDERS_NAMED_MAX, WATERMARK_WRITERS_MAX
 from outrider.sim.disk import MemoryFiles
 
 QUICK = {"delay": 0.0, "delay_factor": 0.0}
@@ -246,3 +247,16 @@ def test_names_of_workers_that_hold_nothing_are_forgotten(store, way):
     store.end("kill")
     assert ["ok"] == list(store.frontier.report([kept.done()]))
     assert store.frontier.verify().ok
+
+
+def test_a_store_keeps_the_places_of_a_bounded_number_of_archive_writers(store):
+    """One writer more is refused by name before anything is logged; the known ones go on, also after a restart."""
+    for number in range(WATERMARK_WRITERS_MAX):
+        store.frontier.note_watermark(f"w{number}", b"1")
+    with pytest.raises(SettingsError, match="archive writer 'one more'"):
+        store.frontier.note_watermark("one more", b"1")
+    with pytest.raises(SettingsError, match="archive writer 'one more'"):
+        store.frontier.report([], watermark=("one more", b"1"))
+    store.frontier.note_watermark("w0", b"2")
+    store.end("kill")
+    assert (WATERMARK_WRITERS_MAX, b"2") == (len(store.frontier.watermarks()), store.frontier.watermarks()["w0"])

@@ -262,7 +262,7 @@ class Machine(Reporting, Operations, Carrying):
 
     def note_watermark(self, writer: str, value: bytes, now: Instant) -> None:
         """Notes that an archive is synced up to this opaque place. Raises SettingsError."""
-        arguments.watermark((writer, value))
+        arguments.watermark((writer, value), self.tables.watermarks)
         draft = self._draft(self._advance(now))
         draft.add(Fact.WATERMARK, (OWN_SLOT, writer, value))
         self._commit(draft, reserve=True)

@@ -32,6 +32,7 @@ from outrider.limits import (
     URL_BYTES_MAX,
     VALIDATOR_BYTES_MAX,
     WATERMARK_BYTES_MAX,
+    WATERMARK_WRITERS_MAX,
 )
 from outrider.url import UrlBatch, host_of, spell
 
@@ -489,7 +490,7 @@ def unicode(what: str, value: object) -> None:
             raise SettingsError(f"{what} {value!r:.80}: it holds half a surrogate pair, which is no text") from None
 
 
-def watermark(value: object) -> None:
+def watermark(value: object, known: Mapping[str, bytes]) -> None:
     """The place up to which an archive is synced: (writer, opaque bytes), or None."""
     if value is None:
         return
@@ -497,6 +498,11 @@ def watermark(value: object) -> None:
         raise SettingsError(f"watermark {value!r:.80}: give (archive writer, place), a text and bytes")
     name("the writer of a watermark", value[0])
     kept("the place of a watermark", value[1], WATERMARK_BYTES_MAX)
+    if value[0] not in known and len(known) >= WATERMARK_WRITERS_MAX:
+        raise SettingsError(
+            f"archive writer {value[0]!r:.80} is one more than the {WATERMARK_WRITERS_MAX} whose places are kept for "
+            "ever; go on under one of their names"
+        )
 
 
 def robots(answer: object) -> None:

@@ -111,7 +111,7 @@ class Reporting(Leasing, Discovering):
         if known is not None and request_id is not None and not self._is_begun(request_id):
             return _report_of(answer, (), 0)
         told = arguments.told(outcomes)
-        arguments.watermark(watermark)
+        arguments.watermark(watermark, self.tables.watermarks)
         given, extra = told.links(), _by_outcome(links, len(told.tokens))
         self._wake(now)
         pieces = self._pieces(told, given, extra, answer)
