@@ -18,6 +18,7 @@ from outrider.errors import StoreFullError
 from outrider.frontier.stores import rulebook as rulebooks
 from outrider.frontier.stores.rulebook import Rulebook, crawl_delay_of, robots_bytes
 from outrider.journey import Kind
+from outrider.kernels import in_use
 from outrider.limits import (
     ROBOTS_BYTES_MAX,
     ROBOTS_MEMORY_BYTES_LEAST,
@@ -156,17 +157,22 @@ def test_a_sixteenth_of_the_memory_is_for_robots_rules_and_sixteen_megabytes_at_
 )
 def test_rules_take_no_more_memory_than_is_counted(name, rules):
     body = b"User-agent: *\n" + b"\n".join(rules)
-    Rules.parse(body).of("Outrider")
+    found = Rules.parse(body).of("Outrider")
+    taken = min(memory_of(body) for _ in range(3))  # threads of other tests may take memory meanwhile
+    assert taken <= found.memory_bytes < 10 * taken
+
+
+def memory_of(body: bytes) -> int:
+    """The bytes that the rules of a robots.txt take, as the interpreter counts them."""
     gc.collect()
     tracemalloc.start()
     try:
         found = Rules.parse(body).of("Outrider")
         found.allowed("http://a.com/zzz")
         gc.collect()
-        taken = tracemalloc.get_traced_memory()[0]
+        return tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert taken <= found.memory_bytes < 10 * taken
 
 
 @given(
@@ -209,6 +215,9 @@ def held_long(reads) -> list[int]:
     return [size for size, held in reads[0] if held and size > RULES_READ_BYTES_PER_CALL]
 
 
+@pytest.mark.skipif(
+    in_use() != "native", reason="plain kernels take a minute to hash megabytes, and change nothing here"
+)
 def test_bodies_and_rules_of_many_hosts_take_no_more_than_their_budget():
     """1.6 GB for 150 hosts before: each kept its body and all that was ever read of it."""
     world = World(memory_bytes=1 << 20, delay=0)
