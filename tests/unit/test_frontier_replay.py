@@ -22,6 +22,7 @@ from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact, columns_of, encode, instant_of
 from outrider.frontier.state import recovery
+from outrider.frontier.state.hosts import CELLS
 from outrider.frontier.state.replay import Window, apply
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.stores.ledger import Ledger
@@ -67,6 +68,11 @@ class Counted(Window):
         payloads = list(payloads)
         type(self).one_by_one += len(payloads)
         super()._plain(payloads, lsns)
+
+
+def clock_of(host: int, **cells: float) -> tuple[float, ...]:
+    """A HOST_CELLS fact; cells that are not given are 0."""
+    return (0, host, *(cells.get(name, 0) for name in CELLS))
 
 
 def counted(rows: int) -> type[Counted]:
@@ -312,7 +318,7 @@ def test_a_key_that_spans_hosts_rests_as_long_as_was_ever_said():
         (Fact.QUEUE, columns_of([(0, 9, 7, 0, "key")])),
     ]
     rests = [
-        encode(5, [(Fact.HOST_CELLS, columns_of([(0, 7, 1, until, 0.0, 0, 0.0, 0, 0)]))]) for until in (20, 90, 40)
+        encode(5, [(Fact.HOST_CELLS, columns_of([clock_of(7, ended=1, rest_until=until)]))]) for until in (20, 90, 40)
     ]
     window = window_of([encode(5, made), *rests])
     window.close()
@@ -349,7 +355,7 @@ def test_a_frame_cut_short_says_where(cut):
 
 
 def test_facts_that_name_nothing_are_told():
-    cells = encode(5, [(Fact.HOST_CELLS, columns_of([(0, 77, 1, 1, 0.0, 0, 0.0, 0, 0)]))])
+    cells = encode(5, [(Fact.HOST_CELLS, columns_of([clock_of(77, ended=1, rest_until=1)]))])
     with pytest.raises(DamagedStoreError, match=r"kind host_cells names something that does not exist.*4d"):
         window_of([FINE, cells]).close()
 
