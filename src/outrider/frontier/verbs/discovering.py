@@ -75,8 +75,8 @@ class Discovering(Deciding):
         """One code per link. Links that are too long for one frame go in as several; together: the call refuses them
         instead.
 
-        Raises SettingsError for a priority that is no number in [0, 1], before any change, and StoreFullError; then the
-        first frames may be in already.
+        Raises SettingsError for a priority that is no number in [0, 1], before any change (where a priority function
+        fails behind the first frame: before that frame), and StoreFullError; then the first frames may be in already.
         """
         now = self._advance(now)
         known = self._repeated(request_id, "discover")

@@ -102,8 +102,9 @@ class Reporting(Leasing, Discovering):
         frames of their own. Old tokens change nothing and get the answer `stale`. together: the call refuses outcomes
         that are longer than one frame.
 
-        Raises SettingsError before any change. Raises StoreFullError; then the first frames may be in already: with a
-        request_id a repeated call goes on from there, without one the outcomes in them are stale.
+        Raises SettingsError before any change, but for a priority function that fails on links behind the first frame.
+        Raises StoreFullError; then the first frames may be in already: with a request_id a repeated call goes on from
+        there, without one the outcomes in them are stale.
         """
         now = self._advance(now)
         known = self._repeated(request_id, "report")
