@@ -88,6 +88,7 @@ def answers(seeds: range) -> list[str]:
     return found
 
 
+@pytest.mark.timeout(600)  # forty seconds alone, more beside other work
 @pytest.mark.skipif(kernels.in_use() != "native", reason="there are no native kernels to hold the plain ones against")
 def test_native_and_plain_kernels_answer_alike():
     tests = Path(__file__).parents[1]
