@@ -130,6 +130,7 @@ def test_robots_bombs_of_many_hosts_take_bounded_memory_and_are_obeyed(
 @LINUX
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("robots", [repeated, distinct])
-def test_robots_bombs_of_a_thousand_hosts_take_no_more(tmp_path: Path, robots: object) -> None:
-    compared(tmp_path, 1_000, robots, 1_700)
+@pytest.mark.parametrize(("robots", "hosts"), [(repeated, 1_000), (distinct, 250)])
+def test_robots_bombs_of_hundreds_of_hosts_take_no_more(tmp_path: Path, robots: object, hosts: int) -> None:
+    """Distinct files beyond the budget are read again for each page, at 0.2 s each: 250 hosts take minutes of that."""
+    compared(tmp_path, hosts, robots, 1_700)
