@@ -227,10 +227,9 @@ class Hosts(Columns):
         if name == "cells":
             self.octets = column.view(np.uint8)
 
-    def durable(self, rows: npt.NDArray[Any], **changed: Any) -> list[Column]:
-        """The columns of a HOST_CELLS fact for these rows: each cell as it is, or as it is given."""
-        cells = (changed[name] if name in changed else getattr(self, name)[rows] for name in CELLS)
-        return [self.slot[rows], self.hash[rows], *cells]
+    def durable(self, rows: npt.NDArray[Any], **given: Any) -> list[Column]:
+        """The columns of a HOST_CELLS fact for these rows: slot, hash and each cell as it is, or as it is given."""
+        return [given[name] if name in given else getattr(self, name)[rows] for name in ("slot", "hash", *CELLS)]
 
     def records(self, places: npt.NDArray[np.intp]) -> Column:
         """The records of these rows, copied."""

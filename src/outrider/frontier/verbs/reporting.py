@@ -372,6 +372,8 @@ class Reporting(Leasing, Discovering):
             Fact.HOST_CELLS,
             columns.durable(
                 homes,
+                slot=here["slot"],
+                hash=here["hash"],
                 ended=np.maximum(here["ended"], now),
                 rest_until=np.maximum(rests.until, here["rest_until"]),
                 gap=rests.gap,
