@@ -43,7 +43,7 @@ BROKEN = {
     "deflate that is none": coded("deflate", b"\xff\xfe\xfd\xfc nothing that anybody can read"),
     "brotli": coded("br", b"\x0b\x02\x80hello\x03"),
     "zstd": coded("zstd", b"\x28\xb5\x2f\xfd\x24\x05\x29\x00\x00hello"),
-    "a coding nobody knows": coded("x-rot13", b"Hfre-ntrag: *\nQvfnyybj: /\n"),
+    "an unknown coding": coded("x-rot13", b"Hfre-ntrag: *\nQvfnyybj: /\n"),
     "three layers": coded("gzip, gzip, gzip", gzip.compress(gzip.compress(gzip.compress(WORDS)))),
     "a part": head("Content-Range: bytes 0-24/33", f"Content-Length: {len(CUT)}", status="206 Partial Content") + CUT,
 }
