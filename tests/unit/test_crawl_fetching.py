@@ -12,6 +12,7 @@ import pytest
 from outrider.archive import WarcPlace
 from outrider.crawl.fetching import Fetching
 from outrider.crawl.output import Output
+from outrider.engine import Frontier
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.downloader import Request, Response
 from outrider.fetch.names import Resolver
@@ -225,11 +226,17 @@ def test_a_lease_outlives_the_wait_for_a_name(tmp_path, soon, monkeypatch):
         monkeypatch.setattr(f"outrider.crawl.loop.{name}", seconds)
     monkeypatch.setattr("outrider.crawl.loop.WAIT_SECONDS_MAX", 0.1)
     monkeypatch.setattr("outrider.crawl.settle.LEASE_SECONDS", 0.4)
-    names = []
+    names, extended = [], []
+
+    def extend(frontier, tokens, ttl_seconds, plain=Frontier.extend):
+        extended.append(tokens)
+        return plain(frontier, tokens, ttl_seconds)
+
+    monkeypatch.setattr(Frontier, "extend", extend)
 
     async def beside(house):
         await until(lambda: house.site is not None and names and names[0].asked == {"h0.test"})
-        await asyncio.sleep(1.0)
+        await until(lambda: len(extended) >= 8)  # each 0.1 s or more behind the one before: the lease of 0.4 s is over
         names[0].go.set()
 
     def make():
