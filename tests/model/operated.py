@@ -231,6 +231,7 @@ class Operated:
         late = [Outcome(rng.choice(self.past), Verdict.DONE, status=200)] if self.past and rng.random() < 0.1 else []
         if ends or late:
             self.settle(ends, late)
+            self.quiet_until = -1  # a report may make a host ready that was not
         if ends and rng.random() < 0.4:  # leases exactly the hosts that are due now
             self.passes()
             self.take(50, errands=True)
