@@ -196,7 +196,8 @@ class Model:
         for queue in self.queues:
             if queue.crawl is crawl and queue.key == key and queue.host == host:
                 return queue
-        both = (crawl.said, self.said.get(key, Said()))
+        alike = [queue for queue in self.queues if queue.crawl is crawl and queue.key == key]
+        both = (alike[0],) if alike else (crawl.said, self.said.get(key, Said()))
         self.queues.append(
             Queue(
                 crawl=crawl,

@@ -211,6 +211,21 @@ def test_what_is_said_of_a_key_in_all_crawls_holds_for_crawls_made_later(world, 
     assert 1 == len(world.urls(crawl="fourth"))
 
 
+@ENDS
+@pytest.mark.parametrize("key", ["k", "b.com"])
+def test_what_is_said_of_a_key_in_one_crawl_holds_for_its_hosts_found_later(world, how, key):
+    """A host that gets the key later obeys the word, in that crawl alone; so it is where the key is another host's name
+    that was ruled before any other host had it."""
+    world.discover(Link(A, key="k") if key == "k" else B)
+    world.frontier.pause(key, crawl="default")
+    ended(world, how)
+    world.discover(Link("http://c.com/", key=key), Link("http://d.com/", key=key, crawl="second"))
+    assert ["http://d.com/"] == world.urls()
+    world.frontier.resume(key, crawl="default")
+    world.clock.move(10)
+    assert 1 == len(world.urls(crawl="default"))
+
+
 def test_what_is_said_of_a_host_in_one_crawl_holds_there_alone(world):
     world.discover(A)
     world.frontier.pause("a.com", crawl="default")

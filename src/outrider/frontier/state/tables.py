@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -737,18 +737,25 @@ class Tables:
         self.flag(np.array([row], np.uint32))
         self.changed.append(self.queues.host[np.array([row])])
 
-    def rules_of_new(self, keys: Uint64s, crawls: Rows) -> dict[int, QueueRules]:
-        """The rules of new queues, by place: those of their crawls and of their keys in all crawls, joined. keys: the
-        hashes of their keys."""
-        if not self.words:
-            return {}
-        found: dict[int, QueueRules] = {}
-        both = zip(words_of_keys(keys).tolist(), words_of_crawls(crawls).tolist(), strict=True)
-        for place, (of_key, of_crawl) in enumerate(both):
-            rules = self.words.get(of_key, QueueRules()).and_also(self.words.get(of_crawl))
-            if rules.any():
-                found[place] = rules
-        return found
+    def rules_of_new(self, crawl: int, key: str) -> QueueRules:
+        """The rules of a queue that is made now. A queue of its key in its crawl has every word about both, since
+        operators rule the queues of a key together; else the words of the crawl and of the key in all crawls count."""
+        other = self._queue_of_key(crawl, key) if self.queues.rules else None
+        if other is not None:
+            return self.queues.rules.get(other) or QueueRules()
+        of_crawl = words_of_crawls(np.array([crawl], np.uint32))
+        of_key = words_of_keys(np.array([self.hash_of(key)], np.uint64))
+        said = (self.words.get(int(number)) for number in (*of_key, *of_crawl))
+        return reduce(QueueRules.and_also, said, QueueRules())
+
+    def _queue_of_key(self, crawl: int, key: str) -> int | None:
+        """A queue of a crawl under a key, None where there is none."""
+        group = self.queues.groups.get((crawl, key))
+        if group is not None and group.queues:
+            return group.queues[0]
+        namesake = self.host_row(key)
+        rows = self.queues_of(namesake) if namesake != NONE else ()
+        return next((row for row in rows if row not in self.queues.keys and self.queues.crawl[row] == crawl), None)
 
     def flag(self, queues: Rows) -> None:
         """Marks the hosts of these queues as RULED while one of their queues or crawls has rules, and clears the mark

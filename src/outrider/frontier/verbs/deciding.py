@@ -460,7 +460,8 @@ class Deciding:
         draft.add(Fact.HOST, (slot, number, name))
         queue = int(queue_hashes(np.array([number], np.uint64), np.array([0], np.uint32))[0])
         draft.add(Fact.QUEUE, (slot, queue, number, 0, ""))
-        for rules in tables.rules_of_new(np.array([number], np.uint64), np.zeros(1, np.uint32)).values():
+        rules = tables.rules_of_new(0, name)
+        if rules.any():
             draft.add(Fact.QUEUE_RULES, rules_cells(slot, queue, rules))
 
     def slot_of(self, name: str) -> int:

@@ -397,8 +397,9 @@ class Discovering(Deciding):
                     [slots[new], queues[new], names[new], crawls[new], told],
                     Hand.of_rows(homes[new], first=tables.queues.made),
                 )
-                if tables.words:
-                    self._rule_new(draft, new, slots, queues, homes, crawls, names, keys)
+                if tables.words or (tables.queues.rules and (keys or tables.queues.groups)):
+                    texts = [keys.get(place) or undotted(host_of(urls[int(rows[place])])) for place in new.tolist()]
+                    self._rule_new(draft, new, slots, queues, homes, crawls, texts)
         heads = np.zeros(len(rows), HEAD)
         heads["fingerprint"], heads["queue"], heads["slot"] = prints, queues, slots
         heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)
@@ -445,14 +446,14 @@ class Discovering(Deciding):
         queues: Any,
         homes: Rows,
         crawls: npt.NDArray[np.uint32],
-        names: Any,
-        keys: Mapping[int, str],
+        keys: Sequence[str],
     ) -> None:
-        """Adds facts for new queues whose crawl or key has rules already. new: their places."""
+        """Adds facts for new queues whose crawl or key has rules already. new: their places; keys: the text of each."""
         tables = self.tables
-        of_keys = [tables.hash_of(keys[place]) if place in keys else int(names[place]) for place in new.tolist()]
-        for number, rules in tables.rules_of_new(np.array(of_keys, np.uint64), crawls[new]).items():
-            place = new[number]
+        for place, key in zip(new.tolist(), keys, strict=True):
+            rules = tables.rules_of_new(int(crawls[place]), key)
+            if not rules.any():
+                continue
             draft.add(Fact.QUEUE_RULES, rules_cells(int(slots[place]), int(queues[place]), rules))
             host = int(homes[place])
             if rules.limit > 1 and host < tables.hosts.count and tables.hosts.in_flight[host]:

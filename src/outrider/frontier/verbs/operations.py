@@ -162,8 +162,8 @@ class Operations(Discovering):
         change: Callable[[QueueRules], QueueRules],
         now: Instant,
     ) -> None:
-        """Notes the change for queues that are made later. A key in one crawl needs no note: an operator can name its
-        queues once they are there."""
+        """Notes the change for queues that are made later. A key in one crawl needs no note: its later queues take the
+        rules of those that are there."""
         tables = self.tables
         if key is None:
             numbers = words_of_crawls(np.array([self._crawl_row(crawl or "default")], np.uint32)).tolist()
