@@ -813,7 +813,8 @@ class Frontier:
                 if self._stepped_back:
                     self._machine.rest_everybody(now)
                     self._stepped_back = False
-                self._take_back(now)
+                if self._unclaimed:
+                    self._take_back(now)
                 answer = verb(self._machine, now)
                 self._rounds.step(now)
             except (SettingsError, StoreFullError):

@@ -214,6 +214,16 @@ KINDS: dict[int, Kind] = {
 PLACES = {fact: place for place, fact in enumerate(KINDS)}
 """The place of each kind in a frame."""
 
+_JUDGED: dict[int, tuple[tuple[int, Column, np.dtype[Any] | None], ...]] = {
+    kind.fact: tuple(
+        (place, column, DTYPES.get(column.type))
+        for place, column in enumerate(kind.columns)
+        if column.type in ("text", "cards") or DTYPES.get(column.type, np.dtype("f8")).kind in "iu"
+    )
+    for kind in KINDS.values()
+}
+"""The columns of each kind whose values may be too large: (place, column, type of its numbers)."""
+
 _FIXED: dict[int, tuple[np.dtype[Any], ...]] = {
     kind.fact: tuple(DTYPES[column.type] for column in kind.columns)
     for kind in KINDS.values()
@@ -331,8 +341,14 @@ def sealed(now: Instant, blocks: Sequence[Block]) -> bytes:
 
 def unfit(kind: int, values: Sequence[Values]) -> str:
     """Why facts of one kind cannot be applied, judged by their sizes; "" where they can."""
-    for column, cells in zip(KINDS[kind].columns, values, strict=True):
-        if column.type == "text":
+    for place, column, dtype in _JUDGED[kind]:
+        cells = values[place]
+        if dtype is not None:  # `encode` checks numbers in lists
+            if type(cells) is list or cells.dtype is dtype or cells.dtype == dtype or cells.dtype.kind not in "iu":
+                continue
+            if (cells != cells.astype(dtype)).any():
+                return f"{column.name} has a number beyond {column.type}"
+        elif column.type == "text":
             if isinstance(cells, Texts) and len(cells.octets) <= FACT_TEXT_BYTES_MAX:
                 continue
             longest = int(cells.lengths.max()) if isinstance(cells, Texts) else _longest(cells)
@@ -342,10 +358,6 @@ def unfit(kind: int, values: Sequence[Values]) -> str:
             why = cells.misfit(RUN_BODY_BYTES_MAX)
             if why or cells.offsets[0] or cells.offsets[-1] != len(cells.arena):
                 return why or "the bodies of cards do not fill their arena"
-        elif type(cells) is not list and column.type in DTYPES:  # `encode` checks numbers in lists
-            dtype = DTYPES[column.type]
-            if cells.dtype != dtype and cells.dtype.kind in "iu" and (cells != cells.astype(dtype)).any():
-                return f"{column.name} has a number beyond {column.type}"
     return ""
 
 

@@ -51,6 +51,7 @@ from outrider.url import authority_of
 
 _NOT_ALONE = ~np.uint8(VOIDED | GROUPED | ROBOTS)  # flags of hosts that need a closer look
 _NO_ROWS: Rows = np.zeros(0, np.uint32)
+_NO_PLACES = np.zeros(0, np.intp)
 _NOTHING = (Cards.none(), _NO_ROWS, np.zeros(0, np.int64))
 
 
@@ -173,19 +174,20 @@ class Leasing(Asking):
                 if np.count_nonzero(over):  # a clock of their groups moved on, or their addresses expired
                     lapsed.append(hosts[over])
             alone = self._may_go(hosts, now, errands) if plain else np.zeros(len(drawn), np.bool_)
-            odd = np.flatnonzero(~alone)
-            if len(odd) < len(drawn):
-                places = np.flatnonzero(alone)
-                found, cards = tables.backlog.take(drawn[places])  # each host once: it has no other queue
-                if len(cards) < len(places):
-                    places = places[found]
-                go, judged = self._judge_drawn(drawn[places], hosts[places], cards, refusals, now)
+            count = np.count_nonzero(alone)
+            odd = _NO_PLACES if count == len(drawn) else np.flatnonzero(~alone)
+            if count:
+                some, homes = (drawn, hosts) if count == len(drawn) else (drawn[alone], hosts[alone])
+                found, cards = tables.backlog.take(some)  # each host comes once: it has no other queue
+                if len(cards) < count:
+                    some, homes = some[found], homes[found]
+                go, judged = self._judge_drawn(some, homes, cards, refusals, now)
                 refusals -= judged
                 if go is None:
-                    picks.add(cards, drawn[places])
+                    picks.add(cards, some)
                 else:
-                    picks.add(cards.filter(go), drawn[places[go]])
-                    odd = np.concatenate([odd, places[~go]])
+                    picks.add(cards.filter(go), some[go])
+                    odd = np.concatenate([odd, np.flatnonzero(np.isin(drawn, some[~go]))])
                 if not len(odd):
                     continue
             for queue, host in zip(drawn[odd].tolist(), hosts[odd].tolist(), strict=True):
@@ -275,9 +277,10 @@ class Leasing(Asking):
     ) -> tuple[npt.NDArray[np.bool_] | None, int]:
         """Which of these cards, one of each queue, robots rules allow (None: all), and how much of the budget of
         verdicts that took. The other cards go back into their queues: their hosts need a closer look."""
-        ruled = (self.tables.hosts.flags[hosts.astype(np.intp)] & ROBOTS) != 0
-        if not self.errands_mode and not np.count_nonzero(ruled):
+        flags = self.tables.hosts.flags[hosts.astype(np.intp)]
+        if not self.errands_mode and not np.count_nonzero(flags):
             return None, 0
+        ruled = (flags & ROBOTS) != 0
         go = np.ones(len(cards), np.bool_)
         judged = 0
         for place, url in enumerate(cards.urls()):

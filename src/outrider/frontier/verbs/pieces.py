@@ -47,9 +47,9 @@ class Costs:
 
     def __init__(self, told: Told, *found: ByRow) -> None:
         self._rows = len(told.tokens)
-        self._others = ~told.plain
-        self._texts = np.zeros(self._rows, np.int64)
-        for row in np.flatnonzero(self._others).tolist() if told.others else ():
+        self._told = told
+        self._texts: dict[int, int] = {}
+        for row in np.flatnonzero(~told.plain).tolist() if told.others else ():
             self._texts[row] = _texts_of(told.outcome(row))
         self._counts: dict[int, int] = {}
         self._links: dict[int, int] = {}
@@ -64,14 +64,16 @@ class Costs:
 
     def fit(self, bytes_max: int) -> bool:
         """Whether all of it surely has at most `bytes_max` bytes, even with the longest URLs of pages."""
-        most = self._rows * _OUTCOME_BYTES + int(np.count_nonzero(self._others)) * _CARD_BYTES_MAX
-        most += int(self._texts.sum()) + sum(self._links.values())
-        return most + sum(self._counts.values()) * (LINK_BYTES + URL_BYTES_MAX) <= bytes_max
+        most = self._rows * _OUTCOME_BYTES + self._told.others * _CARD_BYTES_MAX
+        most += sum(self._texts.values()) + sum(self._links.values())
+        return bool(most + sum(self._counts.values()) * (LINK_BYTES + URL_BYTES_MAX) <= bytes_max)
 
     def by_row(self, pages: npt.NDArray[np.int64], bodies: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Bytes of each outcome with its links. pages: the bytes of each lease's URL; bodies: the bytes of its whole
         card."""
-        costs = self._texts + _OUTCOME_BYTES + np.where(self._others, bodies, 0)
+        costs = np.where(self._told.plain, 0, bodies) + _OUTCOME_BYTES
+        for row, size in self._texts.items():
+            costs[row] += size
         for row, count in self._counts.items():
             costs[row] += self._links[row] + count * (LINK_BYTES + int(pages[row]))
         return costs
