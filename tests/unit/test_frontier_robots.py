@@ -222,6 +222,20 @@ def test_crawl_delay_counts_from_the_hosts_own_last_request_when_the_rules_came_
     assert ([], 9.0) == (world.urls(), world.ready_in())
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_crawl_delay_counts_from_a_request_that_ends_in_the_call_that_brings_it(world, turned):
+    """The rules of an authority come from another host, beside the end of a request to its own host."""
+    world.discover(A, "http://a.com:8080/")
+    first = errand(world)
+    world.report(first.robots(301, location="http://b.com/robots.txt", seconds=0.0))
+    world.clock.move(1)
+    hop, other = sorted(world.lease(errands=True), key=lambda lease: lease.host != "b.com")
+    world.clock.move(5)
+    ends = [hop.robots(200, b"User-agent: *\nCrawl-delay: 9", seconds=0.0), other.robots(404, seconds=0.0)]
+    world.report(*(ends[::-1] if turned else ends))
+    assert ([], 9.0) == (world.urls(), world.ready_in())
+
+
 def test_crawl_delay_lies_between_pages(world):
     world.discover(A, "http://a.com/2")
     answer(world, 200, b"User-agent: *\nCrawl-delay: 9")

@@ -134,10 +134,10 @@ class Asking(Deciding):
         now: Instant,
         *,
         told: bool = False,
-    ) -> float:
-        """The draft gets the meaning of an answer as a fact, which ends the authority's errand. Returns the Crawl-delay
-        of new rules in seconds, 0 where there is none. told: a caller gave the rules unasked; then an open errand goes
-        on, for its request may be under way, and the host gets no second request beside it."""
+    ) -> None:
+        """The draft gets the meaning of an answer as a fact, which ends the authority's errand. told: a caller gave the
+        rules unasked; then an open errand goes on, for its request may be under way, and the host gets no second
+        request beside it."""
         found = after_answer(authority, answer, error, retry_after, now, retries=self.errands_mode)
         if told and authority.token:  # the place that its errand has reached
             found = replace(found, hops=authority.hops, url=authority.url)
@@ -149,18 +149,18 @@ class Asking(Deciding):
             self._add_host(draft, found.asks_next)
         body = found.body
         if body is None:
-            return 0.0
+            return
         digest = self.digest_of(body)
         delay = self._rulebook.delay_of(digest, body)
         if delay:
             # The delay counts from the last request to the host, also where a redirect led to the rules of another
-            # host.
+            # host; and from requests that end in this call.
+            draft.crawl_delays[authority.host] = max(delay, draft.crawl_delays.get(authority.host, 0.0))
             clock = draft.clock(authority.host)
             if clock.ended:
                 clock.rest_at_least(clock.ended + instant(delay))
         if digest != authority.digest:
             draft.add(Fact.RULES, (authority.slot, authority.name, digest, body))
-        return delay
 
     # -- rules that are too long to be read in a call ------------------------------------------------------------------
 

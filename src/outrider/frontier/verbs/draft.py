@@ -63,6 +63,7 @@ class Draft:
         ] = []  # taken out of their queues: they go back if the log refuses the frame
         self.barren: set[int] = set()  # rows of new crawls that got no URL
         self._crawls: dict[str, int] = {}  # rows of new crawls, by name
+        self.crawl_delays: dict[int, float] = {}  # seconds, by host, of robots rules that came with this call
         self._tables = tables
         self._keeps_lines = keeps_lines
         self._first_lines: set[str] = set()  # streams that get their first line

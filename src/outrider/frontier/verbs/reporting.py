@@ -487,10 +487,7 @@ class Reporting(Leasing, Discovering):
     def _errand_done(self, draft: Draft, authority: Authority, outcome: Outcome, now: Instant) -> None:
         host = authority.busy if authority.busy != NONE else authority.host
         answer = outcome.robots or RobotsAnswer(outcome.status)
-        new_delay = self._robots_answer(draft, authority, answer, outcome.error, outcome.retry_after_seconds, now)
-        crawl_delay = self._crawl_delay(host)
-        if host == authority.host:
-            crawl_delay = max(crawl_delay, new_delay)
+        self._robots_answer(draft, authority, answer, outcome.error, outcome.retry_after_seconds, now)
         redirect = verdict_of_status(answer.status) == "redirect"
         self._rested(
             draft,
@@ -498,7 +495,6 @@ class Reporting(Leasing, Discovering):
             outcome,
             now,
             floor=self._floor_of_host(host),
-            crawl_delay=crawl_delay,
             redirect=redirect,
             page=False,
             begun=authority.begun if authority.holder == 0 else None,
@@ -512,7 +508,6 @@ class Reporting(Leasing, Discovering):
         now: Instant,
         *,
         floor: float,
-        crawl_delay: float,
         redirect: bool,
         page: bool,
         begun: Instant | None,
@@ -530,7 +525,7 @@ class Reporting(Leasing, Discovering):
             seconds=outcome.seconds,
             floor=floor,
             factor=self.settings.delay_factor,
-            crawl_delay=crawl_delay,
+            crawl_delay=max(self._crawl_delay(host), draft.crawl_delays.get(host, 0.0)),
             retry_after=retry_after,
             refused=outcome.refused,
             back_off=clock.back_off,
@@ -563,7 +558,6 @@ class Reporting(Leasing, Discovering):
             outcome,
             now,
             floor=self._floor(queue),
-            crawl_delay=self._crawl_delay(host),
             redirect=redirect,
             page=True,
             begun=begun,
