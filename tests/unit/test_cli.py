@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 
 import pytest
 
@@ -20,15 +21,60 @@ def test_the_reference_is_what_the_commands_say(project):
 
 
 def test_there_are_exactly_the_commands_that_do_something():
-    looks = ["explain", "hosts", "status", "urls", "why-idle"]
-    assert sorted(
-        ["crawl", "export", "import", *looks, "repair", "resume", "retry", "sim", "url", "verify", "version"]
-    ) == sorted(cli.outrider.commands)
+    known = {
+        "crawl",
+        "explain",
+        "export",
+        "hosts",
+        "import",
+        "repair",
+        "resume",
+        "retry",
+        "settings",
+        "sim",
+        "status",
+        "url",
+        "urls",
+        "verify",
+        "version",
+        "why-idle",
+    }
+    assert known == set(cli.outrider.commands)
 
 
 def test_every_setting_is_an_option_of_crawl():
     options = {option.name for option in cli.outrider.commands["crawl"].params}
     assert set(SETTINGS) | {"seeds"} == options
+
+
+def test_settings_names_the_source_of_each_value(tmp_path, monkeypatch, capsys):
+    (tmp_path / "outrider.toml").write_text('delay = 3\nconcurrency = 3\nhosts = "names"\n')
+    (tmp_path / "names").write_text("")
+    monkeypatch.setenv("OUTRIDER_DELAY", "2")
+    monkeypatch.chdir(tmp_path)
+    assert 0 == cli.run(["settings", ".", "--json", "--max-depth", "4"])
+    found = json.loads(capsys.readouterr().out)
+    told = {name: (found[name]["value"], found[name]["source"]) for name in ("delay", "concurrency", "max_depth")}
+    assert {"delay": (2.0, "OUTRIDER_DELAY"), "concurrency": (3, "outrider.toml"), "max_depth": (4, "flag")} == told
+    assert (str(tmp_path / "names"), "default") == (found["hosts"]["value"], found["warc"]["source"])
+
+
+def test_settings_are_explained_in_words(capsys):
+    assert 0 == cli.run(["settings", "--explain"])
+    told = capsys.readouterr().out
+    assert all(setting.meaning in told for name, setting in SETTINGS.items() if name not in ("output", "anew"))
+
+
+def test_settings_of_a_faulty_value_are_refused(capsys):
+    assert 2 == cli.run(["settings", "--delay", "soon"])
+    assert "delay is 'soon'" in capsys.readouterr().err
+
+
+def test_the_version_is_an_option_too(capsys):
+    assert 0 == cli.run(["--version"])
+    told = capsys.readouterr().out
+    assert 0 == cli.run(["version"])
+    assert capsys.readouterr().out == told
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import platform
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -19,9 +19,9 @@ from outrider.errors import OutriderError
 try:
     from outrider.cli.keeping import export_command, import_command, repair, retry, verify
     from outrider.cli.looking import explain, hosts, urls, why_idle
+    from outrider.cli.settings import given, setting_options, settings
     from outrider.cli.sim import sim
     from outrider.cli.url import url
-    from outrider.crawl.options import SETTINGS, CrawlOptions
     from outrider.crawl.terminal import safe, say
 except OutriderError as error:  # OUTRIDER_KERNELS asks for kernels that are not there
     sys.stderr.write(f"outrider: {error}\n")
@@ -43,42 +43,6 @@ STOPPED_BY_USER = 4
 USAGE = 2
 BUG = 1
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def _default_shown(name: str) -> str:
-    value = CrawlOptions.__dataclass_fields__[name].default
-    setting = SETTINGS[name]
-    if value is None or value in ("", ()) or setting.switch:
-        return ""
-    return f"  [default: {value:g}]" if isinstance(value, float) else f"  [default: {value}]"
-
-
-def setting_options(*left_out: str) -> Callable[[Command], Command]:
-    """An option for every setting of a crawl; values stay text, the settings check them themselves."""
-
-    def decorate(command: Command) -> Command:
-        for name, setting in reversed(SETTINGS.items()):
-            if name in left_out:
-                continue
-            flag = "--" + name.replace("_", "-")
-            text = setting.meaning + _default_shown(name)
-            if setting.switch:
-                option = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)
-            else:
-                names = ("-o", flag) if name == "output" else (flag,)
-                option = click.option(
-                    *names, name, default=None, multiple=setting.many, metavar=setting.metavar, help=text
-                )
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def _given(flags: dict[str, Any]) -> dict[str, object]:
-    return {name: value for name, value in flags.items() if value is not None and value != ()}
-
 
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES) + "."
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -92,7 +56,16 @@ class _Commands(click.Group):
             raise click.exceptions.Exit(_enough()) from None
 
 
+def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        say_version()
+        context.exit()
+
+
 @click.group(cls=_Commands, context_settings=_CONTEXT, epilog=_EPILOG)
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_say_version, help="Same as `version`."
+)
 def outrider() -> None:
     """Outrider rides ahead: a polite crawler that survives every crash."""
 
@@ -110,7 +83,7 @@ def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
 
     # A stream that was closed before we began is None.
     stdin = sys.stdin.buffer if sys.stdin is not None else None
-    return start(seeds, _given(flags), stdin=stdin, talk=sys.stderr).exit_code
+    return start(seeds, given(flags), stdin=stdin, talk=sys.stderr).exit_code
 
 
 @outrider.command()
@@ -120,7 +93,7 @@ def resume(directory: str, **flags: Any) -> int:
     """Go on with the crawl in DIR, with the settings it was made with; flags override them."""
     from outrider.crawl.start import start
 
-    return start((), {**_given(flags), "output": directory}, talk=sys.stderr, resume=True).exit_code
+    return start((), {**given(flags), "output": directory}, talk=sys.stderr, resume=True).exit_code
 
 
 @outrider.command()
@@ -142,6 +115,12 @@ def status(directory: str, as_json: bool) -> int:
 @outrider.command()
 def version() -> int:
     """Say which Outrider this is, and what it runs on."""
+    say_version()
+    return 0
+
+
+def say_version() -> None:
+    """The release, and what it runs on, one line each."""
     import pycurl
 
     from outrider.crawl.version import version as release
@@ -152,10 +131,10 @@ def version() -> int:
     click.echo(f"Python   {platform.python_version()}")
     click.echo(f"kernels  {in_use()}")
     click.echo(f"libcurl  {libcurl[1]} ({libcurl[5]})")
-    return 0
 
 
-for _command in (explain, why_idle, hosts, urls, export_command, import_command, verify, repair, retry, url, sim):
+_OTHERS = (explain, why_idle, hosts, urls, export_command, import_command, verify, repair, retry, settings, url, sim)
+for _command in _OTHERS:
     outrider.add_command(_command)
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import click
 
 from outrider.cli.main import EXIT_CODES, outrider
-from outrider.crawl.options import SETTINGS, CrawlOptions
+from outrider.cli.settings import flag_of
+from outrider.crawl.options import SETTINGS, default_of, value_text
 
 WIDTH = 100
 
@@ -28,18 +29,10 @@ def reference() -> str:
     parts += ["", "## Settings", "", "Flags come before `OUTRIDER_…` variables, those before `DIR/outrider.toml`.", ""]
     parts += ["| flag | variable | in outrider.toml | takes | default | meaning |", "|---|---|---|---|---|---|"]
     for name, setting in SETTINGS.items():
-        default = CrawlOptions.__dataclass_fields__[name].default
-        shown = (
-            "none"
-            if default is None
-            else "true"
-            if default is True
-            else str(default)
-            if default not in ("", ())
-            else ""
-        )
+        default = default_of(name)
+        shown = "" if default in ("", ()) else value_text(default).strip('"')
         cells = [
-            f"`--{name.replace('_', '-')}`",
+            f"`{flag_of(name)}`",
             f"`OUTRIDER_{name.upper()}`",
             f"`{name}`" if name != "output" and not setting.once else "",
             setting.accepted.replace("|", "\\|"),

@@ -209,8 +209,13 @@ def _networks(value: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How one option is read and explained. `optional`: None (written `none`) is a value of its own. `once`: it is said
-    for one run, and outrider.toml does not keep it."""
+    """How one option is read and explained: the row from which command line, environment, outrider.toml, Python and
+    docs/cli.md are made.
+
+    optional: None (written `none`) is a value of its own. many: a list. switch: a flag with a `no-`. once: it is said
+    for one run, and outrider.toml does not keep it. frontier: the frontier decides by it. path: it names a file; in
+    outrider.toml it is seen from the directory; words that are no path are listed in `words`. short: a second flag.
+    """
 
     meaning: str
     accepted: str
@@ -220,6 +225,10 @@ class Setting:
     many: bool = False
     switch: bool = False
     once: bool = False
+    frontier: bool = False
+    path: bool = False
+    words: tuple[str, ...] = ()
+    short: str = ""
 
 
 def _setting(
@@ -228,23 +237,24 @@ def _setting(
     accepted: str,
     read: Callable[[object], object],
     metavar: str,
-    *,
-    optional: bool = False,
-    many: bool = False,
-    switch: bool = False,
-    once: bool = False,
+    **more: Any,
 ) -> Any:
-    setting = Setting(meaning, accepted, read, metavar, optional, many, switch, once)
+    """A field of `CrawlOptions` with its row; `more` are the further cells of `Setting`."""
+    setting = Setting(meaning, accepted, read, metavar, **more)
     return field(default=default, metadata={"setting": setting})
 
 
 def _limit(meaning: str, *, least: int = 1) -> Any:
     accepted = f"a whole number, {least} or more, or none"
-    return _setting(None, meaning, accepted, _whole(least, COUNT_MAX), "N", optional=True)
+    return _setting(None, meaning, accepted, _whole(least, COUNT_MAX), "N", optional=True, frontier=True)
 
 
-def _choice(names: tuple[str, ...], meaning: str) -> Any:
-    return _setting(names[0], meaning, "one of " + ", ".join(names), _one_of(names), "|".join(names))
+def _choice(names: tuple[str, ...], meaning: str, **more: Any) -> Any:
+    return _setting(names[0], meaning, "one of " + ", ".join(names), _one_of(names), "|".join(names), **more)
+
+
+def _switch(default: bool, meaning: str, **more: Any) -> Any:
+    return _setting(default, meaning, "true or false", _truth, "", switch=True, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,11 +262,18 @@ class CrawlOptions:
     """Every option of a crawl, checked when made: SettingsError names the key, the value and what would be accepted."""
 
     output: str = _setting(
-        "", "The crawl's directory (default: ./<first host>).", "a path", lambda v: "" if v == "" else _path(v), "DIR"
+        "",
+        "The crawl's directory (default: ./<first host>).",
+        "a path",
+        lambda v: "" if v == "" else _path(v),
+        "DIR",
+        path=True,
+        short="-o",
     )
     scope: str = _choice(
         SCOPES,
         "Which links are followed: to the seeds' hosts, their registrable domains, below their paths, or anywhere.",
+        frontier=True,
     )
     include: tuple[str, ...] = _setting(
         (),
@@ -265,6 +282,7 @@ class CrawlOptions:
         _patterns,
         "PATTERN",
         many=True,
+        frontier=True,
     )
     exclude: tuple[str, ...] = _setting(
         (),
@@ -273,6 +291,7 @@ class CrawlOptions:
         _patterns,
         "PATTERN",
         many=True,
+        frontier=True,
     )
     url_rules: str | None = _setting(
         None,
@@ -281,14 +300,10 @@ class CrawlOptions:
         _rules,
         "NAME,…",
         optional=True,
+        frontier=True,
     )
-    honour_canonical: bool = _setting(
-        False,
-        "Where a page names another URL as its canonical one, go there, and count the page as a duplicate.",
-        "true or false",
-        _truth,
-        "",
-        switch=True,
+    honour_canonical: bool = _switch(
+        False, "Where a page names another URL as its canonical one, go there, and count the page as a duplicate."
     )
     max_pages: int | None = _limit("Stop after so many answered pages; never exceeded.")
     max_depth: int | None = _limit("Follow links at most so far from a seed.", least=0)
@@ -314,6 +329,7 @@ class CrawlOptions:
         f"a number from 0 to {DELAY_SECONDS_MAX:.0f}",
         _real(0, DELAY_SECONDS_MAX),
         "SECONDS",
+        frontier=True,
     )
     delay_factor: float = _setting(
         DELAY_FACTOR,
@@ -321,6 +337,7 @@ class CrawlOptions:
         f"a number from 0 to {DELAY_FACTOR_MAX:.0f}",
         _real(0, DELAY_FACTOR_MAX),
         "K",
+        frontier=True,
     )
     group: tuple[str, ...] = _setting(
         (),
@@ -329,6 +346,8 @@ class CrawlOptions:
         _groups,
         "domain|address|FILE",
         many=True,
+        path=True,
+        words=GROUP_WORDS,
     )
     concurrency: int = _setting(
         64,
@@ -351,6 +370,7 @@ class CrawlOptions:
         f"a product token: letters, digits, - _ . after a first letter, at most {USER_AGENT_CHARACTERS_MAX}",
         _user_agent,
         "TOKEN",
+        frontier=True,
     )
     hosts: str | None = _setting(
         None,
@@ -359,6 +379,7 @@ class CrawlOptions:
         _readable,
         "FILE",
         optional=True,
+        path=True,
     )
     allow_address: tuple[str, ...] = _setting(
         (),
@@ -375,6 +396,7 @@ class CrawlOptions:
         _authorities,
         "FILE",
         optional=True,
+        path=True,
     )
     seed: int = _setting(
         0,
@@ -385,18 +407,10 @@ class CrawlOptions:
     )
     progress: str = _choice(PROGRESS, "How progress is shown: a bar on a terminal, lines elsewhere, or nothing.")
     log_format: str = _choice(LOG_FORMATS, "The form of crawl.log.")
-    warc: bool = _setting(
-        True, "Keep every request and answer in WARC files.", "true or false", _truth, "", switch=True
-    )
+    warc: bool = _switch(True, "Keep every request and answer in WARC files.")
 
-    anew: bool = _setting(
-        False,
-        "Put aside what lies in the directory, into a folder of it, and begin anew with its settings.",
-        "true or false",
-        _truth,
-        "",
-        switch=True,
-        once=True,
+    anew: bool = _switch(
+        False, "Put aside what lies in the directory, into a folder of it, and begin anew with its settings.", once=True
     )
 
     def __post_init__(self) -> None:
@@ -418,18 +432,14 @@ class CrawlOptions:
 
 SETTINGS: dict[str, Setting] = {entry.name: entry.metadata["setting"] for entry in fields(CrawlOptions)}
 """Every option by its name, in the order in which people read them."""
-FRONTIER_SETTINGS = (
-    "delay",
-    "delay_factor",
-    "scope",
-    "include",
-    "exclude",
-    "url_rules",
-    "max_pages",
-    "max_depth",
-    "max_pages_per_host",
-    "user_agent",
-)
+
+
+def default_of(name: str) -> object:
+    """The default of an option."""
+    return CrawlOptions.__dataclass_fields__[name].default
+
+
+FRONTIER_SETTINGS = tuple(name for name, setting in SETTINGS.items() if setting.frontier)
 
 
 def checked(name: str, value: object, setting: Setting, source: str = "") -> object:
@@ -501,16 +511,18 @@ def from_file(text: str, shown: str, directory: str) -> Kept:
             raise SettingsError(f"{key} ({shown}) is no setting{_nearest(name)}")
         if SETTINGS[name].once:
             raise SettingsError(f"{key} ({shown}) is said for one run: give it as a flag, and take it out of the file")
-        if name == "group" and isinstance(value, list):
-            value = [_seen_from(directory, part) if part not in GROUP_WORDS else part for part in value]
-        elif name in {"output", "hosts", "ca", "group"} and value not in ("", "none", *GROUP_WORDS):
-            value = _seen_from(directory, value)
+        if SETTINGS[name].path:
+            value = _seen_from(directory, value, ("", "none", *SETTINGS[name].words))
         found[name] = (value, shown)
     return Kept(found, seeds)
 
 
-def _seen_from(directory: str, path: object) -> object:
-    return os.path.join(directory, os.path.expanduser(path)) if isinstance(path, str) else path
+def _seen_from(directory: str, path: object, words: tuple[str, ...]) -> object:
+    if isinstance(path, list):
+        return [_seen_from(directory, part, words) for part in path]
+    if not isinstance(path, str) or path in words:
+        return path
+    return os.path.join(directory, os.path.expanduser(path))
 
 
 def _nearest(name: str) -> str:
@@ -523,6 +535,13 @@ def resolved(flags: Mapping[str, object], environment: Given, file: Given, outpu
 
     A directory that was moved keeps working: `output` is where it lies now. Raises SettingsError.
     """
+    return explained(flags, environment, file, output)[0]
+
+
+def explained(
+    flags: Mapping[str, object], environment: Given, file: Given, output: str
+) -> tuple[CrawlOptions, dict[str, str]]:
+    """As `resolved`, and where each value that is no default came from: a flag (""), a variable, or a file."""
     merged: dict[str, tuple[object, str]] = {
         **file,
         **environment,
@@ -535,7 +554,7 @@ def resolved(flags: Mapping[str, object], environment: Given, file: Given, outpu
         if setting is None:
             raise SettingsError(f"{name} is no setting{_nearest(name)}")
         values[name] = checked(name, value, setting, source)
-    return CrawlOptions(**values)
+    return CrawlOptions(**values), {name: source for name, (_, source) in merged.items()}
 
 
 def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
@@ -551,8 +570,13 @@ def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
             continue  # a directory may be moved; an option for one run is not kept
         value = getattr(options, name)
         parts += ["", f"# {setting.meaning} It takes {setting.accepted}."]
-        parts.append(f'{name} = "none"' if value is None else f"{name} = {_toml(value)}")
+        parts.append(f"{name} = {value_text(value)}")
     return "\n".join(parts) + "\n"
+
+
+def value_text(value: object) -> str:
+    """One value as outrider.toml has it; None is "none"."""
+    return '"none"' if value is None else _toml(value)
 
 
 def _toml(value: object) -> str:

@@ -1,0 +1,104 @@
+"""The command `settings`: the value of every setting, its source and its meaning; and the flags made from the rows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+from outrider.cli.layout import machine_text
+from outrider.crawl.options import SETTINGS, SETTINGS_FILE, CrawlOptions, default_of, explained, value_text
+from outrider.crawl.terminal import safe
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+FLAG, DEFAULT = "flag", "default"
+
+
+def flag_of(name: str) -> str:
+    """The flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def default_shown(name: str) -> str:
+    """The default in brackets for a flag's help; nothing for none, an empty list and a switch."""
+    value = default_of(name)
+    if value is None or value in ("", ()) or SETTINGS[name].switch:
+        return ""
+    return f"  [default: {value:g}]" if isinstance(value, float) else f"  [default: {value}]"
+
+
+def setting_options(*left_out: str) -> Callable[[Command], Command]:
+    """An option for every setting of a crawl; values stay text, the settings check them themselves."""
+
+    def decorate(command: Command) -> Command:
+        for name, setting in reversed(SETTINGS.items()):
+            if name in left_out:
+                continue
+            flag = flag_of(name)
+            text = setting.meaning + default_shown(name)
+            if setting.switch:
+                option = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)
+            else:
+                names = (setting.short, flag) if setting.short else (flag,)
+                option = click.option(
+                    *names, name, default=None, multiple=setting.many, metavar=setting.metavar, help=text
+                )
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def given(flags: dict[str, Any]) -> dict[str, object]:
+    """The flags that were typed."""
+    return {name: value for name, value in flags.items() if value is not None and value != ()}
+
+
+@click.command()
+@click.argument("directory", metavar="[DIR]", required=False)
+@click.option("--explain", "at_length", is_flag=True, help="Also say where each value comes from, and what it means.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@setting_options("output", "anew")
+def settings(directory: str | None, at_length: bool, as_json: bool, **flags: Any) -> int:
+    """Print the settings that a crawl would run with: of DIR, or of a new one.
+
+    A flag comes before an OUTRIDER_… variable, a variable before DIR/outrider.toml, and that file before the default.
+    """
+    from outrider.crawl.directory import kept_settings
+    from outrider.crawl.options import Kept, from_environment
+
+    path = os.path.abspath(os.path.expanduser(directory)) if directory is not None else ""
+    kept = kept_settings(path) if path else Kept({})
+    options, sources = explained(given(flags), from_environment(os.environ), kept.options, path)
+    rows = {name: _source(name, sources) for name in SETTINGS if name != "output" and not SETTINGS[name].once}
+    if as_json:
+        told = {
+            name: {"value": getattr(options, name), "source": source, "meaning": SETTINGS[name].meaning}
+            for name, source in rows.items()
+        }
+        click.echo(machine_text(told))
+        return 0
+    for line in _lines(options, rows, at_length):
+        click.echo(safe(line))
+    return 0
+
+
+def _source(name: str, sources: dict[str, str]) -> str:
+    source = sources.get(name)
+    if source is None:
+        return DEFAULT
+    return os.path.relpath(source) if os.path.basename(source) == SETTINGS_FILE else source or FLAG
+
+
+def _lines(options: CrawlOptions, rows: dict[str, str], at_length: bool) -> Iterator[str]:
+    for name, source in rows.items():
+        text = value_text(getattr(options, name)).splitlines()
+        yield f"{name} = {' '.join(part.strip() for part in text)}"
+        if at_length:
+            setting = SETTINGS[name]
+            yield f"    from   {source}"
+            yield f"    means  {setting.meaning}"
+            yield f"    takes  {setting.accepted}"
