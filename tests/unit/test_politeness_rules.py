@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.clock import instant, seconds
-from outrider.frontier.policy.politeness import GapReason, Rest, rest_after
+from outrider.frontier.policy.politeness import GapReason, rests_after
 
 ENDED = 1_700_000_000_000_000
 
 
+class Rest(NamedTuple):
+    until: int
+    gap: float
+    reason: int
+    back_off: float
+    refused_at: int
+
+
+def rests(rows) -> list[Rest]:
+    """The rests after these requests, in one call."""
+    usual = {"seconds": None, "floor": 1.0, "factor": 10.0, "crawl_delay": None, "retry_after": None, "refused": False}
+    rows = [usual | {"back_off": 0.0, "refused_at": 0, "ended": ENDED} | row for row in rows]
+    (factor,) = {row["factor"] for row in rows}
+
+    def column(name, dtype=np.float64):
+        return np.array([row[name] for row in rows], dtype)
+
+    found = rests_after(
+        column("ended", np.int64), seconds=column("seconds"), floor=column("floor"), factor=factor,
+        back_off=column("back_off"), refused_at=column("refused_at", np.int64),
+        crawl_delay=np.nan_to_num(column("crawl_delay")), retry_after=column("retry_after"),
+        refused=column("refused", np.bool_),
+    )  # fmt: skip
+    columns = (found.until, found.gap, found.reason, found.back_off, found.refused_at)
+    return [Rest(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
 def rest(**how) -> Rest:
-    given = {
-        "seconds": None, "floor": 1.0, "factor": 10.0, "crawl_delay": None, "retry_after": None, "refused": False,
-        "back_off": 0.0, "refused_at": 0,
-    }  # fmt: skip
-    return rest_after(how.pop("ended", ENDED), **(given | how))
+    """The rest after one request: a column of one."""
+    return rests([how])[0]
 
 
 @pytest.mark.parametrize(
@@ -90,3 +117,35 @@ def test_no_rest_is_shorter_than_any_rule_asks(seconds_taken, floor, factor, cra
     )
     assert gap >= least - 1e-6
     assert not refused or retry_after is not None or gap >= 30
+
+
+REQUESTS = st.fixed_dictionaries(
+    {
+        "seconds": st.none() | st.floats(0, 20),
+        "floor": st.sampled_from([0.0, 1.0, 30.0]),
+        "crawl_delay": st.none() | st.sampled_from([1.0, 30.0, 1e9]),
+        "retry_after": st.none() | st.sampled_from([-1.0, 0.0, 30.0, 1e12]),
+        "refused": st.booleans(),
+        "back_off": st.sampled_from([0.0, 30.0, 86_400.0]),
+        "refused_at": st.sampled_from([0, ENDED - instant(1_900), ENDED - instant(10)]),
+    }
+)
+
+
+@given(st.lists(REQUESTS, min_size=1, max_size=6))
+def test_a_request_rests_its_host_alike_beside_others_and_alone(rows):
+    assert [rest(**row) for row in rows] == rests(rows)
+
+
+@given(st.lists(st.none() | st.floats(0, 20), min_size=1, max_size=6), st.sampled_from([0.0, 30.0]))
+def test_columns_without_any_value_may_be_left_out(seconds_taken, back_off):
+    rows = [{"seconds": took, "back_off": back_off, "refused_at": ENDED - instant(1_900)} for took in seconds_taken]
+    left_out = rests_after(
+        ENDED, seconds=np.array(seconds_taken, np.float64), floor=1.0, factor=10.0,
+        back_off=np.full(len(rows), back_off), refused_at=np.full(len(rows), ENDED - instant(1_900)),
+    )  # fmt: skip
+    whole = rests(rows)
+    assert [one.until for one in whole] == left_out.until.tolist()
+    assert [(one.gap, one.reason, one.back_off) for one in whole] == list(
+        zip(left_out.gap.tolist(), left_out.reason.tolist(), left_out.back_off.tolist(), strict=True)
+    )

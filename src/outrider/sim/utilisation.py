@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from heapq import heapreplace
 from typing import Final
 
+import numpy as np
+
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
-from outrider.frontier.policy.politeness import GapReason, rest_after
+from outrider.frontier.policy.politeness import GapReason, rests_after
 from outrider.limits import DELAY_FACTOR, DELAY_FACTOR_SECONDS_MAX
 
 QUEUES_PER_THREAD: Final = (1, 3, 5, 8, 11, 15, 22)
@@ -83,30 +85,28 @@ def simulate(threads: int, queues: int, factor: float = DELAY_FACTOR, seed: int 
     ready: list[Instant] = [0] * queues  # a heap: t_e of each queue, the earliest moment it may be asked again
     fetches = min(max(queues * FETCHES_PER_QUEUE, FETCHES_MIN), FETCHES_MAX)
     warm_up = int(fetches * WARM_UP_SHARE)
-    begun = start = busy = cut = 0
-    for fetch in range(fetches):
+    begun = start = busy = 0
+    took = [chance.lognormvariate(0.0, DURATION_SIGMA) * DURATION_SECONDS_MEDIAN for _ in range(fetches)]
+    nothing = np.zeros(fetches, np.int64)
+    rests = rests_after(
+        0,
+        seconds=np.array(took),
+        floor=0.0,
+        factor=factor,
+        back_off=nothing.astype(np.float64),
+        refused_at=nothing,
+    )
+    cut = int(np.count_nonzero((rests.reason == GapReason.FACTOR) & (rests.gap == DELAY_FACTOR_SECONDS_MAX)))
+    for fetch, (seconds, rest) in enumerate(zip(took, rests.until.tolist(), strict=True)):
         if fetch == warm_up:
             begun = start
             busy = _still_busy(free, begun)
         # Both heads only grow, so starts come in order: no thread that starts later could have taken this queue.
         start = max(free[0], ready[0])
-        seconds = chance.lognormvariate(0.0, DURATION_SIGMA) * DURATION_SECONDS_MEDIAN
         ended = start + instant(seconds)
-        rest = rest_after(
-            ended,
-            seconds=seconds,
-            floor=0.0,
-            factor=factor,
-            crawl_delay=None,
-            retry_after=None,
-            refused=False,
-            back_off=0.0,
-            refused_at=0,
-        )
-        cut += rest.reason is GapReason.FACTOR and rest.gap == DELAY_FACTOR_SECONDS_MAX
         busy += ended - start
         heapreplace(free, ended)
-        heapreplace(ready, rest.until)
+        heapreplace(ready, ended + rest)
     span = start - begun
     busy -= _still_busy(free, start)
     return Run(

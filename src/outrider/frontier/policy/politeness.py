@@ -45,83 +45,73 @@ def end_of(told: Instant | None, seconds: float | None, *, begun: Instant | None
     return told
 
 
-@dataclass(frozen=True, slots=True)
-class Rest:
-    """The rest of a host after a request: its end, the gap in seconds, the rule that set it, and the back-off from now
-    on."""
-
-    until: Instant
-    gap: float
-    reason: GapReason
-    back_off: float
-    refused_at: Instant
-
-
-def rest_after(
-    ended: Instant,
-    *,
-    seconds: float | None,
-    floor: float,
-    factor: float,
-    crawl_delay: float | None,
-    retry_after: float | None,
-    refused: bool,
-    back_off: float,
-    refused_at: Instant,
-) -> Rest:
-    """The rest that begins at `ended` (instant of the request's end); all lengths of time in seconds."""
-    rules = [(floor, GapReason.FLOOR)]
-    if seconds:
-        rules.append((min(factor * max(seconds, 0.0), DELAY_FACTOR_SECONDS_MAX), GapReason.FACTOR))
-    if crawl_delay:
-        rules.append((min(crawl_delay, CRAWL_DELAY_SECONDS_MAX), GapReason.CRAWL_DELAY))
-    # Counts from the end of the last back-off: else a back-off of an hour would be forgotten before it is over.
-    quiet = ended - refused_at > instant(back_off + BACK_OFF_FORGET_SECONDS)
-    if retry_after is not None:
-        rules.append((min(max(retry_after, 0.0), RETRY_AFTER_SECONDS_MAX), GapReason.RETRY_AFTER))
-    if refused:
-        if retry_after is None:
-            back_off = BACK_OFF_SECONDS_FIRST if quiet or not back_off else min(back_off * 2, BACK_OFF_SECONDS_MAX)
-            rules.append((back_off, GapReason.BACK_OFF))
-        refused_at = ended
-    elif quiet:
-        back_off = 0.0
-    gap, reason = max(rules)
-    return Rest(ended + instant(gap), gap, reason, back_off, refused_at)
-
-
-_REASONS = np.array([GapReason.FLOOR, GapReason.FACTOR], np.uint8)  # index 1 when the factor sets the rest
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Rests:
-    """As `Rest`, for many hosts in columns."""
+    """The rests of hosts after their requests, in columns: the end, the gap in seconds, the rule that set it (a
+    GapReason), and the back-off in seconds and the instant of the last refusal from now on."""
 
     until: npt.NDArray[np.int64]
     gap: npt.NDArray[np.float64]
     reason: npt.NDArray[np.uint8]
     back_off: npt.NDArray[np.float64]
+    refused_at: npt.NDArray[np.int64]
+
+
+_REASONS = np.array([GapReason.FLOOR, GapReason.FACTOR], np.uint8)  # index 1 when the factor sets the rest
 
 
 def rests_after(
     ended: npt.NDArray[np.int64] | Instant,
     *,
     seconds: npt.NDArray[np.float64],
-    floor: float,
+    floor: npt.NDArray[np.float64] | float,
     factor: float,
     back_off: npt.NDArray[np.float64],
     refused_at: npt.NDArray[np.int64],
+    crawl_delay: npt.NDArray[np.float64] | None = None,
+    retry_after: npt.NDArray[np.float64] | None = None,
+    refused: npt.NDArray[np.bool_] | None = None,
 ) -> Rests:
-    """As `rest_after`, for requests without a refusal, a Retry-After or a Crawl-delay.
+    """The rests that begin at `ended` (instants of the requests' ends, or one for all), a row per request and host; all
+    lengths of time in seconds.
 
-    ended: instants of the requests' ends, or one for all; seconds: how long they took, NaN for unknown.
+    seconds: how long the requests took, NaN for unknown. back_off, refused_at: the hosts' cells. crawl_delay: 0 for
+    none. retry_after: NaN for none. None stands for a column without any.
     """
     known = np.fmax(seconds, 0.0)  # NaN becomes 0
     term = np.minimum(factor * known, DELAY_FACTOR_SECONDS_MAX)
     gap = np.maximum(term, floor)
     reason = _REASONS[((known > 0) & (term >= floor)).view(np.uint8)]
-    if np.count_nonzero(back_off):
-        quiet = ended - refused_at > ((back_off + BACK_OFF_FORGET_SECONDS) * MICROSECONDS).astype(np.int64)
-        back_off = np.where(quiet, 0.0, back_off)
+    if crawl_delay is not None:
+        delay = np.minimum(crawl_delay, CRAWL_DELAY_SECONDS_MAX)
+        _lengthen(gap, reason, delay, (delay > 0) & (delay >= gap), GapReason.CRAWL_DELAY)
+    if retry_after is not None:
+        asked = np.clip(retry_after, 0.0, RETRY_AFTER_SECONDS_MAX)
+        _lengthen(gap, reason, asked, asked >= gap, GapReason.RETRY_AFTER)
+    if refused is not None or np.count_nonzero(back_off):
+        # Counts from the end of the last back-off: else a back-off of an hour would be forgotten before it is over.
+        quiet = ended - refused_at > np.ceil((back_off + BACK_OFF_FORGET_SECONDS) * MICROSECONDS).astype(np.int64)
+        if refused is None:
+            back_off = np.where(quiet, 0.0, back_off)
+        else:
+            doubled = np.where(
+                quiet | (back_off == 0), BACK_OFF_SECONDS_FIRST, np.minimum(back_off * 2, BACK_OFF_SECONDS_MAX)
+            )
+            backs_off = refused if retry_after is None else refused & np.isnan(retry_after)
+            back_off = np.where(backs_off, doubled, np.where(quiet & ~refused, 0.0, back_off))
+            _lengthen(gap, reason, back_off, backs_off & (back_off >= gap), GapReason.BACK_OFF)
+            refused_at = np.where(refused, ended, refused_at)
     until = ended + np.ceil(gap * MICROSECONDS).astype(np.int64)
-    return Rests(until, gap, reason, back_off)
+    return Rests(until, gap, reason, back_off, refused_at)
+
+
+def _lengthen(
+    gap: npt.NDArray[np.float64],
+    reason: npt.NDArray[np.uint8],
+    rule: npt.NDArray[np.float64],
+    where: npt.NDArray[np.bool_],
+    why: GapReason,
+) -> None:
+    """Sets the gaps that a rule lengthens, and the reasons. Of equal rests the later rule gives the reason."""
+    np.copyto(gap, rule, where=where)
+    reason[where] = why

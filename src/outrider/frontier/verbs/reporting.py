@@ -15,7 +15,7 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import Record
-from outrider.frontier.policy.politeness import end_of, rest_after, rests_after
+from outrider.frontier.policy.politeness import end_of, rests_after
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
 from outrider.frontier.state.hosts import (
     NONE,
@@ -520,21 +520,23 @@ class Reporting(Leasing, Discovering):
         ended = end_of(outcome.ended_at, outcome.seconds, begun=begun, now=now)
         # On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3); otherwise it rests the whole host.
         retry_after = None if redirect else outcome.retry_after_seconds
-        rest = rest_after(
+        given = (outcome.seconds, retry_after, self._crawl_delay(host))
+        seconds, asked, delay = (np.array([value], np.float64) for value in given)
+        rests = rests_after(
             ended,
-            seconds=outcome.seconds,
+            seconds=seconds,
             floor=floor,
             factor=self.settings.delay_factor,
-            crawl_delay=max(self._crawl_delay(host), draft.crawl_delays.get(host, 0.0)),
-            retry_after=retry_after,
-            refused=outcome.refused,
-            back_off=clock.back_off,
-            refused_at=clock.refused_at,
+            back_off=np.array([clock.back_off]),
+            refused_at=np.array([clock.refused_at]),
+            crawl_delay=np.maximum(delay, draft.crawl_delays.get(host, 0.0)),
+            retry_after=asked,
+            refused=np.array([outcome.refused]),
         )
         clock.ended = max(ended, clock.ended)
-        clock.rest_at_least(rest.until)
-        clock.gap, clock.reason = rest.gap, int(rest.reason)
-        clock.back_off, clock.refused_at = rest.back_off, rest.refused_at
+        clock.rest_at_least(int(rests.until[0]))
+        clock.gap, clock.reason = float(rests.gap[0]), int(rests.reason[0])
+        clock.back_off, clock.refused_at = float(rests.back_off[0]), int(rests.refused_at[0])
         if page and _answered(outcome):
             clock.answered += 1
 
