@@ -227,6 +227,14 @@ SEEDS_MAX = 10_000_000  # 1 GB of text in memory; more are fed through Frontier.
 SEEDS_PENDING_BYTES_MAX = 64 << 30  # the size of seeds.pending: SEEDS_MAX seeds, each of up to URL_BYTES_MAX
 # bytes of bodies, texts and links that one turn of a crawl holds; the rest waits for the next turn
 TURN_BYTES_MAX = 16 << 20
+HOOK_FIELDS_BYTES_MAX = 64 << 10  # fields that a hook adds to one page's line: beside them the fullest line fits
+HOOK_REVISIT_SECONDS_MAX = 10 * 365 * 86_400.0  # a page is due again within ten years, or never
+HOOK_TRACEBACK_LINES_MAX = 40  # lines of crawl.log for one failure of a hook: some ten frames
+HOOK_TRACEBACKS_MAX = 100  # failures of a hook with their traceback; later ones of a run have one line each
+HOOK_SLOW_SECONDS = 5.0  # after a hook that took longer, leases are looked at: some may end soon
+HOOK_ANSWER_SECONDS = 3.0  # a question to a crawl waits so long for a hook that runs; then it is told which one
+HOOK_SHARE_SLOW = 0.5  # a hook that takes half of the time is what a crawl waits for
+PAGES_READ_AHEAD_MAX = 64  # pages that wait for the reader of `async for`: beyond, the crawl leases no more
 RUN_FILE_BYTES_MAX = 1 << 20  # run.json has some dozens of bytes; a larger file is something else
 OUTPUT_LINE_BYTES_MAX = 16 << 20  # bytes of a line file read at once; a line has some hundred kilobytes at most
 # bytes of line files that the report is made from: some seconds; the report of a larger crawl reads none

@@ -153,6 +153,13 @@ def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield safe(found["text"])
     if found["next_at"] is not None:
         yield f"next      {shown('next_at', found['next_at'])}, in {shown('next_seconds', found['next_seconds'])}"
+    for name, spent in found.get("hooks", {}).items():
+        yield (
+            f"hook      {name}: {spent['calls']:,} calls, {spent['seconds']:,.1f} s, "
+            f"{spent['share']:.0%} of the time, longest {spent['seconds_max']:.3g} s"
+        )
+    if "known" not in found:
+        return  # a hook keeps the crawl from counting
     for name, total in (("hosts", f"{found['known']:,} known: "), ("urls", "")):
         yield f"{name:<8}  {total}" + ", ".join(f"{count:,} {safe(state)}" for state, count in found[name].items())
     yield f"errands   {found['errands']:,} robots.txt and addresses to ask for"

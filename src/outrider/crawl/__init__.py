@@ -7,19 +7,33 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from outrider.crawl.hooks import CrawledPage as CrawledPage
+    from outrider.crawl.loop import Crawler as Crawler
     from outrider.crawl.loop import CrawlResult as CrawlResult
+    from outrider.crawl.options import CrawlOptions as CrawlOptions
+    from outrider.crawl.pages import CrawlPages as CrawlPages
     from outrider.crawl.start import crawl as crawl
 
-__all__ = ["CrawlResult", "crawl"]
+__all__ = ["CrawlOptions", "CrawlPages", "CrawlResult", "CrawledPage", "Crawler", "crawl"]
+
+_PLACES = {
+    "CrawlOptions": "options",
+    "CrawlPages": "pages",
+    "CrawlResult": "loop",
+    "CrawledPage": "hooks",
+    "Crawler": "loop",
+    "crawl": "start",
+}
 
 
 class _Callable(ModuleType):
     # Importing any file of this package binds `outrider.crawl` to this module, also after an import of the function.
-    def __call__(self, seeds: Iterable[str] = (), **options: Any) -> CrawlResult:
+    def __call__(self, seeds: Iterable[str] = (), **options: Any) -> Any:
         from outrider.crawl.start import crawl as blocking
 
         return blocking(seeds, **options)
@@ -30,12 +44,7 @@ sys.modules[__name__].__class__ = _Callable
 
 def __getattr__(name: str) -> Any:
     # On first use: the loop brings libcurl and a parser along, which `outrider --help` need not wait for.
-    if name == "crawl":
-        from outrider.crawl.start import crawl as blocking
-
-        return blocking
-    if name == "CrawlResult":
-        from outrider.crawl.loop import CrawlResult as Result
-
-        return Result
+    place = _PLACES.get(name)
+    if place is not None:
+        return getattr(import_module(f"outrider.crawl.{place}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

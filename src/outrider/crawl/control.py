@@ -29,7 +29,8 @@ from outrider.limits import (
 
 SOCKET_NAME: Final = "control.sock"
 
-Answers = Mapping[str, Callable[[Mapping[str, Any]], Awaitable[Any]]]
+Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
+Answers = Mapping[str, Answer]
 """By the name of a question: the function that answers it, given the whole question. It may raise OutriderError."""
 
 

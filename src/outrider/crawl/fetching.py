@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from outrider.clock import Instant, wall
+from outrider.crawl.hooks import HookFailed, Hooks
 from outrider.crawl.visit import Visit
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import AddressGuard, is_web_port
@@ -45,8 +46,10 @@ class Fetching:
         clock: Callable[[], Instant],
         concurrency: int = CONNECTIONS_MAX,
         make_room: Callable[[], None] = lambda: None,
+        hooks: Hooks | None = None,
     ) -> None:
         """concurrency: requests at once. make_room: is told of each visit whose name is long in coming."""
+        self._hooks = hooks
         self._downloader = downloader
         self._names = names
         self._guard = guard
@@ -70,10 +73,14 @@ class Fetching:
                 raise FetchFailure(FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
             first, *others = await self._addresses(target.host, target.port, lease.address)
             request = Request(lease.url, first, self._user_agent)
+            if self._hooks is not None and lease.kind is Kind.PAGE:
+                request = self._hooks.request(request, lease)
             async with self._places:
                 at = wall()
                 began = self._clock()
                 response = await self._dial(request, others)
+        except HookFailed as failed:
+            return Visit(lease, at, self._clock(), began=began, fault=failed)
         except FetchFailure as failure:
             facts = failure.facts.removeprefix(f"{failure.error}: ")
             return Visit(lease, at, self._clock(), None, failure.error, facts)
@@ -103,7 +110,7 @@ class Fetching:
 
     async def _asked(self, request: Request) -> Response:
         """Asks at one address; one that takes no connection is dialled last from then on, until it takes one."""
-        response = await self._downloader.fetch(request)
+        response = await self._fetched(request)
         key = (request.target.host, request.address)
         if response.unconnected:
             self._failed[key] = None
@@ -112,6 +119,20 @@ class Fetching:
                 self._failed.popitem(last=False)
         elif self._failed:
             self._failed.pop(key, None)
+        return response
+
+    async def _fetched(self, request: Request) -> Response:
+        """The downloader's answer. A fault of a downloader that is a hook ends its page alone."""
+        if self._hooks is None or self._hooks.downloader is None:
+            return await self._downloader.fetch(request)
+        try:
+            response = await self._downloader.fetch(request)
+            if not isinstance(response, Response):
+                raise TypeError(f"downloader gave {response!r:.80}; it takes a Response")
+        except FetchFailure:
+            raise
+        except (Exception, SystemExit) as error:
+            raise HookFailed("downloader", error) from error
         return response
 
     async def _locate(self, lease: Lease) -> Visit:

@@ -16,10 +16,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from outrider.clock import Instant, anchored, instant, rfc3339, wall
-from outrider.crawl.control import Control
+from outrider.crawl.control import Answer, Answers, Control
 from outrider.crawl.directory import (
     FRONTIER_NAME,
     drop_pending,
@@ -30,6 +30,14 @@ from outrider.crawl.directory import (
     write_settings,
 )
 from outrider.crawl.fetching import Fetching, NameService
+from outrider.crawl.hooks import (
+    CrawledPage,
+    HookRunningError,
+    Hooks,
+    hook_running_text,
+    idle_in_hook,
+    idle_with_hooks,
+)
 from outrider.crawl.journal import JOURNAL_FILE, Journal
 from outrider.crawl.kept_output import judge_of, refuse_output_alone
 from outrider.crawl.looks import answers_of
@@ -49,7 +57,14 @@ from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import Resolver
 from outrider.journey import Lease
 from outrider.kernels import in_use
-from outrider.limits import CONNECTIONS_MAX, DNS_THREADS, DNS_THREADS_MAX, RETRY_SECONDS, TURN_BYTES_MAX
+from outrider.limits import (
+    CONNECTIONS_MAX,
+    DNS_THREADS,
+    DNS_THREADS_MAX,
+    HOOK_ANSWER_SECONDS,
+    RETRY_SECONDS,
+    TURN_BYTES_MAX,
+)
 from outrider.storage.files import Directory
 
 GATHER_SECONDS: Final = (
@@ -88,6 +103,18 @@ class CrawlResult:
     statistics: Mapping[str, Any]
 
 
+class PageReader(Protocol):
+    """Reads the pages of a crawl while it runs."""
+
+    def tell(self, page: CrawledPage) -> None:
+        """Takes a page that is kept; called in the books' thread."""
+        ...
+
+    def full(self) -> bool:
+        """Whether so many pages wait to be read that the crawl leases no more."""
+        ...
+
+
 class Crawler:
     """One run of one crawl. `run` does it all; `stop` may be called from the event loop, twice for at once."""
 
@@ -104,8 +131,14 @@ class Crawler:
         make_names: Callable[[], NameService] | None = None,
         full_seconds_max: float = FULL_SECONDS_MAX,
         stop_seconds_max: float = STOP_SECONDS_MAX,
+        reader: PageReader | None = None,
     ) -> None:
+        """reader: gets each answered page once it is kept. Raises SettingsError for a hook that cannot be loaded."""
         self._options = options
+        self._reader = reader
+        self._hooks = Hooks(options)
+        if make_downloader is None and self._hooks.downloader is not None:
+            make_downloader = self._hooks.made_downloader
         self._seeds = seeds
         self._sources = sources
         self._seeds_again = seeds_again
@@ -140,6 +173,11 @@ class Crawler:
         self._output: Output
         self._settler: Settler
 
+    @property
+    def options(self) -> CrawlOptions:
+        """The settings of this run."""
+        return self._options
+
     # -- from outside -------------------------------------------------------------------------------------------------
 
     def stop(self, reason: str = "stopped by you") -> None:
@@ -170,6 +208,10 @@ class Crawler:
         longest = self._frontier.waits(within_seconds=self._options.max_wait).longest_seconds
         ready = None if self._running else self._frontier.next_ready_seconds()
         return longest if ready is None or ready > self._options.max_wait else max(longest, ready)
+
+    def go_on(self) -> None:
+        """The reader has room again: leases are drawn at once."""
+        self._wake.set()
 
     async def run(self) -> CrawlResult:
         """Crawls to the end. Raises SettingsError and StoreError for a directory or store that cannot be used."""
@@ -223,7 +265,15 @@ class Crawler:
             if not statistics["accepted"]:
                 raise SettingsError("seeds are missing: this crawl holds no URL yet; give at least one")
             self._answered = int(str(statistics["answered"]))
-            self._settler = Settler(self._frontier, self._output, options, self._journal)
+            self._settler = Settler(
+                self._frontier,
+                self._output,
+                options,
+                self._journal,
+                self._hooks,
+                tell=self._reader.tell if self._reader is not None else None,
+                under_way=lambda: [lease.token for lease in list(self._running.values())],
+            )
         except BaseException:
             self._shut("stopped")
             raise
@@ -238,7 +288,7 @@ class Crawler:
         put_pending(self._files, seeds)
         counts: dict[str, int] = {}
         for start in range(0, len(seeds), SEEDS_AT_ONCE):
-            for code in self._frontier.discover(seeds[start : start + SEEDS_AT_ONCE]):
+            for code in self._frontier.discover(self._hooks.seeds(seeds[start : start + SEEDS_AT_ONCE])):
                 counts[str(code)] = counts.get(str(code), 0) + 1
         drop_pending(self._files)
         self._journal.note("seeds", **counts)
@@ -279,14 +329,14 @@ class Crawler:
         if self._concurrency < options.concurrency:
             text = f"{self._concurrency} requests at once, for few files may be open (`ulimit -n` says how many)"
             self._journal.note("note", text=text)
-        looks = answers_of(self._frontier, self._in_books)
-        control = Control(options.output, {"status": lambda _: self.status(), **looks})
+        downloader = self._make_downloader(options, self._clock)
+        control = Control(options.output, self._answers())
         try:
             await control.open()
         except UnreachableError as error:
             self._journal.note("note", text=str(error))
         fetching = Fetching(
-            self._make_downloader(options, self._clock),
+            downloader,
             self._make_names(),
             AddressGuard(options.allow_address, self._hosts),
             user_agent=options.user_agent_sent,
@@ -294,10 +344,14 @@ class Crawler:
             clock=self._clock,
             concurrency=self._concurrency,
             make_room=self._wake.set,
+            hooks=self._hooks,
         )
         watching = asyncio.create_task(self._watch())
         try:
             await self._loop(fetching)
+        except asyncio.CancelledError:
+            self._ending = (STOPPED, "cancelled")
+            raise
         except BaseException as error:
             self._failure = error
             self._note_failure(error)
@@ -315,7 +369,8 @@ class Crawler:
     async def _loop(self, fetching: Fetching) -> None:
         while True:
             visits = self._some_finished()
-            want = self._want(fetching)
+            held = self._reader is not None and not self._stopping and self._reader.full()
+            want = 0 if held else self._want(fetching)
             try:
                 turn = await self._in_books(self._settler.turn, visits, want, self._ending_leases())
                 if want or self._stopping:
@@ -331,7 +386,7 @@ class Crawler:
                 task.add_done_callback(self._visited)
             if self._failure is not None:
                 raise self._failure
-            if not self._running and not self._finished and not turn.leases and await self._at_end(turn):
+            if not self._running and not self._finished and not turn.leases and not held and await self._at_end(turn):
                 return
             await self._wait(turn, self._room(fetching))
 
@@ -470,6 +525,34 @@ class Crawler:
     def _break_off(self) -> None:
         for task in list(self._running):
             task.cancel()
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def _answers(self) -> Answers:
+        """What can be asked of this crawl; where a hook keeps the books from answering, that is the answer."""
+        looks: dict[str, Answer] = {"status": lambda _: self.status(), **answers_of(self._frontier, self._in_books)}
+        answers: dict[str, Answer] = {name: self._patient(look) for name, look in looks.items()}
+        why_idle = answers["why-idle"]
+
+        async def with_hooks(question: Mapping[str, Any]) -> dict[str, Any]:
+            try:
+                return idle_with_hooks(await why_idle(question), self._hooks.watch.shares())
+            except HookRunningError as running:
+                return idle_in_hook(running.facts)
+
+        return {**answers, "why-idle": with_hooks}
+
+    def _patient(self, look: Answer) -> Answer:
+        async def answered(question: Mapping[str, Any]) -> Any:
+            task = asyncio.ensure_future(look(question))
+            done, _ = await asyncio.wait({task}, timeout=HOOK_ANSWER_SECONDS)
+            running = self._hooks.watch.now_running()
+            if not done and running is not None and running[2] > HOOK_ANSWER_SECONDS / 2:
+                task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # it is answered in vain
+                raise HookRunningError(hook_running_text(*running))
+            return await task
+
+        return answered
 
     # -- beside it ----------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import math
 import os
 import re
 import ssl
+import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -38,6 +39,7 @@ CONTACT_CHARACTERS_MAX = 200  # it travels in every request
 USER_AGENT_CHARACTERS_MAX = 64  # a product token; robots.txt groups are matched by it
 
 SCOPES = ("host", "domain", "prefix", "any")
+PRIORITIES = ("weighted", "by_domain_page_freshness")
 PROGRESS = ("auto", "bar", "log", "none")
 LOG_FORMATS = ("text", "json")
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -197,6 +199,69 @@ def _groups(value: object) -> tuple[str, ...]:
     return told
 
 
+LOST = "?"
+"""The place in outrider.toml of a function that has no name to import it by."""
+_FUNCTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_.]*")
+_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
+_A_FUNCTION = "module:function, or in Python a function"
+
+
+def is_function(value: object) -> bool:
+    """Whether a value names a function, or is one; it is imported when a crawl begins (`hooks.py`)."""
+    if isinstance(value, str):
+        return value == LOST or _FUNCTION.fullmatch(value) is not None
+    return callable(value)
+
+
+def _function(value: object) -> object:
+    if isinstance(value, str):
+        value = value.strip()
+    if not is_function(value):
+        raise RefusedError("it names no function")
+    return value
+
+
+def _downloader(value: object) -> object:
+    return value if hasattr(value, "fetch") and hasattr(value, "close") else _function(value)
+
+
+def _scope(value: object) -> object:
+    return value if is_function(value) else _one_of(SCOPES)(value)
+
+
+def _priority(value: object) -> object:
+    return value if is_function(value) else _one_of(PRIORITIES)(value)
+
+
+def _readers(value: object) -> tuple[tuple[str, object], ...]:
+    """Pairs of a content type and the function that reads it."""
+    if isinstance(value, Mapping):
+        value = tuple(value.items())
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        value = (value,)
+    found: dict[str, object] = {}
+    for part in value:
+        pair = part.split("=", 1) if isinstance(part, str) else part
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise RefusedError("it has no = between a content type and a function")
+        essence = pair[0].strip().lower()
+        if not _TYPE.fullmatch(essence):
+            raise RefusedError(f"{essence!r} is no content type")
+        found[essence] = _function(pair[1])
+    return tuple(found.items())
+
+
+def spelled(value: object) -> str:
+    """A function as outrider.toml names it; `LOST` for one that cannot be imported by a name."""
+    if isinstance(value, str):
+        return value
+    module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    found: Any = sys.modules.get(module) if isinstance(module, str) and module != "__main__" else None
+    for part in str(path).split("."):
+        found = getattr(found, part, None)
+    return f"{module}:{path}" if found is not None and found is value else LOST
+
+
 def _networks(value: object) -> tuple[str, ...]:
     networks = _several(value)
     for network in networks:
@@ -253,6 +318,11 @@ def _choice(names: tuple[str, ...], meaning: str, **more: Any) -> Any:
     return _setting(names[0], meaning, "one of " + ", ".join(names), _one_of(names), "|".join(names), **more)
 
 
+def _hook(meaning: str) -> Any:
+    accepted = _A_FUNCTION + ", or none"
+    return _setting(None, meaning + " (docs/hooks.md)", accepted, _function, "MODULE:FUNCTION", optional=True)
+
+
 def _switch(default: bool, meaning: str, **more: Any) -> Any:
     return _setting(default, meaning, "true or false", _truth, "", switch=True, **more)
 
@@ -270,9 +340,13 @@ class CrawlOptions:
         path=True,
         short="-o",
     )
-    scope: str = _choice(
-        SCOPES,
-        "Which links are followed: to the seeds' hosts, their registrable domains, below their paths, or anywhere.",
+    scope: Any = _setting(
+        SCOPES[0],
+        "Which links are followed: to the seeds' hosts, their registrable domains, below their paths, or anywhere; or "
+        "what a function says (docs/hooks.md).",
+        "one of host, domain, prefix, any; " + _A_FUNCTION,
+        _scope,
+        "host|domain|prefix|any|MODULE:FUNCTION",
         frontier=True,
     )
     include: tuple[str, ...] = _setting(
@@ -409,6 +483,35 @@ class CrawlOptions:
     log_format: str = _choice(LOG_FORMATS, "The form of crawl.log.")
     warc: bool = _switch(True, "Keep every request and answer in WARC files.")
 
+    on_page: Any = _hook("Looks at each page that was read; what it returns is kept in the page's line.")
+    on_request: Any = _hook("May change the headers and times of each request for a page.")
+    on_response: Any = _hook("May put other content in the place of that which came.")
+    readers: Any = _setting(
+        (),
+        "The function that reads a content type (repeatable).",
+        "content-type=module:function, or in Python a mapping of types to functions",
+        _readers,
+        "TYPE=MODULE:FUNCTION",
+        many=True,
+    )
+    priority: Any = _setting(
+        None,
+        "What comes first: a ready-made function (docs/priority.md) or one of your own.",
+        "one of weighted, by_domain_page_freshness; " + _A_FUNCTION + ", or none",
+        _priority,
+        "NAME|MODULE:FUNCTION",
+        optional=True,
+    )
+    key: Any = _hook("Names the queue of each link; queues of one host share its clock.")
+    revisit: Any = _hook("Says in how many seconds a page is due again.")
+    downloader: Any = _setting(
+        None,
+        "Makes what fetches, in the place of libcurl.",
+        _A_FUNCTION + " or a Downloader, or none",
+        _downloader,
+        "MODULE:FUNCTION",
+        optional=True,
+    )
     anew: bool = _switch(
         False, "Put aside what lies in the directory, into a folder of it, and begin anew with its settings.", once=True
     )
@@ -427,7 +530,9 @@ class CrawlOptions:
 
     def frontier_settings(self) -> dict[str, object]:
         """The part that the frontier decides by, under the same names."""
-        return {name: getattr(self, name) for name in FRONTIER_SETTINGS} | {"group": read_groups(self.group)}
+        told = {name: getattr(self, name) for name in FRONTIER_SETTINGS} | {"group": read_groups(self.group)}
+        # A function decides per page, before the frontier is told of its links.
+        return {**told, "scope": "any"} if is_function(self.scope) else told
 
 
 SETTINGS: dict[str, Setting] = {entry.name: entry.metadata["setting"] for entry in fields(CrawlOptions)}
@@ -589,8 +694,10 @@ def _toml(value: object) -> str:
     if isinstance(value, tuple):
         if not value:
             return "[]"
-        return "[\n" + "".join(f"    {_toml(part)},\n" for part in value) + "]"
-    assert isinstance(value, str), value
+        parts = [f"{part[0]}={spelled(part[1])}" if isinstance(part, tuple) else part for part in value]
+        return "[\n" + "".join(f"    {_toml(part)},\n" for part in parts) + "]"
+    if not isinstance(value, str):
+        value = spelled(value)
     return '"' + "".join(_toml_character(character) for character in value) + '"'
 
 

@@ -6,11 +6,14 @@ When the disk is full, the begun work is kept, and the next call takes it up aga
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from outrider.clock import instant
+import msgspec
+
+from outrider.clock import Instant, instant
+from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
@@ -29,8 +32,8 @@ from outrider.crawl.visit import (
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
-from outrider.limits import LINKS_PER_PAGE_MAX, TURN_BYTES_MAX
-from outrider.page import FoundLinks, Page, read
+from outrider.limits import HOOK_SLOW_SECONDS, HOOK_TRACEBACKS_MAX, LINKS_PER_PAGE_MAX, TURN_BYTES_MAX
+from outrider.page import FoundLinks, Page
 from outrider.url import UrlBatch, canonical_target
 
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
@@ -52,17 +55,24 @@ class _Settling:
     ready: bool = False
     judgement: Judgement | None = None
     page: Page | None = None
-    links: UrlBatch = field(default_factory=lambda: NO_LINKS)
+    links: UrlBatch | list[Link] = field(default_factory=lambda: NO_LINKS)
     digest: bytes | None = None
     shown: str | None = None
     warc: dict[str, Any] | None = None
     outcome: Outcome | None = None
+    hooked: bool = False
+    seen: CrawledPage | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+    follows: bool = True
+    due_again: float | None = None
+    fault: HookFailed | None = None
 
     def bytes(self) -> int:
         """About the memory that it takes until its outcome is durable."""
         text = len(self.page.text) if self.page is not None else 0
         referrers = len(self.links) * len(self.visit.lease.url)
-        return visit_bytes(self.visit) + text + LINKS_TIMES * (len(self.links.arena) + referrers)
+        own = len(self.links.arena) if isinstance(self.links, UrlBatch) else sum(len(one.url) for one in self.links)
+        return visit_bytes(self.visit) + text + LINKS_TIMES * (own + referrers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,24 @@ def visit_bytes(visit: Visit) -> int:
 class Settler:
     """Takes finished visits and hands out leases; only one thread may use it."""
 
-    def __init__(self, frontier: Frontier, output: Output, options: CrawlOptions, journal: Journal) -> None:
+    def __init__(
+        self,
+        frontier: Frontier,
+        output: Output,
+        options: CrawlOptions,
+        journal: Journal,
+        hooks: Hooks | None = None,
+        *,
+        tell: Callable[[CrawledPage], None] | None = None,
+        under_way: Callable[[], Sequence[int]] = tuple,
+    ) -> None:
+        """tell: is given each answered page once it is kept. under_way: tokens of visits that have not ended, whose
+        leases a slow hook must not let end."""
+        self._hooks = hooks or Hooks(options)
+        self._tell = tell
+        self._under_way = under_way
+        self._tracebacks = 0
+        self._looked_at: Instant = 0
         self._frontier = frontier
         self._output = output
         self._options = options
@@ -139,6 +166,7 @@ class Settler:
             if size > TURN_BYTES_MAX:
                 break
         self._tell_copies([one for one in some if not one.ready])
+        self._ask_hooks(some)
         for one in some:
             if one.outcome is None:
                 one.outcome = self._archived(one)
@@ -151,9 +179,81 @@ class Settler:
             assert one.outcome is not None
             answered += code is Settled.OK and bool(one.outcome.answered)
             self._note(one, one.outcome, code)
+            self._note_fault(one)
         self._output.write(report.lines, report.lsn)
         self._forget_addresses(some)
+        self._tell_pages(some, report)
         return answered
+
+    def _tell_pages(self, settled: Sequence[_Settling], report: Report) -> None:
+        """Gives the answered pages that were kept to whoever reads them."""
+        if self._tell is None:
+            return
+        for one, code in zip(settled, report.outcomes, strict=True):
+            if one.seen is not None and code is Settled.OK and one.outcome is not None and one.outcome.line is not None:
+                one.seen.line = msgspec.json.decode(one.outcome.line)
+                self._tell(one.seen)
+
+    # -- hooks --------------------------------------------------------------------------------------------------------
+
+    def _ask_hooks(self, some: Sequence[_Settling]) -> None:
+        """Lets the hooks look at pages that were read, each page once."""
+        if not self._hooks.looks_at_pages and self._tell is None:
+            return
+        for one in some:
+            if one.hooked or one.judgement is None or one.visit.stopped:
+                continue
+            one.hooked = True
+            self._seen_by_hooks(one, one.judgement)
+            if one.page is not None:
+                one.page = replace(one.page, found=NO_FOUND)
+            self._keep_leases()
+
+    def _seen_by_hooks(self, one: _Settling, judgement: Judgement) -> None:
+        visit, hooks = one.visit, self._hooks
+        page = CrawledPage(visit.lease, visit.response, judgement.word, one.page, _batch(one.links))
+        if visit.status is not None and self._tell is not None:
+            one.seen = page
+        try:
+            if one.page is not None:
+                one.fields = hooks.fields(page)
+                one.links, refused = hooks.links(page)
+                if refused:
+                    one.fields["not_followed"] = {"scope": refused}
+                one.due_again = hooks.due_again(page)
+            elif judgement.location is not None:
+                one.follows = hooks.follows(judgement.location, page)
+        except HookFailed as failed:
+            self._fail(one, failed)
+
+    def _fail(self, one: _Settling, failed: HookFailed) -> None:
+        """Ends a page whose hook failed: as an error of its own class, without links."""
+        one.fault = failed
+        one.judgement = Judgement("error", Verdict.GONE, failed.word)
+        one.page, one.links, one.fields, one.due_again = None, NO_LINKS, {}, None
+        if one.seen is not None:
+            one.seen.outcome = "error"
+
+    def _keep_leases(self) -> None:
+        """A hook may take longer than a lease lasts: those that wait here, and those under way, are extended."""
+        now = self._frontier.now()
+        if now < self._looked_at + instant(HOOK_SLOW_SECONDS):
+            return
+        if self._looked_at:
+            self._frontier.extend(
+                [*(one.visit.lease.token for one in self._pending), *self._under_way()], LEASE_SECONDS
+            )
+        self._looked_at = now
+
+    def _note_fault(self, one: _Settling) -> None:
+        """The traceback of a failed hook, for the first ones of a run; later ones have their last line."""
+        fault = one.fault or one.visit.fault
+        if fault is None:
+            return
+        self._tracebacks += 1
+        lines = fault.lines()
+        for line in lines if self._tracebacks <= HOOK_TRACEBACKS_MAX else lines[-1:]:
+            self._journal.note(fault.word, url=one.visit.lease.url, text=line)
 
     def _forget_addresses(self, settled: Sequence[_Settling]) -> None:
         """A host that took no connection at the address that its lease named is asked for again: it may have others."""
@@ -203,11 +303,21 @@ class Settler:
         if visit.lease.kind is not Kind.PAGE or visit.stopped:
             return
         one.judgement = judged(visit)
-        if one.judgement.verdict is Verdict.DONE and one.judgement.location is None and response is not None:
-            content_type = response.headers.get("content-type") or ""
-            one.page = read(response.content, response.url, content_type, agent=self._options.user_agent)
+        if response is None:
+            return
+        try:
+            response = self._hooks.response(response, visit.lease)
+            if one.judgement.verdict is Verdict.DONE and one.judgement.location is None:
+                one.page = self._hooks.read(response, self._options.user_agent)
+        except HookFailed as failed:
+            self._fail(one, failed)
+            return
+        if response is not visit.response:
+            one.visit = replace(visit, response=response)
+        if one.page is not None:
             one.links = one.page.link_batch()[:LINKS_PER_PAGE_MAX]
-            one.page = replace(one.page, found=NO_FOUND)  # its links are taken
+            if not self._hooks.looks_at_pages and self._tell is None:
+                one.page = replace(one.page, found=NO_FOUND)  # its links are taken
 
     def _tell_copies(self, fresh: Sequence[_Settling]) -> None:
         """Says which of the pages that were read are copies."""
@@ -271,6 +381,9 @@ class Settler:
             digest=one.digest if visit.response is not None and visit.response.content else None,
             digest_shown=one.shown,
             warc=one.warc,
+            fields=one.fields,
+            follows=one.follows,
+            due_again=one.due_again,
         )
 
     def _note(self, one: _Settling, outcome: Outcome, code: Settled) -> None:
@@ -310,3 +423,7 @@ class Settler:
                 retry_after=outcome.retry_after_seconds,
                 text=visit.error_text or (visit.response.error_text if visit.response is not None else None) or None,
             )
+
+
+def _batch(links: UrlBatch | list[Link]) -> UrlBatch:
+    return links if isinstance(links, UrlBatch) else UrlBatch.of([one.url for one in links])

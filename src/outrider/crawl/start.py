@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO, TextIO
 
 import msgspec
@@ -23,10 +24,12 @@ from outrider.crawl.directory import (
     named_after,
     no_crawl,
 )
+from outrider.crawl.hooks import Hooks
 from outrider.crawl.kept_output import refuse_output_alone
-from outrider.crawl.loop import FINISHED, LIMIT, Crawler, CrawlResult
+from outrider.crawl.loop import FINISHED, LIMIT, Crawler, CrawlResult, PageReader
 from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, Kept, from_environment, resolved
 from outrider.crawl.output import FILES, PAGES, POLITENESS
+from outrider.crawl.pages import CrawlPages
 from outrider.crawl.progress import Progress, progress_of
 from outrider.crawl.report import collect, render
 from outrider.crawl.seeds import placed, read_seeds, require_contact
@@ -39,8 +42,9 @@ from outrider.limits import HOSTS_FILE_BYTES_MAX, REPORT_BYTES_MAX
 from outrider.url import host_of
 
 
-def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Any) -> CrawlResult:
+def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Any) -> Any:
     """Crawls from `seeds` (URLs, or `@file`) to the end, and blocks until then; on an existing directory it goes on.
+    Answers a `CrawlResult`. Where an event loop runs, it answers `CrawlPages` at once; `async for` over them crawls.
 
     `options` are those of `CrawlOptions`; an option that is not given comes from OUTRIDER_… variables, from
     outrider.toml in the directory, or from the defaults. Nothing is printed unless `progress` says so. Raises
@@ -50,16 +54,19 @@ def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = 
         raise SettingsError(f"seeds is one text; give a list of them: crawl([{seeds!r}])")
     if not isinstance(seeds, Iterable):
         raise SettingsError(f"seeds {seeds!r:.80}: give a list of URLs")
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
-        raise SettingsError("crawl blocks, and an event loop runs here: await asyncio.to_thread(outrider.crawl, …)")
     flags = {"progress": "none", **options}
     if output is not None:
         flags["output"] = os.fspath(output)
-    return start(tuple(seeds), flags, stdin=None, talk=sys.stderr, summary=False)
+    sources = tuple(seeds)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return start(sources, flags, stdin=None, talk=sys.stderr, summary=False)
+
+    def crawler(pages: CrawlPages) -> Crawler:
+        return prepared(sources, flags, stdin=None, talk=sys.stderr).crawler(pages)
+
+    return CrawlPages(crawler, lambda ended, result: _conclude(ended.options, result))
 
 
 def start(
@@ -73,6 +80,52 @@ def start(
     summary: bool = True,
 ) -> CrawlResult:
     """One run of a crawl: it names every fault of the typed words before it makes a connection."""
+    ready = prepared(seeds, flags, environment=environment, stdin=stdin, talk=talk, resume=resume)
+    try:
+        result = asyncio.run(_run(ready))
+    finally:
+        ready.progress.close()
+    lines = _conclude(ready.options, result)
+    if summary and ready.options.progress != "none":
+        for line in lines:
+            say(line, talk)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A crawl whose words were checked, before its first connection."""
+
+    options: CrawlOptions
+    seeds: list[str]
+    sources: tuple[str, ...]
+    hosts: Mapping[str, tuple[str, ...]]
+    progress: Progress
+    again: Callable[[], list[str]]
+
+    def crawler(self, reader: PageReader | None = None) -> Crawler:
+        """The run of it."""
+        return Crawler(
+            self.options,
+            self.seeds,
+            self.sources,
+            hosts=self.hosts,
+            progress=self.progress,
+            seeds_again=self.again,
+            reader=reader,
+        )
+
+
+def prepared(
+    seeds: tuple[str, ...],
+    flags: Mapping[str, object],
+    *,
+    environment: Mapping[str, str] | None = None,
+    stdin: BinaryIO | None = None,
+    talk: TextIO,
+    resume: bool = False,
+) -> Prepared:
+    """Reads seeds and settings, and checks them. Raises SettingsError, InvalidUrlError and StoreError."""
     given = from_environment(os.environ if environment is None else environment)
     try:
         sources = placed(seeds)
@@ -107,40 +160,26 @@ def start(
         canonical = read_seeds(sources, stdin)
     hosts = _hosts(options.hosts)
     require_contact(canonical, options.contact, hosts)
+    Hooks(options)  # a hook that cannot be loaded is a fault of the words, too
     folder = put_aside(output, wall()) if options.anew else None
     if folder is not None and options.progress != "none":
         say(f"what {output} held is in {folder} now", talk)
     if options.progress != "none":
         begun = f"crawling from {counted(len(canonical), 'seed')}" if canonical else "going on"
         say(f"{begun} in {output}; Ctrl-C stops, `outrider resume {shlex.quote(output)}` goes on", talk)
+    sources = tuple(dict.fromkeys((*kept.seeds, *sources)))
+
+    def again() -> list[str]:
+        found = read_seeds(kept.seeds, None)
+        require_contact(found, options.contact, hosts)
+        return found
+
     progress = progress_of(options.progress, talk, os.path.basename(output))
-    try:
-        sources = tuple(dict.fromkeys((*kept.seeds, *sources)))
-
-        def again() -> list[str]:
-            found = read_seeds(kept.seeds, None)
-            require_contact(found, options.contact, hosts)
-            return found
-
-        result = asyncio.run(_run(options, canonical, sources, hosts, progress, again))
-    finally:
-        progress.close()
-    lines = _conclude(options, result)
-    if summary and options.progress != "none":
-        for line in lines:
-            say(line, talk)
-    return result
+    return Prepared(options, canonical, sources, hosts, progress, again)
 
 
-async def _run(
-    options: CrawlOptions,
-    seeds: list[str],
-    sources: tuple[str, ...],
-    hosts: Mapping[str, tuple[str, ...]],
-    progress: Progress,
-    again: Callable[[], list[str]],
-) -> CrawlResult:
-    return await Crawler(options, seeds, sources, hosts=hosts, progress=progress, seeds_again=again).run()
+async def _run(ready: Prepared) -> CrawlResult:
+    return await ready.crawler().run()
 
 
 def _output(flags: Mapping[str, object], from_environment: object, seeds: list[str]) -> str:

@@ -13,19 +13,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from outrider.archive import payload_digest
-from outrider.clock import Instant, rfc3339, rfc3339_exact, seconds
+from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
+from outrider.crawl.hooks import HookFailed
 from outrider.errors import InvalidUrlError
 from outrider.fetch.codings import unchunk
 from outrider.fetch.downloader import Decoding, Response
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.frontier.policy.revisit import retries_left
-from outrider.journey import Kind, Lease, Outcome, RobotsAnswer, Verdict
+from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
 from outrider.limits import (
     DESCRIPTION_CHARACTERS_MAX,
     DNS_KNOWN_SECONDS,
@@ -43,6 +45,7 @@ REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
 STOPPED: Final = "stopped"
 TRUNCATED: Final = "truncated"
 TOO_LARGE: Final = "too_large"  # an outcome that the frontier cannot keep
+_NONE: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ class Visit:
 
     `response` is None when no request was sent; then `error` says why. `at` is the wall clock when the visit began,
     `now` the frontier's clock when it ended. `address` is the answer to an errand of that kind.
-    `stopped`: the crawl was ended in its midst, at `began` if a request was under way.
+    `stopped`: the crawl was ended in its midst, at `began` if a request was under way. `fault`: a hook failed before
+    there was an answer, with a request under way since `began` where that is set.
     """
 
     lease: Lease
@@ -63,11 +67,26 @@ class Visit:
     stopped: bool = False
     began: Instant | None = None
     address: str | None = None
+    fault: HookFailed | None = None
 
     @property
     def failure(self) -> FetchError | None:
         """The class of the visit's error; None for a visit without one."""
         return self.response.error if self.response is not None else self.error
+
+    @property
+    def error_class(self) -> str | None:
+        """The word for the visit's error, that of a failed hook too."""
+        return self.fault.word if self.fault is not None else str(self.failure) if self.failure is not None else None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the site was asked; None where no request was sent."""
+        if self.response is not None:
+            return self.response.seconds if self.sent else None
+        if self.fault is not None and self.began is not None:
+            return max(0.0, seconds(self.now - self.began))
+        return None
 
     @property
     def status(self) -> int | None:
@@ -123,6 +142,8 @@ class Judgement:
 def judged(visit: Visit) -> Judgement:
     """The meaning of a visit to a page, before the content is compared with that of other pages."""
     status, failure, lease = visit.status, visit.failure, visit.lease
+    if visit.fault is not None:
+        return Judgement("error", Verdict.GONE, visit.fault.word)
     asked = _retry_after(visit)
     if failure is not None:
         if failure.retryable:
@@ -207,12 +228,16 @@ def page_outcome(
     judgement: Judgement,
     *,
     page: Reading | None,
-    links: UrlBatch,
+    links: UrlBatch | list[Link],
     digest: bytes | None,
     digest_shown: str | None,
     warc: dict[str, Any] | None,
+    fields: Mapping[str, Any] = _NONE,
+    follows: bool = True,
+    due_again: float | None = None,
 ) -> Outcome:
-    """The outcome of a page's lease with its two lines."""
+    """The outcome of a page's lease with its two lines. fields: further ones of the line. follows: whether the target
+    of a redirect is wanted. due_again: seconds until the page is due again."""
     lease, response = visit.lease, visit.response
     word = judgement.word
     headers = response.headers if response is not None else None
@@ -248,17 +273,20 @@ def page_outcome(
     }
     if page is not None and page.left_out:
         line["links_left_out"] = page.left_out
+    line |= fields
     accepted = judgement.verdict is Verdict.DONE and judgement.location is None
+    again = visit.now + instant(due_again) if due_again is not None and accepted else None
     return Outcome(
         lease.token,
-        judgement.verdict,
-        seconds=response.seconds if response is not None and visit.sent else None,
+        judgement.verdict if again is None else Verdict.AGAIN,
+        at=again,
+        seconds=visit.seconds,
         status=visit.status,
         error=judgement.error,
         ended_at=response.ended_at if response is not None else visit.now,
         retry_after_seconds=judgement.retry_after,
         refused=judgement.refused,
-        location=judgement.location,
+        location=judgement.location if follows else None,
         links=links,
         answered=visit.status is not None,
         line=msgspec.json.encode(line),
@@ -274,7 +302,7 @@ def page_outcome(
 def robots_outcome(visit: Visit) -> Outcome:
     """The outcome of an errand for a robots.txt; each hop of a redirect is one (RFC 9309 section 2.3.1)."""
     response = visit.response
-    error = str(visit.failure) if visit.failure is not None else None
+    error = visit.error_class
     if response is None or response.error is not None or response.status is None:
         answer = RobotsAnswer(None)
     elif 200 <= response.status < 300:
@@ -284,7 +312,7 @@ def robots_outcome(visit: Visit) -> Outcome:
     return Outcome(
         visit.lease.token,
         Verdict.DONE,
-        seconds=response.seconds if response is not None and visit.sent else None,
+        seconds=visit.seconds,
         status=visit.status,
         error=error,
         ended_at=response.ended_at if response is not None else visit.now,
@@ -365,10 +393,13 @@ def unkept_outcome(visit: Visit, digest_shown: str | None, warc: dict[str, Any] 
 def politeness_line(visit: Visit) -> bytes | None:
     """The record of one request that was sent; None when the site was not asked."""
     response = visit.response
+    if response is None and visit.fault is not None and visit.began is not None:
+        return _politeness(visit.lease, visit.began, visit.now, visit.seconds or 0.0, None, visit.fault.word)
     if response is None or not visit.sent:
         return None
-    failure = str(visit.failure) if visit.failure is not None else None
-    return _politeness(visit.lease, response.started_at, response.ended_at, response.seconds, response.status, failure)
+    return _politeness(
+        visit.lease, response.started_at, response.ended_at, response.seconds, response.status, visit.error_class
+    )
 
 
 def _politeness(

@@ -1,0 +1,600 @@
+"""Hooks: functions of the user at the steps of a crawl, each with what it gets, what it may give, and its failure.
+
+    on_request(request, lease) -> Request | None        event loop   headers and times of one request
+    on_response(response, lease) -> Response | None     books        the content that is read, as it came or put right
+    readers {type: read(body, url, content_type)}       books        the text and links of a type that is no HTML
+    on_page(page) -> mapping | None                     books        fields for the page's line; links added and dropped
+    scope(urls, page) -> column of true and false       books        which links are followed
+    priority(urls, page) -> column of 0 to 1            books        what comes first
+    key(urls, page) -> column of texts or None          books        the queue of each link
+    revisit(page) -> seconds | None                     books        when the page is due again
+    downloader(options, clock) -> Downloader            event loop   what fetches
+
+`books` is the one thread that writes the store and the archive: pages come one after the other, in the order in which
+their outcomes are kept. A function that fails ends its page with the error `hook_<name>`, and its traceback stands in
+crawl.log; the crawl goes on.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final, Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from outrider.crawl.options import LOST, CrawlOptions, is_function
+from outrider.errors import SettingsError, UnreachableError
+from outrider.fetch.downloader import Downloader, Headers, Request, Response
+from outrider.frontier import priority as priorities
+from outrider.journey import Lease, Link
+from outrider.limits import (
+    HOOK_FIELDS_BYTES_MAX,
+    HOOK_REVISIT_SECONDS_MAX,
+    HOOK_SHARE_SLOW,
+    HOOK_TRACEBACK_LINES_MAX,
+    LINKS_PER_PAGE_BYTES_MAX,
+    LINKS_PER_PAGE_MAX,
+)
+from outrider.page import FoundLinks, Page, PageLink, read
+from outrider.url import UrlBatch
+
+NO_LINKS: Final = UrlBatch.of(())
+_NO_SIGNALS: Final[Mapping[str, float]] = {}
+LINE_FIELDS: Final = frozenset(
+    {
+        *("url", "outcome", "status", "error", "fetched_at", "seconds", "bytes", "content_type", "digest", "simhash"),
+        *("depth", "referrer", "priority", "attempt", "location", "title", "description", "canonical", "charset"),
+        *("language", "http_date", "last_modified", "etag", "links", "links_left_out", "new_links", "directives"),
+        *("duplicate_of", "distance", "token", "warc", "not_followed"),
+    }
+)
+"""The names of a page's line that are the crawl's own; what `on_page` returns goes beside them."""
+
+
+class CrawledPage:
+    """A page as the hooks of a crawl see it: its answer, its content, and the links that will be followed.
+
+    A page that could not be read (a redirect, an error, a type without a reader) has no text and no links.
+    """
+
+    def __init__(self, lease: Lease, response: Response | None, outcome: str, content: Page | None, links: UrlBatch):
+        self.lease = lease
+        self.response = response
+        self.outcome = outcome
+        """The word of pages.jsonl: done, truncated, duplicate, redirect, gone …"""
+        self.content = content
+        """What the reader found, None where nothing was read."""
+        self.signals: Mapping[str, float] = _NO_SIGNALS
+        """Signals for `priority`, by name; `on_page` may set them."""
+        self.line: Mapping[str, Any] = {}
+        """The page's line in pages.jsonl, once it is kept."""
+        self._links = links
+        self._follow: Iterable[str | Link] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it was fetched from, in canonical spelling."""
+        return self.lease.url
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status, None where there was no answer."""
+        return self.response.status if self.response is not None else None
+
+    @property
+    def headers(self) -> Headers:
+        """The fields of the answer, by name in any case."""
+        return self.response.headers if self.response is not None else Headers()
+
+    @property
+    def body(self) -> bytes:
+        """The content, codings undone."""
+        return self.response.content if self.response is not None else b""
+
+    @property
+    def content_type(self) -> str:
+        """The Content-Type as the site sent it, "" without one."""
+        return self.headers.get("content-type") or ""
+
+    @property
+    def title(self) -> str:
+        return self.content.title if self.content is not None else ""
+
+    @property
+    def text(self) -> str:
+        return self.content.text if self.content is not None else ""
+
+    @property
+    def links(self) -> tuple[PageLink, ...]:
+        """All links that were found, also those that are not followed: `.url .kind .rel` of each."""
+        return self.content.links if self.content is not None else ()
+
+    @property
+    def depth(self) -> int:
+        """Links from a seed."""
+        return self.lease.depth
+
+    @property
+    def priority(self) -> float:
+        return self.lease.priority
+
+    @property
+    def referrer(self) -> str | None:
+        """The page that named it first."""
+        return self.lease.referrer
+
+    @property
+    def follow(self) -> list[str | Link]:
+        """The links that go into the frontier: a list to change, or to put another in its place. A text may be relative
+        to the page; a `Link` brings a priority or metadata."""
+        if not isinstance(self._follow, list):
+            self._follow = list(self._links.strings() if self._follow is None else islice(self._follow, _FOLLOW_MAX))
+        return self._follow
+
+    @follow.setter
+    def follow(self, links: Iterable[str | Link]) -> None:
+        self._follow = links
+
+    def chosen(self) -> tuple[UrlBatch, list[Link | None] | None]:
+        """The links that go on, and for each the `Link` that a hook made of it; None where no hook touched the list."""
+        if self._follow is None:
+            return self._links, None
+        items = list(islice(self._follow, LINKS_PER_PAGE_MAX))
+        for item in items:
+            if not isinstance(item, str | Link):
+                raise TypeError(f"page.follow has {item!r:.80}; it takes URLs as text, and Links")
+        base = self.content.base if self.content is not None and self.content.base else self.url
+        batch = UrlBatch.of([item.url if isinstance(item, Link) else item for item in items], base)
+        costs = np.where(batch.valid, batch.lengths + len(self.url), 0).cumsum()
+        kept = np.flatnonzero(batch.valid & (costs <= LINKS_PER_PAGE_BYTES_MAX))
+        made = [items[row] for row in kept.tolist()]
+        told = (
+            [item if isinstance(item, Link) else None for item in made]
+            if any(isinstance(item, Link) for item in made)
+            else None
+        )
+        return batch.take(kept), told
+
+    def __repr__(self) -> str:
+        return f"<CrawledPage {self.url} {self.outcome}>"
+
+
+_FOLLOW_MAX: Final = LINKS_PER_PAGE_MAX
+
+
+class OnPage(Protocol):
+    """Looks at a page that was read; a mapping becomes fields of its line. `page.follow` may be changed."""
+
+    def __call__(self, page: CrawledPage, /) -> Mapping[str, object] | None: ...
+
+
+class LinkColumn(Protocol):
+    """One value per link. `page` is the page where they stand, None for seeds. The column `depth` has their depths."""
+
+    def __call__(self, urls: UrlBatch, page: CrawledPage | None, /) -> npt.ArrayLike: ...
+
+
+class OnRequest(Protocol):
+    """May put another request in the place of one for a page: other headers, times or `bytes_max`. URL, address and
+    user agent stay, for robots.txt was asked with them."""
+
+    def __call__(self, request: Request, lease: Lease, /) -> Request | None: ...
+
+
+class OnResponse(Protocol):
+    """May put other content in the place of that which came; the archive keeps what came."""
+
+    def __call__(self, response: Response, lease: Lease, /) -> Response | None: ...
+
+
+class ContentReader(Protocol):
+    """Reads one type of content: a `Page`, or a mapping with some of title, description, text, language, links."""
+
+    def __call__(self, body: bytes, url: str, content_type: str, /) -> Page | Mapping[str, Any] | None: ...
+
+
+class Revisit(Protocol):
+    """Seconds until a page is due again, None: never."""
+
+    def __call__(self, page: CrawledPage, /) -> float | None: ...
+
+
+class MakeDownloader(Protocol):
+    """Makes the downloader of a crawl; a class with this constructor is one. `clock` gives the frontier's instants."""
+
+    def __call__(self, options: CrawlOptions, clock: Callable[[], int], /) -> Downloader: ...
+
+
+class HookFailed(Exception):  # noqa: N818 - no error of the crawl: it ends one page
+    """A hook raised, or gave what it may not give. `word` is the error class of its page."""
+
+    def __init__(self, name: str, error: BaseException) -> None:
+        super().__init__(name)
+        self.name = name
+        self.word = f"hook_{name}"
+        self.error = error
+
+    def lines(self) -> list[str]:
+        """Its traceback, the frames of this file left out, at most `HOOK_TRACEBACK_LINES_MAX` lines."""
+        told = traceback.TracebackException.from_exception(self.error)
+        told.stack = traceback.StackSummary.from_list(frame for frame in told.stack if frame.filename != __file__)
+        lines = [part for line in told.format(chain=False) for part in line.rstrip().splitlines()]
+        if len(lines) > HOOK_TRACEBACK_LINES_MAX:
+            lines = [*lines[: HOOK_TRACEBACK_LINES_MAX - 1], lines[-1]]
+        return lines
+
+
+@dataclass(slots=True)
+class HookTime:
+    """How long one hook took, in seconds."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    seconds_max: float = 0.0
+
+
+class Watch:
+    """The time that hooks take; written by the thread that calls them, read by any."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+        self.times: dict[str, HookTime] = {}
+        self.running: tuple[str, str, float] | None = None  # name, URL, since when
+
+    @contextmanager
+    def over(self, name: str, url: str) -> Iterator[None]:
+        """Counts the time of a block as that of a hook; an exception in it becomes HookFailed."""
+        began = self._clock()
+        self.running = (name, url, began)
+        try:
+            yield
+        except HookFailed:
+            raise
+        except (Exception, SystemExit) as error:
+            raise HookFailed(name, error) from error
+        finally:
+            took = self._clock() - began
+            spent = self.times.setdefault(name, HookTime())
+            spent.calls += 1
+            spent.seconds += took
+            spent.seconds_max = max(spent.seconds_max, took)
+            self.running = None
+
+    def now_running(self) -> tuple[str, str, float] | None:
+        """Name and URL of the hook that runs now, and for how long."""
+        running = self.running
+        return None if running is None else (running[0], running[1], self._clock() - running[2])
+
+    def shares(self) -> dict[str, dict[str, float]]:
+        """Of each hook: calls, seconds, the longest call, and its share of the time of this run."""
+        passed = max(self._clock() - self._began, 0.001)
+        return {
+            name: {
+                "calls": spent.calls,
+                "seconds": round(spent.seconds, 3),
+                "seconds_max": round(spent.seconds_max, 3),
+                "share": round(min(1.0, spent.seconds / passed), 3),
+            }
+            for name, spent in self.times.items()
+        }
+
+
+class Hooks:
+    """The hooks of one crawl, found and checked; all of them may be absent."""
+
+    def __init__(self, options: CrawlOptions) -> None:
+        """Imports what options name. Raises SettingsError for a name that is none, or that is no function."""
+        places = [options.output] if options.output else []
+        self.on_request: OnRequest | None = _found("on_request", options.on_request, places)
+        self.on_response: OnResponse | None = _found("on_response", options.on_response, places)
+        self.on_page: OnPage | None = _found("on_page", options.on_page, places)
+        self.scope: LinkColumn | None = _found("scope", options.scope, places) if is_function(options.scope) else None
+        self.priority: LinkColumn | None = _priority(options.priority, places)
+        self.key: LinkColumn | None = _found("key", options.key, places)
+        self.revisit: Revisit | None = _found("revisit", options.revisit, places)
+        self.readers: dict[str, ContentReader] = {
+            essence: _found("readers", reader, places) for essence, reader in options.readers
+        }
+        self.downloader: MakeDownloader | Downloader | None = _found("downloader", options.downloader, places)
+        self.watch = Watch()
+        self.looks_at_pages = bool(self.on_page or self.scope or self.priority or self.key or self.revisit)
+
+    def made_downloader(self, options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
+        """The user's downloader. Raises SettingsError for a maker that fails, or that makes something else."""
+        maker = self.downloader
+        if not callable(maker):
+            assert maker is not None
+            return maker
+        try:
+            made = maker(options, clock)
+        except (Exception, SystemExit) as error:
+            raise SettingsError(f"downloader: making it failed ({type(error).__name__}: {error})") from error
+        if not (hasattr(made, "fetch") and hasattr(made, "close")):
+            raise SettingsError(f"downloader made {made!r:.80}: it takes an object with async fetch and close")
+        return made
+
+    # -- per request and answer ---------------------------------------------------------------------------------------
+
+    def request(self, request: Request, lease: Lease) -> Request:
+        """The request that is sent. Raises HookFailed."""
+        if self.on_request is None:
+            return request
+        with self.watch.over("on_request", lease.url):
+            given = self.on_request(request, lease)
+            if given is None:
+                return request
+            if not isinstance(given, Request):
+                raise TypeError(f"on_request gave {given!r:.80}; it takes a Request or None")
+            fixed = ("url", "address", "user_agent")
+            if any(getattr(given, name) != getattr(request, name) for name in fixed):
+                raise ValueError("on_request changed url, address or user_agent; these stay, for robots.txt was asked")
+            return given
+
+    def response(self, response: Response, lease: Lease) -> Response:
+        """The response that is read. Raises HookFailed."""
+        if self.on_response is None:
+            return response
+        with self.watch.over("on_response", lease.url):
+            given = self.on_response(response, lease)
+            if given is None:
+                return response
+            if not isinstance(given, Response):
+                raise TypeError(f"on_response gave {given!r:.80}; it takes a Response or None")
+            # The archive and the record keep what came.
+            return replace(response, content=given.content, headers=given.headers)
+
+    def read(self, response: Response, agent: str) -> Page:
+        """The content of a page by the reader of its type. Raises HookFailed."""
+        content_type = response.headers.get("content-type") or ""
+        reader = self.readers.get(content_type.partition(";")[0].strip().lower()) if self.readers else None
+        if reader is None:
+            return read(response.content, response.url, content_type, agent=agent)
+        with self.watch.over("readers", response.url):
+            return _page(reader(response.content, response.url, content_type), response.url)
+
+    # -- per page -----------------------------------------------------------------------------------------------------
+
+    def fields(self, page: CrawledPage) -> dict[str, Any]:
+        """The fields that `on_page` gives for the line. Raises HookFailed."""
+        if self.on_page is None:
+            return {}
+        with self.watch.over("on_page", page.url):
+            given = self.on_page(page)
+            return _fields(given) if given is not None else {}
+
+    def links(self, page: CrawledPage) -> tuple[UrlBatch | list[Link], int]:
+        """The links that go into the frontier, and how many `scope` refused. Raises HookFailed."""
+        with self.watch.over("on_page", page.url):
+            batch, made = page.chosen()
+        refused = 0
+        if self.scope is not None and len(batch):
+            wanted = self._wanted(batch, page)
+            refused = len(batch) - int(np.count_nonzero(wanted))
+            if refused:
+                made = None if made is None else [one for one, yes in zip(made, wanted.tolist(), strict=True) if yes]
+                batch = batch.filter(wanted)
+        ranks = self._ranks(batch, page) if self.priority is not None and len(batch) else None
+        keys = self._keys(batch, page) if self.key is not None and len(batch) else None
+        if made is None and keys is None:
+            return (batch if ranks is None else batch.with_columns(priority=ranks)), refused
+        return _as_links(batch, made, ranks, keys), refused
+
+    def seeds(self, seeds: Sequence[str]) -> UrlBatch | list[Link] | Sequence[str]:
+        """Seeds with their priorities and keys. Raises SettingsError when a hook fails: no page would be left."""
+        if self.priority is None and self.key is None:
+            return seeds
+        batch = UrlBatch.of(seeds)
+        try:
+            ranks = self._ranks(batch, None) if self.priority is not None else None
+            keys = self._keys(batch, None) if self.key is not None else None
+        except HookFailed as failed:
+            raise SettingsError(f"{failed.name} failed for the seeds: {failed.lines()[-1]}") from failed.error
+        if keys is None:
+            return batch.with_columns(priority=ranks if ranks is not None else priorities.PRIORITY_DEFAULT)
+        return _as_links(batch, None, ranks, keys)
+
+    def follows(self, target: str, page: CrawledPage) -> bool:
+        """Whether the target of a redirect is wanted. Raises HookFailed."""
+        return self.scope is None or bool(self._wanted(UrlBatch.of([target]), page)[0])
+
+    def due_again(self, page: CrawledPage) -> float | None:
+        """Seconds until the page is due again. Raises HookFailed."""
+        if self.revisit is None:
+            return None
+        with self.watch.over("revisit", page.url):
+            given = self.revisit(page)
+            if given is None:
+                return None
+            if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
+                raise ValueError(f"revisit gave {given!r:.80}; it takes seconds from 0, or None")
+            return min(float(given), HOOK_REVISIT_SECONDS_MAX)
+
+    def _wanted(self, urls: UrlBatch, page: CrawledPage) -> npt.NDArray[np.bool_]:
+        assert self.scope is not None
+        with self.watch.over("scope", page.url):
+            given = np.asarray(self.scope(_deeper(urls, page), page))
+            if given.shape != (len(urls),) or given.dtype.kind not in "biu":
+                raise ValueError(f"scope gave {_shape(given)} for {len(urls)} URLs; it takes true or false for each")
+            return given.astype(np.bool_)
+
+    def _ranks(self, urls: UrlBatch, page: CrawledPage | None) -> npt.NDArray[np.float64]:
+        assert self.priority is not None
+        with self.watch.over("priority", page.url if page is not None else "the seeds"):
+            return priorities.priorities(self.priority, _deeper(urls, page), page)  # type: ignore[arg-type]
+
+    def _keys(self, urls: UrlBatch, page: CrawledPage | None) -> list[str | None]:
+        assert self.key is not None
+        with self.watch.over("key", page.url if page is not None else "the seeds"):
+            given: Any = self.key(_deeper(urls, page), page)
+            keys = list(islice(given, len(urls) + 1))
+            if len(keys) != len(urls) or not all(isinstance(one, str | None) for one in keys):
+                raise ValueError(f"key gave {given!r:.80} for {len(urls)} URLs; it takes a text or None for each")
+            return keys
+
+
+def _deeper(urls: UrlBatch, page: CrawledPage | None) -> UrlBatch:
+    return urls.with_columns(depth=0 if page is None else page.depth + 1)
+
+
+def _shape(given: npt.NDArray[Any]) -> str:
+    return f"{given.dtype} of shape {given.shape}"
+
+
+def _as_links(
+    batch: UrlBatch,
+    made: list[Link | None] | None,
+    ranks: npt.NDArray[np.float64] | None,
+    keys: list[str | None] | None,
+) -> list[Link]:
+    """The links of a page as objects: a priority that a Link brings comes before that of the function."""
+    links: list[Link] = []
+    for row, url in enumerate(batch.strings()):
+        own = made[row] if made is not None else None
+        rank = float(ranks[row]) if ranks is not None else None
+        key = keys[row] if keys is not None else None
+        links.append(
+            Link(url, key=key, priority=rank)
+            if own is None
+            else replace(
+                own,
+                url=url,
+                priority=own.priority if own.priority is not None else rank,
+                key=own.key if own.key is not None else key,
+            )
+        )
+    return links
+
+
+def _fields(given: Mapping[str, object]) -> dict[str, Any]:
+    """What `on_page` gave, as JSON will have it. Raises TypeError and ValueError."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"on_page gave {given!r:.80}; it takes a mapping of names to values, or None")
+    for name in given:
+        if not isinstance(name, str):
+            raise TypeError(f"on_page gave the name {name!r:.80}; names are texts")
+        if name in LINE_FIELDS:
+            raise ValueError(f"on_page gave {name!r}, which the page's line has already; take another name")
+    octets = msgspec.json.encode(dict(given), enc_hook=_plain)
+    if len(octets) > HOOK_FIELDS_BYTES_MAX:
+        raise ValueError(f"on_page gave {len(octets):,} bytes; a line takes {HOOK_FIELDS_BYTES_MAX:,}")
+    found: dict[str, Any] = msgspec.json.decode(octets)
+    return found
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"on_page gave a {type(value).__name__}, which JSON does not know")
+
+
+def _page(given: object, url: str) -> Page:
+    """What a reader gave, as a page. Raises TypeError."""
+    if given is None:
+        return Page(url=url, base=url)
+    if isinstance(given, Page):
+        return given
+    if not isinstance(given, Mapping):
+        raise TypeError(f"a reader gave {given!r:.80}; it takes a Page, a mapping or None")
+    known = {"title", "description", "text", "language", "links"}
+    for name in given:
+        if name not in known:
+            raise TypeError(f"a reader gave {name!r}; it takes {', '.join(sorted(known))}")
+    links = list(islice(given.get("links", ()), LINKS_PER_PAGE_MAX))
+    batch = UrlBatch.of(links, url)
+    batch = batch.filter(batch.valid)
+    title, description, text = (str(given.get(name) or "") for name in ("title", "description", "text"))
+    found = FoundLinks(batch, ["a"] * len(batch), [""] * len(batch))
+    language = given.get("language")
+    return Page(
+        url=url,
+        found=found,
+        base=url,
+        title=title,
+        description=description,
+        language=None if language is None else str(language),
+        text=text,
+    )
+
+
+def _priority(option: object, places: Sequence[str]) -> LinkColumn | None:
+    made: Any = None
+    if option == "weighted":
+        made = priorities.weighted()
+    elif option == "by_domain_page_freshness":
+        made = priorities.by_domain_page_freshness()
+    found: LinkColumn | None = made if made is not None else _found("priority", option, places)
+    return found
+
+
+def _found(name: str, option: object, places: Sequence[str]) -> Any:
+    """The function that an option names, or is; None for none."""
+    if option is None or not isinstance(option, str):
+        return option
+    shown = name.replace("_", "-")
+    if option == LOST:
+        raise SettingsError(
+            f"{shown} was a function without a name, of the program that began this crawl: give it again, or say "
+            f"`--{shown} none`"
+        )
+    module, _, path = option.partition(":")
+    # The directory one is in, and the crawl's own: a hook lies beside the crawl, not among installed packages.
+    before = list(sys.path)
+    sys.path.extend(place for place in (os.getcwd(), *places) if place not in sys.path)
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (Exception, SystemExit) as error:
+        raise SettingsError(
+            f"{shown} is {option!r}: it cannot be loaded ({type(error).__name__}: {error}); it takes module:function, "
+            "looked for on Python's path, in the directory you are in, and in the crawl's"
+        ) from error
+    finally:
+        sys.path[:] = before
+    if not callable(found) and not (name == "downloader" and hasattr(found, "fetch")):
+        raise SettingsError(f"{shown} is {option!r}: it is no function, but {found!r:.80}")
+    return found
+
+
+# -- why nothing more is fetched ---------------------------------------------------------------------------------------
+
+
+class HookRunningError(UnreachableError):
+    """A hook of this crawl is running, and nothing else is decided meanwhile."""
+
+
+def hook_running_text(name: str, url: str, seconds: float) -> str:
+    """One clause on the hook that runs now."""
+    return f"the hook {name} has taken {seconds:.0f} s for {url}, and the crawl waits for it"
+
+
+def idle_in_hook(text: str) -> dict[str, Any]:
+    """The answer of `why-idle` while a hook keeps the crawl waiting: no count can be asked for."""
+    return {"reason": "hook", "text": text, "next_at": None, "next_seconds": None}
+
+
+def idle_with_hooks(found: Mapping[str, Any], shares: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """The answer of `why-idle` with the time that hooks take; a hook that takes half of it is the reason."""
+    told = {**found, "hooks": dict(shares)}
+    slowest = max(shares, key=lambda name: shares[name]["share"], default=None)
+    if slowest is None or shares[slowest]["share"] < HOOK_SHARE_SLOW:
+        return told
+    spent = shares[slowest]
+    clause = (
+        f"the hook {slowest} takes {spent['share']:.0%} of the time of this run ({spent['calls']:,} calls, the longest "
+        f"{spent['seconds_max']:.3g} s)"
+    )
+    return {**told, "reason": "hook", "text": f"{clause}; {found['text']}"}

@@ -1,0 +1,500 @@
+"""Hooks: what each is given and may give, and that one that fails, sleeps or talks nonsense ends its page alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+import time
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import outrider
+from outrider.crawl import hooks
+from outrider.crawl.control import ask
+from outrider.crawl.hooks import Hooks, Watch, idle_with_hooks
+from outrider.crawl.options import LOST, CrawlOptions, as_toml, from_file, resolved
+from outrider.errors import SettingsError, UnreachableError
+from outrider.fetch.downloader import Decoding, Headers, Response
+from outrider.journey import Link
+from outrider.limits import LINKS_PER_PAGE_MAX
+from outrider.page import Page
+
+HOME = "http://one.test/"
+ROBOTS = b"User-agent: *\nDisallow: /closed\n"
+PAGES = {
+    "/": b"<title>home</title><a href=/a>a</a> <a href=/b>b</a> <a href=/closed>c</a>",
+    "/a": b"<title>page a</title><a href=/deep>deep</a>",
+    "/b": b"<title>page b</title>",
+    "/deep": b"<title>deep</title>",
+    "/moved": b"",
+}
+
+
+class Web:
+    """A downloader that is a web: it answers from `PAGES`, and remembers what it was asked."""
+
+    types: ClassVar[dict[str, str]] = {}
+
+    def __init__(self, options, clock) -> None:
+        self.clock = clock
+        self.asked = []
+        Web.last = self
+
+    async def fetch(self, request) -> Response:
+        self.asked.append(request)
+        now = self.clock()
+        path = "/" + request.url.split("/", 3)[3]
+        body = ROBOTS if path == "/robots.txt" else PAGES.get(path)
+        status = 404 if body is None else 301 if path == "/moved" else 200
+        fields = [("Content-Type", self.types.get(path, "text/html"))]
+        if status == 301:
+            fields.append(("Location", "/b"))
+        return Response(
+            url=request.url,
+            address=request.address,
+            status=status,
+            error=None,
+            error_text="",
+            request_head=request.head(),
+            head=b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n",
+            body=body or b"",
+            content=body or b"",
+            truncated=None,
+            decoding=Decoding.WHOLE,
+            headers=Headers(fields),
+            started_at=now,
+            ended_at=now,
+            seconds=0.0,
+            new_connection=True,
+        )
+
+    async def close(self) -> None:
+        pass
+
+    @property
+    def urls(self):
+        return [request.url for request in self.asked if not request.url.endswith("robots.txt")]
+
+
+@pytest.fixture
+def crawled(tmp_path):
+    """Crawls the web above with these hooks; answers the lines of its pages by path."""
+    (tmp_path / "hosts").write_text("127.0.0.1 one.test\n127.0.0.2 two.test\n")
+    out = tmp_path / "out"
+
+    def run(*seeds, **more):
+        told = {
+            "output": out,
+            "hosts": str(tmp_path / "hosts"),
+            "downloader": Web,
+            "delay": 0,
+            "delay_factor": 0,
+        } | more
+        run.result = outrider.crawl(seeds or [HOME], **told)
+        lines = [json.loads(line) for line in (out / "pages.jsonl").read_text().splitlines()]
+        return {"/" + line["url"].split("/", 3)[3]: line for line in lines}
+
+    run.out = out
+    run.log = lambda: (out / "crawl.log").read_text()
+    return run
+
+
+def titles(page):
+    return {"shout": page.title.upper(), "size": np.int64(len(page.body))}
+
+
+def raises(page):
+    if page.url.endswith("/a"):
+        raise ZeroDivisionError("in my own code")
+
+
+def test_what_on_page_returns_stands_in_the_line(crawled):
+    lines = crawled(on_page=titles)
+    assert ("PAGE A", len(PAGES["/a"])) == (lines["/a"]["shout"], lines["/a"]["size"])
+
+
+def test_a_hook_that_raises_ends_its_page_and_not_the_crawl(crawled):
+    lines = crawled(on_page=raises)
+    assert ("error", "hook_on_page", 200) == tuple(lines["/a"][name] for name in ("outcome", "error", "status"))
+    assert ("done", None) == (lines["/b"]["outcome"], lines["/b"].get("error"))
+    assert "/deep" not in lines  # the page's links end with it
+    assert "in my own code" in crawled.log()
+    assert "in raises" in crawled.log()
+
+
+@pytest.mark.parametrize(
+    ("nonsense", "words"),
+    [
+        (7, "takes a mapping"),
+        ({"url": "x"}, "already"),
+        ({1: "x"}, "names are texts"),
+        ({"x": object()}, "which JSON does not know"),
+        ({"x": "y" * 70_000}, "bytes"),
+        ({"x": b"\xff" * 10}, None),
+    ],
+)
+def test_rubbish_from_on_page_is_refused_by_its_name(crawled, nonsense, words):
+    lines = crawled(on_page=lambda _page: nonsense, max_depth=0)
+    if words is None:
+        assert "/////////////w==" == lines["/"]["x"]
+    else:
+        assert "hook_on_page" == lines["/"]["error"]
+        assert words in crawled.log()
+
+
+def test_a_hook_that_exits_ends_its_page_alone(crawled):
+    lines = crawled(on_page=lambda page: sys.exit(3) if page.url.endswith("/a") else None)
+    assert ("hook_on_page", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
+
+
+def test_on_page_adds_links_and_drops_some(crawled):
+    def choose(page):
+        page.follow = [link for link in page.follow if not str(link).endswith("/a")]
+        page.follow.append("deep")
+
+    lines = crawled(on_page=choose)
+    assert {"/", "/b", "/deep", "/closed"} == set(lines)
+
+
+def test_links_by_the_million_are_cut_to_a_page_s_limit(crawled):
+    def flood(page):
+        page.follow = (f"/n{number}" for number in range(3_000_000)) if page.depth == 0 else []
+
+    began = time.process_time()
+    crawled(on_page=flood, max_pages=3)
+    assert LINKS_PER_PAGE_MAX + 1 == crawled.result.statistics["accepted"]
+    assert time.process_time() - began < 20
+
+
+def test_scope_decides_link_by_link_with_the_page_at_hand(crawled):
+    seen = []
+
+    def scope(urls, page):
+        seen.append((page.title, urls.columns["depth"].tolist()))
+        return [not url.endswith("/a") for url in urls]
+
+    lines = crawled(scope=scope)
+    assert {"/", "/b", "/closed"} == set(lines)
+    assert ("home", [1, 1, 1]) == seen[0]
+    assert {"scope": 1} == lines["/"]["not_followed"]
+
+
+def test_scope_decides_over_the_target_of_a_redirect(crawled):
+    lines = crawled(HOME + "moved", scope=lambda urls, _page: np.zeros(len(urls), bool))
+    assert {"/moved": "redirect"} == {path: line["outcome"] for path, line in lines.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "hook"),
+    [
+        ("scope", lambda urls, page: [True] * (len(urls) + 1)),
+        ("scope", lambda urls, page: None),
+        ("priority", lambda urls, page: [2.0] * len(urls)),
+        ("priority", lambda urls, page: "high"),
+        ("key", lambda urls, page: [7] * len(urls)),
+        ("key", lambda urls, page: 3),
+        ("revisit", lambda page: "soon"),
+        ("revisit", lambda page: -1),
+        ("revisit", lambda page: float("nan")),
+        ("on_response", lambda response, lease: b"x"),
+        ("on_request", lambda request, lease: "x"),
+    ],
+)
+def test_a_column_or_value_that_makes_no_sense_ends_its_page(crawled, name, hook):
+    def only_on_pages(*arguments):
+        if arguments[-1] is None:
+            return [0.5] * len(arguments[0]) if name == "priority" else [None] * len(arguments[0])
+        return hook(*arguments)
+
+    lines = crawled(max_depth=1, **{name: hook if name == "revisit" else only_on_pages})
+    assert f"hook_{name}" == lines["/"]["error"]
+
+
+def test_priority_says_what_comes_first(crawled):
+    crawled(priority=lambda urls, page: [0.9 if url.endswith("/b") else 0.1 for url in urls])
+    assert Web.last.urls.index(HOME + "b") < Web.last.urls.index(HOME + "a")
+
+
+def test_a_ready_made_priority_goes_by_its_name(crawled):
+    lines = crawled(priority="weighted")
+    assert lines["/deep"]["priority"] < lines["/a"]["priority"]
+
+
+def test_a_link_of_a_hook_brings_its_own_priority_and_metadata(crawled):
+    seen = []
+
+    def on_page(page):
+        seen.append((page.url, page.lease.metadata))
+        page.follow = [Link(HOME + "deep", priority=0.25, metadata={"from": "here"})] if page.depth == 0 else []
+
+    lines = crawled(on_page=on_page, priority=lambda urls, page: [0.75] * len(urls))
+    assert (0.75, 0.25) == (lines["/"]["priority"], lines["/deep"]["priority"])
+    assert (HOME + "deep", {"from": "here"}) == seen[-1]
+
+
+def test_key_names_the_queue_of_each_link(crawled):
+    crawled(key=lambda urls, page: ["odd" if url.endswith("/a") else None for url in urls])
+    with outrider.Frontier.open(crawled.out / "frontier", robots="errands") as frontier:
+        assert "odd" == frontier.status(HOME + "a").key
+
+
+def test_revisit_makes_a_page_due_again(crawled):
+    lines = crawled(revisit=lambda page: 3600 if page.url == HOME else None, max_wait=1)
+    with outrider.Frontier.open(crawled.out / "frontier", robots="errands") as frontier:
+        assert ("waiting", "done") == (frontier.status(HOME).state, frontier.status(HOME + "a").state)
+    assert "done" == lines["/"]["outcome"]
+
+
+def test_on_request_sets_headers_for_pages_alone(crawled):
+    def sign(request, lease):
+        import dataclasses
+
+        return dataclasses.replace(request, headers=(("X-Key", "1"),))
+
+    crawled(on_request=sign)
+    told = {request.url.endswith("robots.txt"): dict(request.headers) for request in Web.last.asked}
+    assert {True: {}, False: {"X-Key": "1"}} == told
+
+
+def test_on_request_cannot_turn_a_request_elsewhere(crawled):
+    import dataclasses
+
+    lines = crawled(on_request=lambda request, lease: dataclasses.replace(request, url="http://two.test/"))
+    assert ("hook_on_request", []) == (lines["/"]["error"], Web.last.urls)
+
+
+def test_on_response_gives_the_content_that_is_read(crawled):
+    import dataclasses
+
+    lines = crawled(on_response=lambda response, lease: dataclasses.replace(response, content=b"<title>mine</title>"))
+    assert "mine" == lines["/"]["title"]
+
+
+def test_a_reader_reads_a_type_of_its_own(crawled, monkeypatch):
+    monkeypatch.setattr(Web, "types", {"/": "application/x-mine; charset=x"})
+    seen = []
+
+    def mine(body, url, content_type):
+        seen.append((body, url, content_type))
+        return {"title": "read by me", "links": ["b", "mailto:x@y"], "text": "words"}
+
+    lines = crawled(readers={"application/x-mine": mine})
+    assert ("read by me", 1) == (lines["/"]["title"], lines["/"]["links"])
+    assert {"/", "/b"} == set(lines)
+    assert [(PAGES["/"], HOME, "application/x-mine; charset=x")] == seen
+
+
+def test_a_reader_may_give_a_page_or_nothing(crawled, monkeypatch):
+    monkeypatch.setattr(Web, "types", {"/": "application/x-mine", "/a": "application/x-none"})
+    readers = {"application/x-mine": lambda *_: Page(url=HOME, title="made"), "application/x-none": lambda *_: None}
+    lines = crawled(HOME, HOME + "a", readers=readers)
+    assert ("made", None) == (lines["/"]["title"], lines["/a"]["title"])
+
+
+def test_a_reader_that_gives_rubbish_ends_its_page(crawled, monkeypatch):
+    monkeypatch.setattr(Web, "types", {"/": "application/x-mine"})
+    lines = crawled(readers={"application/x-mine": lambda *_: {"titel": "x"}})
+    assert "hook_readers" == lines["/"]["error"]
+
+
+def test_a_downloader_that_raises_ends_its_page_and_its_host_rests(crawled):
+    class Faulty(Web):
+        async def fetch(self, request):
+            if request.url.endswith("/a"):
+                raise OSError("my cable")
+            return await super().fetch(request)
+
+    lines = crawled(downloader=Faulty)
+    assert ("hook_downloader", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
+    asked = [json.loads(line) for line in (crawled.out / "politeness.jsonl").read_text().splitlines()]
+    assert [HOME + "a"] == [line["url"] for line in asked if line["error"] == "hook_downloader"]
+
+
+def test_a_downloader_that_cannot_be_made_is_refused_with_words(crawled):
+    with pytest.raises(SettingsError, match="downloader"):
+        crawled(downloader=lambda options, clock: 7)
+
+
+def test_hooks_that_fail_for_the_seeds_end_the_crawl_with_words(crawled):
+    with pytest.raises(SettingsError, match="priority failed for the seeds"):
+        crawled(priority=lambda urls, page: [7.0] * len(urls))
+
+
+def test_a_function_without_a_name_is_asked_for_again(crawled, tmp_path):
+    crawled(on_page=lambda page: None)
+    assert f'on_page = "{LOST}"' in (crawled.out / "outrider.toml").read_text()
+    with pytest.raises(SettingsError, match="give it again"):
+        outrider.crawl(output=crawled.out)
+    assert 0 == outrider.crawl(output=crawled.out, on_page=None).exit_code
+
+
+def test_a_hook_is_found_beside_the_crawl(tmp_path, crawled, monkeypatch):
+    (tmp_path / "my_hooks_5471.py").write_text("def on_page(page):\n    return {'mine': page.title}\n")
+    monkeypatch.chdir(tmp_path)
+    lines = crawled(on_page="my_hooks_5471:on_page")
+    assert "home" == lines["/"]["mine"]
+    assert str(tmp_path) not in sys.path
+
+
+@pytest.mark.parametrize("name", ["nowhere_5472:f", "json:nothing", "json:__name__"])
+def test_a_name_that_is_no_function_is_refused_before_anything_is_made(crawled, name):
+    with pytest.raises(SettingsError, match=name):
+        crawled(on_page=name)
+    assert not crawled.out.exists()
+
+
+def test_functions_and_readers_read_back_from_the_file():
+    options = CrawlOptions(output="/tmp/x", on_page=titles, scope="m:f", readers={"a/b": "m:g", "c/d": titles})
+    kept = resolved({}, {}, from_file(as_toml(options, ()), "outrider.toml", "/tmp/x").options, "/tmp/x")
+    name = f"{__name__}:titles"
+    assert (name, "m:f", (("a/b", "m:g"), ("c/d", name))) == (kept.on_page, kept.scope, kept.readers)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("on_page", "f"), ("on_page", "m:"), ("scope", "hosts"), ("priority", "depth"), ("readers", ("m:f",))],
+)
+def test_what_is_no_function_is_refused_by_name(name, value):
+    with pytest.raises(SettingsError) as caught:
+        CrawlOptions(**{name: value})
+    assert caught.value.facts.startswith(name.replace("_", "-"))
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_hook_that_takes_half_of_the_time_is_the_reason_why_idle_gives():
+    now = [0.0]
+    watch = Watch(lambda: now[0])
+    with watch.over("on_page", HOME):
+        now[0] = 6.0
+    now[0] = 10.0
+    told = idle_with_hooks({"reason": "resting", "text": "hosts rest"}, watch.shares())
+    assert "hook" == told["reason"]
+    assert told["text"].startswith("the hook on_page takes 60% of the time")
+    now[0] = 100.0
+    assert "resting" == idle_with_hooks({"reason": "resting", "text": ""}, watch.shares())["reason"]
+
+
+def test_a_hook_that_sleeps_is_named_while_it_does(crawled, monkeypatch):
+    from outrider.crawl import loop
+
+    monkeypatch.setattr(loop, "HOOK_ANSWER_SECONDS", 0.05)
+    inside, over = threading.Event(), threading.Event()
+    told = {}
+
+    def sleeps(page):
+        inside.set()
+        over.wait(20)
+
+    def asks():
+        inside.wait(20)
+        told["idle"] = ask(str(crawled.out), "why-idle")
+        try:
+            ask(str(crawled.out), "hosts")
+        except UnreachableError as error:
+            told["hosts"] = error.facts
+        over.set()
+
+    beside = threading.Thread(target=asks)
+    beside.start()
+    crawled(on_page=sleeps, max_depth=0)
+    beside.join()
+    assert "hook" == told["idle"]["reason"]
+    assert "on_page" in told["idle"]["text"]
+    assert "on_page" in told["hosts"]
+
+
+def test_leases_are_kept_while_a_hook_takes_long(crawled, monkeypatch):
+    from outrider.crawl.settle import Settler
+
+    extended = []
+    monkeypatch.setattr("outrider.crawl.settle.HOOK_SLOW_SECONDS", 0.0)
+    kept = Settler._keep_leases
+    monkeypatch.setattr(Settler, "_keep_leases", lambda settler: extended.append(1) or kept(settler))
+    lines = crawled(on_page=lambda page: time.sleep(0.01))
+    assert len(extended) >= 4
+    assert {"done", "robots"} == {line["outcome"] for line in lines.values()}
+
+
+# -- pages to iterate over ---------------------------------------------------------------------------------------------
+
+
+def test_pages_are_read_while_the_crawl_runs(tmp_path, crawled):
+    async def read():
+        pages = outrider.crawl([HOME], output=tmp_path / "out", hosts=str(tmp_path / "hosts"), downloader=Web, delay=0)
+        found = [(page.url, page.title, page.line["outcome"]) async for page in pages]
+        return found, pages.result
+
+    found, result = asyncio.run(read())
+    assert sorted(found)[0] == (HOME, "home", "done")
+    assert (4, 0) == (len(found), result.exit_code)
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_reader_that_stops_loses_nothing(tmp_path, crawled):
+    told = {"output": tmp_path / "out", "hosts": str(tmp_path / "hosts"), "downloader": Web, "delay": 0}
+
+    async def one():
+        async with outrider.crawl([HOME], **told) as pages:
+            async for page in pages:
+                return page.url, pages
+        return None
+
+    async def others():
+        return [page.url async for page in outrider.crawl(**told)]
+
+    first, pages = asyncio.run(one())
+    assert (HOME, 4) == (first, pages.result.exit_code)
+    assert first not in asyncio.run(others())
+    kept = [json.loads(line) for line in (tmp_path / "out" / "pages.jsonl").read_text().splitlines()]
+    done = sorted(line["url"] for line in kept if line["outcome"] == "done")
+    assert [HOME, HOME + "a", HOME + "b", HOME + "deep"] == done
+
+
+def test_a_reader_that_is_slow_holds_the_crawl_back(tmp_path, crawled, monkeypatch):
+    from outrider.crawl import pages as reading
+
+    monkeypatch.setattr(reading, "PAGES_READ_AHEAD_MAX", 1)
+
+    async def read():
+        waiting = []
+        pages = outrider.crawl([HOME], output=tmp_path / "out", hosts=str(tmp_path / "hosts"), downloader=Web, delay=0)
+        async for _page in pages:
+            await asyncio.sleep(0.05)
+            waiting.append(len(pages._waiting))
+        return waiting
+
+    assert max(asyncio.run(read())) < 3  # one waits, one was in flight
+
+
+def test_an_error_of_the_settings_reaches_the_reader(tmp_path):
+    async def read():
+        async for _page in outrider.crawl(["https://example.org/"], output=tmp_path / "out"):
+            pass
+
+    with pytest.raises(SettingsError, match="contact"):
+        asyncio.run(read())
+
+
+def test_every_hook_of_the_table_is_an_option():
+    named = {line.split()[0].split("(")[0] for line in hooks.__doc__.splitlines() if line.startswith("    ")}
+    assert named == {name for name in vars(Hooks(CrawlOptions())) if name not in ("watch", "looks_at_pages")}
+
+
+def test_the_focused_example_follows_its_topic(tmp_path, crawled, project):
+    import runpy
+
+    (tmp_path / "hosts").write_text("127.0.0.1 one.test\n")
+    example = runpy.run_path(str(project / "examples" / "focused.py"))
+    told = {"hosts": str(tmp_path / "hosts"), "downloader": Web, "delay": 0, "delay_factor": 0}
+    example["crawl"](str(tmp_path / "out"), None, "page", [HOME], **told)
+    lines = [json.loads(line) for line in (tmp_path / "out" / "pages.jsonl").read_text().splitlines()]
+    scores = {line["url"]: line["score"] for line in lines if line["outcome"] == "done"}
+    assert (1.0, 0.0) == (scores[HOME + "a"], scores[HOME])
+    assert "robots" in {line["outcome"] for line in lines}
+    assert len((project / "examples" / "focused.py").read_text().splitlines()) <= 40
