@@ -8,6 +8,8 @@ from outrider.kernels.framing import Bytes, Frame, Row
 from outrider.kernels.groups import Groups as Groups
 from outrider.kernels.leases import Leases as Leases
 from outrider.kernels.ready import Ready as Ready
+from outrider.kernels.robots import RobotsRules as RobotsRules
+from outrider.kernels.robots import RobotsText as RobotsText
 from outrider.kernels.suffixes import PublicSuffixes as PublicSuffixes
 from outrider.kernels.timetable import Timetable as Timetable
 from outrider.kernels.urls import Columns, Numbers
@@ -36,6 +38,7 @@ def settle_turns(
     ready: Ready,
     timetable: Timetable,
 ) -> bytes: ...
+def robots_verdicts(rules: Sequence[RobotsRules], urls: Sequence[str]) -> bytes: ...
 def shuffle_columns(columns: Iterable[Column]) -> bytes: ...
 def pack_heads(heads: Column, whole: Column) -> bytes: ...
 def unpack_heads(packed: Column, rows: int) -> tuple[bytes, bytes]: ...

@@ -156,30 +156,46 @@ LONG_FILES = {
     "few": [b"Disallow: /%06d" % n for n in range(20)],
 }
 MEASURE = """
-import gc, json, sys, tracemalloc
+import gc, json, os, sys, tracemalloc
+from outrider.kernels import in_use
 from outrider.robots import Rules
 
-def measured(body):
+def rules(body):
+    return Rules.parse(body).of("Outrider")
+
+def traced(body):
     gc.collect()
     tracemalloc.start()
-    found = Rules.parse(body).of("Outrider")
+    found = rules(body)
     found.allowed("http://a.com/zzz")
     gc.collect()
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    return taken, found.memory_bytes
+    return taken
 
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+def grown(body):
+    count = 1 + 8_000_000 // rules(body).memory_bytes
+    before = resident()
+    kept.append([rules(body) for _ in range(count)])
+    return (resident() - before) / count
+
+kept = []
+measured = traced if in_use() == "python" else grown  # the interpreter does not see what native kernels take
 bodies = {name: bytes.fromhex(text) for name, text in json.load(sys.stdin).items()}
-
-least = lambda body: min(measured(body) for _ in range(3))  # the first time fills caches of the interpreter, too
-print(json.dumps({name: least(body) for name, body in bodies.items()}))
+# The first time fills caches of the interpreter, too.
+told = {name: (min(measured(body) for _ in range(3)), rules(body).memory_bytes) for name, body in bodies.items()}
+print(json.dumps(told))
 """
 
 
 @pytest.fixture(scope="module")
 def measured():
-    """For each file: the bytes that its rules take, as the interpreter counts them, and the bytes that they say. A
-    process of its own measures them, with one thread: memory of other tests cannot count."""
+    """For each file: the bytes that its rules take, as the interpreter or the system counts them, and the bytes that
+    they say. A process of its own measures them, with one thread: memory of other tests cannot count."""
     told = {name: (b"User-agent: *\n" + b"\n".join(rules)).hex() for name, rules in LONG_FILES.items()}
     done = subprocess.run([sys.executable, "-c", MEASURE], input=json.dumps(told), capture_output=True, text=True)
     assert (0, "") == (done.returncode, done.stderr)
@@ -187,9 +203,10 @@ def measured():
 
 
 @pytest.mark.parametrize("name", LONG_FILES)
-def test_rules_take_no_more_memory_than_is_counted(name, measured):
+def test_rules_take_the_memory_that_is_counted(name, measured):
+    """But for what the allocator adds, a fifth of small rules."""
     taken, counted = measured[name]
-    assert taken <= counted < 10 * taken
+    assert 0.75 * taken <= counted < (10 if in_use() == "python" else 2) * taken
 
 
 @given(
@@ -220,9 +237,9 @@ def reads(monkeypatch):
     worlds: list[World] = []
     parse = Rules.parse.__func__
 
-    def note(cls, body):
+    def note(cls, body, **how):
         seen.append((len(body), any(world.frontier._lock._is_owned() for world in worlds)))
-        return parse(cls, body)
+        return parse(cls, body, **how)
 
     monkeypatch.setattr(Rules, "parse", classmethod(note))
     return seen, worlds
@@ -243,7 +260,7 @@ def test_bodies_and_rules_of_many_hosts_take_no_more_than_their_budget():
     tracemalloc.start()
     try:
         for number, host in enumerate(hosts):
-            world.frontier.set_robots(host, 200, body_of(number, 60_000))
+            world.frontier.set_robots(host, 200, body_of(number, 12_000))
         world.discover(*[f"{host}/{path}" for host in hosts for path in ("closed", "open")])
         asked = [url for _ in range(60) for url in _fetched(world)]
         gc.collect()

@@ -10,6 +10,7 @@ mod leases;
 mod octets;
 mod planes;
 mod ready;
+mod robots;
 mod suffixes;
 mod timetable;
 mod turns;
@@ -474,6 +475,8 @@ mod _native {
     use super::planes::{pack_heads, shuffle_columns, unpack_heads};
     #[pymodule_export]
     use super::ready::Ready;
+    #[pymodule_export]
+    use super::robots::{robots_verdicts, RobotsRules, RobotsText};
     #[pymodule_export]
     use super::suffixes::PublicSuffixes;
     #[pymodule_export]

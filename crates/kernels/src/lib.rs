@@ -11,6 +11,7 @@ pub mod index;
 pub mod leases;
 pub mod planes;
 pub mod ready;
+pub mod robots;
 pub mod rows;
 pub mod simhash;
 pub mod siphash;

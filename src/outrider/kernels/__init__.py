@@ -47,6 +47,7 @@ _FUNCTIONS = (
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
+    *("RobotsRules", "RobotsText", "robots_verdicts"),
     *("count_leases", "pack_heads", "settle_turns", "shuffle_columns", "unpack_heads"),
 )
 _OF_GROUPS = ("claim", "hold", "step_aside")  # where they are not, `admit` takes other arguments
@@ -61,6 +62,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.leases import Leases
     from outrider.kernels.planes import pack_heads, shuffle_columns, unpack_heads
     from outrider.kernels.ready import Ready
+    from outrider.kernels.robots import RobotsRules, RobotsText, robots_verdicts
     from outrider.kernels.simhash import simhash_of_words
     from outrider.kernels.siphash import fingerprints
     from outrider.kernels.suffixes import PublicSuffixes
@@ -84,6 +86,8 @@ else:
         Leases,
         PublicSuffixes,
         Ready,
+        RobotsRules,
+        RobotsText,
         Timetable,
         count_leases,
         crc32c,
@@ -94,6 +98,7 @@ else:
         hash_spans,
         pack_frames,
         pack_heads,
+        robots_verdicts,
         scan_frames,
         settle_turns,
         shuffle_columns,
@@ -137,6 +142,8 @@ __all__ = [
     "Leases",
     "PublicSuffixes",
     "Ready",
+    "RobotsRules",
+    "RobotsText",
     "Timetable",
     "count_leases",
     "crc32c",
@@ -148,6 +155,7 @@ __all__ = [
     "in_use",
     "pack_frames",
     "pack_heads",
+    "robots_verdicts",
     "scan_frames",
     "settle_turns",
     "shuffle_columns",

@@ -1,5 +1,14 @@
 """The rules of a site: robots.txt by RFC 9309. Pure: bytes in, verdicts out."""
 
-from outrider.robots.rules import ALLOW_ALL, REFUSE_ALL, AgentRules, Answer, Rules, verdict_of_status, whole_lines
+from outrider.robots.rules import (
+    ALLOW_ALL,
+    REFUSE_ALL,
+    AgentRules,
+    Answer,
+    RuleLine,
+    Rules,
+    verdict_of_status,
+    whole_lines,
+)
 
-__all__ = ["ALLOW_ALL", "REFUSE_ALL", "AgentRules", "Answer", "Rules", "verdict_of_status", "whole_lines"]
+__all__ = ["ALLOW_ALL", "REFUSE_ALL", "AgentRules", "Answer", "RuleLine", "Rules", "verdict_of_status", "whole_lines"]
