@@ -19,6 +19,7 @@ from outrider.errors import OutriderError
 try:
     from outrider.cli.keeping import export_command, import_command, repair, retry, verify
     from outrider.cli.looking import explain, hosts, urls, why_idle
+    from outrider.cli.robots import robots
     from outrider.cli.settings import given, setting_options, settings
     from outrider.cli.sim import sim
     from outrider.cli.url import url
@@ -133,7 +134,21 @@ def say_version() -> None:
     click.echo(f"libcurl  {libcurl[1]} ({libcurl[5]})")
 
 
-_OTHERS = (explain, why_idle, hosts, urls, export_command, import_command, verify, repair, retry, settings, url, sim)
+_OTHERS = (
+    explain,
+    why_idle,
+    hosts,
+    urls,
+    export_command,
+    import_command,
+    verify,
+    repair,
+    retry,
+    settings,
+    url,
+    robots,
+    sim,
+)
 for _command in _OTHERS:
     outrider.add_command(_command)
 

@@ -158,7 +158,7 @@ def prepared(
             raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
         sources = kept.seeds
         canonical = read_seeds(sources, stdin)
-    hosts = _hosts(options.hosts)
+    hosts = read_hosts(options.hosts)
     require_contact(canonical, options.contact, hosts)
     Hooks(options)  # a hook that cannot be loaded is a fault of the words, too
     folder = put_aside(output, wall()) if options.anew else None
@@ -205,7 +205,8 @@ def _nowhere() -> NamedPathError:
     return NamedPathError("the directory you are in was removed; change to one that is there, or give whole paths")
 
 
-def _hosts(path: str | None) -> Mapping[str, tuple[str, ...]]:
+def read_hosts(path: str | None) -> Mapping[str, tuple[str, ...]]:
+    """The addresses by host name of a --hosts file; SettingsError for one that cannot be read."""
     if path is None:
         return {}
     try:

@@ -1,0 +1,164 @@
+"""The command `robots check`: whether a robots.txt allows URLs, and by which line.
+
+The verdicts go to standard output, a line or a JSON object per URL; what is odd about the file to standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from outrider.cli.settings import given, setting_options
+from outrider.clock import elapsed
+from outrider.crawl.options import SETTINGS, CrawlOptions, from_environment, resolved
+from outrider.crawl.seeds import require_contact
+from outrider.crawl.terminal import safe, say
+from outrider.errors import InvalidUrlError, NamedPathError, UnreachableError
+from outrider.fetch import AddressGuard, Decoding, FetchFailure, Request, Resolver, Response
+from outrider.limits import REDIRECT_HOPS_MAX, ROBOTS_BYTES_MAX
+from outrider.robots import REFUSE_ALL, Rules, verdict_of_status
+from outrider.url import Url, join
+
+FINISHED, REFUSED = 0, 2
+_ASKED = frozenset({"contact", "user_agent", "hosts", "allow_address", "ca"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The rules that hold, and in words why, where it is not for the lines of the file."""
+
+    rules: Rules
+    why: str = ""
+    status: int | None = None
+
+
+@click.group()
+def robots() -> None:
+    """What a robots.txt says."""
+
+
+@robots.command()
+@click.argument("source", metavar="FILE|URL")
+@click.argument("urls", nargs=-1, required=True, metavar="URL...")
+@click.option("--agent", default="Outrider", show_default=True, metavar="A", help="The crawler that asks.")
+@click.option("--lenient", is_flag=True, help="Read the file as Google's parser does (docs/decisions/robots.md).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per URL, for programs.")
+@setting_options(*(name for name in SETTINGS if name not in _ASKED))
+def check(source: str, urls: tuple[str, ...], agent: str, lenient: bool, as_json: bool, **flags: Any) -> int:
+    """Say whether a robots.txt allows each URL, and by which line.
+
+    FILE is a robots.txt, - for standard input; of a URL the robots.txt of its site is fetched. A URL to judge may be a
+    path.
+    """
+    options = resolved(given(flags), from_environment(os.environ), {}, "")
+    if source.lower().startswith(("http://", "https://")):
+        found = asyncio.run(_fetched(source, options, lenient))
+    else:
+        found = _read(source, lenient)
+    if found.why:
+        say(f"outrider: {found.why}", sys.stderr)
+    code = FINISHED
+    for text in urls:
+        try:
+            url = text if text.startswith("/") else Url.parse(text).text
+        except InvalidUrlError as error:
+            code = REFUSED
+            say(f"outrider: {error}", sys.stderr)
+            continue
+        click.echo(_line(found, agent, url, as_json))
+    return code
+
+
+def _line(found: _Found, agent: str, url: str, as_json: bool) -> str:
+    allowed, line = found.rules.allowed(agent, url), found.rules.explain(agent, url)
+    if found.rules is REFUSE_ALL:
+        line = None
+    if as_json:
+        told = {
+            "url": url,
+            "agent": agent,
+            "allowed": allowed,
+            "line": None if line is None else line.number,
+            "rule": line,
+            "crawl_delay": found.rules.crawl_delay(agent),
+            "records": 0 if found.rules is REFUSE_ALL else found.rules.records,
+            "status": found.status,
+            "reason": found.why or None,
+        }
+        return json.dumps(told)
+    word = "allowed" if allowed else "refused"
+    by = "no line matches" if allowed else "robots.txt cannot be read"
+    if line is not None:
+        by = f"line {line.number}: {line}"
+    return safe(f"{word}  {url}  {by}")
+
+
+def _read(path: str, lenient: bool) -> _Found:
+    """The rules of a file; NamedPathError for one that cannot be read."""
+    try:
+        if path == "-":
+            body = sys.stdin.buffer.read(ROBOTS_BYTES_MAX + 1)
+        else:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            with open(descriptor, "rb") as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise NamedPathError(f"{path} is no file")
+                body = file.read(ROBOTS_BYTES_MAX + 1)
+    except OSError as error:
+        raise NamedPathError(f"{path}: {error.strerror}; it takes a readable robots.txt, or a URL") from error
+    return _ruled(body, "standard input" if path == "-" else path, lenient)
+
+
+def _ruled(body: bytes, name: str, lenient: bool, status: int | None = None) -> _Found:
+    rules = Rules.parse(body, lenient=lenient)
+    why = [] if rules.records else [f"{name} holds no rule: everything is allowed"]
+    if len(body) > ROBOTS_BYTES_MAX:
+        why.append(f"{name} is longer than {ROBOTS_BYTES_MAX} bytes: the lines behind them are not read")
+    return _Found(rules, "; ".join(why), status)
+
+
+async def _fetched(url: str, options: CrawlOptions, lenient: bool) -> _Found:
+    """The rules of a site; UnreachableError where no server answers."""
+    from outrider.crawl.start import read_hosts
+    from outrider.fetch.curl import CurlDownloader
+
+    asked = join(Url.parse(url).text, "/robots.txt")
+    hosts = read_hosts(options.hosts)
+    resolver, guard = Resolver(hosts), AddressGuard(options.allow_address, hosts)
+    downloader = CurlDownloader(clock=elapsed, ca_file=options.ca)
+    try:
+        for _ in range(REDIRECT_HOPS_MAX + 1):
+            require_contact([asked], options.contact, hosts)
+            target = Url(asked)
+            addresses = await resolver.resolve(target.host, target.port)
+            address = guard.choose(target.host, addresses)
+            response = await downloader.fetch(Request(asked, address, options.user_agent_sent))
+            verdict = verdict_of_status(response.status if response.error is None else None)
+            location = response.headers.get("location") if verdict == "redirect" else None
+            if location is None:
+                return _answered(response, verdict, asked, lenient)
+            asked = join(asked, location)
+    except FetchFailure as failure:
+        raise UnreachableError(f"{asked}: {failure.facts}") from failure
+    finally:
+        await downloader.close()
+        await resolver.close()
+    return _Found(Rules.parse(b""), f"{asked}: more than {REDIRECT_HOPS_MAX} redirects: everything is allowed")
+
+
+def _answered(response: Response, verdict: str, url: str, lenient: bool) -> _Found:
+    if response.error is not None and response.status is None:
+        raise UnreachableError(f"{url}: {response.error}: {response.error_text}")
+    status = response.status
+    if verdict == "rules" and response.decoding in (Decoding.WHOLE, Decoding.CUT):
+        return _ruled(response.content, url, lenient, status)
+    if verdict in ("allow", "redirect"):
+        return _Found(Rules.parse(b""), f"{url} answers {status}: there are no rules, everything is allowed", status)
+    return _Found(REFUSE_ALL, f"{url} answers {status}: nothing is allowed while it cannot be read", status)
