@@ -55,7 +55,8 @@ RETRY_SECONDS = (5.0, 30.0, 300.0)  # after these the URL is a dead letter
 REDIRECT_HOPS_MAX = 5  # RFC 9309 asks for five for robots.txt; browsers allow 20, loops only waste politeness
 
 # robots
-# RFC 9309 section 2.5 asks for 500 KiB at least; the largest of 2,553 real files has 1.4 MB, with rules to its end
+# RFC 9309 section 2.5 asks for 500 KiB at least; the largest of 2,553 real files has 1.4 MB, with rules to its end.
+# A crawl takes BODY_BYTES_MAX of it, as of any answer
 ROBOTS_BYTES_MAX = 4 << 20
 ROBOTS_AGE_SECONDS_MAX = 86_400.0  # RFC 9309 section 2.4: not longer than a day
 ROBOTS_MEMORY_SHARE = 16  # so large a part of memory_bytes is for robots.txt files and their rules: 64 MB by default

@@ -14,7 +14,7 @@ from outrider.crawl.visit import Judgement, Visit, judged, robots_outcome
 from outrider.fetch.curl import CurlDownloader
 from outrider.fetch.downloader import Request
 from outrider.journey import Kind, Lease, Verdict
-from outrider.limits import MICROSECONDS, ROBOTS_BYTES_MAX
+from outrider.limits import BODY_BYTES_MAX, MICROSECONDS
 
 AGENT = "Outrider/0.1 (+https://example.org/bot)"
 WORDS = b"User-agent: *\nDisallow: /private\n"
@@ -117,7 +117,7 @@ def test_a_robots_txt_that_breaks_off_each_time_closes_the_site_for_a_day(fault:
 def test_a_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_line() -> None:
     """Half of the line at the limit, "Disallow: /", would close the site; behind the limit nothing counts."""
     start = b"User-agent: *\nDisallow: /private\n"
-    filling = b"#" * (ROBOTS_BYTES_MAX - len(start) - len(b"\nDisallow: /")) + b"\n"
+    filling = b"#" * (BODY_BYTES_MAX - len(start) - len(b"\nDisallow: /")) + b"\n"
     body = start + filling + b"Disallow: /x" * 300_000
     crawl = Crawl()
     (errand,) = crawl.leases(0)
@@ -135,7 +135,7 @@ def test_a_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_line() ->
 def test_a_packed_robots_txt_beyond_the_size_limit_holds_up_to_its_last_whole_line(coding: str) -> None:
     """Rules up to 500 KiB count also where the answer unpacks to far more."""
     start = b"User-agent: *\nDisallow: /private\n"
-    body = start + b"#" * (ROBOTS_BYTES_MAX - len(start) - len(b"\nDisallow: /")) + b"\nDisallow: /x" * 200_000
+    body = start + b"#" * (BODY_BYTES_MAX - len(start) - len(b"\nDisallow: /")) + b"\nDisallow: /x" * 200_000
     crawl = Crawl()
     (errand,) = crawl.leases(0)
     crawl.answers(errand, coded(coding, gzip.compress(body) if coding == "gzip" else body))

@@ -29,6 +29,7 @@ from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.frontier.policy.revisit import retries_left
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
 from outrider.limits import (
+    BODY_BYTES_MAX,
     DESCRIPTION_CHARACTERS_MAX,
     DNS_KNOWN_SECONDS,
     LINE_FIELD_CHARACTERS_MAX,
@@ -332,7 +333,9 @@ def _robots_file(response: Response, status: int) -> tuple[RobotsAnswer, str | N
     before hold (section 2.5).
     """
     content, decoding = response.content, response.decoding
-    cut = response.truncated == "length" or (decoding is Decoding.CUT and len(content) >= ROBOTS_BYTES_MAX)
+    cut = response.truncated == "length" or (
+        decoding is Decoding.CUT and len(content) >= min(ROBOTS_BYTES_MAX, BODY_BYTES_MAX)
+    )
     if response.truncated not in (None, "length"):
         return RobotsAnswer(None), TRUNCATED
     # Where the limit fell into a coded body, its coding breaks off too.
