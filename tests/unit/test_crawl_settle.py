@@ -375,3 +375,32 @@ def test_an_outcome_that_cannot_be_kept_ends_its_url_and_not_the_crawl(house, mo
     ends = {line["url"]: (line["outcome"], line.get("error")) for line in house.lines()}
     assert {lease.url: ("done", None) for lease in leases} | {leases[1].url: ("error", "too_large")} == ends
     assert ["gone", "done"] == [house.frontier.status(lease.url).state for lease in leases[1:3]]
+
+
+def directed(directory, field, body=b"<a href=/a></a>", **options):
+    """The line of a page with this X-Robots-Tag, and the state of the page that it links to."""
+    house = House(directory, **options)
+    lease, *_ = house.pages()
+    headers = Headers((("Content-Type", "text/html"), ("X-Robots-Tag", field)))
+    house.settler.turn([house.visit(lease, body=body, headers=headers)], 0)
+    state = house.frontier.status(lease.url + "a").state
+    house.close()
+    return house.lines()[0], state
+
+
+@pytest.mark.parametrize("field", ["nofollow", "noindex, none", "outrider: nofollow"])
+def test_no_link_of_a_page_whose_header_says_nofollow_is_followed(tmp_path, field):
+    line, state = directed(tmp_path / "out", field)
+    assert (0, State.UNKNOWN, True) == (line["links"], state, "nofollow" in line["directives"])
+
+
+def test_the_directives_of_meta_and_header_stand_in_the_line(tmp_path):
+    body = b"<meta name=robots content='noarchive, max-snippet: 50'><a href=/a></a>"
+    line, state = directed(tmp_path / "out", "noindex, max-snippet:20, otherbot: nofollow", body)
+    assert (["max-snippet:20", "noarchive", "noindex"], State.QUEUED) == (line["directives"], state)
+
+
+def test_links_of_a_page_that_says_nofollow_are_followed_where_it_is_asked_for(tmp_path):
+    body = b"<a rel=ugc href=/a></a>"
+    assert State.QUEUED == directed(tmp_path / "out", "nofollow", body, follow_nofollow=True)[1]
+    assert State.UNKNOWN == directed(tmp_path / "other", "noindex", body)[1]

@@ -114,6 +114,11 @@ def test_followed_links_are_unique_and_lead_to_pages() -> None:
     assert ["http://example.org/dir/x", "http://example.org/dir/y"] == page(markup).followed()
 
 
+def test_links_of_users_and_sponsors_are_kept_and_not_followed() -> None:
+    read_page = page("<a rel=ugc href=x></a><a rel='x Sponsored' href=y></a><a rel=ugcs href=z></a>")
+    assert (3, ["http://example.org/dir/z"]) == (len(read_page.links), read_page.followed())
+
+
 def test_nofollow_links_are_kept_and_not_followed() -> None:
     read_page = page("<a rel='External NoFollow' href=x></a><a href=y></a>")
     assert PageLink("http://example.org/dir/x", "a", "external nofollow") == read_page.links[0]

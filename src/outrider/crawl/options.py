@@ -379,6 +379,9 @@ class CrawlOptions:
     honour_canonical: bool = _switch(
         False, "Where a page names another URL as its canonical one, go there, and count the page as a duplicate."
     )
+    follow_nofollow: bool = _switch(
+        False, "Also follow links with rel=nofollow, ugc or sponsored, and those of pages that say nofollow."
+    )
     max_pages: int | None = _limit("Stop after so many answered pages; never exceeded.")
     max_depth: int | None = _limit("Follow links at most so far from a seed.", least=0)
     max_pages_per_host: int | None = _limit("At most so many pages of each host.")

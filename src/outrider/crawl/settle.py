@@ -34,6 +34,7 @@ from outrider.errors import SettingsError, StoreFullError
 from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
 from outrider.limits import HOOK_SLOW_SECONDS, HOOK_TRACEBACKS_MAX, LINKS_PER_PAGE_MAX, TURN_BYTES_MAX
 from outrider.page import FoundLinks, Page
+from outrider.robots import header_directives, strictest
 from outrider.url import UrlBatch, canonical_target
 
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
@@ -315,7 +316,10 @@ class Settler:
         if response is not visit.response:
             one.visit = replace(visit, response=response)
         if one.page is not None:
-            one.links = one.page.link_batch()[:LINKS_PER_PAGE_MAX]
+            said = header_directives(response.headers, self._options.user_agent)
+            if said or one.page.robots:
+                one.page = replace(one.page, robots=strictest(one.page.robots | said))
+            one.links = one.page.link_batch(nofollow_too=self._options.follow_nofollow)[:LINKS_PER_PAGE_MAX]
             if not self._hooks.looks_at_pages and self._tell is None:
                 one.page = replace(one.page, found=NO_FOUND)  # its links are taken
 

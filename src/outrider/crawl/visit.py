@@ -122,6 +122,8 @@ class Reading(Protocol):
     def text(self) -> str: ...
     @property
     def left_out(self) -> int: ...
+    @property
+    def robots(self) -> frozenset[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +274,8 @@ def page_outcome(
         "token": lease.token,
         "warc": warc,
     }
+    if page is not None and page.robots:
+        line["directives"] = [_cut(word) for word in sorted(page.robots)]
     if page is not None and page.left_out:
         line["links_left_out"] = page.left_out
     line |= fields

@@ -34,6 +34,8 @@ from outrider.url import UrlBatch, spell
 
 FOLLOWABLE = frozenset({"a", "area", "frame", "iframe", "meta"})
 """The elements whose links lead to pages; those of link, img, script and form are recorded only."""
+UNFOLLOWED = frozenset({"nofollow", "ugc", "sponsored"})
+"""The rels of links that a page does not vouch for: they are recorded only."""
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _CHARSET = re.compile(r"""(?i);\s*charset\s*=\s*["']?([^\s"';,]{1,40})""")
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
@@ -123,13 +125,14 @@ class Page:
     def link_batch(self, *, nofollow_too: bool = False) -> UrlBatch:
         """The URLs a crawler goes on to: unique, in order, of a, area, frame, iframe and meta refresh.
 
-        Not those with rel=nofollow, and none at all if a robots meta says nofollow or none, unless `nofollow_too`.
+        Not those with rel=nofollow, ugc or sponsored, and none at all if a robots meta says nofollow or none, unless
+        `nofollow_too`.
         """
         found = self.found
         if not found.kinds or (not nofollow_too and ("nofollow" in self.robots or "none" in self.robots)):
             return _NO_LINKS.urls
         wanted = [
-            kind in FOLLOWABLE and (nofollow_too or not rel or "nofollow" not in rel.split())
+            kind in FOLLOWABLE and (nofollow_too or not rel or UNFOLLOWED.isdisjoint(rel.split()))
             for kind, rel in zip(found.kinds, found.rels, strict=True)
         ]
         return found.urls.unique(wanted)

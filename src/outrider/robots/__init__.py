@@ -1,5 +1,6 @@
 """The rules of a site: robots.txt by RFC 9309. Pure: bytes in, verdicts out."""
 
+from outrider.robots.directives import header_directives, page_directives, strictest
 from outrider.robots.rules import (
     ALLOW_ALL,
     REFUSE_ALL,
@@ -11,4 +12,16 @@ from outrider.robots.rules import (
     whole_lines,
 )
 
-__all__ = ["ALLOW_ALL", "REFUSE_ALL", "AgentRules", "Answer", "RuleLine", "Rules", "verdict_of_status", "whole_lines"]
+__all__ = [
+    "ALLOW_ALL",
+    "REFUSE_ALL",
+    "AgentRules",
+    "Answer",
+    "RuleLine",
+    "Rules",
+    "header_directives",
+    "page_directives",
+    "strictest",
+    "verdict_of_status",
+    "whole_lines",
+]

@@ -1,0 +1,101 @@
+"""The directives of one page: meta robots and the X-Robots-Tag field. Pure: names and values in, words out.
+
+Google describes both ("Robots meta tag, data-nosnippet, and X-Robots-Tag specifications"); no RFC has them. Where
+several speak, the strictest holds. Nothing raises: a part that says nothing is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from outrider.limits import DIRECTIVE_CHARACTERS_MAX, DIRECTIVES_PER_PAGE_MAX
+
+ANY_AGENT = "robots"
+"""The name of the meta elements that speak to all crawlers."""
+FIELD = "x-robots-tag"
+
+_VALUED = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
+_PREFIX = re.compile(r"\s*([A-Za-z][A-Za-z0-9_.-]{0,63})\s*:\s*(.*)", re.DOTALL)
+_TOKEN = re.compile(r"[A-Za-z0-9_-]+")
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
+_PREVIEWS = ("none", "standard", "large")
+_MILDER = {"nofollow": "follow", "noindex": "index"}
+_CHARACTERS_MAX = DIRECTIVES_PER_PAGE_MAX * DIRECTIVE_CHARACTERS_MAX
+
+
+def page_directives(
+    html_meta: Iterable[tuple[str, str]], headers: Iterable[tuple[str, str]], agent: str
+) -> frozenset[str]:
+    """The directives in force for a crawler, in lower case: "noindex", "nofollow", "max-snippet:50" …
+
+    html_meta: (name, content) of a page's meta elements. headers: (name, value) of its header fields. agent: the
+    crawler's product token; what speaks to it counts beside what speaks to all. "none" is there with its two meanings,
+    "noindex" and "nofollow"; "all", "index" and "follow" are, where nothing contradicts them.
+    """
+    metas = [content for name, content in html_meta if _is_for(name, agent)]
+    said = [word for text in metas for word in _words(text)]
+    return strictest([*said, *header_directives(headers, agent)])
+
+
+def header_directives(headers: Iterable[tuple[str, str]], agent: str) -> frozenset[str]:
+    """The directives of the X-Robots-Tag fields for a crawler. A name before a colon says whom what follows is for."""
+    found: list[str] = []
+    for name, value in headers:
+        if name.lower() != FIELD:
+            continue
+        counts = True
+        for part in value[:_CHARACTERS_MAX].split(","):
+            match = _PREFIX.fullmatch(part)
+            if match is not None and match[1].lower() not in _VALUED:
+                counts = _is_for(match[1], agent)
+                part = match[2]
+            if counts:
+                found += _words(part)
+    return strictest(found)
+
+
+def strictest(words: Iterable[str]) -> frozenset[str]:
+    """Of directives in lower case the ones in force, where each may stand several times."""
+    fit = {_spelled(word) for word in words if len(word) <= DIRECTIVE_CHARACTERS_MAX}
+    known = sorted(word for word in fit if word.strip(":"))[:DIRECTIVES_PER_PAGE_MAX]
+    found = {word for word in known if ":" not in word or word.partition(":")[0] not in _VALUED}
+    if "none" in found:
+        found |= {"noindex", "nofollow"}
+    for strict, mild in _MILDER.items():
+        if strict in found:
+            found -= {mild, "all"}
+    for name in sorted(_VALUED):
+        values = [word.partition(":")[2] for word in known if word.startswith(name + ":")]
+        if values:
+            found.add(f"{name}:{min(values, key=_leniency)}")
+    return frozenset(found)
+
+
+def _leniency(value: str) -> tuple[float, str]:
+    """How much a value allows: -1 is no limit, 0 nothing; a date is as good as another."""
+    if value in _PREVIEWS:
+        return float(_PREVIEWS.index(value)), value
+    if _NUMBER.fullmatch(value) is not None:
+        return (float(value) if not value.startswith("-") else float("inf")), value
+    return 0.0, value
+
+
+def _words(text: str) -> list[str]:
+    """The directives of a text, in lower case. Blanks part them as commas do, which is common; the value of one that
+    has a value reaches to the comma."""
+    found: list[str] = []
+    for part in text[:_CHARACTERS_MAX].lower().split(","):
+        found += [_spelled(part)] if ":" in part else part.split()
+    return found
+
+
+def _spelled(word: str) -> str:
+    """A directive with single blanks, and none around the colon before its value."""
+    name, colon, value = word.partition(":")
+    return f"{name.strip()}:{' '.join(value.split())}" if colon else word
+
+
+def _is_for(name: str, agent: str) -> bool:
+    token = _TOKEN.match(agent)
+    return name.strip().lower() in {ANY_AGENT, token[0].lower() if token is not None else ANY_AGENT}
