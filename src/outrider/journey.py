@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -18,6 +18,10 @@ import numpy.typing as npt
 from outrider.clock import Instant
 
 Listed = TypeVar("Listed")
+Cell = TypeVar("Cell")
+
+Column: TypeAlias = Sequence[Cell | None] | Mapping[int, Cell] | Cell | None
+"""A column of an `OutcomeBatch` that may be left out: values by row, or one for all rows."""
 
 Line = tuple[str, bytes]  # (stream, one line of JSON without its end): a call adds it to `pages` or `politeness`
 RequestId = tuple[str, int]  # (client, sequence): a repeated one repeats its answer
@@ -177,18 +181,40 @@ class Outcome(msgspec.Struct, frozen=True):
     metadata: Mapping[str, object] | None = None
     address: str | None = None
     ttl_seconds: float | None = None
-    _plain: bool = False  # nothing is told beside verdict, seconds, status and links: it goes in columns
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeBatch:
-    """Outcomes of many leases that have little to tell, in columns: tokens (whole numbers), and for each, or once for
-    all, its verdict, seconds (None or NaN: no request was sent) and HTTP status (None or 0: none)."""
+    """Outcomes of many leases in columns, with all that `Outcome` has but links, which `report` takes beside them.
+
+    tokens: whole numbers; for each, or once for all, its verdict, seconds (None or NaN: no request was sent) and HTTP
+    status (None or 0: none). Each other column has the values of the field of `Outcome` of that name: a list with None
+    where there is none, a mapping from the rows that have one, or one value for all; None where no row has any.
+    """
 
     tokens: npt.ArrayLike
     verdicts: Verdict | str | Sequence[Verdict | str] = Verdict.DONE
     seconds: npt.ArrayLike | None = None
     statuses: npt.ArrayLike | None = 200
+    ended_at: Column[Instant] = None
+    at: Column[Instant] = None
+    after_seconds: Column[float] = None
+    retry_after_seconds: Column[float] = None
+    refused: Column[bool] = None
+    answered: Column[bool] = None
+    duplicate: Column[bool] = None
+    bytes_read: Column[int] = None
+    errors: Column[str] = None
+    locations: Column[str] = None
+    lines: Column[bytes] = None
+    politeness: Column[bytes] = None
+    digests: Column[bytes] = None
+    etags: Column[str] = None
+    last_modified: Column[str] = None
+    metadata: Sequence[Mapping[str, object] | None] | Mapping[int, Mapping[str, object]] | None = None
+    robots: Column[RobotsAnswer] = None
+    addresses: Column[str] = None
+    ttl_seconds: Column[float] = None
 
     def __len__(self) -> int:
         return len(np.atleast_1d(np.asarray(self.tokens)))
@@ -251,14 +277,6 @@ class Lease(msgspec.Struct, frozen=True):
             last_modified=last_modified,
             metadata=metadata,
             ended_at=ended_at,
-            _plain=(
-                location is None
-                and digest is None
-                and etag is None
-                and last_modified is None
-                and metadata is None
-                and ended_at is None
-            ),
         )
 
     def again(

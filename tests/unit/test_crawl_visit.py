@@ -20,7 +20,7 @@ from outrider.crawl.visit import (
 )
 from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.outcomes import FetchError
-from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.outcomes import outcomes_of
 from outrider.journey import Kind, Lease, Verdict
 from outrider.url import UrlBatch
 
@@ -300,10 +300,10 @@ def test_no_page_and_no_answer_makes_an_outcome_that_the_frontier_refuses(letter
     told = {"page": Page(), "links": UrlBatch.of([]), "digest": b"x" * 20, "digest_shown": "sha1:x", "warc": None}
     for judgement in (judged(found), Judgement("redirect", Verdict.DONE, location="http://b.test/" + "b" * 786_432)):
         outcome = page_outcome(found, judgement, **told)
-        arguments.told([outcome])
+        outcomes_of([outcome])
         assert (None, None) == (outcome.etag, outcome.last_modified)
         assert json.loads(outcome.line)["etag"] == letter * 1_000
-    arguments.told([robots_outcome(found), stopped_outcome(found)])
+    outcomes_of([robots_outcome(found), stopped_outcome(found)])
 
 
 def test_a_validator_that_is_kept_is_whole():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from outrider.frontier.stores.rulebook import crawl_delay_of
-from outrider.journey import RobotsAnswer
+from outrider.journey import OutcomeBatch, RobotsAnswer
 from outrider.limits import RULES_READ_BYTES_AT_ONCE
 from outrider.robots import AgentRules, Rules, verdict_of_status, whole_lines
 
@@ -30,7 +30,12 @@ def read_files(files: Iterable[tuple[int, bytes]], agent: str) -> Read:
 
 
 def answers_of(outcomes: object) -> list[object]:
-    """The robots.txt answers in outcomes; columns have no place for them."""
+    """The robots.txt answers in outcomes."""
+    if isinstance(outcomes, OutcomeBatch):
+        answers: object = outcomes.robots
+        if isinstance(answers, Mapping):
+            return list(answers.values())
+        return [one for one in answers if one is not None] if isinstance(answers, list | tuple) else [answers]
     if not isinstance(outcomes, list | tuple):
         return []
     return [answer for outcome in outcomes if (answer := getattr(outcome, "robots", None)) is not None]

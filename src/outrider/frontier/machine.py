@@ -289,7 +289,7 @@ class Machine(Reporting, Operations, Carrying):
 
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether content with each digest was accepted for any URL."""
-        hashes = np.array([self._content_hash(digest) for digest in digests], np.uint64)
+        hashes = np.array(self._content_hashes(digests), np.uint64)
         slots = (hashes >> np.uint64(52)).astype(np.uint16)
         return [bool(found) for found in self.tables.contents.check(slots, hashes)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -59,16 +59,8 @@ class Record:
             setattr(record, name, head[name])
         record.url = cards.url(row)
         record.referrer = cards.referrer(row)
-        record.content = 0
-        extra = cards.extra_of(row)
-        if head["flags"] & HAS_CONTENT:
-            record.content = int.from_bytes(extra[:8], "little")
-            extra = extra[8:]
-        told: dict[str, Any] = msgspec.msgpack.decode(extra) if extra else {}
-        record.digest = told.get(_DIGEST, b"")
-        record.etag = told.get(_ETAG, "")
-        record.modified = told.get(_MODIFIED, "")
-        record.metadata = told.get(_METADATA, b"")
+        parts = parts_of(cards.extra_of(row), head["flags"])
+        record.digest, record.etag, record.modified, record.metadata, record.content = parts
         return record
 
     def extra(self) -> bytes:
@@ -77,6 +69,32 @@ class Record:
 
     def __repr__(self) -> str:
         return f"<Record {self.url} state {self.state}>"
+
+
+class Parts(NamedTuple):
+    """The values in the last part of a body; empty, or 0, where there is none."""
+
+    digest: bytes = b""
+    etag: str = ""
+    modified: str = ""
+    metadata: bytes = b""
+    content: int = 0
+
+
+def parts_of(extra: bytes, flags: int) -> Parts:
+    """The values that `extra_of` packed. flags: of the card's head."""
+    if not extra:
+        return NO_PARTS
+    content = 0
+    if flags & HAS_CONTENT:
+        content, extra = int.from_bytes(extra[:8], "little"), extra[8:]
+    told: dict[str, Any] = msgspec.msgpack.decode(extra) if extra else {}
+    return Parts(
+        told.get(_DIGEST, b""), told.get(_ETAG, ""), told.get(_MODIFIED, ""), told.get(_METADATA, b""), content
+    )
+
+
+NO_PARTS = Parts()
 
 
 def extra_of(digest: bytes = b"", etag: str = "", modified: str = "", metadata: bytes = b"", content: int = 0) -> bytes:

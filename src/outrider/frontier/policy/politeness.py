@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from outrider.clock import Instant, instant
+from outrider.clock import Instant
 from outrider.limits import (
     BACK_OFF_FORGET_SECONDS,
     BACK_OFF_SECONDS_FIRST,
@@ -32,17 +32,22 @@ class GapReason(IntEnum):
     BACK_OFF = 5
 
 
-def end_of(told: Instant | None, seconds: float | None, *, begun: Instant | None, now: Instant) -> Instant:
-    """The instant at which a request ended: the told one where it can be true, otherwise now.
+def ends_of(
+    given: npt.NDArray[np.int64],
+    seconds: npt.NDArray[np.float64],
+    *,
+    begun: npt.NDArray[np.int64],
+    now: Instant,
+) -> npt.NDArray[np.int64]:
+    """The instants at which requests ended: the given ones where they can be true, otherwise now.
 
-    begun: the first instant at which its lease allowed it, None where that is unknown or where the holder has a clock
-    of its own (a named worker). A request lasts at least its `seconds`, and lies between `begun` and now. The holder's
-    clock may differ from ours: a told instant that contradicts this does not count, and the host rests its whole gap
-    from now on.
+    begun: the first instants at which their leases allowed them, below 0 where that is unknown or where the holder has
+    a clock of its own (a named worker). A request lasts at least its `seconds` (NaN: unknown), and lies between `begun`
+    and now. The holder's clock may differ from ours: a given instant that contradicts this does not count, and the host
+    rests its whole gap from now on. given: below 0 where there is none.
     """
-    if told is None or begun is None or told > now or told - instant(max(seconds or 0.0, 0.0)) < begun:
-        return now
-    return told
+    lasted = np.ceil(np.minimum(np.fmax(seconds, 0.0) * MICROSECONDS, float(now))).astype(np.int64)
+    return np.where((given >= 0) & (begun >= 0) & (given <= now) & (given - lasted >= begun), given, now)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

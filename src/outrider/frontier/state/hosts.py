@@ -98,7 +98,7 @@ def keyed_queue_hash(host: int, crawl: int, key_hash: int) -> int:
     return int(mixed(of_host ^ np.uint64(key_hash))[0])
 
 
-def has_equals(values: Uint64s) -> bool:
+def has_equals(values: npt.NDArray[np.unsignedinteger[Any]]) -> bool:
     """Whether any two values are equal."""
     ordered = np.sort(values)
     return bool(np.count_nonzero(ordered[1:] == ordered[:-1]))

@@ -10,7 +10,6 @@ from outrider.frontier.format.facts import Row
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
 from outrider.frontier.state.hosts import NONE
-from outrider.journey import Outcome, Verdict
 from outrider.limits import (
     ADDRESS_FAILED_SECONDS,
     ADDRESS_SECONDS_MAX,
@@ -55,20 +54,28 @@ class Whereabouts:
         at = self.next_at if next_at is None else next_at
         return (self.address, self.expires, at, self.attempts, self.error)
 
-    def after_answer(self, outcome: Outcome, now: Instant) -> Row:
-        """The cells after an answer: an address with its time to live; a failure that may pass, with the next errand
-        after 5, 30, 300 s; or no address, which holds for an hour."""
-        if outcome.address is not None:
-            told = ADDRESS_SECONDS_USUAL if outcome.ttl_seconds is None else outcome.ttl_seconds
+    def after_answer(
+        self,
+        address: str | None,
+        now: Instant,
+        *,
+        ttl_seconds: float | None,
+        error: str | None,
+        after_seconds: float | None,
+        final: bool,
+    ) -> Row:
+        """The cells after an answer: an address with its time to live; a failure that may pass (not `final`), with the
+        next errand after 5, 30, 300 s; or no address, which holds for an hour."""
+        if address is not None:
+            told = ADDRESS_SECONDS_USUAL if ttl_seconds is None else ttl_seconds
             seconds = min(max(told, ADDRESS_SECONDS_MIN), ADDRESS_SECONDS_MAX)
-            return (str(address_of(outcome.address)), now + instant(seconds), 0, 0, "")
+            return (str(address_of(address)), now + instant(seconds), 0, 0, "")
         attempt = self.attempts + 1
-        error = outcome.error or "no_address"
-        if outcome.verdict is not Verdict.GONE and retries_left(attempt):
-            wait = retry_seconds(attempt) if outcome.after_seconds is None else outcome.after_seconds
+        if not final and retries_left(attempt):
+            wait = retry_seconds(attempt) if after_seconds is None else after_seconds
             wait = min(max(0.0, wait), RETRY_AFTER_SECONDS_MAX)
-            return (self.address, 0, now + instant(wait), attempt, error)
-        return ("", now + instant(ADDRESS_FAILED_SECONDS), 0, 0, error)
+            return (self.address, 0, now + instant(wait), attempt, error or "no_address")
+        return ("", now + instant(ADDRESS_FAILED_SECONDS), 0, 0, error or "no_address")
 
     def __repr__(self) -> str:
         return f"<Whereabouts {self.name} at {self.address or self.error or 'nobody knows'}>"

@@ -10,6 +10,8 @@ error throws its draft away, and the state is what it was. `machine.py`, above t
     discovering.py   discover, and links between logs
     asking.py        robots rules and the errands that fetch them
     leasing.py       lease; leased.py gives a call's leases in columns
+    outcomes.py      outcomes in columns, read and checked
+    settling.py      outcomes become facts: rests, states, texts, links, lines
     reporting.py     report, extend, release, defer; pieces.py cuts long reports into frames
     operations.py    the words of operators: pause, block, delay, limit, delete, retry
     carried.py       records of URLs out of one frontier and into another

@@ -4,7 +4,6 @@ nothing."""
 from __future__ import annotations
 
 import ipaddress
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
@@ -17,14 +16,11 @@ from outrider.errors import SettingsError
 from outrider.frontier.format.alike import alike
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.verbs.arrivals import NO_DUE
-from outrider.journey import Link, Outcome, OutcomeBatch, RobotsAnswer, Verdict
+from outrider.journey import Link, RobotsAnswer
 from outrider.limits import (
     ADDRESS_TEXT_MAX,
     CALL_ROWS_MAX,
-    DIGEST_BYTES_MAX,
-    ERROR_TEXT_MAX,
     LEASE_SECONDS_MAX,
-    LINE_BYTES_MAX,
     METADATA_BYTES_MAX,
     NAME_CHARACTERS_MAX,
     REFERRER_BYTES_MAX,
@@ -39,13 +35,11 @@ from outrider.url import UrlBatch, host_of, spell
 Uint64s = npt.NDArray[np.uint64]
 
 INSTANT_MAX = limits.INSTANT_MAX
-_SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # an instant plus so many seconds still fits
-_HTTP_STATUS_MAX = 999
+SPAN_SECONDS_MAX = INSTANT_MAX / 2 / 1_000_000  # an instant plus so many seconds still fits
+HTTP_STATUS_MAX = 999
 _DEPTH_MAX, _HOPS_MAX = 65_535, 255
 _SEQUENCE_MAX = (1 << 63) - 1
 _PARCEL_FIELDS = 13
-_OCTETS = {"digest": DIGEST_BYTES_MAX, "line": LINE_BYTES_MAX, "politeness": LINE_BYTES_MAX}
-"""The fields of an outcome that are bytes."""
 
 
 def whole(name: str, value: object, least: int, most: int) -> int:
@@ -57,22 +51,22 @@ def whole(name: str, value: object, least: int, most: int) -> int:
 
 def ttl(value: object) -> float:
     """How long a lease lives, in seconds."""
-    if not _is_number(value) or not 0 < value <= LEASE_SECONDS_MAX:
+    if not is_number(value) or not 0 < value <= LEASE_SECONDS_MAX:
         raise SettingsError(f"ttl_seconds {value!r}: give seconds above 0, at most {LEASE_SECONDS_MAX:.0f}")
     return value
 
 
 def seconds(what: str, value: object) -> float:
     """A length of time of at most a day."""
-    if not _is_number(value) or not 0 <= value <= LEASE_SECONDS_MAX:
+    if not is_number(value) or not 0 <= value <= LEASE_SECONDS_MAX:
         raise SettingsError(f"{what} {value!r}: give seconds from 0 to {LEASE_SECONDS_MAX:.0f}")
     return float(value)
 
 
 def span(what: str, value: object) -> float:
     """A length of time that fits when it is added to an instant."""
-    if not _is_number(value) or not 0 <= value <= _SECONDS_MAX:
-        raise SettingsError(f"{what} {value!r}: give seconds from 0 to {_SECONDS_MAX:.0f}")
+    if not is_number(value) or not 0 <= value <= SPAN_SECONDS_MAX:
+        raise SettingsError(f"{what} {value!r}: give seconds from 0 to {SPAN_SECONDS_MAX:.0f}")
     return float(value)
 
 
@@ -178,7 +172,7 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         name("the crawl of a parcel", text("the crawl of a parcel", crawl))
         name("the key of a parcel", text("the key of a parcel", key) or None)
         whole("the due date of a parcel", due, NO_DUE, INSTANT_MAX)
-        if not _is_number(priority) or not 0 <= priority <= 1:
+        if not is_number(priority) or not 0 <= priority <= 1:
             raise SettingsError(f"the priority of a parcel {priority!r:.80}: give a number from 0 to 1")
         whole("the depth of a parcel", depth, 0, _DEPTH_MAX)
         whole("the hops of a parcel", hops, 0, _HOPS_MAX)
@@ -210,7 +204,7 @@ def metadata(value: object, what: str = "metadata") -> bytes:
 def status(value: object) -> None:
     """An HTTP status, or None."""
     if value is not None:
-        whole("status", value, 0, _HTTP_STATUS_MAX)
+        whole("status", value, 0, HTTP_STATUS_MAX)
 
 
 def link(given: Link) -> None:
@@ -223,138 +217,6 @@ def link(given: Link) -> None:
     whole("hops", given.hops, 0, _HOPS_MAX)
     if given.not_before is not None:
         whole("not_before", given.not_before, 0, INSTANT_MAX)
-
-
-class Told:
-    """The outcomes of a call in columns: tokens, seconds (NaN for unknown), statuses (0 for none). plain: rows that say
-    no more than done; `outcome` gives the whole outcome of any row."""
-
-    __slots__ = ("_given", "others", "plain", "seconds", "statuses", "tokens", "verdicts")
-
-    def __init__(
-        self,
-        given: Sequence[Outcome] | None,
-        tokens: Uint64s,
-        seconds: npt.NDArray[np.float64],
-        statuses: npt.NDArray[np.uint16],
-        plain: npt.NDArray[np.bool_],
-        verdicts: Sequence[Verdict],
-    ) -> None:
-        self._given = given
-        self.tokens = tokens
-        self.seconds = seconds
-        self.statuses = statuses
-        self.plain = plain
-        self.others = len(plain) - np.count_nonzero(plain)
-        self.verdicts = verdicts
-
-    def piece(self, first: int, last: int) -> Told:
-        """The rows from `first` on, before `last`."""
-        if last - first == len(self.tokens):
-            return self
-        some = slice(first, last)
-        return Told(
-            self._given[some] if self._given is not None else None,
-            *(self.tokens[some], self.seconds[some], self.statuses[some], self.plain[some]),
-            self.verdicts[some],
-        )
-
-    def outcome(self, row: int) -> Outcome:
-        """The whole outcome of a row."""
-        if self._given is not None:
-            return self._given[row]
-        seconds = float(self.seconds[row])
-        return Outcome(
-            int(self.tokens[row]),
-            self.verdicts[row],
-            seconds=None if math.isnan(seconds) else seconds,
-            status=int(self.statuses[row]) or None,
-        )
-
-    def links(self) -> dict[int, Any]:
-        """The links that outcomes carry, by row."""
-        if self._given is None:
-            return {}
-        return {row: one.links for row, one in enumerate(self._given) if len(one.links)}
-
-
-def told(given: Iterable[Outcome] | OutcomeBatch) -> Told:
-    """Outcomes after all checks of their values."""
-    if isinstance(given, OutcomeBatch):
-        return _told_in_columns(given)
-    if isinstance(given, Outcome):
-        raise SettingsError("outcomes is one outcome; give a list: report([lease.done()])")
-    given = listed("outcomes", given)
-    if len(given) > CALL_ROWS_MAX:
-        raise SettingsError(f"{len(given)} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
-    plain = np.array([type(one) is Outcome and one._plain for one in given], np.bool_)
-    for row in np.flatnonzero(~plain).tolist():
-        _outcome(given[row])
-    try:
-        rows = len(given)
-        numbers = np.fromiter((one.token for one in given), np.int64, rows).view(np.uint64)
-        seconds = np.array([one.seconds for one in given], np.float64)
-        statuses = np.array([0 if one.status is None else one.status for one in given])
-        if seconds.shape != (rows,) or statuses.shape != (rows,) or (rows and statuses.dtype.kind != "i"):
-            raise TypeError("some of them are no numbers")  # `_outcome` raises with the name below
-        right = np.isnan(seconds) | ((seconds >= 0) & (seconds <= _SECONDS_MAX))
-        right &= (statuses >= 0) & (statuses <= _HTTP_STATUS_MAX)
-        nan_given = np.isnan(seconds) & np.array([one.seconds is not None for one in given], np.bool_)
-    except (TypeError, ValueError, OverflowError):
-        for one in given:
-            _outcome(one)
-        raise SettingsError("the outcomes cannot be read: a token is a whole number of at most 63 bits") from None
-    if not right.all() or nan_given.any():
-        _outcome(given[int(np.argmax(~right | nan_given))])
-    for row in np.flatnonzero(plain).tolist() if rows else ():
-        if type(given[row].links) not in (list, tuple, UrlBatch):
-            _outcome(given[row])
-    return Told(given, numbers, seconds, statuses.astype(np.uint16), plain, ())
-
-
-def _told_in_columns(given: OutcomeBatch) -> Told:
-    numbers = tokens(given.tokens)
-    rows = len(numbers)
-    if rows > CALL_ROWS_MAX:
-        raise SettingsError(f"{rows} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
-    try:
-        seconds = _column(np.nan if given.seconds is None else given.seconds, rows)
-        statuses = _statuses(given.statuses, rows)
-        words = given.verdicts
-        same = Verdict(words) if isinstance(words, str) else None
-        verdicts = [Verdict(word) for word in words] if same is None else [same] * rows
-    except (TypeError, ValueError, OverflowError) as error:
-        raise SettingsError(f"an OutcomeBatch of {rows} tokens: {error}") from error
-    if len(verdicts) != rows:
-        raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(verdicts)} verdicts")
-    right = (seconds >= 0) & (seconds <= _SECONDS_MAX)
-    if np.count_nonzero(right) < rows and not (right | np.isnan(seconds)).all():
-        raise SettingsError("the seconds of an OutcomeBatch: give finite ones from 0 on, or NaN for none")
-    if same is not None:
-        plain = np.full(rows, same is Verdict.DONE, np.bool_)
-    else:
-        plain = np.array([verdict is Verdict.DONE for verdict in verdicts], np.bool_)
-    return Told(None, numbers, seconds, statuses, plain, verdicts)
-
-
-def _statuses(given: Any, rows: int) -> npt.NDArray[np.uint16]:
-    """HTTP statuses of an OutcomeBatch, 0 where there is none."""
-    if given is None:
-        given = 0
-    if type(given) is int and 0 <= given <= _HTTP_STATUS_MAX:
-        return np.full(rows, given, np.uint16)
-    statuses = _column(given, rows)
-    statuses = np.where(np.isnan(statuses), 0.0, statuses)
-    if not ((statuses >= 0) & (statuses <= _HTTP_STATUS_MAX) & (statuses % 1 == 0)).all():
-        raise SettingsError(f"the statuses of an OutcomeBatch: give whole numbers from 0 to {_HTTP_STATUS_MAX}")
-    return statuses.astype(np.uint16)
-
-
-def _column(given: Any, rows: int) -> npt.NDArray[np.float64]:
-    if isinstance(given, int | float):
-        return np.full(rows, given, np.float64)
-    column = np.asarray(given, np.float64)
-    return column if column.shape == (rows,) else np.broadcast_to(column, (rows,))
 
 
 def tokens(given: npt.ArrayLike) -> Uint64s:
@@ -425,49 +287,6 @@ def pairs(given: Iterable[tuple[int, str | Link]]) -> list[tuple[int, str | Link
     return found
 
 
-def _outcome(one: Outcome) -> None:
-    if not isinstance(one, Outcome):
-        raise SettingsError(f"{one!r:.80} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
-    if not isinstance(one.token, int | np.integer) or isinstance(one.token, bool):
-        raise SettingsError(f"token {one.token!r:.80}: give that of a lease, a whole number")
-    if not isinstance(one.verdict, Verdict):
-        raise SettingsError(f"verdict {one.verdict!r:.80}: give one of Verdict")
-    if isinstance(one.links, str | bytes) or not (isinstance(one.links, Sequence) or hasattr(one.links, "strings")):
-        raise SettingsError(f"links {one.links!r:.80}: give a list of links")
-    for what in ("seconds", "after_seconds", "retry_after_seconds", "ttl_seconds"):
-        value = getattr(one, what)
-        if value is not None and not (_is_number(value) and 0 <= value <= _SECONDS_MAX):
-            raise SettingsError(f"{what} {value!r:.80}: give seconds from 0 on, or None")
-    for what in ("ended_at", "at"):
-        value = getattr(one, what)
-        if value is not None:
-            whole(what, value, 0, INSTANT_MAX)
-    status(one.status)
-    whole("bytes_read", one.bytes_read, 0, INSTANT_MAX)
-    _text("error", one.error, ERROR_TEXT_MAX)
-    flag("refused", one.refused)
-    flag("duplicate", one.duplicate)
-    if one.answered is not None:
-        flag("answered", one.answered)
-    _text("location", one.location)
-    for what in ("etag", "last_modified"):
-        validator(what, getattr(one, what))
-    for what, most in _OCTETS.items():
-        value = getattr(one, what)
-        if value is not None and not isinstance(value, bytes):
-            raise SettingsError(f"{what} {value!r:.80}: give bytes")
-        kept(what, value, most)
-    kept("metadata", metadata(one.metadata), METADATA_BYTES_MAX)
-    if one.robots is not None:
-        robots(one.robots)
-    _text("address", one.address)
-    if one.address is not None:
-        try:
-            _address(one.address)
-        except ValueError:
-            raise SettingsError(f"address {one.address!r:.80}: give an IPv4 or IPv6 address") from None
-
-
 def validator(what: str, value: object) -> None:
     """An ETag or Last-Modified, or None."""
     unicode(what, value)
@@ -531,6 +350,15 @@ def addresses(given: Mapping[str, str | None]) -> dict[str, str]:
     return found
 
 
+def address(value: object) -> None:
+    """An address of a host."""
+    text("address", value)
+    try:
+        _address(value)
+    except ValueError:
+        raise SettingsError(f"address {value!r:.80}: give an IPv4 or IPv6 address") from None
+
+
 def _address(value: object) -> str:
     """An address in its one form; a zone (RFC 4007 section 11) is the short name of an interface. Raises ValueError."""
     if not isinstance(value, str | ipaddress.IPv4Address | ipaddress.IPv6Address):
@@ -546,5 +374,6 @@ def _text(what: str, value: object, characters_max: int | None = None) -> None:
         text(what, value, characters_max)
 
 
-def _is_number(value: object) -> TypeGuard[int | float]:
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number, and not True or False."""
     return isinstance(value, int | float) and not isinstance(value, bool)

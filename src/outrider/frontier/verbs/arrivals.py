@@ -53,6 +53,10 @@ class Arrival:
     metadata: bytes = b""
     seed: bool = False
 
+    def of_origin(self, origin: int) -> Arrival:
+        """The same link, found at another origin."""
+        return replace(self, origin=origin)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:

@@ -179,7 +179,7 @@ class Carrying(Discovering):
         record.attempts, record.losses, record.status = told.attempts, told.losses, told.status
         record.error = draft.error_number(told.error) if told.error else 0
         record.etag, record.modified, record.digest = told.etag, told.modified, told.digest
-        record.content = self._content_hash(told.digest) if told.digest else 0
+        record.content = self._content_hashes([told.digest])[0] if told.digest else 0
 
 
 @dataclass(frozen=True, slots=True)

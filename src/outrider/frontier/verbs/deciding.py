@@ -420,9 +420,13 @@ class Deciding:
         )
         return Found(found, queues, deadlines, holders, not_before, Cards(heads, arena, offsets))
 
-    def _content_hash(self, digest: bytes) -> int:
-        number = int.from_bytes(kernels.fingerprints([digest.decode("latin-1")], self._fingerprint_key), "little")
-        return number or 1
+    def _content_hashes(self, digests: Sequence[bytes]) -> list[int]:
+        """The hashes by which contents are known."""
+        if not digests:
+            return []
+        texts = [digest.decode("latin-1") for digest in digests]
+        found = np.frombuffer(kernels.fingerprints(texts, self._fingerprint_key), np.uint64)
+        return np.maximum(found, 1).tolist()  # type: ignore[no-any-return]
 
     def _floor(self, queue: int) -> float:
         """The least gap in seconds behind a request of a queue."""

@@ -136,10 +136,6 @@ class Discovering(Deciding):
             not origin.page and link.depth == 0 and link.referrer is None,
         )
 
-    @staticmethod
-    def _origin(record: Record) -> Origin:
-        return Origin(record.url, _below(record.depth), record.crawl, record.slot, record.priority, True)
-
     def _scope(self, crawl: int) -> Scope:
         scope = self._scopes.get(crawl)
         if scope is None:
@@ -793,6 +789,13 @@ class Discovering(Deciding):
 def _salt(crawl: int) -> np.uint64:
     """A number that keeps the marks of different crawls apart."""
     return np.uint64(mixed(np.array([crawl], np.uint64))[0])
+
+
+def origin_of(cards: Cards, row: int) -> Origin:
+    """The page of a card, where links were found."""
+    head = cards.heads[row]
+    depth, crawl, slot = _below(int(head["depth"])), int(head["crawl"]), int(head["slot"])
+    return Origin(cards.url(row), depth, crawl, slot, float(head["priority"]), True)
 
 
 def _below(depth: int) -> int:

@@ -5,6 +5,7 @@ A call that ends in an error throws its draft away, and the tables stay as they 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, Row, columns_of
 from outrider.frontier.format.lines import completed
 from outrider.frontier.format.records import Record, packed
-from outrider.frontier.state.hosts import CELLS, Rows
+from outrider.frontier.state.hosts import CELLS, RARE_CELLS, Rows
 from outrider.frontier.state.tables import Hand, Tables
 from outrider.journey import Line
 from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT
@@ -39,9 +40,9 @@ class Clock:
     refused_at: Instant
     answered: int
 
-    def __init__(self, tables: Tables, host: int) -> None:
-        for name in CELLS:
-            setattr(self, name, getattr(tables.hosts, name)[host].item())
+    def __init__(self, cells: Iterable[tuple[str, Any]]) -> None:
+        for name, value in cells:
+            setattr(self, name, value)
 
     def rest_at_least(self, until: Instant) -> None:
         """Rest until an instant, or longer if the clock says so already."""
@@ -71,6 +72,7 @@ class Draft:
         self._whole: list[_Part] = []
         self._records: list[tuple[Record, int, int, bool]] = []
         self._clocks: dict[int, Clock] = {}
+        self._columns_of_clocks: tuple[Rows, dict[str, Any]] | None = None
         self._tallies: dict[str, int] = {}
         self._errors: dict[str, int] = {}
         self._sent: dict[int, int] = {}  # by slot: the highest sequence given to its outbox
@@ -161,12 +163,43 @@ class Draft:
         """A URL as this call leaves it. old: the state it leaves; whole: its body changed, too."""
         self._records.append((record, token, old, whole))
 
+    def rewritten(self, cards: Cards, tokens: Tokens, old: npt.NDArray[np.uint8], queues: Rows | None = None) -> None:
+        """As `heads`, for cards whose bodies changed, too."""
+        self._whole.append((cards, tokens, old, queues))
+
     def clock(self, host: int) -> Clock:
         """The host's clock, for the caller to change. It becomes a fact in any case."""
         clock = self._clocks.get(host)
         if clock is None:
-            clock = self._clocks[host] = Clock(self._tables, host)
+            place, columns = host, None
+            if self._columns_of_clocks is not None:
+                rows, columns = self._columns_of_clocks
+                found = np.flatnonzero(rows == host)
+                place, columns = (int(found[0]), columns) if len(found) else (host, None)
+            if columns is None:
+                hosts = self._tables.hosts
+                clock = Clock((name, getattr(hosts, name)[host].item()) for name in CELLS)
+            else:
+                clock = Clock((name, columns[name][place].item()) for name in CELLS)
+            self._clocks[host] = clock
         return clock
+
+    def clocks(self, hosts: Rows) -> dict[str, npt.NDArray[Any]]:
+        """The clocks of these hosts in columns by name, for the caller to change in place, and their flags. Each host
+        comes once, and a draft has such columns once. They become facts in any case."""
+        columns = self._tables.hosts
+        places = hosts.astype(np.intp)
+        here = columns.records(places)
+        cells = {name: getattr(columns, name)[places] if name in RARE_CELLS else here[name] for name in CELLS}
+        if self._clocks:
+            for place, host in enumerate(hosts.tolist()):
+                clock = self._clocks.pop(host, None)
+                if clock is not None:
+                    for name, column in cells.items():
+                        column[place] = getattr(clock, name)
+        self._columns_of_clocks = hosts, cells
+        self.add_columns(Fact.HOST_CELLS, [here["slot"], here["hash"], *cells.values()], Hand.of_rows(hosts))
+        return {**cells, "flags": here["flags"]}
 
     def tally(self, name: str, more: int) -> None:
         """Adds to a count of the whole frontier."""

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from outrider.frontier.verbs.arguments import Told
 from outrider.frontier.verbs.arrivals import LINK_BYTES
-from outrider.journey import Link, Outcome, Settled
+from outrider.frontier.verbs.outcomes import Outcomes
+from outrider.journey import Link, Settled
 from outrider.limits import METADATA_BYTES_MAX, URL_BYTES_MAX
 from outrider.url import UrlBatch
 
@@ -23,7 +23,7 @@ Links = Sequence[str | Link] | UrlBatch
 ByRow = Mapping[int, Links]
 
 _OUTCOME_BYTES = 160
-"""About how many bytes of a frame an outcome takes that says no more than done: a head and the host's clock."""
+"""About how many bytes of a frame an outcome takes beside its texts: a head and the host's clock."""
 _CARD_BYTES_MAX = 2 * URL_BYTES_MAX + 2 * METADATA_BYTES_MAX
 
 
@@ -45,12 +45,8 @@ def _cost_of(link: object) -> int:
 class Costs:
     """The bytes that the outcomes of a call and their links take, by row."""
 
-    def __init__(self, told: Told, *found: ByRow) -> None:
-        self._rows = len(told.tokens)
-        self._told = told
-        self._texts: dict[int, int] = {}
-        for row in np.flatnonzero(~told.plain).tolist() if told.others else ():
-            self._texts[row] = _texts_of(told.outcome(row))
+    def __init__(self, outcomes: Outcomes, *found: ByRow) -> None:
+        self._outcomes = outcomes
         self._counts: dict[int, int] = {}
         self._links: dict[int, int] = {}
         for some in found:
@@ -64,30 +60,19 @@ class Costs:
 
     def fit(self, bytes_max: int) -> bool:
         """Whether all of it surely has at most `bytes_max` bytes, even with the longest URLs of pages."""
-        most = self._rows * _OUTCOME_BYTES + self._told.others * _CARD_BYTES_MAX
-        most += sum(self._texts.values()) + sum(self._links.values())
-        return bool(most + sum(self._counts.values()) * (LINK_BYTES + URL_BYTES_MAX) <= bytes_max)
+        most = len(self._outcomes) * _OUTCOME_BYTES + len(self._outcomes.rewritten()) * _CARD_BYTES_MAX
+        most += self._outcomes.text_bytes() + sum(self._links.values())
+        return most + sum(self._counts.values()) * (LINK_BYTES + URL_BYTES_MAX) <= bytes_max
 
     def by_row(self, pages: npt.NDArray[np.int64], bodies: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Bytes of each outcome with its links. pages: the bytes of each lease's URL; bodies: the bytes of its whole
         card."""
-        costs = np.where(self._told.plain, 0, bodies) + _OUTCOME_BYTES
-        for row, size in self._texts.items():
-            costs[row] += size
+        costs = self._outcomes.text_bytes_by_row() + _OUTCOME_BYTES
+        rewritten = list(self._outcomes.rewritten())
+        costs[rewritten] += bodies[rewritten]
         for row, count in self._counts.items():
             costs[row] += self._links[row] + count * (LINK_BYTES + int(pages[row]))
         return costs
-
-
-def _texts_of(outcome: Outcome) -> int:
-    texts: tuple[object, ...] = (
-        *(outcome.line, outcome.politeness, outcome.digest, outcome.etag, outcome.last_modified),
-        *(outcome.location, outcome.error),
-    )
-    if outcome.robots is not None:
-        texts = (*texts, outcome.robots.body, outcome.robots.location)
-    metadata = METADATA_BYTES_MAX if outcome.metadata is not None else 0
-    return metadata + sum(len(text) for text in texts if isinstance(text, str | bytes))
 
 
 class Answer:

@@ -1,0 +1,447 @@
+"""Outcomes in columns: a report reads the outcomes of its caller once, a column for each field, and checks them.
+
+Numbers are arrays, a row per outcome; texts and answers to errands are mappings from the rows that have one. A list of
+`Outcome` and an `OutcomeBatch` are read by the same checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from outrider.errors import SettingsError
+from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX, INSTANT_MAX, SPAN_SECONDS_MAX, Uint64s
+from outrider.journey import Outcome, OutcomeBatch, RobotsAnswer, Verdict
+from outrider.limits import (
+    CALL_ROWS_MAX,
+    DIGEST_BYTES_MAX,
+    ERROR_TEXT_MAX,
+    LINE_BYTES_MAX,
+    METADATA_BYTES_MAX,
+    VALIDATOR_BYTES_MAX,
+)
+from outrider.url import UrlBatch
+
+Value = TypeVar("Value")
+Floats = npt.NDArray[np.float64]
+Instants = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+DONE, GONE, AGAIN, RETRY = range(4)
+"""The verdicts as numbers; from AGAIN on the URL comes back to a queue."""
+_VERDICTS: Final[Mapping[Verdict, int]] = {
+    Verdict.DONE: DONE, Verdict.GONE: GONE, Verdict.AGAIN: AGAIN, Verdict.RETRY: RETRY,
+}  # fmt: skip
+NO_INSTANT: Final = -1
+_NONE_ALONE: Final = {type(None)}
+
+
+class Outcomes:
+    """The outcomes of a call. seconds, after_seconds, retry_after_seconds: NaN for none; statuses: 0 for none;
+    ended_at, at: instants, NO_INSTANT for none; verdicts: DONE …; answered: whether the site gave an HTTP answer. A
+    column of numbers is None where no row has a value."""
+
+    __slots__ = (
+        *("tokens", "verdicts", "all_done", "seconds", "statuses", "answered"),
+        *("ended_at", "at", "after_seconds", "retry_after_seconds", "refused", "duplicate", "bytes_read"),
+        *("errors", "locations", "lines", "politeness", "digests", "etags", "modified", "metadata"),
+        *("robots", "addresses", "ttls", "links"),
+    )
+
+    tokens: Uint64s
+    verdicts: npt.NDArray[np.uint8]
+    all_done: bool
+    seconds: Floats
+    statuses: npt.NDArray[np.uint16]
+    answered: Flags
+    ended_at: Instants | None
+    at: Instants | None
+    after_seconds: Floats | None
+    retry_after_seconds: Floats | None
+    refused: Flags | None
+    duplicate: Flags | None
+    bytes_read: Instants | None
+    errors: Mapping[int, str]
+    locations: Mapping[int, str]
+    lines: Mapping[int, bytes]
+    politeness: Mapping[int, bytes]
+    digests: Mapping[int, bytes]
+    etags: Mapping[int, str]
+    modified: Mapping[int, str]
+    metadata: Mapping[int, bytes]
+    robots: Mapping[int, RobotsAnswer]
+    addresses: Mapping[int, str]
+    ttls: Mapping[int, float]
+    links: Mapping[int, Any]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def rewritten(self) -> set[int]:
+        """The rows whose URLs may get another text beside them: a digest, validators or metadata."""
+        return self.digests.keys() | self.etags.keys() | self.modified.keys() | self.metadata.keys()
+
+    def needs_bodies(self) -> bool:
+        """Whether the texts of some URLs are needed: they change, come back to a queue, or name a redirect's base."""
+        if self.locations or self.digests or self.etags or self.modified or self.metadata:
+            return True
+        return not self.all_done and int(self.verdicts.max(initial=0)) >= AGAIN
+
+    def text_bytes(self) -> int:
+        """The bytes of all texts and answers."""
+        return sum(sum(map(len, texts.values())) for texts in self._texts()) + sum(
+            map(_answer_bytes, self.robots.values())
+        )
+
+    def text_bytes_by_row(self) -> npt.NDArray[np.int64]:
+        """The bytes of the texts and answers of each row."""
+        sizes = np.zeros(len(self), np.int64)
+        for texts in self._texts():
+            for row, text in texts.items():
+                sizes[row] += len(text)
+        for row, answer in self.robots.items():
+            sizes[row] += _answer_bytes(answer)
+        return sizes
+
+    def _texts(self) -> tuple[Mapping[int, str | bytes], ...]:
+        return (
+            *(self.errors, self.locations, self.lines, self.politeness),
+            *(self.digests, self.etags, self.modified, self.metadata),
+        )
+
+    def retry_after_of(self, row: int) -> float | None:
+        """What the site asked for in one row, in seconds."""
+        asked = self.retry_after_seconds
+        return None if asked is None or np.isnan(asked[row]) else float(asked[row])
+
+    def after_of(self, row: int) -> float | None:
+        """The wait of one row before the next attempt, in seconds."""
+        after = self.after_seconds
+        return None if after is None or np.isnan(after[row]) else float(after[row])
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Outcomes:
+        """The outcomes of these rows, in this order."""
+        found = Outcomes()
+        chosen = rows.tolist()
+        for name in self.__slots__:
+            column = getattr(self, name)
+            if isinstance(column, np.ndarray):
+                column = column[rows]
+            elif isinstance(column, Mapping) and column:
+                column = {place: column[row] for place, row in enumerate(chosen) if row in column}
+            setattr(found, name, column)
+        return found
+
+    def piece(self, first: int, last: int) -> Outcomes:
+        """The rows from `first` on, before `last`."""
+        return self if last - first == len(self) else self.take(np.arange(first, last))
+
+
+def _answer_bytes(answer: RobotsAnswer) -> int:
+    return len(answer.body) + len(answer.location or "")
+
+
+def outcomes_of(given: Iterable[Outcome] | OutcomeBatch) -> Outcomes:
+    """The outcomes of a call after all checks of their values. Raises SettingsError naming the value."""
+    if isinstance(given, OutcomeBatch):
+        return _of_batch(given)
+    if isinstance(given, Outcome):
+        raise SettingsError("outcomes is one outcome; give a list: report([lease.done()])")
+    given = arguments.listed("outcomes", given)
+    _bounded(len(given))
+    fields = _fields_of(given)
+    found = Outcomes()
+    found.tokens = _tokens(fields["token"])
+    _verdicts(found, fields["verdict"])
+    seconds = _numbers("seconds", fields["seconds"])
+    found.seconds = np.full(len(given), np.nan) if seconds is None else seconds
+    statuses = _numbers("status", fields["status"])
+    found.statuses = np.zeros(len(given), np.uint16) if statuses is None else statuses
+    found.links = _links(fields["links"])
+    return _completed(found, fields)
+
+
+def _fields_of(given: Sequence[Outcome]) -> dict[str, Sequence[Any]]:
+    """The values of each field, in order. Raises SettingsError for what is no outcome."""
+    for one in given:
+        if not isinstance(one, Outcome):
+            raise SettingsError(f"{one!r:.80} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
+    rows = [_astuple(one) if type(one) is Outcome else _READ(one) for one in given]
+    return dict(zip(_FIELDS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(_FIELDS, ())
+
+
+_FIELDS: Final = Outcome.__struct_fields__
+_READ: Final[Callable[[Outcome], tuple[Any, ...]]] = attrgetter(*_FIELDS)
+_astuple = msgspec.structs.astuple
+
+
+def _of_batch(given: OutcomeBatch) -> Outcomes:
+    found = Outcomes()
+    found.tokens = arguments.tokens(given.tokens)
+    rows = len(found.tokens)
+    _bounded(rows)
+    try:
+        found.seconds = _column(np.nan if given.seconds is None else given.seconds, rows)
+        found.statuses = _statuses(given.statuses, rows)
+        words = given.verdicts
+        same = Verdict(words) if isinstance(words, str) else None
+        verdicts = [Verdict(word) for word in words] if same is None else [same] * rows
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SettingsError(f"an OutcomeBatch of {rows} tokens: {error}") from error
+    if len(verdicts) != rows:
+        raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(verdicts)} verdicts")
+    right = (found.seconds >= 0) & (found.seconds <= SPAN_SECONDS_MAX)
+    if np.count_nonzero(right) < rows and not (right | np.isnan(found.seconds)).all():
+        raise SettingsError("the seconds of an OutcomeBatch: give finite ones from 0 on, or NaN for none")
+    if same is Verdict.DONE:
+        found.verdicts, found.all_done = np.zeros(rows, np.uint8), True
+    else:
+        _verdicts(found, verdicts)
+    found.links = {}
+    others = {field: _spread(name, getattr(given, name), rows) for name, field in _COLUMNS.items()}
+    return _completed(found, others)
+
+
+def _spread(name: str, given: Any, rows: int) -> Sequence[Any]:
+    """One value per row: from a list, from a mapping of rows, or the same for all; () where none is given."""
+    if given is None:
+        return ()
+    if isinstance(given, Mapping):
+        if not all(type(row) is int and 0 <= row < rows for row in given):
+            raise SettingsError(f"{name} of an OutcomeBatch: give a mapping of rows from 0 to {rows - 1}")
+        return [given.get(row, _ABSENT.get(name)) for row in range(rows)]
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        return [given] * rows
+    values = given.tolist() if isinstance(given, np.ndarray) else arguments.listed(name, given)
+    if len(values) != rows:
+        raise SettingsError(f"an OutcomeBatch of {rows} tokens has {len(values)} {name}")
+    return values
+
+
+_COLUMNS: Final = {
+    **{name: name for name in ("ended_at", "at", "after_seconds", "retry_after_seconds", "refused", "answered")},
+    **{name: name for name in ("duplicate", "bytes_read", "politeness", "last_modified", "metadata", "ttl_seconds")},
+    "errors": "error",
+    "locations": "location",
+    "lines": "line",
+    "digests": "digest",
+    "etags": "etag",
+    "robots": "robots",
+    "addresses": "address",
+}
+"""The columns of an OutcomeBatch that may be left out, and the field of Outcome that each stands for."""
+_ABSENT: Final = {"refused": False, "duplicate": False, "bytes_read": 0}
+
+
+def _completed(found: Outcomes, fields: Mapping[str, Sequence[Any]]) -> Outcomes:
+    """Reads and checks the fields that most outcomes leave out."""
+    answered = _numbers("answered", fields["answered"])
+    found.answered = found.statuses != 0
+    if answered is not None:
+        np.copyto(found.answered, answered == 1, where=answered >= 0)
+    for name in ("ended_at", "at", "after_seconds", "retry_after_seconds", "refused", "duplicate", "bytes_read"):
+        setattr(found, name, _numbers(name, fields[name]))
+    for name, field in _TEXTS.items():
+        setattr(found, name, _present(field, fields[field]))
+    metadata = _present("metadata", fields["metadata"])
+    found.metadata = {row: arguments.metadata(value) for row, value in metadata.items()}
+    for packed in found.metadata.values():
+        arguments.kept("metadata", packed, METADATA_BYTES_MAX)
+    return found
+
+
+_TEXTS: Final = {
+    "errors": "error",
+    "locations": "location",
+    "lines": "line",
+    "politeness": "politeness",
+    "digests": "digest",
+    "etags": "etag",
+    "modified": "last_modified",
+    "robots": "robots",
+    "addresses": "address",
+    "ttls": "ttl_seconds",
+}
+"""The mappings of Outcomes, and the field of Outcome that each holds."""
+
+
+def _bounded(rows: int) -> None:
+    if rows > CALL_ROWS_MAX:
+        raise SettingsError(f"{rows} outcomes in one call; cut it into calls of at most {CALL_ROWS_MAX}")
+
+
+def _tokens(values: Sequence[Any]) -> Uint64s:
+    for value in values if not set(map(type, values)) <= {int} else ():
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            raise SettingsError(f"token {value!r:.80}: give that of a lease, a whole number")
+    try:
+        return np.fromiter(values, np.int64, len(values)).view(np.uint64)
+    except OverflowError:
+        raise SettingsError("the outcomes cannot be read: a token is a whole number of at most 63 bits") from None
+
+
+def _verdicts(found: Outcomes, values: Sequence[Any]) -> None:
+    for value in values if not set(map(type, values)) <= {Verdict} else ():
+        if not isinstance(value, Verdict):
+            raise SettingsError(f"verdict {value!r:.80}: give one of Verdict")
+    found.verdicts = np.array([_VERDICTS[value] for value in values], np.uint8)
+    found.all_done = not np.count_nonzero(found.verdicts)
+
+
+def _links(values: Sequence[Any]) -> dict[int, Any]:
+    """The links of each row that has any."""
+    for links in values if not set(map(type, values)) <= {tuple, list, UrlBatch} else ():
+        if isinstance(links, str | bytes) or not (isinstance(links, Sequence) or hasattr(links, "strings")):
+            raise SettingsError(f"links {links!r:.80}: give a list of links")
+    return {row: links for row, links in enumerate(values) if len(links)}
+
+
+# -- fields of numbers -------------------------------------------------------------------------------------------------
+
+
+def _check_seconds(name: str, value: object) -> None:
+    if value is not None and not (arguments.is_number(value) and 0 <= value <= SPAN_SECONDS_MAX):
+        raise SettingsError(f"{name} {value!r:.80}: give seconds from 0 on, or None")
+
+
+def _check_instant(name: str, value: object) -> None:
+    if value is not None:
+        arguments.whole(name, value, 0, INSTANT_MAX)
+
+
+def _check_flag_or_none(name: str, value: object) -> None:
+    if value is not None:
+        arguments.flag(name, value)
+
+
+class _Number:
+    """A field of numbers: how one value is checked, and its column. absent: stands for a value that is left out."""
+
+    def __init__(
+        self, check: Callable[[str, object], object], types: Iterable[type], dtype: str, absent: Any, most: float
+    ) -> None:
+        self.check, self.types = check, {*types, type(None)}
+        self.dtype, self.absent, self.most = np.dtype(dtype), absent, most
+
+
+_SECONDS = _Number(_check_seconds, (int, float), "f8", np.nan, SPAN_SECONDS_MAX)
+_INSTANT = _Number(_check_instant, (int,), "i8", NO_INSTANT, INSTANT_MAX)
+_FLAG = _Number(arguments.flag, (bool,), "?", False, 1)
+_NUMBERS: Final[Mapping[str, _Number]] = {
+    "seconds": _SECONDS,
+    "after_seconds": _SECONDS,
+    "retry_after_seconds": _SECONDS,
+    "ended_at": _INSTANT,
+    "at": _INSTANT,
+    "status": _Number(lambda _, value: arguments.status(value), (int,), "i8", 0, HTTP_STATUS_MAX),
+    "bytes_read": _Number(
+        lambda name, value: arguments.whole(name, value, 0, INSTANT_MAX), (int,), "i8", None, INSTANT_MAX
+    ),
+    "refused": _FLAG,
+    "duplicate": _FLAG,
+    "answered": _Number(_check_flag_or_none, (bool,), "i1", -1, 1),
+}
+
+
+def _numbers(name: str, values: Sequence[Any]) -> npt.NDArray[Any] | None:
+    """The column of a field; None where no row has a value other than the one that stands for none. Raises
+    SettingsError."""
+    field = _NUMBERS[name]
+    kinds = set(map(type, values))
+    if kinds == _NONE_ALONE and field.absent is not None and field is not _FLAG:
+        return None
+    if not values or (field is _FLAG and kinds == {bool} and not any(values)):
+        return None
+    nones = type(None) in kinds
+    if not kinds <= field.types or (nones and (field.absent is None or field is _FLAG)):
+        for value in values:
+            field.check(name, value)
+    try:
+        if field.dtype.kind == "f":
+            column = np.array(values, np.float64)  # None becomes NaN
+            missing = sum(value is None for value in values) if nones else 0
+        else:
+            column = np.array(
+                [field.absent if value is None else value for value in values] if nones else values, field.dtype
+            )
+            missing = int(np.count_nonzero(column < 0)) if nones else 0
+        right = int(np.count_nonzero((column >= 0) & (column <= field.most)))
+        if column.shape == (len(values),) and right + missing == len(values):
+            return column.astype(np.uint16) if name == "status" else column
+    except (TypeError, ValueError, OverflowError):
+        pass
+    for value in values:
+        field.check(name, value)
+    raise SettingsError(f"the {name} of some outcomes cannot be read")
+
+
+# -- fields of texts ---------------------------------------------------------------------------------------------------
+
+
+def _check_octets(name: str, value: object) -> None:
+    if not isinstance(value, bytes):
+        raise SettingsError(f"{name} {value!r:.80}: give bytes")
+    arguments.kept(name, value, _OCTETS[name])
+
+
+def _present(name: str, values: Sequence[Any]) -> dict[int, Any]:
+    """The values of a field by row, without None, after their checks. Raises SettingsError."""
+    kinds = set(map(type, values))
+    if not kinds or kinds == _NONE_ALONE:
+        return {}
+    found = {row: value for row, value in enumerate(values) if value is not None}
+    kinds.discard(type(None))
+    most = _BYTES_MAX.get(name)
+    if most is not None and kinds == {bytes if name in _OCTETS else str}:
+        texts = found.values()
+        if max(map(len, texts)) <= most and (name in _OCTETS or all(map(str.isascii, texts))):
+            return found
+    check = _CHECKS[name]
+    for value in found.values():
+        check(value)
+    return found
+
+
+_OCTETS: Final = {"digest": DIGEST_BYTES_MAX, "line": LINE_BYTES_MAX, "politeness": LINE_BYTES_MAX}
+_BYTES_MAX: Final = _OCTETS | {"etag": VALIDATOR_BYTES_MAX, "last_modified": VALIDATOR_BYTES_MAX}
+_CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
+    **{name: partial(_check_octets, name) for name in _OCTETS},
+    "etag": lambda value: arguments.validator("etag", value),
+    "last_modified": lambda value: arguments.validator("last_modified", value),
+    "error": lambda value: arguments.text("error", value, ERROR_TEXT_MAX),
+    "location": lambda value: arguments.text("location", value),
+    "metadata": arguments.metadata,
+    "robots": arguments.robots,
+    "address": arguments.address,
+    "ttl_seconds": lambda value: _check_seconds("ttl_seconds", value),
+}
+
+
+# -- columns of an OutcomeBatch ----------------------------------------------------------------------------------------
+
+
+def _statuses(given: Any, rows: int) -> npt.NDArray[np.uint16]:
+    """HTTP statuses of an OutcomeBatch, 0 where there is none."""
+    if given is None:
+        given = 0
+    if type(given) is int and 0 <= given <= HTTP_STATUS_MAX:
+        return np.full(rows, given, np.uint16)
+    statuses = _column(given, rows)
+    statuses = np.where(np.isnan(statuses), 0.0, statuses)
+    if not ((statuses >= 0) & (statuses <= HTTP_STATUS_MAX) & (statuses % 1 == 0)).all():
+        raise SettingsError(f"the statuses of an OutcomeBatch: give whole numbers from 0 to {HTTP_STATUS_MAX}")
+    return statuses.astype(np.uint16)
+
+
+def _column(given: Any, rows: int) -> npt.NDArray[np.float64]:
+    if isinstance(given, int | float):
+        return np.full(rows, given, np.float64)
+    column = np.asarray(given, np.float64)
+    return column if column.shape == (rows,) else np.broadcast_to(column, (rows,))

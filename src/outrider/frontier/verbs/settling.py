@@ -1,0 +1,555 @@
+"""Outcomes become facts: hosts rest, URLs move on, texts change, lines are kept. All in columns; an errand is a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant, instant
+from outrider.errors import SettingsError
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.facts import Fact
+from outrider.frontier.format.records import Parts, extra_of, parts_of
+from outrider.frontier.policy.politeness import ends_of, rests_after
+from outrider.frontier.state.hosts import NONE, ROBOTS, RULED, Rows, has_equals
+from outrider.frontier.state.tables import (
+    DONE,
+    GONE,
+    LEASED,
+    QUEUED,
+    WAITING,
+    Authority,
+    Reason,
+    states_of,
+)
+from outrider.frontier.state.whereabouts import Whereabouts
+from outrider.frontier.verbs import outcomes as verdicts
+from outrider.frontier.verbs.arrivals import Arrival, Origin
+from outrider.frontier.verbs.asking import Asking
+from outrider.frontier.verbs.deciding import Found, bounded
+from outrider.frontier.verbs.discovering import Discovering, origin_of
+from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.outcomes import Outcomes
+from outrider.frontier.verbs.pieces import ByRow
+from outrider.journey import RobotsAnswer
+from outrider.kernels.cards import HAS_CONTENT, Heads
+from outrider.limits import MICROSECONDS, REDIRECT_HOPS_MAX, RETRY_AFTER_SECONDS_MAX, RETRY_SECONDS
+from outrider.robots import verdict_of_status
+from outrider.url import UrlBatch
+
+Flags = npt.NDArray[np.bool_]
+Instants = npt.NDArray[np.int64]
+Places = npt.NDArray[np.intp]
+
+_ALL = slice(None)
+_WAITS = np.array([*RETRY_SECONDS, 0.0])  # by attempt, 1 for the first; behind the last attempt there is none
+
+
+@dataclass(slots=True)
+class Ends:
+    """The leases that the outcomes of one frame end. ended: outcomes of open leases of pages; hosts: rows of the
+    pages' hosts; dead: ended ones whose URLs were deleted meanwhile; errands: open errands, by row."""
+
+    outcomes: Outcomes
+    leases: Found
+    ended: Flags
+    hosts: Rows
+    dead: Flags | None
+    errands: dict[int, Authority | Whereabouts]
+
+    def accepted(self) -> Flags:
+        """The outcomes that are not stale."""
+        found = self.ended if self.dead is None else self.ended & ~self.dead
+        if self.errands:
+            found = found.copy()
+            found[list(self.errands)] = True
+        return found
+
+
+@dataclass(slots=True)
+class _Pages:
+    """The pages of a frame that end, a row each, and the columns that they get. until: the instants at which the rests
+    of their hosts end; ended: the ends of the requests; keeps: pages whose new text counts; targets: where redirects
+    lead, by row; rows: of the frame."""
+
+    outcomes: Outcomes
+    cards: Cards
+    heads: Heads
+    queues: Rows
+    until: Instants
+    ended: Instants | Instant
+    keeps: Flags | None
+    targets: dict[int, Arrival]
+    rows: Places | None
+
+    def at(self, column: Any, rows: Places) -> Any:
+        """The values of these rows, of a column or a value for all."""
+        return column[rows] if isinstance(column, np.ndarray) else column
+
+
+class Settling(Asking, Discovering):
+    """The part of the machine that turns outcomes into facts."""
+
+    def _ends(self, outcomes: Outcomes, *, bodies: bool) -> Ends:
+        """Looks up the leases of these outcomes. bodies: whether their texts are needed in any case."""
+        tables, tokens = self.tables, outcomes.tokens
+        rows = len(outcomes)
+        # A URL that was fetched and brought nothing new needs only its head.
+        bodies = bodies or outcomes.needs_bodies()
+        leases = self._by_token(tokens, bodies=bodies)
+        if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
+            leases = self._by_token(tokens)
+        ended, first = leases.found, None
+        if np.count_nonzero(tokens[1:] > tokens[:-1]) < rows - 1 and len(np.unique(tokens)) < rows:
+            first = np.zeros(rows, np.bool_)
+            first[np.unique(tokens, return_index=True)[1]] = True  # the second naming of a token finds the lease ended
+            ended = ended & first
+        dead = ended & tables.void(leases.cards.heads) if tables.voids() else None
+        errands = {}
+        if tables.errands:
+            for row, token in enumerate(tokens.tolist()):
+                errand = tables.errands.get(token)
+                if errand is not None and (first is None or first[row]):
+                    errands[row] = errand
+        hosts = tables.queues.host[leases.queues.astype(np.intp)]
+        return Ends(outcomes, leases, ended, hosts, dead if dead is not None and dead.any() else None, errands)
+
+    # -- errands -------------------------------------------------------------------------------------------------------
+
+    def _answer_errands(self, draft: Draft, ends: Ends) -> None:
+        """Takes the answers to errands, row by row."""
+        outcomes = ends.outcomes
+        for row, errand in ends.errands.items():
+            error = outcomes.errors.get(row)
+            if isinstance(errand, Authority):
+                answer = _robots_of(outcomes, row)
+                self._robots_answer(draft, errand, answer, error, outcomes.retry_after_of(row), draft.now)
+                continue
+            # It was no request to the host, so the host does not rest.
+            if self.turns.shared is not None:
+                self.turns.shared.moved([errand.host])
+            if error is not None:
+                draft.error(error)
+            cells = errand.after_answer(
+                outcomes.addresses.get(row),
+                draft.now,
+                ttl_seconds=outcomes.ttls.get(row),
+                error=error,
+                after_seconds=outcomes.after_of(row),
+                final=int(outcomes.verdicts[row]) == verdicts.GONE,
+            )
+            draft.add(Fact.LOCATED, (*self._place(errand), *cells))
+
+    # -- hosts ---------------------------------------------------------------------------------------------------------
+
+    def _rest_hosts(self, draft: Draft, ends: Ends) -> tuple[Instants, Instants | Instant]:
+        """Lets hosts rest after these requests: the longest of floor, factor, crawl delay, Retry-After and back-off.
+        Returns for each outcome the end of the rest as it stands behind it, and the end of the request."""
+        outcomes, tables = ends.outcomes, self.tables
+        robots = {row: errand for row, errand in ends.errands.items() if isinstance(errand, Authority)}
+        rested, hosts = ends.ended, ends.hosts
+        if robots:
+            rested, hosts = rested.copy(), hosts.copy()
+            for row, errand in robots.items():
+                rested[row] = True
+                hosts[row] = errand.busy if errand.busy != NONE else errand.host
+        ended = self._ends_of_requests(ends, robots)
+        until = np.zeros(len(outcomes), np.int64)
+        count = np.count_nonzero(rested)
+        if not count:
+            return until, ended
+        rows = None if count == len(rested) else np.flatnonzero(rested)
+        floor: npt.NDArray[np.float64] | float = self.settings.delay
+        if tables.queues.rules:
+            floor = np.full(len(rested), floor)
+            ruled = (tables.hosts.flags[np.where(rested, hosts, 0)] & RULED) != 0
+            for row in np.flatnonzero(ruled & rested).tolist():
+                floor[row] = (
+                    self._floor_of_host(int(hosts[row])) if row in robots else self._floor(int(ends.leases.queues[row]))
+                )
+        requests = _Requests(
+            seconds=outcomes.seconds,
+            ended=ended,
+            floor=floor,
+            retry_after=_retry_after_of_hosts(outcomes, robots),
+            refused=outcomes.refused,
+            answered=outcomes.answered if not robots else outcomes.answered & ends.ended,
+        )
+        requests = requests if rows is None else requests.take(rows)
+        some = hosts if rows is None else hosts[rows]
+        until_of_some = self._rest(draft, some, requests)
+        if rows is None:
+            return until_of_some, ended
+        until[rows] = until_of_some
+        return until, ended
+
+    def _ends_of_requests(self, ends: Ends, robots: Mapping[int, Authority]) -> Instants | Instant:
+        """The instants at which requests ended, by what their holders said; now for all where nobody said any."""
+        given, now = ends.outcomes.ended_at, self.now
+        if given is None:
+            return now
+        # The instants of a named worker cannot be compared with ours: its clock may be off by any amount.
+        begun = np.where(ends.leases.holders == 0, ends.leases.not_before, -1)
+        for row, errand in robots.items():
+            known = errand.begun is not None and errand.holder == 0
+            begun[row] = errand.begun if known else -1
+        return ends_of(given, ends.outcomes.seconds, begun=begun, now=now)
+
+    def _rest(self, draft: Draft, hosts: Rows, requests: _Requests) -> Instants:
+        """Sets the clocks of hosts after these requests, in order where a host comes more than once. Returns the ends
+        of their rests."""
+        if not has_equals(hosts):
+            clocks = draft.clocks(hosts)
+            delays = self._crawl_delays(draft, hosts, clocks["flags"])
+            self._rest_each(clocks, _ALL, requests, delays)
+            return clocks["rest_until"]
+        each, places = np.unique(hosts, return_inverse=True)
+        clocks = draft.clocks(each)
+        delays = self._crawl_delays(draft, each, clocks["flags"])
+        until = np.zeros(len(hosts), np.int64)
+        for rows in _rounds(places):
+            at = places[rows]
+            self._rest_each(clocks, at, requests.take(rows), None if delays is None else delays[at])
+            until[rows] = clocks["rest_until"][at]
+        return until
+
+    def _rest_each(
+        self,
+        clocks: Mapping[str, npt.NDArray[Any]],
+        at: Places | slice,
+        requests: _Requests,
+        delays: npt.NDArray[np.float64] | None,
+    ) -> None:
+        """Sets the clocks at these places, of which each comes once."""
+        rests = rests_after(
+            requests.ended,
+            seconds=requests.seconds,
+            floor=requests.floor,
+            factor=self.settings.delay_factor,
+            back_off=clocks["back_off"][at],
+            refused_at=clocks["refused_at"][at],
+            crawl_delay=delays,
+            retry_after=requests.retry_after,
+            refused=requests.refused,
+        )
+        clocks["ended"][at] = np.maximum(clocks["ended"][at], requests.ended)
+        clocks["rest_until"][at] = np.maximum(clocks["rest_until"][at], rests.until)
+        clocks["gap"][at], clocks["reason"][at] = rests.gap, rests.reason
+        clocks["back_off"][at], clocks["refused_at"][at] = rests.back_off, rests.refused_at
+        clocks["answered"][at] += requests.answered
+
+    def _crawl_delays(self, draft: Draft, hosts: Rows, flags: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64] | None:
+        """The Crawl-delays of hosts in seconds, also of rules that came with this call; None where none has any."""
+        asked = np.flatnonzero(flags & ROBOTS)
+        if not len(asked) and not draft.crawl_delays:
+            return None
+        delays = np.zeros(len(hosts))
+        for place in asked.tolist():
+            delays[place] = self._crawl_delay(int(hosts[place]))
+        for host, delay in draft.crawl_delays.items():
+            delays[hosts == host] = np.maximum(delays[hosts == host], delay)
+        return delays if delays.any() else None
+
+    # -- URLs ----------------------------------------------------------------------------------------------------------
+
+    def _move_pages(self, draft: Draft, ends: Ends, until: Instants, ended: Instants | Instant) -> dict[int, Arrival]:
+        """Moves the URLs of pages to their next states. Returns the targets of redirects, by row of the outcome."""
+        count = np.count_nonzero(ends.ended)
+        if not count:
+            return {}
+        rows = None if count == len(ends.ended) else np.flatnonzero(ends.ended)
+        outcomes, cards, queues, dead = ends.outcomes, ends.leases.cards, ends.leases.queues, ends.dead
+        if rows is not None:
+            outcomes, cards, queues, until = outcomes.take(rows), cards.take(rows), queues[rows], until[rows]
+            ended = ended[rows] if isinstance(ended, np.ndarray) else ended
+            dead = dead[rows] if dead is not None else None
+        pages = _Pages(outcomes, cards, cards.changed(), queues, until, ended, None, {}, rows)
+        before = None if dead is None else pages.heads[dead]
+        self._set_heads(draft, pages)
+        if dead is not None and before is not None:  # its host rests all the same, and max_pages counts it
+            before["state"] = GONE
+            pages.heads[dead] = before
+            pages.keeps = ~dead if pages.keeps is None else pages.keeps & ~dead
+            pages.targets = {row: target for row, target in pages.targets.items() if not dead[row]}
+        self._count_pages(draft, pages.outcomes, dead)
+        self._put_pages(draft, pages)
+        return pages.targets if rows is None else {int(rows[row]): target for row, target in pages.targets.items()}
+
+    def _set_heads(self, draft: Draft, pages: _Pages) -> None:
+        """Sets the new heads of pages: state, reason, attempts, losses, due time, status and error."""
+        outcomes, heads = pages.outcomes, pages.heads
+        attempts = pages.cards.heads["attempts"]
+        heads["state"], heads["reason"], heads["error"], heads["losses"] = DONE, 0, 0, 0
+        heads["status"] = outcomes.statuses
+        if outcomes.all_done:
+            heads["attempts"] = 0
+        else:
+            chosen = outcomes.verdicts
+            heads["attempts"] = np.where(chosen >= verdicts.RETRY, np.minimum(attempts + 1, 65_535), attempts)
+            heads["attempts"][(chosen == verdicts.DONE) | (chosen == verdicts.AGAIN)] = 0
+            self._set_others(draft, pages)
+        for row, error in outcomes.errors.items():
+            if not outcomes.all_done and int(outcomes.verdicts[row]) == verdicts.AGAIN:
+                continue
+            if error:
+                heads["error"][row] = draft.error_number(error)
+        if outcomes.locations:
+            self._set_redirects(draft, pages)
+
+    def _set_others(self, draft: Draft, pages: _Pages) -> None:
+        """Sets the heads of pages that are not done. `attempts` stands in the heads already."""
+        outcomes, heads, now = pages.outcomes, pages.heads, draft.now
+        chosen = outcomes.verdicts
+        gone = chosen == verdicts.GONE
+        heads["state"][gone] = GONE
+        heads["reason"][gone] = np.where(outcomes.statuses[gone] != 0, Reason.STATUS, Reason.ERROR)
+        again = np.flatnonzero(chosen == verdicts.AGAIN)
+        if len(again):
+            at = np.full(len(again), now) if outcomes.at is None else outcomes.at[again]
+            heads["due"][again] = np.where(at == verdicts.NO_INSTANT, now, at)
+        retry = np.flatnonzero(chosen == verdicts.RETRY)
+        if len(retry):
+            attempts = heads["attempts"][retry]
+            left = attempts <= len(RETRY_SECONDS)
+            wait = _WAITS[np.minimum(attempts, len(_WAITS)) - 1]
+            if outcomes.after_seconds is not None:
+                after = outcomes.after_seconds[retry]
+                wait = np.where(np.isnan(after), wait, after)
+            due = pages.at(pages.ended, retry) + np.ceil(wait * MICROSECONDS).astype(np.int64)
+            some = retry[left]
+            heads["due"][some] = np.maximum(due, pages.until[retry])[left]
+            again = np.concatenate((again, some))
+            spent = retry[~left]
+            heads["state"][spent], heads["reason"][spent] = GONE, Reason.ERROR
+            for row in spent.tolist():
+                if not outcomes.errors.get(row):
+                    heads["error"][row] = draft.error_number("retries")
+        heads["state"][again] = np.where(heads["due"][again] > now, WAITING, QUEUED)
+        if again.size or retry.size or gone.any():
+            pages.keeps = (chosen == verdicts.DONE) | (chosen == verdicts.AGAIN)
+
+    def _set_redirects(self, draft: Draft, pages: _Pages) -> None:
+        """Finds the targets of redirects. A URL that redirects to itself is gone."""
+        outcomes, heads = pages.outcomes, pages.heads
+        for row, location in outcomes.locations.items():
+            if int(outcomes.verdicts[row]) != verdicts.DONE:
+                continue
+            url = pages.cards.url(row)
+            target = self._spelled([location], url)[0]
+            if target == url:
+                heads["state"][row], heads["reason"][row] = GONE, Reason.REDIRECT_SELF
+                heads["attempts"][row] = pages.cards.heads["attempts"][row]
+                heads["error"][row] = draft.error_number("redirect_self")
+                pages.keeps = np.ones(len(outcomes), np.bool_) if pages.keeps is None else pages.keeps
+                pages.keeps[row] = False
+                continue
+            head = pages.cards.heads[row]
+            due, asked = int(head["due"]), outcomes.retry_after_of(row)
+            if asked:
+                ended = int(pages.ended[row]) if isinstance(pages.ended, np.ndarray) else pages.ended
+                due = ended + instant(min(asked, RETRY_AFTER_SECONDS_MAX))
+            depth, hops = int(head["depth"]), int(head["hops"])
+            pages.targets[row] = Arrival(
+                target or location,
+                0,
+                depth,
+                hops + 1,
+                float(head["priority"]),
+                due,
+                int(head["crawl"]),
+                referrer=url,
+                seed=depth == 0 and target is not None and hops < REDIRECT_HOPS_MAX,
+            )
+
+    def _count_pages(self, draft: Draft, outcomes: Outcomes, dead: Flags | None) -> None:
+        answered = int(np.count_nonzero(outcomes.answered))
+        if answered:
+            draft.tally("answered", answered)
+        read = 0
+        if outcomes.bytes_read is not None:
+            read = sum((outcomes.bytes_read if dead is None else outcomes.bytes_read[~dead]).tolist())
+        if read:
+            draft.tally("bytes", read)
+        if outcomes.duplicate is not None:
+            copies = outcomes.duplicate if dead is None else outcomes.duplicate & ~dead
+            if copies.any():
+                draft.tally("duplicates", int(np.count_nonzero(copies)))
+        for row, error in outcomes.errors.items():
+            if dead is None or not dead[row]:
+                draft.error(error)
+
+    def _put_pages(self, draft: Draft, pages: _Pages) -> None:
+        """Adds the heads of pages to the draft, and whole cards where their texts changed."""
+        cards, tokens, queues = pages.cards, pages.outcomes.tokens, pages.queues
+        extras = self._new_extras(pages)
+        if extras:
+            whole = np.fromiter(extras, np.intp, len(extras))
+            some = cards.with_extras(whole, pages.heads[whole], list(extras.values()))
+            draft.rewritten(some, tokens[whole], states_of(LEASED, len(whole)), queues[whole])
+            if len(whole) == len(cards):
+                return
+            bare = np.delete(np.arange(len(cards)), whole)
+            cards = cards.take(bare).with_heads(pages.heads[bare])
+            draft.heads(cards, tokens[bare], states_of(LEASED, len(bare)), queues[bare])
+            return
+        draft.heads(cards.with_heads(pages.heads), tokens, states_of(LEASED, len(cards)), queues)
+
+    def _new_extras(self, pages: _Pages) -> dict[int, bytes]:
+        """The last parts of the bodies that change: digest, validators, metadata, and the hash of the digest; by row.
+        An outcome that brings none of them leaves them as they are; one that brings any replaces the validators."""
+        outcomes, keeps, heads = pages.outcomes, pages.keeps, pages.heads
+        changed: dict[int, Parts] = {}
+        flags = heads["flags"].tolist()
+        for row in sorted(outcomes.rewritten()):
+            if keeps is not None and not keeps[row]:
+                continue
+            old = parts_of(pages.cards.extra_of(row), flags[row])
+            new = Parts(
+                outcomes.digests.get(row) or old.digest,
+                outcomes.etags.get(row, ""),
+                outcomes.modified.get(row, ""),
+                outcomes.metadata.get(row, old.metadata),
+                old.content,
+            )
+            if new != old:
+                changed[row] = new
+        digests = [parts.digest for parts in changed.values() if parts.digest]
+        contents = iter(self._content_hashes(digests))
+        extras: dict[int, bytes] = {}
+        for row, parts in changed.items():
+            content = next(contents) if parts.digest else parts.content
+            extras[row] = extra_of(*parts[:4], content)
+            if content:
+                heads["flags"][row] |= HAS_CONTENT
+        return extras
+
+    # -- links and lines -----------------------------------------------------------------------------------------------
+
+    def _take_links(
+        self, draft: Draft, ends: Ends, links: tuple[ByRow, ByRow], targets: Mapping[int, Arrival]
+    ) -> tuple[dict[int, bytes], dict[int, int]]:
+        """Takes the links of pages in. Returns the numbers of their codes by row of the outcome, and by row whether a
+        redirect's target was new."""
+        given, extra = links
+        if not given and not extra and not targets:
+            return {}, {}
+        wanted: list[Arrival] = []
+        origins: list[Origin] = []
+        of_row: dict[int, int] = {}  # the origin of an outcome's links
+        spans: dict[int, tuple[int, int]] = {}  # the links of an outcome that come one by one, among `wanted`
+        columns: list[tuple[int, UrlBatch]] = []
+        pages = ends.ended if ends.dead is None else ends.ended & ~ends.dead
+        cards = ends.leases.cards
+        for row in sorted({*targets, *given, *extra}):
+            if pages[row]:
+                of_row[row] = len(origins)
+                origins.append(origin_of(cards, row))
+        places = {row: place for place, row in enumerate(targets)}
+        for row, target in targets.items():
+            wanted.append(target.of_origin(of_row[row]))
+        for row, place in of_row.items():
+            start = len(wanted)
+            for found in (given.get(row, ()), extra.get(row, ())):
+                bounded(len(found), "links of one outcome")
+                if isinstance(found, UrlBatch):
+                    columns.append((row, found))
+                    continue
+                for link in found if isinstance(found, Sequence) else found.strings():
+                    wanted.append(self._arrival(link, place, origins[place], draft))
+            if len(wanted) > start:
+                spans[row] = (start, len(wanted))
+        return self._accept_found(wanted, columns, of_row, origins, spans, places, draft)
+
+    def _add_lines(self, draft: Draft, ends: Ends, accepted: Flags, new_links: Mapping[int, int]) -> None:
+        """Adds the output lines of outcomes that are not stale. new_links: how many links were new, by row."""
+        outcomes, errands = ends.outcomes, ends.errands
+        if not self.keeps_lines or not (outcomes.lines or outcomes.politeness):
+            return
+        tokens, slots = outcomes.tokens.tolist(), ends.leases.cards.heads["slot"].tolist()
+        for row in sorted(outcomes.lines.keys() | outcomes.politeness.keys()):
+            if not accepted[row]:
+                continue
+            slot = errands[row].slot if row in errands else slots[row]
+            line, note = outcomes.lines.get(row), outcomes.politeness.get(row)
+            if line is not None:
+                draft.line(slot, tokens[row], "pages", line, new_links.get(row, 0))
+            if note is not None:
+                draft.line(slot, tokens[row], "politeness", note, -1)
+
+
+class _Requests:
+    """The requests that hosts rest after, a row each; a value stands for a column of equal ones, None for one without
+    any."""
+
+    __slots__ = ("answered", "ended", "floor", "refused", "retry_after", "seconds")
+
+    def __init__(
+        self,
+        *,
+        seconds: npt.NDArray[np.float64],
+        ended: Instants | Instant,
+        floor: npt.NDArray[np.float64] | float,
+        retry_after: npt.NDArray[np.float64] | None,
+        refused: Flags | None,
+        answered: Flags,
+    ) -> None:
+        self.seconds, self.ended, self.floor = seconds, ended, floor
+        self.retry_after, self.refused, self.answered = retry_after, refused, answered
+
+    def take(self, rows: Places) -> _Requests:
+        """The requests of these rows."""
+        columns = {name: getattr(self, name) for name in self.__slots__}
+        return _Requests(
+            **{name: column[rows] if isinstance(column, np.ndarray) else column for name, column in columns.items()}
+        )
+
+
+def _rounds(places: Places) -> Iterator[Places]:
+    """Rows in rounds: the first row of each place, then the second of each, and so on."""
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    nth = np.arange(len(places)) - np.repeat(starts, np.diff([*starts, len(places)]))
+    for number in range(int(nth.max()) + 1):
+        yield np.sort(order[nth == number])
+
+
+def _robots_of(outcomes: Outcomes, row: int) -> RobotsAnswer:
+    """The answer to an errand for a robots.txt; an outcome without one has at most a status."""
+    return outcomes.robots.get(row) or RobotsAnswer(int(outcomes.statuses[row]) or None)
+
+
+def _retry_after_of_hosts(outcomes: Outcomes, robots: Mapping[int, Authority]) -> npt.NDArray[np.float64] | None:
+    """What sites asked for, in seconds. On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3), otherwise it
+    rests the whole host."""
+    asked = outcomes.retry_after_seconds
+    if asked is None:
+        return None
+    asked = asked.copy()
+    for row in outcomes.locations:
+        if row not in robots and int(outcomes.verdicts[row]) == verdicts.DONE:
+            asked[row] = np.nan
+    for row in robots:
+        if verdict_of_status(_robots_of(outcomes, row).status) == "redirect":
+            asked[row] = np.nan
+    return asked
+
+
+def of_their_kinds(outcomes: Outcomes, errands: Mapping[int, Authority | Whereabouts], ended: Flags) -> None:
+    """Raises SettingsError when an outcome answers an errand of another kind than that of its lease, so that no page is
+    done that was never fetched."""
+    for row in sorted(outcomes.robots.keys() | outcomes.addresses.keys()):
+        errand = errands.get(row)
+        if errand is None and not ended[row]:
+            continue
+        kind = "page" if errand is None else "robots" if isinstance(errand, Authority) else "address"
+        for answered, answers in (("robots", outcomes.robots), ("address", outcomes.addresses)):
+            if row in answers and answered != kind:
+                raise SettingsError(
+                    f"lease {int(outcomes.tokens[row])} is of kind {kind}, and its outcome answers an errand of kind "
+                    f"{answered}; lease.kind says what is asked for"
+                )
