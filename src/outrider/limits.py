@@ -265,7 +265,10 @@ IMPORT_FAULTS_NAMED_MAX = 20  # lines that cannot be used are named so far; all 
 
 # pages
 BASE_CHARACTERS_MAX = 2_048  # a <base href>: it comes back in each of thousands of links, longer ones are attacks
-TEXT_CHARACTERS_MAX = 1_000_000  # half of the largest page that is fetched; more text tells no more about likeness
+TEXT_BYTES_MAX = 1_000_000  # half of the largest page that is fetched; more text tells no more about likeness
+LINK_TEXT_BYTES_MAX = 300  # a long headline; what is longer is a whole teaser inside an <a>
+ATTRIBUTES_PER_TAG_MAX = 1_000  # elements have a dozen; those behind are not looked at
+PAGE_VALUE_BYTES_MAX = 16_384  # a title, rel or meta's content as it is written: twice the longest URL in a refresh
 WORDS_PER_PAGE_MAX = 100_000  # words that enter a SimHash: a long book
 TITLE_CHARACTERS_MAX = 1_000  # a longer text is no title
 LINE_FIELD_CHARACTERS_MAX = 1_000  # a title or header in a line of output; longer ones are stuffed

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.kernels.siphash import fingerprints
-from outrider.page.simhash import simhash_of_text
+from outrider.page.simhash import simhash_of_text as of_octets
+
+
+def simhash_of_text(text: str) -> int:
+    return of_octets(text.encode("utf-8", "replace"))
+
 
 WORDS = [f"word{number}" for number in range(1_000)]
 

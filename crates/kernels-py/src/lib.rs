@@ -5,6 +5,7 @@ mod backlog;
 mod columns;
 mod fingerprint_set;
 mod groups;
+mod html;
 mod index;
 mod leases;
 mod octets;
@@ -467,6 +468,8 @@ mod _native {
     use super::fingerprint_set::FingerprintSet;
     #[pymodule_export]
     use super::groups::Groups;
+    #[pymodule_export]
+    use super::html::{decode_text, html_tokens, read_html};
     #[pymodule_export]
     use super::index::Index;
     #[pymodule_export]

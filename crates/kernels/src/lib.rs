@@ -7,6 +7,7 @@ pub mod backlog;
 pub mod fingerprint_set;
 pub mod framing;
 pub mod groups;
+pub mod html;
 pub mod index;
 pub mod leases;
 pub mod planes;

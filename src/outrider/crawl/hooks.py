@@ -44,8 +44,9 @@ from outrider.limits import (
     HOOK_TRACEBACK_LINES_MAX,
     LINKS_PER_PAGE_BYTES_MAX,
     LINKS_PER_PAGE_MAX,
+    TEXT_BYTES_MAX,
 )
-from outrider.page import FoundLinks, Page, PageLink, read
+from outrider.page import FoundLinks, Page, PageLink, read, simhash_of_text
 from outrider.url import UrlBatch
 
 NO_LINKS: Final = UrlBatch.of(())
@@ -116,7 +117,7 @@ class CrawledPage:
 
     @property
     def links(self) -> tuple[PageLink, ...]:
-        """All links that were found, also those that are not followed: `.url .kind .rel` of each."""
+        """All links that were found, also those that are not followed: `.url .kind .rel .text` of each."""
         return self.content.links if self.content is not None else ()
 
     @property
@@ -516,16 +517,17 @@ def _page(given: object, url: str) -> Page:
     batch = UrlBatch.of(links, url)
     batch = batch.filter(batch.valid)
     title, description, text = (str(given.get(name) or "") for name in ("title", "description", "text"))
-    found = FoundLinks(batch, ["a"] * len(batch), [""] * len(batch))
+    octets = text.encode("utf-8", "replace")[:TEXT_BYTES_MAX]
     language = given.get("language")
     return Page(
         url=url,
-        found=found,
+        found=FoundLinks.of(batch),
         base=url,
         title=title,
         description=description,
         language=None if language is None else str(language),
-        text=text,
+        octets=octets,
+        simhash=simhash_of_text(octets),
     )
 
 

@@ -33,7 +33,8 @@ from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
 from outrider.limits import HOOK_SLOW_SECONDS, HOOK_TRACEBACKS_MAX, LINKS_PER_PAGE_MAX, TURN_BYTES_MAX
-from outrider.page import FoundLinks, Page
+from outrider.page import NO_LINKS as NO_FOUND
+from outrider.page import Page
 from outrider.robots import header_directives, strictest
 from outrider.url import UrlBatch, canonical_target
 
@@ -44,7 +45,6 @@ QUIET: Final = frozenset({"done", "truncated", "duplicate", "redirect", "gone"})
 
 LINKS_TIMES: Final = 4  # the bytes of links count so often: read, decided, logged and kept
 NO_LINKS: Final = UrlBatch.of(())
-NO_FOUND: Final = FoundLinks(NO_LINKS, [], [])
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class _Settling:
 
     def bytes(self) -> int:
         """About the memory that it takes until its outcome is durable."""
-        text = len(self.page.text) if self.page is not None else 0
+        text = len(self.page.octets) if self.page is not None else 0
         referrers = len(self.links) * len(self.visit.lease.url)
         own = len(self.links.arena) if isinstance(self.links, UrlBatch) else sum(len(one.url) for one in self.links)
         return visit_bytes(self.visit) + text + LINKS_TIMES * (own + referrers)

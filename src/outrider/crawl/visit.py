@@ -119,7 +119,7 @@ class Reading(Protocol):
     @property
     def simhash(self) -> int: ...
     @property
-    def text(self) -> str: ...
+    def octets(self) -> bytes: ...
     @property
     def left_out(self) -> int: ...
     @property
@@ -256,7 +256,7 @@ def page_outcome(
         "bytes": len(response.content) if response is not None else 0,
         "content_type": content_type,
         "digest": digest_shown,
-        "simhash": f"{page.simhash:016x}" if page is not None and page.text else None,
+        "simhash": f"{page.simhash:016x}" if page is not None and page.octets else None,
         "depth": lease.depth,
         "referrer": lease.referrer,
         "priority": round(lease.priority, 6),
@@ -265,7 +265,7 @@ def page_outcome(
         "title": _cut(page.title) or None if page is not None else None,
         "description": _cut(page.description, DESCRIPTION_CHARACTERS_MAX) or None if page is not None else None,
         "canonical": _cut(page.canonical, URL_BYTES_MAX) if page is not None else None,
-        "charset": page.charset if page is not None and (page.text or page.title or len(links)) else None,
+        "charset": page.charset if page is not None and (page.octets or page.title or len(links)) else None,
         "language": _cut(page.language) if page is not None else None,
         "http_date": _cut(headers.get("date")) if headers is not None else None,
         "last_modified": _cut(modified),

@@ -48,6 +48,7 @@ _FUNCTIONS = (
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
     *("RobotsRules", "RobotsText", "robots_verdicts"),
+    *("decode_text", "read_html"),
     *("count_leases", "pack_heads", "settle_turns", "shuffle_columns", "unpack_heads"),
 )
 _OF_GROUPS = ("claim", "hold", "step_aside")  # where they are not, `admit` takes other arguments
@@ -58,6 +59,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.fingerprint_set import FingerprintSet
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
     from outrider.kernels.groups import Groups
+    from outrider.kernels.html import decode_text, read_html
     from outrider.kernels.index import Index
     from outrider.kernels.leases import Leases
     from outrider.kernels.planes import pack_heads, shuffle_columns, unpack_heads
@@ -91,6 +93,7 @@ else:
         Timetable,
         count_leases,
         crc32c,
+        decode_text,
         distinct_spans,
         find_frame,
         fingerprints,
@@ -98,6 +101,7 @@ else:
         hash_spans,
         pack_frames,
         pack_heads,
+        read_html,
         robots_verdicts,
         scan_frames,
         settle_turns,
@@ -147,6 +151,7 @@ __all__ = [
     "Timetable",
     "count_leases",
     "crc32c",
+    "decode_text",
     "distinct_spans",
     "find_frame",
     "fingerprints",
@@ -155,6 +160,7 @@ __all__ = [
     "in_use",
     "pack_frames",
     "pack_heads",
+    "read_html",
     "robots_verdicts",
     "scan_frames",
     "settle_turns",

@@ -10,82 +10,160 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from outrider import kernels
+from outrider.kernels.page_columns import KINDS, LEADING, Alternates, Limits
 from outrider.limits import (
+    ATTRIBUTES_PER_TAG_MAX,
     BASE_CHARACTERS_MAX,
     DESCRIPTION_CHARACTERS_MAX,
     DIRECTIVE_CHARACTERS_MAX,
     DIRECTIVES_PER_PAGE_MAX,
+    LINK_TEXT_BYTES_MAX,
     LINKS_PER_PAGE_BYTES_MAX,
     LINKS_PER_PAGE_MAX,
     LINKS_SPELLED_BYTES_STEP,
     METAS_PER_PAGE_MAX,
+    PAGE_VALUE_BYTES_MAX,
+    TEXT_BYTES_MAX,
     TITLE_CHARACTERS_MAX,
     URL_BYTES_MAX,
 )
-from outrider.page import html
 from outrider.page.simhash import simhash_of_text
 from outrider.url import UrlBatch, spell
 
-FOLLOWABLE = frozenset({"a", "area", "frame", "iframe", "meta"})
-"""The elements whose links lead to pages; those of link, img, script and form are recorded only."""
-UNFOLLOWED = frozenset({"nofollow", "ugc", "sponsored"})
+FOLLOWABLE = frozenset(KINDS[:LEADING])
+"""The elements whose links lead to pages; those of link, img, script, source and form are recorded only."""
+UNFOLLOWED = ("nofollow", "ugc", "sponsored")
 """The rels of links that a page does not vouch for: they are recorded only."""
+FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/feed+json"})
+_LIMITS = Limits(
+    LINKS_PER_PAGE_MAX,
+    TEXT_BYTES_MAX,
+    LINK_TEXT_BYTES_MAX,
+    METAS_PER_PAGE_MAX,
+    ATTRIBUTES_PER_TAG_MAX,
+    PAGE_VALUE_BYTES_MAX,
+)
 _HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _CHARSET = re.compile(r"""(?i);\s*charset\s*=\s*["']?([^\s"';,]{1,40})""")
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
-# WHATWG HTML 4.2.5.3: "shared declarative refresh steps", as far as their shape is regular.
-_REFRESH_SECONDS = re.compile(r"[ \t\n\f\r]*(?:([0-9]+)|(?=\.))[0-9.]*")
-_REFRESH_SEPARATOR = re.compile(r"[ \t\n\f\r]*[;,]?[ \t\n\f\r]*")
-_REFRESH_URL = re.compile(r"(?i)url[ \t\n\f\r]*=[ \t\n\f\r]*")
 
-
-_Row: TypeAlias = tuple[str, str, str]
-"""Of a link: the name of its element, the address as written, its rel."""
+Int64s = npt.NDArray[np.int64]
+Uint8s = npt.NDArray[np.uint8]
+Uint32s = npt.NDArray[np.uint32]
 
 
 class PageLink(msgspec.Struct, frozen=True, gc=False):
-    """A link of a page: the canonical absolute URL, the name of the element it stands in, and its rel in lower case."""
+    """A link of a page: the canonical absolute URL, the name of the element it stands in, its rel in lower case,
+    and its text: the words of an a, the alt of an area or img, the title of a link, up to `LINK_TEXT_BYTES_MAX`."""
 
     url: str
     kind: str
     rel: str = ""
+    text: str = ""
+
+
+class Alternate(msgspec.Struct, frozen=True, gc=False):
+    """The same page in another language or form: a link with rel=alternate."""
+
+    url: str
+    hreflang: str = ""
+    type: str = ""
 
 
 class FoundLinks:
     """The links of a page in columns, in order of appearance; as objects once they are asked for."""
 
-    __slots__ = ("_made", "kinds", "rels", "urls")
+    __slots__ = (
+        "_alternates",
+        "_made",
+        "_text_ends",
+        "_text_starts",
+        "_texts",
+        "codes",
+        "rel_codes",
+        "rel_names",
+        "urls",
+    )
 
-    def __init__(self, urls: UrlBatch, kinds: list[str], rels: list[str]) -> None:
+    def __init__(
+        self,
+        urls: UrlBatch,
+        codes: Uint8s,
+        rel_codes: Uint32s,
+        rel_names: list[str],
+        texts: tuple[bytes, Uint32s, Uint32s],
+        alternates: Alternates,
+    ) -> None:
         self.urls = urls
         """Canonical and absolute, doubles included; all rows are valid."""
-        self.kinds = kinds
-        self.rels = rels
+        self.codes = codes
+        """The kind of each, as its number in `outrider.kernels.page_columns.KINDS`."""
+        self.rel_codes = rel_codes
+        """The rel of each, as its number in `rel_names`."""
+        self.rel_names = rel_names
+        self._texts, self._text_starts, self._text_ends = texts
+        self._alternates = alternates
         self._made: tuple[PageLink, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The name of the element of each."""
+        return [KINDS[code] for code in self.codes.tolist()]
+
+    @property
+    def rels(self) -> list[str]:
+        """The rel of each, in lower case, words parted by one blank."""
+        return [self.rel_names[code] for code in self.rel_codes.tolist()]
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each."""
+        octets = self._texts
+        spans = zip(self._text_starts.tolist(), self._text_ends.tolist(), strict=True)
+        return [octets[start:end].decode() if start < end else "" for start, end in spans]
 
     def links(self) -> tuple[PageLink, ...]:
         if self._made is None:
-            self._made = tuple(map(PageLink, self.urls.strings(), self.kinds, self.rels))
+            self._made = tuple(map(PageLink, self.urls.strings(), self.kinds, self.rels, self.texts))
         return self._made
+
+    def alternates(self) -> tuple[Alternate, ...]:
+        return tuple(Alternate(self.urls[row], hreflang, kind) for row, hreflang, kind in self._alternates)
+
+    def with_rel(self, *words: str) -> npt.NDArray[np.bool_]:
+        """Whether the rel of each has one of these words."""
+        having = np.array([not set(words).isdisjoint(name.split(" ")) for name in self.rel_names], np.bool_)
+        return having[self.rel_codes]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FoundLinks):
             return NotImplemented
-        return (self.urls, self.kinds, self.rels) == (other.urls, other.kinds, other.rels)
+        mine, others = ((one.urls, one.kinds, one.rels, one.texts) for one in (self, other))
+        return mine == others
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<FoundLinks: {len(self.kinds)}>"
+        return f"<FoundLinks: {len(self)}>"
+
+    @classmethod
+    def of(cls, urls: UrlBatch) -> FoundLinks:
+        """Links of a elements with these URLs, without rel or text."""
+        zeros = np.zeros(len(urls), np.uint32)
+        return cls(urls, zeros.astype(np.uint8), zeros, [""], (b"", zeros, zeros), [])
 
 
-_NO_LINKS = FoundLinks(UrlBatch.of(()), [], [])
+NO_LINKS = FoundLinks.of(UrlBatch.of(()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +172,7 @@ class Page:
 
     url: str
     """Where it was fetched from."""
-    found: FoundLinks = field(default_factory=lambda: _NO_LINKS, hash=False)
+    found: FoundLinks = field(default_factory=lambda: NO_LINKS, hash=False)
     """Its links in columns; at most `LINKS_PER_PAGE_MAX` to pages and as many others, and `LINKS_PER_PAGE_BYTES_MAX` of
     each sort, the page's own URL counted with every one: the first ones."""
     left_out: int = 0
@@ -113,14 +191,30 @@ class Page:
     """The directives of its robots metas, in lower case."""
     refresh: tuple[int, str] | None = None
     """(seconds, absolute URL) of its meta refresh."""
-    text: str = ""
+    octets: bytes = b""
+    """Its visible text in UTF-8, at most `TEXT_BYTES_MAX`: words parted by one blank, blocks by a line feed."""
     simhash: int = 0
     """64 bits over the words of `text`; 0 when there are none."""
+
+    @property
+    def text(self) -> str:
+        """Its visible text: words parted by one blank, blocks by a line feed."""
+        return self.octets.decode("utf-8", "replace")
 
     @property
     def links(self) -> tuple[PageLink, ...]:
         """In order of appearance, doubles included."""
         return self.found.links()
+
+    @property
+    def alternates(self) -> tuple[Alternate, ...]:
+        """Its links with rel=alternate: other languages (`hreflang`), other forms (`type`)."""
+        return self.found.alternates()
+
+    @property
+    def feeds(self) -> tuple[str, ...]:
+        """The URLs of its feeds: alternates whose type is that of RSS or Atom."""
+        return tuple(one.url for one in self.alternates if one.type.partition(";")[0].strip().lower() in FEED_TYPES)
 
     def link_batch(self, *, nofollow_too: bool = False) -> UrlBatch:
         """The URLs a crawler goes on to: unique, in order, of a, area, frame, iframe and meta refresh.
@@ -129,12 +223,11 @@ class Page:
         `nofollow_too`.
         """
         found = self.found
-        if not found.kinds or (not nofollow_too and ("nofollow" in self.robots or "none" in self.robots)):
-            return _NO_LINKS.urls
-        wanted = [
-            kind in FOLLOWABLE and (nofollow_too or not rel or UNFOLLOWED.isdisjoint(rel.split()))
-            for kind, rel in zip(found.kinds, found.rels, strict=True)
-        ]
+        if not len(found) or (not nofollow_too and ("nofollow" in self.robots or "none" in self.robots)):
+            return NO_LINKS.urls
+        wanted = found.codes < LEADING
+        if not nofollow_too and len(found.rel_names) > 1:
+            wanted &= ~found.with_rel(*UNFOLLOWED)
         return found.urls.unique(wanted)
 
     def followed(self, *, nofollow_too: bool = False) -> list[str]:
@@ -153,57 +246,43 @@ def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str |
     if essence in _HTML_TYPES or (not essence and body[:512].lstrip()[:1] == b"<"):
         return _read_html(body, url, _label(content_type), essence == "application/xhtml+xml", agent)
     if essence == "text/plain":
-        text, charset = html.decode(body, _label(content_type))
-        return Page(url=url, base=url, charset=charset, text=text, simhash=simhash_of_text(text))
+        charset, text = kernels.decode_text(body, _label(content_type), TEXT_BYTES_MAX)
+        return Page(url=url, base=url, charset=charset, octets=text, simhash=simhash_of_text(text))
     return Page(url=url, base=url)
 
 
 def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str | None) -> Page:
-    markup = html.parse(body, label, xml)
-    base = _base(markup.base, url)
+    columns = kernels.read_html(body, label, xml, _LIMITS)
+    charset, metas, asked, written_base, title, language, text, behind = columns[0], *columns[10:]
+    base = _base(written_base, url)
     directives = _Directives(agent)
     description = ""
-    language = markup.language
-    refreshes: list[tuple[int, tuple[int, str]]] = []
-    for name, equivalent, content, before in markup.metas[:METAS_PER_PAGE_MAX]:
-        if equivalent == "refresh":
-            found = parse_refresh(content)
-            if found is not None:
-                refreshes.append((before, found))
-        elif equivalent == "content-language":
-            language = language or content
-        elif name == "description":
+    for name, content in metas:
+        if name == "description":
             description = description or _one_line(content, DESCRIPTION_CHARACTERS_MAX)
-        elif name:
+        else:
             directives.take(name, content)
-
-    raw, urls, left_out = _spelled(_with_refreshes(markup.addresses, refreshes), base, url)
-    rels = [" ".join(relation.lower().split()) if relation else "" for _, _, relation in raw]
-    canonical: str | None = None
-    for row, (kind, _, _) in enumerate(raw):
-        if kind == "link" and "canonical" in rels[row].split():
-            canonical = urls[row] if urls.lengths[row] <= URL_BYTES_MAX else None
-            break
+    found, left_out = _spelled(_Rows.of(*columns[1:10]), base, url)
     refresh: tuple[int, str] | None = None
-    if refreshes:
-        seconds, address = refreshes[0][1]
+    if asked is not None:
+        seconds, address = asked
         target = spell([address], base)[0] if address else spell([url])[0]
         refresh = (seconds, target) if target is not None else None
     matched = _LANGUAGE.fullmatch((language or "").strip())
     return Page(
         url=url,
-        found=FoundLinks(urls, [kind for kind, _, _ in raw], rels),
-        left_out=left_out,
+        found=found,
+        left_out=behind + left_out,
         base=base,
-        canonical=canonical,
-        title=_one_line(markup.title or "", TITLE_CHARACTERS_MAX),
+        canonical=_canonical(found),
+        title=_one_line(title or "", TITLE_CHARACTERS_MAX),
         description=description,
-        charset=markup.charset,
+        charset=charset,
         language=matched[0] if matched is not None else None,
         robots=directives.found(),
         refresh=refresh,
-        text=markup.text,
-        simhash=simhash_of_text(markup.text),
+        octets=text,
+        simhash=simhash_of_text(text),
     )
 
 
@@ -215,67 +294,104 @@ def _base(written: str | None, url: str) -> str:
     return url if base is None else base
 
 
-def _with_refreshes(addresses: list[_Row], refreshes: list[tuple[int, tuple[int, str]]]) -> list[_Row]:
-    """The addresses with those of meta refreshes at their places; one that names no other page is no link."""
-    if not refreshes:
-        return addresses
-    merged: list[_Row] = []
-    taken = 0
-    for before, (_, address) in refreshes:
-        merged += addresses[taken:before]
-        taken = before
-        if address:
-            merged.append(("meta", address, ""))
-    return merged + addresses[taken:]
+def _canonical(found: FoundLinks) -> str | None:
+    """The URL of the first link with rel=canonical, if it is not too long to be one."""
+    if len(found.rel_names) < 2:
+        return None
+    rows = np.flatnonzero((found.codes == KINDS.index("link")) & found.with_rel("canonical"))
+    if not len(rows) or found.urls.lengths[rows[0]] > URL_BYTES_MAX:
+        return None
+    return found.urls[int(rows[0])]
 
 
-def _spelled(written: list[_Row], base: str, url: str) -> tuple[list[_Row], UrlBatch, int]:
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The links of a page as they are written, in columns."""
+
+    arena: bytes
+    offsets: Int64s
+    codes: Uint8s
+    rel_codes: Uint32s
+    rel_names: list[str]
+    texts: bytes
+    text_starts: Uint32s
+    text_ends: Uint32s
+    alternates: Alternates
+
+    @classmethod
+    def of(cls, arena: bytes, offsets: bytes, kinds: bytes, rels: bytes, names: list[str], *others: Any) -> _Rows:
+        texts, starts, ends, alternates = others
+        return cls(
+            arena,
+            np.frombuffer(offsets, "<i8"),
+            np.frombuffer(kinds, np.uint8),
+            np.frombuffer(rels, "<u4"),
+            names,
+            texts,
+            np.frombuffer(starts, "<u4"),
+            np.frombuffer(ends, "<u4"),
+            alternates,
+        )
+
+    def found(self, urls: UrlBatch, rows: npt.NDArray[np.intp] | None) -> FoundLinks:
+        """The links of these rows (None: all), whose URLs are these."""
+        names = self.rel_names
+        if rows is None:
+            texts = (self.texts, self.text_starts, self.text_ends)
+            return FoundLinks(urls, self.codes, self.rel_codes, names, texts, self.alternates)
+        texts = (self.texts, self.text_starts[rows], self.text_ends[rows])
+        kept = dict(zip(rows.tolist(), range(len(rows)), strict=True)) if self.alternates else {}
+        alternates = [(kept[row], hreflang, kind) for row, hreflang, kind in self.alternates if row in kept]
+        return FoundLinks(urls, self.codes[rows], self.rel_codes[rows], names, texts, alternates)
+
+
+def _spelled(written: _Rows, base: str, url: str) -> tuple[FoundLinks, int]:
     """The links that are URLs, canonical and absolute, and how many others stood behind the bounds of their sort.
 
     A relative link has the length of its base, too: so they are spelled piece by piece until the bounds are reached.
     """
-    rows = _bounded(written)
+    codes, offsets = written.codes, written.offsets
     room = {True: LINKS_PER_PAGE_BYTES_MAX, False: LINKS_PER_PAGE_BYTES_MAX}
-    kept: list[_Row] = []
+    kept: list[npt.NDArray[np.intp]] = []
     parts: list[UrlBatch] = []
     wrong = 0
-    for first, last in _steps(rows, len(base)):
-        piece = [row for row in rows[first:last] if room[row[0] in FOLLOWABLE]]
-        if not piece:
+    pieces = _steps(offsets, len(base))
+    for first, last in pieces:
+        if len(pieces) > 1 and not any(room[leads] for leads in set((codes[first:last] < LEADING).tolist())):
             continue
-        urls = UrlBatch.of([address for _, address, _ in piece], base)
-        wrong += len(urls) - int(np.count_nonzero(urls.valid))
+        urls = UrlBatch.from_buffers(written.arena, offsets[first : last + 1], base)
         wanted = urls.valid
-        if last - first < len(rows) or len(urls.arena) + len(piece) * len(url) > LINKS_PER_PAGE_BYTES_MAX:
-            wanted = _within(piece, urls, len(url), room)
-        if not wanted.all():
-            piece = [piece[row] for row in np.flatnonzero(wanted).tolist()]
-            urls = urls.filter(wanted)
-        kept += piece
-        parts.append(urls)
-    return kept, UrlBatch.concatenate(parts), len(written) - len(kept) - wrong
+        wrong += len(urls) - int(np.count_nonzero(wanted))
+        if len(pieces) > 1 or len(urls.arena) + len(urls) * len(url) > LINKS_PER_PAGE_BYTES_MAX:
+            wanted = _within(codes[first:last] < LEADING, urls, len(url), room)
+        elif wanted.all():
+            return written.found(urls, None), 0
+        kept.append(np.flatnonzero(wanted) + first)
+        parts.append(urls.filter(wanted))
+    rows = np.concatenate(kept) if kept else np.zeros(0, np.intp)
+    return written.found(UrlBatch.concatenate(parts), rows), len(codes) - len(rows) - wrong
 
 
-def _steps(rows: list[_Row], base_bytes: int) -> list[tuple[int, int]]:
+def _steps(offsets: Int64s, base_bytes: int) -> list[tuple[int, int]]:
     """First and last row of pieces that have about `LINKS_SPELLED_BYTES_STEP` once they are absolute."""
-    bounds = [0]
-    size = 0
-    for row, (_, address, _) in enumerate(rows):
-        size += len(address) + base_bytes
-        if size > LINKS_SPELLED_BYTES_STEP:
-            bounds.append(row + 1)
-            size = 0
-    if bounds[-1] < len(rows):
-        bounds.append(len(rows))
-    return list(pairwise(bounds))
+    rows = len(offsets) - 1
+    whole = int(offsets[-1]) + rows * base_bytes
+    if whole <= LINKS_SPELLED_BYTES_STEP:
+        return [(0, rows)]
+    sizes = offsets + np.arange(rows + 1) * base_bytes
+    marks = np.arange(LINKS_SPELLED_BYTES_STEP, whole, LINKS_SPELLED_BYTES_STEP)
+    # A piece ends with the row that fills it, and has one at least.
+    bounds = np.unique(np.concatenate([[0], np.searchsorted(sizes, marks, "right"), [rows]]))
+    return list(pairwise(bounds.tolist()))
 
 
-def _within(rows: list[_Row], urls: UrlBatch, page_bytes: int, room: dict[bool, int]) -> npt.NDArray[np.bool_]:
+def _within(
+    leads: npt.NDArray[np.bool_], urls: UrlBatch, page_bytes: int, room: dict[bool, int]
+) -> npt.NDArray[np.bool_]:
     """The valid links that there is room for, by whether they lead on; behind the first one that is left out there is
     none. A link too long to be kept counts as the longest that is kept."""
     costs = np.minimum(urls.lengths, URL_BYTES_MAX) + page_bytes
-    leads = np.array([kind in FOLLOWABLE for kind, _, _ in rows], np.bool_)
-    wanted = np.zeros(len(rows), np.bool_)
+    wanted = np.zeros(len(urls), np.bool_)
     for sort, left in room.items():
         some = urls.valid & (leads == sort)
         ends = np.where(some, costs, 0).cumsum()
@@ -284,48 +400,6 @@ def _within(rows: list[_Row], urls: UrlBatch, page_bytes: int, room: dict[bool, 
         room[sort] = 0 if full else left - int(ends[-1])
         wanted |= fit
     return wanted
-
-
-def _bounded(addresses: list[_Row]) -> list[_Row]:
-    """The first `LINKS_PER_PAGE_MAX` addresses of pages and as many others, in order: pictures push out no links."""
-    if len(addresses) <= LINKS_PER_PAGE_MAX:
-        return addresses
-    left = {True: LINKS_PER_PAGE_MAX, False: LINKS_PER_PAGE_MAX}
-    kept = []
-    for row in addresses:
-        leads_on = row[0] in FOLLOWABLE
-        if left[leads_on]:
-            left[leads_on] -= 1
-            kept.append(row)
-    return kept
-
-
-def parse_refresh(content: str) -> tuple[int, str] | None:
-    """Seconds and the URL as written ("" for the page itself) of a meta refresh; None if a browser would ignore it.
-
-    WHATWG HTML 4.2.5.3, the shared declarative refresh steps.
-    """
-    time = _REFRESH_SECONDS.match(content)
-    if time is None:
-        return None
-    seconds = int((time[1] or "0")[:9])
-    rest = content[time.end() :]
-    if not rest:
-        return seconds, ""
-    if rest[0] not in ";, \t\n\f\r":
-        return None
-    separator = _REFRESH_SEPARATOR.match(rest)
-    assert separator is not None, "everything in it is optional"
-    address = rest[separator.end() :]
-    named = _REFRESH_URL.match(address)
-    if named is not None:
-        address = address[named.end() :]
-    if address[:1] in {'"', "'"} and (named is not None or address):
-        quote = address[0]
-        address = address[1:]
-        end = address.find(quote)
-        address = address if end < 0 else address[:end]
-    return seconds, address
 
 
 class _Directives:
@@ -349,9 +423,9 @@ class _Directives:
 
 
 def _label(content_type: str) -> str | None:
-    """The encoding a Content-Type header names, if it is one."""
+    """The encoding that a Content-Type header names."""
     match = _CHARSET.search(content_type)
-    return html.known_label(match[1]) if match is not None else None
+    return match[1] if match is not None else None
 
 
 def _one_line(text: str, characters_max: int) -> str:

@@ -9,6 +9,6 @@ from outrider.limits import WORDS_PER_PAGE_MAX
 _KEY = b"outrider simhash"
 
 
-def simhash_of_text(text: str) -> int:
-    """The 64-bit SimHash of the words of a text, lower case, each weighted by how often it occurs; 0 for no words."""
-    return simhash_of_words(text.lower().encode("utf-8", "replace"), _KEY, WORDS_PER_PAGE_MAX)
+def simhash_of_text(text: bytes) -> int:
+    """The 64-bit SimHash of the words of a text in UTF-8, ASCII in lower case, weighted by count; 0 for none."""
+    return simhash_of_words(text.lower(), _KEY, WORDS_PER_PAGE_MAX)

@@ -1,0 +1,881 @@
+//! A page as columns: links with kinds, rels and texts, base, title, metas, visible text.
+
+use std::collections::HashMap;
+
+use encoding_rs::Encoding;
+
+use super::charset::{decoded, of_late_meta, text_of};
+use super::references::{decode_into, Place};
+use super::tokens::{is_space, tokenize, Attribute, Next, Sink};
+
+/// How much of a page is kept; the first ones each time.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Links that lead on, and as many others.
+    pub links: usize,
+    /// Bytes of visible text.
+    pub text_bytes: usize,
+    /// Bytes of the text of one link.
+    pub link_text_bytes: usize,
+    /// Meta elements.
+    pub metas: usize,
+    /// Attributes of one tag.
+    pub attributes: usize,
+    /// Bytes of a title, and of a name, content, rel or other value that is kept.
+    pub value_bytes: usize,
+}
+
+/// The kinds of links, by number: the names of their elements.
+pub const KINDS: [&str; 10] =
+    ["a", "area", "frame", "iframe", "meta", "link", "img", "script", "source", "form"];
+const META: u8 = 4;
+/// Nesting of svg, math and HTML in them that is followed.
+const FOREIGN_DEPTH_MAX: usize = 64;
+
+/// The columns of a page.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// The name of the encoding, in lower case.
+    pub charset: String,
+    /// The addresses as written, one after the other, in UTF-8.
+    pub arena: String,
+    /// Where each begins, and where the last ends.
+    pub offsets: Vec<i64>,
+    /// Of each link its number in `KINDS`.
+    pub kinds: Vec<u8>,
+    /// Of each link the number of its rel.
+    pub rels: Vec<u32>,
+    /// The rels, each once; the first is empty.
+    pub rel_names: Vec<String>,
+    /// The texts of links.
+    pub texts: String,
+    /// Where the text of each begins.
+    pub text_starts: Vec<u32>,
+    /// Where it ends.
+    pub text_ends: Vec<u32>,
+    /// Of links with rel=alternate: row, hreflang, type.
+    pub alternates: Vec<(u32, String, String)>,
+    /// Names in lower case and contents of metas that have both.
+    pub metas: Vec<(String, String)>,
+    /// Seconds and address of the first meta refresh.
+    pub refresh: Option<(u32, String)>,
+    /// The href of the first base element that has one.
+    pub base: Option<String>,
+    /// The text of the first title.
+    pub title: Option<String>,
+    /// The lang of the html element, else of a meta.
+    pub language: Option<String>,
+    /// What a reader would see, words parted by one blank or line feed.
+    pub text: String,
+    /// Links behind the bounds.
+    pub left_out: u64,
+}
+
+/// Reads a page whose transport named the encoding `label`. `xml`: it was sent as XHTML.
+#[must_use]
+pub fn read(body: &[u8], label: Option<&str>, xml: bool, bounds: Bounds) -> Page {
+    let found = decoded(body, label, true, xml);
+    let mut reader = Reader::new(xml, bounds);
+    tokenize(&found.text, Next::Data, "", bounds.attributes, &mut reader);
+    let late = reader.late.filter(|late| !found.certain && *late != found.encoding);
+    let Some(encoding) = late else { return reader.ended(found.encoding) };
+    // A meta element behind the scanned part, or one that names another encoding than the first in it.
+    let text = text_of(body, encoding);
+    let mut reader = Reader::new(xml, bounds);
+    tokenize(&text, Next::Data, "", bounds.attributes, &mut reader);
+    reader.ended(encoding)
+}
+
+/// `text` up to so many bytes, and no part of a character.
+#[must_use]
+pub fn cut(text: &str, bytes_max: usize) -> &str {
+    if text.len() <= bytes_max {
+        return text;
+    }
+    let mut end = bytes_max;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Element {
+    Link(u8),
+    Base,
+    Meta,
+    Title,
+    Html,
+    Template,
+    Style,
+    Textarea,
+    Xmp,
+    Hidden,
+    Plaintext,
+    Svg,
+    Math,
+    Block,
+    Cell,
+    Other,
+}
+
+const NAME_BYTES_MAX: usize = 16;
+
+fn lowered<'n>(name: &str, room: &'n mut [u8; NAME_BYTES_MAX]) -> Option<&'n [u8]> {
+    let room = room.get_mut(..name.len())?;
+    room.copy_from_slice(name.as_bytes());
+    room.make_ascii_lowercase();
+    Some(room)
+}
+
+fn element(name: &str) -> Element {
+    let mut room = [0; NAME_BYTES_MAX];
+    let Some(name) = lowered(name, &mut room) else { return Element::Other };
+    match name {
+        b"a" => Element::Link(0),
+        b"div" | b"p" | b"li" | b"ul" | b"tr" | b"br" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5"
+        | b"h6" => Element::Block,
+        b"td" | b"th" => Element::Cell,
+        b"span" | b"b" | b"i" | b"em" | b"strong" | b"code" => Element::Other,
+        b"area" => Element::Link(1),
+        b"frame" => Element::Link(2),
+        b"iframe" => Element::Link(3),
+        b"link" => Element::Link(5),
+        b"img" | b"image" => Element::Link(6),
+        b"script" => Element::Link(7),
+        b"source" => Element::Link(8),
+        b"form" => Element::Link(9),
+        b"base" => Element::Base,
+        b"meta" => Element::Meta,
+        b"title" => Element::Title,
+        b"html" => Element::Html,
+        b"template" => Element::Template,
+        b"style" => Element::Style,
+        b"textarea" => Element::Textarea,
+        b"xmp" => Element::Xmp,
+        b"noembed" | b"noframes" => Element::Hidden,
+        b"plaintext" => Element::Plaintext,
+        b"svg" => Element::Svg,
+        b"math" => Element::Math,
+        b"address" | b"article" | b"aside" | b"blockquote" | b"body" | b"button" | b"caption"
+        | b"center" | b"dd" | b"details" | b"dialog" | b"dir" | b"dl" | b"dt" | b"fieldset"
+        | b"figcaption" | b"figure" | b"footer" | b"frameset" | b"header" | b"hgroup" | b"hr"
+        | b"legend" | b"listing" | b"main" | b"menu" | b"nav" | b"ol" | b"optgroup" | b"option"
+        | b"pre" | b"search" | b"section" | b"select" | b"summary" | b"table" | b"tbody"
+        | b"tfoot" | b"thead" => Element::Block,
+        _ => Element::Other,
+    }
+}
+
+/// Elements of HTML that end svg and math around them (WHATWG HTML 13.2.6.5).
+fn breaks_out(name: &str) -> bool {
+    let mut room = [0; NAME_BYTES_MAX];
+    lowered(name, &mut room).is_some_and(|name| {
+        matches!(
+            name,
+            b"b" | b"big"
+                | b"blockquote"
+                | b"body"
+                | b"br"
+                | b"center"
+                | b"code"
+                | b"dd"
+                | b"div"
+                | b"dl"
+                | b"dt"
+                | b"em"
+                | b"embed"
+                | b"h1"
+                | b"h2"
+                | b"h3"
+                | b"h4"
+                | b"h5"
+                | b"h6"
+                | b"head"
+                | b"hr"
+                | b"i"
+                | b"img"
+                | b"li"
+                | b"listing"
+                | b"menu"
+                | b"meta"
+                | b"nobr"
+                | b"ol"
+                | b"p"
+                | b"pre"
+                | b"ruby"
+                | b"s"
+                | b"small"
+                | b"span"
+                | b"strong"
+                | b"strike"
+                | b"sub"
+                | b"sup"
+                | b"table"
+                | b"tt"
+                | b"u"
+                | b"ul"
+                | b"var"
+        )
+    })
+}
+
+/// Elements of svg and math that hold HTML.
+fn holds_html(name: &str, inside: Inside) -> bool {
+    let mut room = [0; NAME_BYTES_MAX];
+    lowered(name, &mut room).is_some_and(|name| match inside {
+        Inside::Svg => matches!(name, b"foreignobject" | b"desc" | b"title"),
+        Inside::Math => matches!(name, b"mi" | b"mo" | b"mn" | b"ms" | b"mtext"),
+        Inside::Html => false,
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Inside {
+    Svg,
+    Math,
+    Html,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Gap {
+    None,
+    Blank,
+    Line,
+}
+
+/// Words as they come, parted by one blank or line feed, up to a bound in bytes.
+struct Words {
+    text: String,
+    gap: Gap,
+    bytes_max: usize,
+}
+
+impl Words {
+    const fn new(bytes_max: usize) -> Self {
+        Self { text: String::new(), gap: Gap::None, bytes_max }
+    }
+
+    fn full(&self) -> bool {
+        self.text.len() >= self.bytes_max
+    }
+
+    fn part(&mut self, gap: Gap) {
+        self.gap = self.gap.max(gap);
+    }
+
+    fn keep(&mut self, word: &str) {
+        if self.bytes_max < self.text.len() + 2 {
+            // No later word may follow one that was left out.
+            self.bytes_max = self.text.len();
+            return;
+        }
+        if !self.text.is_empty() {
+            match self.gap {
+                Gap::None => {}
+                Gap::Blank => self.text.push(' '),
+                Gap::Line => self.text.push('\n'),
+            }
+        }
+        self.gap = Gap::None;
+        let kept = cut(word, self.bytes_max - self.text.len());
+        self.text.push_str(kept);
+        if kept.len() < word.len() {
+            self.bytes_max = self.text.len();
+        }
+    }
+}
+
+struct Reader<'t> {
+    bounds: Bounds,
+    xml: bool,
+    page: Page,
+    left: [usize; 2],
+    rel_codes: HashMap<String, u32>,
+    metas: usize,
+    visible: Words,
+    /// The row of the link whose text is read, and its words.
+    anchor: Option<(usize, Words)>,
+    templates: usize,
+    /// The element whose text is not visible.
+    hiding: Option<Element>,
+    foreign: Vec<(Inside, &'t str)>,
+    html_language: bool,
+    /// The encoding that the first meta element names that names one.
+    late: Option<&'static Encoding>,
+    scratch: String,
+}
+
+impl<'t> Sink<'t> for Reader<'t> {
+    fn text(&mut self, raw: &'t str, place: Place) {
+        match self.hiding {
+            Some(Element::Title) => {
+                if self.page.title.is_none() {
+                    let mut title = String::new();
+                    decode_into(&mut title, cut(raw, self.bounds.value_bytes), place);
+                    self.page.title = Some(title);
+                }
+                return;
+            }
+            Some(_) => return,
+            None => {}
+        }
+        // The text of a link in a template is a link's text all the same.
+        let visible = self.templates == 0 && !self.visible.full();
+        if !visible && self.anchor.is_none() {
+            return;
+        }
+        if memchr::memchr3(b'&', b'\r', 0, raw.as_bytes()).is_none() {
+            self.words(raw);
+            return;
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        decode_into(&mut scratch, raw, place);
+        if place == Place::Data && scratch.contains('\0') {
+            scratch.retain(|character| character != '\0');
+        }
+        self.words(&scratch);
+        self.scratch = scratch;
+    }
+
+    fn wants(&mut self, name: &'t str) -> bool {
+        matches!(element(name), Element::Link(_) | Element::Base | Element::Meta | Element::Html)
+    }
+
+    fn start(&mut self, name: &'t str, attributes: &[Attribute<'t>], closed: bool) -> Next {
+        let element = element(name);
+        if let Some((inside @ (Inside::Svg | Inside::Math), _)) = self.foreign.last().copied() {
+            if breaks_out(name) {
+                self.leave_foreign();
+            } else {
+                return self.start_foreign(name, element, attributes, closed, inside);
+            }
+        }
+        match element {
+            Element::Block => self.part(Gap::Line),
+            Element::Cell => self.part(Gap::Blank),
+            Element::Other => {}
+            Element::Link(kind) => return self.start_link(kind, element, attributes, closed),
+            Element::Meta => self.meta(attributes),
+            Element::Base => {
+                if self.page.base.is_none() {
+                    self.page.base = value(attributes, "href");
+                }
+            }
+            Element::Html => {
+                if !self.html_language {
+                    if let Some(language) = value(attributes, "lang") {
+                        self.html_language = true;
+                        if !language.is_empty() {
+                            self.page.language =
+                                Some(cut(&language, self.bounds.value_bytes).to_owned());
+                        }
+                    }
+                }
+            }
+            Element::Template => self.templates += usize::from(!(closed && self.xml)),
+            Element::Svg => self.enter(Inside::Svg, name, closed),
+            Element::Math => self.enter(Inside::Math, name, closed),
+            Element::Plaintext => {
+                self.part(Gap::Line);
+                return Next::Plaintext;
+            }
+            Element::Title
+            | Element::Style
+            | Element::Textarea
+            | Element::Xmp
+            | Element::Hidden => {
+                if closed && self.xml {
+                    return Next::Data;
+                }
+                return self.start_raw(element);
+            }
+        }
+        Next::Data
+    }
+
+    fn end(&mut self, name: &'t str) {
+        let element = element(name);
+        if self.hiding == Some(element) {
+            if element == Element::Title && self.page.title.is_none() {
+                self.page.title = Some(String::new());
+            }
+            self.hiding = None;
+        }
+        if !self.foreign.is_empty() {
+            let known = self.foreign.iter().rposition(|(_, open)| open.eq_ignore_ascii_case(name));
+            if let Some(at) = known {
+                self.foreign.truncate(at);
+            } else if self.foreign()
+                && matches!(element, Element::Block)
+                && breaks_out(name)
+                && name.len() < 3
+            {
+                self.leave_foreign(); // </p> and </br>; the other short ones do no harm
+            }
+        }
+        match element {
+            Element::Link(0) => self.close_anchor(),
+            Element::Template => self.templates = self.templates.saturating_sub(1),
+            Element::Block | Element::Xmp | Element::Textarea => self.part(Gap::Line),
+            Element::Cell => self.part(Gap::Blank),
+            Element::Link(9) => self.part(Gap::Line),
+            _ => {}
+        }
+    }
+
+    fn foreign(&self) -> bool {
+        matches!(self.foreign.last(), Some((Inside::Svg | Inside::Math, _)))
+    }
+}
+
+impl<'t> Reader<'t> {
+    fn new(xml: bool, bounds: Bounds) -> Self {
+        let page = Page { offsets: vec![0], rel_names: vec![String::new()], ..Page::default() };
+        Self {
+            bounds,
+            xml,
+            page,
+            left: [bounds.links; 2],
+            rel_codes: HashMap::new(),
+            metas: 0,
+            visible: Words::new(bounds.text_bytes),
+            anchor: None,
+            templates: 0,
+            hiding: None,
+            foreign: Vec::new(),
+            html_language: false,
+            late: None,
+            scratch: String::new(),
+        }
+    }
+
+    fn ended(mut self, encoding: &'static Encoding) -> Page {
+        self.close_anchor();
+        self.page.text = self.visible.text;
+        self.page.charset = encoding.name().to_ascii_lowercase();
+        self.page
+    }
+
+    fn part(&mut self, gap: Gap) {
+        self.visible.part(gap);
+        if let Some((_, words)) = &mut self.anchor {
+            words.part(Gap::Blank);
+        }
+    }
+
+    /// Takes visible text: its words go to the page's text and to that of the link around them.
+    fn words(&mut self, text: &str) {
+        let visible = self.templates == 0 && !self.visible.full();
+        let octets = text.as_bytes();
+        let mut at = 0;
+        while at < octets.len() {
+            if is_space(octets[at]) {
+                self.part(Gap::Blank);
+                at += 1;
+                while octets.get(at).is_some_and(|octet| is_space(*octet)) {
+                    at += 1;
+                }
+                continue;
+            }
+            let width =
+                octets[at..].iter().position(|octet| is_space(*octet)).unwrap_or(octets.len() - at);
+            let word = &text[at..at + width];
+            at += width;
+            if visible {
+                self.visible.keep(word);
+            }
+            if let Some((_, words)) = &mut self.anchor {
+                words.keep(word);
+            }
+        }
+    }
+
+    fn enter(&mut self, inside: Inside, name: &'t str, closed: bool) {
+        if !closed && self.foreign.len() < FOREIGN_DEPTH_MAX {
+            self.foreign.push((inside, name));
+        }
+    }
+
+    fn leave_foreign(&mut self) {
+        let html = self.foreign.iter().rposition(|(inside, _)| *inside == Inside::Html);
+        self.foreign.truncate(html.map_or(0, |at| at + 1));
+        self.hiding = None;
+    }
+
+    fn start_foreign(
+        &mut self,
+        name: &'t str,
+        element: Element,
+        attributes: &[Attribute<'t>],
+        closed: bool,
+        inside: Inside,
+    ) -> Next {
+        match element {
+            Element::Svg => self.enter(Inside::Svg, name, closed),
+            Element::Math => self.enter(Inside::Math, name, closed),
+            Element::Style | Element::Link(7) => {
+                if element != Element::Style {
+                    self.link(7, attributes);
+                }
+                self.hiding = if closed { None } else { Some(element) };
+            }
+            Element::Link(6) if !name.eq_ignore_ascii_case("img") => {} // the image of svg
+            Element::Link(kind) => {
+                self.start_anchor(kind);
+                let row = self.link(kind, attributes);
+                self.open_anchor(kind, row, closed);
+            }
+            _ if holds_html(name, inside) => self.enter(Inside::Html, name, closed),
+            _ => {}
+        }
+        Next::Data
+    }
+
+    fn start_raw(&mut self, element: Element) -> Next {
+        match element {
+            Element::Title => {
+                self.hiding = Some(element);
+                Next::Rcdata
+            }
+            Element::Textarea => {
+                self.part(Gap::Line);
+                Next::Rcdata
+            }
+            Element::Xmp => {
+                self.part(Gap::Line);
+                Next::Rawtext
+            }
+            Element::Link(7) => {
+                self.hiding = Some(element);
+                Next::Script
+            }
+            _ => {
+                self.hiding = Some(element);
+                Next::Rawtext
+            }
+        }
+    }
+
+    fn start_link(
+        &mut self,
+        kind: u8,
+        element: Element,
+        attributes: &[Attribute<'t>],
+        closed: bool,
+    ) -> Next {
+        self.start_anchor(kind);
+        let row = self.link(kind, attributes);
+        match kind {
+            0 => self.open_anchor(kind, row, closed && self.xml),
+            9 => self.part(Gap::Line),
+            // iframe, script
+            3 | 7 if !(closed && self.xml) => return self.start_raw(element),
+            _ => {}
+        }
+        Next::Data
+    }
+
+    fn start_anchor(&mut self, kind: u8) {
+        if kind == 0 {
+            self.close_anchor();
+        }
+    }
+
+    fn open_anchor(&mut self, kind: u8, row: Option<usize>, closed: bool) {
+        if let (0, Some(row), false) = (kind, row, closed) {
+            self.anchor = Some((row, Words::new(self.bounds.link_text_bytes)));
+        }
+    }
+
+    fn close_anchor(&mut self) {
+        if let Some((row, words)) = self.anchor.take() {
+            self.set_text(row, &words.text);
+        }
+    }
+
+    fn set_text(&mut self, row: usize, text: &str) {
+        self.page.text_starts[row] = self.page.texts.len() as u32;
+        self.page.texts.push_str(text);
+        self.page.text_ends[row] = self.page.texts.len() as u32;
+    }
+
+    /// Takes in the link of an element, if it has an address and there is room; answers its row.
+    fn link(&mut self, kind: u8, attributes: &[Attribute<'t>]) -> Option<usize> {
+        let with_href = matches!(kind, 0 | 1 | 5);
+        let place = match kind {
+            _ if with_href => "href",
+            9 => "action",
+            _ => "src",
+        };
+        let written = find(attributes, place)?;
+        if kind == 9 && value(attributes, "method").is_some_and(|method| is_post(&method)) {
+            return None; // a plain request for its address does not give the page behind it
+        }
+        let row = self.address(kind, written)?;
+        if with_href {
+            if let Some(rel) = value(attributes, "rel") {
+                let rel = normal_rel(&rel, self.bounds.value_bytes);
+                let alternate = kind == 5 && rel.split(' ').any(|word| word == "alternate");
+                self.page.rels[row] = self.code_of(rel);
+                if alternate && self.page.alternates.len() < self.bounds.metas {
+                    let most = self.bounds.link_text_bytes;
+                    let of = |name| one_line(&value(attributes, name).unwrap_or_default(), most);
+                    self.page.alternates.push((row as u32, of("hreflang"), of("type")));
+                }
+            }
+        }
+        let shown = match kind {
+            1 | 6 => "alt",
+            5 => "title",
+            _ => return Some(row),
+        };
+        if let Some(text) = value(attributes, shown) {
+            let text = one_line(&text, self.bounds.link_text_bytes);
+            self.set_text(row, &text);
+        }
+        Some(row)
+    }
+
+    /// A row for an address as written; None if it leads nowhere by http, or there is no room.
+    fn address(&mut self, kind: u8, written: &str) -> Option<usize> {
+        if has_other_scheme(written.as_bytes()) {
+            return None;
+        }
+        let left = &mut self.left[usize::from(kind <= META)];
+        if *left == 0 {
+            self.page.left_out += 1;
+            return None;
+        }
+        *left -= 1;
+        decode_into(&mut self.page.arena, written, Place::Value);
+        self.page.offsets.push(self.page.arena.len() as i64);
+        self.page.kinds.push(kind);
+        self.page.rels.push(0);
+        self.page.text_starts.push(0);
+        self.page.text_ends.push(0);
+        Some(self.page.kinds.len() - 1)
+    }
+
+    fn code_of(&mut self, rel: String) -> u32 {
+        if rel.is_empty() {
+            return 0;
+        }
+        if let Some(code) = self.rel_codes.get(&rel) {
+            return *code;
+        }
+        let code = self.page.rel_names.len() as u32;
+        self.page.rel_names.push(rel.clone());
+        self.rel_codes.insert(rel, code);
+        code
+    }
+
+    fn meta(&mut self, attributes: &[Attribute<'t>]) {
+        if self.late.is_none() {
+            let pragma = value(attributes, "http-equiv");
+            let typed = pragma.is_some_and(|pragma| pragma.eq_ignore_ascii_case("content-type"));
+            let content = if typed { value(attributes, "content") } else { None };
+            self.late = of_late_meta(value(attributes, "charset").as_deref(), content.as_deref());
+        }
+        let Some(written) = find(attributes, "content") else { return };
+        if self.metas >= self.bounds.metas {
+            return;
+        }
+        self.metas += 1;
+        let mut content = String::new();
+        decode_into(&mut content, cut(written, self.bounds.value_bytes), Place::Value);
+        let equivalent = value(attributes, "http-equiv").unwrap_or_default().to_ascii_lowercase();
+        if equivalent == "refresh" {
+            if let Some((seconds, address)) = refresh(&content) {
+                if self.page.refresh.is_none() {
+                    self.page.refresh = Some((seconds, address.to_owned()));
+                }
+                if !address.is_empty() {
+                    // It is decoded already, and a row decodes again.
+                    let written = address.replace('&', "&amp;");
+                    self.address(META, &written);
+                }
+            }
+        } else if equivalent == "content-language" {
+            if self.page.language.is_none() && !content.is_empty() {
+                self.page.language = Some(content);
+            }
+        } else if let Some(name) = value(attributes, "name") {
+            if !name.is_empty() {
+                let name = cut(&name, self.bounds.link_text_bytes).to_ascii_lowercase();
+                self.page.metas.push((name, content));
+            }
+        }
+    }
+}
+
+fn find<'t>(attributes: &[Attribute<'t>], name: &str) -> Option<&'t str> {
+    let found = attributes.iter().find(|attribute| attribute.name.eq_ignore_ascii_case(name));
+    found.map(|attribute| attribute.value)
+}
+
+fn value(attributes: &[Attribute<'_>], name: &str) -> Option<String> {
+    find(attributes, name).map(|written| {
+        let mut decoded = String::with_capacity(written.len());
+        decode_into(&mut decoded, written, Place::Value);
+        decoded
+    })
+}
+
+fn is_post(method: &str) -> bool {
+    method
+        .trim_matches(|character: char| character.is_ascii() && is_space(character as u8))
+        .eq_ignore_ascii_case("post")
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| character.is_ascii() && is_space(character as u8))
+        .filter(|word| !word.is_empty())
+}
+
+fn one_line(text: &str, bytes_max: usize) -> String {
+    let mut line = String::new();
+    for word in words(text) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.len() > bytes_max {
+            break;
+        }
+    }
+    cut(&line, bytes_max).to_owned()
+}
+
+fn normal_rel(rel: &str, bytes_max: usize) -> String {
+    let mut line = one_line(rel, bytes_max);
+    line.make_ascii_lowercase();
+    line
+}
+
+/// Whether an address names a scheme that is neither http nor https, however it goes on.
+fn has_other_scheme(written: &[u8]) -> bool {
+    let from = written.iter().position(|octet| *octet > 0x20).unwrap_or(written.len());
+    let rest = &written[from..];
+    if !rest.first().is_some_and(u8::is_ascii_alphabetic) {
+        return false;
+    }
+    let is_part = |octet: &u8| octet.is_ascii_alphanumeric() || matches!(octet, b'+' | b'-' | b'.');
+    let Some(end) = rest.iter().position(|octet| !is_part(octet)) else { return false };
+    let scheme = &rest[..end];
+    rest[end] == b':'
+        && !scheme.eq_ignore_ascii_case(b"http")
+        && !scheme.eq_ignore_ascii_case(b"https")
+}
+
+/// Seconds and address ("" for the page itself) of a meta refresh; None if a browser would ignore it (WHATWG HTML
+/// 4.2.5.3, the shared declarative refresh steps).
+fn refresh(content: &str) -> Option<(u32, &str)> {
+    const SECONDS_DIGITS_MAX: usize = 9;
+    let octets = content.as_bytes();
+    let skip = |from: usize, ok: &dyn Fn(u8) -> bool| {
+        octets[from..]
+            .iter()
+            .position(|octet| !ok(*octet))
+            .map_or(octets.len(), |found| from + found)
+    };
+    let start = skip(0, &is_space);
+    let digits = skip(start, &|octet| octet.is_ascii_digit());
+    if digits == start && octets.get(start) != Some(&b'.') {
+        return None;
+    }
+    let seconds = content[start..digits.min(start + SECONDS_DIGITS_MAX)].parse().unwrap_or(0);
+    let mut at = skip(digits, &|octet| octet.is_ascii_digit() || octet == b'.');
+    match octets.get(at) {
+        None => return Some((seconds, "")),
+        Some(octet) if is_space(*octet) || matches!(octet, b';' | b',') => {}
+        Some(_) => return None,
+    }
+    at = skip(at, &is_space);
+    if matches!(octets.get(at), Some(b';' | b',')) {
+        at += 1;
+    }
+    at = skip(at, &is_space);
+    if octets.len() >= at + 3 && octets[at..at + 3].eq_ignore_ascii_case(b"url") {
+        let sign = skip(at + 3, &is_space);
+        if octets.get(sign) == Some(&b'=') {
+            at = skip(sign + 1, &is_space);
+        }
+    }
+    let mut address = &content[at..];
+    if let Some(quote @ (b'"' | b'\'')) = octets.get(at) {
+        address = &address[1..];
+        if let Some(end) = address.bytes().position(|octet| octet == *quote) {
+            address = &address[..end];
+        }
+    }
+    Some((seconds, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        links: 100,
+        text_bytes: 1_000,
+        link_text_bytes: 20,
+        metas: 10,
+        attributes: 10,
+        value_bytes: 1_000,
+    };
+
+    fn page(markup: &str) -> Page {
+        read(markup.as_bytes(), None, false, BOUNDS)
+    }
+
+    fn links(page: &Page) -> Vec<(&str, &str, &str)> {
+        let text =
+            |row: usize| &page.texts[page.text_starts[row] as usize..page.text_ends[row] as usize];
+        let address = |row: usize| {
+            let (start, end) = (page.offsets[row] as usize, page.offsets[row + 1] as usize);
+            &page.arena[start..end]
+        };
+        (0..page.kinds.len())
+            .map(|row| (KINDS[usize::from(page.kinds[row])], address(row), text(row)))
+            .collect()
+    }
+
+    #[test]
+    fn links_have_kind_address_and_text() {
+        let read = page("<a href='x&amp;y'>one <b>t</b>wo</a><img src=i alt=' a  b '><a href=mailto:x>m</a><form method=POST action=f>");
+        assert_eq!(vec![("a", "x&y", "one two"), ("img", "i", "a b")], links(&read));
+        assert_eq!("one twom", read.text);
+    }
+
+    #[test]
+    fn a_picture_ends_where_its_elements_say() {
+        let read = page("<svg><title/><style>x{}</style><a href=1>in</a><script/></svg><title>t</title><a href=2>");
+        assert_eq!(vec!["1", "2"], links(&read).iter().map(|link| link.1).collect::<Vec<_>>());
+        assert_eq!((Some("t".to_owned()), "in"), (read.title.clone(), read.text.as_str()));
+    }
+
+    #[test]
+    fn text_is_cut_between_characters_and_ends_there() {
+        let bounds = Bounds { text_bytes: 6, ..BOUNDS };
+        assert_eq!(
+            "ab \u{fc}",
+            read("ab \u{fc}\u{fc}x y".as_bytes(), None, false, Bounds { text_bytes: 5, ..bounds })
+                .text
+        );
+    }
+
+    #[test]
+    fn a_refresh_is_a_link_at_its_place() {
+        let read = page("<link href=l rel='a  B'><meta http-equiv=Refresh content='5; url=n&amp;amp;'><link href=m>");
+        assert_eq!(
+            vec!["l", "n&amp;", "m"],
+            links(&read).iter().map(|link| link.1).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            (Some((5, "n&amp;".to_owned())), "a b"),
+            (read.refresh.clone(), read.rel_names[1].as_str())
+        );
+    }
+}
