@@ -12,6 +12,7 @@ from model.interleaving import Interleaving
 from outrider.clock import instant
 from outrider.engine import Frontier
 from outrider.frontier.format.cards import Cards
+from outrider.frontier.state.hosts import ASKED, GATED, NONE
 from outrider.frontier.state.tables import AUTHORITIES, OWN, QUEUES, STATES
 from outrider.frontier.verbs.accounts import leased_heads
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
@@ -144,10 +145,9 @@ def recount(frontier: Frontier) -> list[str]:
                 state = "queued"
             places[state] += 1
     filed = {
-        "queued": len(tables.backlog) + len(tables.held),
+        "queued": len(tables.backlog),
         "leased": len(open_ones),
         "waiting": len(tables.calendar) - tables.void_waiting,
-        "parked": len(tables.refused) + len(tables.spent),
     }
     problems.extend(
         f"{places[state]} URLs are {state}, {count} are where they must be"
@@ -164,10 +164,18 @@ def recount(frontier: Frontier) -> list[str]:
         for token, authority in tables.errands.items()
         if (authority.deadline, token) not in deadlines
     )
-    held = sum(tables.held_of.values())
-    shelved = sum(authority.held for authority in tables.authorities.values())
-    if len(tables.held) != shelved or held > shelved or (held < shelved and not tables.voids()):
-        problems.append(f"{len(tables.held)} URLs are held, the counts say {held}")
+    if len(tables.spent) > places["parked"] and not tables.voids():
+        problems.append(f"{places['parked']} URLs are parked, {len(tables.spent)} of them for a budget")
+    turns = machine.turns
+    for flag, rows in ((GATED, turns.gates), (ASKED, turns.errands_at)):
+        flagged = np.flatnonzero(tables.hosts.flags[: tables.hosts.count] & flag).tolist()
+        if flagged != sorted(rows):
+            problems.append(f"hosts {flagged} have flag {flag}, {sorted(rows)} should")
+    problems.extend(
+        f"the gate of {tables.hosts.name(host)} never opens"
+        for host, authority in turns.gates.items()
+        if authority.wanted == NONE and not authority.token and authority.name not in machine._unread
+    )
     return problems
 
 

@@ -109,7 +109,6 @@ def all_of(tables: Tables) -> dict[str, object]:
     *lease_cells, heads, arena, offsets = tables.open_leases()
     calendar = [*_contents(tables.calendar._waiting, 1_024).values(), *_contents(tables.calendar._coming, 1).values()]
     waiting = sorted((card for bucket in calendar for card in bucket), key=lambda card: (card[1], card[0][:8]))
-    authorities = sorted(tables.authorities)
     state: dict[str, object] = {
         "facts": everything(SimpleNamespace(_machine=SimpleNamespace(tables=tables))),  # type: ignore[arg-type]
         "counts": tables.counts,
@@ -120,10 +119,6 @@ def all_of(tables: Tables) -> dict[str, object]:
         "calendar": waiting,
         "backlog": _contents(tables.backlog, queues.count),
         "spent": _contents(tables.spent, hosts.count),
-        "refused": {
-            name: [_contents_of(tables.refused, shelf) for shelf in (a.refused, a.unreachable, *a.again)]
-            for name, a in ((name, tables.authorities[name]) for name in authorities)
-        },
         "contents": len(tables.contents),
         "seen": {crawl: len(seen) for crawl, seen in tables.seen.items()},
         "voids": queues.voids,

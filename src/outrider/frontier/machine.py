@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from outrider.errors import SettingsError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import LINES_AFTER, STREAMS, Fact
 from outrider.frontier.format.records import Record
+from outrider.frontier.state.errands import unanswered
 from outrider.frontier.state.hosts import NONE
 from outrider.frontier.state.tables import (
     DONE,
@@ -23,6 +25,7 @@ from outrider.frontier.state.tables import (
     QUEUED,
     STATES,
     WAITING,
+    Authority,
     Hand,
     RobotsState,
 )
@@ -60,10 +63,7 @@ class Machine(Reporting, Operations, Carrying):
     """One frontier. It is not thread-safe; the engine makes sure that one call runs at a time."""
 
     def settle_all(self, now: Instant) -> None:
-        """Builds timetable and rings from the tables, after recovery.
-
-        URLs that robots rules parked are judged again, little by little: the log does not say how far that had come.
-        """
+        """Builds timetable and rings from the tables, after recovery."""
         tables = self.tables
         while (at := tables.calendar.next()) is not None and at <= now:
             tables.wake(now, WAKES_PER_CALL_MAX)
@@ -80,8 +80,9 @@ class Machine(Reporting, Operations, Carrying):
         for authority in list(tables.authorities.values()):
             if authority.state == RobotsState.REFUSED and self.errands_mode:
                 self._line_up(authority)
-            if authority.state in (RobotsState.RULES, RobotsState.ALLOW):
-                self._judge_later(authority, changed=True)
+            elif self.errands_mode and unanswered(authority, now):
+                self._gate_again(authority)
+            self._judge_later(authority)
         tables.changed.clear()
         if self.turns.shared is not None:
             self.turns.shared.meet()  # all hosts join their groups before the first one is offered
@@ -90,6 +91,16 @@ class Machine(Reporting, Operations, Carrying):
                 (np.arange(first, min(first + WAKES_PER_CALL_MAX, tables.hosts.count), dtype=np.uint32),), now
             )
         self.now = max(self.now, now)
+
+    def _gate_again(self, authority: Authority) -> None:
+        """Gates the host of an authority whose robots.txt was asked for, or was to be, when the store was closed."""
+        tables = self.tables
+        queues = np.array(list(tables.queues_of(authority.host)), np.uint32)
+        asked = authority.state == RobotsState.RETRYING or authority.token or authority.hops or authority.next_at
+        if asked and authority.host not in self.turns.gates and tables.backlog.waiting(queues).any():
+            self._gate(authority, unread=False)
+        elif self.turns.is_sought(authority):
+            self._line_up(authority)
 
     def open_facts(
         self, opening: tuple[int, Instant, Instant, str, Instant], now: Instant, passed: Instant | None
@@ -310,7 +321,7 @@ class Machine(Reporting, Operations, Carrying):
     def errands(self) -> int:
         """How many errands are open or wanted."""
         open_ones = {errand.host for errand in self.tables.errands.values() if isinstance(errand, Whereabouts)}
-        lined_up = sum(1 for authority in self._lined_up.values() if not authority.token and authority.held)
+        lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
         if self.turns.shared is not None:
             lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
         return len(self.tables.errands) + lined_up

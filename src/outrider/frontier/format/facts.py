@@ -182,7 +182,8 @@ KINDS: dict[int, Kind] = {
         _kind(Fact.COLD_REST, "slot:u16 at:i64 delay:f64"),
         _kind(
             Fact.ROBOTS,
-            "slot:u16 name:text state:u8 expires:i64 next_at:i64 attempts:u8 hops:u8 status:u16 url:text error:text",
+            "slot:u16 name:text state:u8 expires:i64 next_at:i64 attempts:u8 hops:u8 status:u16 url:text error:text "
+            "again:u8=2@3",
         ),
         _kind(Fact.RULES, "slot:u16 name:text digest:u64 body:blob"),
         _kind(Fact.HEAD, "token:u64 heads:heads", applied=Applied.IN_COLUMNS, in_windows=True),

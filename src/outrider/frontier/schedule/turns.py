@@ -3,10 +3,12 @@ stored.
 
 A host rests in the timetable until its clock allows a request; then its queues that hold something stand in the rings.
 Most hosts have one queue and a single clock, their own or a shared one: `settle_turns` handles them in columns. The
-others (several queues, keys that span hosts, operators' rules, a robots.txt to ask for) are handled one by one. A host
-that belongs to groups stands in the rings as long as it holds their turns; else it waits for them in shared.py. Until
-it is drawn it may lose them, to a better host or to one that a call asks for by crawl or key. Where addresses are asked
-for, a host without a known address stands in separate rings (`seekers`) until its errand is answered.
+others (several queues, keys that span hosts, operators' rules, a robots.txt to ask for) are handled one by one. While
+the robots rules of an authority are not known, a gate keeps all pages of its host out of the rings: the errand for its
+robots.txt is the next request, to that host or to the one that a redirect names. A host that belongs to groups stands
+in the rings as long as it holds their turns; else it waits for them in shared.py. Until it is drawn it may lose them,
+to a better host or to one that a call asks for by crawl or key. Where addresses are asked for, a host without a known
+address stands in separate rings (`seekers`) until its errand is answered.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.schedule.shared import SharedTurns
-from outrider.frontier.state.hosts import GROUPED, MANY, NONE, RULED, Rows
-from outrider.frontier.state.tables import Authority, CrawlState, Tables
+from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, MANY, NONE, RULED, Rows
+from outrider.frontier.state.tables import Again, Authority, CrawlState, RobotsState, Tables
 from outrider.limits import WAKES_PER_CALL_MAX
 
 EMPTY = 255
 """The class of a queue that holds nothing."""
 _EMPTY_BYTE = bytes((EMPTY,))
-_NOT_ALONE = MANY | RULED
+NOT_ALONE = MANY | RULED | GATED | ASKED
+"""Flags of hosts that are handled one by one."""
 
 
 class Turns:
@@ -41,6 +44,7 @@ class Turns:
         self.ready = kernels.Ready(seed)
         self.seekers = kernels.Ready(seed)
         self.errands_at: dict[int, list[Authority]] = {}  # by host: robots.txt files to ask for there
+        self.gates: dict[int, Authority] = {}  # by host: the authority whose rules are not known
         self.runs_errands = False
         self.pages_per_host: int | None = None  # how many pages of a host may be answered
 
@@ -70,29 +74,26 @@ class Turns:
             self._look(woken, now)
 
     def _look(self, rows: Rows, now: Instant) -> None:
-        asked = self.runs_errands and self.errands_at
         backlog = self._tables.backlog.kernel
-        if self.shared is not None or asked or backlog is None:
+        if self.shared is not None or backlog is None:
             self._look_around(rows, now)
             return
         cells, crawls = self._tables.hosts.cells, self._tables.queues.crawl
-        odd = kernels.settle_turns(rows, now, _NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
+        odd = kernels.settle_turns(rows, now, NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
         if odd:
             for row in np.frombuffer(odd, np.uint32).tolist():
                 self._touch_one(row, now)
             rows = rows[~np.isin(rows, np.frombuffer(odd, np.uint32))]
-            kernels.settle_turns(rows, now, _NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
+            kernels.settle_turns(rows, now, NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
 
     def _look_around(self, rows: Rows, now: Instant) -> None:
-        """As `_look`, where the columns of hosts do not tell enough: with groups, errands or tails of queues."""
+        """As `_look`, where the columns of hosts do not tell enough: with groups, or tails of queues."""
         columns, queues = self._tables.hosts, self._tables.queues
         if self.shared is None:  # with groups the rows come in the order of their turns
             rows = np.unique(rows)
         places = rows.astype(np.intp)
         first = columns.first_queue[places]
-        odd = (columns.flags[places] & _NOT_ALONE) | (first == NONE)
-        if self.runs_errands and self.errands_at:
-            odd |= np.array([row in self.errands_at for row in rows.tolist()], np.bool_)
+        odd = (columns.flags[places] & NOT_ALONE) | (first == NONE)
         if np.count_nonzero(odd):
             alone = odd == 0
             for row in rows[~alone].tolist():
@@ -196,6 +197,9 @@ class Turns:
         rest_until = int(columns.rest_until[host])
         in_flight = int(columns.in_flight[host])
         best = tables.backlog.best(np.array(rows, np.uint32)).tolist() if rows else []
+        if host in self.gates:
+            self._look_at_gate(host, rows, best, now)
+        gated = host in self.gates
         offered: list[tuple[int, int]] = []
         withdrawn: list[int] = []
         book: Instant | None = None
@@ -207,11 +211,11 @@ class Turns:
                     continue
                 at = max(rest_until, authority.next_at, allowed)
                 if at <= now:
-                    errand_class = max(errand_class, authority.klass, 0)
+                    errand_class = max(errand_class, authority.klass)
                 else:
                     book = at if book is None else min(book, at)
         for queue, klass in zip(rows, best, strict=True):
-            has_turn = klass != EMPTY and in_flight < self.capacity(queue)
+            has_turn = klass != EMPTY and not gated and in_flight < self.capacity(queue)
             free = self.free_at(queue, rest_until) if has_turn else None
             if free is not None and free > now:
                 book = free if book is None else min(book, free)
@@ -252,6 +256,38 @@ class Turns:
             self.timetable.cancel(one)
         else:
             self.timetable.rest(one, np.array([book], np.int64))
+
+    def _look_at_gate(self, host: int, queues: list[int], classes: list[int], now: Instant) -> None:
+        """Opens the gate of a host without queued URLs. Else the errand takes the class of the best of them, at the
+        host where it is lined up."""
+        crawls, states = self._tables.queues.crawl, self._tables.crawl_states
+        waiting = [
+            klass
+            for queue, klass in zip(queues, classes, strict=True)
+            if klass != EMPTY and states[int(crawls[queue])] != CrawlState.DELETED
+        ]
+        authority = self.gates[host]
+        if not waiting:
+            self.open_gate(host)
+            there = self.leave_line(authority) if not self.is_sought(authority) else NONE
+        else:
+            there = authority.wanted if authority.klass != max(waiting) else NONE
+            authority.klass = max(waiting)
+        if there not in (NONE, host):
+            self._touch_one(there, now)
+
+    def is_sought(self, authority: Authority) -> bool:
+        """Whether parked URLs wait for the robots.txt of an authority."""
+        if authority.state != RobotsState.REFUSED and authority.again == Again.NONE:
+            return False
+        parked = self._tables.queues.parked
+        return any(parked[queue] for queue in self._tables.queues_of(authority.host))
+
+    def is_awaited(self, authority: Authority) -> bool:
+        """Whether a crawl goes on until the robots.txt of an authority in line is answered: a daily look at one that
+        nobody answered keeps no crawl open."""
+        gated = self.gates.get(authority.host) is authority
+        return gated or (authority.state != RobotsState.REFUSED and self.is_sought(authority))
 
     def _give_way(self, hosts: Rows) -> None:
         """Takes these hosts, which lost their turns, out of the rings."""
@@ -353,6 +389,17 @@ class Turns:
         """Lines up an authority's errand at the host that the request will go to."""
         authority.wanted = host
         self.errands_at.setdefault(host, []).append(authority)
+        self._tables.hosts.flags[host] |= ASKED
+
+    def gate(self, authority: Authority) -> None:
+        """Lets no page of an authority's host be leased until its rules are known."""
+        self.gates[authority.host] = authority
+        self._tables.hosts.flags[authority.host] |= GATED
+
+    def open_gate(self, host: int) -> None:
+        """Lets the pages of a host be leased again."""
+        if self.gates.pop(host, None) is not None:
+            self._tables.hosts.flags[host] &= ~np.uint8(GATED)
 
     def may_ask_at(self, authority: Authority, host: int) -> Instant | None:
         """The first instant at which operators allow to ask a host for an authority's robots.txt; None while they
@@ -365,9 +412,11 @@ class Turns:
         if not (tables.hosts.flags[authority.host] | tables.hosts.flags[host]) & RULED:
             return 0  # thousands of authorities may be in line at one host, and each look at it asks for all of them
         crawls, states = tables.queues.crawl, tables.crawl_states
-        own = list(tables.queues_of(authority.host))
-        waiting = [queue for queue in own if queue in tables.held_of] or own
-        running = [queue for queue in waiting if states[int(crawls[queue])] != CrawlState.PAUSED]
+        own = np.array(list(tables.queues_of(authority.host)), np.uint32)
+        waits = tables.queues.parked[own] > 0
+        if self.gates.get(authority.host) is authority:
+            waits |= tables.backlog.waiting(own) > 0
+        running = [queue for queue in own[waits].tolist() if states[int(crawls[queue])] == CrawlState.RUNNING]
         at = self._first_allowed(running)
         if at is None or host == authority.host:
             return at
@@ -404,6 +453,7 @@ class Turns:
             line.remove(authority)
             if not line:
                 del self.errands_at[host]
+                self._tables.hosts.flags[host] &= ~np.uint8(ASKED)
         return host
 
     def asking(self) -> dict[int, Instant]:

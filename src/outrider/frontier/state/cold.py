@@ -483,15 +483,10 @@ def _holds_nothing(tables: Tables, row: int) -> bool:
         return False
     if any(queue in queues.keys or queue in queues.group_of or queues.parked[queue] for queue in own):
         return False  # a key that spans hosts has a clock and a turn of its own
-    if tables.backlog.waiting(np.array(own, np.uint32)).any() or any(queue in tables.held_of for queue in own):
+    if tables.backlog.waiting(np.array(own, np.uint32)).any():
         return False
-    for one in tables.authorities_of.get(row, ()):
-        if one.token or one.held or one.again or one.busy != NONE or one.wanted != NONE:
-            return False
-        shelves = np.array([one.shelf, one.refused, one.unreachable], np.uint32)
-        if tables.refused.waiting(shelves).any() or tables.held.waiting(shelves).any():
-            return False
-    return True
+    some = tables.authorities_of.get(row, ())
+    return not any(one.token or one.busy != NONE or one.wanted != NONE for one in some)
 
 
 def _slots(hashes: Uint64s) -> npt.NDArray[np.uint16]:

@@ -9,7 +9,7 @@ from enum import Enum
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Row
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
-from outrider.frontier.state.tables import Authority, RobotsState
+from outrider.frontier.state.tables import Again, Authority, RobotsState
 from outrider.frontier.stores.rulebook import Rulebook
 from outrider.journey import RobotsAnswer
 from outrider.limits import (
@@ -31,6 +31,8 @@ class Judgement(Enum):
     READ = "read"  # its robots.txt is known, and too long to be read in this call
     REFUSE = "refuse"
     DEAD = "dead"  # no server answers for this authority
+    SPENT = "spent"  # its host has given as many pages as it may
+    LATER = "later"  # the call has judged as many pages as it may
 
 
 def crawl_delay(authorities: Iterable[Authority], rulebook: Rulebook) -> float:
@@ -81,10 +83,23 @@ class Found:
     body: bytes | None = None
     asks_next: str | None = None
 
-    def row(self, authority: Authority) -> Row:
+    def row(self, authority: Authority, again: Again) -> Row:
         """The columns of a ROBOTS fact."""
         place = (authority.slot, authority.name, int(self.state), self.expires, self.next_at)
-        return (*place, self.attempts, self.hops, self.status, self.url, self.error)
+        return (*place, self.attempts, self.hops, self.status, self.url, self.error, int(again))
+
+
+def again_after(authority: Authority, found: Found, digest: int) -> Again:
+    """Which parked URLs are judged again after an answer. digest: of the rules that hold then. URLs that no call has
+    judged again yet stay among them."""
+    ruled = (RobotsState.RULES, RobotsState.ALLOW)
+    if found.state in ruled and found.asks_next is None:
+        if digest != authority.digest:
+            return Again.ALL
+        return authority.again if authority.state in ruled else max(authority.again, Again.UNREACHABLE)
+    if authority.state == RobotsState.REFUSED:
+        return max(authority.again, Again.UNREACHABLE)
+    return authority.again
 
 
 def after_answer(

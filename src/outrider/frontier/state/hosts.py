@@ -34,6 +34,8 @@ RULED = 2  # an operator paused, blocked, limited or slowed one of its queues or
 ROBOTS = 4  # it has an authority with rules, with refusals, or with an errand to come
 GROUPED = 8  # it belongs to a named group, or to the group of a domain or an address
 VOIDED = 16  # one of its queues was deleted: known URLs there may be void
+GATED = 32  # the robots rules of one of its authorities are not known: no page of it is leased
+ASKED = 64  # an errand is lined up at it
 
 CELLS = {column.name: DTYPES[column.type] for column in KINDS[Fact.HOST_CELLS].columns[2:]}
 """The durable cells of a host by name, as their fact declares them. Every other list of them is read off this one."""

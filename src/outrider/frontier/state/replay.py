@@ -34,7 +34,7 @@ from outrider.frontier.format.facts import (
     unshuffled,
 )
 from outrider.frontier.state.hosts import firsts_of, has_equals
-from outrider.frontier.state.tables import PARKED, UNKNOWN, Reason, Tables
+from outrider.frontier.state.tables import UNKNOWN, Tables
 from outrider.kernels.cards import HAS_CONTENT, HEAD, HEAD_BYTES, OPAQUE
 from outrider.limits import OWN_SLOT, REPLAY_WINDOW_BYTES, REPLAY_WINDOW_ROWS, RUN_BODY_BYTES_MAX, WAKES_PER_CALL_MAX
 from outrider.storage.records import body_bytes
@@ -368,9 +368,6 @@ class Window:
         found: list[tuple[Fact, list[Values]]] = []
         if len(told):
             newest = np.concatenate([urls[told][1:] != urls[told][:-1], [True]])
-            old = versions[rows[told[~newest]]]
-            if ((old["state"] == PARKED) & (old["reason"] == Reason.ROBOTS)).any():
-                return None  # filing such a card makes its authority
             ends = told[newest]
             begins = np.flatnonzero(first)[urls[ends]]
             tokens = np.where(kind[begins] == _LEASE, np.uint64(0), token[begins])

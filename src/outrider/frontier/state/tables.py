@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial, reduce
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -111,6 +111,14 @@ class RobotsState(IntEnum):
     DEAD = 5
 
 
+class Again(IntEnum):
+    """Which parked URLs of an authority are to be judged again."""
+
+    NONE = 0
+    UNREACHABLE = 1  # URLs that were refused because no server answered
+    ALL = 2
+
+
 class CrawlState(IntEnum):
     """The state that an operator gave a crawl."""
 
@@ -124,20 +132,16 @@ class Authority:
     gives rules."""
 
     __slots__ = (
-        *("again", "attempts", "begun", "busy", "deadline", "digest", "error", "expires", "held", "holder"),
-        *("hops", "host", "klass", "logged", "name", "next_at", "place", "refused", "shelf", "slot", "state", "status"),
-        *("token", "unreachable", "url", "wanted"),
+        *("again", "attempts", "begun", "busy", "deadline", "digest", "error", "expires", "holder", "hops", "host"),
+        *("klass", "logged", "name", "next_at", "place", "slot", "state", "status", "token", "url", "wanted"),
     )
 
-    def __init__(self, slot: int, host: int, name: str, shelves: tuple[int, int, int]) -> None:
-        """Takes three shelves: for URLs that are held, that rules refuse, and that are refused because no server
-        answered."""
+    def __init__(self, slot: int, host: int, name: str) -> None:
         self.slot = slot
         self.host = host  # a row of Hosts
         self.name = name
-        self.shelf, self.refused, self.unreachable = shelves
         self.place = -1  # its place in `Tables.all_authorities`
-        self.again: list[int] = []  # shelves of refused URLs to judge again
+        self.again = Again.NONE  # which of its parked URLs are to be judged again
         self.logged = False
         self.state = RobotsState.UNKNOWN
         self.expires: Instant = 0
@@ -154,8 +158,7 @@ class Authority:
         self.begun: Instant | None = None  # when the open errand was leased; None after a restart
         self.busy = NONE  # the host whose clock the open errand uses
         self.wanted = NONE  # the host where its errand is lined up, while URLs wait for it
-        self.held = 0  # how many of its URLs are drawn and wait for its rules
-        self.klass = -1  # the best class among the held URLs
+        self.klass = 0  # the best class among the URLs of its host, while they wait for its rules
 
     def __repr__(self) -> str:
         return f"<Authority {self.name} {RobotsState(self.state).name.lower()}>"
@@ -224,18 +227,13 @@ class Tables:
         self._scratch = scratch
         self._began = now
         self.calendar = Calendar(scratch, name="calendar", now=now)
-        self.refused = Backlog(scratch, name="refused")  # by authority: parked by its rules
         self.spent = Backlog(scratch, name="spent")  # by host: parked for a budget
-        self.held = Backlog(scratch, name="held")  # by authority: drawn, but its rules are not known yet
-        self.held_of: dict[int, int] = {}  # how many of a queue's URLs are held
         self.seen: dict[int, kernels.FingerprintSet] = {}
         self.contents = kernels.FingerprintSet()
         self._noted: list[tuple[Rows, Rows, Uint64s]] | None = None  # waiting additions to the seen-set, in replay
         self._noted_rows = 0
         self.authorities: dict[str, Authority] = {}
         self.all_authorities: list[Authority] = []  # each knows its place
-        self.shelf_count = 0
-        self._free_shelves: list[int] = []
         self._met = False
         self._hosts_told = np.zeros(0, np.uint32)  # rows of the last HOST facts: in a checkpoint their clocks come next
         # the error that left a host half recalled, perhaps in a call that only reads
@@ -515,7 +513,6 @@ class Tables:
             last = self.all_authorities.pop()
             if last is not one:
                 self.all_authorities[one.place], last.place = last, one.place
-            self._free_shelves += (one.shelf, one.refused, one.unreachable)
             self.rulebook.let_go(one.digest)
             self.authorities_of.pop(one.host, None)
 
@@ -855,8 +852,6 @@ class Tables:
         """Takes the URLs of these queues out of the counts."""
         self.counts[LEASED] -= leased
         self.counts[QUEUED] -= int(self.backlog.waiting(queues).sum())
-        if self.held_of:
-            self.counts[QUEUED] -= sum(self.held_of.pop(queue, 0) for queue in queues.tolist())
         self.void_waiting += int(self.queues.waiting[queues].sum())
         for state, column in self._columns():
             self.counts[state] -= int(column[queues].sum())
@@ -879,8 +874,7 @@ class Tables:
         known = self.authorities.get(name)
         if known is not None:
             return known  # the recall of its host made it
-        shelves = (self.new_shelf(), self.new_shelf(), self.new_shelf())
-        authority = Authority(int(self.hosts.slot[host]), host, name, shelves)
+        authority = Authority(int(self.hosts.slot[host]), host, name)
         authority.place = len(self.all_authorities)
         self.all_authorities.append(authority)
         self.authorities[name] = authority
@@ -894,20 +888,6 @@ class Tables:
             self.host_row(self.home_of(host_of(name + "/")))
         return self.authorities[name]
 
-    def new_shelf(self) -> int:
-        if self._free_shelves:
-            return self._free_shelves.pop()
-        self.shelf_count += 1
-        return self.shelf_count - 1
-
-    def hold_less(self, queue: int) -> None:
-        """Counts one held URL less for a queue."""
-        left = self.held_of.get(queue, 0) - 1
-        if left > 0:
-            self.held_of[queue] = left
-        else:
-            self.held_of.pop(queue, None)
-
     def _robots(
         self,
         slot: int,
@@ -920,6 +900,7 @@ class Tables:
         status: int,
         url: str,
         error: str,
+        again: int,
     ) -> None:
         authority = self._known(name)
         self._end_errand(authority)
@@ -931,6 +912,7 @@ class Tables:
         authority.status = status
         authority.url = url
         authority.error = error
+        authority.again = Again(again)
         self.changed.append(np.array([authority.host], np.uint32))
 
     def _end_errand(self, authority: Authority | Whereabouts) -> None:
@@ -1135,9 +1117,7 @@ class Tables:
         void, rest = (rest[dead], rest[~dead]) if dead is not None else (rest[:0], rest)
         for take, state in (
             (self._from_backlog, QUEUED),
-            (self._from_held, QUEUED),
             (self._from_calendar, WAITING),
-            (self._from_refused, PARKED),
             (self._from_spent, PARKED),
         ):
             if not len(rest):
@@ -1149,7 +1129,7 @@ class Tables:
             rest = rest[~mask]
         rest = np.concatenate([rest, void])
         if len(rest):
-            # The ledger has the rest, also void ones: a lease may outlive the queue it came from.
+            # The ledger has the rest: done, gone and refused ones, and void ones, for a lease may outlive its queue.
             mask, cards = self.ledger.find(heads["crawl"][rest], heads["slot"][rest], heads["fingerprint"][rest])
             if not mask.all():
                 raise KeyError(f"URL {int(heads['fingerprint'][rest[~mask][0]]):016x}")
@@ -1183,37 +1163,6 @@ class Tables:
             self.void_waiting -= int(dead.sum())
             cards = cards.filter(~dead)
         self.calendar.put(cards)
-
-    def _from_held(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
-        if not self.held_of:
-            return np.zeros(len(heads), np.bool_), Cards.none()
-        mask, cards = self._from_shelves(heads, self.held, lambda authority: [authority.shelf])
-        for queue in self.rows_of(cards.heads).tolist():
-            self.hold_less(queue)
-        for url in cards.urls():
-            self.authorities[_origin(url)].held -= 1
-        return mask, cards
-
-    def _from_refused(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
-        if not self.counts[PARKED]:
-            return np.zeros(len(heads), np.bool_), Cards.none()
-        return self._from_shelves(
-            heads, self.refused, lambda authority: [authority.refused, authority.unreachable, *authority.again]
-        )
-
-    def _from_shelves(
-        self, heads: Heads, store: Backlog, shelves: Callable[[Authority], list[int]]
-    ) -> tuple[npt.NDArray[np.bool_], Cards]:
-        def look(some: Heads) -> Iterator[_Found]:
-            hosts = self.queues.host[self.rows_of(some)]
-            for row, host in enumerate(hosts.tolist()):
-                for authority in self.authorities_of.get(host, ()):
-                    for shelf in shelves(authority):
-                        _, cards = store.remove(np.array([shelf], np.uint32), some["fingerprint"][row : row + 1])
-                        if len(cards):
-                            yield cards, partial(_to_shelf, store, shelf)
-
-        return _exactly(heads, look)
 
     def _from_spent(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
         if not self.counts[PARKED]:
@@ -1296,11 +1245,8 @@ class Tables:
         if come[WAITING]:
             self.calendar.put(cards if all_alike else cards.take(np.flatnonzero(states == WAITING)))
         if come[PARKED]:
-            robots = (states == PARKED) & (heads["reason"] == Reason.ROBOTS)
-            if robots.any():
-                some_cards = cards.filter(robots)
-                self.refused.put(self._shelves_of(some_cards), some_cards)
-            others = (states == PARKED) & ~robots
+            # URLs that robots rules refuse lie in the ledger alone.
+            others = (states == PARKED) & (heads["reason"] != Reason.ROBOTS)
             if others.any():
                 self.spent.put(self.queues.host[rows[others]], cards.filter(others))
         if np.count_nonzero(heads["flags"]):
@@ -1322,15 +1268,6 @@ class Tables:
             if come[state]:
                 _add(column, rows if come[state] == len(rows) else rows[states == state], 1)
         return come
-
-    def _shelves_of(self, cards: Cards) -> Rows:
-        nobody = self.error_numbers.get("robots_unreachable", -1)
-        authorities = [self.authority(_origin(url)) for url in cards.urls()]
-        shelves = [
-            authority.unreachable if error == nobody else authority.refused
-            for authority, error in zip(authorities, cards.heads["error"].tolist(), strict=True)
-        ]
-        return np.array(shelves, np.uint32)
 
     def _lease(
         self,
@@ -1609,7 +1546,7 @@ class Tables:
 
     def close(self) -> None:
         """Closes and removes the files of tails."""
-        for part in (self.backlog, self.calendar, self.refused, self.spent, self.held, self.rulebook):
+        for part in (self.backlog, self.calendar, self.spent, self.rulebook):
             part.close()
 
 
@@ -1630,11 +1567,12 @@ def _listed(values: Values) -> Sequence[Any]:
     return values.list() if isinstance(values, Texts) else values
 
 
-def robots_cells(authority: Authority, next_at: Instant | None = None) -> Row:
-    """An authority as the columns of a ROBOTS fact. next_at: replaces its own."""
+def robots_cells(authority: Authority, next_at: Instant | None = None, again: Again | None = None) -> Row:
+    """An authority as the columns of a ROBOTS fact. next_at, again: replace its own."""
     a = authority
     at = a.next_at if next_at is None else next_at
-    return (a.slot, a.name, int(a.state), a.expires, at, a.attempts, a.hops, a.status, a.url, a.error)
+    later = int(a.again if again is None else again)
+    return (a.slot, a.name, int(a.state), a.expires, at, a.attempts, a.hops, a.status, a.url, a.error, later)
 
 
 def rules_cells(slot: int, queue: int, rules: QueueRules) -> Row:
@@ -1751,11 +1689,3 @@ def _exactly(heads: Heads, look: Callable[[Heads], Iterable[_Found]]) -> tuple[n
     places = np.array([rows[order] for order in cards.heads["order"].tolist()], np.intp)
     mask[places] = True
     return mask, cards.take(np.argsort(places))
-
-
-def _to_shelf(store: Backlog, shelf: int, cards: Cards) -> None:
-    store.put(np.full(len(cards), shelf, np.uint32), cards)
-
-
-def _origin(url: str) -> str:
-    return url[: url.index("/", 8)]

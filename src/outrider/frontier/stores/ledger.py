@@ -21,6 +21,7 @@ from outrider.limits import (
     MEMTABLE_CHUNK_BYTES,
     MEMTABLE_CHUNK_ROWS,
     RUN_BODY_BYTES_MAX,
+    RUN_READ_BYTES,
     SCAN_ROWS,
 )
 from outrider.storage.files import Files
@@ -30,8 +31,16 @@ from outrider.storage.tiers import Layers, Tiers
 
 Key = tuple[int, int, int]
 """(crawl, slot, fingerprint); of the fingerprint the low 56 bits count."""
+FINGERPRINT_MAX = (1 << 56) - 1
 _WHOLE = np.ones(MEMTABLE_CHUNK_ROWS, np.bool_)
 _NO_BODIES: Int64s = np.zeros(MEMTABLE_CHUNK_ROWS + 1, np.int64)
+
+
+def before_slot(crawl: int, slot: int) -> Key | None:
+    """The last key before those of a slot, for `scan`: all keys of the slot lie behind it. None: all keys do."""
+    if slot:
+        return crawl, slot - 1, FINGERPRINT_MAX
+    return (crawl - 1, 0xFFFF, FINGERPRINT_MAX) if crawl else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,16 +202,17 @@ class Ledger:
         """
         return self._scan(after, bodies=True)
 
-    def scan_heads(self, *, after: Key | None = None) -> Iterator[Heads]:
-        """As `scan`, only the heads, at a fraction of the cost."""
-        for cards in self._scan(after, bodies=False):
+    def scan_heads(self, *, after: Key | None = None, bytes_at_once: int = RUN_READ_BYTES) -> Iterator[Heads]:
+        """As `scan`, only the heads, at a fraction of the cost. bytes_at_once: how much of a run is read for a step;
+        few make a cheap first step."""
+        for cards in self._scan(after, bodies=False, bytes_at_once=bytes_at_once):
             yield cards.heads
 
-    def _scan(self, after: Key | None, *, bodies: bool) -> Iterator[Cards]:
+    def _scan(self, after: Key | None, *, bodies: bool, bytes_at_once: int = RUN_READ_BYTES) -> Iterator[Cards]:
         bound = b"" if after is None else bytes(pack_keys(*([part] for part in after))[0])
         layers, memory = self._look()
         pieces = [_above(piece, bound, inclusive=after is None) for piece in (*layers.frozen, *memory)]
-        streams = [run.read(after=bound, bodies=bodies) for run in layers.runs]
+        streams = [run.read(after=bound, bodies=bodies, bytes_at_once=bytes_at_once) for run in layers.runs]
         for records in merged(streams, pieces):
             for begin in range(0, len(records), SCAN_ROWS):
                 living = records.slice(begin, min(begin + SCAN_ROWS, len(records))).living()

@@ -9,7 +9,7 @@ error throws its draft away, and the state is what it was. `machine.py`, above t
     arrivals.py      links on their way in, in columns
     discovering.py   discover, and links between logs
     asking.py        robots rules and the errands that fetch them
-    leasing.py       lease; leased.py gives a call's leases in columns
+    leasing.py       lease; drawing.py draws URLs and errands, leased.py gives a call's leases in columns
     outcomes.py      outcomes in columns, read and checked
     settling.py      outcomes become facts: rests, states, texts, links, lines
     reporting.py     report, extend, release, defer; pieces.py cuts long reports into frames

@@ -18,7 +18,7 @@ from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.shared import SharedTurns
 from outrider.frontier.state.cold import Told, weigh
-from outrider.frontier.state.hosts import NONE, Group, QueueRules, Rows, queue_hashes
+from outrider.frontier.state.hosts import GATED, NONE, Group, QueueRules, Rows, queue_hashes
 from outrider.frontier.state.tables import (
     DONE,
     GONE,
@@ -111,10 +111,12 @@ def _host_states(
     pending[place] = True
     going[place[~paused]] = True
     may[place[free & (busy[place] < capacity)]] = True
+    gated = (hosts.flags[homes] & np.uint8(GATED)) != 0
+    may &= ~gated
     for at_host, at in errands_at.items() if host is None else [(0, errands_at[host])] if host in errands_at else ():
         asked[at_host] = True
         may[at_host] |= at <= now and not busy[at_host]
-        if not pending[at_host]:
+        if gated[at_host] or not pending[at_host]:
             until[at_host] = max(int(until[at_host]), at)
     if shared is not None and host is None:
         may &= ~shared.waits()
@@ -322,7 +324,7 @@ class _Recount:
                 yield (
                     f"{STATES[state].value}: the counter says {tables.counts[state]}, the records say {counts[state]}"
                 )
-        queued = len(tables.backlog) + len(tables.held)
+        queued = len(tables.backlog)
         if queued < counts[QUEUED]:
             yield f"{counts[QUEUED]} URLs are queued, the queues hold {queued}"
         transit = sum(len(home.outbox) for home in tables.transit.values())
@@ -406,7 +408,7 @@ def queue_status(tables: Tables, row: int) -> QueueStatus:
         tables.name_of_crawl(crawl),
         tables.key_of(row),
         tables.hosts.name(int(queues.host[row])),
-        int(tables.backlog.waiting(one)[0]) + tables.held_of.get(row, 0),
+        int(tables.backlog.waiting(one)[0]),
         int((leased_queues(tables) == row).sum()) if tables.hosts.in_flight[queues.host[row]] else 0,
         int(queues.waiting[row]),
         int(queues.parked[row]),
@@ -453,7 +455,7 @@ def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int,
     """One host as `hosts` lists it."""
     hosts, queues = tables.hosts, tables.queues
     rows = np.array(list(tables.queues_of(row)), np.uint32)
-    queued = int(tables.backlog.waiting(rows).sum()) + sum(tables.held_of.get(queue, 0) for queue in rows.tolist())
+    queued = int(tables.backlog.waiting(rows).sum())
     rules = [queues.rules[queue] for queue in rows.tolist() if queue in queues.rules]
     paused = bool(len(rows)) and all(
         (queue in queues.rules and queues.rules[queue].paused)
@@ -708,6 +710,14 @@ def _address_sought(host: str, place: Whereabouts | None, at: Instant, now: Inst
     return "address", f"{text}, by whoever leases errands", max(at, now)
 
 
+def _gate_of(record: Record, tables: Tables) -> Authority | None:
+    """The authority for whose robots.txt the host of a URL waits, None for none or while it is asked for."""
+    host = int(tables.queues.host[tables.queues.find(np.array([record.queue], np.uint64))[0]])
+    if not tables.hosts.flags[host] & GATED:
+        return None
+    return next((one for one in tables.authorities_of.get(host, ()) if one.wanted != NONE), None)
+
+
 def _why_not(
     record: Record,
     tables: Tables,
@@ -737,8 +747,10 @@ def _why_not(
         return "paused", "its queue or crawl is paused", None
     if queue.blocked_until is not None and queue.blocked_until > now:
         return "blocked", f"its queue is blocked until {rfc3339(queue.blocked_until)}", queue.blocked_until
-    if authority is not None and authority.held and authority.wanted != NONE:
-        return "robots", "the robots.txt of its authority is to be asked for first", authority.next_at or None
+    gate = _gate_of(record, tables)
+    if gate is not None:
+        whose = "its authority" if gate is authority else gate.name
+        return "robots", f"the robots.txt of {whose} is to be asked for first", gate.next_at or None
     capacity = queue.limit or 1
     if host.leased >= capacity:
         at_once = "one request at a time" if capacity == 1 else f"at most {capacity} requests at once"
@@ -823,8 +835,6 @@ def waits(tables: Tables, now: Instant, *, beyond_seconds: float, within_seconds
     """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
     hosts = tables.hosts
     urls = _urls_held(tables)
-    for queue, held in tables.held_of.items():
-        urls[tables.queues.host[queue]] += held
     until = hosts.rest_until[: hosts.count]
     resting = (urls > 0) & (until > now + instant(beyond_seconds))
     if within_seconds is not None:

@@ -9,25 +9,42 @@ import numpy as np
 
 from outrider import kernels
 from outrider.clock import Instant, instant
-from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.state.errands import Judgement, after_answer, judged
+from outrider.frontier.format.records import Record
+from outrider.frontier.state.errands import Judgement, after_answer, again_after, judged, unanswered
 from outrider.frontier.state.tables import (
+    GONE,
     PARKED,
     QUEUED,
     WAITING,
+    Again,
     Authority,
+    Reason,
+    RobotsState,
+    robots_cells,
 )
+from outrider.frontier.stores.ledger import FINGERPRINT_MAX, before_slot
 from outrider.frontier.verbs import arguments
-from outrider.frontier.verbs.deciding import Deciding
+from outrider.frontier.verbs.deciding import Deciding, Place
 from outrider.frontier.verbs.draft import Draft
 from outrider.journey import (
     RobotsAnswer,
 )
-from outrider.limits import RULES_PER_REFUSAL, RULES_READ_BYTES_AT_ONCE
+from outrider.kernels.cards import HEAD
+from outrider.limits import (
+    RECHECK_READ_BYTES,
+    RECHECK_ROWS_LEAST,
+    RECHECK_ROWS_MAX,
+    RULES_PER_REFUSAL,
+    RULES_READ_BYTES_AT_ONCE,
+)
 from outrider.robots import AgentRules
 from outrider.url import authority_of, host_of
+
+THROUGH: Place = (1 << 32, -1)
+"""The place behind the last URL."""
+NO_HEADS = np.zeros(0, HEAD)
 
 
 class Asking(Deciding):
@@ -60,8 +77,6 @@ class Asking(Deciding):
         draft = self._draft(now)
         self._robots_answer(draft, owner, RobotsAnswer(status, body), None, None, now, told=True)
         self._commit(draft)
-        if not owner.token:
-            self._line_down(owner)
 
     def _judge(self, authority: Authority, url: str, now: Instant) -> Judgement:
         return judged(authority, url, now, errands=self.errands_mode, rulebook=self._rulebook)
@@ -70,59 +85,116 @@ class Asking(Deciding):
         """The cost of a verdict on top of a refusal, counted in refusals: an authority may have many rules."""
         return self._rulebook.count(authority.digest) // RULES_PER_REFUSAL
 
+    def _refuse(self, draft: Draft, record: Record, authority: Authority, verdict: Judgement, now: Instant) -> None:
+        if verdict is Judgement.DEAD:
+            self._move(draft, record, GONE, Reason.ERROR, error=authority.error)
+            draft.record(record, QUEUED)
+            draft.error(authority.error)
+            self._refusal_line(draft, record, now, outcome="error", error=authority.error)
+            return
+        error = "robots_unreachable" if authority.state == RobotsState.REFUSED else None
+        first = draft.error_text(record.error) not in ("robots", "robots_unreachable")
+        self._move(draft, record, PARKED, Reason.ROBOTS, error=error or "robots")
+        draft.record(record, QUEUED)
+        if first:
+            draft.error(error or "robots")
+            self._refusal_line(draft, record, now, outcome="robots", error=error)
+
+    def _gap(self, host: int, floor: float) -> Instant:
+        """The gap between the beginnings of requests to a host whose ends are not known yet."""
+        return instant(max(float(self.tables.hosts.gap[host]), floor, self._crawl_delay(host)))
+
+    # -- parked URLs whose rules changed -------------------------------------------------------------------------------
+
     def _judge_again(self, now: Instant, most: int) -> int:
-        """Judges parked URLs again where the rules of their authority changed, a bounded number per call."""
-        tables = self.tables
-        draft = self._draft(now)
-        taken: list[tuple[Authority, int, Cards]] = []
-        refused_again: list[tuple[Authority, Cards]] = []
-        count = 0
-        while self._recheck and count < most:
-            authority = self._recheck[-1]
-            holds = unread = False
-            while authority.again and count < most and not holds:
-                shelf = authority.again[-1]
-                cards = tables.refused.drain(shelf, max(1, (most - count) // (1 + self._looked_at(authority))))
-                if not len(cards):
-                    authority.again.pop()
-                    continue
-                taken.append((authority, shelf, cards))
-                count += len(cards) * (1 + self._looked_at(authority))
-                cards = self._living(cards)
-                go = np.zeros(len(cards), np.bool_)
-                for row, url in enumerate(cards.urls()):
-                    verdict = self._judge(authority, url, now)
-                    if verdict in (Judgement.HOLD, Judgement.READ):
-                        # The rules are out of date, or not read yet: the judging goes on when they are there.
-                        holds, unread = True, verdict is Judgement.READ
-                        break
-                    go[row] = verdict is Judgement.GO
-                if holds:
-                    tables.refused.put(np.full(len(cards), shelf, np.uint32), cards)
-                    taken.pop()
+        """Judges parked URLs again where the rules of their authority changed: at most so many, and `RECHECK_ROWS_MAX`
+        rows of the ledger, per call. Returns how many verdicts that took."""
+        count, room = 0, RECHECK_ROWS_MAX
+        for name in list(self._recheck):
+            authority = self.tables.authorities.get(name)
+            if authority is None or not authority.again:
+                del self._recheck[name]  # its host went cold, and has no parked URL
+                continue
+            while name in self._recheck and count < most and room > 0:
+                state = self._judgeable(authority, now)
+                if state is not Judgement.GO:
+                    if state is Judgement.HOLD:  # a fact about its robots.txt brings it back
+                        del self._recheck[name]
+                        self._line_up(authority)
                     break
-                self._requeue(draft, cards.filter(go), PARKED, now)
-                if not go.all():
-                    refused_again.append((authority, cards.filter(~go)))
-            if holds or not authority.again:
-                self._recheck.pop()
-            if unread:
-                self._recheck.append(authority)
-                self._unread[authority.name] = authority
-                break
-        try:
-            self._commit(draft, reserve=True)
-        except (SettingsError, StoreFullError):
-            for authority, shelf, cards in taken:
-                tables.refused.put(np.full(len(cards), shelf, np.uint32), cards)
-                if shelf not in authority.again:
-                    authority.again.append(shelf)
-                if authority not in self._recheck:
-                    self._recheck.append(authority)
-            raise
-        for authority, cards in refused_again:
-            tables.refused.put(np.full(len(cards), authority.refused, np.uint32), cards)
+                judged, rows = self._judge_some(authority, now, most - count)
+                count, room = count + judged, room - rows
+        self._settle(now)
         return count
+
+    def _judgeable(self, authority: Authority, now: Instant) -> Judgement:
+        """GO when the rules of an authority are at hand, HOLD when an errand must fetch them first, READ when they are
+        too long to be read in this call: then they are asked for."""
+        if self.errands_mode and (authority.token or unanswered(authority, now)):
+            return Judgement.HOLD
+        if authority.state == RobotsState.RULES and self._rulebook.rules(authority.digest) is None:
+            self._unread[authority.name] = authority
+            return Judgement.READ
+        return Judgement.GO
+
+    def _judge_some(self, authority: Authority, now: Instant, most: int) -> tuple[int, int]:
+        """Judges some parked URLs of an authority again, in a frame of their own. Returns the cost of the verdicts, and
+        how many rows of the ledger were looked at."""
+        each = 1 + self._looked_at(authority)
+        cards, place, rows = self._parked_after(authority, self._recheck[authority.name], max(1, most // each))
+        draft = self._draft(now)
+        if len(cards):
+            go = np.array([self._judge(authority, url, now) is Judgement.GO for url in cards.urls()], np.bool_)
+            self._requeue(draft, cards.filter(go), PARKED, now)
+            self._refuse_again(draft, cards.filter(~go))
+        if place is THROUGH:
+            draft.add(Fact.ROBOTS, robots_cells(authority, again=Again.NONE))
+        self._commit(draft, reserve=True)
+        if place is not THROUGH:
+            self._recheck[authority.name] = place
+        return len(cards) * each, rows
+
+    def _refuse_again(self, draft: Draft, cards: Cards) -> None:
+        """Cards that were refused because no server answered are refused by rules now."""
+        rules = draft.error_number("robots")
+        cards = cards.filter(cards.heads["error"] != rules)
+        if len(cards):
+            heads = cards.changed()
+            heads["error"] = rules
+            draft.heads(cards.with_heads(heads), np.zeros(len(cards), np.uint64), np.full(len(cards), PARKED, np.uint8))
+
+    def _parked_after(self, authority: Authority, place: Place, most: int) -> tuple[Cards, Place, int]:
+        """Up to `most` parked URLs of an authority behind a place in its slot of the ledger, the place of the last row
+        that was looked at, and how many rows that were."""
+        tables, slot = self.tables, authority.slot
+        own = [queue for queue in tables.queues_of(authority.host) if tables.queues.parked[queue]]
+        crawls = sorted({int(tables.queues.crawl[queue]) for queue in own})
+        crawls = [crawl for crawl in crawls if crawl >= place[0]]
+        if not crawls:
+            return Cards.none(), THROUGH, 1
+        crawl = crawls[0]
+        behind = place[1] if crawl == place[0] else -1
+        after = (crawl, slot, behind) if behind >= 0 else before_slot(crawl, slot)
+        heads = next(tables.ledger.scan_heads(after=after, bytes_at_once=RECHECK_READ_BYTES), NO_HEADS)
+        here = int(np.count_nonzero((heads["crawl"] == crawl) & (heads["slot"] == slot)))
+        if not here:
+            return Cards.none(), (crawl + 1, -1), RECHECK_ROWS_LEAST
+        heads = heads[:here]
+        chosen = (heads["state"] == PARKED) & (heads["reason"] == Reason.ROBOTS)
+        if authority.again == Again.UNREACHABLE:
+            chosen &= heads["error"] == tables.error_numbers.get("robots_unreachable", -1)
+        chosen &= np.isin(heads["queue"], tables.queues.hash[np.array(own, np.intp)])
+        if tables.voids():
+            chosen &= ~tables.void(heads)
+        rows = np.flatnonzero(chosen)
+        last = int(rows[most]) - 1 if len(rows) > most else here - 1
+        some = heads[rows[:most]]
+        _, cards = tables.find(some["crawl"], some["slot"], some["fingerprint"])
+        mine = np.array([authority_of(url) == authority.name for url in cards.urls()], np.bool_)
+        end = int(heads["fingerprint"][last]) & FINGERPRINT_MAX
+        return cards.filter(mine), (crawl, end), max(last + 1, RECHECK_ROWS_LEAST)
+
+    # -- answers -------------------------------------------------------------------------------------------------------
 
     def _robots_answer(
         self,
@@ -142,7 +214,9 @@ class Asking(Deciding):
         if told and authority.token:  # the place that its errand has reached
             found = replace(found, hops=authority.hops, url=authority.url)
         self._name(draft, authority)
-        draft.add(Fact.ROBOTS, found.row(authority))
+        digest = self.digest_of(found.body) if found.body is not None else authority.digest
+        parked = any(self.tables.queues.parked[queue] for queue in self.tables.queues_of(authority.host))
+        draft.add(Fact.ROBOTS, found.row(authority, again_after(authority, found, digest) if parked else Again.NONE))
         if told and authority.token:
             self._open_errand(draft, authority, authority.token, authority.deadline, authority.holder)
         if found.asks_next is not None:
@@ -150,7 +224,6 @@ class Asking(Deciding):
         body = found.body
         if body is None:
             return
-        digest = self.digest_of(body)
         delay = self._rulebook.delay_of(digest, body)
         if delay:
             # The delay counts from the last request to the host, also where a redirect led to the rules of another
@@ -201,4 +274,8 @@ class Asking(Deciding):
             if self.tables.authorities.get(authority.name) is not authority:
                 del self._unread[authority.name]  # its host went cold: no URL waits
             elif authority.digest in known or not self._rulebook.size(authority.digest):
-                self._line_down(authority)
+                del self._unread[authority.name]
+                if self.turns.gates.get(authority.host) is authority and not authority.token:
+                    self.turns.open_gate(authority.host)
+                    self.tables.changed.append(np.array([authority.host], np.uint32))
+        self._settle(self.now)

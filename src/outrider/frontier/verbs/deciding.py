@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,6 @@ from outrider.frontier.state.hosts import (
 from outrider.frontier.state.tables import (
     GONE,
     LEASED,
-    PARKED,
     QUEUED,
     Authority,
     Hand,
@@ -62,6 +61,10 @@ from outrider.url import Scope, UrlBatch, domain_spans, host_of
 from outrider.url.keys import public_suffixes
 from outrider.url.rules import Rules as UrlRules
 
+Place: TypeAlias = tuple[int, int]
+"""A place in a slot of the ledger: the row of a crawl, and the fingerprint of its last URL that was looked at (-1: of
+none)."""
+FIRST: Place = (0, -1)
 FRAME_PAYLOAD_BYTES_MAX = kernels.FRAME_BYTES_MAX - kernels.FRAME_HEADER_BYTES
 _VERBS = {"discover": 1, "lease": 2, "report": 3}
 _BEGUN = 0x80  # set in a verb's number: the answer covers only the first frames of the call
@@ -129,8 +132,8 @@ class Deciding:
         self._rulebook.agent = settings.user_agent
         self._scopes: dict[int, Scope] = {}
         self._spans: dict[int, set[Scope]] = {}
-        self._lined_up: dict[str, Authority] = {}
-        self._recheck: list[Authority] = []
+        # authorities whose parked URLs are being judged again, and the last place that was looked at in the ledger
+        self._recheck: dict[str, Place] = {}
         self._unread: dict[str, Authority] = {}  # authorities with URLs that wait until their rules are read
         self._lines_of_wakes: list[Line] = []
         self._woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
@@ -202,25 +205,28 @@ class Deciding:
     def _errands_changed(self, draft: Draft) -> None:
         self._forget_deadlines()
         for row in draft.rows.get(Fact.ROBOTS, ()):
-            self._robots_changed(self.tables.authorities[row[1]], draft)
+            self._robots_changed(self.tables.authorities[row[1]], draft.now)
         for row in draft.rows.get(Fact.ERRAND, ()):
             self.turns.leave_line(self.tables.authorities[row[1]])
 
-    def _robots_changed(self, authority: Authority, draft: Draft) -> None:
-        changed = any(row[1] == authority.name for row in draft.rows.get(Fact.RULES, ()))
-        if self.errands_mode and authority.held and unanswered(authority, draft.now):
-            # Another hop or attempt follows, or the errand was lost: the held URLs go on waiting, in the line of the
-            # next host.
-            self._leave_line(authority)
-            self._line_up(authority)
-            if authority.wanted != NONE:
-                self.turns.touch([np.array([authority.wanted], np.uint32)], draft.now)
-            return
-        self._line_down(authority)
-        if authority.state == RobotsState.REFUSED and self.errands_mode:
-            self._line_up(authority)  # tried again daily, while the crawl goes on
-        if authority.state in (RobotsState.RULES, RobotsState.ALLOW) and self.tables.counts[PARKED]:
-            self._judge_later(authority, changed=changed or authority.state == RobotsState.ALLOW)
+    def _robots_changed(self, authority: Authority, now: Instant) -> None:
+        """After a fact about a robots.txt: its errand goes on or ends, the gate of its host opens, and parked URLs are
+        judged again."""
+        self._leave_line(authority)
+        if authority.token:
+            return  # rules from the caller beside an open errand
+        host = authority.host
+        if unanswered(authority, now) and self.errands_mode:
+            # Another hop or attempt follows, or the errand was lost.
+            if self.turns.gates.get(host) is authority or self.turns.is_sought(authority):
+                self._line_up(authority)
+        else:
+            if authority.state == RobotsState.REFUSED and self.errands_mode:
+                self._line_up(authority)  # tried again daily, while the crawl goes on
+            if self.turns.gates.get(host) is authority:
+                self.turns.open_gate(host)
+        self._judge_later(authority)
+        self.tables.changed.append(np.array([host], np.uint32))
 
     def _repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:
         if request_id is None:
@@ -506,7 +512,17 @@ class Deciding:
             return places[:0]
         return places[self.tables.cold.has(np.ascontiguousarray(names[places]))]
 
-    # -- who waits for robots rules ------------------------------------------------------------------------------------
+    # -- hosts that wait for robots rules ------------------------------------------------------------------------------
+
+    def _gate(self, authority: Authority, *, unread: bool) -> None:
+        """Gates the host of an authority until its rules are known. unread: the rules are there, and too long to be
+        read in this call."""
+        self.turns.gate(authority)
+        if unread:
+            self._unread[authority.name] = authority
+        else:
+            self._line_up(authority)
+        self.tables.changed.append(np.array([authority.host], np.uint32))
 
     def _line_up(self, authority: Authority) -> None:
         """Lines an authority's errand up at the host that the request will go to."""
@@ -516,51 +532,19 @@ class Deciding:
         if host == NONE:
             return
         self.turns.line_up(authority, host)
-        self._lined_up[authority.name] = authority
         self.tables.changed.append(np.array([host], np.uint32))
 
-    def _line_down(self, authority: Authority) -> None:
-        """Ends the wait for an authority's answer: its held URLs go back to their queues."""
-        tables = self.tables
-        self._leave_line(authority)
-        self._unread.pop(authority.name, None)
-        authority.klass = -1
-        while authority.held:
-            cards = tables.held.drain(authority.shelf, WAKES_PER_CALL_MAX)
-            if not len(cards):
-                break
-            authority.held -= len(cards)
-            cards = cards.filter(~tables.void(cards.heads))
-            queues = tables.queues.find(np.ascontiguousarray(cards.heads["queue"]))
-            for queue in queues.tolist():
-                tables.hold_less(queue)
-            tables.backlog.put(queues, cards)
-            tables.changed.append(tables.queues.host[queues])
-        authority.held = 0
-        tables.changed.append(np.array([authority.host], np.uint32))
-        self._settle(self.now)
-
     def _leave_line(self, authority: Authority) -> None:
-        self._lined_up.pop(authority.name, None)
         host = self.turns.leave_line(authority)
         if host != NONE:
-            self.turns.touch([np.array([host], np.uint32)], self.now)
+            self.tables.changed.append(np.array([host], np.uint32))
 
-    def _judge_later(self, authority: Authority, *, changed: bool) -> None:
-        """Marks refused URLs of an authority for another judgement: all of them when its rules changed, else the ones
-        that were refused because no server answered."""
-        tables = self.tables
-        shelves = [authority.unreachable, authority.refused] if changed else [authority.unreachable]
-        some = [shelf for shelf in shelves if int(tables.refused.waiting(np.array([shelf], np.uint32))[0])]
-        if not some and not authority.again:
-            return
-        authority.again += some
-        if authority.refused in some:
-            authority.refused = tables.new_shelf()
-        if authority.unreachable in some:
-            authority.unreachable = tables.new_shelf()
-        if authority not in self._recheck:
-            self._recheck.append(authority)
+    def _judge_later(self, authority: Authority) -> None:
+        """Has parked URLs of an authority judged again, from the first one, where its rules changed."""
+        if authority.again and authority.state in (RobotsState.RULES, RobotsState.ALLOW):
+            self._recheck[authority.name] = FIRST
+        else:
+            self._recheck.pop(authority.name, None)
 
 
 def codes_of(numbers: bytes) -> list[Code]:

@@ -13,29 +13,20 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.format.records import Record
-from outrider.frontier.schedule.turns import EMPTY
-from outrider.frontier.state.errands import Judgement
 from outrider.frontier.state.hosts import (
-    GROUPED,
-    ROBOTS,
-    VOIDED,
-    Group,
     Rows,
 )
 from outrider.frontier.state.tables import (
-    GONE,
     LEASED,
     PARKED,
     QUEUED,
     Authority,
     Hand,
-    Reason,
-    RobotsState,
 )
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.drawing import Drawing, Wish
 from outrider.frontier.verbs.leased import Leased, errand_lease
 from outrider.journey import (
     Lease,
@@ -44,46 +35,8 @@ from outrider.journey import (
 )
 from outrider.limits import (
     CALL_ROWS_MAX,
-    OLDEST_DRAW_EVERY,
     ROBOTS_REFUSALS_PER_CALL_MAX,
 )
-from outrider.url import authority_of
-
-_NOT_ALONE = ~np.uint8(VOIDED | GROUPED | ROBOTS)  # flags of hosts that need a closer look
-_NO_ROWS: Rows = np.zeros(0, np.uint32)
-_NO_PLACES = np.zeros(0, np.intp)
-_NOTHING = (Cards.none(), _NO_ROWS, np.zeros(0, np.int64))
-
-
-class _Picks:
-    """The pages that a lease call has drawn: cards, the rows of their queues, and the gap between the URLs of one
-    queue."""
-
-    def __init__(self) -> None:
-        self._cards: list[Cards] = []
-        self._queues: list[Rows] = []
-        self._gaps: list[Instant] = []
-        self.count = 0
-
-    def add(self, cards: Cards, queues: Rows, gap: Instant = 0) -> None:
-        self._cards.append(cards)
-        self._queues.append(queues)
-        self._gaps.append(gap)
-        self.count += len(cards)
-
-    def columns(self, now: Instant) -> tuple[Cards, Rows, npt.NDArray[np.int64]]:
-        """All cards and queues, and the instants before which the URLs must not be fetched."""
-        if not self.count:
-            return _NOTHING
-        cards = Cards.concatenate(self._cards)
-        queues = self._queues[0] if len(self._queues) == 1 else np.concatenate([_NO_ROWS, *self._queues])
-        not_before = np.full(len(cards), now, np.int64)
-        if any(self._gaps):
-            at = 0
-            for some, gap in zip(self._queues, self._gaps, strict=True):
-                not_before[at : at + len(some)] += np.arange(len(some)) * gap
-                at += len(some)
-        return cards, queues, not_before
 
 
 class Leasing(Asking):
@@ -121,107 +74,48 @@ class Leasing(Asking):
         if errands and not self.turns.runs_errands:
             self.turns.runs_errands = True
             self.turns.touch([np.fromiter(self.turns.errands_at, np.uint32)], now)
+        refusals = self._left_to_judge(now)
+        draft = self._draft(now)
+        holder = draft.holder(worker)
+        row = tables.crawl_rows.get(crawl) if crawl is not None else None
+        key = None if key is None else self.turns.key_meant(key)
+        deadline = now + instant(ttl_seconds)
+        wish = Wish(want, self._pages_left(), now, deadline, per_queue, row, key, errands)
+        drawing = Drawing(self, draft, wish, refusals)
+        if crawl is None or row is not None:
+            self._draw(drawing, wish)
+        return self._given(draft, drawing, wish, holder, request_id)
+
+    def _left_to_judge(self, now: Instant) -> int:
+        """Judges parked URLs again where rules changed. Returns how many verdicts are left for URLs that are drawn."""
         refusals = ROBOTS_REFUSALS_PER_CALL_MAX
         self._rulebook.begin_call()
         if self._recheck:
             # Half of them are left for URLs that are drawn, or nobody would be leased until all are judged.
             refusals = max(refusals - self._judge_again(now, refusals - refusals // 2), refusals // 2)
-        draft = self._draft(now)
-        holder = draft.holder(worker)
+        return refusals
+
+    def _draw(self, drawing: Drawing, wish: Wish) -> None:
+        """Draws pages and errands, and hosts that need an address: some of these first, the others behind all pages."""
+        if wish.errands:
+            most = self._seekers_share(min(wish.want, wish.pages_left))
+            drawing.sought += self.turns.seekers_of(most, wish.crawl, wish.key)
+        drawing.run()
+        if wish.errands and wish.pages_left > drawing.count:
+            drawing.settle()
+            drawing.sought += self.turns.seekers_of(drawing.left, wish.crawl, wish.key)
+        if drawing.sought:
+            drawing.tried.append(np.array(drawing.sought, np.uint32))
+
+    def _given(
+        self, draft: Draft, drawing: Drawing, wish: Wish, holder: int, request_id: RequestId | None
+    ) -> LeaseBatch:
+        """Logs what was drawn as leases, and answers with them."""
+        tables, now, asked, sought = self.tables, wish.now, drawing.asked, drawing.sought
         first = self._next_token()
-        deadline = now + instant(ttl_seconds)
-        row = tables.crawl_rows.get(crawl) if crawl is not None else None
-        pages_left = self._pages_left()
-        picks = _Picks()
-        asked: list[Authority] = []
-        sought: list[int] = []  # hosts that get an errand for their address
-        tried: list[Rows] = []
-        lapsed: list[Rows] = []
-        taken: set[int] = set()  # hosts that gave a URL or an errand in a closer look
-        groups: set[Group] = set()
-        claimed = False
-        key = None if key is None else self.turns.key_meant(key)
-        by_key = self.turns.queues_by_key(key, row) if key is not None and (crawl is None or row is not None) else None
-        plain = per_queue == 1 and self.settings.max_pages_per_host is None
-        seeks = errands and (crawl is None or row is not None)
-        if seeks:
-            sought += self.turns.seekers_of(self._seekers_share(min(want, pages_left)), row, key)
-        while (left := min(want - picks.count - len(asked) - len(sought), pages_left - picks.count)) > 0 < refusals:
-            if crawl is not None and row is None:
-                break
-            if by_key is not None:
-                drawn, by_key = by_key[:left], by_key[left:]
-                self.turns.ready.withdraw(drawn)
-            else:
-                drawn = np.frombuffer(self.turns.ready.draw(left, row), np.uint32)
-            if not len(drawn):
-                if lapsed:
-                    self.turns.touch(lapsed, now)
-                    lapsed = []
-                    by_key = self.turns.queues_by_key(key, row) if key is not None else None
-                    continue
-                if claimed or not self.turns.claim(row, key, left, now):
-                    break
-                claimed = True  # the next round draws the claimed hosts, or ends the loop
-                by_key = self.turns.queues_by_key(key, row) if key is not None else None
-                continue
-            claimed = False
-            hosts = tables.queues.host[drawn.astype(np.intp)]
-            tried.append(hosts)
-            if self.turns.shared is not None:
-                self.turns.shared.hold(hosts)
-                over = ~self.turns.shared.may_go(hosts, now)
-                if np.count_nonzero(over):  # a clock of their groups moved on, or their addresses expired
-                    lapsed.append(hosts[over])
-            alone = self._may_go(hosts, now, errands) if plain else np.zeros(len(drawn), np.bool_)
-            count = np.count_nonzero(alone)
-            odd = _NO_PLACES if count == len(drawn) else np.flatnonzero(~alone)
-            if count:
-                some, homes = (drawn, hosts) if count == len(drawn) else (drawn[alone], hosts[alone])
-                found, cards = tables.backlog.take(some)  # each host comes once: it has no other queue
-                if len(cards) < count:
-                    some, homes = some[found], homes[found]
-                go, judged = self._judge_drawn(some, homes, cards, refusals, now)
-                refusals -= judged
-                if go is None:
-                    picks.add(cards, some)
-                else:
-                    picks.add(cards.filter(go), some[go])
-                    odd = np.concatenate([odd, np.flatnonzero(np.isin(drawn, some[~go]))])
-                if not len(odd):
-                    continue
-            for queue, host in zip(drawn[odd].tolist(), hosts[odd].tolist(), strict=True):
-                if refusals <= 0 or picks.count + len(asked) + len(sought) >= want or picks.count >= pages_left:
-                    break
-                if host in taken:
-                    continue
-                got, errand, judged_away = self._look_closely(
-                    draft,
-                    queue,
-                    host,
-                    now,
-                    most=min(per_queue, want - picks.count - len(asked) - len(sought), pages_left - picks.count),
-                    deadline=deadline,
-                    crawl=row,
-                    key=key,
-                    errands=errands,
-                    groups=groups,
-                    refusals=refusals,
-                    picks=picks,
-                )
-                refusals -= judged_away
-                if got or errand is not None:
-                    taken.add(host)
-                if errand is not None:
-                    asked.append(errand)
-        if seeks and pages_left > picks.count:
-            self.turns.touch(lapsed, now)
-            sought += self.turns.seekers_of(want - picks.count - len(asked) - len(sought), row, key)
-        if sought:
-            tried.append(np.array(sought, np.uint32))
-        cards, queues, not_before = picks.columns(now)
-        self._log_leases(draft, cards, queues, not_before, asked, sought, first, deadline, holder)
-        given = picks.count + len(asked) + len(sought)
+        cards, queues, not_before = drawing.columns()
+        self._log_leases(draft, cards, queues, not_before, asked, sought, first, wish.deadline, holder)
+        given = drawing.count + len(asked) + len(sought)
         if request_id is not None and given:
             tokens = b"".join(struct.pack("<Q", first + place) for place in range(given))
             self._answered(draft, request_id, "lease", tokens)
@@ -229,15 +123,15 @@ class Leasing(Asking):
         try:
             self._commit(draft, reserve=True)
         except (SettingsError, StoreFullError):
-            self.turns.touch(tried, now)
+            self.turns.touch(drawing.tried, now)
             raise
-        if sum(map(len, tried)) > picks.count or taken:
-            self.turns.touch(tried, now)
+        if drawing.uneven:
+            self.turns.touch(drawing.tried, now)
         if not given:
             return LeaseBatch((), lines=self._take_lines(draft), lsn=self.lsn)
-        opened = [tables.errands[token] for token in range(first + picks.count, first + given)]
+        opened = [tables.errands[token] for token in range(first + drawing.count, first + given)]
         errand_leases = [errand_lease(errand, tables, now) for errand in opened]
-        leases = Leased(tables, first, cards, queues, not_before, deadline, errand_leases)
+        leases = Leased(tables, first, cards, queues, not_before, wish.deadline, errand_leases)
         for one in opened:
             if isinstance(one, Authority):
                 one.begun = now
@@ -253,117 +147,6 @@ class Leasing(Asking):
             return most
         self._odd = 1 - self._odd
         return (most + self._odd) // 2
-
-    def _may_go(self, hosts: Rows, now: Instant, errands: bool) -> npt.NDArray[np.bool_]:
-        """Which of these hosts, each the first of its name, may be visited as far as clocks and flags tell. Robots
-        rules judge their URLs afterwards. errands: a host that waits for one needs a closer look."""
-        columns, places = self.tables.hosts, hosts.astype(np.intp)
-        good: npt.NDArray[np.bool_] = columns.rest_until[places] <= now
-        busy = columns.in_flight[places]
-        if np.count_nonzero(busy):
-            good &= busy == 0
-        flags = columns.flags[places]
-        if np.count_nonzero(flags):
-            good &= (flags & _NOT_ALONE) == 0
-        if self.turns.shared is not None:
-            good &= self.turns.shared.may_go(hosts, now)
-        waiting = self.turns.errands_at
-        if errands and waiting:
-            good &= np.array([host not in waiting for host in hosts.tolist()], np.bool_)
-        return good
-
-    def _judge_drawn(
-        self, queues: Rows, hosts: Rows, cards: Cards, budget: int, now: Instant
-    ) -> tuple[npt.NDArray[np.bool_] | None, int]:
-        """Which of these cards, one of each queue, robots rules allow (None: all), and how much of the budget of
-        verdicts that took. The other cards go back into their queues: their hosts need a closer look."""
-        flags = self.tables.hosts.flags[hosts.astype(np.intp)]
-        if not self.errands_mode and not np.count_nonzero(flags):
-            return None, 0
-        ruled = (flags & ROBOTS) != 0
-        go = np.ones(len(cards), np.bool_)
-        judged = 0
-        for place, url in enumerate(cards.urls()):
-            if judged >= budget:
-                go[place:] = False
-                break
-            if self.errands_mode or ruled[place]:
-                authority = self.tables.authority(authority_of(url))
-                go[place] = self._judge(authority, url, now) is Judgement.GO
-                judged += self._looked_at(authority)
-        if go.all():
-            return None, judged
-        back = np.flatnonzero(~go)
-        self.tables.backlog.put(queues[back], cards.take(back))
-        return go, judged
-
-    def _look_closely(
-        self,
-        draft: Draft,
-        queue: int,
-        host: int,
-        now: Instant,
-        *,
-        most: int,
-        deadline: Instant,
-        crawl: int | None,
-        key: str | None,
-        errands: bool,
-        groups: set[Group],
-        refusals: int,
-        picks: _Picks,
-    ) -> tuple[int, Authority | None, int]:
-        """Draws from a host that needs more than a look at its clock: (URLs picked, errand, URLs judged away)."""
-        tables = self.tables
-        columns = tables.hosts
-        if columns.rest_until[host] > now:
-            return 0, None, 0
-        if self.turns.shared is not None and not self.turns.shared.may_go(np.array([host], np.uint32), now)[0]:
-            return 0, None, 0
-        if columns.flags[host] & GROUPED:
-            most = 1  # several URLs would not keep the gaps of its groups
-        errand = self._errand_at(draft, host, now) if errands else None
-        if errand is not None:
-            return 0, errand, 0
-        chosen = self._queue_of(host, crawl, key, now, groups)
-        if chosen is None:
-            return 0, None, 0
-        gap = 0
-        several = self.turns.room(host) > 1
-        if most > 1 or several:
-            gap = self._gap(host, self._floor(chosen))
-            # A URL whose turn comes after the deadline would be lost, and gone in the end.
-            most = min(most, 1 + (deadline - now - 1) // gap) if gap else most
-        cards, judged_away = self._take(draft, chosen, host, most, refusals, now)
-        if not len(cards):
-            # `_take` may have lined up an errand: it goes first.
-            return 0, self._errand_at(draft, host, now) if errands else None, judged_away
-        picks.add(cards, np.full(len(cards), chosen, np.uint32), gap)
-        if several:
-            # Several requests at once: their beginnings keep the gap, for their ends are not known yet.
-            draft.clock(host).rest_at_least(now + len(cards) * gap)
-        tables.turn += 1
-        tables.queues.served[chosen] = tables.turn & 0xFFFFFFFF
-        columns.turns[host] += 1
-        group = tables.queues.group_of.get(chosen)
-        if group is not None:
-            groups.add(group)
-        return len(cards), None, judged_away
-
-    def _errand_at(self, draft: Draft, host: int, now: Instant) -> Authority | None:
-        """The authority whose errand goes to this host now. The errand comes before the host's pages; with several
-        requests at once it takes the next free one, and keeps the gap between their beginnings."""
-        if host not in self.turns.errands_at:
-            return None
-        room = self.turns.room(host)
-        errand = self.turns.errand_for(host, now) if self.tables.hosts.in_flight[host] < room else None
-        if errand is not None and room > 1:
-            draft.clock(host).rest_at_least(now + self._gap(host, self._floor_of_host(host)))
-        return errand
-
-    def _gap(self, host: int, floor: float) -> Instant:
-        """The gap between the beginnings of requests to a host whose ends are not known yet."""
-        return instant(max(float(self.tables.hosts.gap[host]), floor, self._crawl_delay(host)))
 
     def _log_leases(
         self,
@@ -418,99 +201,6 @@ class Leasing(Asking):
     def _next_token(self) -> int:
         """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
         return max(self.tables.token + 1, self.tables.opening[0] << 40)
-
-    def _queue_of(self, host: int, crawl: int | None, key: str | None, now: Instant, taken: set[Group]) -> int | None:
-        """The next queue of a host: the best class first, among equals the queue that was served longest ago."""
-        tables = self.tables
-        queues = tables.queues
-        # Every OLDEST_DRAW_EVERY turns the class does not count, so that no crawl waits for ever behind a better one.
-        fair = int(tables.hosts.turns[host]) % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
-        best: tuple[int, int, int] | None = None
-        chosen: int | None = None
-        rows = list(tables.queues_of(host))
-        busy = int(tables.hosts.in_flight[host])
-        for queue, klass in zip(rows, tables.backlog.best(np.array(rows, np.uint32)).tolist(), strict=True):
-            if busy and busy >= self.turns.capacity(queue):
-                continue
-            if klass == EMPTY or (crawl is not None and queues.crawl[queue] != crawl):
-                continue
-            if key is not None and tables.key_of(queue) != key:
-                continue
-            group = queues.group_of.get(queue)
-            if group is not None and group in taken:
-                continue
-            at = self.turns.free_at(queue, 0)
-            if at is None or at > now:
-                continue
-            rank = (0 if fair else -klass, int(queues.served[queue]), queue)
-            if best is None or rank < best:
-                best, chosen = rank, queue
-        return chosen
-
-    def _take(self, draft: Draft, queue: int, host: int, most: int, budget: int, now: Instant) -> tuple[Cards, int]:
-        """Takes up to `most` URLs of a queue that may be fetched now. Returns them, and how many were judged away; it
-        stops at `budget`."""
-        tables = self.tables
-        row = np.array([queue], np.uint32)
-        picked: list[Cards] = []
-        judged_away = 0
-        limited = self.settings.max_pages_per_host is not None
-        left = self.turns.pages_left(host) if limited else 0
-        busy = int(tables.hosts.in_flight[host])
-        while len(picked) < most and judged_away < budget:
-            if limited and 0 < left <= busy + len(picked):
-                break  # pages in flight may use the budget up
-            found, cards = tables.backlog.take(row)
-            if not found[0]:
-                break
-            if limited and left <= 0:
-                draft.drawn.append((row, cards))
-                record = Record.of(cards, 0)
-                self._move(draft, record, PARKED, Reason.BUDGET)
-                draft.record(record, QUEUED)
-                judged_away += 1
-                continue
-            if not self.errands_mode and not tables.hosts.flags[host] & ROBOTS:
-                picked.append(cards)
-                continue
-            url = cards.url(0)
-            authority = tables.authority(authority_of(url))
-            verdict = self._judge(authority, url, now)
-            judged_away += self._looked_at(authority)
-            if verdict is Judgement.GO:
-                picked.append(cards)
-                continue
-            judged_away += 1
-            if verdict is not Judgement.HOLD and verdict is not Judgement.READ:
-                draft.drawn.append((row, cards))
-                self._refuse(draft, Record.of(cards, 0), authority, verdict, now)
-                continue
-            tables.held.put(np.array([authority.shelf], np.uint32), cards)
-            tables.held_of[queue] = tables.held_of.get(queue, 0) + 1
-            authority.held += 1
-            authority.klass = max(authority.klass, int(cards.heads["klass"][0]))
-            if verdict is Judgement.READ:
-                self._unread[authority.name] = authority
-            else:
-                self._line_up(authority)
-            if picked or verdict is Judgement.READ:  # most other URLs of the queue wait for the same rules
-                break
-        return Cards.concatenate(picked), judged_away
-
-    def _refuse(self, draft: Draft, record: Record, authority: Authority, verdict: Judgement, now: Instant) -> None:
-        if verdict is Judgement.DEAD:
-            self._move(draft, record, GONE, Reason.ERROR, error=authority.error)
-            draft.record(record, QUEUED)
-            draft.error(authority.error)
-            self._refusal_line(draft, record, now, outcome="error", error=authority.error)
-            return
-        error = "robots_unreachable" if authority.state == RobotsState.REFUSED else None
-        first = draft.error_text(record.error) not in ("robots", "robots_unreachable")
-        self._move(draft, record, PARKED, Reason.ROBOTS, error=error or "robots")
-        draft.record(record, QUEUED)
-        if first:
-            draft.error(error or "robots")
-            self._refusal_line(draft, record, now, outcome="robots", error=error)
 
     def _same_leases(self, tokens: bytes) -> LeaseBatch:
         """The answer to a repeated call: those of its leases that are still open."""

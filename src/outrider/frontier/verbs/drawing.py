@@ -1,0 +1,419 @@
+"""Drawing: the URLs and errands of one lease call, from the rings, in rounds.
+
+A round draws queues. One mask tells which of them may be visited now: clock, open requests, gate, budget, groups and
+operators' rules. Of those the backlog gives a card each, and robots rules judge the cards authority by authority. A
+card that they refuse is parked, and its queue gives the next one; a card whose rules are not known goes back, and its
+host is gated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.records import Record
+from outrider.frontier.schedule.turns import EMPTY, NOT_ALONE
+from outrider.frontier.state.errands import Judgement
+from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, RULED, Group, Rows
+from outrider.frontier.state.tables import PARKED, QUEUED, Authority, Reason
+from outrider.frontier.verbs.asking import Asking
+from outrider.frontier.verbs.draft import Draft
+from outrider.limits import OLDEST_DRAW_EVERY
+from outrider.url import authority_of
+
+_NO_ROWS: Rows = np.zeros(0, np.uint32)
+_NO_PLACES = np.zeros(0, np.intp)
+_Places: TypeAlias = npt.NDArray[np.intp]
+_Mask: TypeAlias = npt.NDArray[np.bool_]
+_Verdict: TypeAlias = tuple[Judgement, Authority | None]
+_ALLOWED: _Verdict = (Judgement.GO, None)
+_LATER: _Verdict = (Judgement.LATER, None)
+_SPENT: _Verdict = (Judgement.SPENT, None)
+_BACK = frozenset({Judgement.HOLD, Judgement.READ, Judgement.LATER})  # verdicts after which a card stays in its queue
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The arguments of a lease call. want: how many leases, pages_left: how many pages at most; crawl: a row, None for
+    all crawls; errands: whether the caller takes errands."""
+
+    want: int
+    pages_left: int
+    now: Instant
+    deadline: Instant
+    per_queue: int
+    crawl: int | None
+    key: str | None
+    errands: bool
+
+
+class _Pick:
+    """Queues that may be visited now, a host each, in columns. most: how many URLs each may give; gaps: microseconds
+    between the URLs of one, None where each gives one; odd: places of hosts that were looked at one by one."""
+
+    __slots__ = ("gaps", "got", "hosts", "most", "odd", "queues")
+
+    def __init__(self, queues: Rows, hosts: Rows, odd: _Places) -> None:
+        self.queues, self.hosts, self.odd = queues, hosts, odd
+        self.most: npt.NDArray[np.int64] | None = None
+        self.gaps: npt.NDArray[np.int64] | None = None
+        self.got = np.zeros(len(queues), np.int64)
+
+
+class Drawing:
+    """The draw of one call. refusals: how many more verdicts it may spend. asked: the authorities whose robots.txt is
+    leased; sought: the hosts whose address is."""
+
+    def __init__(self, verbs: Asking, draft: Draft, wish: Wish, refusals: int) -> None:
+        self._verbs, self._draft, self._wish = verbs, draft, wish
+        self._tables, self._turns, self._settings = verbs.tables, verbs.turns, verbs.settings
+        self.refusals = refusals
+        self.asked: list[Authority] = []
+        self.sought: list[int] = []
+        self.tried: list[Rows] = []  # hosts that were drawn
+        self.count = 0  # pages
+        self._cards: list[Cards] = []
+        self._queues: list[Rows] = []
+        self._later: list[npt.NDArray[np.int64] | None] = []  # microseconds from now before each may be fetched
+        self._lapsed: list[Rows] = []
+        self._taken: set[int] = set()  # hosts that gave a URL or an errand, of those looked at one by one
+        self._groups: set[Group] = set()
+        self._claimed = False
+        self._by_key = self._with_key()
+
+    # -- rounds --------------------------------------------------------------------------------------------------------
+
+    @property
+    def left(self) -> int:
+        """How many leases the call still wants."""
+        return self._wish.want - self.count - len(self.asked) - len(self.sought)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether a drawn host has to be looked at again when the call ends."""
+        return sum(map(len, self.tried)) > self.count or bool(self._taken)
+
+    def run(self) -> None:
+        """Draws until the call has what it wants, or nothing is ready."""
+        pages_left = self._wish.pages_left
+        while (left := min(self.left, pages_left - self.count)) > 0 < self.refusals:
+            drawn = self._drawn(left)
+            if drawn is None:
+                break
+            if len(drawn):
+                self._visit(drawn)
+
+    def settle(self) -> None:
+        """Looks at hosts again whose groups moved on since they were offered."""
+        if self._lapsed:
+            self._turns.touch(self._lapsed, self._wish.now)
+            self._lapsed = []
+
+    def columns(self) -> tuple[Cards, Rows, npt.NDArray[np.int64]]:
+        """The cards of the pages, the rows of their queues, and the instants before which they must not be fetched."""
+        if not self.count:
+            return Cards.none(), _NO_ROWS, np.zeros(0, np.int64)
+        cards = Cards.concatenate(self._cards)
+        queues = self._queues[0] if len(self._queues) == 1 else np.concatenate(self._queues)
+        not_before = np.full(self.count, self._wish.now, np.int64)
+        if any(later is not None for later in self._later):
+            at = 0
+            for rows, later in zip(self._queues, self._later, strict=True):
+                if later is not None:
+                    not_before[at : at + len(rows)] += later
+                at += len(rows)
+        return cards, queues, not_before
+
+    def _with_key(self) -> Rows | None:
+        key = self._wish.key
+        return None if key is None else self._turns.queues_by_key(key, self._wish.crawl)
+
+    def _drawn(self, left: int) -> Rows | None:
+        """Up to `left` ready queues, which leave the rings; none after hosts were offered anew, None when nothing is
+        ready."""
+        turns, wish = self._turns, self._wish
+        if self._by_key is not None:
+            drawn, self._by_key = self._by_key[:left], self._by_key[left:]
+            turns.ready.withdraw(drawn)
+        else:
+            drawn = np.frombuffer(turns.ready.draw(left, wish.crawl), np.uint32)
+        if len(drawn):
+            self._claimed = False
+            return drawn
+        if self._lapsed:
+            self.settle()
+        elif self._claimed or not turns.claim(wish.crawl, wish.key, left, wish.now):
+            return None
+        else:
+            self._claimed = True  # the next round draws the claimed hosts, or ends the draw
+        self._by_key = self._with_key()
+        return _NO_ROWS
+
+    def _visit(self, drawn: Rows) -> None:
+        """Takes URLs and errands from drawn queues."""
+        hosts = self._tables.queues.host[drawn.astype(np.intp)]
+        self.tried.append(hosts)
+        shared = self._turns.shared
+        if shared is not None:
+            shared.hold(hosts)
+            over = ~shared.may_go(hosts, self._wish.now)
+            if np.count_nonzero(over):  # a clock of their groups moved on, or their addresses expired
+                self._lapsed.append(hosts[over])
+        pick = self._open(drawn, hosts)
+        if len(pick.queues):
+            self._take(pick)
+            self._note_turns(pick)
+
+    # -- which hosts may be visited ------------------------------------------------------------------------------------
+
+    def _open(self, drawn: Rows, hosts: Rows) -> _Pick:
+        """The queues that may be visited now. A host with several queues, operators' rules, a gate or an errand is
+        looked at alone: another queue of it may be first."""
+        columns, places, now = self._tables.hosts, hosts.astype(np.intp), self._wish.now
+        good: npt.NDArray[np.bool_] = columns.rest_until[places] <= now
+        if self._turns.shared is not None:
+            good &= self._turns.shared.may_go(hosts, now)
+        flags, busy = columns.flags[places], columns.in_flight[places]
+        odd = _NO_PLACES
+        if np.count_nonzero(flags):
+            odd = np.flatnonzero((flags & np.uint8(NOT_ALONE)) != 0)
+        if np.count_nonzero(busy):
+            free = busy == 0
+            free[odd] = True
+            good &= free
+        if len(odd):
+            drawn = drawn.copy()
+            for place in odd.tolist():
+                queue = self._choose(int(hosts[place])) if good[place] else None
+                good[place] = queue is not None
+                drawn[place] = queue if queue is not None else 0
+        if np.count_nonzero(good) < len(drawn):
+            kept = np.flatnonzero(good)
+            odd = np.searchsorted(kept, odd[good[odd]]) if len(odd) else odd
+            drawn, hosts, flags, busy = drawn[kept], hosts[kept], flags[kept], busy[kept]
+        pick = _Pick(drawn, hosts, odd)
+        if len(drawn) and (self._wish.per_queue > 1 or len(odd) or self._settings.max_pages_per_host is not None):
+            pick = self._measured(pick, flags, busy)
+        return pick
+
+    def _choose(self, host: int) -> int | None:
+        """The queue of a host that is visited next, None for none; leases the errand that is lined up there instead."""
+        flags = self._tables.hosts.flags[host]
+        if host in self._taken:
+            return None
+        if flags & ASKED and self._wish.errands and self._ask(host):
+            return None
+        return None if flags & GATED else self._queue_of(host)
+
+    def _ask(self, host: int) -> bool:
+        """Leases the errand that is lined up at a host, if it may be asked now. It comes before the host's pages; with
+        several requests at once it takes the next free one, and keeps the gap between their beginnings."""
+        if self.left <= 0 or host in self._taken:
+            return False
+        room, now = self._turns.room(host), self._wish.now
+        errand = self._turns.errand_for(host, now) if self._tables.hosts.in_flight[host] < room else None
+        if errand is None:
+            return False
+        if room > 1:
+            gap = self._verbs._gap(host, self._verbs._floor_of_host(host))
+            self._draft.clock(host).rest_at_least(now + gap)
+        self.asked.append(errand)
+        self._taken.add(host)
+        return True
+
+    def _queue_of(self, host: int) -> int | None:
+        """The next queue of a host: the best class first, among equals the queue that was served longest ago."""
+        tables, queues, wish = self._tables, self._tables.queues, self._wish
+        # Every OLDEST_DRAW_EVERY turns the class does not count, so that no crawl waits for ever behind a better one.
+        fair = int(tables.hosts.turns[host]) % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
+        best: tuple[int, int, int] | None = None
+        chosen: int | None = None
+        rows = list(tables.queues_of(host))
+        busy = int(tables.hosts.in_flight[host])
+        for queue, klass in zip(rows, tables.backlog.best(np.array(rows, np.uint32)).tolist(), strict=True):
+            if busy and busy >= self._turns.capacity(queue):
+                continue
+            if klass == EMPTY or (wish.crawl is not None and queues.crawl[queue] != wish.crawl):
+                continue
+            if wish.key is not None and tables.key_of(queue) != wish.key:
+                continue
+            group = queues.group_of.get(queue)
+            if group is not None and group in self._groups:
+                continue
+            at = self._turns.free_at(queue, 0)
+            if at is None or at > wish.now:
+                continue
+            rank = (0 if fair else -klass, int(queues.served[queue]), queue)
+            if best is None or rank < best:
+                best, chosen = rank, queue
+        if chosen is not None:
+            self._taken.add(host)
+            group = queues.group_of.get(chosen)
+            if group is not None:
+                self._groups.add(group)
+        return chosen
+
+    def _measured(self, pick: _Pick, flags: npt.NDArray[np.uint8], busy: npt.NDArray[np.uint16]) -> _Pick:
+        """How many URLs each queue may give, and the gaps between them: bounded by the deadline, by the budget of the
+        host, and by what the call still wants."""
+        wish, verbs, rows = self._wish, self._verbs, len(pick.queues)
+        most = np.full(rows, wish.per_queue, np.int64)
+        most[(flags & np.uint8(GROUPED)) != 0] = 1  # several URLs would not keep the gaps of its groups
+        several = (flags & np.uint8(RULED)) != 0
+        gaps = np.zeros(rows, np.int64)
+        for place in np.flatnonzero((most > 1) | several).tolist():
+            host = int(pick.hosts[place])
+            if most[place] > 1 or self._turns.room(host) > 1:
+                gap = verbs._gap(host, verbs._floor(int(pick.queues[place])))
+                gaps[place] = gap
+                # A URL whose turn comes after the deadline would be lost, and gone in the end.
+                most[place] = min(most[place], 1 + (wish.deadline - wish.now - 1) // gap) if gap else most[place]
+        limit = self._settings.max_pages_per_host
+        if limit is not None:
+            left = limit - self._tables.hosts.answered[pick.hosts.astype(np.intp)].astype(np.int64)
+            # Pages in flight may use the budget up. Beyond the budget URLs are drawn to be parked.
+            most = np.where(left > 0, np.minimum(most, left - busy), most)
+        room = min(self.left, wish.pages_left - self.count)
+        most = np.clip(room - (np.cumsum(np.maximum(most, 0)) - np.maximum(most, 0)), 0, most)
+        pick.most, pick.gaps = most, gaps
+        return pick
+
+    # -- what they give ------------------------------------------------------------------------------------------------
+
+    def _take(self, pick: _Pick) -> None:
+        """Takes cards from queues, round by round, until each has given what it may."""
+        going = np.arange(len(pick.queues)) if pick.most is None else np.flatnonzero(pick.most > 0)
+        first = len(self._cards)
+        while len(going) and self.refusals > 0:
+            queues = pick.queues[going] if len(going) < len(pick.queues) else pick.queues
+            found, cards = self._tables.backlog.take(queues)
+            if len(cards) < len(going):
+                going, queues = going[found], queues[found]
+            if not len(going):
+                break
+            gave, away = self._sort_out(pick, going, queues, cards)
+            if away is None and pick.most is None:
+                break
+            stay = np.zeros(len(going), np.bool_) if away is None else away
+            if pick.most is not None:
+                stay |= gave & (pick.got[going] < pick.most[going])
+            going = going[stay]
+        if len(self._cards) - first > 1 and pick.most is not None and pick.most.max() > 1:
+            self._in_trains(first, pick)
+
+    def _sort_out(self, pick: _Pick, going: _Places, queues: Rows, cards: Cards) -> tuple[_Mask, _Mask | None]:
+        """Picks the cards that may be fetched, refuses or parks others, and puts the rest back. Returns which were
+        picked, and which of the others are out of their queues (None for none)."""
+        hosts = pick.hosts[going]
+        verdicts = self._verdicts(hosts, cards)
+        if verdicts is None:
+            self._add(pick, going, queues, cards)
+            return np.ones(len(going), np.bool_), None
+        go = np.array([judgement is Judgement.GO for judgement, _ in verdicts], np.bool_)
+        back = np.array([judgement in _BACK for judgement, _ in verdicts], np.bool_)
+        if np.count_nonzero(go):
+            self._add(pick, going[go], queues[go], cards.filter(go))
+        if np.count_nonzero(back):
+            self._tables.backlog.put(queues[back], cards.filter(back))
+        for place in np.flatnonzero(back).tolist():
+            judgement, authority = verdicts[place]
+            if authority is not None:
+                authority.klass = max(authority.klass, int(cards.heads["klass"][place]))
+                idle = not pick.got[going[place]]
+                self._gate(int(hosts[place]), authority, idle=idle, unread=judgement is Judgement.READ)
+        away: _Mask = ~(go | back)
+        for place in np.flatnonzero(away).tolist():
+            one = cards.take([place])
+            self._draft.drawn.append((queues[place : place + 1], one))
+            self._put_away(Record.of(one, 0), *verdicts[place])
+        return go, away
+
+    def _verdicts(self, hosts: Rows, cards: Cards) -> list[_Verdict] | None:
+        """A verdict for each card and, where it is not GO, its authority; None when all may be fetched."""
+        verbs, places, now = self._verbs, hosts.astype(np.intp), self._wish.now
+        limit = self._settings.max_pages_per_host
+        spent = self._tables.hosts.answered[places] >= limit if limit is not None else None
+        if spent is not None and not np.count_nonzero(spent):
+            spent = None
+        ruled = verbs.errands_mode or np.count_nonzero(self._tables.hosts.flags[places] & np.uint8(ROBOTS))
+        if spent is None and not ruled:
+            return None
+        out = [_ALLOWED] * len(cards)
+        plain = True
+        for place, url in enumerate(cards.urls()):
+            if self.refusals <= 0:
+                verdict = _LATER
+            elif spent is not None and spent[place]:
+                verdict = _SPENT
+            elif ruled:
+                authority = self._tables.authority(authority_of(url))
+                judgement = verbs._judge(authority, url, now)
+                self.refusals -= verbs._looked_at(authority)
+                verdict = _ALLOWED if judgement is Judgement.GO else (judgement, authority)
+            else:
+                continue
+            if verdict is not _ALLOWED:
+                out[place], plain = verdict, False
+                self.refusals -= 1
+        return None if plain else out
+
+    def _gate(self, host: int, authority: Authority, *, idle: bool, unread: bool) -> None:
+        """Gates a host until the rules of its authority are known, and leases the errand at once where it may be asked
+        for now. idle: the call has taken no page of the host."""
+        if host in self._turns.gates:
+            return
+        self._verbs._gate(authority, unread=unread)
+        if not self._wish.errands or authority.wanted == NONE:
+            return
+        if authority.wanted == host:
+            if idle:
+                self._taken.discard(host)
+                self._ask(host)
+        else:
+            self._lapsed.append(np.array([authority.wanted], np.uint32))
+
+    def _put_away(self, record: Record, judgement: Judgement, authority: Authority | None) -> None:
+        """Takes a card that was drawn out of its queue for good, or for as long as rules and budget stay."""
+        if authority is None:
+            self._verbs._move(self._draft, record, PARKED, Reason.BUDGET)
+            self._draft.record(record, QUEUED)
+        else:
+            self._verbs._refuse(self._draft, record, authority, judgement, self._wish.now)
+
+    def _add(self, pick: _Pick, going: _Places, queues: Rows, cards: Cards) -> None:
+        self._cards.append(cards)
+        self._queues.append(queues)
+        self._later.append(None if pick.gaps is None else pick.got[going] * pick.gaps[going])
+        pick.got[going] += 1
+        self.count += len(cards)
+
+    def _in_trains(self, first: int, pick: _Pick) -> None:
+        """Puts the URLs of one queue behind each other, in the order in which they are fetched."""
+        cards, queues = Cards.concatenate(self._cards[first:]), np.concatenate(self._queues[first:])
+        later = np.concatenate([some for some in self._later[first:] if some is not None])
+        places = {queue: place for place, queue in enumerate(pick.queues.tolist())}
+        order = np.argsort([places[queue] for queue in queues.tolist()], kind="stable")
+        self._cards[first:], self._queues[first:], self._later[first:] = (
+            [cards.take(order)],
+            [queues[order]],
+            [later[order]],
+        )
+
+    def _note_turns(self, pick: _Pick) -> None:
+        """Notes the turns of hosts with several queues, and the beginnings of requests to hosts that take several."""
+        tables = self._tables
+        for place in pick.odd.tolist():
+            host, queue, count = int(pick.hosts[place]), int(pick.queues[place]), int(pick.got[place])
+            if not count:
+                continue
+            if pick.gaps is not None and self._turns.room(host) > 1:
+                # Several requests at once: their beginnings keep the gap, for their ends are not known yet.
+                self._draft.clock(host).rest_at_least(self._wish.now + count * int(pick.gaps[place]))
+            tables.turn += 1
+            tables.queues.served[queue] = tables.turn & 0xFFFFFFFF
+            tables.hosts.turns[host] += 1
