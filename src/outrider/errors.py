@@ -20,7 +20,10 @@ class OutriderError(Exception):
 
 
 class SettingsError(OutriderError, ValueError):
-    """A setting or argument is missing or cannot be used."""
+    """Refused.
+
+    A setting or argument is missing or cannot be used; the facts name it, its value, and what would be accepted.
+    """
 
     exit_code = 2
 
@@ -30,7 +33,10 @@ class NestedCallError(SettingsError):
 
 
 class NamedPathError(SettingsError):
-    """A file or directory that was named cannot be used."""
+    """Wrong path.
+
+    A file or directory that was named cannot be used.
+    """
 
 
 class NoCrawlError(NamedPathError):
@@ -38,7 +44,10 @@ class NoCrawlError(NamedPathError):
 
 
 class InvalidUrlError(OutriderError, ValueError):
-    """This is not a URL that can be crawled."""
+    """Wrong URL.
+
+    This is not a URL that can be crawled.
+    """
 
     exit_code = 2
 
@@ -75,7 +84,7 @@ class UnknownOutputError(StoreError):
 
 
 class StoreInUseError(StoreError):
-    """Another process has this store open."""
+    """This store is open elsewhere."""
 
     exit_code = 6
 

@@ -61,21 +61,23 @@ def test_beyond_loopback_a_contact_is_required_before_any_connection(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_host_is_an_outcome_and_no_failure(tmp_path):
+def test_a_crawl_whose_seeds_all_failed_does_not_end_well_and_says_why(tmp_path):
     output = tmp_path / "out"
-    ended = crawling.outrider("crawl", "http://nobody.invalid/", "-o", output, "--contact", "me@example.org")
-    assert 0 == said(ended)[0]
+    code, words = said(
+        crawling.outrider("crawl", "http://nobody.invalid/", "-o", output, "--contact", "me@example.org")
+    )
+    assert (8, True) == (code, "no page could be fetched (dns_unknown" in words)
     assert [("error", "dns_unknown")] == [(page["outcome"], page["error"]) for page in crawling.pages(output)]
 
 
-def test_an_address_of_this_machine_is_not_asked_without_leave(tmp_path):
+def test_a_seed_that_names_an_address_of_this_machine_permits_it_also_when_the_crawl_goes_on(tmp_path):
     output = tmp_path / "out"
     with crawling.web(tmp_path / "web", hosts=1, pages=3) as served:
         address = served.hosts_file.read_text().split()[0]
-        ended = crawling.outrider("crawl", f"http://{address}:{served.web.port}/", "-o", output)
-        assert 0 == said(ended)[0]
-        assert [("error", "blocked_address")] == [(page["outcome"], page["error"]) for page in crawling.pages(output)]
-        assert "" == served.log_file.read_text()
+        crawling.outrider("crawl", f"http://{address}:{served.web.port}/", "-o", output, "--max-pages", "1")
+        assert "blocked_address" not in {page.get("error") for page in crawling.pages(output)}
+        assert "robots.txt" in served.log_file.read_text()
+    assert f'"{address}"' in (output / "outrider.toml").read_text()
 
 
 def test_a_directory_that_holds_something_else_is_left_alone(tmp_path):

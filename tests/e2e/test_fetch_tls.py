@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import ssl
 import subprocess
@@ -209,3 +210,18 @@ def test_a_file_of_roots_that_holds_none_is_refused(tmp_path: Path, content: byt
 def test_a_missing_file_of_roots_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="No such file"):
         CurlDownloader(clock=wall, ca_file=str(tmp_path / "none.pem"))
+
+
+def test_a_killed_crawl_leaves_no_file_of_certificates(tmp_path):
+    """The roots with the user's own beside them are a file without a name."""
+    import certifi
+
+    from outrider.fetch.curl import _Roots
+
+    roots = _Roots(certifi.where())
+    with open(roots.path, "rb") as merged, open(certifi.where(), "rb") as usual:
+        assert merged.read().startswith(usual.read())
+    if roots.path.startswith("/proc/"):
+        assert not list(tmp_path.parent.glob("outrider-roots-*"))
+        assert "memfd" in os.readlink(roots.path)
+    roots.close()

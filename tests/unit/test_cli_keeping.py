@@ -58,7 +58,7 @@ def test_a_store_in_use_is_left_to_its_owner(store, tmp_path, monkeypatch, capsy
     (tmp_path / "x.txt").write_text("http://c.com/\n")
     with Frontier.open(store / "frontier"):
         assert StoreInUseError.exit_code == cli.run([command[0], str(store), *command[1:]])
-    assert "owned by process" in capsys.readouterr().err
+    assert "open in this process already" in capsys.readouterr().err
 
 
 def test_pages_are_exported_while_their_crawl_runs(store, tmp_path, capsys):

@@ -10,6 +10,7 @@ from threading import Event, Thread
 import pytest
 
 from outrider.cli import main as cli
+from outrider.cli.layout import dated
 from outrider.crawl import looks
 from outrider.crawl.control import Control
 from outrider.errors import InvalidUrlError, SettingsError, StoreInUseError
@@ -144,7 +145,7 @@ def test_explain_says_the_reason_first_and_then_what_is_known(crawl, capsys):
 def test_explain_in_json_is_one_object(crawl, capsys):
     directory = crawl(FakeFrontier(said=EXPLAINED))
     assert 0 == cli.run(["explain", "http://a.com/", "-o", directory, "--json"])
-    assert {**EXPLAINED, "fingerprint": "00000000000000ff"} == json.loads(capsys.readouterr().out)
+    assert {**dated(EXPLAINED), "fingerprint": "00000000000000ff"} == json.loads(capsys.readouterr().out)
 
 
 def test_why_idle_says_the_reason_what_comes_next_and_the_tail(crawl, capsys):
@@ -295,7 +296,7 @@ def running(tmp_path, monkeypatch):
 def test_a_running_crawl_is_asked(running, capsys):
     directory = running(FakeFrontier(hosts(600), said=IDLE))
     assert 0 == cli.run(["why-idle", directory, "--json"])
-    assert IDLE == json.loads(capsys.readouterr().out)
+    assert dated(IDLE) == json.loads(capsys.readouterr().out)
     assert 0 == cli.run(["hosts", directory, "--limit", "0", "--json"])
     assert [f"h{number}.test" for number in range(600)] == [json.loads(line)["name"] for line in lines(capsys)]
 

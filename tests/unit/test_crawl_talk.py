@@ -189,8 +189,30 @@ def test_status_for_people_names_every_state():
 
 @pytest.mark.parametrize(("code", "expected"), [(0, ["left        0 URLs not visited"]), (3, [])])
 def test_a_crawl_that_ends_at_a_limit_does_not_say_that_nothing_is_left(tmp_path, code, expected):
-    statistics = {"urls": {"queued": 0, "leased": 0, "waiting": 0, "parked": 7}, "answered": 1}
+    statistics = {"urls": {"queued": 0, "leased": 0, "waiting": 0, "parked": 7}, "answered": 1, "errors": {}}
     lines = start._conclude(
         CrawlOptions(output=str(tmp_path)), CrawlResult(code, "it ended", str(tmp_path), statistics)
     )
     assert expected == [line for line in lines if line.startswith("left ")]
+
+
+def test_the_time_left_is_at_least_that_of_the_slowest_host():
+    statistics = {**STATISTICS, "urls": {**STATISTICS["urls"], "queued": 100}}
+    left = [eta_seconds(statistics, Rates(10.0, 10.0, 10.0), most, 0.0, 240.0) for most in (None, 15)]
+    assert [240.0, 1.0] == left
+
+
+def test_errors_are_failed_attempts_wherever_they_are_counted():
+    statistics = {**STATISTICS, "errors": {"http_503": 2, "robots": 7}}
+    found = status_fields(statistics, Rates(), "running", None)
+    assert {"http_503": 2} == found["errors"]
+    assert "2 errors" in progress_line(found, 0, 1.0)
+    assert "errors      http_503 2" in status_lines(found)
+
+
+def test_links_that_were_not_followed_are_told_by_reason():
+    found = status_fields(STATISTICS, Rates(), "finished", None, {"scope": 3, "nofollow": 1})
+    assert ({"scope": 3, "nofollow": 1}, True) == (
+        found["not_followed"],
+        "passed by   nofollow 1, scope 3" in status_lines(found),
+    )

@@ -91,13 +91,19 @@ def test_any_text_survives(tmp_path, form):
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=20))
 def test_any_text_survives_a_cell(text):
-    line = tabular._csv_line([tabular._cell(text)])
-    assert [text] == [tabular._value(cell) for cell in next(csv.reader([line]))]
+    for kind in ("text", "json"):
+        line = tabular._csv_line([tabular._cell(text, kind)])
+        assert [text] == [tabular._value(cell, kind) for cell in next(csv.reader([line]))]
+
+
+@pytest.mark.parametrize("text", ["2026-11-22T20:18:21.000Z", "[x]", "{x}", "true", "null", "7"])
+def test_a_text_stands_in_its_cell_as_it_is(text):
+    assert (text, text) == (tabular._cell(text, "text"), tabular._value(text, "text"))
 
 
 @given(text=st.text(max_size=20))
 def test_no_cell_begins_as_a_formula_does(text):
-    assert tabular._cell(text)[:1] not in ("=", "+", "-", "@", "\t", "\r")
+    assert tabular._cell(text, "text")[:1] not in ("=", "+", "-", "@", "\t", "\r")
 
 
 @pytest.mark.parametrize("form", [".jsonl", ".csv"])

@@ -498,3 +498,17 @@ def test_the_focused_example_follows_its_topic(tmp_path, crawled, project):
     assert (1.0, 0.0) == (scores[HOME + "a"], scores[HOME])
     assert "robots" in {line["outcome"] for line in lines}
     assert len((project / "examples" / "focused.py").read_text().splitlines()) <= 40
+
+
+def test_links_that_say_nofollow_are_counted(crawled, monkeypatch):
+    monkeypatch.setitem(PAGES, "/", b"<a href=/a rel=nofollow>a</a><a href=/b>b</a><a href=http://other.test/>c</a>")
+    lines = crawled()
+    assert {"/", "/b"} == set(lines)
+    assert {"nofollow": 1} == lines["/"]["not_followed"]
+    run = json.loads((crawled.out / "run.json").read_text())
+    assert ({"nofollow": 1, "scope": 1}, True) == (run["not_followed"], run["seconds"] > 0)
+
+
+def test_the_result_of_a_crawl_says_how_it_ended(crawled):
+    crawled()
+    assert ("finished", 0) == (crawled.result.statistics["state"], crawled.result.exit_code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from outrider.clock import rfc3339
 from outrider.crawl.terminal import safe
@@ -18,13 +19,28 @@ def machine_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
+def dated(value: object, name: str = "") -> Any:
+    """The same with each instant as RFC 3339 in UTC, as tables have it; none for an instant that is not set."""
+    if isinstance(value, Mapping):
+        return {key: dated(one, str(key)) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [dated(one, name) for one in value]
+    if isinstance(value, int) and not isinstance(value, bool) and _is_instant(name):
+        return _moment(value) if value > 0 else None
+    return value
+
+
+def _is_instant(name: str) -> bool:
+    return name in _INSTANTS or name.endswith(_INSTANT_ENDINGS)
+
+
 def shown(name: str, value: object) -> str:
     """One value for people: instants as dates, lengths of time with their unit, numbers with separators."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int) and (name in _INSTANTS or name.endswith(_INSTANT_ENDINGS)):
+    if isinstance(value, int) and _is_instant(name):
         return _moment(value)
     if isinstance(value, int):
         return f"{value:,}" if name != "token" else str(value)
@@ -53,8 +69,7 @@ def table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]) -> I
     """
     cells = [[shown(name, row.get(name)) for name in columns] for row in rows]
     right = [
-        all(isinstance(row.get(name), int | float | None) for row in rows) and not _is_date(name, rows)
-        for name in columns
+        all(isinstance(row.get(name), int | float | None) for row in rows) and not _is_instant(name) for name in columns
     ]
     heads = list(columns.values())
     widths = [max(len(line[place]) for line in [heads, *cells]) for place in range(len(heads))]
@@ -64,10 +79,6 @@ def table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]) -> I
             for cell, width, to_right in zip(line, widths, right, strict=True)
         ]
         yield _GAP.join(parts).rstrip()
-
-
-def _is_date(name: str, rows: Sequence[Mapping[str, object]]) -> bool:
-    return name in _INSTANTS or name.endswith(_INSTANT_ENDINGS)
 
 
 def named(values: Mapping[str, object], indent: str = "") -> Iterator[str]:

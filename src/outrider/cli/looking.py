@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from outrider.cli.layout import machine_text, named, shown, table
+from outrider.cli.layout import dated, machine_text, named, shown, table
 from outrider.crawl.progress import eta_text
+from outrider.crawl.summary import counted
 from outrider.crawl.terminal import safe, say
 from outrider.url import normalize
 
@@ -124,7 +125,7 @@ def urls(directory: str, state: str | None, host: str | None, after: str | None,
 
 def _say(found: Mapping[str, Any], as_json: bool, lines: Callable[[Mapping[str, Any]], Iterator[str]]) -> None:
     if as_json:
-        click.echo(machine_text(found))
+        click.echo(machine_text(dated(found)))
         return
     for line in lines(found):
         click.echo(line)
@@ -176,7 +177,7 @@ def _list(
     rows = every_row(look, name, question, limit or None)
     if as_json:
         for row in rows:
-            click.echo(machine_text(row))
+            click.echo(machine_text(dated(row)))
         return
     cursor = None
     count = 0
@@ -190,7 +191,7 @@ def _list(
     if cursor is not None:
         say(f"{count:,} {name}, and more: --after {cursor}", sys.stderr)
     else:
-        say(f"{count:,} {name}" if count else _none_of(name, question), sys.stderr)
+        say(counted(count, name[:-1], name) if count else _none_of(name, question), sys.stderr)
 
 
 def _none_of(name: str, question: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ EXIT_CODES = (
     (5, "the store is damaged, or the directory holds something else"),
     (6, "another process uses the store"),
     (7, "the disk is full"),
-    (8, "a server or service is out of reach"),
+    (8, "no page could be fetched, or a server or service is out of reach"),
     (9, "`verify` found a violation"),
 )
 STOPPED_BY_USER = 4

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -146,16 +146,29 @@ def drop_pending(files: Directory) -> None:
     remove_if_possible(files, PENDING_FILE)
 
 
-def put_run(files: Directory, facts: dict[str, Any]) -> None:
-    """Remembers a run's rates for `status` after its end; a disk that is full may forget them."""
+class LastRun(msgspec.Struct, frozen=True):
+    """The facts of a crawl's runs that its store does not keep.
+
+    average, peak: answered pages per second of the last run. seconds: how long all runs took together. not_followed:
+    links that were not followed, by reason, in all runs. A run that is killed forgets its last half minute of these.
+    """
+
+    average: float = 0.0
+    peak: float = 0.0
+    seconds: float = 0.0
+    not_followed: dict[str, int] = {}  # msgspec copies it
+
+
+def put_run(files: Directory, run: LastRun) -> None:
+    """Remembers a run's facts for `status` after its end; a disk that is full may forget them."""
     with contextlib.suppress(StoreError):
-        replace(files, RUN_FILE, msgspec.json.encode(facts) + b"\n")
+        replace(files, RUN_FILE, msgspec.json.encode(run) + b"\n")
 
 
-def last_run(path: str) -> dict[str, Any]:
-    """The facts that `put_run` kept; empty when there are none that can be used."""
+def last_run(path: str) -> LastRun:
+    """The facts that `put_run` kept; zeros when there are none that can be used."""
     try:
         with open(os.path.join(path, RUN_FILE), "rb") as file:
-            return msgspec.json.decode(file.read(RUN_FILE_BYTES_MAX), type=dict[str, Any])
+            return msgspec.json.decode(file.read(RUN_FILE_BYTES_MAX), type=LastRun)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return {}
+        return LastRun()

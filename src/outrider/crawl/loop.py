@@ -22,7 +22,9 @@ from outrider.clock import Instant, anchored, instant, rfc3339, wall
 from outrider.crawl.control import Answer, Answers, Control
 from outrider.crawl.directory import (
     FRONTIER_NAME,
+    LastRun,
     drop_pending,
+    last_run,
     opened,
     put_pending,
     put_run,
@@ -46,7 +48,7 @@ from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
 from outrider.crawl.progress import Progress
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn, visit_bytes
-from outrider.crawl.summary import left_alone
+from outrider.crawl.summary import left_alone, nothing_done
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit
 from outrider.engine import Frontier
@@ -87,7 +89,7 @@ STATISTICS_SHARE: Final = 20  # counting hosts may take 1/20 of the time at most
 DESCRIPTORS_SPARE: Final = 256
 DESCRIPTORS_KEPT: Final = 24  # descriptors kept back for look-ups of names, log segments and questions for the status
 
-FINISHED, BUG, LIMIT, STOPPED, FULL = 0, 1, 3, 4, 7
+FINISHED, BUG, LIMIT, STOPPED, FULL, UNREACHABLE = 0, 1, 3, 4, 7, 8
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -167,6 +169,7 @@ class Crawler:
         self._began = 0.0
         self._noted = 0.0
         # Opened by `_open`, in the books' thread.
+        self._before: LastRun
         self._files: Directory
         self._frontier: Frontier
         self._journal: Journal
@@ -197,10 +200,19 @@ class Crawler:
 
     async def status(self) -> dict[str, Any]:
         """The fields of `status --json` for this crawl now."""
-        statistics, wait = await self._in_books(lambda: (self._frontier.statistics(), self._wait_seconds()))
+        statistics, wait, tail = await self._in_books(
+            lambda: (self._frontier.statistics(), self._wait_seconds(), self._frontier.explain_idle().tail_seconds)
+        )
         rates = self._pace.rates(time.monotonic())
-        eta = eta_seconds(statistics, rates, self._options.max_pages, wait)
-        return status_fields(statistics, rates, "running", eta)
+        eta = eta_seconds(statistics, rates, self._options.max_pages, wait, tail or 0.0)
+        return status_fields(statistics, rates, "running", eta, self._not_followed())
+
+    def _not_followed(self) -> dict[str, int]:
+        """Links of all runs that were not followed, by reason; as of the last note where no settler is there yet."""
+        counts = dict(self._before.not_followed)
+        for reason, count in self._settler.not_followed.items():
+            counts[reason] = counts.get(reason, 0) + count
+        return counts
 
     def _wait_seconds(self) -> float:
         """Seconds that this run will wait for resting hosts, and for all hosts when nothing is in flight; the run ends
@@ -234,6 +246,7 @@ class Crawler:
         options = self._options
         refuse_output_alone(options.output)
         self._files = opened(options.output)
+        self._before = last_run(options.output)
         try:
             self._frontier = Frontier.open(
                 os.path.join(options.output, FRONTIER_NAME),
@@ -302,7 +315,7 @@ class Crawler:
             self._output.note()
         self._note_run()
         self._journal.note("close", exit_code=code, ending=words or "finished")
-        self._shut("finished" if code == FINISHED else "stopped")
+        self._shut(_state_of(code))
 
     def _shut(self, state: str) -> None:
         """Gives everything back; a disk that refuses even that leaves a store that the next opening replays."""
@@ -315,8 +328,10 @@ class Crawler:
             self._files.close()
 
     def _note_run(self) -> None:
-        rates = self._pace.rates(time.monotonic())
-        put_run(self._files, {"average": rates.average, "peak": rates.peak})
+        now = time.monotonic()
+        rates = self._pace.rates(now)
+        run = LastRun(rates.average, rates.peak, self._before.seconds + now - self._began, self._not_followed())
+        put_run(self._files, run)
 
     # -- the crawl ----------------------------------------------------------------------------------------------------
 
@@ -363,8 +378,10 @@ class Crawler:
             await control.close()
             await fetching.close()
         code, words = self._ending
-        statistics = await self._in_books(self._frontier.statistics)
-        return CrawlResult(code, words, options.output, statistics)
+        statistics: Mapping[str, Any] = await self._in_books(self._frontier.statistics)
+        if code == FINISHED and not statistics["urls"]["done"]:
+            code, words = self._ending = (UNREACHABLE, nothing_done(statistics))
+        return CrawlResult(code, words, options.output, {**statistics, "state": _state_of(code)})
 
     async def _loop(self, fetching: Fetching) -> None:
         while True:
@@ -614,6 +631,11 @@ class Crawler:
                 loop.remove_signal_handler(number)
 
         return restore
+
+
+def _state_of(code: int) -> str:
+    """The state that the store remembers of a run."""
+    return "finished" if code == FINISHED else "stopped"
 
 
 def _curl(options: CrawlOptions, clock: Callable[[], int]) -> Downloader:

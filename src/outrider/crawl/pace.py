@@ -9,6 +9,7 @@ from typing import Any
 
 WINDOW_SECONDS = 10.0  # "now" is the mean of so long: one resting host does not make it jump
 WINDOW_SECONDS_MIN = 1.0  # a rate over less is noise
+ROBOTS = "robots"  # the frontier's class for a page that robots.txt closes
 SAMPLES_MAX = 64  # samples in the window; older ones are joined
 
 
@@ -55,17 +56,23 @@ class Pace:
 
 
 def eta_seconds(
-    statistics: Mapping[str, Any], rates: Rates, max_pages: int | None, wait_seconds: float = 0.0
+    statistics: Mapping[str, Any],
+    rates: Rates,
+    max_pages: int | None,
+    wait_seconds: float = 0.0,
+    tail_seconds: float = 0.0,
 ) -> float | None:
     """Seconds until the URLs known now will be done at the present rate; None when that is unknown.
 
-    wait_seconds: some host rests so long at any rate. Links not found yet are not in it: it is a hint for people, no
-    promise.
+    wait_seconds: some host rests so long at any rate. tail_seconds: so long the slowest host takes for its URLs at its
+    gap, whatever the others do; a crawl that ends at a limit of pages does not wait for it. Links not found yet are not
+    in it: it is a hint for people, no promise.
     """
     urls = statistics["urls"]
     left = int(urls["queued"] + urls["leased"] + urls["waiting"]) + int(statistics.get("held", 0))
-    if max_pages is not None:
-        left = min(left, max(0, max_pages - int(statistics["answered"])))
+    if max_pages is not None and max_pages - int(statistics["answered"]) < left:
+        left, tail_seconds = max(0, max_pages - int(statistics["answered"])), 0.0
+    wait_seconds = max(wait_seconds, tail_seconds)
     if left == 0:
         return 0.0
     rate = rates.now or rates.average
@@ -74,13 +81,26 @@ def eta_seconds(
     return round(max(left / rate, wait_seconds), 1)
 
 
-def status_fields(statistics: Mapping[str, Any], rates: Rates, state: str, eta: float | None) -> dict[str, Any]:
+def errors_of(statistics: Mapping[str, Any]) -> dict[str, int]:
+    """Failed attempts by class: one meaning in progress, status, summary and report. A page that robots.txt closes is
+    an outcome, and no error."""
+    return {name: count for name, count in statistics["errors"].items() if name != ROBOTS}
+
+
+def status_fields(
+    statistics: Mapping[str, Any],
+    rates: Rates,
+    state: str,
+    eta: float | None,
+    not_followed: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
     """The fields of `status --json`: the frontier's counts, the rates, the state and the time left."""
     known = ("queued", "leased", "waiting", "parked", "done", "gone")
     hosts = statistics["hosts"]
     return {
         "state": state,
         "accepted": statistics["accepted"],
+        "not_followed": dict(not_followed or {}),
         "urls": {name: statistics["urls"][name] for name in known},
         "held": statistics["held"],
         "in_transit": statistics["in_transit"],
@@ -90,6 +110,6 @@ def status_fields(statistics: Mapping[str, Any], rates: Rates, state: str, eta: 
         "pages_per_second": {"now": rates.now, "average": rates.average, "peak": rates.peak},
         "bytes": statistics["bytes"],
         "duplicates": statistics["duplicates"],
-        "errors": dict(statistics["errors"]),
+        "errors": errors_of(statistics),
         "eta_seconds": eta,
     }

@@ -188,15 +188,19 @@ def collect(
     ending: str = "",
     title: str = "Crawl",
     version: str = "",
+    seconds: float | None = None,
+    errors: Mapping[str, int] | None = None,
 ) -> ReportData:
     """Counts the records of a crawl, each iterable once and in the order of its file.
 
     Memory is bounded by the constants of this module, whatever the crawl's size. A field that is absent or of another
-    type than surface says counts as absent: old and foreign files still give a report.
+    type than surface says counts as absent: old and foreign files still give a report. seconds: how long the runs of
+    the crawl took together; None: from the first answer to the last. errors: failed attempts by class; None: those that
+    stand in the lines.
     """
     hosts: dict[str, _HostTally] = {}
     outcomes: dict[str, int] = {}
-    errors: dict[str, int] = {}
+    classes: dict[str, int] = {}
     statuses: dict[str, int] = {}
     pulse = _Pulse()
     attempts = answered = size = 0
@@ -207,7 +211,7 @@ def collect(
         host = _tally(hosts, _host_of(_text(record.get("url"))))
         error = _text(record.get("error"))
         if error:
-            _count(errors, error)
+            _count(classes, error)
             host.errors += 1
         status = record.get("status")
         if isinstance(status, int) and status:
@@ -237,9 +241,9 @@ def collect(
             requests=requests,
             bytes=size,
             duplicates=outcomes.get("duplicate", 0),
-            seconds=max(0.0, pulse.last - min(origin, pulse.first)) if pulse.origin is not None else 0.0,
+            seconds=seconds if seconds is not None else max(0.0, pulse.last - min(origin, pulse.first)),
             outcomes=outcomes,
-            errors=errors,
+            errors=classes if errors is None else errors,
             output=output,
             left=left,
             ending=ending,
@@ -446,10 +450,33 @@ def _ticks(length: float) -> Iterator[float]:
         count += 1
 
 
-def _tick_text(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:g} s"
-    return f"{seconds / 60:g} min" if seconds < 7_200 else f"{seconds / 3_600:g} h"
+_TIME_STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1_200, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200)
+_DAY = 86_400
+
+
+def _time_ticks(length: float) -> Iterator[float]:
+    """Places on an axis of `length` seconds that are whole in the unit of their text: 3 to 10 of them."""
+    if length <= 10:
+        yield from _ticks(length)
+        return
+    days = (factor * 10**power * _DAY for power in range(9) for factor in (1, 2, 5))
+    _, size = _unit(length)
+    step = next(step for step in (*_TIME_STEPS, *days) if step % size == 0 and length / step <= 10)
+    yield from (float(count * step) for count in range(int(length * 1.0001 / step) + 1))
+
+
+def _tick_text(seconds: float, span: float) -> str:
+    """A place on an axis of `span` seconds, in the unit of the axis."""
+    unit, size = _unit(span)
+    return f"{seconds / size:g} {unit}"
+
+
+def _unit(span: float) -> tuple[str, int]:
+    """The unit of an axis of `span` seconds: its name and its seconds."""
+    for unit, size, most in (("s", 1, 120), ("min", 60, 7_200), ("h", 3_600, 4 * _DAY)):
+        if span < most:
+            return unit, size
+    return "d", _DAY
 
 
 def _pages_over_time(data: ReportData) -> str:
@@ -485,10 +512,10 @@ def _pages_over_time(data: ReportData) -> str:
 
 def _time_axis(span: float, left: float, y: float, right: float = WIDTH) -> Iterator[str]:
     yield f'<line class="axis" x1="{left:g}" x2="{right:g}" y1="{y:g}" y2="{y:g}"/>'
-    for tick in _ticks(span):
+    for tick in _time_ticks(span):
         x = left + tick / span * (right - left)
         anchor = "end" if x > right - 20 else "start" if tick == 0 else "middle"
-        yield f'<text x="{x:.1f}" y="{y + 16:g}" text-anchor="{anchor}">{_tick_text(tick)}</text>'
+        yield f'<text x="{x:.1f}" y="{y + 16:g}" text-anchor="{anchor}">{_tick_text(tick, span)}</text>'
 
 
 def _hosts_table(data: ReportData) -> str:

@@ -99,6 +99,21 @@ def is_loopback(host: str, hosts: Mapping[str, tuple[str, ...]]) -> bool:
         return False
 
 
+def loopback_of(seeds: Iterable[str], hosts: Mapping[str, tuple[str, ...]], allowed: Iterable[str]) -> tuple[str, ...]:
+    """The loopback addresses that seeds name, and no allowed range holds: who names one permits it."""
+    ranges = [ipaddress.ip_network(text) for text in allowed]
+    found: dict[str, None] = {}
+    for host in dict.fromkeys(map(host_of, seeds)):
+        name = host.removesuffix(".").strip("[]")
+        if name in hosts or not is_loopback(host, hosts):
+            continue
+        for text in ("127.0.0.1", "::1") if "localhost" in name else (name,):
+            address = ipaddress.ip_address(text)
+            if not any(address.version == one.version and address in one for one in ranges):
+                found[text] = None
+    return tuple(found)
+
+
 def require_contact(seeds: Iterable[str], contact: str | None, hosts: Mapping[str, tuple[str, ...]]) -> None:
     """Refuses seeds beyond loopback without a contact. Raises SettingsError naming the hosts."""
     if contact:

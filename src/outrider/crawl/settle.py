@@ -64,6 +64,7 @@ class _Settling:
     hooked: bool = False
     seen: CrawledPage | None = None
     fields: dict[str, Any] = field(default_factory=dict)
+    passed: dict[str, int] = field(default_factory=dict)  # links that were not followed, by reason
     follows: bool = True
     due_again: float | None = None
     fault: HookFailed | None = None
@@ -114,6 +115,8 @@ class Settler:
         self._tell = tell
         self._under_way = under_way
         self._tracebacks = 0
+        self.not_followed: dict[str, int] = {}
+        """Links of this run that were not followed, by reason."""
         self._looked_at: Instant = 0
         self._frontier = frontier
         self._output = output
@@ -181,10 +184,21 @@ class Settler:
             answered += code is Settled.OK and bool(one.outcome.answered)
             self._note(one, one.outcome, code)
             self._note_fault(one)
+        self._count_passed(some, report)
         self._output.write(report.lines, report.lsn)
         self._forget_addresses(some)
         self._tell_pages(some, report)
         return answered
+
+    def _count_passed(self, settled: Sequence[_Settling], report: Report) -> None:
+        """Counts the links that were not followed: by rel=nofollow, by the scope of the crawl or of a hook."""
+        for one, code, codes in zip(settled, report.outcomes, report.links, strict=False):
+            outside = codes.count(Code.OUT_OF_SCOPE) if codes else 0
+            if code is not Settled.OK or not (outside or one.passed):
+                continue
+            for reason, count in (*one.passed.items(), ("scope", outside)):
+                if count:
+                    self.not_followed[reason] = self.not_followed.get(reason, 0) + count
 
     def _tell_pages(self, settled: Sequence[_Settling], report: Report) -> None:
         """Gives the answered pages that were kept to whoever reads them."""
@@ -220,7 +234,7 @@ class Settler:
                 one.fields = hooks.fields(page)
                 one.links, refused = hooks.links(page)
                 if refused:
-                    one.fields["not_followed"] = {"scope": refused}
+                    one.passed["scope"] = refused
                 one.due_again = hooks.due_again(page)
             elif judgement.location is not None:
                 one.follows = hooks.follows(judgement.location, page)
@@ -320,6 +334,9 @@ class Settler:
             if said or one.page.robots:
                 one.page = replace(one.page, robots=strictest(one.page.robots | said))
             one.links = one.page.link_batch(nofollow_too=self._options.follow_nofollow)[:LINKS_PER_PAGE_MAX]
+            nofollow = _nofollow(one.page, len(one.links))
+            if nofollow:
+                one.passed["nofollow"] = nofollow
             if not self._hooks.looks_at_pages and self._tell is None:
                 one.page = replace(one.page, found=NO_FOUND)  # its links are taken
 
@@ -385,7 +402,7 @@ class Settler:
             digest=one.digest if visit.response is not None and visit.response.content else None,
             digest_shown=one.shown,
             warc=one.warc,
-            fields=one.fields,
+            fields={**one.fields, "not_followed": one.passed} if one.passed else one.fields,
             follows=one.follows,
             due_again=one.due_again,
         )
@@ -431,3 +448,10 @@ class Settler:
 
 def _batch(links: UrlBatch | list[Link]) -> UrlBatch:
     return links if isinstance(links, UrlBatch) else UrlBatch.of([one.url for one in links])
+
+
+def _nofollow(page: Page, followed: int) -> int:
+    """How many links of a page are left alone because the page or their rel says nofollow."""
+    if not (page.robots & {"nofollow", "none"} or any("nofollow" in rel for rel in page.found.rels if rel)):
+        return 0
+    return max(0, len(page.link_batch(nofollow_too=True)) - followed)

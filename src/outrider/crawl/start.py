@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, TextIO
 
 import msgspec
@@ -21,6 +21,7 @@ from outrider.crawl.directory import (
     Found,
     inspect,
     kept_settings,
+    last_run,
     named_after,
     no_crawl,
 )
@@ -29,10 +30,11 @@ from outrider.crawl.kept_output import refuse_output_alone
 from outrider.crawl.loop import FINISHED, LIMIT, Crawler, CrawlResult, PageReader
 from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, Kept, from_environment, resolved
 from outrider.crawl.output import FILES, PAGES, POLITENESS
+from outrider.crawl.pace import errors_of
 from outrider.crawl.pages import CrawlPages
 from outrider.crawl.progress import Progress, progress_of
 from outrider.crawl.report import collect, render
-from outrider.crawl.seeds import placed, read_seeds, require_contact
+from outrider.crawl.seeds import loopback_of, placed, read_seeds, require_contact
 from outrider.crawl.summary import counted, summary_lines
 from outrider.crawl.terminal import say
 from outrider.crawl.version import version
@@ -159,6 +161,9 @@ def prepared(
         sources = kept.seeds
         canonical = read_seeds(sources, stdin)
     hosts = read_hosts(options.hosts)
+    permitted = loopback_of(canonical, hosts, options.allow_address)
+    if permitted:
+        options = replace(options, allow_address=(*options.allow_address, *permitted))
     require_contact(canonical, options.contact, hosts)
     Hooks(options)  # a hook that cannot be loaded is a fault of the words, too
     folder = put_aside(output, wall()) if options.anew else None
@@ -240,6 +245,8 @@ def _conclude(options: CrawlOptions, result: CrawlResult) -> list[str]:
         ending=ending,
         title=os.path.basename(options.output),
         version=version(),
+        seconds=last_run(options.output).seconds or None,
+        errors=errors_of(result.statistics),
     )
     if large:
         said = [f"pages       {result.statistics['answered']:,}", f"ended       {ending}"]

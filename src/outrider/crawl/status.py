@@ -35,17 +35,19 @@ def _from_files(path: str) -> dict[str, Any]:
     try:
         statistics = frontier.statistics()
         state = frontier.opening.previous_state
+        tail = frontier.explain_idle().tail_seconds
     finally:
         frontier.close()
     run = last_run(path)
-    rates = Rates(0.0, float(run.get("average", 0.0)), float(run.get("peak", 0.0)))
-    return status_fields(statistics, rates, state, None)
+    rates = Rates(0.0, run.average, run.peak)
+    return status_fields(statistics, rates, state, tail, run.not_followed)
 
 
 def status_lines(status: Mapping[str, Any]) -> list[str]:
     """The same for people."""
     urls, hosts, rates = status["urls"], status["hosts"], status["pages_per_second"]
     errors = ", ".join(f"{name} {count:,}" for name, count in sorted(status["errors"].items()))
+    passed = ", ".join(f"{name} {count:,}" for name, count in sorted(status.get("not_followed", {}).items()))
     lines = [
         f"state       {status['state']}",
         f"accepted    {status['accepted']:,} URLs",
@@ -55,6 +57,7 @@ def status_lines(status: Mapping[str, Any]) -> list[str]:
         + bytes_text(status["bytes"]),
         f"a second    {rates['now']:.1f} now, {rates['average']:.1f} on average, {rates['peak']:.1f} at most",
         f"errors      {errors or 'none'}",
+        f"passed by   {passed or 'no link'}",
     ]
     eta = eta_text(status["eta_seconds"])
     return [*lines, f"left        {eta}"] if eta else lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from outrider.clock import rfc3339
 from outrider.journey import Waits
@@ -142,6 +143,15 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
     if totals.output:
         lines.append(f"output      {visible(totals.output)}")
     return lines
+
+
+def nothing_done(statistics: Mapping[str, Any]) -> str:
+    """One clause on why a crawl ends without one page: its seeds failed, or robots.txt closes them."""
+    urls = statistics["urls"]
+    reasons = [f"{visible(name)} {count:,}" for name, count in ranked(statistics["errors"])[:SUMMARY_ERRORS_MAX]]
+    if not reasons:
+        reasons = [f"{urls[name]:,} {name}" for name in ("gone", "parked") if urls[name]]
+    return f"no page could be fetched ({', '.join(reasons) or 'nothing was left to fetch'})"
 
 
 def left_alone(max_wait: float, waits: Waits, ready_seconds: float) -> str:

@@ -4,9 +4,9 @@ A record is a mapping of names to JSON values. JSON Lines holds it as it is. CSV
 `Shape`; the other fields of a record go into the last column, `more`, as JSON. Reading gives back the written records,
 save that a value of none is no value at all.
 
-A CSV cell is the text itself, or JSON: numbers, truth values, lists and mappings, and every text that could be taken
-for one of them, holds a control character, or begins as a formula does in a spreadsheet (`=`, `+`, `-`, `@`, tab). Such
-a text is a JSON string, whose quotation mark makes it harmless there (OWASP, "CSV Injection").
+A CSV cell of a text column is the text itself, or a JSON string where the text is empty, begins with a quotation mark,
+holds a control character, or begins as a formula does in a spreadsheet (`=`, `+`, `-`, `@`, tab): the quotation mark
+makes it harmless there (OWASP, "CSV Injection"). A cell of any other column is JSON.
 """
 
 from __future__ import annotations
@@ -151,8 +151,9 @@ def json_text(value: object) -> str:
 
 
 def _csv_of(records: Iterable[Mapping[str, Any]], shape: Shape) -> Iterator[str]:
+    kinds = [*shape.columns.values(), "json"]
     for record in records:
-        yield _csv_line([_cell(value) for value in shape.row(record)])
+        yield _csv_line([_cell(value, kind) for value, kind in zip(shape.row(record), kinds, strict=True)])
 
 
 def _csv_line(cells: Iterable[str]) -> str:
@@ -162,16 +163,17 @@ def _csv_line(cells: Iterable[str]) -> str:
     return row.getvalue()
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, kind: str) -> str:
     if value is None:
         return ""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or kind != "text":
         return json_text(value)
-    plain = value.isprintable() and value[:1] not in _JSON_BEGINS and value not in ("", "true", "false", "null")
+    plain = value != "" and value[0] not in _JSON_BEGINS and value.isprintable()
     return value if plain else json_text(str(value))
 
 
-_JSON_BEGINS: Final = frozenset('"[{=+-@0123456789')
+_JSON_BEGINS: Final = frozenset('"=+-@')
+"""A text that begins so is a formula to a spreadsheet, or would read as JSON; so is one with a control character."""
 
 
 def _write_parquet(
@@ -273,7 +275,7 @@ def read_records(path: str, shape: Shape) -> Iterator[Read]:
             return
         with open(path, "rb") as file:
             if form == CSV:
-                yield from _read_csv(file, path)
+                yield from _read_csv(file, path, shape)
             else:
                 for place, line in _lines(file):
                     read = _read_line(place, line, as_json=form == JSON_LINES)
@@ -331,7 +333,7 @@ def _json_of(text: str) -> object:
         return json.loads(text)  # slower, and takes half characters, as they may stand in metadata
 
 
-def _read_csv(file: BinaryIO, path: str) -> Iterator[Read]:
+def _read_csv(file: BinaryIO, path: str, shape: Shape) -> Iterator[Read]:
     place = 0
     faults: list[Read] = []
 
@@ -363,7 +365,7 @@ def _read_csv(file: BinaryIO, path: str) -> Iterator[Read]:
         if cells is None:
             return
         if cells:
-            yield _of_texts(place, cells, head)
+            yield _of_texts(place, cells, head, shape)
 
 
 def _head(reader: Iterator[list[str]], path: str) -> list[str]:
@@ -378,12 +380,12 @@ def _head(reader: Iterator[list[str]], path: str) -> list[str]:
     return head
 
 
-def _of_texts(place: int, cells: list[str], head: list[str]) -> Read:
+def _of_texts(place: int, cells: list[str], head: list[str], shape: Shape) -> Read:
     if len(cells) != len(head):
         return Read(place, fault=f"it has {len(cells)} cells, the head {len(head)}")
     record: Record = {}
     for name, cell in zip(head, cells, strict=True):
-        value = _value(cell)
+        value = _value(cell, shape.columns.get(name, ""))
         if name == MORE and isinstance(value, dict):
             record.update(value)
         elif value is not None:
@@ -391,9 +393,11 @@ def _of_texts(place: int, cells: list[str], head: list[str]) -> Read:
     return Read(place, record)
 
 
-def _value(cell: str) -> object:
+def _value(cell: str, kind: str) -> object:
     if cell == "":
         return None
+    if kind == "text" and cell[0] != '"':
+        return cell
     if cell[0] in '"[{-0123456789' or cell in ("true", "false", "null"):
         try:
             return json.loads(cell)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from outrider.clock import ClockFunction, Instant
 from outrider.engine.calls import Kept, Small, Verb, discoveries, lease_alone
-from outrider.engine.opening import Opening
+from outrider.engine.opening import Opening, Recovered
 from outrider.engine.owner import Frontier
 from outrider.engine.reading import answers_of
 from outrider.journey import (
@@ -35,10 +36,36 @@ from outrider.journey import (
     Verification,
     Waits,
 )
+from outrider.limits import DISCOVER_ROWS_PER_FRAME
 from outrider.storage.files import Files
 from outrider.url import UrlBatch
 
 Answer = TypeVar("Answer")
+Row = TypeVar("Row")
+
+
+class Opened:
+    """A frontier that is being opened in a thread: `await` gives it, `async with` closes it in the end."""
+
+    def __init__(self, work: Callable[[], Frontier]) -> None:
+        self._work = work
+        self._frontier: AsyncFrontier | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncFrontier]:
+        return self._open().__await__()
+
+    async def _open(self) -> AsyncFrontier:
+        return AsyncFrontier(await asyncio.to_thread(self._work))
+
+    async def __aenter__(self) -> AsyncFrontier:
+        self._frontier = await self._open()
+        return self._frontier
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._frontier is not None:
+            await self._frontier.__aexit__(kind, error, trace)
 
 
 class AsyncFrontier:
@@ -51,7 +78,7 @@ class AsyncFrontier:
         self._small: list[tuple[Small, asyncio.Future[None]]] = []
 
     @classmethod
-    async def open(
+    def open(
         cls,
         path: str | os.PathLike[str] | Files,
         *,
@@ -61,16 +88,46 @@ class AsyncFrontier:
         robots: str = "caller",
         addresses: str = "caller",
         output: bool = False,
-    ) -> AsyncFrontier:
-        """As `Frontier.open`."""
-        return cls(
-            await asyncio.to_thread(
-                partial(Frontier.open, path, clock=clock, seed=seed, settings=settings),
+        slots: frozenset[int] | None = None,
+        keys: tuple[bytes, bytes] | None = None,
+        judge: Callable[[Recovered], None] | None = None,
+    ) -> Opened:
+        """As `Frontier.open`: `await AsyncFrontier.open(…)`, or `async with AsyncFrontier.open(…) as frontier`."""
+        return Opened(
+            partial(
+                Frontier.open,
+                path,
+                clock=clock,
+                seed=seed,
+                settings=settings,
                 robots=robots,
                 addresses=addresses,
                 output=output,
+                slots=slots,
+                keys=keys,
+                judge=judge,
             )
         )
+
+    @classmethod
+    def memory(
+        cls,
+        *,
+        clock: ClockFunction | None = None,
+        seed: int = 0,
+        settings: Mapping[str, object] | None = None,
+        robots: str = "caller",
+        addresses: str = "caller",
+    ) -> Opened:
+        """As `Frontier.memory`, to await or for `async with`."""
+        return Opened(
+            partial(Frontier.memory, clock=clock, seed=seed, settings=settings, robots=robots, addresses=addresses)
+        )
+
+    @classmethod
+    def look(cls, path: str | os.PathLike[str] | Files) -> Opened:
+        """As `Frontier.look`, to await or for `async with`."""
+        return Opened(partial(Frontier.look, path))
 
     @property
     def opening(self) -> Opening:
@@ -320,6 +377,49 @@ class AsyncFrontier:
     async def restore(self, records: Iterable[Mapping[str, Any]]) -> int:
         """As `Frontier.restore`."""
         return await self._call("restore", lambda m, now: m.restore(records, now))
+
+    async def records(self) -> AsyncIterator[dict[str, Any]]:
+        """As `Frontier.records`; the pieces are read in a thread."""
+        async for record in self._told(self.sync.records()):
+            yield record
+
+    async def lines(self, stream: str, after: int) -> AsyncIterator[tuple[int, bytes]]:
+        """As `Frontier.lines`; the pieces are read in a thread."""
+        async for line in self._told(self.sync.lines(stream, after)):
+            yield line
+
+    async def _told(self, rows: Iterator[Row]) -> AsyncIterator[Row]:
+        while some := await self._in_thread(lambda: list(islice(rows, DISCOVER_ROWS_PER_FRAME))):
+            for row in some:
+                yield row
+
+    async def checkpoint(self) -> None:
+        """As `Frontier.checkpoint`, in a thread."""
+        await self._in_thread(self.sync.checkpoint)
+
+    async def now(self) -> Instant:
+        """As `Frontier.now`."""
+        return self.sync.now()
+
+    async def watermarks(self) -> dict[str, bytes]:
+        """As `Frontier.watermarks`."""
+        return self.sync.watermarks()
+
+    async def projection(self, stream: str) -> tuple[int, int]:
+        """As `Frontier.projection`."""
+        return self.sync.projection(stream)
+
+    async def outbox(self, most: int) -> list[tuple[object, ...]]:
+        """As `Frontier.outbox`."""
+        return self.sync.outbox(most)
+
+    async def receive(self, parcels: Sequence[tuple[object, ...]]) -> list[Code]:
+        """As `Frontier.receive`, in a thread."""
+        return await self._in_thread(partial(self.sync.receive, parcels))
+
+    async def delivered(self, source: int, sequence: int) -> None:
+        """As `Frontier.delivered`, in a thread."""
+        await self._in_thread(partial(self.sync.delivered, source, sequence))
 
     async def statistics(self) -> dict[str, object]:
         """As `Frontier.statistics`."""

@@ -560,7 +560,7 @@ class _Roots:
 
     def __init__(self, ca_file: str | None) -> None:
         self.path = certifi.where()
-        self._own: str | None = None
+        self._own: Any = None
         if ca_file is None:
             return
         try:
@@ -573,12 +573,17 @@ class _Roots:
             ) from None
         with open(self.path, "rb") as source:
             roots = source.read()
-        descriptor, self._own = tempfile.mkstemp(prefix="outrider-roots-", suffix=".pem")
-        with os.fdopen(descriptor, "wb") as merged:
-            merged.write(roots + b"\n" + extra)
-        self.path = self._own
+        if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+            # A file without a name: nothing of it is left behind, however this process ends.
+            self._own = os.fdopen(os.memfd_create("outrider-roots"), "wb", buffering=0)
+            self.path = f"/proc/self/fd/{self._own.fileno()}"
+        else:
+            named = tempfile.NamedTemporaryFile(prefix="outrider-roots-", suffix=".pem", buffering=0)  # noqa: SIM115 - closed by `close`
+            self._own = named
+            self.path = self._own.name
+        self._own.write(roots + b"\n" + extra)
 
     def close(self) -> None:
         if self._own is not None:
-            os.unlink(self._own)
+            self._own.close()
             self._own = None

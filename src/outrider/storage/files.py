@@ -394,6 +394,10 @@ class Directory:
         except BlockingIOError:
             owner = os.pread(descriptor, _PID_BYTES_MAX, 0).strip()
             os.close(descriptor)
+            if owner.isdigit() and int(owner) == os.getpid():
+                raise StoreInUseError(
+                    f"{self.describe()} is open in this process already (pid {os.getpid()}); use that one, or close it"
+                ) from None
             who = f"process {int(owner)}" if owner.isdigit() else "another process"
             raise StoreInUseError(f"{self.describe()} is owned by {who}; stop it, or ask it for its status") from None
         except OSError as error:
