@@ -334,7 +334,7 @@ class Settler:
             if said or one.page.robots:
                 one.page = replace(one.page, robots=strictest(one.page.robots | said))
             one.links = one.page.link_batch(nofollow_too=self._options.follow_nofollow)[:LINKS_PER_PAGE_MAX]
-            nofollow = _nofollow(one.page, len(one.links))
+            nofollow = 0 if self._options.follow_nofollow else _nofollow(one.page, len(one.links))
             if nofollow:
                 one.passed["nofollow"] = nofollow
             if not self._hooks.looks_at_pages and self._tell is None:
@@ -452,6 +452,6 @@ def _batch(links: UrlBatch | list[Link]) -> UrlBatch:
 
 def _nofollow(page: Page, followed: int) -> int:
     """How many links of a page are left alone because the page or their rel says nofollow."""
-    if not (page.robots & {"nofollow", "none"} or any("nofollow" in rel for rel in page.found.rels if rel)):
+    if not (page.robots & {"nofollow", "none"}) and len(page.found.rel_names) < 2:
         return 0
     return max(0, len(page.link_batch(nofollow_too=True)) - followed)
