@@ -4,6 +4,7 @@ from __future__ import annotations
 
 MICROSECONDS = 1_000_000  # an instant is an int of microseconds since 1970
 INSTANT_MAX = 1 << 62  # 146,000 years from now, and two of them can be added in 64 bits
+TALLY_MAX = (1 << 63) - 1  # a count in the log has 63 bits; one that is there stays there
 
 # URLs and their company
 URL_BYTES_MAX = 8_192  # longer ones are traps or data; servers commonly refuse above 8 KiB

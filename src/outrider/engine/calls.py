@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeGuard, TypeVar
 
 from outrider.clock import Instant
 from outrider.errors import InterruptedCallError, SettingsError, StoreFullError
@@ -57,6 +57,11 @@ class Kept(Generic[Answer]):
         return Unclaimed(tokens, self.answer.lines, self.request_id if tokens else None)
 
 
+def _is_listed(given: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Whether this is a list or tuple of Python's own: one of the caller's class may do anything when it is read."""
+    return type(given) in (list, tuple)
+
+
 class Small:
     """A call of few rows, which costs less together with others of its kind; and its result."""
 
@@ -79,7 +84,7 @@ class Small:
     @classmethod
     def discover(cls, links: object, request_id: RequestId | None) -> Small | None:
         """None where the call is long, or must be a frame of its own."""
-        if request_id is not None or not isinstance(links, list | tuple) or len(links) > SMALL_CALL_ROWS_MAX:
+        if request_id is not None or not _is_listed(links) or len(links) > SMALL_CALL_ROWS_MAX:
             return None
         return cls("discover", links)
 
@@ -96,9 +101,9 @@ class Small:
     @classmethod
     def report(cls, outcomes: object, links: object, request_id: RequestId | None, watermark: object) -> Small | None:
         """None where the call is long, or must be a frame of its own."""
-        if request_id is not None or watermark is not None or not isinstance(outcomes, list | tuple):
+        if request_id is not None or watermark is not None or not _is_listed(outcomes):
             return None
-        if not isinstance(links, list | tuple) or len(outcomes) + len(links) > SMALL_CALL_ROWS_MAX:
+        if not _is_listed(links) or len(outcomes) + len(links) > SMALL_CALL_ROWS_MAX:
             return None
         return cls("report", outcomes, links)
 

@@ -291,7 +291,7 @@ class Machine(Reporting, Operations, Carrying):
         if len(tokens):
             leases = self._by_token(tokens)
             for queue in leases.queues.tolist():
-                self._rest_whole(draft, int(tables.queues.host[queue]), self._floor(queue), now)
+                self._rest_whole(draft, int(tables.queues.host[queue]), self._floor_of_page(queue), now)
             heads = leases.cards.changed()
             heads["state"] = QUEUED
             draft.heads(leases.cards.with_heads(heads), tokens, np.full(len(tokens), LEASED, np.uint8))

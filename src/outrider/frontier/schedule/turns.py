@@ -457,8 +457,16 @@ class Turns:
         return host
 
     def asking(self) -> dict[int, Instant]:
-        """Hosts where errands are lined up, and the first instant at which one of them may be asked."""
-        return {host: min(authority.next_at for authority in line) for host, line in self.errands_at.items()}
+        """Hosts where errands are lined up that operators allow, and the first instant at which one of them may be
+        asked."""
+        found: dict[int, Instant] = {}
+        for host, line in self.errands_at.items():
+            for authority in line:
+                allowed = self.may_ask_at(authority, host)
+                if allowed is not None:
+                    at = max(authority.next_at, allowed)
+                    found[host] = min(at, found.get(host, at))
+        return found
 
     def queues_by_key(self, key: str, crawl: int | None) -> Rows:
         """The ready queues with a key, of one crawl or of all."""

@@ -16,7 +16,7 @@ from outrider.errors import SettingsError
 from outrider.frontier.format.alike import alike
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.verbs.arrivals import NO_DUE
-from outrider.journey import Link, RobotsAnswer
+from outrider.journey import Link, Outcome, RobotsAnswer, Verdict
 from outrider.limits import (
     ADDRESS_TEXT_MAX,
     CALL_ROWS_MAX,
@@ -40,6 +40,18 @@ HTTP_STATUS_MAX = 999
 _DEPTH_MAX, _HOPS_MAX = 65_535, 255
 _SEQUENCE_MAX = (1 << 63) - 1
 _PARCEL_FIELDS = 13
+_FIELDS: dict[type, tuple[str, ...]] = {
+    Outcome: Outcome.__struct_fields__,
+    Link: ("url", "key", "priority", "depth", "hops", "referrer", "not_before", "crawl", "metadata"),
+}
+_COPIES: dict[type, Any] = {
+    int: int.__int__,
+    float: float.__float__,
+    str: str.__str__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+}
+BUILTINS = frozenset((type(None), bool, int, float, str, bytes, dict, list, tuple, Verdict, RobotsAnswer, UrlBatch))
+_TEXT = frozenset((str,))
 
 
 def whole(name: str, value: object, least: int, most: int) -> int:
@@ -197,7 +209,7 @@ def metadata(value: object, what: str = "metadata") -> bytes:
         raise SettingsError(f"{what} {value!r:.80}: give a mapping of JSON values")
     try:
         return msgspec.json.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except Exception as error:  # a mapping of the caller's own class may raise anything
         raise SettingsError(f"{what} cannot be kept: {error}; give a mapping of JSON values") from error
 
 
@@ -207,8 +219,10 @@ def status(value: object) -> None:
         whole("status", value, 0, HTTP_STATUS_MAX)
 
 
-def link(given: Link) -> None:
-    """Checks everything of a link but its URL: a URL that is none gets the answer `invalid`, and raises no error."""
+def link(given: Link) -> Link:
+    """Checks everything of a link but its URL: a URL that is none gets the answer `invalid`, and raises no error.
+    Returns the link, of the frontier's own class."""
+    given = _own(given)
     name("key", given.key)
     name("crawl", given.crawl)
     _text("referrer", given.referrer)
@@ -217,6 +231,70 @@ def link(given: Link) -> None:
     whole("hops", given.hops, 0, _HOPS_MAX)
     if given.not_before is not None:
         whole("not_before", given.not_before, 0, INSTANT_MAX)
+    return given
+
+
+def of_builtins(one: Any) -> Any:
+    """An outcome or a link of the frontier's own class, with fields of Python's own types. A class of the caller (a
+    subclass, an enumeration of statuses) may run any code whenever it is looked at, so it is looked at here and once.
+    Raises SettingsError where that fails."""
+    of = Link if isinstance(one, Link) else Outcome
+    try:
+        return of(**{name: builtin(getattr(one, name)) for name in _FIELDS[of]})
+    except Exception as error:  # the caller's class may raise anything
+        raise SettingsError(
+            f"{of.__name__.lower()} of class {type(one).__name__:.80} cannot be read ({type(error).__name__}: "
+            f"{error!s:.200}); give one of class {of.__name__}"
+        ) from error
+
+
+def _own(one: Any) -> Any:
+    """A link or text of the frontier's own class."""
+    if not isinstance(one, Link):
+        return one if type(one) is str else builtin(one)
+    if type(one) is Link and BUILTINS.issuperset(map(type, map(one.__getattribute__, _FIELDS[Link]))):
+        return one
+    return of_builtins(one)
+
+
+def builtin(value: Any) -> Any:
+    """A value of a class of the caller as one of Python's own types; a value of any other class as it is."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    for kind in (int, float, str, bytes):
+        if isinstance(value, kind) and not isinstance(value, Verdict | bool):
+            return _COPIES[kind](value)
+    if isinstance(value, RobotsAnswer) and type(value) is not RobotsAnswer:
+        return RobotsAnswer(builtin(value.status), builtin(value.body), builtin(value.location))
+    return value
+
+
+def all_builtin(values: Sequence[Any]) -> Sequence[Any]:
+    """The values of a field as Python's own types. Raises SettingsError where one of the caller's class fails."""
+    if BUILTINS.issuperset(map(type, values)):
+        return values
+    try:
+        return list(map(builtin, values))
+    except Exception as error:  # the caller's class may raise anything
+        raise SettingsError(f"a value of an outcome cannot be read ({type(error).__name__}: {error!s:.200})") from error
+
+
+def own_links(given: Any) -> Any:
+    """The links of an outcome as a list of texts and links, or as columns. Raises SettingsError where the caller's
+    class fails to give them."""
+    if isinstance(given, UrlBatch):
+        return given
+    if type(given) not in (list, tuple):
+        try:
+            given = list(given if isinstance(given, Sequence) else given.strings())
+        except Exception as error:  # the caller's class may raise anything
+            raise SettingsError(
+                f"links of class {type(given).__name__:.80} cannot be read ({type(error).__name__}: {error!s:.200}); "
+                "give a list of links"
+            ) from error
+    if _TEXT.issuperset(map(type, given)):
+        return given
+    return list(map(_own, given))
 
 
 def tokens(given: npt.ArrayLike) -> Uint64s:

@@ -322,7 +322,7 @@ class Deciding:
         for row, token in enumerate(given.tolist()):
             queue = int(leases.queues[row])
             draft.tally("lost", 1)
-            self._rest_whole(draft, int(self.tables.queues.host[queue]), self._floor(queue), now)
+            self._rest_whole(draft, int(self.tables.queues.host[queue]), self._floor_of_page(queue), now)
             record = Record.of(leases.cards, row)
             record.losses = min(record.losses + 1, 255)
             # One microsecond after now: URLs that came into the queue at this instant go first.
@@ -360,16 +360,17 @@ class Deciding:
     def _place(self, errand: Whereabouts) -> tuple[int, int]:
         return errand.slot, int(self.tables.hosts.hash[errand.host])
 
-    def _rest_whole(self, draft: Draft, host: int, floor: float, now: Instant) -> None:
+    def _rest_whole(self, draft: Draft, host: int, floor: float, now: Instant, *, over: bool = True) -> None:
         """Lets the host of a lease that ends without a report rest one whole delay: its holder may have fetched just
-        now."""
+        now. over: False for a lease that goes on."""
         if host == NONE:
             return
         clock = draft.clock(host)
         delay = self._crawl_delay(host)
         clock.rest_at_least(now + instant(max(clock.gap, floor, delay)))
-        if self.turns.shared is not None:
-            clock.ended = max(clock.ended, now)  # in doubt a request ended now; the gaps of its groups count from there
+        if over or self.turns.shared is not None:
+            # In doubt a request ended now: the gaps of groups and a Crawl-delay that comes later count from there.
+            clock.ended = max(clock.ended, now)
 
     def _rest_whole_host(self, draft: Draft, host: int, now: Instant) -> None:
         """As `_rest_whole`, for an errand, which has no queue."""
@@ -437,6 +438,14 @@ class Deciding:
     def _floor(self, queue: int) -> float:
         """The least gap in seconds behind a request of a queue."""
         return self._floor_under(self.tables.queues.rules.get(queue))
+
+    def _floor_of_page(self, queue: int) -> float:
+        """The least gap in seconds behind a page of a queue. Operators cannot rule a queue of a deleted crawl any more,
+        so the other queues of the host count, too."""
+        floor = self._floor(queue)
+        if not self.tables.gone[self.tables.queues.crawl[queue]]:
+            return floor
+        return max(floor, self._floor_of_host(int(self.tables.queues.host[queue])))
 
     def _floor_under(self, rules: QueueRules | None) -> float:
         """The least gap in seconds behind a request of a queue with these rules."""

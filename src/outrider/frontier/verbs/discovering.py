@@ -120,8 +120,9 @@ class Discovering(Deciding):
 
     def _arrival(self, link: str | Link, origin_row: int, origin: Origin, draft: Draft) -> Arrival:
         if not isinstance(link, Link):
+            link = link if type(link) is str else arguments.builtin(link)
             return Arrival(link, origin_row, origin.depth, crawl=origin.crawl, seed=not origin.page)
-        arguments.link(link)
+        link = arguments.link(link)
         return Arrival(
             link.url,
             origin_row,
@@ -454,7 +455,8 @@ class Discovering(Deciding):
             host = int(homes[place])
             if rules.limit > 1 and host < tables.hosts.count and tables.hosts.in_flight[host]:
                 # A second request may begin beside the open one: their beginnings keep the gap.
-                self._rest_whole(draft, host, self._floor_under(rules), draft.now)
+                floor = max(self._floor_under(rules), self._floor_of_host(host))
+                self._rest_whole(draft, host, floor, draft.now, over=False)
 
     def _queues_at(self, hosts: npt.NDArray[np.intp], queues: Any) -> Rows:
         """The rows of queues by hash at known hosts, NONE for new ones; most hosts have one queue."""

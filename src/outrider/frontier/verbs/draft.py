@@ -20,7 +20,7 @@ from outrider.frontier.format.records import Record, packed
 from outrider.frontier.state.hosts import CELLS, RARE_CELLS, Rows
 from outrider.frontier.state.tables import Hand, Tables
 from outrider.journey import Line
-from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT
+from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT, TALLY_MAX
 
 Tokens = npt.NDArray[np.uint64]
 _Part: TypeAlias = tuple[Cards, Tokens, npt.NDArray[np.uint8], Rows | None]
@@ -202,8 +202,9 @@ class Draft:
         return {**cells, "flags": here["flags"]}
 
     def tally(self, name: str, more: int) -> None:
-        """Adds to a count of the whole frontier."""
-        self._tallies[name] = self._tallies.get(name, self._tables.tallies.get(name, 0)) + more
+        """Adds to a count of the whole frontier, which stays at `TALLY_MAX` once it is there."""
+        count = self._tallies.get(name, self._tables.tallies.get(name, 0)) + more
+        self._tallies[name] = min(count, TALLY_MAX)
 
     def error(self, error: str) -> None:
         """Counts an error by its class; beyond a bound of classes as `other`."""

@@ -188,7 +188,7 @@ class Operations(Discovering):
                 draft.add(Fact.QUEUE_RULES, self.tables.queue_rules(queue, rules))
                 host = int(self.tables.queues.host[queue])
                 if rests and self.tables.hosts.in_flight[host]:
-                    self._rest_whole(draft, host, self._floor(queue), now)
+                    self._rest_whole(draft, host, self._floor_of_host(host), now, over=False)
                 delay = self._floor_under(rules)
                 if delay > self._floor(queue):
                     slower[host] = max(delay, slower.get(host, 0.0))

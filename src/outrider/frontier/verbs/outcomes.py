@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -173,12 +172,13 @@ def _fields_of(given: Sequence[Outcome]) -> dict[str, Sequence[Any]]:
     for one in given:
         if not isinstance(one, Outcome):
             raise SettingsError(f"{one!r:.80} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
-    rows = [_astuple(one) if type(one) is Outcome else _READ(one) for one in given]
-    return dict(zip(_FIELDS, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(_FIELDS, ())
+    rows = [_astuple(one if type(one) is Outcome else arguments.of_builtins(one)) for one in given]
+    if not rows:
+        return dict.fromkeys(_FIELDS, ())
+    return dict(zip(_FIELDS, map(arguments.all_builtin, zip(*rows, strict=True)), strict=True))
 
 
 _FIELDS: Final = Outcome.__struct_fields__
-_READ: Final[Callable[[Outcome], tuple[Any, ...]]] = attrgetter(*_FIELDS)
 _astuple = msgspec.structs.astuple
 
 
@@ -300,7 +300,11 @@ def _links(values: Sequence[Any]) -> dict[int, Any]:
     for links in values if not set(map(type, values)) <= {tuple, list, UrlBatch} else ():
         if isinstance(links, str | bytes) or not (isinstance(links, Sequence) or hasattr(links, "strings")):
             raise SettingsError(f"links {links!r:.80}: give a list of links")
-    return {row: links for row, links in enumerate(values) if len(links)}
+    own = ((row, arguments.own_links(links)) for row, links in enumerate(values) if links is not _NO_LINKS)
+    return {row: links for row, links in own if len(links)}
+
+
+_NO_LINKS: Final = ()
 
 
 # -- fields of numbers -------------------------------------------------------------------------------------------------

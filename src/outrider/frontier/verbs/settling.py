@@ -169,7 +169,9 @@ class Settling(Asking, Discovering):
             ruled = (tables.hosts.flags[np.where(rested, hosts, 0)] & RULED) != 0
             for row in np.flatnonzero(ruled & rested).tolist():
                 floor[row] = (
-                    self._floor_of_host(int(hosts[row])) if row in robots else self._floor(int(ends.leases.queues[row]))
+                    self._floor_of_host(int(hosts[row]))
+                    if row in robots
+                    else self._floor_of_page(int(ends.leases.queues[row]))
                 )
         requests = _Requests(
             seconds=outcomes.seconds,

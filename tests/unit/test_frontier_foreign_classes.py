@@ -1,0 +1,172 @@
+"""Outcomes and links of classes that the frontier does not know: they are taken or refused, and stop no store."""
+
+from __future__ import annotations
+
+import contextlib
+from http import HTTPStatus
+
+import pytest
+
+from model.world import World, outcome
+from outrider.errors import SettingsError
+from outrider.journey import Link, Outcome, RobotsAnswer, Verdict
+from outrider.limits import TALLY_MAX
+
+
+class Fails(Exception):
+    """Whatever the caller's code raises."""
+
+
+def fails(*given: object, **how: object) -> None:
+    raise Fails("on purpose")
+
+
+class OddText(str):
+    __slots__ = ()
+    encode = __hash__ = isascii = __len__ = fails
+
+
+class OddNumber(int):
+    __add__ = __radd__ = __lt__ = __le__ = __gt__ = __ge__ = __index__ = fails
+
+
+class OddSeconds(float):
+    __add__ = __radd__ = __lt__ = __le__ = __gt__ = __ge__ = __mul__ = __rmul__ = fails
+
+
+class OddBytes(bytes):
+    decode = __len__ = fails
+
+
+class OddMapping(dict):
+    __iter__ = __len__ = items = fails
+
+
+class OddList(list):
+    __iter__ = __len__ = fails
+
+
+class OddColumns:
+    strings = fails
+
+    def __len__(self) -> int:
+        return 2
+
+
+class Mine(Outcome, frozen=True):
+    extra: int = 3
+
+
+class Unreadable(Outcome):
+    def __getattribute__(self, name: str) -> object:
+        return fails() if name == "links" else super().__getattribute__(name)
+
+
+class Twice(Outcome):
+    """Says something else each time it is asked."""
+
+    asked = 0
+
+    @property
+    def status(self) -> object:
+        type(self).asked += 1
+        return 200 if type(self).asked == 1 else fails()
+
+
+class OddAnswer(RobotsAnswer):
+    def __getattribute__(self, name: str) -> object:
+        return fails() if name == "body" else super().__getattribute__(name)
+
+
+FIELDS = {
+    "seconds": OddSeconds(0.5),
+    "status": OddNumber(200),
+    "bytes_read": OddNumber(5),
+    "ended_at": OddNumber(5),
+    "retry_after_seconds": OddSeconds(3.0),
+    "error": OddText("reset"),
+    "etag": OddText("e"),
+    "location": OddText("/x"),
+    "digest": OddBytes(b"d"),
+    "line": OddBytes(b"{}"),
+    "metadata": OddMapping(a=1),
+    "robots": OddAnswer(200),
+}
+LINKS = {
+    "list": OddList(["http://a.com/2"]),
+    "columns": OddColumns(),
+    "text": [OddText("http://a.com/2")],
+    "url": [Link(OddText("http://a.com/2"))],
+    "key": [Link("http://a.com/2", key=OddText("k"))],
+    "depth": [Link("http://a.com/2", depth=OddNumber(1))],
+    "priority": [Link("http://a.com/2", priority=OddSeconds(0.5))],
+    "metadata": [Link("http://a.com/2", metadata=OddMapping(a=1))],
+    "nothing": [None, 5, b"x", object()],
+}
+
+
+def lives_on(world: World) -> bool:
+    world.discover("http://other.com/")
+    return "http://other.com/" in world.urls() and world.frontier.verify().ok
+
+
+def ask(call) -> None:
+    """The call may be refused with words, or end with the error that the caller's own code raises before it."""
+    with contextlib.suppress(SettingsError, Fails):
+        call()
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_field_of_the_callers_class_stops_no_store(name):
+    world = World()
+    world.discover("http://a.com/")
+    ask(lambda: world.report(outcome(world.one(), **{name: FIELDS[name]})))
+    assert lives_on(world)
+
+
+@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("verb", ["report", "discover"])
+def test_links_of_the_callers_class_stop_no_store(verb, name):
+    world = World()
+    world.discover("http://a.com/")
+    lease = world.one()
+    links = LINKS[name]
+    ask(lambda: world.report(lease.done(links=links)) if verb == "report" else world.frontier.discover(links))
+    assert lives_on(world)
+
+
+@pytest.mark.parametrize("of", [Mine, Unreadable, Twice])
+def test_an_outcome_of_the_callers_class_is_read_once_or_refused(of):
+    world = World()
+    world.discover("http://a.com/")
+    given = of(world.one().token, Verdict.DONE)
+    if of is Unreadable:
+        with pytest.raises(SettingsError, match=r"outcome of class Unreadable cannot be read \(Fails: on purpose\)"):
+            world.report(given)
+    else:
+        assert ["ok"] == world.report(given)
+    assert lives_on(world)
+
+
+def test_a_status_of_the_standard_library_counts_as_its_number():
+    world = World()
+    world.discover("http://a.com/")
+    world.report(world.one().done(status=HTTPStatus.OK))
+    assert 200 == world.frontier.status("http://a.com/").status
+
+
+def test_a_text_that_is_no_str_but_one_of_its_kind_is_its_text():
+    world = World()
+    assert ["new"] == world.discover(OddText("http://a.com/"))
+    assert ["http://a.com/"] == world.urls()
+
+
+def test_counts_beyond_what_the_log_can_hold_stay_at_the_most():
+    """The call was refused each time, and its lease never ended."""
+    world = World(delay=0)
+    world.discover(*[f"http://{host}.com/" for host in "abc"])
+    for lease in world.lease():
+        assert ["ok"] == world.report(outcome(lease, bytes_read=1 << 62))
+    assert TALLY_MAX == world.frontier.statistics()["bytes"]
+    world.kill()
+    assert TALLY_MAX == world.frontier.statistics()["bytes"]
