@@ -154,7 +154,7 @@ class Model:
 
     def lose(self, token: int, *, counted: bool = True) -> None:
         held = self.end(token)
-        self.rest_whole(held.url.queue)
+        self.rest_whole(held.url.queue, self.floor_of_page(held.url.queue))
         held.url.losses += counted
         held.url.state = "queued"
         if counted:
@@ -170,8 +170,12 @@ class Model:
         clock = self.hosts[host]
         clock.rest_until = max(clock.rest_until, until)
 
-    def rest_whole(self, queue: Queue) -> None:
-        self.rest(queue.host, self.now + instant(max(self.hosts[queue.host].gap, self.floor(queue))))
+    def rest_whole(self, queue: Queue, floor: float) -> None:
+        self.rest(queue.host, self.now + instant(max(self.hosts[queue.host].gap, floor)))
+
+    def rest_beside(self, queue: Queue) -> None:
+        """Another request may begin beside the open one, whichever queue of the host that is of."""
+        self.rest_whole(queue, self.slowest(queue.host))
 
     def steps_back(self, now: int) -> None:
         for clock in self.hosts.values():
@@ -190,6 +194,13 @@ class Model:
     @staticmethod
     def floor(queue: Queue) -> float:
         return DELAY if queue.delay is None else queue.delay
+
+    def slowest(self, host: str) -> float:
+        return max(self.floor(queue) for queue in self.queues if queue.host == host)
+
+    def floor_of_page(self, queue: Queue) -> float:
+        """A page of a deleted crawl rests its host by the other queues, too."""
+        return self.slowest(queue.host) if queue.crawl.deleted else self.floor(queue)
 
     def queue(self, crawl: Crawl, key: str | None, host: str) -> Queue:
         key = key or host
@@ -211,7 +222,7 @@ class Model:
         )
         self.hosts.setdefault(host, Host())
         if (self.queues[-1].limit or 1) > 1 and self.busy(host):
-            self.rest_whole(self.queues[-1])  # another request may come beside the one that is there
+            self.rest_beside(self.queues[-1])
         return self.queues[-1]
 
     def group(self, queue: Queue) -> list[Queue]:
@@ -362,7 +373,7 @@ class Model:
         moves = outcome.location is not None and outcome.verdict is Verdict.DONE
         asked = 0.0 if moves else outcome.retry_after_seconds or 0.0
         url.ended = ended = self.ended_at(outcome, held)
-        clock.gap = max(self.floor(url.queue), min(FACTOR * (outcome.seconds or 0.0), 60.0), asked)
+        clock.gap = max(self.floor_of_page(url.queue), min(FACTOR * (outcome.seconds or 0.0), 60.0), asked)
         clock.visited = True
         clock.ended = max(clock.ended, ended)
         self.rest(url.queue.host, ended + instant(clock.gap))
@@ -936,7 +947,7 @@ class History:
             said.limit = limit
             if isinstance(said, Queue) and (limit or 1) > 1 and self.model.busy(said.host):
                 self.model.now = self.frontier.now()
-                self.model.rest_whole(said)
+                self.model.rest_beside(said)
 
         self.rule(change, lambda key, crawl: self.frontier.set_limit(limit, key, crawl=crawl))
 

@@ -260,3 +260,16 @@ def test_a_store_keeps_the_places_of_a_bounded_number_of_archive_writers(store):
     store.frontier.note_watermark("w0", b"2")
     store.end("kill")
     assert (WATERMARK_WRITERS_MAX, b"2") == (len(store.frontier.watermarks()), store.frontier.watermarks()["w0"])
+
+
+@pytest.mark.parametrize("way", ["kill", "close", "checkpoint"])
+def test_the_late_outcome_of_a_deleted_url_ends_no_url_that_was_found_anew_with_another_key(store, way):
+    """After a checkpoint the open lease was taken for one of the new record, which its outcome ended unfetched."""
+    store.frontier.discover(["http://a.com/0"])
+    (lease,) = store.frontier.lease(1, worker="far", ttl_seconds=80_000)
+    store.frontier.delete("a.com")
+    store.frontier.discover([Link("http://a.com/0", key="other")])
+    store.end(way)
+    assert ["stale"] == list(store.frontier.report([lease.done()]))
+    assert ["http://a.com/0"] == store.frontier.lease(9).urls
+    assert store.frontier.verify().ok

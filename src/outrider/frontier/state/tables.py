@@ -1135,9 +1135,10 @@ class Tables:
                 raise KeyError(f"URL {int(heads['fingerprint'][rest[~mask][0]]):016x}")
             other = cards.heads["order"] != heads["order"][rest]
             if other.any():
-                # The URL was accepted anew since: only its text is the same.
+                # The URL was accepted anew since, maybe with another key: only its text is the same.
                 mended = cards.heads.copy()
-                mended["order"][other] = heads["order"][rest][other]
+                for name in ("order", "queue"):
+                    mended[name][other] = heads[name][rest][other]
                 cards = cards.with_heads(mended)
             parts.append(cards)
             places.append(rest)
