@@ -12,11 +12,12 @@ mod octets;
 mod planes;
 mod ready;
 mod robots;
+mod simhash;
 mod suffixes;
 mod timetable;
 mod turns;
 
-use outrider_kernels::{framing, simhash, siphash, urls};
+use outrider_kernels::{framing, siphash, urls};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -188,15 +189,16 @@ fn fingerprints<'py>(
 }
 
 #[pyfunction]
-fn simhash_of_words(
+fn simhash_of_text(
     text: &Bound<'_, PyAny>,
     key: &Bound<'_, PyAny>,
     words_max: i64,
-) -> PyResult<u64> {
+) -> PyResult<(u64, usize)> {
     let words_max = usize::try_from(words_max)
         .map_err(|_| PyValueError::new_err(format!("{words_max} words are fewer than none")))?;
     let print = fingerprinter(key)?;
-    Ok(Octets::of(text)?.run(text.py(), |octets| simhash::simhash(octets, &print, words_max)))
+    Ok(Octets::of(text)?
+        .run(text.py(), |octets| outrider_kernels::simhash::simhash(octets, &print, words_max)))
 }
 
 /// The columns of a batch of URLs, as `outrider.kernels.urls.Columns` has them.
@@ -481,6 +483,8 @@ mod _native {
     #[pymodule_export]
     use super::robots::{robots_verdicts, RobotsRules, RobotsText};
     #[pymodule_export]
+    use super::simhash::SimHashIndex;
+    #[pymodule_export]
     use super::suffixes::PublicSuffixes;
     #[pymodule_export]
     use super::timetable::Timetable;
@@ -489,6 +493,6 @@ mod _native {
     #[pymodule_export]
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,
-        scan_frames, simhash_of_words, spell_arena, spell_texts, spell_urls, texts_of_spans,
+        scan_frames, simhash_of_text, spell_arena, spell_texts, spell_urls, texts_of_spans,
     };
 }

@@ -1,15 +1,18 @@
-//! SimHash of a text (Charikar 2002): 64 bits that differ in few places when texts differ in few words.
+//! SimHash of a text (Charikar 2002): 64 bits that differ in few places when texts differ in few shingles.
 //!
-//! Semantics are written at the twin, `src/outrider/kernels/simhash.py`. Instead of counting words first, the bits of
-//! each word's hash are counted as it comes: eight counters of a byte each stand in one u64, and a table spreads an
-//! octet of the hash over them.
+//! Semantics are written at the twin, `src/outrider/kernels/simhash.py`. The bits of each shingle's hash are counted as
+//! it comes: eight counters of a byte each stand in one u64, and a table spreads an octet of the hash over them.
 
 use crate::siphash::Fingerprinter;
 
 /// Of each octet its bits, the lowest first, as octets 0 or 1 of a little-endian u64.
 const SPREAD: [u64; 256] = spread();
-/// A counter of one byte holds no more words than this.
-const WORDS_AT_ONCE: u32 = 255;
+/// A counter of one byte holds no more shingles than this.
+const SHINGLES_AT_ONCE: u32 = 255;
+/// Words of a shingle.
+const SHINGLE_WORDS: usize = 3;
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+const MIXER: u64 = 0xd6e8_feb8_6659_fd93;
 
 const fn spread() -> [u64; 256] {
     let mut table = [0; 256];
@@ -30,21 +33,21 @@ struct Bits {
     totals: [u64; 64],
     small: [u64; 8],
     pending: u32,
-    words: u64,
+    counted: u64,
 }
 
 impl Bits {
     const fn new() -> Self {
-        Self { totals: [0; 64], small: [0; 8], pending: 0, words: 0 }
+        Self { totals: [0; 64], small: [0; 8], pending: 0, counted: 0 }
     }
 
     fn count(&mut self, hash: u64) {
         for (counters, octet) in self.small.iter_mut().zip(hash.to_le_bytes()) {
             *counters += SPREAD[octet as usize];
         }
-        self.words += 1;
+        self.counted += 1;
         self.pending += 1;
-        if self.pending == WORDS_AT_ONCE {
+        if self.pending == SHINGLES_AT_ONCE {
             self.drain();
         }
     }
@@ -61,19 +64,19 @@ impl Bits {
 
     fn outweigh(mut self) -> u64 {
         self.drain();
-        let words = self.words;
-        let set = |bit: usize| u64::from(2 * self.totals[bit] > words) << bit;
+        let counted = self.counted;
+        let set = |bit: usize| u64::from(2 * self.totals[bit] > counted) << bit;
         (0..64).map(set).fold(0, |all, one| all | one)
     }
 }
 
-/// The SimHash of the words of a text in UTF-8, of no more than the first `words_max`; 0 when there are none.
+/// The SimHash of the shingles of a text in UTF-8, of no more than its first `words_max` words, and their number.
 #[must_use]
-pub fn simhash(text: &[u8], print: &Fingerprinter, words_max: usize) -> u64 {
-    let mut bits = Bits::new();
+pub fn simhash(text: &[u8], print: &Fingerprinter, words_max: usize) -> (u64, usize) {
+    let mut words = Vec::new();
     let mut at = 0;
-    let mut left = words_max;
-    while left > 0 {
+    let mut lowered = Vec::new();
+    while words.len() < words_max {
         while at < text.len() {
             match parting(&text[at..]) {
                 0 => break,
@@ -87,10 +90,37 @@ pub fn simhash(text: &[u8], print: &Fingerprinter, words_max: usize) -> u64 {
         while at < text.len() && parting(&text[at..]) == 0 {
             at += 1;
         }
-        bits.count(print.fingerprint(&text[start..at]));
-        left -= 1;
+        let word = &text[start..at];
+        if word.iter().any(u8::is_ascii_uppercase) {
+            lowered.clear();
+            lowered.extend(word.iter().map(u8::to_ascii_lowercase));
+            words.push(print.fingerprint(&lowered));
+        } else {
+            words.push(print.fingerprint(word));
+        }
     }
-    bits.outweigh()
+    if words.is_empty() {
+        return (0, 0);
+    }
+    let width = words.len().min(SHINGLE_WORDS);
+    let mut shingles: Vec<u64> = words.windows(width).map(mixed).collect();
+    shingles.sort_unstable();
+    shingles.dedup();
+    let mut bits = Bits::new();
+    for shingle in &shingles {
+        bits.count(*shingle);
+    }
+    (bits.outweigh(), shingles.len())
+}
+
+/// One hash of the hashes of words, in their order.
+fn mixed(words: &[u64]) -> u64 {
+    words.iter().fold(0, |all: u64, word| {
+        let mut value = all.wrapping_mul(MULTIPLIER).wrapping_add(*word);
+        value ^= value >> 32;
+        value = value.wrapping_mul(MIXER);
+        value ^ (value >> 32)
+    })
 }
 
 /// How many octets at the front part words: 1 for ASCII that is neither letter nor digit, 2 or 3 for other white space,
@@ -108,6 +138,186 @@ fn parting(text: &[u8]) -> usize {
     }
 }
 
+/// Of each number of tables the blocks of bits whose agreement puts two fingerprints side by side in a table: with three
+/// bits that differ, one choice of blocks is free of them (Manku, Jain, Das Sarma 2007).
+#[must_use]
+pub fn choices(tables: usize) -> Option<Vec<u64>> {
+    let pieces = |from: u32, widths: &[u32]| {
+        let mut at = from;
+        widths
+            .iter()
+            .map(|width| {
+                at -= width;
+                ((1_u64 << width) - 1) << at
+            })
+            .collect::<Vec<u64>>()
+    };
+    match tables {
+        4 => Some(pieces(64, &[16; 4])),
+        10 => {
+            let blocks = pieces(64, &[13, 13, 13, 13, 12]);
+            let pairs = (0..5).flat_map(|one| (one + 1..5).map(move |two| (one, two)));
+            Some(pairs.map(|(one, two)| blocks[one] | blocks[two]).collect())
+        }
+        16 => Some(
+            pieces(64, &[16; 4])
+                .iter()
+                .flat_map(|first| {
+                    // The other 48 bits, in four parts of 12 from the highest on.
+                    let mut others: Vec<u32> =
+                        (0..64).filter(|bit| first >> bit & 1 == 0).collect();
+                    others.reverse();
+                    others
+                        .chunks(12)
+                        .map(|part| part.iter().fold(*first, |mask, bit| mask | 1 << bit))
+                        .collect::<Vec<u64>>()
+                })
+                .collect(),
+        ),
+        20 => {
+            let blocks = pieces(64, &[11, 11, 11, 11, 10, 10]);
+            let mut masks = Vec::new();
+            for one in 0..6 {
+                for two in one + 1..6 {
+                    for three in two + 1..6 {
+                        masks.push(blocks[one] | blocks[two] | blocks[three]);
+                    }
+                }
+            }
+            Some(masks)
+        }
+        _ => None,
+    }
+}
+
+/// Of how many bits the number of a bucket is made.
+const BUCKET_BITS: u32 = 16;
+
+/// Fingerprints in the order of the bits of one choice of blocks.
+struct Table {
+    mask: u64,
+    /// Runs of bits (shift to the right, width) that make up the key, the highest first.
+    runs: Vec<(u32, u32)>,
+    /// Behind the first bits of a key: fingerprints in the order of their keys, those of one key in their own.
+    buckets: Vec<Vec<u64>>,
+}
+
+impl Table {
+    fn new(mask: u64) -> Self {
+        let mut runs = Vec::new();
+        let mut bit = 64;
+        while bit > 0 {
+            let high = bit;
+            while bit > 0 && mask >> (bit - 1) & 1 == 1 {
+                bit -= 1;
+            }
+            if bit < high {
+                runs.push((bit, high - bit));
+            } else {
+                bit -= 1;
+            }
+        }
+        Self { mask, runs, buckets: vec![Vec::new(); 1 << BUCKET_BITS] }
+    }
+
+    /// The bits of the choice, packed.
+    fn key(&self, fingerprint: u64) -> u64 {
+        self.runs.iter().fold(0, |key, (shift, width)| {
+            key << width | (fingerprint >> shift & ((1_u64 << width) - 1))
+        })
+    }
+
+    fn bucket(&self, key: u64) -> usize {
+        (key >> (self.mask.count_ones() - BUCKET_BITS)) as usize
+    }
+
+    fn add(&mut self, fingerprint: u64) -> bool {
+        let key = self.key(fingerprint);
+        let place = self.bucket(key);
+        let found = self.buckets[place]
+            .binary_search_by_key(&(key, fingerprint), |other| (self.key(*other), *other));
+        match found {
+            Ok(_) => false,
+            Err(at) => {
+                self.buckets[place].insert(at, fingerprint);
+                true
+            }
+        }
+    }
+
+    fn near(&self, fingerprint: u64, distance: u32, found: &mut Vec<u64>) -> usize {
+        let key = self.key(fingerprint);
+        let bucket = &self.buckets[self.bucket(key)];
+        let first = bucket.partition_point(|other| self.key(*other) < key);
+        let mut looked = 0;
+        for other in bucket[first..].iter().take_while(|other| self.key(**other) == key) {
+            looked += 1;
+            if (other ^ fingerprint).count_ones() <= distance {
+                found.push(*other);
+            }
+        }
+        looked
+    }
+}
+
+/// Finds the fingerprints that differ from one in few bits. See the twin.
+pub struct SimHashIndex {
+    distance: u32,
+    tables: Vec<Table>,
+    size: usize,
+}
+
+impl SimHashIndex {
+    /// None unless the distance is at most 3 and there is a design of so many tables.
+    #[must_use]
+    pub fn new(distance: u32, tables: usize) -> Option<Self> {
+        let masks = choices(tables)?;
+        if distance > 3 {
+            return None;
+        }
+        Some(Self { distance, tables: masks.into_iter().map(Table::new).collect(), size: 0 })
+    }
+
+    /// Takes a fingerprint in; false if it is there.
+    pub fn add(&mut self, fingerprint: u64) -> bool {
+        let mut new = false;
+        for table in &mut self.tables {
+            new = table.add(fingerprint);
+            if !new {
+                break;
+            }
+        }
+        self.size += usize::from(new);
+        new
+    }
+
+    /// The known fingerprints within the distance, the nearest first, and how many were looked at.
+    #[must_use]
+    pub fn near(&self, fingerprint: u64) -> (Vec<u64>, usize) {
+        let mut found = Vec::new();
+        let looked = self
+            .tables
+            .iter()
+            .map(|table| table.near(fingerprint, self.distance, &mut found))
+            .sum();
+        found.sort_unstable_by_key(|other| ((other ^ fingerprint).count_ones(), *other));
+        found.dedup();
+        (found, looked)
+    }
+
+    /// How many fingerprints are in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.size
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,26 +326,48 @@ mod tests {
         Fingerprinter::new(b"outrider simhash")
     }
 
-    fn of(text: &str) -> u64 {
+    fn of(text: &str) -> (u64, usize) {
         simhash(text.as_bytes(), &print(), usize::MAX)
     }
 
     #[test]
-    fn one_word_is_its_own_hash() {
-        assert_eq!(print().fingerprint(b"word"), of(" word!"));
-        assert_eq!(0, of(" ... \u{3000}"));
+    fn a_shingle_counts_once_and_case_does_not() {
+        assert_eq!(of("a b c"), of("A b, c"));
+        assert_eq!(of("a b c a b c a b"), of("a b c a b"));
+        assert_eq!((0, 0), of(" ... \u{3000}"));
+        assert_eq!((1, 1, 2), (of("a").1, of("a b").1, of("a b c d").1));
     }
 
     #[test]
     fn counters_overflow_nowhere() {
-        let (one, other) = ("one ".repeat(1_000), "two ".repeat(999));
-        assert_eq!(of("one"), of(&(one.clone() + &other)));
-        assert_eq!(of("one") & of("two"), of(&(one + &other + "two")));
+        let mut bits = Bits::new();
+        (0..1_000).for_each(|_| bits.count(u64::MAX));
+        (0..999).for_each(|_| bits.count(0));
+        assert_eq!(u64::MAX, bits.outweigh());
     }
 
     #[test]
     fn words_beyond_the_limit_do_not_count() {
-        assert_eq!(of("a b"), simhash("a b c".as_bytes(), &print(), 2));
-        assert_eq!(0, simhash(b"a", &print(), 0));
+        assert_eq!(of("a b c"), simhash(b"a b c d", &print(), 3));
+        assert_eq!((0, 0), simhash(b"a", &print(), 0));
+    }
+
+    #[test]
+    fn each_design_finds_any_three_bits() {
+        for tables in [4, 10, 16, 20] {
+            assert_eq!(tables, choices(tables).map_or(0, |masks| masks.len()));
+            let Some(mut index) = SimHashIndex::new(3, tables) else { panic!("{tables}") };
+            let fingerprint = 0x0123_4567_89ab_cdef;
+            assert!(index.add(fingerprint) && !index.add(fingerprint));
+            for one in 0..64 {
+                for two in one..64 {
+                    for three in two..64 {
+                        let other = fingerprint ^ 1 << one ^ 1 << two ^ 1 << three;
+                        assert_eq!(vec![fingerprint], index.near(other).0, "{one} {two} {three}");
+                    }
+                }
+            }
+            assert!(index.near(fingerprint ^ 0xf).0.is_empty());
+        }
     }
 }

@@ -518,6 +518,7 @@ def _page(given: object, url: str) -> Page:
     batch = batch.filter(batch.valid)
     title, description, text = (str(given.get(name) or "") for name in ("title", "description", "text"))
     octets = text.encode("utf-8", "replace")[:TEXT_BYTES_MAX]
+    value, shingles = simhash_of_text(octets)
     language = given.get("language")
     return Page(
         url=url,
@@ -527,7 +528,8 @@ def _page(given: object, url: str) -> Page:
         description=description,
         language=None if language is None else str(language),
         octets=octets,
-        simhash=simhash_of_text(octets),
+        simhash=value,
+        shingles=shingles,
     )
 
 

@@ -43,10 +43,11 @@ def _choose(wish: str) -> Literal["native", "python"]:
 
 
 _FUNCTIONS = (
-    *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_words"),
+    *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_text"),
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
+    *("SimHashIndex",),
     *("RobotsRules", "RobotsText", "robots_verdicts"),
     *("decode_text", "read_html"),
     *("count_leases", "pack_heads", "settle_turns", "shuffle_columns", "unpack_heads"),
@@ -65,7 +66,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.planes import pack_heads, shuffle_columns, unpack_heads
     from outrider.kernels.ready import Ready
     from outrider.kernels.robots import RobotsRules, RobotsText, robots_verdicts
-    from outrider.kernels.simhash import simhash_of_words
+    from outrider.kernels.simhash import SimHashIndex, simhash_of_text
     from outrider.kernels.siphash import fingerprints
     from outrider.kernels.suffixes import PublicSuffixes
     from outrider.kernels.timetable import Timetable
@@ -90,6 +91,7 @@ else:
         Ready,
         RobotsRules,
         RobotsText,
+        SimHashIndex,
         Timetable,
         count_leases,
         crc32c,
@@ -106,7 +108,7 @@ else:
         scan_frames,
         settle_turns,
         shuffle_columns,
-        simhash_of_words,
+        simhash_of_text,
         spell_arena,
         spell_texts,
         spell_urls,
@@ -146,6 +148,7 @@ __all__ = [
     "Leases",
     "PublicSuffixes",
     "Ready",
+    "SimHashIndex",
     "RobotsRules",
     "RobotsText",
     "Timetable",
@@ -165,7 +168,7 @@ __all__ = [
     "scan_frames",
     "settle_turns",
     "shuffle_columns",
-    "simhash_of_words",
+    "simhash_of_text",
     "spell_arena",
     "spell_texts",
     "spell_urls",

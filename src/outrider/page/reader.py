@@ -34,7 +34,7 @@ from outrider.limits import (
     TITLE_CHARACTERS_MAX,
     URL_BYTES_MAX,
 )
-from outrider.page.simhash import simhash_of_text
+from outrider.page.likeness import simhash_of_text
 from outrider.url import UrlBatch, spell
 
 FOLLOWABLE = frozenset(KINDS[:LEADING])
@@ -194,7 +194,9 @@ class Page:
     octets: bytes = b""
     """Its visible text in UTF-8, at most `TEXT_BYTES_MAX`: words parted by one blank, blocks by a line feed."""
     simhash: int = 0
-    """64 bits over the words of `text`; 0 when there are none."""
+    """64 bits over the shingles of `text`, three words each; 0 when there are none."""
+    shingles: int = 0
+    """How many different shingles it has; with fewer than `SHINGLES_MIN` its SimHash says little."""
 
     @property
     def text(self) -> str:
@@ -247,7 +249,8 @@ def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str |
         return _read_html(body, url, _label(content_type), essence == "application/xhtml+xml", agent)
     if essence == "text/plain":
         charset, text = kernels.decode_text(body, _label(content_type), TEXT_BYTES_MAX)
-        return Page(url=url, base=url, charset=charset, octets=text, simhash=simhash_of_text(text))
+        value, shingles = simhash_of_text(text)
+        return Page(url=url, base=url, charset=charset, octets=text, simhash=value, shingles=shingles)
     return Page(url=url, base=url)
 
 
@@ -268,6 +271,7 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
         seconds, address = asked
         target = spell([address], base)[0] if address else spell([url])[0]
         refresh = (seconds, target) if target is not None else None
+    value, shingles = simhash_of_text(text)
     matched = _LANGUAGE.fullmatch((language or "").strip())
     return Page(
         url=url,
@@ -282,7 +286,8 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
         robots=directives.found(),
         refresh=refresh,
         octets=text,
-        simhash=simhash_of_text(text),
+        simhash=value,
+        shingles=shingles,
     )
 
 
