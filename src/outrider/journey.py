@@ -225,7 +225,8 @@ class Lease(msgspec.Struct, frozen=True):
 
     key: the queue's key. authority: scheme://host[:port]. kind: page or an errand. attempt: 1 for the first.
     not_before: do not fetch before this instant (trains; otherwise the instant of the lease).
-    ended_before: when the last request to this host ended (None: there was none); gap_seconds: what had to lie between.
+    ended_before: when the last request to this host ended (None: there was none); gap_seconds: what had to lie between,
+    gap_reason: the rule that said so (`floor factor crawl_delay retry_after back_off`).
     address: where the host is, as it was told or found by an errand (None: not known); connect to exactly that one.
     An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
     """
@@ -250,6 +251,7 @@ class Lease(msgspec.Struct, frozen=True):
     crawl: str = "default"
     ended_before: Instant | None = None
     gap_seconds: float | None = None
+    gap_reason: str | None = None
 
     def done(
         self,

@@ -14,7 +14,7 @@ VALIDATOR_BYTES_MAX = 8_192  # one ETag or Last-Modified: servers commonly refus
 DIGEST_BYTES_MAX = 128  # the digest of one page's content: SHA-512 has 64 bytes, and 128 as hex digits
 LINE_BYTES_MAX = 256 << 10  # one outcome's line of output: the fullest page has half of it, each character escaped
 WATERMARK_BYTES_MAX = 64 << 10  # the place of an archive writer: a file and a byte; it is kept in memory
-WATERMARK_WRITERS_MAX = 256  # archive writers of one store, whose places are kept for ever: a crawl has one
+WATERMARK_WRITERS_MAX = 256  # archive writers of one store, whose places are kept for ever: a crawl has three
 LINKS_PER_PAGE_MAX = 10_000  # a page of 2 MB can name 100,000; beyond this it is a farm
 LINKS_PER_PAGE_BYTES_MAX = (
     1 << 20
@@ -242,6 +242,7 @@ HOOK_ANSWER_SECONDS = 3.0  # a question to a crawl waits so long for a hook that
 HOOK_SHARE_SLOW = 0.5  # a hook that takes half of the time is what a crawl waits for
 PAGES_READ_AHEAD_MAX = 64  # pages that wait for the reader of `async for`: beyond, the crawl leases no more
 RUN_FILE_BYTES_MAX = 1 << 20  # run.json has some dozens of bytes; a larger file is something else
+POLITENESS_VIOLATIONS_NAMED_MAX = 1_000  # of a record; all are counted
 OUTPUT_LINE_BYTES_MAX = 16 << 20  # bytes of a line file read at once; a line has some hundred kilobytes at most
 # bytes of line files that the report is made from: some seconds; the report of a larger crawl reads none
 REPORT_BYTES_MAX = 512 << 20

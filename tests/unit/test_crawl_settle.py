@@ -52,12 +52,16 @@ class FullNow(Output):
 class House:
     """A frontier with four seeds, an output, and a settler before them."""
 
-    def __init__(self, directory, **options) -> None:
+    def __init__(self, directory, *, clock=None, **options) -> None:
         self.directory = directory
-        self.options = CrawlOptions(output=str(directory), delay=0, delay_factor=0, **options)
+        self.options = CrawlOptions(output=str(directory), **{"delay": 0, "delay_factor": 0, **options})
         self.files = opened(str(directory))
         self.frontier = Frontier.open(
-            directory / "frontier", settings=self.options.frontier_settings(), robots="errands", output=True
+            directory / "frontier",
+            settings=self.options.frontier_settings(),
+            robots="errands",
+            output=True,
+            clock=clock,
         )
         self.output = FullNow(self.files, self.frontier, self.options)
         self.output.kept = []

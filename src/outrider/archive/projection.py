@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from outrider.archive.tail import Tail
 from outrider.errors import DamagedStoreError
-from outrider.storage.files import Files
+from outrider.storage.files import File, Files
 
+_READ_BYTES = 1 << 20
 _PLAIN = bytes(range(0x20, 0x7F))
 # Controls (C0, DEL, C1), line and paragraph separators, and the marks that turn the direction of text, as UTF-8.
 _STEERING = re.compile(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
@@ -21,6 +23,21 @@ def tame(line: bytes) -> bytes:
     return _STEERING.sub(lambda match: b"\\u%04x" % ord(match.group().decode("utf-8")), line)
 
 
+def chained(chain: bytes, lines: Iterable[bytes]) -> bytes:
+    """The digest of lines behind others of which `chain` is the digest; b"" where there are none before."""
+    for line in lines:
+        chain = hashlib.blake2b(chain + line, digest_size=16).digest()
+    return chain
+
+
+def _read_chain(file: File, length: int) -> bytes:
+    chain, begun = b"", b""
+    for at in range(0, length, _READ_BYTES):
+        *lines, begun = (begun + file.read_at(at, min(_READ_BYTES, length - at))).split(b"\n")
+        chain = chained(chain, lines)
+    return chain
+
+
 class Projection:
     """Lines in one file; the caller logs `length` with its place in the log after a `sync`, and opens there again."""
 
@@ -29,18 +46,25 @@ class Projection:
         self._name = name
         self._tail: Tail | None = None
         self._new_name = False
+        self._chain = b""
 
     def __repr__(self) -> str:
         return f"<Projection {self._name} {self.length} bytes>"
+
+    @property
+    def chain(self) -> str:
+        """A digest of all lines in their order, as 32 hex digits: each line goes in with the digest of those before."""
+        return self._chain.hex()
 
     @property
     def length(self) -> int:
         """Bytes of whole lines; durable after `sync`."""
         return self._tail.length if self._tail is not None else 0
 
-    def open_at(self, length: int) -> None:
+    def open_at(self, length: int, chain: str | None = None) -> None:
         """Opens the file, makes it where `length` is 0, and cuts what lies behind `length`.
 
+        chain: the digest of the lines up to there, None to read them.
         Raises DamagedStoreError when the file is missing or shorter, or when no line ends there.
         """
         self.close()
@@ -60,6 +84,7 @@ class Projection:
         except BaseException:
             file.close()
             raise
+        self._chain = bytes.fromhex(chain) if chain is not None else _read_chain(file, length)
         self._tail = Tail(file, length, unsynced=size != length)
         self._new_name = length == 0
 
@@ -67,7 +92,9 @@ class Projection:
         """Writes the lines (without their ends) in order, all or none. Raises StoreFullError, StoreFailedError."""
         assert self._tail is not None, "open_at comes first"
         if lines:
-            self._tail.append(b"".join([tame(line) + b"\n" for line in lines]))
+            tamed = [tame(line) for line in lines]
+            self._tail.append(b"\n".join((*tamed, b"")))
+            self._chain = chained(self._chain, tamed)
 
     def sync(self) -> None:
         """Returns when all appended lines are on the device. Raises StoreFullError, StoreFailedError."""

@@ -11,12 +11,14 @@ import click
 
 from outrider.cli.layout import machine_text
 from outrider.crawl.terminal import safe, say
-from outrider.errors import DamagedStoreError
+from outrider.errors import DamagedStoreError, SettingsError
 
 if TYPE_CHECKING:
     from outrider.crawl.mending import Repaired
+    from outrider.crawl.politeness import HostProof, Proof
 
 VIOLATION = 9
+PROOF_HOSTS_SHOWN = 20  # hosts with the least room; --json has all
 NOTHING_USABLE = 2
 _WHAT = ("frontier", "pages")
 
@@ -50,6 +52,54 @@ def verify(directory: str, as_json: bool) -> int:
         say(f"outrider: {directory} is damaged; `outrider repair {directory}` keeps what is whole", sys.stderr)
         return DamagedStoreError.exit_code
     return 0 if done.ok else VIOLATION
+
+
+@click.command()
+@_directory
+@click.argument("host", metavar="[HOST]", required=False)
+@_json
+def politeness(directory: str, host: str | None, as_json: bool) -> int:
+    """Prove from the record of the crawl in DIR that no gap was broken.
+
+    Every gap and all requests at once are computed anew from politeness.jsonl, per host and for each clock that hosts
+    share, and the record is compared with the store. HOST lists that host alone. Exit code 0 when every rule was kept,
+    9 with host, line and rule when one was not.
+    """
+    from outrider.crawl.politeness import prove
+
+    proof = prove(directory)
+    if host is not None and host not in proof.hosts:
+        raise SettingsError(f"host {safe(host)} has no line in the record of {directory}; `outrider hosts` lists hosts")
+    if as_json:
+        click.echo(machine_text(proof.as_dict(host)))
+    else:
+        for line in _proof_lines(proof, host):
+            click.echo(safe(line))
+    return 0 if proof.ok else VIOLATION
+
+
+def _proof_lines(proof: Proof, host: str | None) -> Iterator[str]:
+    for one in proof.violations:
+        where = f"line {one.line}" if one.line is not None else "the record"
+        yield f"{where}  {one.host or '-'}  {one.rule}: {one.text}"
+    if proof.broken > len(proof.violations):
+        yield f"… and {proof.broken - len(proof.violations):,} more"
+    shown = [proof.hosts[host]] if host is not None else sorted(proof.hosts.values(), key=_room)[:PROOF_HOSTS_SHOWN]
+    for told in shown:
+        gaps = "asked once"
+        if told.gap_min is not None and told.gap_required is not None:
+            gaps = f"least room: {told.gap_min:.3f} s where {told.gap_required:.3f} s were required"
+        yield f"{told.host}  {told.requests:,} requests, {gaps}"
+    if proof.torn:
+        yield f"the last {proof.torn:,} bytes are no whole line, and were not judged"
+    if proof.unseen:
+        yield f"{proof.unseen:,} requests have no line, for a crash took their answers; the hosts rested after them"
+    verdict = "every gap was kept" if proof.ok else f"{proof.broken:,} rules BROKEN"
+    yield f"{verdict}: {proof.requests:,} requests to {len(proof.hosts):,} hosts, {proof.groups:,} shared clocks"
+
+
+def _room(told: HostProof) -> float:
+    return told.room_min if told.room_min is not None else float("inf")
 
 
 @click.command()

@@ -17,7 +17,7 @@ import click
 from outrider.errors import OutriderError
 
 try:
-    from outrider.cli.keeping import export_command, import_command, repair, retry, verify
+    from outrider.cli.keeping import export_command, import_command, politeness, repair, retry, verify
     from outrider.cli.looking import explain, hosts, urls, why_idle
     from outrider.cli.robots import robots
     from outrider.cli.settings import given, setting_options, settings
@@ -38,7 +38,7 @@ EXIT_CODES = (
     (6, "another process uses the store"),
     (7, "the disk is full"),
     (8, "no page could be fetched, or a server or service is out of reach"),
-    (9, "`verify` found a violation"),
+    (9, "`verify` or `politeness` found a violation"),
 )
 STOPPED_BY_USER = 4
 USAGE = 2
@@ -141,6 +141,7 @@ _OTHERS = (
     urls,
     export_command,
     import_command,
+    politeness,
     verify,
     repair,
     retry,

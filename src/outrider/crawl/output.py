@@ -25,6 +25,8 @@ from outrider.storage.files import Directory
 PAGES: Final = "pages"
 POLITENESS: Final = "politeness"
 FILES: Final = {PAGES: "pages.jsonl", POLITENESS: "politeness.jsonl"}
+CHAIN: Final = {stream: f"{stream} chain" for stream in FILES}
+"""The names under which a store keeps how long its line files are, and the digest of their lines."""
 ARCHIVE_WRITER: Final = "archive"
 ARCHIVE_PREFIX: Final = "crawl"
 REPLAY_LINES: Final = 10_000  # written at once when a file is brought up to the log
@@ -50,7 +52,7 @@ class Output:
         again = 0
         for stream, projection in self._projections.items():
             length, lsn = self._frontier.projection(stream)
-            projection.open_at(length)
+            projection.open_at(length, chain_at(length, self._frontier.watermarks().get(CHAIN[stream])))
             last = lsn
             for lines, through in _chunks(self._frontier.lines(stream, lsn)):
                 projection.append(lines)
@@ -59,6 +61,7 @@ class Output:
             if last != lsn:
                 projection.sync()
                 self._frontier.note_projection(stream, projection.length, last)
+                self._note_chain(stream)
             self._lsn = max(self._lsn, last)
             self._noted[stream] = projection.length
         if self._options.warc:
@@ -136,6 +139,11 @@ class Output:
             projection.sync()
             self._frontier.note_projection(stream, projection.length, self._lsn)
             self._noted[stream] = projection.length
+            self._note_chain(stream)
+
+    def _note_chain(self, stream: str) -> None:
+        projection = self._projections[stream]
+        self._frontier.note_watermark(CHAIN[stream], msgspec.json.encode((projection.length, projection.chain)))
 
     def close(self) -> None:
         """Gives the files back; `note` comes before where a clean end is wanted."""
@@ -147,6 +155,16 @@ class Output:
         if self._archive_files is not None:
             self._archive_files.close()
             self._archive_files = None
+
+
+def chain_at(length: int, noted: bytes | None) -> str | None:
+    """The digest that a store noted for a line file of this length, None if it noted none."""
+    if length == 0:
+        return ""
+    if noted is None:
+        return None
+    known, chain = msgspec.json.decode(noted, type=tuple[int, str])
+    return chain if known == length else None
 
 
 def _watermark(value: bytes) -> Watermark:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from outrider.clock import Instant, instant
+from outrider.crawl.groups import read_groups
 from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
@@ -31,6 +32,7 @@ from outrider.crawl.visit import (
 )
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
+from outrider.frontier.policy.grouping import SharedClocks
 from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
 from outrider.limits import HOOK_SLOW_SECONDS, HOOK_TRACEBACKS_MAX, LINKS_PER_PAGE_MAX, TURN_BYTES_MAX
 from outrider.page import NO_LINKS as NO_FOUND
@@ -118,6 +120,8 @@ class Settler:
         self.not_followed: dict[str, int] = {}
         """Links of this run that were not followed, by reason."""
         self._looked_at: Instant = 0
+        grouping = read_groups(options.group)
+        self._clocks = SharedClocks(grouping) if grouping is not None else None
         self._frontier = frontier
         self._output = output
         self._options = options
@@ -315,6 +319,10 @@ class Settler:
         response = visit.response
         if response is not None and response.head:
             one.digest, one.shown = content_digest(response)
+        if self._clocks is not None:
+            clocks = self._clocks.of(visit.lease.host, visit.lease.address)
+            told = tuple({"name": name, "capacity": most, "gap": gap} for name, most, gap in clocks)
+            one.visit = visit = replace(visit, groups=told)
         if visit.lease.kind is not Kind.PAGE or visit.stopped:
             return
         one.judgement = judged(visit)

@@ -56,7 +56,8 @@ class Visit:
     `response` is None when no request was sent; then `error` says why. `at` is the wall clock when the visit began,
     `now` the frontier's clock when it ended. `address` is the answer to an errand of that kind.
     `stopped`: the crawl was ended in its midst, at `began` if a request was under way. `fault`: a hook failed before
-    there was an answer, with a request under way since `began` where that is set.
+    there was an answer, with a request under way since `began` where that is set. `groups`: the clocks that the host
+    shares with others.
     """
 
     lease: Lease
@@ -69,6 +70,7 @@ class Visit:
     began: Instant | None = None
     address: str | None = None
     fault: HookFailed | None = None
+    groups: tuple[dict[str, Any], ...] = ()
 
     @property
     def failure(self) -> FetchError | None:
@@ -362,7 +364,7 @@ def stopped_outcome(visit: Visit) -> Outcome:
     """The outcome of a request that we broke off: the host rests as after any other, the URL is asked for again."""
     began = visit.began if visit.began is not None else visit.now
     took = max(0.0, seconds(visit.now - began))
-    politeness = _politeness(visit.lease, began, visit.now, took, None, STOPPED)
+    politeness = _politeness(visit, began, visit.now, took, STOPPED)
     if visit.lease.kind is not Kind.PAGE:
         return Outcome(
             visit.lease.token,
@@ -401,33 +403,44 @@ def politeness_line(visit: Visit) -> bytes | None:
     """The record of one request that was sent; None when the site was not asked."""
     response = visit.response
     if response is None and visit.fault is not None and visit.began is not None:
-        return _politeness(visit.lease, visit.began, visit.now, visit.seconds or 0.0, None, visit.fault.word)
+        return _politeness(visit, visit.began, visit.now, visit.seconds or 0.0, visit.fault.word)
     if response is None or not visit.sent:
         return None
-    return _politeness(
-        visit.lease, response.started_at, response.ended_at, response.seconds, response.status, visit.error_class
-    )
+    return _politeness(visit, response.started_at, response.ended_at, response.seconds, visit.error_class)
 
 
-def _politeness(
-    lease: Lease, started: Instant, ended: Instant, took: float, status: int | None, error: str | None
-) -> bytes:
+def _politeness(visit: Visit, started: Instant, ended: Instant, took: float, error: str | None) -> bytes:
+    lease, response = visit.lease, visit.response
     before = lease.ended_before
+    first = response.first_byte_at if response is not None else None
     line = {
         "host": lease.host,
         "authority": lease.authority,
         "url": lease.url,
         "kind": str(lease.kind),
         "started_at": rfc3339_exact(started),
+        "first_byte_at": rfc3339_exact(first) if first is not None else None,
         "ended_at": rfc3339_exact(ended),
         "seconds": round(took, 6),
         "gap_required": round(lease.gap_seconds, 6) if before is not None and lease.gap_seconds is not None else None,
         "gap": round(seconds(started - before), 6) if before is not None else None,
-        "status": status,
+        "reason": lease.gap_reason if before is not None else None,
+        "groups": visit.groups,
+        "status": visit.status,
         "error": error,
         "token": lease.token,
     }
-    return msgspec.json.encode(line)
+    return sealed(msgspec.json.encode(line))
+
+
+def sealed(line: bytes) -> bytes:
+    """A line of JSON, an object, with a check on its other bytes as its last field: who edits one breaks it."""
+    return b'%b,"seal":"%b"}' % (line[:-1], seal_of(line))
+
+
+def seal_of(line: bytes) -> bytes:
+    """Sixteen hex digits for a line without a seal."""
+    return hashlib.blake2b(line, digest_size=8).hexdigest().encode()
 
 
 def _location_shown(judgement: Judgement, response: Response | None) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 import certifi
 import pycurl
 
-from outrider.clock import ClockFunction, Instant
+from outrider.clock import ClockFunction, Instant, instant
 from outrider.errors import ClosedError, SettingsError
 from outrider.fetch.addresses import is_web_port, parsed
 from outrider.fetch.codings import codings_of, decoded, unchunk
@@ -87,6 +87,7 @@ class _Transfer:
         self.opened: socket.socket | None = None
         self.started = 0.0
         self.active = 0.0  # loop time of the last sign of life
+        self.first = 0.0  # that of the first byte of the answer, 0 before
         self.sent = False
         self.kept_died = False
         self.stop: FetchError | None = None  # our own reason, which goes before libcurl's
@@ -161,6 +162,7 @@ class _Transfer:
     def _on_header(self, line: bytes) -> int | None:
         assert self.loop is not None
         self.active = self.loop.time()
+        self.first = self.first or self.active
         self.head_bytes += len(line)
         self.head_lines += 1
         if self.head_bytes > HEAD_BYTES_MAX or self.head_lines > HEADER_LINES_MAX:
@@ -451,6 +453,9 @@ class CurlDownloader:
             ended_at=max(ended_at, started_at),
             seconds=max(0.0, total - max(0.0, handshake)),
             new_connection=connections > 0,
+            first_byte_at=min(started_at + instant(transfer.first - transfer.started), ended_at)
+            if transfer.first
+            else None,
         )
 
     def _remember_awkward(self, target: Target) -> None:

@@ -174,6 +174,7 @@ class Response:
     `body` has the bytes behind it on the wire, chunk framing and content coding in place; `content` has both undone.
     `truncated` says why the body ends early (WARC-Truncated): `length`, `time`, `disconnect`, `unspecified`.
     `seconds` is the duration without DNS and TLS handshake; the instants are those of the downloader's clock.
+    `first_byte_at` is the instant of the answer's first byte, None where none came.
     """
 
     url: str
@@ -192,6 +193,7 @@ class Response:
     ended_at: Instant
     seconds: float
     new_connection: bool
+    first_byte_at: Instant | None = None
 
     @property
     def unconnected(self) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from outrider.errors import SettingsError
 from outrider.limits import GROUP_CAPACITY_MAX, GROUP_GAP_SECONDS_MAX, GROUPS_PER_HOST_MAX
-from outrider.url import host_of, spell, undotted
+from outrider.url import host_of, registrable_domain, spell, undotted
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -222,6 +222,42 @@ class Members:
             if version == where.version and prefix <= length:
                 found |= networks.get(number >> (bits - prefix) << (bits - prefix), set())
         return found
+
+
+class SharedClocks:
+    """The clocks that hosts share under a grouping, by host and address."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self._grouping = grouping
+        self._clocked = tuple(group for group in grouping.named if group.capacity is not None)
+        self._members = Members(self._clocked)
+        self._exempt = Members(group for group in grouping.named if group.exempt)
+
+    def of(self, host: str, address: str | None) -> Iterator[tuple[str, int, float | None]]:
+        """The name, the capacity and the gap in seconds of each clock that a host at this address shares; a gap of None
+        is the rest of the host that was visited."""
+        where = _address_or_none(address or host.strip("[]"))
+        grouping = self._grouping
+        if not self._matching(self._exempt, host, where):
+            if grouping.domain is not None:
+                domain = registrable_domain(undotted(host)) or undotted(host)
+                yield f"domain {domain}", grouping.domain.capacity, grouping.domain.gap
+            if grouping.address is not None and where is not None:
+                yield f"address {where}", grouping.address.capacity, grouping.address.gap
+        for number in sorted(self._matching(self._members, host, where)):
+            group = self._clocked[number]
+            yield f"group {group.name}", group.capacity or 1, group.gap
+
+    @staticmethod
+    def _matching(members: Members, host: str, where: IpAddress | None) -> set[int]:
+        return members.by_name(host) | (members.by_address(where) if where is not None else set())
+
+
+def _address_or_none(text: str) -> IpAddress | None:
+    try:
+        return address_of(text)
+    except ValueError:
+        return None
 
 
 def address_of(text: str) -> IpAddress:

@@ -13,11 +13,15 @@ import numpy.typing as npt
 from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
+from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.tables import Authority, Tables
 from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.journey import Kind, Lease, Line, RequestId
 from outrider.url import authority_of, host_of
+
+GAP_WORDS = {int(reason): reason.name.lower() if reason else None for reason in GapReason}
+"""The word for each number of a reason, None for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Leased:
 
     __slots__ = (
         *("_addresses", "_cards", "_deadline", "_ended", "_errands", "_first", "_gaps", "_keys", "_not_before"),
-        "_tables",
+        *("_reasons", "_tables"),
     )
 
     def __init__(
@@ -60,6 +64,7 @@ class Leased:
         self._errands = errands
         hosts = tables.queues.host[queues.astype(np.intp)].astype(np.intp)
         self._ended, self._gaps = tables.hosts.ended[hosts], tables.hosts.gap[hosts]
+        self._reasons = tables.hosts.reason[hosts]
         self._addresses: Sequence[str | None] = (None,) * len(hosts)
         if tables.whereabouts:
             self._addresses = [tables.address_of(host) for host in hosts.tolist()]
@@ -84,10 +89,11 @@ class Leased:
             *(self._cards.urls(), heads["priority"].tolist(), heads["depth"].tolist(), heads["attempts"].tolist()),
             *(heads["hops"].tolist(), heads["crawl"].tolist(), heads["referrer_bytes"].tolist()),
             *(heads["extra_bytes"].tolist(), self._keys, self._not_before.tolist()),
-            *(self._ended.tolist(), self._gaps.tolist(), self._addresses),
+            *(self._ended.tolist(), self._gaps.tolist(), self._reasons.tolist(), self._addresses),
         )
         for row, cells in enumerate(zip(*columns, strict=True)):
-            url, priority, depth, attempts, hops, crawl, referrer, extra, key, not_before, ended, gap, address = cells
+            url, priority, depth, attempts, hops, crawl, referrer, extra, key, not_before, *rest, address = cells
+            ended, gap, reason = rest
             told = Record.of(self._cards, row) if extra else None
             host = tables.home_of(host_of(url))
             made.append(
@@ -112,6 +118,7 @@ class Leased:
                     crawls[crawl][0],
                     ended or None,
                     gap if ended else None,
+                    GAP_WORDS[reason] if ended else None,
                 )
             )
         return (*made, *self._errands)
@@ -143,4 +150,5 @@ def errand_lease(authority: Authority | Whereabouts, tables: Tables, now: Instan
         address=tables.address_of(row),
         ended_before=ended or None,
         gap_seconds=float(tables.hosts.gap[row]) if ended else None,
+        gap_reason=GAP_WORDS[int(tables.hosts.reason[row])] if ended else None,
     )
