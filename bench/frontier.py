@@ -77,11 +77,14 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: S
     in memory and for the drawing alone."""
     sizes = tuple(sorted(queues or (QUEUES_QUICK if quick else QUEUES)))
     memory: dict[int, Found] = {}
+    crawls: dict[int, Found] = {}
     durable: dict[int, Found] = {}
     recovered: dict[int, Found] = {}
     CACHE.mkdir(parents=True, exist_ok=True)
     for size in sizes:
         memory[size] = _visit(size, None)
+        if size != QUEUES[1]:
+            crawls[size] = _crawl(size)
         with _directory() as directory:
             durable[size] = _visit(size, directory / "frontier")
             recovered[size] = _recover(durable[size], directory / "frontier")
@@ -96,6 +99,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: S
     peers, missing = _peers(HOSTS_OF_PEERS_QUICK if quick else HOSTS_OF_PEERS)
     found = {
         "memory": all_drawn,
+        "crawls": crawls,
         "durable": drawn_durable,
         "recovered": recovered,
         "budgets": budgets,
@@ -108,7 +112,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: S
     (RESULTS / "frontier.svg").write_text(drawing(all_drawn, drawn_durable, peers), encoding="utf-8")
     return [
         discover_table(durable),
-        visit_table(memory, durable),
+        visit_table(memory, durable, crawls),
         stalls_table(memory, durable),
         store_table(durable, recovered),
         budgets_table(budgets),
@@ -118,7 +122,7 @@ def tables(*, quick: bool = False, queues: Sequence[int] | None = None, drawn: S
             "frontier.figures",
             "Frontier: the figures to reach",
             ("what", "measured", "reach", "of the limit", ""),
-            tuple(figure.row() for figure in figures(memory, durable, recovered, budgets, all_drawn, due)),
+            tuple(figure.row() for figure in figures(memory, durable, recovered, budgets, all_drawn, due, crawls)),
             (
                 "Of the limit: the share of it that was used up; above 1 the figure is missed.",
                 "Not measured here: the seen-set at 10⁷ to 10⁹ keys, cold hosts on disk, gRPC.",
@@ -144,6 +148,11 @@ def _visit(queues: int, directory: Path | None, *, bare: bool = False) -> Found:
     sizes = ["--queues", str(queues), "--each", str(each_of(queues)), "--visits", str(visits_of(queues))]
     sizes += ["--bare"] if bare else []
     return _child("visit", [*sizes, *(["--directory", str(directory)] if directory else [])])
+
+
+def _crawl(queues: int) -> Found:
+    sizes = ["--queues", str(queues), "--each", str(each_of(queues)), "--visits", str(visits_of(queues) // 2)]
+    return _child("crawl", sizes)
 
 
 def _beyond(queues: int, each: int, megabytes: int) -> Found:
@@ -289,9 +298,11 @@ def discover_table(durable: Mapping[int, Found]) -> Table:
     return Table("frontier.discover", "Frontier: discover, on the disk", columns, tuple(rows), notes)
 
 
-def visit_table(memory: Mapping[int, Found], durable: Mapping[int, Found]) -> Table:
-    """Per URL: lease and report."""
-    rows = []
+def visit_table(
+    memory: Mapping[int, Found], durable: Mapping[int, Found], crawls: Mapping[int, Found] | None = None
+) -> Table:
+    """Per URL: lease and report, on the road with robots="caller" and bare outcomes, and on that of a crawl."""
+    rows: list[tuple[object, ...]] = []
     for where, sizes in (("memory", memory), ("disk", durable)):
         for size, found in sizes.items():
             cpu, wall = found["all_ready"]["cpu"], found["all_ready"]["wall"]
@@ -305,9 +316,15 @@ def visit_table(memory: Mapping[int, Found], durable: Mapping[int, Found]) -> Ta
                 rows.append((what, where, size, f"{one['resting']:.1%}", cpu * 1e6, wall * 1e6, 1 / wall))
             spread = spread_over_rounds(found)
             rows.append(("calls of 100, spread over the rounds", where, size, None, spread * 1e6, None, None))
+    for size, found in (crawls or {}).items():
+        for one in found["visits"]:
+            what = "calls of 100, a crawl's road" + ("" if one["columns"] else ", list of Outcome")
+            rows.append((what, "memory", size, None, one["cpu"] * 1e6, one["wall"] * 1e6, 1 / one["wall"]))
     columns = ("lease + report", "store", "queues", "resting", "CPU µs", "wall µs", "URLs a second")
     form = "reported in columns" if all(found["columns"] for found in memory.values()) else "reported as Outcome each"
     notes = (
+        "A crawl's road: robots.txt errands, outcomes with lines, digests and validators, each Lease looked at;",
+        'every other row is robots="caller", with outcomes of seconds and status alone.',
         f"Per URL, {form} unless said. Spread over the rounds: calls of 100 and the CPU time of one checkpoint,",
         f"over the visits that {LOG_BYTES_BEFORE_CHECKPOINT >> 20} MB of log hold; then the next may begin.",
         _sync_note(durable),
@@ -491,6 +508,7 @@ def figures(
     budgets: Sequence[Found],
     drawn: Mapping[int, Found],
     due: Sequence[Found] = (),
+    crawls: Mapping[int, Found] | None = None,
 ) -> list[Figure]:
     """The lines of the contract that were measured."""
     result = []
@@ -508,6 +526,11 @@ def figures(
         ):
             if found[kind] is not None:
                 result.append(Figure(f"{title}, {at}", found[kind]["cpu"] * 1e6, "µs", most=most))
+    for size, found in (crawls or {}).items():
+        for one in found["visits"]:
+            form = "in columns" if one["columns"] else "list of Outcome"
+            what = f"lease + report on a crawl's road, {form}, calls of 100, {size:,} queues"
+            result.append(Figure(what, one["cpu"] * 1e6, "µs", most=15.0))
     for where, sizes in (("memory", memory), ("disk", durable)):
         for size, found in sizes.items():
             at = f"{size:,} queues, {where}"

@@ -1,6 +1,7 @@
 """The child of `frontier`: one frontier of so many queues, filled, visited and abandoned, and its recovery.
 
     python -m bench.frontier_engine visit --queues N --each N --visits N [--directory DIR] [--bare] --out FILE
+    python -m bench.frontier_engine crawl --queues N --each N --visits N --out FILE
     python -m bench.frontier_engine recover --directory DIR --out FILE
     python -m bench.frontier_engine memory --queues N --each N --budget MB --directory DIR --out FILE
     python -m bench.frontier_engine hosts --queues N --each 2 --budget MB --directory DIR --out FILE
@@ -10,6 +11,7 @@ The clock is virtual. After the first visit of every host the hosts rest from 1 
 clock is moved so that before each call 0.1 % of the queues are ready, or as many as the call wants where that is more.
 With `--bare` it is what the drawing needs, and no checkpoints.
 `visit` ends with os._exit and leases open, as a process that was killed would leave its store; `recover` opens that.
+`crawl` visits as a crawl does: with errands for robots.txt files, and outcomes with lines, digests and validators.
 `memory` fills a frontier far beyond a budget for its memory and tells what it grows by then. `hosts` makes so many
 hosts known with a small budget, and tells what the process takes when nothing goes on beside.
 `profile` tells by cProfile where the time of discover, of lease and report in calls of 100, and of opening goes.
@@ -39,6 +41,7 @@ from bench.tables import quantile
 from outrider import Frontier
 from outrider.journey import Code, LeaseBatch
 from outrider.storage.heap import give_back
+from outrider.storage.memory import MemoryFiles
 from outrider.url import UrlBatch
 
 KEYS = (bytes(range(16)), bytes(range(16, 32)))  # known here, so that a UrlBatch comes with its fingerprints
@@ -51,13 +54,17 @@ RESTING_SHARE = 0.999
 KNOWN_URLS = 100_000
 EMPTY_CALLS = 2_000
 LOOKUPS = 300
+PAGE_LINE = b'{"url":"' + b"x" * 700 + b'"}'  # the length of a line of pages.jsonl
+POLITENESS_LINE = b'{"host":"' + b"y" * 260 + b'"}'
+MODIFIED = "Tue, 01 Jan 2030 00:00:00 GMT"
+ROBOTS = b"User-agent: *\nDisallow: /private/\nDisallow: /search\n"
 
 
 class Rests:
     """The virtual clock, and when the hosts that were visited are ready again."""
 
     def __init__(self) -> None:
-        self.at = STARTED_AT
+        self.at = self._began = STARTED_AT
         self.ready = 0
         self._tick = 0
         self._due: npt.NDArray[np.int64] = np.zeros(1 << 16, np.int64)
@@ -76,6 +83,11 @@ class Rests:
         np.add.at(self._due, rows, 1)
         return ticks / 10_000
 
+    def start_later(self, microseconds: int) -> None:
+        """Moves the beginning of the clock on, past rests that nobody noted here."""
+        self._began += microseconds
+        self.at += microseconds
+
     def wait_for(self, ready: int) -> bool:
         """Moves the clock on until so many hosts are ready; False when there will never be as many."""
         while self.ready < ready:
@@ -83,7 +95,7 @@ class Rests:
             if self._tick >= len(self._due):
                 return False
             self.ready += int(self._due[self._tick])
-        self.at = STARTED_AT + self._tick * TICK
+        self.at = self._began + self._tick * TICK
         return True
 
 
@@ -363,6 +375,92 @@ def _plans(visits: int, *, durable: bool, columns: bool) -> list[tuple[int, int,
     return plans
 
 
+def full_outcomes(leases: LeaseBatch, seconds: npt.NDArray[np.float64], now: int, *, columns: bool) -> Any:
+    """The outcomes that a crawl reports of pages: lines of some hundred bytes, digests, validators, bytes."""
+    tokens = leases.tokens
+    digests = [b"%020d" % token for token in tokens]
+    etags = [f'"{token:x}"' for token in tokens]
+    if columns:
+        rows = len(tokens)
+        return outrider.journey.OutcomeBatch(
+            *(tokens, "done", seconds, 200),
+            ended_at=now,
+            answered=True,
+            lines=[PAGE_LINE] * rows,
+            politeness=[POLITENESS_LINE] * rows,
+            digests=digests,
+            bytes_read=[30_000] * rows,
+            etags=etags,
+            last_modified=[MODIFIED] * rows,
+        )
+    return [
+        outrider.journey.Outcome(
+            *(token, outrider.journey.Verdict.DONE),
+            seconds=took,
+            status=200,
+            ended_at=now,
+            answered=True,
+            line=PAGE_LINE,
+            politeness=POLITENESS_LINE,
+            digest=digest,
+            bytes_read=30_000,
+            etag=etag,
+            last_modified=MODIFIED,
+        )
+        for token, took, digest, etag in zip(tokens, seconds.tolist(), digests, etags, strict=True)
+    ]
+
+
+def answer_errands(frontier: Frontier) -> None:
+    """Answers every errand for a robots.txt; pages that came beside them go back."""
+    while leases := list(frontier.lease(BATCH, ttl_seconds=LEASE_SECONDS, errands=True)):
+        errands = [lease for lease in leases if lease.kind is outrider.journey.Kind.ROBOTS]
+        frontier.report([lease.robots(200, ROBOTS, seconds=0.1) for lease in errands])
+        frontier.release([lease.token for lease in leases if lease.kind is not outrider.journey.Kind.ROBOTS])
+        if not errands:
+            return
+
+
+def run_crawl(given: argparse.Namespace) -> dict[str, Any]:
+    """The price of the road that a crawl takes, in calls of 100: full outcomes one by one, then in columns."""
+    rests = Rests()
+    frontier = Frontier.open(MemoryFiles(), clock=rests, robots="errands", output=True)
+    for urls in batches(0, given.queues * given.each, given.queues):
+        frontier.discover(urls)
+    answer_errands(frontier)
+    rests.start_later(REST_TICKS_MAX * TICK)
+    found: dict[str, Any] = {"queues": given.queues, "each": given.each, "visits": []}
+    want = min(100, given.queues)
+    while _full_visit(frontier, rests, min(BATCH, given.queues), Spent(), columns=True):
+        pass  # each host once, all of them ready
+    for columns in (False, True):
+        spent, visited = Spent(), 0
+        while visited < given.visits and rests.wait_for(max(want, round(given.queues * (1 - RESTING_SHARE)))):
+            count = _full_visit(frontier, rests, want, spent, columns=columns)
+            rests.ready = rests.ready - count if count == want else 0
+            visited += count
+        found["visits"].append(
+            {
+                "columns": columns,
+                "visits": visited,
+                "cpu": sum(spent.cpus) / visited,
+                "wall": sum(spent.walls) / visited,
+            }
+        )
+    return found
+
+
+def _full_visit(frontier: Frontier, rests: Rests, want: int, spent: Spent, *, columns: bool) -> int:
+    """One lease and its report; how many pages there were. Making the outcomes is not in the figure, leases are."""
+    leases = spent.call(lambda: frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True))
+    if leases:
+        spent.call(lambda: list(leases))  # a crawl looks at each of them
+        outcomes = full_outcomes(leases, rests.seconds(len(leases)), rests.at, columns=columns)
+        report = spent.call(lambda: frontier.report(outcomes))
+        assert all(code == "ok" for code in report), "every lease was open"
+    return len(leases)
+
+
 def run_recovery(given: argparse.Namespace) -> dict[str, Any]:
     """Opens an abandoned store, takes the first lease, and asks for random URLs."""
     wall, cpu = time.perf_counter(), time.process_time()
@@ -485,7 +583,7 @@ def _sync(directory: Path) -> dict[str, float] | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("visit", "recover", "memory", "hosts", "profile"))
+    parser.add_argument("what", choices=("visit", "crawl", "recover", "memory", "hosts", "profile"))
     parser.add_argument("--queues", type=int, required=True)
     parser.add_argument("--each", type=int, required=True)
     parser.add_argument("--visits", type=int, default=0)
@@ -498,7 +596,8 @@ def main() -> None:
     if given.what == "profile":
         run_profile(given)
         return
-    found = {"visit": run_visits, "recover": run_recovery, "memory": run_memory, "hosts": run_hosts}[given.what](given)
+    run = {"visit": run_visits, "crawl": run_crawl, "recover": run_recovery, "memory": run_memory, "hosts": run_hosts}
+    found = run[given.what](given)
     given.out.write_text(json.dumps(found), encoding="utf-8")
     # No close and no destructors: the next opening finds what a killed process leaves.
     os._exit(0)

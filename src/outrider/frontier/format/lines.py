@@ -22,7 +22,10 @@ _ABSENT = (
 
 def completed(text: bytes, new_links: int) -> bytes:
     """A line with the number of new links, which only the frontier knows; a number below 0 leaves the line as it is."""
-    return text if new_links < 0 else b'%b,"new_links":%d}' % (text.rstrip().removesuffix(b"}"), new_links)
+    if new_links < 0:
+        return text
+    opened = text[:-1] if text.endswith(b"}") else text.rstrip().removesuffix(b"}")
+    return b'%b,"new_links":%d}' % (opened, new_links)
 
 
 def refusal(

@@ -99,11 +99,15 @@ NO_PARTS = Parts()
 
 def extra_of(digest: bytes = b"", etag: str = "", modified: str = "", metadata: bytes = b"", content: int = 0) -> bytes:
     """The last part of a body; empty when all values are."""
-    told = {
-        name: value
-        for name, value in ((_DIGEST, digest), (_ETAG, etag), (_MODIFIED, modified), (_METADATA, metadata))
-        if value
-    }
+    told: dict[str, bytes | str] = {}
+    if digest:
+        told[_DIGEST] = digest
+    if etag:
+        told[_ETAG] = etag
+    if modified:
+        told[_MODIFIED] = modified
+    if metadata:
+        told[_METADATA] = metadata
     packed = msgspec.msgpack.encode(told) if told else b""
     return content.to_bytes(8, "little") + packed if content else packed
 

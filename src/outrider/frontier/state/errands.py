@@ -37,8 +37,11 @@ class Judgement(Enum):
 
 def crawl_delay(authorities: Iterable[Authority], rulebook: Rulebook) -> float:
     """The largest Crawl-delay in seconds among a host's authorities, 0 when there is none."""
-    ruled = (one for one in authorities if one.state == RobotsState.RULES)
-    return max((rulebook.crawl_delay(one.digest) for one in ruled), default=0.0)
+    longest = 0.0
+    for one in authorities:
+        if one.state == RobotsState.RULES:
+            longest = max(longest, rulebook.crawl_delay(one.digest))
+    return longest
 
 
 def unanswered(authority: Authority, now: Instant) -> bool:

@@ -238,12 +238,24 @@ class Draft:
         """A line of output (JSON), durable with this call; new_links: -1 for lines without this count."""
         if not self._keeps_lines:
             return
+        self._first_line(stream)
+        self.add(Fact.LINE, (slot, token, STREAMS.index(stream), new_links, text))
+        self.lines.append((stream, completed(text, new_links)))
+
+    def lines_of(self, stream: str, slots: Rows, tokens: Tokens, texts: list[bytes], new_links: list[int]) -> None:
+        """As `line`, for many lines of one stream."""
+        if not self._keeps_lines or not texts:
+            return
+        self._first_line(stream)
+        streams = np.full(len(texts), STREAMS.index(stream), np.uint8)
+        self.add_columns(Fact.LINE, [slots, tokens, streams, new_links, texts])
+        self.lines += [(stream, text) for text in map(completed, texts, new_links)]
+
+    def _first_line(self, stream: str) -> None:
         if stream not in self._first_lines and not self._tables.projections[stream][1]:
             # The first line of a stream: this fact makes every checkpoint keep the log for the stream from here on.
             self._first_lines.add(stream)
             self.add(Fact.PROJECTION, (OWN_SLOT, stream, self._tables.projections[stream][0], LINES_AFTER))
-        self.add(Fact.LINE, (slot, token, STREAMS.index(stream), new_links, text))
-        self.lines.append((stream, completed(text, new_links)))
 
     # -- names and their rows -----------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -42,17 +44,14 @@ NO_INSTANT: Final = -1
 _NONE_ALONE: Final = {type(None)}
 
 
+_NO_TEXTS: Final[Mapping[int, Any]] = MappingProxyType({})
+
+
 class Outcomes:
     """The outcomes of a call. seconds, after_seconds, retry_after_seconds: NaN for none; statuses: 0 for none;
     ended_at, at: instants, NO_INSTANT for none; verdicts: DONE …; answered: whether the site gave an HTTP answer. A
-    column of numbers is None where no row has a value."""
-
-    __slots__ = (
-        *("tokens", "verdicts", "all_done", "seconds", "statuses", "answered"),
-        *("ended_at", "at", "after_seconds", "retry_after_seconds", "refused", "duplicate", "bytes_read"),
-        *("errors", "locations", "lines", "politeness", "digests", "etags", "modified", "metadata"),
-        *("robots", "addresses", "ttls", "links"),
-    )
+    column of numbers is None where no row has a value. plain: a row tells no more than verdict, seconds, status and
+    links."""
 
     tokens: Uint64s
     verdicts: npt.NDArray[np.uint8]
@@ -60,41 +59,47 @@ class Outcomes:
     seconds: Floats
     statuses: npt.NDArray[np.uint16]
     answered: Flags
-    ended_at: Instants | None
-    at: Instants | None
-    after_seconds: Floats | None
-    retry_after_seconds: Floats | None
-    refused: Flags | None
-    duplicate: Flags | None
-    bytes_read: Instants | None
-    errors: Mapping[int, str]
-    locations: Mapping[int, str]
-    lines: Mapping[int, bytes]
-    politeness: Mapping[int, bytes]
-    digests: Mapping[int, bytes]
-    etags: Mapping[int, str]
-    modified: Mapping[int, str]
-    metadata: Mapping[int, bytes]
-    robots: Mapping[int, RobotsAnswer]
-    addresses: Mapping[int, str]
-    ttls: Mapping[int, float]
-    links: Mapping[int, Any]
+    # Most calls have none of the others: a field that no row has costs nothing.
+    plain = True
+    ended_at: Instants | None = None
+    at: Instants | None = None
+    after_seconds: Floats | None = None
+    retry_after_seconds: Floats | None = None
+    refused: Flags | None = None
+    duplicate: Flags | None = None
+    bytes_read: Instants | None = None
+    errors: Mapping[int, str] = _NO_TEXTS
+    locations: Mapping[int, str] = _NO_TEXTS
+    lines: Mapping[int, bytes] = _NO_TEXTS
+    politeness: Mapping[int, bytes] = _NO_TEXTS
+    digests: Mapping[int, bytes] = _NO_TEXTS
+    etags: Mapping[int, str] = _NO_TEXTS
+    modified: Mapping[int, str] = _NO_TEXTS
+    metadata: Mapping[int, bytes] = _NO_TEXTS
+    robots: Mapping[int, RobotsAnswer] = _NO_TEXTS
+    addresses: Mapping[int, str] = _NO_TEXTS
+    ttls: Mapping[int, float] = _NO_TEXTS
+    links: Mapping[int, Any] = _NO_TEXTS
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def rewritten(self) -> set[int]:
         """The rows whose URLs may get another text beside them: a digest, validators or metadata."""
+        if self.plain:
+            return set()
         return self.digests.keys() | self.etags.keys() | self.modified.keys() | self.metadata.keys()
 
     def needs_bodies(self) -> bool:
         """Whether the texts of some URLs are needed: they change, come back to a queue, or name a redirect's base."""
-        if self.locations or self.digests or self.etags or self.modified or self.metadata:
+        if not self.plain and (self.locations or self.digests or self.etags or self.modified or self.metadata):
             return True
         return not self.all_done and int(self.verdicts.max(initial=0)) >= AGAIN
 
     def text_bytes(self) -> int:
         """The bytes of all texts and answers."""
+        if self.plain:
+            return 0
         return sum(sum(map(len, texts.values())) for texts in self._texts()) + sum(
             map(_answer_bytes, self.robots.values())
         )
@@ -129,13 +134,13 @@ class Outcomes:
         """The outcomes of these rows, in this order."""
         found = Outcomes()
         chosen = rows.tolist()
-        for name in self.__slots__:
-            column = getattr(self, name)
+        for name, column in vars(self).items():
             if isinstance(column, np.ndarray):
-                column = column[rows]
-            elif isinstance(column, Mapping) and column:
-                column = {place: column[row] for place, row in enumerate(chosen) if row in column}
-            setattr(found, name, column)
+                setattr(found, name, column[rows])
+            elif isinstance(column, Mapping):
+                setattr(found, name, {place: column[row] for place, row in enumerate(chosen) if row in column})
+            else:
+                setattr(found, name, column)
         return found
 
     def piece(self, first: int, last: int) -> Outcomes:
@@ -204,9 +209,10 @@ def _of_batch(given: OutcomeBatch) -> Outcomes:
         found.verdicts, found.all_done = np.zeros(rows, np.uint8), True
     else:
         _verdicts(found, verdicts)
-    found.links = {}
-    others = {field: _spread(name, getattr(given, name), rows) for name, field in _COLUMNS.items()}
-    return _completed(found, others)
+    if all(column is None for column in _READ_OPTIONAL(given)):
+        found.answered = found.statuses != 0
+        return found
+    return _completed(found, {field: _spread(name, getattr(given, name), rows) for name, field in _COLUMNS.items()})
 
 
 def _spread(name: str, given: Any, rows: int) -> Sequence[Any]:
@@ -237,11 +243,13 @@ _COLUMNS: Final = {
     "addresses": "address",
 }
 """The columns of an OutcomeBatch that may be left out, and the field of Outcome that each stands for."""
+_READ_OPTIONAL: Final[Callable[[OutcomeBatch], tuple[Any, ...]]] = attrgetter(*_COLUMNS)
 _ABSENT: Final = {"refused": False, "duplicate": False, "bytes_read": 0}
 
 
 def _completed(found: Outcomes, fields: Mapping[str, Sequence[Any]]) -> Outcomes:
     """Reads and checks the fields that most outcomes leave out."""
+    found.plain = False
     answered = _numbers("answered", fields["answered"])
     found.answered = found.statuses != 0
     if answered is not None:

@@ -13,7 +13,7 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
-from outrider.frontier.format.records import Parts, extra_of, parts_of
+from outrider.frontier.format.records import NO_PARTS, extra_of, parts_of
 from outrider.frontier.policy.politeness import ends_of, rests_after
 from outrider.frontier.state.hosts import NONE, ROBOTS, RULED, Rows, has_equals
 from outrider.frontier.state.tables import (
@@ -250,8 +250,9 @@ class Settling(Asking, Discovering):
         if not len(asked) and not draft.crawl_delays:
             return None
         delays = np.zeros(len(hosts))
-        for place in asked.tolist():
-            delays[place] = self._crawl_delay(int(hosts[place]))
+        found = [self._crawl_delay(host) for host in hosts[asked].tolist()]
+        if any(found):
+            delays[asked] = found
         for host, delay in draft.crawl_delays.items():
             delays[hosts == host] = np.maximum(delays[hosts == host], delay)
         return delays if delays.any() else None
@@ -404,30 +405,28 @@ class Settling(Asking, Discovering):
         """The last parts of the bodies that change: digest, validators, metadata, and the hash of the digest; by row.
         An outcome that brings none of them leaves them as they are; one that brings any replaces the validators."""
         outcomes, keeps, heads = pages.outcomes, pages.keeps, pages.heads
-        changed: dict[int, Parts] = {}
-        flags = heads["flags"].tolist()
-        for row in sorted(outcomes.rewritten()):
+        rewritten = outcomes.rewritten()
+        if not rewritten:
+            return {}
+        digests, etags, modified, metadata = outcomes.digests, outcomes.etags, outcomes.modified, outcomes.metadata
+        changed: dict[int, tuple[bytes, str, str, bytes, int]] = {}
+        flags, sizes = heads["flags"].tolist(), heads["extra_bytes"].tolist()
+        for row in sorted(rewritten):
             if keeps is not None and not keeps[row]:
                 continue
-            old = parts_of(pages.cards.extra_of(row), flags[row])
-            new = Parts(
-                outcomes.digests.get(row) or old.digest,
-                outcomes.etags.get(row, ""),
-                outcomes.modified.get(row, ""),
-                outcomes.metadata.get(row, old.metadata),
-                old.content,
-            )
+            old = parts_of(pages.cards.extra_of(row), flags[row]) if sizes[row] else NO_PARTS
+            digest = digests.get(row) or old.digest
+            kept = metadata.get(row, old.metadata)
+            new = (digest, etags.get(row, ""), modified.get(row, ""), kept, old.content)
             if new != old:
                 changed[row] = new
-        digests = [parts.digest for parts in changed.values() if parts.digest]
-        contents = iter(self._content_hashes(digests))
-        extras: dict[int, bytes] = {}
-        for row, parts in changed.items():
-            content = next(contents) if parts.digest else parts.content
-            extras[row] = extra_of(*parts[:4], content)
-            if content:
-                heads["flags"][row] |= HAS_CONTENT
-        return extras
+        contents = self._content_hashes([parts[0] for parts in changed.values()])
+        hashed = [row for row, parts in changed.items() if parts[0] or parts[4]]
+        heads["flags"][hashed] |= HAS_CONTENT
+        return {
+            row: extra_of(*parts[:4], content if parts[0] else parts[4])
+            for (row, parts), content in zip(changed.items(), contents, strict=True)
+        }
 
     # -- links and lines -----------------------------------------------------------------------------------------------
 
@@ -471,16 +470,15 @@ class Settling(Asking, Discovering):
         outcomes, errands = ends.outcomes, ends.errands
         if not self.keeps_lines or not (outcomes.lines or outcomes.politeness):
             return
-        tokens, slots = outcomes.tokens.tolist(), ends.leases.cards.heads["slot"].tolist()
-        for row in sorted(outcomes.lines.keys() | outcomes.politeness.keys()):
-            if not accepted[row]:
-                continue
-            slot = errands[row].slot if row in errands else slots[row]
-            line, note = outcomes.lines.get(row), outcomes.politeness.get(row)
-            if line is not None:
-                draft.line(slot, tokens[row], "pages", line, new_links.get(row, 0))
-            if note is not None:
-                draft.line(slot, tokens[row], "politeness", note, -1)
+        slots = ends.leases.cards.heads["slot"]
+        if errands:
+            slots = slots.copy()
+            for row, errand in errands.items():
+                slots[row] = errand.slot
+        for stream, texts in (("pages", outcomes.lines), ("politeness", outcomes.politeness)):
+            rows = [row for row in texts if accepted[row]]
+            counts = [new_links.get(row, 0) for row in rows] if stream == "pages" else [-1] * len(rows)
+            draft.lines_of(stream, slots[rows], outcomes.tokens[rows], [texts[row] for row in rows], counts)
 
 
 class _Requests:
