@@ -22,9 +22,12 @@ def test_the_reference_is_what_the_commands_say(project):
 
 def test_there_are_exactly_the_commands_that_do_something():
     known = {
+        "add",
         "crawl",
         "explain",
         "export",
+        "fetch",
+        "host",
         "hosts",
         "import",
         "politeness",
@@ -33,6 +36,7 @@ def test_there_are_exactly_the_commands_that_do_something():
         "retry",
         "robots",
         "settings",
+        "show",
         "sim",
         "status",
         "url",

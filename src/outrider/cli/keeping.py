@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from outrider.cli.layout import machine_text
+from outrider.crawl.options import SECONDS_MAX
+from outrider.crawl.summary import counted
 from outrider.crawl.terminal import safe, say
 from outrider.errors import DamagedStoreError, SettingsError
 
@@ -30,7 +32,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="One JSON object, f
 @_directory
 @_json
 def verify(directory: str, as_json: bool) -> int:
-    """Recount everything in DIR and check every checksum; nothing is changed.
+    """Recount everything in DIR and check every checksum, beside a running crawl too; nothing is changed.
 
     Exit code 0 when all is true, 9 when a count is wrong, 5 when a file is damaged.
     """
@@ -158,15 +160,78 @@ def repair_lines(done: Repaired) -> Iterator[str]:
 @click.option("--error", metavar="CLASS", help="Only those that failed so, as http_503 or timeout.")
 @click.option("--host", metavar="HOST", help="Only those of this host.")
 def retry(directory: str, error: str | None, host: str | None) -> int:
-    """Put the URLs that were given up back into their queues."""
-    from outrider.crawl.looks import changing
+    """Put the URLs that were given up back into their queues; of a running crawl, too."""
+    from outrider.crawl.looks import ordering
 
-    with changing(directory) as frontier:
-        count = frontier.retry(error=error, host=host)
+    with ordering(directory) as order:
+        count = order("retry", {"error": error, "host": host})["count"]
     if not count:
         say(f"nothing of that kind was given up; `outrider urls {directory} --state gone` lists what was", sys.stderr)
     click.echo("1 URL is queued again" if count == 1 else f"{count:,} URLs are queued again")
     return 0
+
+
+@click.command()
+@_directory
+@click.argument("urls", nargs=-1, required=True, metavar="URL...")
+def add(directory: str, urls: tuple[str, ...]) -> int:
+    """Add URLs to the crawl in DIR, running or not.
+
+    A URL may also be @FILE with one URL a line, or - for standard input. It counts as a seed: it widens the scope.
+    """
+    from outrider.crawl.looks import ordering
+    from outrider.crawl.seeds import read_seeds
+    from outrider.limits import ADD_URLS_AT_ONCE
+
+    seeds = read_seeds(urls, sys.stdin.buffer if sys.stdin is not None else None)
+    counts: dict[str, int] = {}
+    with ordering(directory) as order:
+        for start in range(0, len(seeds), ADD_URLS_AT_ONCE):
+            for code, count in order("add", {"urls": seeds[start : start + ADD_URLS_AT_ONCE]})["codes"].items():
+                counts[code] = counts.get(code, 0) + count
+    click.echo(", ".join(f"{count:,} {code.replace('_', ' ')}" for code, count in counts.items()))
+    return 0 if counts.get("new", 0) + counts.get("known", 0) + counts.get("held", 0) else NOTHING_USABLE
+
+
+@click.command()
+@_directory
+@click.argument("host", metavar="HOST")
+@click.argument("order", metavar="pause|resume|block|delay|limit")
+@click.argument("value", metavar="[VALUE]", required=False)
+def host(directory: str, host: str, order: str, value: str | None) -> int:
+    """Rule a host of the crawl in DIR, running or not.
+
+    pause, resume: nothing more is fetched from HOST until it is resumed. block SECONDS: nothing for so long. delay
+    SECONDS: the least gap between two requests; none: that of the crawl. limit N: at most so many requests at once;
+    none: as before.
+    """
+    from outrider.crawl.looks import HOST_ORDERS, ordering
+
+    if order not in HOST_ORDERS:
+        raise SettingsError(f"order is {order!r}: it takes {', '.join(HOST_ORDERS)}")
+    with ordering(directory) as orders:
+        count = orders("host", {"host": host, "order": order, "value": _value(order, value)})["count"]
+    click.echo(f"{order} {safe(host)}: {counted(count, 'queue')}")
+    return 0
+
+
+def _value(order: str, value: str | None) -> float | int | None:
+    """The value of an order. Raises SettingsError naming it and what the order takes."""
+    takes = {"block": "seconds above 0", "delay": "seconds, or none", "limit": "a whole number from 1, or none"}
+    if order not in takes:
+        if value is not None:
+            raise SettingsError(f"{order} takes no value, and got {value!r}")
+        return None
+    if order != "block" and value is not None and value.lower() == "none":
+        return None
+    try:
+        number = int(value or "") if order == "limit" else float(value or "")
+    except ValueError:
+        number = -1
+    least = 1 if order == "limit" else 0
+    if not least <= number <= SECONDS_MAX or (order == "block" and number == 0):
+        raise SettingsError(f"{order} is {value!r}: it takes {takes[order]}")
+    return number
 
 
 @click.command(name="export")

@@ -17,8 +17,9 @@ import click
 from outrider.errors import OutriderError
 
 try:
-    from outrider.cli.keeping import export_command, import_command, politeness, repair, retry, verify
+    from outrider.cli.keeping import add, export_command, host, import_command, politeness, repair, retry, verify
     from outrider.cli.looking import explain, hosts, urls, why_idle
+    from outrider.cli.page import fetch, show
     from outrider.cli.robots import robots
     from outrider.cli.settings import given, setting_options, settings
     from outrider.cli.sim import sim
@@ -136,6 +137,10 @@ def say_version() -> None:
 
 _OTHERS = (
     explain,
+    fetch,
+    show,
+    add,
+    host,
     why_idle,
     hosts,
     urls,

@@ -24,6 +24,7 @@ from outrider.limits import (
     CONTROL_ANSWER_SECONDS_MAX,
     CONTROL_QUESTION_BYTES_MAX,
     CONTROL_QUESTIONS_MAX,
+    CONTROL_SLOW_SECONDS_MAX,
     SOCKET_PATH_BYTES_MAX,
 )
 
@@ -32,6 +33,8 @@ SOCKET_NAME: Final = "control.sock"
 Answer = Callable[[Mapping[str, Any]], Awaitable[Any]]
 Answers = Mapping[str, Answer]
 """By the name of a question: the function that answers it, given the whole question. It may raise OutriderError."""
+SLOW: Final = ("verify", "export")
+"""Questions that read a whole store: the asking process waits for them."""
 
 
 def _address(directory_descriptor: int, path: str) -> str:
@@ -80,7 +83,10 @@ class Control:
             self._asking += 1
             try:
                 async with asyncio.timeout(CONTROL_ANSWER_SECONDS_MAX):
-                    answer = await self._answered(await reader.readline())
+                    line = await reader.readline()
+                slow = any(b'"' + name.encode() + b'"' in line for name in SLOW)
+                async with asyncio.timeout(CONTROL_SLOW_SECONDS_MAX if slow else CONTROL_ANSWER_SECONDS_MAX):
+                    answer = await self._answered(line)
                     writer.write(msgspec.json.encode(answer, enc_hook=str) + b"\n")
                     await writer.drain()
             finally:
@@ -116,6 +122,8 @@ class Control:
 def ask(directory: str, question: str, *, seconds_max: float = CONTROL_ANSWER_SECONDS_MAX, **arguments: Any) -> Any:
     """The answer of the crawl that runs in `directory`. Raises UnreachableError when no crawl runs or answers, and
     SettingsError when it answers that the arguments make no sense."""
+    if question in SLOW:
+        seconds_max = CONTROL_SLOW_SECONDS_MAX
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

@@ -16,7 +16,7 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from outrider.crawl.looks import changing, store_of
+from outrider.crawl.looks import asked, changing, store_of
 from outrider.crawl.output import FILES
 from outrider.crawl.output import PAGES as PAGES_STREAM
 from outrider.crawl.summary import counted
@@ -71,7 +71,8 @@ class Counter:
 def export(directory: str, path: str, what: str, talk: TextIO) -> int:
     """Writes the records of the frontier (or the lines of pages.jsonl) to a file; gives the number of records.
 
-    Raises SettingsError, StoreError; StoreInUseError for a frontier that is being crawled.
+    A running crawl writes the frontier itself. Raises SettingsError, StoreError; StoreInUseError for a frontier whose
+    owner does not answer.
     """
     form_of(path, WRITTEN)
     store = store_of(directory)
@@ -82,9 +83,9 @@ def export(directory: str, path: str, what: str, talk: TextIO) -> int:
         try:
             frontier = Frontier.look(store)
         except StoreInUseError as owned:
-            raise StoreInUseError(
-                f"{owned.facts}; its frontier can be exported when it has stopped (`--what pages` at any time)"
-            ) from None
+            counter.add(asked(directory, owned, "export", path=os.path.abspath(path))["count"])
+            counter.end(f" to {path}")
+            return counter.total
         try:
             write_records(path, frontier.records(), FRONTIER, counter.add)
         finally:

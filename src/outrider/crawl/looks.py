@@ -1,6 +1,6 @@
-"""Questions of commands that change no frontier: to the crawl that owns the directory, or to files without an owner.
+"""Questions and orders of commands: to the crawl that owns the directory, or to files without an owner.
 
-One table, `LOOKS`, answers for both, so that a running crawl and its files cannot differ in shape.
+One table each, `LOOKS` and `ORDERS`, serves both, so that a running crawl and its files cannot differ in shape.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final
 
+from outrider.clock import instant
 from outrider.crawl.control import Answers, ask
 from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, kept_settings, no_crawl
 from outrider.crawl.options import from_environment, resolved
 from outrider.engine import Frontier
-from outrider.errors import ForeignStoreError, NoCrawlError, StoreInUseError, UnreachableError
+from outrider.errors import ForeignStoreError, NoCrawlError, SettingsError, StoreInUseError, UnreachableError
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, LOOK_PAGES_MAX
 from outrider.storage.manifest import MANIFEST_NAME
 
@@ -75,14 +76,75 @@ LOOKS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]]
 end; an answer may have fewer rows than were asked for and still a cursor."""
 
 
+# -- orders ------------------------------------------------------------------------------------------------------------
+
+
+def _add(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Takes URLs as seeds: they widen the scope."""
+    codes: dict[str, int] = {}
+    for code in frontier.discover(question.get("urls", ())):
+        codes[str(code)] = codes.get(str(code), 0) + 1
+    return {"codes": codes}
+
+
+def _retry(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+    return {"count": frontier.retry(error=question.get("error"), host=question.get("host"))}
+
+
+def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Rules the queues of a host, those that come later too."""
+    host, order, value = str(question.get("host", "")), str(question.get("order", "")), question.get("value")
+    if order not in HOST_ORDERS:
+        raise SettingsError(f"order is {order!r}: give {', '.join(HOST_ORDERS)}")
+    if order == "pause":
+        count = frontier.pause(host)
+    elif order == "resume":
+        count = frontier.resume(host)
+    elif order == "block":
+        count = frontier.block_until(frontier.now() + instant(float(value or 0.0)), host)
+    elif order == "delay":
+        count = frontier.set_delay(None if value is None else float(value), host)
+    else:
+        count = frontier.set_limit(None if value is None else int(value), host)
+    return {"count": count}
+
+
+HOST_ORDERS: Final = ("pause", "resume", "block", "delay", "limit")
+ORDERS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]] = {
+    "add": _add,
+    "host": _host,
+    "retry": _retry,
+}
+"""Each order and the function that carries it out: for the crawl that runs, or for a store without an owner."""
+
+
+@contextmanager
+def ordering(path: str) -> Iterator[Looks]:
+    """Orders to the crawl in `path`, for the length of a block: it is told where it runs, its store is opened else.
+
+    Raises SettingsError, StoreError (StoreInUseError where the owner does not answer) and the errors of the orders.
+    """
+    store_of(path)
+    try:
+        opened = changing(path)
+        frontier = opened.__enter__()
+    except StoreInUseError as owned:
+        yield _asking(path, owned)
+        return
+    try:
+        yield lambda name, question: ORDERS[name](frontier, question)
+    finally:
+        opened.__exit__(None, None, None)
+
+
 def answers_of(frontier: Frontier, in_books: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Answers:
-    """The answers of a running crawl over its socket; `in_books` makes a call in the thread that may call the
-    frontier."""
+    """The answers of a running crawl over its socket, orders too; `in_books` makes a call in the thread that may call
+    the frontier."""
 
     def answer(look: Callable[[Frontier, Mapping[str, Any]], Any]) -> Callable[[Mapping[str, Any]], Awaitable[Any]]:
         return lambda question: in_books(lambda: look(frontier, question))
 
-    return {name: answer(look) for name, look in LOOKS.items()}
+    return {name: answer(look) for name, look in {**LOOKS, **ORDERS}.items()}
 
 
 def store_of(path: str) -> str:
@@ -119,14 +181,16 @@ def looking(path: str) -> Iterator[Looks]:
         frontier.close()
 
 
-def _asking(path: str, owned: StoreInUseError) -> Looks:
-    def asked(name: str, question: Mapping[str, Any]) -> Any:
-        try:
-            return ask(path, name, **{key: value for key, value in question.items() if value is not None})
-        except UnreachableError as silence:
-            raise StoreInUseError(f"{owned.facts}; it was asked and did not answer ({silence.facts})") from None
+def asked(directory: str, owned: StoreInUseError, name: str, /, **question: Any) -> Any:
+    """The answer of the owner. Raises StoreInUseError where it does not answer."""
+    try:
+        return ask(directory, name, **{key: value for key, value in question.items() if value is not None})
+    except UnreachableError as silence:
+        raise StoreInUseError(f"{owned.facts}; it was asked and did not answer ({silence.facts})") from None
 
-    return asked
+
+def _asking(path: str, owned: StoreInUseError) -> Looks:
+    return lambda name, question: asked(path, owned, name, **question)
 
 
 def every_row(look: Looks, name: str, question: Mapping[str, Any], limit: int | None) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from outrider.clock import Instant, anchored, instant, rfc3339, wall
@@ -42,13 +42,14 @@ from outrider.crawl.hooks import (
 )
 from outrider.crawl.journal import JOURNAL_FILE, Journal
 from outrider.crawl.kept_output import judge_of, refuse_output_alone
-from outrider.crawl.looks import answers_of
+from outrider.crawl.looks import ORDERS, answers_of
 from outrider.crawl.options import CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
 from outrider.crawl.progress import Progress
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn, visit_bytes
 from outrider.crawl.summary import left_alone, nothing_done
+from outrider.crawl.tabular import FRONTIER, Count, write_records
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit
 from outrider.engine import Frontier
@@ -549,6 +550,9 @@ class Crawler:
         """What can be asked of this crawl; where a hook keeps the books from answering, that is the answer."""
         looks: dict[str, Answer] = {"status": lambda _: self.status(), **answers_of(self._frontier, self._in_books)}
         answers: dict[str, Answer] = {name: self._patient(look) for name, look in looks.items()}
+        for order in ORDERS:
+            answers[order] = self._ordered(order, answers[order])
+        answers |= {"verify": self._verified, "export": self._exported}
         why_idle = answers["why-idle"]
 
         async def with_hooks(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -558,6 +562,33 @@ class Crawler:
                 return idle_in_hook(running.facts)
 
         return {**answers, "why-idle": with_hooks}
+
+    def _ordered(self, name: str, order: Answer) -> Answer:
+        """Carries an order out, writes it down, and looks at once for what may be fetched now."""
+
+        async def answered(question: Mapping[str, Any]) -> Any:
+            if name == "add":
+                urls = [str(url) for url in question.get("urls", ())]
+                question = {**question, "urls": await self._in_books(lambda: self._hooks.seeds(urls))}
+            found = await order(question)
+            told = {key: value for key, value in question.items() if key not in ("ask", "urls")}
+            await self._in_books(lambda: self._journal.note(name, **{**told, **found}))
+            self._wake.set()
+            return found
+
+        return answered
+
+    async def _verified(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        """Recounts the store beside the crawl, whose calls wait meanwhile."""
+        return asdict(await asyncio.to_thread(self._frontier.verify))
+
+    async def _exported(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        """Writes the frontier's records to a file beside the crawl, which goes on between two pieces."""
+        path, count = str(question.get("path", "")), Count()
+        if not os.path.isabs(path):
+            raise SettingsError(f"path is {path!r}: a running crawl takes a whole path")
+        await asyncio.to_thread(write_records, path, self._frontier.records(), FRONTIER, count.add)
+        return {"count": count.total}
 
     def _patient(self, look: Answer) -> Answer:
         async def answered(question: Mapping[str, Any]) -> Any:

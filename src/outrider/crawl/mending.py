@@ -13,7 +13,7 @@ import msgspec
 from outrider.clock import Instant, instant, rfc3339, wall
 from outrider.crawl.directory import kept_settings
 from outrider.crawl.kept_output import archive_end, line_file_end, packed_watermark
-from outrider.crawl.looks import store_of
+from outrider.crawl.looks import asked, store_of
 from outrider.crawl.options import from_environment, resolved
 from outrider.crawl.output import ARCHIVE_WRITER
 from outrider.engine import Frontier
@@ -94,11 +94,18 @@ class Repaired:
 
 
 def verify(path: str) -> Verified:
-    """Checks every checksum of a store without an owner and recounts the store; changes nothing.
+    """Checks every checksum of a store and recounts the store; changes nothing. A running crawl does so itself.
 
     Raises StoreError where it can neither be read nor told why: StoreInUseError, ForeignStoreError.
     """
-    store = store_of(path)
+    try:
+        return _verified(store_of(path))
+    except StoreInUseError as owned:
+        found = asked(path, owned, "verify")
+    return Verified((), Verification(bool(found["ok"]), tuple(found["problems"]), dict(found["counts"])))
+
+
+def _verified(store: str) -> Verified:
     with _held(store, read_only=True) as files:
         losses: list[Loss] = []
         data = _manifest(files, losses)
@@ -126,7 +133,7 @@ def repair(path: str, *, now: Instant | None = None) -> Repaired:
     lost. Raises StoreError; the next attempt mends the rest.
     """
     store = store_of(path)
-    if verify(path).ok:
+    if _verified(store).ok:
         return Repaired()
     delay = _delay_of(path)
     with _held(store, read_only=False) as files:

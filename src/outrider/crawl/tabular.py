@@ -108,6 +108,17 @@ PAGES: Final = Shape(
 )
 
 
+class Count:
+    """How many records were written."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def add(self, count: int) -> None:
+        """So many more."""
+        self.total += count
+
+
 def form_of(path: str, known: tuple[str, ...]) -> str:
     """The form of a file by the end of its name. Raises NamedPathError."""
     ending = os.path.splitext(path)[1].lower()

@@ -1,0 +1,111 @@
+"""The commands about one page: `fetch` asks for it now, `show` reads back what a crawl kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from outrider.cli.layout import machine_text, named
+from outrider.cli.settings import given, setting_options
+from outrider.crawl.options import SETTINGS, from_environment, resolved
+from outrider.crawl.summary import bytes_text, counted
+from outrider.crawl.terminal import safe
+from outrider.url import normalize
+
+if TYPE_CHECKING:
+    from outrider.crawl.onepage import OnePage
+
+CLOSED, UNREACHABLE = 3, 8
+_ASKED = frozenset(
+    {
+        *("scope", "include", "exclude", "follow_nofollow", "delay", "delay_factor", "contact", "user_agent", "hosts"),
+        *("allow_address", "ca"),
+    }
+)
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+@setting_options(*(name for name in SETTINGS if name not in _ASKED))
+def fetch(url: str, as_json: bool, **flags: Any) -> int:
+    """Fetch one page now, and say what a crawl that begins there would do with each of its links.
+
+    robots.txt is asked for first, and obeyed; the gap lies between it and the page. Exit code 3 when it closes the
+    page, 8 when no answer came.
+    """
+    from outrider.crawl.onepage import fetch_page
+    from outrider.crawl.start import read_hosts
+
+    options = resolved(given(flags), from_environment(os.environ), {}, "")
+    found = asyncio.run(fetch_page(normalize(url), options, read_hosts(options.hosts)))
+    if as_json:
+        click.echo(machine_text(found.as_dict()))
+    else:
+        for line in _lines(found):
+            click.echo(line)
+    if not found.allowed:
+        return CLOSED
+    return 0 if found.response is not None and found.response.status is not None else UNREACHABLE
+
+
+def _lines(found: OnePage) -> Iterator[str]:
+    response, page = found.response, found.page
+    verdict = "allowed" if found.allowed else "closed"
+    told: dict[str, object] = {"url": found.url, "robots": f"{verdict}: {found.robots}"}
+    timing = f"robots.txt {found.robots_seconds:.3f} s"
+    if response is not None:
+        error = f"{response.error}: {response.error_text}" if response.error is not None else ""
+        told |= {"status": str(response.status or "none"), "error": error, "address": response.address}
+        told |= {"bytes": bytes_text(len(response.content))}
+        timing += f", rest {found.waited_seconds:.3f} s, page {response.seconds:.3f} s"
+    told |= {"timing": timing}
+    if page is not None:
+        told |= {"title": page.title, "language": page.language, "charset": page.charset}
+    yield from named({name: value for name, value in told.items() if value})
+    if response is not None and len(response.headers):
+        yield "headers"
+        yield from (f"  {safe(name)}: {safe(value)}" for name, value in response.headers)
+    if page is not None:
+        followed = sum(one.followed for one in found.links)
+        yield f"links     {counted(len(found.links), 'link')}, {followed:,} to follow"
+        for one in found.links:
+            yield f"  {'+' if one.followed else '-'} {safe(one.kind):<6} {safe(one.url)}  {safe(one.reason)}"
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.option("-o", "--output", "directory", metavar="DIR", required=True, help="The crawl's directory.")
+@click.option("--head", "part", flag_value="head", help="Only the status line and fields, as they came.")
+@click.option("--body", "part", flag_value="body", help="Only the content, codings undone: bytes for another program.")
+@click.option("--text", "part", flag_value="text", help="Only the text.")
+@click.option("--json", "part", flag_value="json", help="Its line in pages.jsonl, for programs.")
+def show(url: str, directory: str, part: str | None) -> int:
+    """Show what the crawl in DIR kept of a page: its line, and from the archive its head and text."""
+    from outrider.crawl.onepage import kept_page
+
+    kept = kept_page(directory, normalize(url))
+    if part == "json":
+        click.echo(machine_text(kept.line))
+    elif part == "body":
+        sys.stdout.buffer.write(kept.content)
+        sys.stdout.buffer.flush()
+    if part is None:
+        for line in named(kept.line):
+            click.echo(line)
+    if part in (None, "head") and kept.head:
+        if part is None:
+            click.echo("")
+        for text in kept.head.decode("latin-1").splitlines():
+            click.echo(safe(text))
+    if part in (None, "text") and kept.page is not None:
+        if part is None:
+            click.echo("")
+        for text in kept.page.text.splitlines():
+            click.echo(safe(text))
+    return 0

@@ -1,0 +1,171 @@
+"""Orders to a crawl, running or not: `add`, `host`, `retry`; and `verify` and `export` while it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+import outrider
+from outrider import Frontier
+from outrider.cli import main as cli
+from outrider.crawl import control, looks
+from outrider.fetch.downloader import Decoding, Headers, Response
+
+HOME = "http://one.test/"
+
+
+class Quiet:
+    """A downloader whose every page is empty; robots.txt is not there."""
+
+    def __init__(self, options, clock) -> None:
+        self.clock = clock
+
+    async def fetch(self, request) -> Response:
+        now = self.clock()
+        status = 404 if request.url.endswith("robots.txt") else 200
+        body = request.url.encode()
+        return Response(
+            url=request.url,
+            address=request.address,
+            status=status,
+            error=None,
+            error_text="",
+            request_head=request.head(),
+            head=b"HTTP/1.1 200 OK\r\n\r\n",
+            body=body,
+            content=body,
+            truncated=None,
+            decoding=Decoding.WHOLE,
+            headers=Headers((("Content-Type", "text/plain"),)),
+            started_at=now,
+            ended_at=now,
+            seconds=0.0,
+            new_connection=True,
+        )
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def running(tmp_path):
+    """Lets a function talk to a crawl that has one page to come again in an hour; then stops it."""
+    (tmp_path / "hosts").write_text("127.0.0.1 one.test\n127.0.0.2 two.test\n")
+    out = tmp_path / "out"
+    failures = []
+
+    def run(talk):
+        def beside():
+            try:
+                until(lambda: os.path.exists(out / "control.sock") and read(out))
+                talk(str(out))
+            except BaseException as error:  # noqa: BLE001 - told in the test's own thread
+                failures.append(error)
+            finally:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=beside)
+        thread.start()
+        told = {"output": out, "hosts": str(tmp_path / "hosts"), "downloader": Quiet, "delay": 0, "delay_factor": 0}
+        outrider.crawl([HOME], **told, revisit=lambda page: 3600.0)
+        thread.join()
+        if failures:
+            raise failures[0]
+
+    return run
+
+
+def read(out):
+    path = os.path.join(out, "pages.jsonl")
+    if not os.path.exists(path):
+        return []
+    with open(path) as file:
+        return [json.loads(line)["url"] for line in file if line.endswith("\n")]
+
+
+def until(condition):
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_running_crawl_takes_orders(running, tmp_path, capsys):
+    def talk(out):
+        assert 0 == cli.run(["add", out, HOME + "more", "http://two.test/"])
+        until(lambda: {HOME + "more", "http://two.test/"} <= set(read(out)))
+        assert 0 == cli.run(["host", out, "one.test", "pause"])
+        assert 0 == cli.run(["add", out, HOME + "later"])
+        assert 0 == cli.run(["retry", out])
+        assert 0 == cli.run(["verify", out])
+        assert 0 == cli.run(["export", out, "--to", str(tmp_path / "x.jsonl")])
+
+    running(talk)
+    told = capsys.readouterr()
+    assert "2 new" in told.out
+    assert "pause one.test: 1 queue" in told.out
+    assert "all is true" in told.out
+    urls = {json.loads(line)["url"] for line in (tmp_path / "x.jsonl").read_text().splitlines()}
+    assert {HOME, HOME + "more", HOME + "later", "http://two.test/"} == urls
+    assert HOME + "later" not in read(tmp_path / "out")
+    assert "order=pause" in (tmp_path / "out" / "crawl.log").read_text()
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    out = tmp_path / "out"
+    (out / "frontier").mkdir(parents=True)
+    with Frontier.open(out / "frontier", robots="errands") as frontier:
+        frontier.discover([HOME])
+    return str(out)
+
+
+def test_a_crawl_that_does_not_run_takes_the_same_orders(stopped, capsys):
+    assert 0 == cli.run(["add", stopped, "http://two.test/", "HTTP://ONE.test/#x"])
+    assert "1 new, 1 known\n" == capsys.readouterr().out
+    for order in (["pause"], ["resume"], ["block", "60"], ["delay", "7.5"], ["limit", "2"], ["delay", "none"]):
+        assert 0 == cli.run(["host", stopped, "One.Test", *order])
+    assert 6 == capsys.readouterr().out.count("1 queue\n")
+    with Frontier.look(stopped + "/frontier") as look:
+        (queue,) = [one for one in look.queues() if one.host == "one.test"]
+        assert (False, None, 2) == (queue.paused, queue.delay_seconds, queue.limit)
+        assert queue.blocked_until > look.now()
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        (["stop"], "order is 'stop': it takes pause"),
+        (["pause", "5"], "pause takes no value, and got '5'"),
+        (["block"], "block is None: it takes seconds above 0"),
+        (["block", "soon"], "block is 'soon'"),
+        (["block", "0"], "block is '0'"),
+        (["delay", "-1"], "delay is '-1'"),
+        (["delay", "nan"], "delay is 'nan'"),
+        (["limit", "0"], "limit is '0': it takes a whole number from 1"),
+        (["limit", "1.5"], "limit is '1.5'"),
+    ],
+)
+def test_an_order_that_makes_no_sense_is_refused_by_name(stopped, capsys, order, words):
+    assert 2 == cli.run(["host", stopped, "one.test", "--", *order])
+    assert words in capsys.readouterr().err
+
+
+def test_a_host_that_is_not_there_is_said(stopped, capsys):
+    assert 2 == cli.run(["host", stopped, "nobody.test", "pause"])
+    assert "'nobody.test': no queue has it" in capsys.readouterr().err
+
+
+def test_a_url_that_is_none_adds_nothing(stopped, capsys):
+    assert 2 == cli.run(["add", stopped, "mailto:x@y"])
+    assert "Wrong URL" in capsys.readouterr().err
+
+
+def test_questions_and_orders_have_one_table_each():
+    assert not set(looks.LOOKS) & set(looks.ORDERS)
+    assert {"verify", "export"} == set(control.SLOW)

@@ -1,0 +1,128 @@
+"""`outrider fetch` and `outrider show`: one page now, and what a crawl kept of one."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from outrider.cli import main as cli
+
+PAGE = b"""<title>a\x1b]0;evil\x07 page</title><a href=/in>in</a> <a href=/closed/x>c</a> <a href=/no rel=nofollow>n</a>
+<a href=http://other.test/>o</a> <img src=/i.png> words to read"""
+ROBOTS = b"User-agent: *\nDisallow: /closed\n"
+
+
+@pytest.fixture
+def site():
+    asked = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            body = ROBOTS if self.path == "/robots.txt" else PAGE
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    beside = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    beside.start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    server.server_close()
+
+
+def said(capsys, *arguments):
+    code = cli.run(list(arguments))
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def test_fetch_says_everything_about_a_page(site, capsys):
+    url, asked = site
+    code, out, _ = said(capsys, "fetch", url + "/", "--delay", "0", "--delay-factor", "0")
+    assert (0, ["/robots.txt", "/"]) == (code, asked)
+    lines = [" ".join(line.split()) if line[:1] != " " else line for line in out.splitlines()]
+    assert "status 200" in lines
+    assert "robots allowed: no line matches" in lines
+    assert "  Content-Type: text/html" in lines
+    assert "links 5 links, 1 to follow" in lines
+    fates = {line.split()[2].removeprefix(url): line.split("  ")[-1] for line in lines if line[2:4] in ("+ ", "- ")}
+    assert "in scope" == fates["/in"]
+    assert "robots.txt, line 2: Disallow: /closed" == fates["/closed/x"]
+    assert "rel=nofollow" == fates["/no"]
+    assert fates["http://other.test/"].startswith("scope host: other.test is none of 127.0.0.1")
+    assert "a link of img is recorded, not followed" == fates["/i.png"]
+    assert "\x1b" not in out
+
+
+def test_fetch_in_json_is_one_object(site, capsys):
+    url, _ = site
+    code, out, _ = said(capsys, "fetch", url + "/", "--json", "--delay", "0", "--exclude", "/in$")
+    found = json.loads(out)
+    assert (0, 200, True) == (code, found["status"], found["robots"]["allowed"])
+    assert "--exclude /in$" == found["links"][0]["reason"]
+
+
+def test_fetch_obeys_robots_and_names_the_line(site, capsys):
+    url, asked = site
+    code, out, _ = said(capsys, "fetch", url + "/closed/y", "--delay", "0")
+    assert (3, ["/robots.txt"]) == (code, asked)
+    assert "closed: line 2: Disallow: /closed" in out
+
+
+def test_fetch_rests_between_robots_txt_and_the_page(site, capsys):
+    url, _ = site
+    _, out, _ = said(capsys, "fetch", url + "/", "--json", "--delay", "0.05", "--delay-factor", "0")
+    assert 0.05 == json.loads(out)["waited_seconds"]
+
+
+def test_fetch_beyond_this_machine_takes_a_contact(capsys):
+    code, _, err = said(capsys, "fetch", "https://example.org/")
+    assert (2, True) == (code, "contact is missing" in err)
+
+
+def test_fetch_says_that_nothing_answers(capsys):
+    code, out, err = said(capsys, "fetch", "http://127.0.0.1:1/", "--delay", "0")
+    assert code in (3, 8)
+    assert "127.0.0.1" in out + err
+
+
+def test_show_gives_back_what_was_archived(site, tmp_path, capsys):
+    url, _ = site
+    out = str(tmp_path / "out")
+    assert 3 == cli.run(["crawl", url + "/", "-o", out, "--max-pages", "1", "--delay", "0", "--progress", "none"])
+    capsys.readouterr()
+    code, told, _ = said(capsys, "show", url, "-o", out)
+    assert 0 == code
+    assert "HTTP/1.0 200 OK" in told
+    assert "words to read" in told
+    assert "\x1b" not in told
+    assert said(capsys, "show", url, "-o", out, "--head")[1].startswith("HTTP/1.0 200 OK")
+    assert "words to read" in said(capsys, "show", url, "-o", out, "--text")[1]
+    assert url + "/" == json.loads(said(capsys, "show", url, "-o", out, "--json")[1])["url"]
+
+
+def test_show_gives_the_content_as_bytes(site, tmp_path, capfdbinary):
+    url, _ = site
+    out = str(tmp_path / "out")
+    cli.run(["crawl", url + "/", "-o", out, "--max-pages", "1", "--delay", "0", "--progress", "none"])
+    capfdbinary.readouterr()
+    assert 0 == cli.run(["show", url, "-o", out, "--body"])
+    assert PAGE == capfdbinary.readouterr().out
+
+
+def test_show_of_a_page_that_is_not_there_says_where_to_look(site, tmp_path, capsys):
+    url, _ = site
+    out = str(tmp_path / "out")
+    cli.run(["crawl", url + "/", "-o", out, "--max-pages", "1", "--delay", "0", "--progress", "none"])
+    code, _, err = said(capsys, "show", url + "/other", "-o", out)
+    assert (2, True) == (code, f"outrider explain {url}/other" in err)
