@@ -284,6 +284,13 @@ METAS_PER_PAGE_MAX = 1_000  # pages have some dozens; a million would only cost 
 DIRECTIVES_PER_PAGE_MAX = 64  # robots metas know a dozen
 DIRECTIVE_CHARACTERS_MAX = 100  # the longest known, unavailable_after with a date, has half of that
 
+# sitemaps
+SITEMAP_BYTES_MAX = 52_428_800  # sitemaps.org 0.90: of one file, unpacked
+SITEMAP_ENTRIES_MAX = 50_000  # sitemaps.org 0.90: URLs of one file, and sitemaps of one index
+SITEMAP_DEPTH_MAX = 64  # elements within each other: those of sitemaps and feeds have half a dozen
+SITEMAP_PROBLEMS_MAX = 20  # of one kind, as examples
+SITEMAP_FIELD_CHARACTERS_MAX = 100  # of a date or name, and of what a problem quotes
+
 # patterns and lines
 PATTERN_CHARACTERS_MAX = 10_000  # a scope pattern is typed by a person; a longer one is a list, which are seeds
 # rules with a wildcard for one agent; each costs microseconds per URL, and 40,000 fit into 500 KiB

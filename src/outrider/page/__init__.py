@@ -3,6 +3,7 @@
 from outrider.kernels import SimHashIndex
 from outrider.page.likeness import SHINGLES_MIN, SIMHASH_VERSION, simhash, simhash_of_text
 from outrider.page.reader import FOLLOWABLE, NO_LINKS, Alternate, FoundLinks, Page, PageLink, read
+from outrider.page.sitemap import Sitemap, SitemapEntry, in_location, read_sitemap
 
 __all__ = [
     "FOLLOWABLE",
@@ -14,7 +15,11 @@ __all__ = [
     "Page",
     "PageLink",
     "SimHashIndex",
+    "Sitemap",
+    "SitemapEntry",
+    "in_location",
     "read",
+    "read_sitemap",
     "simhash",
     "simhash_of_text",
 ]
