@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "robots": SECOND,
     "journey": SECOND,
     "frontier": FRONTIER,
-    "fetch": GETTING,
+    "fetch": GETTING | {"_native"},  # the fetch kernel holds sockets and a clock: it is none of the deciders' kernels
     "page": GETTING,
     "archive": ARCHIVE,
     "engine": ENGINE,

@@ -127,6 +127,11 @@ IDLE_CONNECTION_SECONDS_MAX = (
     15  # a kept connection that rests longer is closed, not reused: servers drop it about then
 )
 CONNECTIONS_MAX = 512  # sockets of the downloader, kept ones included; half of the usual 1,024 descriptors
+RATE_BYTES_PER_SECOND_MIN = 100  # a body that comes more slowly on average is cut: no link of today is so slow
+RATE_SECONDS_FIRST = 15.0  # and that is first looked at so long after the head: half of the time that silence may last
+FETCH_THREADS = 1  # of the fetch kernel: one fetches 10,000 pages a second
+FETCH_INBOX_BYTES_MAX = 16 << 20  # answers that wait to be taken; beyond, nothing more is read from the sites
+FETCH_DRAIN_BYTES = 4 << 20  # answers taken at once: a millisecond or two of copying
 AWKWARD_ORIGINS_MAX = 10_000  # origins remembered as ambiguous speakers, whose connections are not reused
 ERROR_TEXT_MAX = 200  # characters of a library's or server's words that go into a log line
 

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
+from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import closes_after, hostile
-from outrider.clock import wall
 from outrider.fetch.codings import codings_of, decoded
-from outrider.fetch.curl import CurlDownloader
 from outrider.fetch.downloader import Decoding, Request, Response
 from outrider.fetch.outcomes import FetchError, http_date, retry_after_seconds
 
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.usefixtures("each_downloader")]
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -29,7 +28,7 @@ def fetch_each(answers: list[bytes], **limits: Any) -> list[Response]:
     """Each answer from a server of its own, which then closes."""
 
     async def main() -> list[Response]:
-        downloader = CurlDownloader(clock=wall)
+        downloader = new()
         responses = []
         for answer in answers:
             async with hostile(closes_after(answer)) as site:

@@ -10,22 +10,23 @@ from typing import Any, TypeVar
 
 import pytest
 
+from e2e.downloaders import AnyDownloader, each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import Connection, Script, Site, answers, closes_after, hostile
-from outrider.clock import wall
 from outrider.errors import ClosedError, InvalidUrlError, SettingsError
-from outrider.fetch.curl import CurlDownloader
 from outrider.fetch.downloader import Decoding, Request, Response
 from outrider.fetch.outcomes import FetchError
 
 T = TypeVar("T")
+pytestmark = pytest.mark.usefixtures("each_downloader")
+
 AGENT = "Outrider/0.1 (+https://example.org/bot)"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-def run(script: Script, act: Callable[[CurlDownloader, Site], Awaitable[T]], **options: Any) -> T:
+def run(script: Script, act: Callable[[AnyDownloader, Site], Awaitable[T]], **options: Any) -> T:
     async def main() -> T:
         async with hostile(script) as site:
-            downloader = CurlDownloader(clock=wall, **options)
+            downloader = new(**options)
             try:
                 return await act(downloader, site)
             finally:
@@ -35,7 +36,7 @@ def run(script: Script, act: Callable[[CurlDownloader, Site], Awaitable[T]], **o
 
 
 def one(script: Script, path: str = "/", **limits: Any) -> Response:
-    async def act(downloader: CurlDownloader, site: Site) -> Response:
+    async def act(downloader: AnyDownloader, site: Site) -> Response:
         return await downloader.fetch(Request(f"http://site.test:{site.port}{path}", "127.0.0.1", AGENT, **limits))
 
     return run(script, act)
@@ -49,7 +50,7 @@ def head_of(*fields: str, status: str = "200 OK") -> bytes:
 
 
 def test_the_request_head_kept_is_the_one_the_server_got() -> None:
-    async def act(downloader: CurlDownloader, site: Site) -> tuple[bytes, bytes, int]:
+    async def act(downloader: AnyDownloader, site: Site) -> tuple[bytes, bytes, int]:
         request = Request(
             f"http://site.test:{site.port}/a/../b%2f?q=1&r=|\"'", "127.0.0.1", AGENT, (("If-None-Match", '"x y"'),)
         )
@@ -66,7 +67,7 @@ def test_the_request_head_kept_is_the_one_the_server_got() -> None:
 
 
 def test_a_url_without_a_path_asks_for_the_root() -> None:
-    async def act(downloader: CurlDownloader, site: Site) -> bytes:
+    async def act(downloader: AnyDownloader, site: Site) -> bytes:
         await downloader.fetch(Request(f"http://site.test:{site.port}?q", "127.0.0.1", AGENT))
         return site.requests[0].split(b"\r\n")[0]
 
@@ -157,7 +158,7 @@ def test_headers_are_found_in_any_case() -> None:
 
 
 def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
-    async def act(downloader: CurlDownloader, site: Site) -> tuple[int | None, str | None, int]:
+    async def act(downloader: AnyDownloader, site: Site) -> tuple[int | None, str | None, int]:
         response = await downloader.fetch(Request(f"http://site.test:{site.port}/", "127.0.0.1", AGENT))
         await asyncio.sleep(0.05)
         return response.status, response.headers.get("location"), len(site.requests)
@@ -238,13 +239,15 @@ def test_times_are_those_of_the_clock() -> None:
 
     async def main() -> Response:
         async with hostile(closes_after(OK)) as site:
-            downloader = CurlDownloader(clock=lambda: next(ticks))
+            downloader = new(clock=lambda: next(ticks))
             response = await downloader.fetch(Request(f"http://site.test:{site.port}/", "127.0.0.1", AGENT))
             await downloader.close()
             return response
 
     response = asyncio.run(main())
     assert (1_000_000, 3_500_000) == (response.started_at, response.ended_at)
+    assert response.first_byte_at is not None
+    assert 1_000_000 < response.first_byte_at <= 3_500_000
     assert 0 < response.seconds < 2
 
 
@@ -252,7 +255,7 @@ def test_times_are_those_of_the_clock() -> None:
 
 
 def test_a_kept_connection_is_used_again() -> None:
-    async def act(downloader: CurlDownloader, site: Site) -> tuple[int, int, list[bool]]:
+    async def act(downloader: AnyDownloader, site: Site) -> tuple[int, int, list[bool]]:
         request = Request(f"http://site.test:{site.port}/", "127.0.0.1", AGENT)
         made = [(await downloader.fetch(request)).new_connection for _ in range(5)]
         return site.connections, len(site.requests), made
@@ -261,7 +264,7 @@ def test_a_kept_connection_is_used_again() -> None:
 
 
 def test_hosts_at_one_address_share_no_connection() -> None:
-    async def act(downloader: CurlDownloader, site: Site) -> int:
+    async def act(downloader: AnyDownloader, site: Site) -> int:
         for name in ("a.test", "b.test", "a.test"):
             await downloader.fetch(Request(f"http://{name}:{site.port}/", "127.0.0.1", AGENT))
         return site.connections
@@ -284,7 +287,7 @@ def test_a_host_has_one_connection_at_a_time() -> None:
         finally:
             open_now -= 1
 
-    async def act(downloader: CurlDownloader, site: Site) -> list[int | None]:
+    async def act(downloader: AnyDownloader, site: Site) -> list[int | None]:
         request = Request(f"http://site.test:{site.port}/", "127.0.0.1", AGENT)
         return [response.status for response in await asyncio.gather(*(downloader.fetch(request) for _ in range(8)))]
 
@@ -294,7 +297,7 @@ def test_a_host_has_one_connection_at_a_time() -> None:
 def test_a_connection_to_another_address_is_not_used_for_a_new_answer_of_the_resolver() -> None:
     async def main() -> tuple[int, int]:
         async with hostile(answers(OK), host="0.0.0.0") as site:
-            downloader = CurlDownloader(clock=wall)
+            downloader = new()
             for address in ("127.0.0.1", "127.0.0.2"):
                 response = await downloader.fetch(Request(f"http://site.test:{site.port}/", address, AGENT))
                 assert 200 == response.status
@@ -312,7 +315,7 @@ def test_a_kept_connection_that_dies_is_not_asked_again_behind_the_crawls_back()
         await connection.send(OK)
         await connection.request()
 
-    async def act(downloader: CurlDownloader, site: Site) -> tuple[list[FetchError | None], int]:
+    async def act(downloader: AnyDownloader, site: Site) -> tuple[list[FetchError | None], int]:
         errors = [
             (await downloader.fetch(Request(f"http://site.test:{site.port}/{n}", "127.0.0.1", AGENT))).error
             for n in range(4)
@@ -331,7 +334,7 @@ def test_a_kept_connection_that_dies_is_not_asked_again_behind_the_crawls_back()
     ],
 )
 def test_after_an_answer_with_two_readings_a_new_connection_is_made(answer: bytes) -> None:
-    async def act(downloader: CurlDownloader, site: Site) -> tuple[list[bytes], int]:
+    async def act(downloader: AnyDownloader, site: Site) -> tuple[list[bytes], int]:
         contents = [
             (await downloader.fetch(Request(f"http://site.test:{site.port}/", "127.0.0.1", AGENT))).content
             for _ in range(2)
@@ -372,7 +375,7 @@ def test_a_body_of_one_byte_too_much_is_cut() -> None:
 
 
 def test_a_cut_connection_is_not_used_again() -> None:
-    async def act(downloader: CurlDownloader, site: Site) -> tuple[list[str | None], int]:
+    async def act(downloader: AnyDownloader, site: Site) -> tuple[list[str | None], int]:
         request = Request(f"http://site.test:{site.port}/", "127.0.0.1", AGENT, bytes_max=1_000)
         cuts = [(await downloader.fetch(request)).truncated for _ in range(2)]
         return cuts, site.connections
@@ -434,7 +437,7 @@ def test_thousands_of_gzip_members_are_cut() -> None:
 
 
 def test_a_port_of_another_protocol_is_not_connected_to() -> None:
-    async def act(downloader: CurlDownloader, site: Site) -> tuple[FetchError | None, int]:
+    async def act(downloader: AnyDownloader, site: Site) -> tuple[FetchError | None, int]:
         response = await downloader.fetch(Request("http://site.test:6379/", "127.0.0.1", AGENT))
         return response.error, downloader.statistics()["connections"]
 
@@ -448,7 +451,7 @@ def test_a_proxy_in_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_cookie_is_sent_back() -> None:
-    async def act(downloader: CurlDownloader, site: Site) -> list[bool]:
+    async def act(downloader: AnyDownloader, site: Site) -> list[bool]:
         for _ in range(2):
             await downloader.fetch(Request(f"http://site.test:{site.port}/", "127.0.0.1", AGENT))
         return [b"cookie" in request.lower() for request in site.requests]
@@ -459,7 +462,7 @@ def test_no_cookie_is_sent_back() -> None:
 def test_closing_ends_what_is_in_flight() -> None:
     async def main() -> tuple[FetchError | None, bool]:
         async with hostile(Connection.hang) as site:
-            downloader = CurlDownloader(clock=wall)
+            downloader = new()
             request = Request(f"http://site.test:{site.port}/", "127.0.0.1", AGENT)
             fetch = asyncio.create_task(downloader.fetch(request))
             await asyncio.sleep(0.05)
@@ -478,7 +481,7 @@ def test_a_cancelled_fetch_leaves_room_for_the_next() -> None:
             await connection.hang()
         await connection.send(OK)
 
-    async def act(downloader: CurlDownloader, site: Site) -> tuple[int | None, int]:
+    async def act(downloader: AnyDownloader, site: Site) -> tuple[int | None, int]:
         slow = asyncio.create_task(downloader.fetch(Request(f"http://site.test:{site.port}/slow", "127.0.0.1", AGENT)))
         await asyncio.sleep(0.05)
         slow.cancel()

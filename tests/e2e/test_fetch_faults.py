@@ -17,11 +17,14 @@ from typing import Any
 
 import pytest
 
+from e2e.downloaders import each_downloader, lines_to_make, new  # noqa: F401 - a fixture
 from e2e.hostile import Connection, Script, answers, closes_after, hostile
 from outrider.clock import wall
 from outrider.fetch.curl import CurlDownloader
 from outrider.fetch.downloader import Request, Response
 from outrider.fetch.outcomes import FetchError
+
+pytestmark = pytest.mark.usefixtures("each_downloader")
 
 AGENT = "Outrider/0.1 (+https://example.org/bot)"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -31,7 +34,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"
 def fetch(script: Script, **limits: Any) -> Response:
     async def main() -> Response:
         async with hostile(script) as site:
-            downloader = CurlDownloader(clock=wall)
+            downloader = new()
             try:
                 return await downloader.fetch(Request(f"http://site.test:{site.port}/", "127.0.0.1", AGENT, **limits))
             finally:
@@ -42,7 +45,7 @@ def fetch(script: Script, **limits: Any) -> Response:
 
 def fetch_from(url: str, address: str = "127.0.0.1", **limits: Any) -> Response:
     async def main() -> Response:
-        downloader = CurlDownloader(clock=wall)
+        downloader = new()
         try:
             return await downloader.fetch(Request(url, address, AGENT, **limits))
         finally:
@@ -180,6 +183,12 @@ def test_a_reset_before_the_request() -> None:
         connection.reset()
 
     assert FetchError.RESET == fetch(script).error
+
+
+@pytest.mark.parametrize("sent", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nX: y", b"HTTP/1.1 103 Early\r\n\r\n"])
+def test_a_connection_closed_within_the_head_may_do_better_later(sent: bytes) -> None:
+    response = fetch(closes_after(sent))
+    assert (FetchError.RESET, None, None, b"") == outcome(response)
 
 
 def test_a_connection_closed_without_a_byte_is_an_empty_reply() -> None:
@@ -325,7 +334,7 @@ def test_controls_in_a_header_are_kept_in_the_bytes() -> None:
 
 
 @pytest.mark.parametrize("script", [closes_after(OK), answers(OK)], ids=["new connection", "kept connection"])
-def test_a_peer_other_than_the_chosen_address_is_refused(script: Script) -> None:
+def test_a_peer_other_than_the_chosen_address_is_refused_to_libcurl(script: Script) -> None:
     """The request goes only to its own address, also where libcurl would connect to, or has a connection to,
     another."""
 
@@ -352,7 +361,7 @@ def test_a_peer_other_than_the_chosen_address_is_refused(script: Script) -> None
 def test_a_name_is_asked_at_its_address_without_any_resolver() -> None:
     async def main() -> tuple[int | None, bytes]:
         async with hostile(closes_after(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")) as site:
-            downloader = CurlDownloader(clock=wall)
+            downloader = new()
             response = await downloader.fetch(Request(f"http://nowhere.invalid:{site.port}/", "127.0.0.1", AGENT))
             await downloader.close()
             return response.status, site.requests[0].split(b"\r\n")[1].split(b":")[1]
@@ -367,7 +376,7 @@ def test_an_ipv6_address_is_asked_in_brackets() -> None:
     async def main() -> int | None:
         try:
             async with hostile(closes_after(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), host="::1") as site:
-                downloader = CurlDownloader(clock=wall)
+                downloader = new()
                 response = await downloader.fetch(Request(f"http://[::1]:{site.port}/", "::1", AGENT))
                 await downloader.close()
                 return response.status
@@ -393,7 +402,7 @@ def test_every_descriptor_is_given_back() -> None:
         async with hostile(script) as site:
 
             async def use() -> None:
-                downloader = CurlDownloader(clock=wall)
+                downloader = new()
                 tasks = [
                     asyncio.create_task(
                         downloader.fetch(
@@ -433,10 +442,9 @@ def test_a_shortage_of_descriptors_is_a_passing_error(project: Path) -> None:
         import asyncio, resource, socket
         from collections import Counter
         from outrider.clock import wall
-        from outrider.fetch.curl import CurlDownloader
         from outrider.fetch.downloader import Request
         async def main():
-            downloader = CurlDownloader(clock=wall)
+            downloader = Downloader(clock=wall)
             listener = socket.create_server(("127.0.0.1", 0), backlog=100)  # the kernel accepts, nobody answers
             port = listener.getsockname()[1]
             resource.setrlimit(resource.RLIMIT_NOFILE, (15, 4096))
@@ -451,7 +459,7 @@ def test_a_shortage_of_descriptors_is_a_passing_error(project: Path) -> None:
         """
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", lines_to_make() + code],
         capture_output=True,
         text=True,
         cwd=project,
@@ -469,7 +477,6 @@ def test_a_hundred_hostile_answers_at_once_stay_small(project: Path) -> None:
         import asyncio, gzip, resource, sys
         from e2e.hostile import hostile
         from outrider.clock import wall
-        from outrider.fetch.curl import CurlDownloader
         from outrider.fetch.downloader import Request
         bomb = gzip.compress(bytes(10_000_000))
         async def script(connection):
@@ -481,7 +488,7 @@ def test_a_hundred_hostile_answers_at_once_stay_small(project: Path) -> None:
                 await connection.send(b"x" * 65536)
         async def main():
             async with hostile(script) as site:
-                downloader = CurlDownloader(clock=wall, connections_max=10)
+                downloader = Downloader(clock=wall, connections_max=10)
                 async def ask(n):
                     kind = "bomb" if n % 2 else "endless"
                     response = await downloader.fetch(Request(f"http://h{n}.test:{site.port}/{kind}", "127.0.0.1", "A"))
@@ -497,7 +504,7 @@ def test_a_hundred_hostile_answers_at_once_stay_small(project: Path) -> None:
         """
     )
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", lines_to_make() + code],
         capture_output=True,
         text=True,
         cwd=project,

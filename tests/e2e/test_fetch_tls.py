@@ -12,18 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import Connection, answers, hostile
-from outrider.clock import wall
 from outrider.errors import SettingsError
-from outrider.fetch.curl import CurlDownloader
+from outrider.fetch.curl import _Roots
 from outrider.fetch.downloader import Request, Response
 from outrider.fetch.outcomes import FetchError
+from outrider.fetch.roots import roots_pem
 
 AGENT = "Outrider/0.1 (+https://example.org/bot)"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="the certificates are made by openssl")
+pytestmark = [
+    pytest.mark.usefixtures("each_downloader"),
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="the certificates are made by openssl"),
+]
 
 
 def openssl(*arguments: str | Path) -> None:
@@ -70,7 +74,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def fetch(context: ssl.SSLContext, name: str, ca_file: str | None, times: int = 1) -> list[Response]:
     async def main() -> list[Response]:
         async with hostile(answers(OK), tls=context) as site:
-            downloader = CurlDownloader(clock=wall, ca_file=ca_file)
+            downloader = new(ca_file=ca_file)
             try:
                 request = Request(f"https://{name}:{site.port}/", "127.0.0.1", AGENT, connect_seconds=5)
                 return [await downloader.fetch(request) for _ in range(times)]
@@ -93,11 +97,8 @@ def test_without_the_users_root_the_same_certificate_proves_nothing(authority: A
 def test_the_usual_roots_stay_trusted_beside_the_users(authority: Authority) -> None:
     import certifi
 
-    downloader = CurlDownloader(clock=wall, ca_file=authority.root)
-    merged = Path(downloader._roots.path)
-    assert Path(certifi.where()).read_bytes() + b"\n" + Path(authority.root).read_bytes() == merged.read_bytes()
-    asyncio.run(downloader.close())
-    assert False is merged.exists()
+    merged = roots_pem(authority.root)
+    assert Path(certifi.where()).read_bytes() + b"\n" + Path(authority.root).read_bytes() == merged
 
 
 def test_a_certificate_for_another_name(authority: Authority) -> None:
@@ -119,7 +120,7 @@ def test_a_certificate_signed_by_itself(authority: Authority) -> None:
 def test_a_server_that_speaks_no_tls(authority: Authority) -> None:
     async def main() -> FetchError | None:
         async with hostile(answers(OK)) as site:
-            downloader = CurlDownloader(clock=wall)
+            downloader = new()
             request = Request(f"https://good.test:{site.port}/", "127.0.0.1", AGENT, connect_seconds=0.3)
             response = await downloader.fetch(request)
             await downloader.close()
@@ -136,7 +137,7 @@ def test_a_server_that_answers_tls_with_http(authority: Authority) -> None:
 
     async def main() -> FetchError | None:
         async with hostile(script) as site:
-            downloader = CurlDownloader(clock=wall)
+            downloader = new()
             response = await downloader.fetch(Request(f"https://good.test:{site.port}/", "127.0.0.1", AGENT))
             await downloader.close()
             return response.error
@@ -184,7 +185,7 @@ def test_the_handshake_is_not_counted_as_the_hosts_time(authority: Authority) ->
                     writer.transport.abort()
 
             async with hostile(relay) as outer:
-                downloader = CurlDownloader(clock=wall, ca_file=authority.root)
+                downloader = new(ca_file=authority.root)
                 response = await downloader.fetch(Request(f"https://good.test:{outer.port}/", "127.0.0.1", AGENT))
                 await downloader.close()
                 assert 200 == response.status
@@ -204,23 +205,23 @@ def test_a_file_of_roots_that_holds_none_is_refused(tmp_path: Path, content: byt
     path = tmp_path / "roots.pem"
     path.write_bytes(content)
     with pytest.raises(SettingsError, match="ca = "):
-        CurlDownloader(clock=wall, ca_file=str(path))
+        new(ca_file=str(path))
 
 
 def test_a_missing_file_of_roots_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="No such file"):
-        CurlDownloader(clock=wall, ca_file=str(tmp_path / "none.pem"))
+        new(ca_file=str(tmp_path / "none.pem"))
 
 
-def test_a_killed_crawl_leaves_no_file_of_certificates(tmp_path):
+def test_a_killed_crawl_leaves_no_file_of_certificates(tmp_path: Path) -> None:
     """The roots with the user's own beside them are a file without a name."""
     import certifi
 
-    from outrider.fetch.curl import _Roots
-
     roots = _Roots(certifi.where())
     with open(roots.path, "rb") as merged, open(certifi.where(), "rb") as usual:
-        assert merged.read().startswith(usual.read())
+        found = merged.read()
+        assert roots_pem(certifi.where()) == found
+        assert found.startswith(usual.read())
     if roots.path.startswith("/proc/"):
         assert not list(tmp_path.parent.glob("outrider-roots-*"))
         assert "memfd" in os.readlink(roots.path)

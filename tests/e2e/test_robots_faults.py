@@ -7,15 +7,16 @@ import gzip
 
 import pytest
 
+from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import Connection, Script, closes_after, hostile
 from outrider import Frontier
 from outrider.clock import wall
 from outrider.crawl.visit import Judgement, Visit, judged, robots_outcome
-from outrider.fetch.curl import CurlDownloader
 from outrider.fetch.downloader import Request
 from outrider.journey import Kind, Lease, Verdict
 from outrider.limits import BODY_BYTES_MAX, MICROSECONDS
 
+pytestmark = pytest.mark.usefixtures("each_downloader")
 AGENT = "Outrider/0.1 (+https://example.org/bot)"
 WORDS = b"User-agent: *\nDisallow: /private\n"
 CUT = WORDS[:-8]  # "Disallow: /" would close the whole site
@@ -55,7 +56,7 @@ def visited(lease: Lease, answer: bytes | Script) -> Visit:
 
     async def main() -> Visit:
         async with hostile(script) as site:
-            downloader = CurlDownloader(clock=wall)
+            downloader = new()
             try:
                 path = lease.url.partition("site.test")[2]
                 url = f"http://site.test:{site.port}{path}"

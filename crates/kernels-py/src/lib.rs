@@ -3,6 +3,7 @@
 
 mod backlog;
 mod columns;
+mod fetching;
 mod fingerprint_set;
 mod groups;
 mod html;
@@ -466,6 +467,8 @@ fn texts_of_spans<'py>(
 mod _native {
     #[pymodule_export]
     use super::backlog::Backlog;
+    #[pymodule_export]
+    use super::fetching::FetchEngine;
     #[pymodule_export]
     use super::fingerprint_set::FingerprintSet;
     #[pymodule_export]

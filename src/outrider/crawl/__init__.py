@@ -43,7 +43,7 @@ sys.modules[__name__].__class__ = _Callable
 
 
 def __getattr__(name: str) -> Any:
-    # On first use: the loop brings libcurl and a parser along, which `outrider --help` need not wait for.
+    # On first use: the loop brings downloaders and a parser along, which `outrider --help` need not wait for.
     place = _PLACES.get(name)
     if place is not None:
         return getattr(import_module(f"outrider.crawl.{place}"), name)

@@ -58,6 +58,7 @@ from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.curl import CurlDownloader
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import Resolver
+from outrider.fetch.native import NativeDownloader
 from outrider.journey import Lease
 from outrider.kernels import in_use
 from outrider.limits import (
@@ -147,7 +148,7 @@ class Crawler:
         self._seeds_again = seeds_again
         self._hosts = hosts
         self._progress = progress
-        self._make_downloader = make_downloader or _curl
+        self._make_downloader = make_downloader or _downloader
         self._make_names = make_names or (
             lambda: Resolver(hosts, threads_max=_look_ups_max(_connections_max(options.concurrency)))
         )
@@ -669,8 +670,10 @@ def _state_of(code: int) -> str:
     return "finished" if code == FINISHED else "stopped"
 
 
-def _curl(options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
-    return CurlDownloader(clock=clock, ca_file=options.ca, connections_max=_connections_max(options.concurrency))
+def _downloader(options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
+    """The fetch kernel, or libcurl where the plain kernels run."""
+    kind = NativeDownloader if in_use() == "native" else CurlDownloader
+    return kind(clock=clock, ca_file=options.ca, connections_max=_connections_max(options.concurrency))
 
 
 def _connections_max(concurrency: int) -> int:

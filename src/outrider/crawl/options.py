@@ -509,7 +509,7 @@ class CrawlOptions:
     revisit: Any = _hook("Says in how many seconds a page is due again.")
     downloader: Any = _setting(
         None,
-        "Makes what fetches, in the place of libcurl.",
+        "Makes what fetches, in the place of the built-in downloader.",
         _A_FUNCTION + " or a Downloader, or none",
         _downloader,
         "MODULE:FUNCTION",

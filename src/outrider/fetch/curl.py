@@ -6,9 +6,7 @@ import asyncio
 import errno
 import os
 import socket
-import ssl
 import tempfile
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +14,20 @@ import certifi
 import pycurl
 
 from outrider.clock import ClockFunction, Instant, instant
-from outrider.errors import ClosedError, SettingsError
+from outrider.errors import ClosedError
 from outrider.fetch.addresses import is_web_port, parsed
-from outrider.fetch.codings import codings_of, decoded, unchunk
-from outrider.fetch.downloader import Decoding, Headers, Request, Response, Target
-from outrider.fetch.outcomes import FetchError, safe_text
+from outrider.fetch.answers import AwkwardOrigins, Ended, is_ambiguous, response_of, unsent
+from outrider.fetch.downloader import Request, Response, Target
+from outrider.fetch.outcomes import FetchError
+from outrider.fetch.roots import roots_pem
+from outrider.fetch.turns import Turns
 from outrider.limits import (
-    AWKWARD_ORIGINS_MAX,
     CONNECTIONS_MAX,
     HEAD_BYTES_MAX,
     HEADER_LINES_MAX,
     IDLE_CONNECTION_SECONDS_MAX,
+    RATE_BYTES_PER_SECOND_MIN,
+    RATE_SECONDS_FIRST,
 )
 
 _TLS_CODES = {
@@ -99,6 +100,8 @@ class _Transfer:
         self.head_complete = False
         self.status: int | None = None
         self.body: list[bytes] = []
+        self.body_bytes = 0
+        self.body_began = 0.0
 
     def prepare(self, request: Request, target: Target, fresh: bool) -> None:
         """Sets the options that differ from request to request."""
@@ -116,6 +119,11 @@ class _Transfer:
         setopt(pycurl.CONNECT_TO, [f"::{ip}:"])
         setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_seconds * 1_000)))
         setopt(pycurl.FRESH_CONNECT, int(fresh))
+
+    def slow_at(self) -> float:
+        """When a body that brings nothing more has come too slowly."""
+        earned = self.body_bytes / RATE_BYTES_PER_SECOND_MIN
+        return self.body_began + max(RATE_SECONDS_FIRST, earned)
 
     # Callbacks of libcurl. Returning something else than it expects ends the transfer.
 
@@ -184,12 +192,14 @@ class _Transfer:
                 self.status = None
             else:
                 self.head_complete = True
+                self.body_began = self.active
                 self.room = max(0, self.room - sum(map(len, self.head)))
         return None
 
     def _on_body(self, piece: bytes) -> int | None:
         assert self.loop is not None
         self.active = self.loop.time()
+        self.body_bytes += len(piece)
         if len(piece) > self.room:
             self.body.append(piece[: self.room])
             self.room = 0
@@ -218,15 +228,13 @@ class CurlDownloader:
     ) -> None:
         self._clock = clock
         self._connections_max = connections_max
-        self._turns = asyncio.Semaphore(connections_max)
-        # one for each host with an open request, done when the request ends
-        self._hosts: dict[str, asyncio.Future[None]] = {}
+        self._turns = Turns(connections_max)
         self._roots = _Roots(ca_file)
         self._idle: list[_Transfer] = []
         self._running: dict[Any, _Transfer] = {}
         self._watched: dict[int, int] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._awkward: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+        self._awkward = AwkwardOrigins()
         self._closed = False
         self._fetches = 0
         self._connections = 0
@@ -272,22 +280,11 @@ class CurlDownloader:
         target = request.target
         if not is_web_port(target.port):
             now = self._clock()
-            return _unsent(request, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP", now)
+            return unsent(request, FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP", now)
         # libcurl's own limit counts by address: names that share one would wait for each other.
-        while (busy := self._hosts.get(target.host)) is not None:
-            await asyncio.shield(busy)
-        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._hosts[target.host] = asked
-        try:
-            return await self._ask(request, target)
-        finally:
-            del self._hosts[target.host]
-            asked.set_result(None)
-
-    async def _ask(self, request: Request, target: Target) -> Response:
-        async with self._turns:
+        async with self._turns.of(target.host):
             transfer = self._idle.pop() if self._idle else _Transfer(self._options)
-            transfer.prepare(request, target, target.origin in self._awkward)
+            transfer.prepare(request, target, target in self._awkward)
             started_at = self._clock()
             end = await self._run(transfer, request)
             response = self._response(request, target, transfer, end, started_at)
@@ -355,13 +352,17 @@ class CurlDownloader:
         now = transfer.loop.time()
         total = transfer.started + request.total_seconds
         idle = transfer.active + request.idle_seconds if transfer.sent else now + request.idle_seconds
+        slow = transfer.slow_at() if transfer.head_complete else total
         if now >= total:
             self._stop(transfer, *_late(transfer, request))
         elif now >= idle:
             error = FetchError.IDLE_TIMEOUT if transfer.head_complete else FetchError.FIRST_BYTE_TIMEOUT
             self._stop(transfer, error, f"nothing came for {request.idle_seconds:g} s")
+        elif now >= slow:
+            text = f"slower than {RATE_BYTES_PER_SECOND_MIN} bytes a second"
+            self._stop(transfer, FetchError.TOTAL_TIMEOUT, text)
         else:
-            transfer.timer = transfer.loop.call_at(min(total, idle), self._check, transfer, request)
+            transfer.timer = transfer.loop.call_at(min(total, idle, slow), self._check, transfer, request)
 
     # libcurl's sockets and timer in the event loop
 
@@ -415,54 +416,27 @@ class CurlDownloader:
         if transfer.stop is not None:  # libcurl's count stands still when a transfer is taken from it
             total = max(total, (ended_at - started_at) / 1_000_000)
         handshake = easy.getinfo(pycurl.APPCONNECT_TIME) - easy.getinfo(pycurl.CONNECT_TIME) if connections else 0.0
-        whole = transfer.head_complete
         error, truncated, text = _verdict(transfer, end)
-        head = b"".join(transfer.head) if whole else b""
-        body = b"".join(transfer.body)
-        headers = Headers.parse(head)
-        if transfer.kept_died or (whole and _is_ambiguous(headers)):
-            self._remember_awkward(target)
-        content = body
-        codings = codings_of(headers.get_all("content-encoding"))
-        transfer_codings = codings_of(headers.get_all("transfer-encoding"))
-        if transfer_codings:
-            if "chunked" in transfer_codings:
-                unchunked = unchunk(body)
-                content = unchunked.content
-                body = body[: unchunked.end]
-                if body and not unchunked.complete and error is None and truncated is None:
-                    # libcurl forgives more than this module: the bytes behind the fault would be missing without a
-                    # word.
-                    error, truncated, text = FetchError.MALFORMED, "unspecified", "a chunk that is none"
-            codings += [name for name in transfer_codings if name != "chunked"]
-        content, decoding = decoded(content, codings, request.bytes_max)
-        return Response(
-            url=request.url,
-            address=request.address,
-            status=transfer.status if whole else None,
-            error=error,
-            error_text=safe_text(text),
-            request_head=request.head() if transfer.sent else b"",
-            head=head,
-            body=body,
-            content=content,
-            truncated=truncated,
-            decoding=decoding,
-            headers=headers,
-            started_at=started_at,
-            ended_at=max(ended_at, started_at),
-            seconds=max(0.0, total - max(0.0, handshake)),
-            new_connection=connections > 0,
-            first_byte_at=min(started_at + instant(transfer.first - transfer.started), ended_at)
-            if transfer.first
-            else None,
+        response = response_of(
+            request,
+            Ended(
+                status=transfer.status,
+                error=error,
+                truncated=truncated,
+                text=text,
+                sent=transfer.sent,
+                head=b"".join(transfer.head) if transfer.head_complete else b"",
+                body=b"".join(transfer.body),
+                started_at=started_at,
+                ended_at=ended_at,
+                seconds=max(0.0, total - max(0.0, handshake)),
+                new_connection=connections > 0,
+                first_byte_at=started_at + instant(transfer.first - transfer.started) if transfer.first else None,
+            ),
         )
-
-    def _remember_awkward(self, target: Target) -> None:
-        """No more kept connections with an origin whose answers have two readings, or that closes them unannounced."""
-        self._awkward[target.origin] = None
-        if len(self._awkward) > AWKWARD_ORIGINS_MAX:
-            self._awkward.popitem(last=False)
+        if transfer.kept_died or is_ambiguous(response.headers):
+            self._awkward.add(target)
+        return response
 
 
 def _late(transfer: _Transfer, request: Request) -> tuple[FetchError, str]:
@@ -491,7 +465,7 @@ def _verdict(transfer: _Transfer, end: _End) -> tuple[FetchError | None, str | N
     if end.code == pycurl.E_OK:
         if whole:
             return None, None, ""
-        return FetchError.MALFORMED, None, "the answer has no whole head"
+        return FetchError.RESET, None, "the connection was closed within the head"
     error = _error_of(end)
     if not whole:
         if error is FetchError.RESET and not transfer.head_lines and end.code == pycurl.E_GOT_NOTHING:
@@ -520,36 +494,6 @@ def _error_of(end: _End) -> FetchError:
     return FetchError.INTERNAL
 
 
-def _is_ambiguous(headers: Headers) -> bool:
-    """Whether two readers may see different ends of this message: RFC 9112 section 6.3, points 3 to 5."""
-    lengths = headers.get_all("content-length")
-    transfer = headers.get_all("transfer-encoding")
-    return (
-        len(lengths) > 1 or len(transfer) > 1 or bool(lengths and transfer) or any("," in field for field in transfer)
-    )
-
-
-def _unsent(request: Request, error: FetchError, text: str, now: Instant) -> Response:
-    return Response(
-        url=request.url,
-        address=request.address,
-        status=None,
-        error=error,
-        error_text=safe_text(text),
-        request_head=b"",
-        head=b"",
-        body=b"",
-        content=b"",
-        truncated=None,
-        decoding=Decoding.WHOLE,
-        headers=Headers(),
-        started_at=now,
-        ended_at=now,
-        seconds=0.0,
-        new_connection=False,
-    )
-
-
 def _unwatch(loop: asyncio.AbstractEventLoop, descriptor: int, what: int) -> None:
     if what & pycurl.POLL_IN:
         loop.remove_reader(descriptor)
@@ -568,16 +512,7 @@ class _Roots:
         self._own: Any = None
         if ca_file is None:
             return
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=ca_file)
-            with open(ca_file, "rb") as source:
-                extra = source.read()
-        except (OSError, ValueError) as error:
-            raise SettingsError(
-                f"ca = {safe_text(ca_file)!r}: {safe_text(str(error))}; wanted is a PEM file with certificates"
-            ) from None
-        with open(self.path, "rb") as source:
-            roots = source.read()
+        roots = roots_pem(ca_file)
         if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
             # A file without a name: nothing of it is left behind, however this process ends.
             self._own = os.fdopen(os.memfd_create("outrider-roots"), "wb", buffering=0)
@@ -586,7 +521,7 @@ class _Roots:
             named = tempfile.NamedTemporaryFile(prefix="outrider-roots-", suffix=".pem", buffering=0)  # noqa: SIM115 - closed by `close`
             self._own = named
             self.path = self._own.name
-        self._own.write(roots + b"\n" + extra)
+        self._own.write(roots)
 
     def close(self) -> None:
         if self._own is not None:

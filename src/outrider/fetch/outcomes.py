@@ -42,7 +42,7 @@ class FetchError(StrEnum):
     IDLE_TIMEOUT = "idle_timeout"  # the head came, then the body stopped
     TOTAL_TIMEOUT = "total_timeout"  # bytes came, too slowly for a whole head
     RESET = "reset"  # the connection broke before a whole head
-    EMPTY_REPLY = "empty_reply"  # the connection was closed without a byte
+    EMPTY_REPLY = "empty_reply"  # the connection was closed without a line
     MALFORMED = "malformed"  # the answer is not HTTP/1.x, or its chunks are not chunks
     TOO_MANY_HEADERS = "too_many_headers"  # more lines or bytes of head, interim answers included, than the limits
     DECODE = "decode"  # the coding of the body is unknown, or broken where it begins

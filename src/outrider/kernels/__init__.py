@@ -48,6 +48,7 @@ _FUNCTIONS = (
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
     *("SimHashIndex",),
+    *("FetchEngine",),
     *("RobotsRules", "RobotsText", "robots_verdicts"),
     *("decode_text", "read_html"),
     *("count_leases", "pack_heads", "settle_turns", "shuffle_columns", "unpack_heads"),

@@ -1,0 +1,283 @@
+//! The threads that fetch: each has a runtime of its own and the hosts that fall to it; no signal is delivered to them.
+
+use std::cell::RefCell;
+use std::collections::hash_map::DefaultHasher;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use std::sync::mpsc as plain;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, SigmaskHow};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, LocalSet};
+use tokio::time::{interval, sleep, Instant};
+
+use crate::inbox::{Inbox, Wake};
+use crate::message::HeadLimits;
+use crate::tls;
+use crate::transfer::{transfer, Answer, Desk, Fault, Job};
+
+/// Answers gather so long before anybody is woken: a wake for each would cost as much as the fetch.
+const GATHER: Duration = Duration::from_millis(1);
+/// Connections whose rest is over are looked for so often.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// What an engine is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Threads; a host falls to one of them.
+    pub threads: usize,
+    /// Certificates of the roots that are trusted, as PEM.
+    pub roots_pem: Vec<u8>,
+    /// Sockets open at once, kept ones included, as long as no more requests run.
+    pub connections_max: usize,
+    /// How long a connection is kept at most.
+    pub keep: Duration,
+    /// Bytes of answers that wait to be taken; with more, nothing is read from the sites.
+    pub inbox_bytes_max: usize,
+    /// Bytes of head, interim answers and trailers included.
+    pub head_bytes_max: usize,
+    /// Lines of head, likewise.
+    pub head_lines_max: usize,
+}
+
+enum Order {
+    Fetch(Vec<Job>),
+    Cancel(u64),
+    Close,
+}
+
+struct Thread {
+    orders: mpsc::UnboundedSender<Order>,
+    handle: JoinHandle<()>,
+}
+
+/// Fetches in threads of its own until it is closed or dropped.
+pub struct Engine {
+    inbox: Arc<Inbox>,
+    threads: Vec<Thread>,
+    process: u32,
+}
+
+impl Engine {
+    /// Starts the threads.
+    pub fn start(settings: &Settings) -> Result<Self, String> {
+        let tls = tls::config(&settings.roots_pem)?;
+        let inbox = Inbox::new(settings.inbox_bytes_max).map_err(|error| error.to_string())?;
+        let count = settings.threads.max(1);
+        let mut engine =
+            Self { inbox: Arc::new(inbox), threads: Vec::new(), process: std::process::id() };
+        for number in 0..count {
+            let (orders, taken) = mpsc::unbounded_channel();
+            let (started, is_started) = plain::channel();
+            let (settings, tls) = (settings.clone(), Arc::clone(&tls));
+            let inbox = Arc::clone(&engine.inbox);
+            let connections_max = (settings.connections_max / count).max(1);
+            // A thread takes the mask of the one that makes it: no signal may reach it before it runs.
+            let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+            let handle = std::thread::Builder::new()
+                .name(format!("outrider-fetch-{number}"))
+                .spawn(move || {
+                    let heads = HeadLimits {
+                        bytes_max: settings.head_bytes_max,
+                        lines_max: settings.head_lines_max,
+                    };
+                    let desk = Desk::new(inbox, tls, heads, connections_max, settings.keep);
+                    run(taken, desk, &started);
+                });
+            if let Ok(before) = before {
+                let _ = before.thread_set_mask();
+            }
+            let handle = handle.map_err(|error| error.to_string())?;
+            engine.threads.push(Thread { orders, handle });
+            is_started.recv().map_err(|error| error.to_string())??;
+        }
+        Ok(engine)
+    }
+
+    /// Whether this process is the one that started the threads: they do not survive a fork.
+    pub fn is_here(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// A descriptor that can be read from as soon as there are answers to take.
+    pub fn descriptor(&self) -> RawFd {
+        self.inbox.descriptor()
+    }
+
+    /// Begins to fetch; each of the requests is answered, unless it is cancelled.
+    pub fn submit(&self, jobs: Vec<Job>) {
+        self.inbox.expect(jobs.len());
+        let mut shares: Vec<Vec<Job>> = self.threads.iter().map(|_| Vec::new()).collect();
+        for job in jobs {
+            let mut hasher = DefaultHasher::new();
+            job.host.hash(&mut hasher);
+            let at = (hasher.finish() % self.threads.len() as u64) as usize;
+            shares[at].push(job);
+        }
+        for (thread, share) in self.threads.iter().zip(shares) {
+            if !share.is_empty() {
+                self.order(thread, Order::Fetch(share));
+            }
+        }
+    }
+
+    /// Breaks a request off: it is not answered, unless its answer is here already.
+    pub fn cancel(&self, id: u64) {
+        for thread in &self.threads {
+            self.order(thread, Order::Cancel(id));
+        }
+    }
+
+    fn order(&self, thread: &Thread, order: Order) {
+        if let Err(mpsc::error::SendError(Order::Fetch(jobs))) = thread.orders.send(order) {
+            for job in jobs {
+                self.inbox.put(Answer::empty(
+                    job.id,
+                    Fault::Internal,
+                    "the fetching thread has ended",
+                ));
+            }
+            self.inbox.ring();
+        }
+    }
+
+    /// The answers that are here, some `bytes_max` bytes of them and at least one; never waits.
+    pub fn take(&self, bytes_max: usize) -> Vec<Answer> {
+        self.inbox.take(bytes_max)
+    }
+
+    /// Requests without an answer.
+    pub fn open(&self) -> usize {
+        self.inbox.open()
+    }
+
+    /// Breaks all off, closes every connection, ends the threads. In a process that was forked off it does nothing.
+    pub fn close(&mut self) {
+        let threads = std::mem::take(&mut self.threads);
+        if !self.is_here() {
+            std::mem::forget(threads);
+            return;
+        }
+        for thread in &threads {
+            let _ = thread.orders.send(Order::Close);
+        }
+        for thread in threads {
+            let _ = thread.handle.join();
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Answers for a request, also where its task panics or is dropped.
+struct Ticket {
+    id: u64,
+    desk: Rc<Desk>,
+    tasks: Rc<RefCell<HashMap<u64, AbortHandle>>>,
+    answered: bool,
+}
+
+impl Ticket {
+    fn answer(&mut self, answer: Answer) {
+        self.answered = true;
+        match self.desk.inbox.put(answer) {
+            Wake::Told => {}
+            Wake::Now => self.desk.inbox.ring(),
+            Wake::Soon => {
+                let inbox = Arc::clone(&self.desk.inbox);
+                tokio::task::spawn_local(async move {
+                    sleep(GATHER).await;
+                    inbox.ring();
+                });
+            }
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let known = self.tasks.borrow_mut().remove(&self.id).is_some();
+        if self.answered {
+            return;
+        }
+        if known && std::thread::panicking() {
+            self.desk.inbox.put(Answer::empty(
+                self.id,
+                Fault::Internal,
+                "a bug in the fetch kernel",
+            ));
+            self.desk.inbox.ring();
+        } else {
+            self.desk.inbox.forget();
+        }
+    }
+}
+
+fn run(
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    desk: Desk,
+    started: &plain::Sender<Result<(), String>>,
+) {
+    let runtime = match Builder::new_current_thread().enable_io().enable_time().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            let _ = started.send(Err(error.to_string()));
+            return;
+        }
+    };
+    let _ = started.send(Ok(()));
+    let desk = Rc::new(desk);
+    let tasks: Rc<RefCell<HashMap<u64, AbortHandle>>> = Rc::default();
+    LocalSet::new().block_on(&runtime, async {
+        let sweeping = Rc::clone(&desk);
+        tokio::task::spawn_local(async move {
+            let mut steps = interval(SWEEP);
+            loop {
+                steps.tick().await;
+                sweeping.kept.borrow_mut().close_late(Instant::now());
+            }
+        });
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Close => return,
+                Order::Cancel(id) => {
+                    let task = tasks.borrow_mut().remove(&id);
+                    if let Some(task) = task {
+                        task.abort();
+                    }
+                }
+                Order::Fetch(jobs) => {
+                    for job in jobs {
+                        let id = job.id;
+                        let mut ticket = Ticket {
+                            id,
+                            desk: Rc::clone(&desk),
+                            tasks: Rc::clone(&tasks),
+                            answered: false,
+                        };
+                        let task = tokio::task::spawn_local(async move {
+                            let answer = transfer(&ticket.desk, job).await;
+                            ticket.answer(answer);
+                        });
+                        tasks.borrow_mut().insert(id, task.abort_handle());
+                    }
+                }
+            }
+        }
+    });
+}

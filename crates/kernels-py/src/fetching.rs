@@ -1,0 +1,160 @@
+//! `FetchEngine`: batches of requests in, answers out in columns; no Python object crosses to its threads.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+use outrider_fetch::{Answer, Engine, Job, Limits, Settings};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+
+use crate::columns::bytes_of;
+
+/// Nobody waits longer than this, and an instant so far ahead is still one.
+const SECONDS_MAX: f64 = 1e8;
+
+const SENT: u8 = 1;
+const NEW_CONNECTION: u8 = 2;
+const AMBIGUOUS: u8 = 4;
+const KEPT_DIED: u8 = 8;
+
+/// One request as Python tells it: id, TLS, host, address, port, bytes to send, whether the connection must be new and
+/// is closed, bytes of the answer, seconds to connect, to the first byte, between bytes, in all.
+type Row = (u64, bool, String, String, u16, PyBackedBytes, bool, usize, f64, f64, f64, f64);
+
+#[pyclass(module = "outrider._native")]
+pub(crate) struct FetchEngine {
+    engine: Engine,
+    rate_min: u32,
+    rate_after: Duration,
+}
+
+fn time(seconds: f64) -> Duration {
+    // NaN and what is negative wait for nothing.
+    Duration::try_from_secs_f64(seconds.min(SECONDS_MAX)).unwrap_or(Duration::ZERO)
+}
+
+impl FetchEngine {
+    fn here(&self) -> PyResult<&Engine> {
+        if !self.engine.is_here() {
+            let text = "this downloader was made before a fork, and its threads stayed in the other process: \
+                        make a new one here";
+            return Err(PyRuntimeError::new_err(text));
+        }
+        if self.engine.is_closed() {
+            return Err(PyRuntimeError::new_err("this downloader is closed"));
+        }
+        Ok(&self.engine)
+    }
+}
+
+fn job(row: Row, rate_min: u32, rate_after: Duration) -> PyResult<Job> {
+    let (id, tls, host, address, port, head, fresh, bytes_max, connect, first_byte, idle, total) =
+        row;
+    let address: IpAddr = address
+        .parse()
+        .map_err(|_| PyValueError::new_err(format!("{address:?} is no IP address")))?;
+    let limits = Limits {
+        bytes_max,
+        connect: time(connect),
+        first_byte: time(first_byte),
+        idle: time(idle),
+        total: time(total),
+        rate_min,
+        rate_after,
+    };
+    let (address, head) = (SocketAddr::new(address, port), head.to_vec());
+    Ok(Job { id, tls, host, address, head, fresh, limits })
+}
+
+fn flags(answer: &Answer) -> u8 {
+    let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+    flag(answer.sent, SENT)
+        | flag(answer.new_connection, NEW_CONNECTION)
+        | flag(answer.ambiguous, AMBIGUOUS)
+        | flag(answer.kept_died, KEPT_DIED)
+}
+
+#[pymethods]
+impl FetchEngine {
+    #[new]
+    #[pyo3(signature = (roots_pem, *, threads, connections_max, keep_seconds, inbox_bytes_max, head_bytes_max,
+                        head_lines_max, rate_bytes_min, rate_after_seconds))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        roots_pem: PyBackedBytes,
+        threads: usize,
+        connections_max: usize,
+        keep_seconds: f64,
+        inbox_bytes_max: usize,
+        head_bytes_max: usize,
+        head_lines_max: usize,
+        rate_bytes_min: u32,
+        rate_after_seconds: f64,
+    ) -> PyResult<Self> {
+        let settings = Settings {
+            threads,
+            roots_pem: roots_pem.to_vec(),
+            connections_max,
+            keep: time(keep_seconds),
+            inbox_bytes_max,
+            head_bytes_max,
+            head_lines_max,
+        };
+        let engine = py.detach(|| Engine::start(&settings)).map_err(PyRuntimeError::new_err)?;
+        Ok(Self { engine, rate_min: rate_bytes_min, rate_after: time(rate_after_seconds) })
+    }
+
+    fn fileno(&self) -> PyResult<RawFd> {
+        Ok(self.here()?.descriptor())
+    }
+
+    fn submit(&self, rows: Vec<Row>) -> PyResult<()> {
+        let engine = self.here()?;
+        let jobs = rows.into_iter().map(|row| job(row, self.rate_min, self.rate_after));
+        engine.submit(jobs.collect::<PyResult<_>>()?);
+        Ok(())
+    }
+
+    fn cancel(&self, one: u64) -> PyResult<()> {
+        self.here()?.cancel(one);
+        Ok(())
+    }
+
+    fn drain<'py>(&self, py: Python<'py>, bytes_max: usize) -> PyResult<Bound<'py, PyTuple>> {
+        let answers = self.here()?.take(bytes_max);
+        let rows = || answers.iter();
+        let texts = PyList::new(py, rows().map(|answer| PyString::new(py, &answer.text)))?;
+        let heads = rows().map(|answer| PyBytes::new(py, &answer.raw[..answer.head_bytes]));
+        let bodies = rows().map(|answer| PyBytes::new(py, &answer.raw[answer.head_bytes..]));
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let took = rows().map(|answer| micros(answer.took));
+        // An answer's first byte may come within the first microsecond; 0 says that none came.
+        let first = rows().map(|answer| answer.first_byte.map_or(0, |time| micros(time).max(1)));
+        (
+            bytes_of(py, rows().map(|answer| answer.id.to_le_bytes())),
+            bytes_of(py, rows().map(|answer| answer.status.to_le_bytes())),
+            bytes_of(py, rows().map(|answer| [answer.fault as u8])),
+            bytes_of(py, rows().map(|answer| [answer.truncated as u8])),
+            bytes_of(py, rows().map(|answer| [flags(answer)])),
+            bytes_of(py, took.map(u64::to_le_bytes)),
+            bytes_of(py, first.map(u64::to_le_bytes)),
+            texts,
+            PyList::new(py, heads)?,
+            PyList::new(py, bodies)?,
+        )
+            .into_pyobject(py)
+    }
+
+    fn open(&self) -> usize {
+        self.engine.open()
+    }
+
+    fn close(&mut self, py: Python<'_>) {
+        let engine = &mut self.engine;
+        py.detach(|| engine.close());
+    }
+}

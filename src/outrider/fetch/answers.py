@@ -1,0 +1,117 @@
+"""From the bytes that came to a Response: framing and codings undone, the same for every downloader."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from outrider.clock import Instant
+from outrider.fetch.codings import codings_of, decoded, unchunk
+from outrider.fetch.downloader import Decoding, Headers, Request, Response, Target
+from outrider.fetch.outcomes import FetchError, safe_text
+from outrider.limits import AWKWARD_ORIGINS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a transfer ended. `head` is empty unless it came whole; `body` has the bytes behind it, perhaps a few more
+    than the message has. `truncated` and `text` as in Response."""
+
+    status: int | None
+    error: FetchError | None
+    truncated: str | None
+    text: str
+    sent: bool
+    head: bytes
+    body: bytes
+    started_at: Instant
+    ended_at: Instant
+    seconds: float
+    new_connection: bool
+    first_byte_at: Instant | None
+
+
+def response_of(request: Request, ended: Ended) -> Response:
+    """The response to a request whose transfer ended so."""
+    error, truncated, text = ended.error, ended.truncated, ended.text
+    body = content = ended.body
+    headers = Headers.parse(ended.head)
+    codings = codings_of(headers.get_all("content-encoding"))
+    transfer_codings = codings_of(headers.get_all("transfer-encoding"))
+    if transfer_codings:
+        if "chunked" in transfer_codings:
+            unchunked = unchunk(body)
+            content = unchunked.content
+            body = body[: unchunked.end]
+            if body and not unchunked.complete and error is None and truncated is None:
+                # A downloader forgives more than this module: the bytes behind the fault would be missing without a
+                # word.
+                error, truncated, text = FetchError.MALFORMED, "unspecified", "a chunk that is none"
+        codings += [name for name in transfer_codings if name != "chunked"]
+    content, decoding = decoded(content, codings, request.bytes_max)
+    return Response(
+        url=request.url,
+        address=request.address,
+        status=ended.status if ended.head else None,
+        error=error,
+        error_text=safe_text(text),
+        request_head=request.head() if ended.sent else b"",
+        head=ended.head,
+        body=body,
+        content=content,
+        truncated=truncated,
+        decoding=decoding,
+        headers=headers,
+        started_at=ended.started_at,
+        ended_at=max(ended.ended_at, ended.started_at),
+        seconds=ended.seconds,
+        new_connection=ended.new_connection,
+        first_byte_at=None if ended.first_byte_at is None else min(ended.first_byte_at, ended.ended_at),
+    )
+
+
+def unsent(request: Request, error: FetchError, text: str, now: Instant) -> Response:
+    """The response to a request that was refused here."""
+    return Response(
+        url=request.url,
+        address=request.address,
+        status=None,
+        error=error,
+        error_text=safe_text(text),
+        request_head=b"",
+        head=b"",
+        body=b"",
+        content=b"",
+        truncated=None,
+        decoding=Decoding.WHOLE,
+        headers=Headers(),
+        started_at=now,
+        ended_at=now,
+        seconds=0.0,
+        new_connection=False,
+    )
+
+
+def is_ambiguous(headers: Headers) -> bool:
+    """Whether two readers may see different ends of this message: RFC 9112 section 6.3, points 3 to 5."""
+    lengths = headers.get_all("content-length")
+    transfer = headers.get_all("transfer-encoding")
+    return (
+        len(lengths) > 1 or len(transfer) > 1 or bool(lengths and transfer) or any("," in field for field in transfer)
+    )
+
+
+class AwkwardOrigins:
+    """Origins whose connections are not kept: their answers have two readings, or they close them unannounced."""
+
+    def __init__(self) -> None:
+        self._origins: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+
+    def __contains__(self, target: Target) -> bool:
+        return target.origin in self._origins
+
+    def add(self, target: Target) -> None:
+        """Remembers the origin of this target; of too many the oldest is forgotten."""
+        self._origins[target.origin] = None
+        if len(self._origins) > AWKWARD_ORIGINS_MAX:
+            self._origins.popitem(last=False)

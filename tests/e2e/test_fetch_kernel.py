@@ -1,0 +1,212 @@
+"""The fetch kernel under load and at its ends: batches, time limits, forks, exits with everything still in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from e2e.hostile import Connection, answers, hostile
+from outrider.clock import wall
+from outrider.errors import ClosedError
+from outrider.fetch.downloader import Request
+from outrider.fetch.native import NativeDownloader
+from outrider.kernels import in_use
+
+pytestmark = pytest.mark.skipif(in_use() != "native", reason="the fetch kernel was not built")
+
+AGENT = "Outrider/0.1 (+https://example.org/bot)"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def run(project: Path, code: str, *arguments: str, wanted: int = 0) -> subprocess.CompletedProcess:
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=project,
+        env={"PYTHONPATH": f"{project / 'src'}:{project / 'tests'}"},
+        timeout=60,
+        check=False,
+    )
+    assert (wanted, "") == (done.returncode, done.stderr), done
+    return done
+
+
+def test_many_hosts_are_fetched_at_once() -> None:
+    async def main() -> tuple[set[int | None], int]:
+        async with hostile(answers(OK)) as site:
+            downloader = NativeDownloader(clock=wall)
+            requests = [Request(f"http://h{n % 50}.test:{site.port}/{n}", "127.0.0.1", AGENT) for n in range(500)]
+            responses = await asyncio.gather(*map(downloader.fetch, requests))
+            await downloader.close()
+            assert [request.url for request in requests] == [response.url for response in responses]
+            return {response.status for response in responses}, site.connections
+
+    assert ({200}, 50) == asyncio.run(main())
+
+
+def test_threads_share_the_hosts_among_them() -> None:
+    async def main() -> tuple[set[int | None], int]:
+        async with hostile(answers(OK)) as site:
+            downloader = NativeDownloader(clock=wall, threads=3)
+            requests = [Request(f"http://h{n % 20}.test:{site.port}/{n}", "127.0.0.1", AGENT) for n in range(100)]
+            responses = await asyncio.gather(*map(downloader.fetch, requests))
+            await downloader.close()
+            return {response.status for response in responses}, site.connections
+
+    assert ({200}, 20) == asyncio.run(main())
+
+
+def test_sockets_stay_within_their_number_kept_ones_included() -> None:
+    open_now, most = 0, 0
+
+    async def script(connection: Connection) -> None:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        try:
+            while True:
+                await connection.request()
+                await connection.send(OK)
+        finally:
+            open_now -= 1
+
+    async def main() -> int:
+        async with hostile(script) as site:
+            downloader = NativeDownloader(clock=wall, connections_max=4)
+            for n in range(40):
+                await downloader.fetch(Request(f"http://h{n}.test:{site.port}/", "127.0.0.1", AGENT))
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
+            await downloader.close()
+            return most
+
+    # The server hears of a closed connection a little later than of the new one.
+    assert asyncio.run(main()) <= 5
+
+
+def test_bodies_that_nobody_takes_stop_the_reading_and_are_whole_in_the_end(project: Path) -> None:
+    """The inbox is full after 16 MB; a loop that is held up meanwhile neither grows nor loses anything."""
+    code = """
+        import asyncio, resource, threading, time
+        from e2e.hostile import hostile
+        from outrider.clock import wall
+        from outrider.fetch.downloader import Request
+        from outrider.fetch.native import NativeDownloader
+        body = bytes(1_900_000)
+        async def script(connection):
+            await connection.request()
+            await connection.send(b"HTTP/1.1 200 OK\\r\\nContent-Length: 1900000\\r\\n\\r\\n" + body)
+        ports = []
+        def serve():
+            async def main():
+                async with hostile(script) as site:
+                    ports.append(site.port)
+                    await asyncio.sleep(60)
+            asyncio.run(main())
+        threading.Thread(target=serve, daemon=True).start()
+        while not ports:
+            time.sleep(0.01)
+        async def main():
+            downloader = NativeDownloader(clock=wall)
+            async def ask(n):
+                response = await downloader.fetch(Request(f"http://h{n}.test:{ports[0]}/", "127.0.0.1", "A"))
+                return len(response.content), response.error
+            tasks = [asyncio.create_task(ask(n)) for n in range(60)]
+            await asyncio.sleep(0.2)
+            time.sleep(1)  # the loop is held up, and takes nothing
+            found = await asyncio.gather(*tasks)
+            assert {(1_900_000, None)} == set(found), set(found)
+            await downloader.close()
+            print("whole")
+        asyncio.run(main())
+    """
+    assert "whole\n" == run(project, code).stdout
+
+
+def test_a_process_that_was_forked_off_is_refused_in_words() -> None:
+    async def main() -> None:
+        async with hostile(answers(OK)) as site:
+            downloader = NativeDownloader(clock=wall)
+            request = Request(f"http://site.test:{site.port}/", "127.0.0.1", AGENT)
+            assert 200 == (await downloader.fetch(request)).status
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    downloader.fetch(request).send(None)
+                except ClosedError as error:
+                    code = 7 if "before a fork" in str(error) else 2
+                finally:
+                    os._exit(code)
+            _, status = os.waitpid(child, 0)  # noqa: ASYNC222 - the child only raises
+            assert 7 == os.waitstatus_to_exitcode(status)
+            assert 200 == (await downloader.fetch(request)).status
+            await downloader.close()
+
+    asyncio.run(main())
+
+
+EXITS = """
+    import asyncio, gc, os, signal, socket, sys, threading
+    from outrider.clock import wall
+    from outrider.fetch.downloader import Request
+    from outrider.fetch.native import NativeDownloader
+    how = sys.argv[1]
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1_000)  # the kernel accepts, nobody answers
+    port = listener.getsockname()[1]
+    async def main():
+        downloader = NativeDownloader(clock=wall, connections_max=200)
+        def begin():
+            requests = (Request(f"http://h{n}.test:{port}/", "127.0.0.1", "A") for n in range(200))
+            return [asyncio.ensure_future(downloader.fetch(request)) for request in requests]
+        tasks = begin()
+        await asyncio.sleep(0.02)
+        if how == "return":
+            return
+        if how == "exit":
+            sys.exit(3)
+        if how == "raise":
+            raise SystemExit(4)
+        if how == "interrupt":
+            threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+            await asyncio.gather(*tasks)
+        if how == "collect":
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            asyncio.get_running_loop().remove_reader(downloader._engine.fileno())
+            begin = task = tasks = downloader = None
+            await asyncio.sleep(0)  # the loop lets go of the last tasks
+            gc.collect()
+            assert not [t for t in os.listdir("/proc/self/task")
+                        if "outrider-fetch" in open(f"/proc/self/task/{t}/comm").read()]
+        if how == "close":
+            await downloader.close()
+            assert {"internal"} == {str((await task).error) for task in tasks}
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        sys.exit(5)
+    print("ended")
+"""
+CODES = {"return": 0, "exit": 3, "raise": 4, "interrupt": 5, "collect": 0, "close": 0}
+
+
+@pytest.mark.parametrize("how", CODES)
+def test_an_exit_with_everything_in_flight_is_clean(project: Path, how: str) -> None:
+    for _ in range(2):
+        run(project, EXITS, how, wanted=CODES[how])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", CODES)
+def test_five_hundred_exits_with_everything_in_flight_are_clean(project: Path, how: str) -> None:
+    for _ in range(84):
+        run(project, EXITS, how, wanted=CODES[how])
