@@ -200,13 +200,13 @@ def contents_of(frontier: Frontier) -> dict[str, Any]:
             for a in tables.authorities.values()
             if a.logged
         },
-        "tallies": dict(tables.tallies),
-        "crawls": [list(crawl) for crawl in tables.crawls.values()],
-        "crawl_states": list(map(int, tables.crawl_states.values())),
-        "scope": {str(crawl): list(seeds) for crawl, seeds in tables.scope.items()},
-        "requests": {client: sorted(window) for client, window in tables.requests.items()},
-        "watermarks": {writer: value.decode() for writer, value in tables.watermarks.items()},
-        "projections": {stream: list(place) for stream, place in tables.projections.items()},
+        "tallies": dict(tables.registry.tallies),
+        "crawls": [list(crawl) for crawl in tables.crawls.names.values()],
+        "crawl_states": list(map(int, tables.crawls.states.values())),
+        "scope": {str(crawl): list(seeds) for crawl, seeds in tables.crawls.scope.items()},
+        "requests": {client: sorted(window) for client, window in tables.registry.requests.items()},
+        "watermarks": {writer: value.decode() for writer, value in tables.registry.watermarks.items()},
+        "projections": {stream: list(place) for stream, place in tables.registry.projections.items()},
         "token": tables.token,
         "order": tables.order,
     }

@@ -170,7 +170,7 @@ def link_metadata(walk: Walk, case: Case) -> Taken:
 def request_client(walk: Walk, case: Case) -> Taken:
     client = names(case.size, case.letter)
     discover(walk, case.url, request_id=(client, 1))
-    return True, lambda walk: client in walk.frontier._machine.tables.requests
+    return True, lambda walk: client in walk.frontier._machine.tables.registry.requests
 
 
 # -- lease and report -------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def request_client(walk: Walk, case: Case) -> Taken:
 def lease_worker(walk: Walk, case: Case) -> Taken:
     given = names(case.size, case.letter)
     walk.lease(case, worker=given, ttl_seconds=86_400)
-    return True, lambda walk: given in walk.frontier._machine.tables.holder_rows
+    return True, lambda walk: given in walk.frontier._machine.tables.registry.holder_rows
 
 
 def lease_name(what: str) -> Callable[[Walk, Case], Taken]:

@@ -210,7 +210,7 @@ def everything(frontier: Frontier) -> list[object]:
         if not (one.state or one.token or one.attempts or one.next_at or one.digest)
     }
     # Queues of deleted crawls are nobody's, and go one by one: how many of them are left is not part of the state.
-    gone = np.flatnonzero(tables.gone.take(tables.queues.crawl[: tables.queues.count], mode="clip"))
+    gone = np.flatnonzero(tables.crawls.are_gone(tables.queues.crawl[: tables.queues.count]))
     dead = set(tables.queues.hash[gone].tolist())
     for section, rows in tables.sections():
         if rows > (len(unknown) if section == AUTHORITIES else 0):

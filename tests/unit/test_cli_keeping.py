@@ -98,7 +98,7 @@ def test_an_import_keeps_to_the_settings_of_its_crawl(store, tmp_path, capsys):
     assert 0 == cli.run(["import", str(store), str(tmp_path / "x.txt")])
     with Frontier.look(store / "frontier") as frontier:
         assert "queued" == frontier.status("http://c.com/").state
-        assert ["http://c.com/"] == list(frontier._machine.tables.scope[0])
+        assert ["http://c.com/"] == list(frontier._machine.tables.crawls.scope[0])
 
 
 def test_importing_into_a_folder_of_something_else_is_refused(tmp_path):

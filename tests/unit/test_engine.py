@@ -424,7 +424,7 @@ def test_verify_finds_a_counter_that_lies():
 
 def test_verify_finds_links_in_transit_that_nobody_holds():
     world = World()
-    world.frontier._machine.tables.in_transit += 1
+    world.frontier._machine.tables.transit.under_way += 1
     assert ("in_transit: the counter says 1, the outboxes hold 0",) == world.frontier.verify().problems
 
 

@@ -163,7 +163,7 @@ def test_what_is_too_long_for_one_range_makes_several(monkeypatch):
     assert min(sections.count(OWN), sections.count(LEASES)) > 3
     looker = Frontier.look(files)
     assert rows(world.frontier) == rows(looker)
-    assert world.frontier._machine.tables.scope == looker._machine.tables.scope
+    assert world.frontier._machine.tables.crawls.scope == looker._machine.tables.crawls.scope
     looker.close()
     world.kill()
     assert ["new"] * 60 == world.discover(*[f"http://h{n}.com/" for n in range(60)], request_id=("me", 1))

@@ -68,8 +68,8 @@ def test_of_many_deleted_crawls_stay_the_last_names_and_one_queue_for_each_host(
     for _ in range(MANY // 10):
         store.frontier.lease(1, crawl="living")
     tables = store.tables
-    assert DELETED_CRAWLS_NAMED_MAX + 2 >= len(tables.crawls)
-    assert {"default", "living"} == set(tables.crawl_rows) | {"default"}
+    assert DELETED_CRAWLS_NAMED_MAX + 2 >= len(tables.crawls.names)
+    assert {"default", "living"} == set(tables.crawls.rows) | {"default"}
     assert 1 == len(list(tables.queues_of(tables.host_row("same.example"))))
     assert 1 == len(list(tables.queues_of(tables.host_row("own3.example"))))
     assert (1, True) == (store.frontier.statistics()["accepted"], store.frontier.verify().ok)
@@ -86,10 +86,10 @@ def test_a_forgotten_name_is_made_again_with_a_higher_generation(store, way):
         store.end(way)
         store.end(way)
     store.crawl("c0", "http://same.example/")
-    name, generation = store.tables.crawls[store.tables.crawl_rows["c0"]]
+    name, generation = store.tables.crawls.names[store.tables.crawls.rows["c0"]]
     assert ("c0", True) == (name, generation > 4)
     store.end("kill")
-    assert (name, generation) == store.tables.crawls[store.tables.crawl_rows["c0"]]
+    assert (name, generation) == store.tables.crawls.names[store.tables.crawls.rows["c0"]]
     assert (1, True) == (store.frontier.statistics()["accepted"], store.frontier.verify().ok)
 
 
@@ -208,12 +208,12 @@ def test_a_crawl_into_which_nothing_came_is_not_made(store, url):
     """Its name stayed for ever."""
     for number in range(5):
         store.crawl(f"c{number}", url)
-    assert {"default"} == set(store.tables.crawl_rows)
+    assert {"default"} == set(store.tables.crawls.rows)
     store.crawl("c9", "http://a.example/")
     assert ["c9"] == [one.crawl for one in store.frontier.urls()]
     store.end("kill")
     assert ["c9"] == [one.crawl for one in store.frontier.urls()]
-    assert {"default", "c9"} == set(store.tables.crawl_rows)
+    assert {"default", "c9"} == set(store.tables.crawls.rows)
 
 
 def test_a_crawl_into_which_nothing_came_leaves_the_row_and_the_scope_to_the_next():
@@ -225,7 +225,7 @@ def test_a_crawl_into_which_nothing_came_leaves_the_row_and_the_scope_to_the_nex
     inside = [Link("http://c.example/1", crawl="c", depth=1), Link("http://a.example/1", crawl="c", depth=1)]
     assert ["new", "out_of_scope"] == store.frontier.discover(inside)
     store.end("kill")
-    assert {"default", "b", "c"} == set(store.tables.crawl_rows)
+    assert {"default", "b", "c"} == set(store.tables.crawls.rows)
     assert (3, True) == (store.frontier.statistics()["accepted"], store.frontier.verify().ok)
 
 
@@ -242,8 +242,8 @@ def test_names_of_workers_that_hold_nothing_are_forgotten(store, way):
         store.frontier.release([lease.token])
         if number == HOLDERS_NAMED_MAX and way != "go on":
             store.end(way)
-    assert HOLDERS_NAMED_MAX >= len(store.tables.holders)
-    assert store.tables.holder_rows.keys() == {name for name, _ in store.tables.holders.values()}
+    assert HOLDERS_NAMED_MAX >= len(store.tables.registry.holders)
+    assert store.tables.registry.holder_rows.keys() == {name for name, _ in store.tables.registry.holders.values()}
     store.end("kill")
     assert ["ok"] == list(store.frontier.report([kept.done()]))
     assert store.frontier.verify().ok

@@ -112,21 +112,21 @@ def all_of(tables: Tables) -> dict[str, object]:
     state: dict[str, object] = {
         "facts": everything(SimpleNamespace(_machine=SimpleNamespace(tables=tables))),  # type: ignore[arg-type]
         "counts": tables.counts,
-        "numbers": (tables.token, tables.order, tables.turn, tables.now, tables.in_transit, tables.void_waiting),
+        "numbers": (tables.token, tables.order, tables.turn, tables.now, tables.transit.under_way, tables.void_waiting),
         "leases": [cells.tolist() for cells in lease_cells],
         "tokens": np.frombuffer(tables.leases.tokens(), np.uint64).tolist(),
         "leased": _listed(Cards(heads, arena, offsets)),
         "calendar": waiting,
         "backlog": _contents(tables.backlog, queues.count),
         "spent": _contents(tables.spent, hosts.count),
-        "contents": len(tables.contents),
-        "seen": {crawl: len(seen) for crawl, seen in tables.seen.items()},
+        "contents": len(tables.seen.contents),
+        "seen": {crawl: len(seen) for crawl, seen in tables.seen.of_crawls.items()},
         "voids": queues.voids,
         "rules": {row: repr(rules) for row, rules in queues.rules.items()},
         "groups": {key: (group.busy, group.rest_until, group.queues) for key, group in queues.groups.items()},
-        "requests": [(client, list(window.items())) for client, window in tables.requests.items()],
-        "tallies": list(tables.tallies.items()),
-        "errors": tables.errors,
+        "requests": [(client, list(window.items())) for client, window in tables.registry.requests.items()],
+        "tallies": list(tables.registry.tallies.items()),
+        "errors": tables.registry.errors,
         "changed": [rows.tolist() for rows in tables.changed],
     }
     for name in ("hash", "slot", "ended", "rest_until", "gap", "reason", "back_off", "refused_at", "answered"):
@@ -290,7 +290,7 @@ def test_what_a_page_held_between_two_visits_was_seen(patch):
     (window,) = assert_alike(world.disk, patch, (16_384,))
     assert (window.together, window.one_by_one) == (1, 1)  # the opening makes the crawl
     tables, _ = tables_of(world.disk, Window, patch)
-    assert len(tables.contents) == 3
+    assert len(tables.seen.contents) == 3
     tables.close()
 
 
@@ -366,7 +366,7 @@ def test_a_window_closes_itself():
     window = Window(tables, rows_max=3)
     for value in range(1, 6):
         window.add(encode(value, [(Fact.TALLY, columns_of([(0, "pages", value)]))]))
-    assert (tables.tallies, tables.now) == ({"pages": 3}, 3)
+    assert (tables.registry.tallies, tables.now) == ({"pages": 3}, 3)
     window.close()
-    assert (tables.tallies, tables.now) == ({"pages": 5}, 5)
+    assert (tables.registry.tallies, tables.now) == ({"pages": 5}, 5)
     tables.close()

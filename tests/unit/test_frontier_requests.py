@@ -90,13 +90,13 @@ def test_the_last_1024_answers_of_a_client_are_kept(world):
 
 
 def test_kept_answers_have_a_size_and_the_oldest_of_the_client_unused_longest_go_first(world, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.state.tables.REQUEST_BYTES_MAX", 100)
+    monkeypatch.setattr("outrider.frontier.state.registry.REQUEST_BYTES_MAX", 100)
     world.discover(*[f"http://a.com/{n}" for n in range(40)], request_id=("old", 1))
     world.discover(*[f"http://a.com/{n}" for n in range(40)], request_id=("old", 2))
     world.discover(*[f"http://a.com/{n}" for n in range(40)], request_id=("new", 1))
     tables = world.frontier._machine.tables
-    kept = {client: list(window) for client, window in tables.requests.items()}
-    assert ({"old": [2], "new": [1]}, 80) == (kept, tables.request_bytes)
+    kept = {client: list(window) for client, window in tables.registry.requests.items()}
+    assert ({"old": [2], "new": [1]}, 80) == (kept, tables.registry.request_bytes)
 
 
 def test_a_repeated_lease_leaves_out_what_expired_meanwhile(world):

@@ -14,7 +14,7 @@ from outrider import Frontier, Link
 from outrider.crawl.mending import repair, verify
 from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, StoreInUseError
 from outrider.frontier.format.facts import BLOCK, FRAME_KIND, Fact, encode
-from outrider.frontier.verbs import arguments, deciding
+from outrider.frontier.verbs import arguments, deciding, outcomes
 from outrider.journey import Outcome, Verdict
 from outrider.storage.files import Directory
 from outrider.storage.repair import survey
@@ -391,7 +391,7 @@ def logged_and_never_applied(frontier, call, monkeypatch):
     with monkeypatch.context() as earlier:
         for bound in ("REFERRER_BYTES_MAX", "VALIDATOR_BYTES_MAX", "METADATA_BYTES_MAX"):
             earlier.setattr(arguments, bound, 1 << 30)
-        earlier.setattr(arguments, "_OCTETS", dict.fromkeys(arguments._OCTETS, 1 << 30))
+        earlier.setattr(outcomes, "_OCTETS", dict.fromkeys(outcomes._OCTETS, 1 << 30))
         earlier.setattr(deciding, "sealed", encode)
         earlier.setattr(frontier._log, "append", append_and_stop)
         with pytest.raises(SettingsError, match="it is in the log"):

@@ -271,11 +271,11 @@ def _keep_output(crawl: str, files: Directory, found: Survey, tables: Tables, lo
     """The tables know how far archive and line files really reach, so that opening cuts nothing that is whole."""
     tail = 2 * sum(segment.size for segment in found.segments) + _TAIL_BYTES_MIN
     for number, stream in enumerate(STREAMS):
-        noted = tables.projections[stream]
+        noted = tables.registry.projections[stream]
         place, loss = line_file_end(crawl, stream, noted, _lines(files, found, number, noted[1]), tail)
         tables.apply(Fact.PROJECTION, columns_of([(OWN_SLOT, stream, *place)]))
         losses += [loss] if loss is not None else []
-    known = tables.watermarks.get(ARCHIVE_WRITER)
+    known = tables.registry.watermarks.get(ARCHIVE_WRITER)
     end, loss = archive_end(crawl, msgspec.json.decode(known, type=tuple[str, int]) if known is not None else None)
     if end is not None:
         tables.apply(Fact.WATERMARK, columns_of([(OWN_SLOT, ARCHIVE_WRITER, packed_watermark(end))]))

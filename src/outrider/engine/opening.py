@@ -57,11 +57,11 @@ class Recovered:
 
     def watermarks(self) -> dict[str, bytes]:
         """As `Frontier.watermarks`."""
-        return dict(self.tables.watermarks)
+        return dict(self.tables.registry.watermarks)
 
     def projection(self, stream: str) -> tuple[int, int]:
         """As `Frontier.projection`."""
-        return self.tables.projections[stream]
+        return self.tables.registry.projections[stream]
 
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
         """As `Frontier.lines`."""
@@ -240,7 +240,7 @@ def clock_of(tables: Tables, clock: ClockFunction | None) -> tuple[ClockFunction
     wall = clocks.wall()
     at = max(wall, last)
     passed: Instant | None = None
-    _, opened_at, _, boot, elapsed = tables.opening
+    _, opened_at, _, boot, elapsed = tables.registry.opening
     if boot and boot == clocks.boot():
         # The same start of the machine: the time since the last logged instant is known, however the wall clock jumped.
         since = clocks.elapsed() - (elapsed + last - opened_at)

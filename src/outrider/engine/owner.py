@@ -202,8 +202,8 @@ class Frontier:
             )
             source, at, passed, step = clock_of(tables, clock)
             frontier = cls(files, machine, log, clock=source, store=store, checkpoint=checkpoint)
-            previous = tables.closed or ("crashed" if tables.opening[0] else "")
-            number = tables.opening[0] + 1
+            previous = tables.registry.closed or ("crashed" if tables.registry.opening[0] else "")
+            number = tables.registry.opening[0] + 1
             log.continue_as(number)
             boot = clocks.boot() if clock is None else ""
             ended = machine.open_facts((number, at, clocks.wall(), boot, clocks.elapsed()), at, passed)
@@ -262,8 +262,8 @@ class Frontier:
             last = tables.now
             frontier = cls(files, machine, log, clock=lambda: last, store=store, checkpoint=checkpoint)
             frontier._read_only = True
-            state = tables.closed or "crashed"
-            frontier.opening = Opening(tables.opening[0], False, previous_state=state)
+            state = tables.registry.closed or "crashed"
+            frontier.opening = Opening(tables.registry.opening[0], False, previous_state=state)
         except BaseException:
             let_all_go(files, log, tables)
             raise
@@ -655,13 +655,13 @@ class Frontier:
     def watermarks(self) -> dict[str, bytes]:
         """The places that archive writers were synced to, by writer."""
         with self._alone():
-            return dict(self._machine.tables.watermarks)
+            return dict(self._machine.tables.registry.watermarks)
 
     def projection(self, stream: str) -> tuple[int, int]:
         """(length, LSN) of a projection as last noted; before that (0, 1) once it has a line, else (0, 0)."""
         _check_stream(stream)
         with self._alone():
-            return self._machine.tables.projections[stream]
+            return self._machine.tables.registry.projections[stream]
 
     def lines(self, stream: str, after: int) -> Iterator[tuple[int, bytes]]:
         """Output lines that were logged after an LSN, as (LSN, line)."""

@@ -344,7 +344,7 @@ class Rounds:
         """Behind a checkpoint that covers so much of the log, as far as the synced projections have passed it too."""
         # 0: a stream that never had a line. Its first line notes it, so it matters not which process keeps lines, nor
         # whether any projection was ever synced.
-        return min([through, *(lsn for _, lsn in self._machine.tables.projections.values() if lsn)])
+        return min([through, *(lsn for _, lsn in self._machine.tables.registry.projections.values() if lsn)])
 
     def statistics(self) -> dict[str, int]:
         """Number, bytes and place in the log of the newest checkpoint."""

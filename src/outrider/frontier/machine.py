@@ -150,7 +150,7 @@ class Machine(Reporting, Operations, Carrying):
             self._commit(draft, reserve=True)
         draft = self._draft(now)
         draft.add(Fact.OPENING, (OWN_SLOT, *opening))
-        if not tables.next_crawl:
+        if not tables.crawls.next_row:
             draft.add(Fact.CRAWL, (OWN_SLOT, 0, "default", 1))
         draft.add(Fact.HOLDER, (OWN_SLOT, 0, "", opening[0]))
         floor, delay = tables.cold.floor
@@ -273,7 +273,7 @@ class Machine(Reporting, Operations, Carrying):
 
     def note_watermark(self, writer: str, value: bytes, now: Instant) -> None:
         """Notes that an archive is synced up to this opaque place. Raises SettingsError."""
-        arguments.watermark((writer, value), self.tables.watermarks)
+        arguments.watermark((writer, value), self.tables.registry.watermarks)
         draft = self._draft(self._advance(now))
         draft.add(Fact.WATERMARK, (OWN_SLOT, writer, value))
         self._commit(draft, reserve=True)
@@ -295,26 +295,28 @@ class Machine(Reporting, Operations, Carrying):
             heads = leases.cards.changed()
             heads["state"] = QUEUED
             draft.heads(leases.cards.with_heads(heads), tokens, np.full(len(tokens), LEASED, np.uint8))
-        draft.add(Fact.CLOSING, (OWN_SLOT, tables.opening[0], state))
+        draft.add(Fact.CLOSING, (OWN_SLOT, tables.registry.opening[0], state))
         self._commit(draft, reserve=True)
 
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether content with each digest was accepted for any URL."""
         hashes = np.array(self._content_hashes(digests), np.uint64)
-        slots = (hashes >> np.uint64(52)).astype(np.uint16)
-        return [bool(found) for found in self.tables.contents.check(slots, hashes)]
+        return self.tables.seen.has_contents(hashes)
 
     def finished(self) -> bool:
         """Whether no URL is queued, leased, waiting, in transit or to be judged again, and no errand is open or
         wanted."""
         counts = self.tables.counts
-        waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.in_transit
+        waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.transit.under_way
         return not (waiting or self._recheck)
 
     def at_limit(self) -> bool:
         """Whether a limit ends the crawl: no page may be leased any more (max_pages), or the rest is parked for a
         budget."""
-        if self.settings.max_pages is not None and self.tables.tallies.get("answered", 0) >= self.settings.max_pages:
+        if (
+            self.settings.max_pages is not None
+            and self.tables.registry.tallies.get("answered", 0) >= self.settings.max_pages
+        ):
             return not self.finished() or self._spent()
         return self.finished() and self._spent()
 
@@ -331,7 +333,7 @@ class Machine(Reporting, Operations, Carrying):
         bring nothing."""
         if self._pages_left() <= 0:
             # A lease that ends without an answer gives its page back.
-            spent = self.tables.tallies.get("answered", 0) >= (self.settings.max_pages or 0)
+            spent = self.tables.registry.tallies.get("answered", 0) >= (self.settings.max_pages or 0)
             return None if spent else self._next_deadline(now)
         if self._recheck or self._unread:
             return now
@@ -354,7 +356,7 @@ class Machine(Reporting, Operations, Carrying):
     def status(self, url: str, crawl: str | None = None) -> UrlStatus:
         """The status of one URL, by any spelling, in the default crawl or the one named."""
         text = self._spelled([url])[0]
-        row = self.tables.crawl_rows.get(crawl or "default")
+        row = self.tables.crawls.rows.get(crawl or "default")
         if text is None or row is None:
             return UrlStatus(text or url, State.UNKNOWN)
         _, records = self.records_of([text], row)
@@ -368,7 +370,7 @@ class Machine(Reporting, Operations, Carrying):
         text = self._spelled([url])[0]
         if text is None:
             raise SettingsError(f"{url!r:.200} is no http or https URL")
-        row = self.tables.crawl_rows.get(crawl or "default")
+        row = self.tables.crawls.rows.get(crawl or "default")
         _, records = self.records_of([text], row) if row is not None else (None, [])
         if records:
             # recalls a cold host, for `explain` reads its rows

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from outrider.storage.records import distinct
 
 
 def alike(value: int | float, rows: int, dtype: str) -> npt.NDArray[Any]:
@@ -33,3 +35,16 @@ def joined(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     if all(map(is_alike, columns)) and len({column[:1].tobytes() for column in columns}) == 1:
         return alike(first[0], sum(map(len, columns)), first.dtype.str)
     return np.concatenate(columns)
+
+
+def by_value(column: npt.NDArray[Any]) -> Iterator[tuple[int, Any]]:
+    """Each value of a column of whole numbers with the rows that have it; most columns have one value, which is
+    cheap."""
+    if not len(column):
+        return
+    first = column[0]
+    if is_alike(column) or np.count_nonzero(column == first) == len(column):
+        yield int(first), slice(None)
+        return
+    for value in distinct(column):
+        yield int(value), np.flatnonzero(column == value)

@@ -22,8 +22,9 @@ from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.schedule.shared import SharedTurns
+from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, MANY, NONE, RULED, Rows
-from outrider.frontier.state.tables import Again, Authority, CrawlState, RobotsState, Tables
+from outrider.frontier.state.tables import Again, Authority, RobotsState, Tables
 from outrider.limits import WAKES_PER_CALL_MAX
 
 EMPTY = 255
@@ -260,7 +261,7 @@ class Turns:
     def _look_at_gate(self, host: int, queues: list[int], classes: list[int], now: Instant) -> None:
         """Opens the gate of a host without queued URLs. Else the errand takes the class of the best of them, at the
         host where it is lined up."""
-        crawls, states = self._tables.queues.crawl, self._tables.crawl_states
+        crawls, states = self._tables.queues.crawl, self._tables.crawls.states
         waiting = [
             klass
             for queue, klass in zip(queues, classes, strict=True)
@@ -325,7 +326,7 @@ class Turns:
         any."""
         queues = self._tables.queues
         said = self._allowed_at(queue)
-        if said is None or self._tables.crawl_states[int(queues.crawl[queue])] != CrawlState.RUNNING:
+        if said is None or self._tables.crawls.states[int(queues.crawl[queue])] != CrawlState.RUNNING:
             return None
         at = max(rest_until, said)
         group = queues.group_of.get(queue)
@@ -347,7 +348,7 @@ class Turns:
         crawl the limits of queues count no more."""
         tables = self._tables
         rules = tables.queues.rules.get(queue)
-        most = max(1, rules.limit) if rules is not None and not tables.gone[tables.queues.crawl[queue]] else 1
+        most = max(1, rules.limit) if rules is not None and not tables.crawls.gone[tables.queues.crawl[queue]] else 1
         if most > 1 and self.pages_per_host is not None:
             most = min(most, max(1, self.pages_left(int(tables.queues.host[queue]))))
         return most
@@ -411,7 +412,7 @@ class Turns:
         tables = self._tables
         if not (tables.hosts.flags[authority.host] | tables.hosts.flags[host]) & RULED:
             return 0  # thousands of authorities may be in line at one host, and each look at it asks for all of them
-        crawls, states = tables.queues.crawl, tables.crawl_states
+        crawls, states = tables.queues.crawl, tables.crawls.states
         own = np.array(list(tables.queues_of(authority.host)), np.uint32)
         waits = tables.queues.parked[own] > 0
         if self.gates.get(authority.host) is authority:

@@ -4,7 +4,11 @@ A live call and a replay apply the same facts with the same function, so a live 
 differ. A checkpoint copies hosts, queues and authorities; the ledger holds the cards; a recovery reads both, replays
 the log behind them, and derives everything that schedules.
 
-    tables.py       all of it: `apply` takes blocks of facts, `copy` gives them for a checkpoint
+    tables.py       all of it: `apply` takes facts to the part that owns them, `copy` gives them for a checkpoint
+    crawls.py       crawls: names, rows, states, scopes
+    registry.py     openings, workers, repeatable answers, places of output, counts, classes of errors
+    transit.py      links between logs
+    seen.py         the seen-set, which is derived
     hosts.py        hosts and queues: columns with a row each, found by hash
     cold.py         hosts with nothing due: records on disk, recalled when a call names them
     whereabouts.py  the addresses of hosts, and the errands that ask for them

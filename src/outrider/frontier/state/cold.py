@@ -282,7 +282,7 @@ class ColdHosts:
         cells["crawl"] = np.minimum(crawls, _CRAWLS_MAX)
         for name in _STATES:
             cells[name] = getattr(queues, name)[first]
-        self._count(hashes, crawls, cells, 1, tables.gone)
+        self._count(hashes, crawls, cells, 1, tables.crawls.gone)
         more: list[int] = []
         odd = (hosts.flags[rows] & np.uint8(MANY | ROBOTS | RULED)) != 0
         odd |= crawls >= _CRAWLS_MAX
@@ -325,7 +325,7 @@ class ColdHosts:
                 crawl, rules = int(queues.crawl[queue]), queues.rules.get(queue)
                 counts = [int(getattr(queues, name)[queue]) for name in _STATES]
                 told[_QUEUES].append((crawl, *counts, _cells(rules) if rules is not None else None))
-                if not tables.gone[crawl]:
+                if not tables.crawls.gone[crawl]:
                     self._add(crawl, 1, counts)
             more += others
         place = tables.whereabouts.pop(row, None)
@@ -357,16 +357,16 @@ class ColdHosts:
         crawls = told.crawls()
         youngest = queues.add(queue_hashes(hashes, crawls), rows, crawls)
         hosts.first_queue[rows] = youngest
-        lives = ~tables.gone.take(crawls, mode="clip") if tables.voids() else None
+        lives = ~tables.crawls.are_gone(crawls) if tables.voids() else None
         for name in _STATES:
             column = getattr(queues, name)
             column[youngest] = heads[name] if lives is None else np.where(lives, heads[name], 0)
         self._set.remove(_slots(hashes), hashes)
-        self._count(hashes, crawls, heads, -1, tables.gone)
+        self._count(hashes, crawls, heads, -1, tables.crawls.gone)
         for place, extra in told.extras.items():
             self._recall_extra(tables, int(rows[place]), int(youngest[place]), told, place, extra)
         tables.join_twins(youngest)
-        if any(tables.crawl_states[crawl] for crawl in set(crawls.tolist())):
+        if any(tables.crawls.states[crawl] for crawl in set(crawls.tolist())):
             tables.flag(youngest)
 
     def _recall_extra(
@@ -388,7 +388,7 @@ class ColdHosts:
             last = added
             hosts.flags[row] |= MANY
             counts = [getattr(queue, name) for name in _STATES]
-            if not tables.gone[queue.crawl]:
+            if not tables.crawls.gone[queue.crawl]:
                 for name, count in zip(_STATES, counts, strict=True):
                     getattr(queues, name)[added] = count
                 self._add(queue.crawl, -1, [-count for count in counts])
@@ -427,10 +427,10 @@ class ColdHosts:
                 continue
             told = told.take(here)
             self._set.add(_slots(told.hashes), told.hashes)
-            self._count(told.hashes, told.crawls(), told.heads, 1, tables.gone)
+            self._count(told.hashes, told.crawls(), told.heads, 1, tables.crawls.gone)
             for _, more in told.more_queues():
                 for queue in more:
-                    if not tables.gone[queue.crawl]:
+                    if not tables.crawls.gone[queue.crawl]:
                         self._add(queue.crawl, 1, [getattr(queue, name) for name in _STATES])
         self.ever = self._ledger.statistics().records > 0
 

@@ -49,7 +49,7 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
                 window.add(payload)
     window.close()
     tables.restore()
-    tables.note_those_seen()
+    tables.seen.note_additions()
     for payload in leases:
         with applied(0, 0):
             apply(tables, payload)
@@ -58,7 +58,7 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
         for lsn, payload in payloads:
             window.add(payload, lsn)
     window.close()
-    tables.see_those_noted()
+    tables.seen.add_noted()
     while len(tables.calendar) and (at := tables.calendar.next()) is not None and at <= tables.now:
         tables.wake(tables.now, WAKES_PER_CALL_MAX)
     tables.drop_stalled(len(tables.stalled))

@@ -389,7 +389,7 @@ class Window:
                     passing = np.setdiff1d(rows[whole], body[full], assume_unique=True)
                     marked = passing[(bodies.heads["flags"][passing] & HAS_CONTENT) != 0]
                     if len(marked):
-                        tables.know_contents(bodies.take(marked))
+                        tables.seen.add_contents(bodies.take(marked))
                 found.append((Fact.CARD, [tokens[full], cards.with_heads(heads)]))
         return found, rows[last & (kind == _LEASE)]
 

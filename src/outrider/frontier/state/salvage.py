@@ -116,8 +116,8 @@ class Salvage:
         self.found.own_lost = behind_checkpoint and not self._own
         tables.restore()
         self._open_leases()
-        number, *more = tables.opening
-        tables.opening = (max(number, epoch) + 1, *more)  # type: ignore[assignment]  # a starred rest has no length
+        number, *more = tables.registry.opening
+        tables.registry.opening = (max(number, epoch) + 1, *more)  # type: ignore[assignment]  # a starred rest has no length
         hosts = tables.hosts
         column = hosts.rest_until[: hosts.count]
         np.maximum(column, rest_until, out=column)
@@ -215,7 +215,7 @@ class Salvage:
         """Makes up names for crawls below row `count` whose facts are lost. A checkpoint's list of crawls is complete:
         a row missing in it was deleted."""
         tables = self._tables
-        for row in range(tables.next_crawl, count):
+        for row in range(tables.crawls.next_row, count):
             name = "default" if row == 0 else self._named("crawl", row)
             tables.apply(Fact.CRAWL, columns_of([(OWN_SLOT, row, name, 0)]))
 
@@ -227,7 +227,7 @@ class Salvage:
     def _errors(self, count: int) -> None:
         """Makes up names for classes of errors below a number."""
         tables = self._tables
-        for number in range(len(tables.errors), count):
+        for number in range(len(tables.registry.errors), count):
             tables.apply(Fact.ERROR, columns_of([(OWN_SLOT, number, self._named("error", number))]))
 
     # -- what can be told from what is there --------------------------------------------------------------------------
@@ -294,7 +294,7 @@ class Salvage:
     def _may_open(self, lease: dict[str, int]) -> bool:
         tables = self._tables
         queue = int(tables.queues.find(np.array([lease["queue"]], np.uint64))[0])
-        if queue == NONE or lease["holder"] not in tables.holders:
+        if queue == NONE or lease["holder"] not in tables.registry.holders:
             return False
         here, cards = tables.find([int(tables.queues.crawl[queue])], [lease["slot"]], [lease["fingerprint"]])
         if not here[0]:

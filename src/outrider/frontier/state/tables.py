@@ -7,7 +7,7 @@ call passes the cards that it holds already (a *hand*); replay looks them up."""
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,11 +20,10 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.errors import DamagedStoreError, OutriderError
-from outrider.frontier.format.alike import is_alike
+from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import (
     KINDS,
-    STREAMS,
     Applied,
     Block,
     Fact,
@@ -36,6 +35,7 @@ from outrider.frontier.format.facts import (
     no_texts,
 )
 from outrider.frontier.state.cold import ColdHosts
+from outrider.frontier.state.crawls import Crawls, CrawlState
 from outrider.frontier.state.hosts import (
     CELLS,
     MANY,
@@ -53,6 +53,9 @@ from outrider.frontier.state.hosts import (
     words_of_crawls,
     words_of_keys,
 )
+from outrider.frontier.state.registry import Registry
+from outrider.frontier.state.seen import SeenSet
+from outrider.frontier.state.transit import Transit
 from outrider.frontier.state.whereabouts import FOREVER, Whereabouts
 from outrider.frontier.stores.backlog import Backlog
 from outrider.frontier.stores.calendar import Calendar
@@ -63,14 +66,9 @@ from outrider.kernels.cards import HAS_CONTENT, HEAD, Heads
 from outrider.limits import (
     CALENDAR_ROUNDS_MAX,
     CARD_BYTES_MAX,
-    CLIENTS_MAX,
-    DELETED_CRAWLS_NAMED_MAX,
     MICROSECONDS,
     OWN_SLOT,
-    REQUEST_BYTES_MAX,
-    REQUEST_IDS_PER_CLIENT_MAX,
     ROBOTS_MEMORY_SHARE,
-    SEEN_ROWS_NOTED_MAX,
 )
 from outrider.storage.ahead import ahead
 from outrider.storage.files import Files
@@ -119,14 +117,6 @@ class Again(IntEnum):
     ALL = 2
 
 
-class CrawlState(IntEnum):
-    """The state that an operator gave a crawl."""
-
-    RUNNING = 0
-    PAUSED = 1
-    DELETED = 2
-
-
 class Authority:
     """Scheme, host and port, which share one robots.txt. The first draw of one of its pages makes it, or a call that
     gives rules."""
@@ -164,17 +154,6 @@ class Authority:
         return f"<Authority {self.name} {RobotsState(self.state).name.lower()}>"
 
 
-class Transit:
-    """Links between a slot of this log and slots of others."""
-
-    __slots__ = ("arrived", "outbox", "sent")
-
-    def __init__(self) -> None:
-        self.outbox: dict[int, Row] = {}  # sequence -> link for a slot of another log
-        self.sent = 0  # the highest sequence ever given
-        self.arrived: dict[int, int] = {}  # source slot -> the highest sequence taken in
-
-
 @dataclass(frozen=True, slots=True)
 class Hand:
     """The parts of a block that a live call holds already: cards with their new heads, the states they leave, and the
@@ -189,13 +168,6 @@ class Hand:
     @classmethod
     def of_rows(cls, rows: Rows | None, *, first: int = -1) -> Hand:
         return cls(_NO_CARDS, _NO_STATES, rows, first)
-
-
-class _CrawlStates(dict[int, int]):
-    """The states of crawls by row; a missing row belongs to a deleted crawl."""
-
-    def __missing__(self, row: int) -> int:
-        return CrawlState.DELETED
 
 
 class Tables:
@@ -228,10 +200,6 @@ class Tables:
         self._began = now
         self.calendar = Calendar(scratch, name="calendar", now=now)
         self.spent = Backlog(scratch, name="spent")  # by host: parked for a budget
-        self.seen: dict[int, kernels.FingerprintSet] = {}
-        self.contents = kernels.FingerprintSet()
-        self._noted: list[tuple[Rows, Rows, Uint64s]] | None = None  # waiting additions to the seen-set, in replay
-        self._noted_rows = 0
         self.authorities: dict[str, Authority] = {}
         self.all_authorities: list[Authority] = []  # each knows its place
         self._met = False
@@ -241,42 +209,21 @@ class Tables:
         self.whereabouts: dict[int, Whereabouts] = {}  # by row of Hosts
         self.authorities_of: dict[int, list[Authority]] = {}
         self.errands: dict[int, Authority | Whereabouts] = {}  # open ones, by token
-        self.transit: dict[int, Transit] = {}
-        self.crawls: dict[int, tuple[str, int]] = {}  # the living ones, and the last deleted ones
-        self.crawl_states: dict[int, int] = _CrawlStates()
-        self.crawl_rows: dict[str, int] = {}
-        self.next_crawl = 0  # one more than the highest row that a crawl ever had
-        self.generation = 0  # the highest generation among crawls with forgotten names
-        self.gone = np.zeros(64, np.bool_)  # by the row of a crawl: whether it was deleted
-        self.holders: dict[int, tuple[str, int]] = {}
-        self.holder_rows: dict[str, int] = {}
-        self.requests: OrderedDict[str, OrderedDict[int, tuple[int, bytes]]] = OrderedDict()
-        self.request_bytes = 0
-        self.watermarks: dict[str, bytes] = {}
-        self.projections: dict[str, tuple[int, int]] = dict.fromkeys(STREAMS, (0, 0))
-        self.tallies: dict[str, int] = {}
-        self.scope: dict[int, dict[str, None]] = {}  # crawl -> the seeds that widened it, in order
-        self.errors: list[str] = [""]
-        self.error_numbers: dict[str, int] = {"": 0}
+        self.crawls = Crawls()
+        self.registry = Registry()
+        self.seen = SeenSet()
+        self.transit = Transit()
         self.token = 0
         self.turn = 0  # counts draws from hosts with several queues, whose queues take turns
         self.order = 1  # the number of the next URL that is accepted
-        self.opening: tuple[int, Instant, Instant, str, Instant] = (0, 0, 0, "", 0)
-        self.closed = ""
         self.counts = [0] * 7
-        self.in_transit = 0  # links on their way to other logs
         self.void_waiting = 0  # cards of deleted queues that the calendar still holds
         self.now: Instant = 0
-        self._any_gone = False
-        # deleted crawls whose names are kept, the oldest first
-        self._dead_crawls: OrderedDict[int, None] = OrderedDict()
         self.leaving: deque[int] = deque()  # queues of deleted crawls that may still have a row beside others
         self.changed: list[Rows] = []  # hosts that `Turns.touch` must handle again
         self.stalled: list[int] = []  # queues of deleted crawls whose cards are still to be dropped
         self._apply: dict[Fact, Callable[..., None]] = {
-            kind.fact: getattr(self, f"_{kind.fact.name.lower()}")
-            for kind in KINDS.values()
-            if kind.applied is not Applied.NOWHERE
+            kind.fact: self._owner_of(kind.fact) for kind in KINDS.values() if kind.applied is not Applied.NOWHERE
         }
 
     # -- applying facts -----------------------------------------------------------------------------------------------
@@ -299,34 +246,17 @@ class Tables:
                 f"a fact of kind {fact.name.lower()} names something that does not exist ({error})"
             ) from error
 
-    def _opening(self, slot: int, number: int, at: int, wall: int, boot: str, elapsed: int) -> None:
-        if number >= self.opening[0]:
-            self.opening = (number, at, wall, boot, elapsed)
-            self.closed = ""
-
-    def _closing(self, slot: int, number: int, state: str) -> None:
-        if number >= self.opening[0]:
-            self.closed = state
-
-    def _crawl(self, slot: int, row: int, name: str, generation: int) -> None:
-        if row >= self.next_crawl:
-            while row >= len(self.gone):
-                self.gone = np.concatenate((self.gone, np.zeros(len(self.gone), np.bool_)))
-            self.gone[self.next_crawl : row] = True  # crawls with forgotten names, or rows that no crawl had
-            self._any_gone = self._any_gone or row > self.next_crawl
-            self.next_crawl = row + 1
-            if not name:  # one fact for all crawls with forgotten names
-                self.generation, self.gone[row], self._any_gone = generation, True, True
-                return
-            self.crawl_states[row] = CrawlState.RUNNING
-        self.crawls[row] = (name, generation)
-        if not self.gone[row]:
-            self.crawl_rows[name] = row
+    def _owner_of(self, fact: Fact) -> Callable[..., None]:
+        """The method that applies facts of a kind, `_<name of the kind>`, of the part that owns them."""
+        name = f"_{fact.name.lower()}"
+        owners = (self.registry, self.crawls, self.transit, self)
+        found: Callable[..., None] = next(getattr(owner, name) for owner in owners if hasattr(owner, name))
+        return found
 
     def _crawl_rules(self, slot: int, row: int, state: int) -> None:
-        if self.gone[row]:
+        if self.crawls.gone[row]:
             return
-        self.crawl_states[row] = state
+        self.crawls.states[row] = state
         queues = np.flatnonzero(self.queues.crawl[: self.queues.count] == row).astype(np.uint32)
         self.flag(queues)
         if state == CrawlState.DELETED:
@@ -334,93 +264,22 @@ class Tables:
             self.void_waiting += waiting
             for urls, count in ((WAITING, waiting), (DONE, done), (GONE, gone)):
                 self.counts[urls] -= count
-            if self.crawl_rows.get(self.crawls[row][0]) == row:
-                del self.crawl_rows[self.crawls[row][0]]
-            if self._noted:
-                self.see_those_noted()
-                self._noted = []
-            self.seen.pop(row, None)
-            self.scope.pop(row, None)
+            self.seen.drop(row)
             self.words.pop(int(words_of_crawls(np.array([row], np.uint32))[0]), None)
             *_, heads, _, _ = self.open_leases()
             self._uncount(queues, int(((heads["crawl"] == row) & ~self.void(heads)).sum()))
-            self.gone[row] = self._any_gone = True
-            self._dead_crawls[row] = None
-            while len(self._dead_crawls) > DELETED_CRAWLS_NAMED_MAX:
-                self._forget_crawl(self._dead_crawls.popitem(last=False)[0])
+            self.crawls.delete(row)
             self.stalled += queues.tolist()
         self.changed.append(self.queues.host[queues])
-
-    def _forget_crawl(self, row: int) -> None:
-        """Drops the name of a deleted crawl; its row stays used, so that no later crawl gets it."""
-        _, generation = self.crawls.pop(row)
-        self.generation = max(self.generation, generation, 1)  # a repair makes crawls of generation 0
-        del self.crawl_states[row]
-
-    def name_of_crawl(self, row: int) -> str:
-        """The name of a crawl by its row; "" for a deleted crawl with a forgotten name."""
-        return self.crawls.get(row, ("", 0))[0]
-
-    def next_generation(self, name: str) -> int:
-        """The generation of the next crawl with a name: above the generations of all crawls that had it."""
-        return 1 + max((made for known, made in self.crawls.values() if known == name), default=self.generation)
-
-    def _holder(self, slot: int, row: int, name: str, opening: int) -> None:
-        before = self.holders.get(row)
-        if before is not None and self.holder_rows.get(before[0]) == row:
-            del self.holder_rows[before[0]]
-        self.holders[row] = (name, opening)
-        self.holder_rows[name] = row
 
     def forget_holders(self) -> None:
         """Drops the names of workers that have no lease."""
         _, _, _, held, *_ = self.open_leases()
-        kept = {0, *distinct(held), *(errand.holder for errand in self.errands.values())}
-        self.holders = {row: told for row, told in self.holders.items() if row in kept}
-        self.holder_rows = {name: row for row, (name, _) in self.holders.items()}
-
-    def _request(self, slot: int, client: str, sequence: int, verb: int, answer: bytes) -> None:
-        window = self.requests.get(client)
-        if window is None:
-            window = self.requests[client] = OrderedDict()
-        self.requests.move_to_end(client)
-        if sequence in window:
-            self.request_bytes -= len(window[sequence][1])
-        window[sequence] = (verb, answer)
-        self.request_bytes += len(answer)
-        while len(window) > REQUEST_IDS_PER_CLIENT_MAX:
-            self._forget_request(window)
-        while len(self.requests) > CLIENTS_MAX or self.request_bytes > REQUEST_BYTES_MAX:
-            oldest = next(iter(self.requests))
-            self._forget_request(self.requests[oldest])
-            if not self.requests[oldest]:
-                del self.requests[oldest]
-
-    def _forget_request(self, window: OrderedDict[int, tuple[int, bytes]]) -> None:
-        _, (_, answer) = window.popitem(last=False)
-        self.request_bytes -= len(answer)
-
-    def _watermark(self, slot: int, writer: str, value: bytes) -> None:
-        self.watermarks[writer] = value
-
-    def _projection(self, slot: int, stream: str, length: int, lsn: int) -> None:
-        self.projections[stream] = (length, lsn)
-
-    def _tally(self, slot: int, name: str, value: int) -> None:
-        self.tallies[name] = value
-
-    def _scope(self, slot: int, crawl: int, url: str) -> None:
-        self.scope.setdefault(crawl, {})[url] = None
+        self.registry.keep_holders({0, *distinct(held), *(errand.holder for errand in self.errands.values())})
 
     def _token(self, slot: int, token: int, order: int) -> None:
         self.token = max(self.token, token)
         self.order = max(self.order, order)
-
-    def _error(self, slot: int, number: int, text: str) -> None:
-        if number == len(self.errors):
-            self.errors.append(text)
-        self.errors[number] = text
-        self.error_numbers[text] = number
 
     # -- hosts and queues ---------------------------------------------------------------------------------------------
 
@@ -450,7 +309,7 @@ class Tables:
         rows = self.queues.find(hashes)
         if (rows == NONE).any() and len(self.cold):
             unknown = np.ascontiguousarray(hashes)[rows == NONE]
-            for crawl in list(self.crawls):
+            for crawl in list(self.crawls.names):
                 self.recall(hosts_of_queues(unknown, np.full(len(unknown), crawl, np.uint32)))
             rows = self.queues.find(hashes)
         if (rows == NONE).any():
@@ -624,7 +483,7 @@ class Tables:
         else:
             for row, home in zip(rows.tolist(), homes.tolist(), strict=True):
                 if first[home] != NONE:
-                    if self.gone.take(int(self.queues.crawl[first[home]]), mode="clip"):
+                    if self.crawls.gone.take(int(self.queues.crawl[first[home]]), mode="clip"):
                         self.leaving.append(int(first[home]))  # it stayed as long as the host had no other
                     self.queues.after[row] = int(first[home]) + 1
                     if not self.hosts.flags[home] & MANY and self.hosts.ended[home]:
@@ -646,7 +505,7 @@ class Tables:
                     if group is not None:
                         self._join(group, row, home)
         self.join_twins(rows)
-        if any(self.crawl_states[crawl] for crawl, _ in by_value(crawls)):
+        if any(self.crawls.states[crawl] for crawl, _ in by_value(crawls)):
             self.flag(rows)
 
     def _keyed(self, row: int, home: int, key: str) -> None:
@@ -759,7 +618,7 @@ class Tables:
         else."""
         for host in np.unique(self.queues.host[queues]).tolist():
             ruled = any(
-                queue in self.queues.rules or self.crawl_states[int(self.queues.crawl[queue])]
+                queue in self.queues.rules or self.crawls.states[int(self.queues.crawl[queue])]
                 for queue in self.queues_of(host)
             )
             flags = int(self.hosts.flags[host]) & ~RULED
@@ -795,7 +654,7 @@ class Tables:
         """Collects all queues of deleted crawls, after recovery."""
         crawls = self.queues.crawl[: self.queues.count]
         there = self.queues.there(np.arange(self.queues.count))
-        self.leaving = deque(np.flatnonzero(there & self.gone.take(crawls, mode="clip")).tolist())
+        self.leaving = deque(np.flatnonzero(there & self.crawls.are_gone(crawls)).tolist())
 
     def those_leaving(self, most: int) -> Rows:
         """The rows that may go among the next `most` queues of deleted crawls: those without an open lease whose host
@@ -805,7 +664,7 @@ class Tables:
             return _NO_ROWS
         some = [self.leaving.popleft() for _ in range(min(most, len(self.leaving)))]
         rows = np.unique(np.array(some, np.uint32))
-        rows = rows[self.queues.there(rows) & self.gone.take(self.queues.crawl[rows], mode="clip")]
+        rows = rows[self.queues.there(rows) & self.crawls.are_gone(self.queues.crawl[rows])]
         if not len(rows):
             return rows
         busy = self.hosts.in_flight[self.queues.host[rows]] > 0
@@ -947,31 +806,6 @@ class Tables:
         self.errands[token] = authority
         self.token = max(self.token, token)
 
-    # -- between logs -------------------------------------------------------------------------------------------------
-
-    def _transit(self, slot: int) -> Transit:
-        found = self.transit.get(slot)
-        if found is None:
-            found = self.transit[slot] = Transit()
-        return found
-
-    def _outbox(self, slot: int, sequence: int, *link: object) -> None:
-        home = self._transit(slot)
-        home.sent = max(home.sent, sequence)
-        self.in_transit += sequence not in home.outbox
-        home.outbox[sequence] = (slot, sequence, *link)
-
-    def _arrived(self, slot: int, source: int, sequence: int) -> None:
-        home = self._transit(slot)
-        home.arrived[source] = max(home.arrived.get(source, 0), sequence)
-
-    def _delivered(self, slot: int, sequence: int) -> None:
-        home = self._transit(slot)
-        home.sent = max(home.sent, sequence)
-        for number in [number for number in home.outbox if number <= sequence]:
-            del home.outbox[number]
-            self.in_transit -= 1
-
     # -- URLs ---------------------------------------------------------------------------------------------------------
 
     def _card(self, tokens: Uint64s, cards: Cards, hand: Hand | None = None) -> None:
@@ -994,7 +828,7 @@ class Tables:
         keep = self.ledger.append if hand is None else self.ledger.take
         keep(cards if dead is None else cards.filter(~dead))
         if fresh.any():
-            self._see(heads[fresh] if not fresh.all() else heads)
+            self.seen.add(heads[fresh] if not fresh.all() else heads)
             self.order = int(heads["order"].max()) + 1
         self._put(cards, old, rows)
 
@@ -1032,35 +866,6 @@ class Tables:
         dead[places[mask]] = cards.heads["order"] > heads["order"][places[mask]]
         return dead
 
-    def _see(self, heads: Heads) -> None:
-        noted = self._noted
-        if noted is None:
-            self._add_seen(heads["crawl"], heads["slot"], heads["fingerprint"])
-            return
-        noted.append((heads["crawl"].copy(), heads["slot"].copy(), heads["fingerprint"].copy()))
-        self._noted_rows += len(heads)
-        if self._noted_rows >= SEEN_ROWS_NOTED_MAX:
-            self.see_those_noted()
-            self._noted = []
-
-    def note_those_seen(self) -> None:
-        """Collects additions to the seen-set from here on, to add many at once: replay of a log never asks the set."""
-        self._noted = []
-
-    def see_those_noted(self) -> None:
-        """Brings the seen-set up to date; later additions go in directly."""
-        noted, self._noted, self._noted_rows = self._noted, None, 0
-        if noted:
-            crawls, slots, prints = (np.concatenate(columns) for columns in zip(*noted, strict=True))
-            self._add_seen(crawls, slots, prints)
-
-    def _add_seen(self, crawls: Rows, slots: Rows, fingerprints: Uint64s) -> None:
-        for crawl, rows in by_value(crawls):
-            seen = self.seen.get(crawl)
-            if seen is None:
-                seen = self.seen[crawl] = kernels.FingerprintSet()
-            seen.add(np.ascontiguousarray(slots[rows]), np.ascontiguousarray(fingerprints[rows]))
-
     def _close(self, tokens: Uint64s) -> None:
         """Ends these leases; a token of 0 stands for none."""
         open_ones = np.count_nonzero(tokens)
@@ -1082,8 +887,8 @@ class Tables:
                     self.changed.append(self.queues.host[group.queues])
         if len(hosts):
             self.changed.append(hosts)
-        if step < 0 and self._any_gone:
-            self.leaving.extend(queues[self.gone.take(self.queues.crawl[queues], mode="clip")].tolist())
+        if step < 0 and self.crawls.any_gone:
+            self.leaving.extend(queues[self.crawls.are_gone(self.queues.crawl[queues])].tolist())
 
     def put_back(self, cards: Cards, old: Uint8s) -> None:
         """Puts cards that `take_out` gave back in their places; old: the states they were in."""
@@ -1204,13 +1009,13 @@ class Tables:
         if voids:
             rows = self.queues.find(np.ascontiguousarray(heads["queue"]))
             out |= heads["order"] < np.array([voids.get(row, 0) for row in rows.tolist()], np.uint64)
-        if self._any_gone:
-            out |= self.gone.take(heads["crawl"], mode="clip")
+        if self.crawls.any_gone:
+            out |= self.crawls.are_gone(heads["crawl"])
         return out
 
     def voids(self) -> bool:
         """Whether any card may be void."""
-        return bool(self.queues.voids) or self._any_gone
+        return bool(self.queues.voids) or self.crawls.any_gone
 
     def _columns(self) -> Iterator[tuple[int, npt.NDArray[np.uint32]]]:
         queues = self.queues
@@ -1251,12 +1056,7 @@ class Tables:
             if others.any():
                 self.spent.put(self.queues.host[rows[others]], cards.filter(others))
         if np.count_nonzero(heads["flags"]):
-            self.know_contents(cards.filter((heads["flags"] & HAS_CONTENT) != 0))
-
-    def know_contents(self, cards: Cards) -> None:
-        """Notes the contents of these cards as seen."""
-        found = content_hashes(cards)
-        self.contents.add((found >> np.uint64(52)).astype(np.uint16), found)
+            self.seen.add_contents(cards.filter((heads["flags"] & HAS_CONTENT) != 0))
 
     def _recount(self, rows: Rows, old: Uint8s, states: Uint8s) -> list[int]:
         """Moves URLs of these queues from old states to new ones in the counts. Returns how many came to each state."""
@@ -1352,15 +1152,7 @@ class Tables:
             return self._own_facts()
         blocks: list[Block] = []
         if section == TRANSIT:
-            for slot, home in self.transit.items():
-                rows = [(slot, min(home.outbox, default=home.sent + 1) - 1)]
-                blocks.append((Fact.DELIVERED, columns_of(rows)))
-                if home.outbox:
-                    blocks.append((Fact.OUTBOX, columns_of(list(home.outbox.values()))))
-                if home.arrived:
-                    arrived = [(slot, source, sequence) for source, sequence in home.arrived.items()]
-                    blocks.append((Fact.ARRIVED, columns_of(arrived)))
-            return blocks
+            return self.transit.blocks()
         if section == HOSTS:
             rows_ = first + np.flatnonzero(hosts.there[first:last])
             if not len(rows_):
@@ -1436,32 +1228,14 @@ class Tables:
 
     def _own_facts(self) -> list[Block]:
         own = OWN_SLOT
-        requests = [
-            (own, c, s, verb, answer) for c, window in self.requests.items() for s, (verb, answer) in window.items()
-        ]
-        crawls = self.crawls
-        if self.generation:
-            # One crawl without a name carries the highest generation, and how far rows have come.
-            row = max(row for row in np.flatnonzero(self.gone).tolist() if row not in crawls)
-            crawls = crawls | {row: ("", self.generation)}
         rows: list[tuple[Fact, list[Row]]] = [
-            (Fact.OPENING, [(own, *self.opening)]),
-            (Fact.CRAWL, [(own, row, *crawls[row]) for row in sorted(crawls)]),
-            (Fact.CRAWL_RULES, [(own, row, state) for row in sorted(crawls) if (state := self.crawl_states[row])]),
+            *self.crawls.facts(),
             (Fact.QUEUE_RULES, [rules_cells(own, number, rules) for number, rules in self.words.items()]),
-            (Fact.HOLDER, [(own, row, *told) for row, told in self.holders.items()]),
-            (Fact.REQUEST, requests),
-            (Fact.WATERMARK, [(own, writer, value) for writer, value in self.watermarks.items()]),
-            (Fact.PROJECTION, [(own, stream, *place) for stream, place in self.projections.items()]),
-            (Fact.TALLY, [(own, name, value) for name, value in self.tallies.items()]),
-            (Fact.SCOPE, [(own, crawl, url) for crawl, urls in self.scope.items() for url in urls]),
-            (Fact.ERROR, [(own, number, text) for number, text in enumerate(self.errors) if number]),
+            *self.registry.facts(),
             (Fact.TOKEN, [(own, self.token, self.order)]),
         ]
         if self.cold.floor[0]:
             rows.append((Fact.COLD_REST, [(own, *self.cold.floor)]))
-        if self.closed:
-            rows.append((Fact.CLOSING, [(own, self.opening[0], self.closed)]))
         return [(fact, columns_of(some)) for fact, some in rows if some]
 
     # -- looking ------------------------------------------------------------------------------------------------------
@@ -1515,7 +1289,7 @@ class Tables:
                 heads = cards.heads
             if not len(heads):
                 continue
-            self._see(heads)
+            self.seen.add(heads)
             rows = self.queues.find(heads["queue"]) if not len(self.cold) else None
             if rows is not None and np.count_nonzero(rows == NONE):
                 rows = None
@@ -1539,7 +1313,7 @@ class Tables:
             self.counts[state] += count
         self.calendar.put(some_cards.filter(states == WAITING))
         if np.count_nonzero(some_cards.heads["flags"]):
-            self.know_contents(some_cards.filter((some_cards.heads["flags"] & HAS_CONTENT) != 0))
+            self.seen.add_contents(some_cards.filter((some_cards.heads["flags"] & HAS_CONTENT) != 0))
         return cards.filter(~resting)
 
     def accepted(self) -> int:
@@ -1632,26 +1406,6 @@ def _add(column: npt.NDArray[Any], rows: npt.NDArray[Any], step: int) -> None:
         np.add.at(column, places, one)
     else:
         np.subtract.at(column, places, one)
-
-
-def by_value(column: npt.NDArray[Any]) -> Iterator[tuple[int, Any]]:
-    """Each value of a column of whole numbers with the rows that have it; most columns have one value, which is
-    cheap."""
-    if not len(column):
-        return
-    first = column[0]
-    if is_alike(column) or np.count_nonzero(column == first) == len(column):
-        yield int(first), slice(None)
-        return
-    for value in distinct(column):
-        yield int(value), np.flatnonzero(column == value)
-
-
-def content_hashes(cards: Cards) -> Uint64s:
-    """The content hashes of cards that have one: the first 8 bytes of `extra`."""
-    starts = cards.offsets[1:] - cards.heads["extra_bytes"]
-    octets = kernels.gather_spans(cards.arena, np.ascontiguousarray(starts), np.ascontiguousarray(starts + 8))
-    return np.frombuffer(octets, np.uint64)
 
 
 _Found: TypeAlias = tuple[Cards, Callable[[Cards], None]]

@@ -18,6 +18,7 @@ from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.shared import SharedTurns
 from outrider.frontier.state.cold import Told, weigh
+from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import GATED, NONE, Group, QueueRules, Rows, queue_hashes
 from outrider.frontier.state.tables import (
     DONE,
@@ -28,7 +29,6 @@ from outrider.frontier.state.tables import (
     STATES,
     WAITING,
     Authority,
-    CrawlState,
     Reason,
     RobotsState,
     Tables,
@@ -60,14 +60,14 @@ def status_of(record: Record, tables: Tables, token: int) -> UrlStatus:
         record.url,
         STATES[record.state],
         reason=reason_text(record, tables),
-        crawl=tables.name_of_crawl(record.crawl),
+        crawl=tables.crawls.name_of(record.crawl),
         key=key,
         priority=record.priority,
         depth=record.depth,
         attempts=record.attempts,
         referrer=record.referrer or None,
         status=record.status or None,
-        error=tables.errors[record.error] or None,
+        error=tables.registry.errors[record.error] or None,
         due=record.due if record.state == WAITING else None,
         token=token or None,
     )
@@ -77,7 +77,7 @@ def reason_text(record: Record, tables: Tables) -> str | None:
     """Why a URL is parked or gone."""
     if record.state not in (PARKED, GONE):
         return None
-    error = tables.errors[record.error]
+    error = tables.registry.errors[record.error]
     return error if error and record.reason != Reason.BUDGET else Reason(record.reason).name.lower()
 
 
@@ -137,8 +137,8 @@ def _free_queues(
     are paused, and how many requests of each may be open at once."""
     queues = tables.queues
     crawls = queues.crawl[rows]
-    paused: npt.NDArray[np.bool_] = tables.gone.take(crawls, mode="clip")
-    states = tables.crawl_states
+    paused: npt.NDArray[np.bool_] = tables.crawls.are_gone(crawls)
+    states = tables.crawls.states
     for crawl in crawls.tolist() if len(crawls) < len(states) else states:
         if states[crawl] != CrawlState.RUNNING:
             paused |= crawls == crawl
@@ -195,24 +195,24 @@ def statistics(
     recent_bytes: int = 0,
 ) -> dict[str, object]:
     """Counts of URLs, hosts, errands and fetches, under the names of `status --json`."""
-    errors = {name[6:]: value for name, value in tables.tallies.items() if name.startswith("error.")}
-    seen = [found.statistics() for found in tables.seen.values()]
+    errors = {name[6:]: value for name, value in tables.registry.tallies.items() if name.startswith("error.")}
+    seen = [found.statistics() for found in tables.seen.of_crawls.values()]
     ledger, cold = tables.ledger.statistics(), tables.cold.statistics()
     return {
         "accepted": tables.accepted(),
         "urls": {STATES[state].value: tables.counts[state] for state in range(1, 7)},
         "held": 0,
-        "in_transit": tables.in_transit,
+        "in_transit": tables.transit.under_way,
         "errands": errands,
         "hosts": host_counts(tables, now, errands_at=errands_at, shared=shared),
         "groups": {"known": len(shared or ()), "waiting": shared.waiting if shared is not None else 0},
-        "answered": tables.tallies.get("answered", 0),
-        "bytes": tables.tallies.get("bytes", 0),
-        "duplicates": tables.tallies.get("duplicates", 0),
-        "stale": tables.tallies.get("stale", 0),
-        "lost": tables.tallies.get("lost", 0),
-        "dropped": tables.tallies.get("dropped", 0),
-        "refused": tables.tallies.get("refused", 0),
+        "answered": tables.registry.tallies.get("answered", 0),
+        "bytes": tables.registry.tallies.get("bytes", 0),
+        "duplicates": tables.registry.tallies.get("duplicates", 0),
+        "stale": tables.registry.tallies.get("stale", 0),
+        "lost": tables.registry.tallies.get("lost", 0),
+        "dropped": tables.registry.tallies.get("dropped", 0),
+        "refused": tables.registry.tallies.get("refused", 0),
         "errors": errors,
         "structures": {
             "seen": {"keys": sum(one["keys"] for one in seen), "bytes": sum(one["bytes"] for one in seen)},
@@ -301,7 +301,7 @@ class _Recount:
     def _look_up(self, heads: Heads) -> None:
         for crawl in np.unique(heads["crawl"]).tolist():
             mask = heads["crawl"] == crawl
-            seen = self._tables.seen.get(crawl)
+            seen = self._tables.seen.of_crawls.get(crawl)
             self._unseen += int(mask.sum())
             if seen is not None:
                 slots, prints = (np.ascontiguousarray(heads[name][mask]) for name in ("slot", "fingerprint"))
@@ -327,9 +327,9 @@ class _Recount:
         queued = len(tables.backlog)
         if queued < counts[QUEUED]:
             yield f"{counts[QUEUED]} URLs are queued, the queues hold {queued}"
-        transit = sum(len(home.outbox) for home in tables.transit.values())
-        if transit != tables.in_transit:
-            yield f"in_transit: the counter says {tables.in_transit}, the outboxes hold {transit}"
+        transit = sum(len(home.outbox) for home in tables.transit.homes.values())
+        if transit != tables.transit.under_way:
+            yield f"in_transit: the counter says {tables.transit.under_way}, the outboxes hold {transit}"
 
     def wrong_queues(self) -> Iterator[str]:
         """For each count, the first queue where it differs from the records."""
@@ -346,7 +346,7 @@ class _Recount:
 
     def wrong_cold(self) -> Iterator[str]:
         """Totals of cold hosts that differ from the records."""
-        told, weights = self._tables.cold.totals(self._tables.gone)
+        told, weights = self._tables.cold.totals(self._tables.crawls.gone)
         for state, (count, weight) in self._of_cold.items():
             if (count, weight & 0xFFFF_FFFF_FFFF_FFFF) != (told[state], weights[state]):
                 yield f"cold hosts: {told[state]} {STATES[state].value} are counted, there are {count}"
@@ -405,7 +405,7 @@ def queue_status(tables: Tables, row: int) -> QueueStatus:
     rules = queues.rules.get(row)
     crawl = int(queues.crawl[row])
     return QueueStatus(
-        tables.name_of_crawl(crawl),
+        tables.crawls.name_of(crawl),
         tables.key_of(row),
         tables.hosts.name(int(queues.host[row])),
         int(tables.backlog.waiting(one)[0]),
@@ -414,7 +414,7 @@ def queue_status(tables: Tables, row: int) -> QueueStatus:
         int(queues.parked[row]),
         int(queues.done[row]),
         int(queues.gone[row]),
-        paused=(rules is not None and rules.paused) or tables.crawl_states[crawl] == CrawlState.PAUSED,
+        paused=(rules is not None and rules.paused) or tables.crawls.states[crawl] == CrawlState.PAUSED,
         blocked_until=(rules.blocked_until or None) if rules is not None else None,
         delay_seconds=rules.delay if rules is not None else None,
         limit=(rules.limit or None) if rules is not None else None,
@@ -426,7 +426,7 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
     limit = _limit(limit)
     wanted = None
     if crawl is not None:
-        wanted = tables.crawl_rows.get(crawl)
+        wanted = tables.crawls.rows.get(crawl)
         if wanted is None:
             raise SettingsError(f"crawl {crawl!r:.200}: there is none of that name")
     found: list[QueueStatus] = []
@@ -445,7 +445,7 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
     row = _row_after(after, "queues")
     while row < tables.queues.count and len(found) < limit:
         of = int(tables.queues.crawl[row])
-        if tables.crawl_states[of] != CrawlState.DELETED and wanted in (None, of):
+        if tables.crawls.states[of] != CrawlState.DELETED and wanted in (None, of):
             found.append(queue_status(tables, row))
         row += 1
     return Page(found, str(row - 1) if row < tables.queues.count else None)
@@ -459,7 +459,7 @@ def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int,
     rules = [queues.rules[queue] for queue in rows.tolist() if queue in queues.rules]
     paused = bool(len(rows)) and all(
         (queue in queues.rules and queues.rules[queue].paused)
-        or tables.crawl_states[int(queues.crawl[queue])] != CrawlState.RUNNING
+        or tables.crawls.states[int(queues.crawl[queue])] != CrawlState.RUNNING
         for queue in rows.tolist()
     )
     rest_until = int(hosts.rest_until[row])
@@ -589,8 +589,8 @@ def _queues_there(
             hashed = queue_hashes(np.array([number], np.uint64), np.array([queue.crawl], np.uint32))
             rules = queue.rules or QueueRules()
             status = QueueStatus(
-                *(tables.name_of_crawl(queue.crawl), name, name, 0, 0, queue.waiting, 0, queue.done, queue.gone),
-                paused=rules.paused or tables.crawl_states[queue.crawl] == CrawlState.PAUSED,
+                *(tables.crawls.name_of(queue.crawl), name, name, 0, 0, queue.waiting, 0, queue.done, queue.gone),
+                paused=rules.paused or tables.crawls.states[queue.crawl] == CrawlState.PAUSED,
                 blocked_until=rules.blocked_until or None,
                 delay_seconds=rules.delay,
                 limit=rules.limit or None,
@@ -600,7 +600,7 @@ def _queues_there(
 
 
 def _listed(tables: Tables, crawl: int, wanted: int | None) -> bool:
-    return tables.crawl_states[crawl] != CrawlState.DELETED and wanted in (None, crawl)
+    return tables.crawls.states[crawl] != CrawlState.DELETED and wanted in (None, crawl)
 
 
 def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
@@ -621,7 +621,7 @@ def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
         delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
         limit=max((rule.limit for rule in rules if rule.limit), default=None),
         paused=all(
-            (queue.rules is not None and queue.rules.paused) or tables.crawl_states[queue.crawl] != CrawlState.RUNNING
+            (queue.rules is not None and queue.rules.paused) or tables.crawls.states[queue.crawl] != CrawlState.RUNNING
             for queue in queues
         ),
     )

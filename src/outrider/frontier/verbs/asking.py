@@ -182,7 +182,7 @@ class Asking(Deciding):
         heads = heads[:here]
         chosen = (heads["state"] == PARKED) & (heads["reason"] == Reason.ROBOTS)
         if authority.again == Again.UNREACHABLE:
-            chosen &= heads["error"] == tables.error_numbers.get("robots_unreachable", -1)
+            chosen &= heads["error"] == tables.registry.error_numbers.get("robots_unreachable", -1)
         chosen &= np.isin(heads["queue"], tables.queues.hash[np.array(own, np.intp)])
         if tables.voids():
             chosen &= ~tables.void(heads)

@@ -16,11 +16,12 @@ import numpy as np
 
 from outrider.clock import Instant
 from outrider.errors import SettingsError
+from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.priority import checked
 from outrider.frontier.state.hosts import NONE
-from outrider.frontier.state.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason, by_value
+from outrider.frontier.state.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import Arrival, Arrivals, Origin
 from outrider.frontier.verbs.discovering import Discovering
@@ -76,7 +77,7 @@ class Carrying(Discovering):
         queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
         return {
             "url": record.url,
-            "crawl": tables.name_of_crawl(record.crawl),
+            "crawl": tables.crawls.name_of(record.crawl),
             "key": tables.queues.keys.get(queue),
             "state": STATES[QUEUED if record.state == LEASED else record.state].value,
             "reason": Reason(record.reason).name.lower() if record.reason else None,
@@ -88,7 +89,7 @@ class Carrying(Discovering):
             "attempts": record.attempts,
             "losses": record.losses,
             "status": record.status or None,
-            "error": tables.errors[record.error] or None,
+            "error": tables.registry.errors[record.error] or None,
             "digest": record.digest.hex() or None,
             "etag": record.etag or None,
             "last_modified": record.modified or None,
@@ -133,11 +134,11 @@ class Carrying(Discovering):
         slots = self._slots_at(hosts, there)
         known = np.zeros(len(urls), np.bool_)
         if len(there):
-            known[there] = self._seen(links.crawl[there], slots[there], prints[there])
+            known[there] = self.tables.seen.check(links.crawl[there], slots[there], prints[there])
         cold = self._cold_ones(names, hosts)
         if len(cold):
             slots[cold] = self._slots_of_homes(urls, names, cold)
-            known[cold] = self._seen(links.crawl[cold], slots[cold], prints[cold])
+            known[cold] = self.tables.seen.check(links.crawl[cold], slots[cold], prints[cold])
             if tables.recall(names[cold[~known[cold]]]):
                 hosts = tables.hosts.find(names)
         if tables.queues.voids:

@@ -233,7 +233,7 @@ class Deciding:
             return None
         arguments.request(request_id)
         client, sequence = request_id
-        window = self.tables.requests.get(client)
+        window = self.tables.registry.requests.get(client)
         known = window.get(sequence) if window is not None else None
         if known is None:
             return None
@@ -245,7 +245,7 @@ class Deciding:
 
     def _is_begun(self, request_id: RequestId) -> bool:
         """Whether the kept answer covers only the first frames of a call that broke off behind them."""
-        return bool(self.tables.requests[request_id[0]][request_id[1]][0] & _BEGUN)
+        return bool(self.tables.registry.requests[request_id[0]][request_id[1]][0] & _BEGUN)
 
     def _answered(
         self, draft: Draft, request_id: RequestId | None, verb: str, answer: bytes, *, begun: bool = False
@@ -443,7 +443,7 @@ class Deciding:
         """The least gap in seconds behind a page of a queue. Operators cannot rule a queue of a deleted crawl any more,
         so the other queues of the host count, too."""
         floor = self._floor(queue)
-        if not self.tables.gone[self.tables.queues.crawl[queue]]:
+        if not self.tables.crawls.gone[self.tables.queues.crawl[queue]]:
             return floor
         return max(floor, self._floor_of_host(int(self.tables.queues.host[queue])))
 

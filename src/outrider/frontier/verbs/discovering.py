@@ -12,7 +12,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.errors import SettingsError
-from outrider.frontier.format.alike import alike, chosen, is_alike, joined
+from outrider.frontier.format.alike import alike, by_value, chosen, is_alike, joined
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact, Row, Texts, no_texts
 from outrider.frontier.format.records import Record, extra_of
@@ -35,7 +35,6 @@ from outrider.frontier.state.tables import (
     WAITING,
     Hand,
     Reason,
-    by_value,
     rules_cells,
 )
 from outrider.frontier.verbs import arguments
@@ -141,7 +140,7 @@ class Discovering(Deciding):
         scope = self._scopes.get(crawl)
         if scope is None:
             s = self.settings
-            seeds = self.tables.scope.get(crawl, {})
+            seeds = self.tables.crawls.scope.get(crawl, {})
             scope = Scope.of_seeds(s.scope, seeds, s.include, s.exclude, s.max_depth)
             self._scopes[crawl] = scope
         return scope
@@ -211,16 +210,16 @@ class Discovering(Deciding):
         there = np.flatnonzero(hosts != NONE)
         slots = self._slots_at(hosts, there)
         if len(there) == len(rows):
-            known = self._seen(crawls, slots, prints)
+            known = tables.seen.check(crawls, slots, prints)
         else:
             known = np.zeros(len(rows), np.bool_)
             if len(there):
-                known[there] = self._seen(chosen(crawls, there), slots[there], prints[there])
+                known[there] = tables.seen.check(chosen(crawls, there), slots[there], prints[there])
             cold = self._cold_ones(names, hosts)
             if len(cold):
                 # Known URLs do not need the rows of a cold host, so only new ones recall it.
                 slots[cold] = self._slots_of_homes(urls, homes, rows[cold])
-                known[cold] = self._seen(chosen(crawls, cold), slots[cold], prints[cold])
+                known[cold] = tables.seen.check(chosen(crawls, cold), slots[cold], prints[cold])
                 if tables.recall(names[cold[~known[cold]]]):
                     hosts = tables.hosts.find(names)
         if tables.queues.voids:
@@ -324,16 +323,6 @@ class Discovering(Deciding):
             fit = fit.copy()
             fit[outside] = False
         return fit
-
-    def _seen(self, crawls: Any, slots: Any, prints: Any) -> npt.NDArray[np.bool_]:
-        """Whether each of these URLs was accepted before."""
-        known = np.zeros(len(prints), np.bool_)
-        for crawl, rows in by_value(crawls):
-            seen = self.tables.seen.get(crawl)
-            if seen is not None:
-                found = seen.check(np.ascontiguousarray(slots[rows]), np.ascontiguousarray(prints[rows]))
-                known[rows] = np.frombuffer(found, np.bool_)
-        return known
 
     def _slots_at(self, hosts: Rows, there: npt.NDArray[np.intp]) -> npt.NDArray[np.uint16]:
         """The slots of hosts, 0 for unknown ones; there: the places of known ones."""
@@ -673,7 +662,7 @@ class Discovering(Deciding):
     def _spans_of(self, crawl: int) -> set[Scope]:
         spans = self._spans.get(crawl)
         if spans is None:
-            spans = self._spans[crawl] = {self._span(seed) for seed in self.tables.scope.get(crawl, {})}
+            spans = self._spans[crawl] = {self._span(seed) for seed in self.tables.crawls.scope.get(crawl, {})}
         return spans
 
     def _send_abroad(
@@ -720,7 +709,7 @@ class Discovering(Deciding):
         """Up to `most` links for other logs, as OUTBOX rows, in order per source slot."""
         arguments.whole("most", most, 0, arguments.INSTANT_MAX)
         rows: list[Row] = []
-        for home in self.tables.transit.values():
+        for home in self.tables.transit.homes.values():
             rows.extend(home.outbox[number] for number in sorted(home.outbox)[: most - len(rows)])
             if len(rows) >= most:
                 break
@@ -749,7 +738,7 @@ class Discovering(Deciding):
         marks: dict[tuple[int, int], int] = {}
         for number, parcel in enumerate(rows):
             source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, metadata, url = parcel
-            home = self.tables.transit.get(int(target))
+            home = self.tables.transit.homes.get(int(target))
             place = (int(target), int(source))
             if int(sequence) <= max(marks.get(place, 0), home.arrived.get(place[1], 0) if home is not None else 0):
                 continue

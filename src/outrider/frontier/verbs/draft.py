@@ -203,13 +203,13 @@ class Draft:
 
     def tally(self, name: str, more: int) -> None:
         """Adds to a count of the whole frontier, which stays at `TALLY_MAX` once it is there."""
-        count = self._tallies.get(name, self._tables.tallies.get(name, 0)) + more
+        count = self._tallies.get(name, self._tables.registry.tallies.get(name, 0)) + more
         self._tallies[name] = min(count, TALLY_MAX)
 
     def error(self, error: str) -> None:
         """Counts an error by its class; beyond a bound of classes as `other`."""
         name = f"error.{error}"
-        known, new = self._tables.tallies, self._tallies
+        known, new = self._tables.registry.tallies, self._tallies
         if name not in known and name not in new:
             classes = sum(other.startswith("error.") for other in known.keys() | new.keys())
             if classes >= ERROR_CLASSES_MAX:
@@ -218,9 +218,9 @@ class Draft:
 
     def error_number(self, error: str) -> int:
         """The number of an error's class, a new one for a new class; beyond a bound every new class is `other`."""
-        number = self._tables.error_numbers.get(error, self._errors.get(error))
+        number = self._tables.registry.error_numbers.get(error, self._errors.get(error))
         if number is None:
-            number = len(self._tables.errors) + len(self._errors)
+            number = len(self._tables.registry.errors) + len(self._errors)
             if number >= ERROR_CLASSES_KEPT_MAX and error != "other":
                 return self.error_number("other")
             self._errors[error] = number
@@ -229,7 +229,7 @@ class Draft:
 
     def error_text(self, number: int) -> str:
         """The class of a number, also of one that this call gave."""
-        known = self._tables.errors
+        known = self._tables.registry.errors
         if number < len(known):
             return known[number]
         return next(text for text, drawn in self._errors.items() if drawn == number)
@@ -252,10 +252,10 @@ class Draft:
         self.lines += [(stream, text) for text in map(completed, texts, new_links)]
 
     def _first_line(self, stream: str) -> None:
-        if stream not in self._first_lines and not self._tables.projections[stream][1]:
+        if stream not in self._first_lines and not self._tables.registry.projections[stream][1]:
             # The first line of a stream: this fact makes every checkpoint keep the log for the stream from here on.
             self._first_lines.add(stream)
-            self.add(Fact.PROJECTION, (OWN_SLOT, stream, self._tables.projections[stream][0], LINES_AFTER))
+            self.add(Fact.PROJECTION, (OWN_SLOT, stream, self._tables.registry.projections[stream][0], LINES_AFTER))
 
     # -- names and their rows -----------------------------------------------------------------------------------------
 
@@ -263,11 +263,11 @@ class Draft:
         """The row of a crawl, a new one for a new name; None is the default crawl."""
         if name is None:
             name = "default"
-        row = self._tables.crawl_rows.get(name)
+        row = self._tables.crawls.rows.get(name)
         if row is None:
             row = self._crawls.get(name)
             if row is None:
-                row = self._crawls[name] = self._tables.next_crawl + len(self._crawls)
+                row = self._crawls[name] = self._tables.crawls.next_row + len(self._crawls)
         return row
 
     def drawn_again(self, before: Draft) -> dict[int, int]:
@@ -277,8 +277,8 @@ class Draft:
 
     def crawl_name(self, row: int) -> str:
         """The name of a crawl by its row, also for a crawl that this call makes."""
-        if row < self._tables.next_crawl:
-            return self._tables.name_of_crawl(row)
+        if row < self._tables.crawls.next_row:
+            return self._tables.crawls.name_of(row)
         return next(name for name, made in self._crawls.items() if made == row)
 
     def _add_crawls(self) -> None:
@@ -288,7 +288,7 @@ class Draft:
         named |= {int(row[3]) for row in self.rows.get(Fact.QUEUE, ())}
         for name, row in self._crawls.items():
             if row in named or name == "default":
-                self.add(Fact.CRAWL, (OWN_SLOT, row, name, self._tables.next_generation(name)))
+                self.add(Fact.CRAWL, (OWN_SLOT, row, name, self._tables.crawls.next_generation(name)))
             else:
                 self.barren.add(row)
         scopes = self.rows.pop(Fact.SCOPE, [])
@@ -298,7 +298,7 @@ class Draft:
 
     def sequence(self, source: int) -> int:
         """The next number in a slot's outbox."""
-        home = self._tables.transit.get(source)
+        home = self._tables.transit.homes.get(source)
         number = self._sent.get(source, home.sent if home is not None else 0) + 1
         self._sent[source] = number
         return number
@@ -307,12 +307,12 @@ class Draft:
         """The row of a named worker, a new one for a new name; None is this process, row 0."""
         if worker is None:
             return 0
-        row = self._tables.holder_rows.get(worker)
+        row = self._tables.registry.holder_rows.get(worker)
         if row is None or row == 0:
-            if len(self._tables.holders) >= HOLDERS_NAMED_MAX:
+            if len(self._tables.registry.holders) >= HOLDERS_NAMED_MAX:
                 self._tables.forget_holders()
-            row = next(row for row in count(1) if row not in self._tables.holders)
-            self.add(Fact.HOLDER, (OWN_SLOT, row, worker, self._tables.opening[0]))
+            row = next(row for row in count(1) if row not in self._tables.registry.holders)
+            self.add(Fact.HOLDER, (OWN_SLOT, row, worker, self._tables.registry.opening[0]))
         return row
 
 

@@ -83,7 +83,7 @@ class Leased:
     def leases(self) -> Sequence[Lease]:
         """The leases, in the order of their tokens."""
         tables, heads = self._tables, self._cards.heads
-        crawls = tables.crawls
+        crawls = tables.crawls.names
         made: list[Lease] = []
         columns = (
             *(self._cards.urls(), heads["priority"].tolist(), heads["depth"].tolist(), heads["attempts"].tolist()),

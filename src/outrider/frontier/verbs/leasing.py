@@ -77,7 +77,7 @@ class Leasing(Asking):
         refusals = self._left_to_judge(now)
         draft = self._draft(now)
         holder = draft.holder(worker)
-        row = tables.crawl_rows.get(crawl) if crawl is not None else None
+        row = tables.crawls.rows.get(crawl) if crawl is not None else None
         key = None if key is None else self.turns.key_meant(key)
         deadline = now + instant(ttl_seconds)
         wish = Wish(want, self._pages_left(), now, deadline, per_queue, row, key, errands)
@@ -196,11 +196,11 @@ class Leasing(Asking):
         if limit is None:
             return CALL_ROWS_MAX
         # This counts leases, not leased URLs: leases of deleted URLs are in flight, too.
-        return limit - self.tables.tallies.get("answered", 0) - len(self.tables.leases)
+        return limit - self.tables.registry.tallies.get("answered", 0) - len(self.tables.leases)
 
     def _next_token(self) -> int:
         """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
-        return max(self.tables.token + 1, self.tables.opening[0] << 40)
+        return max(self.tables.token + 1, self.tables.registry.opening[0] << 40)
 
     def _same_leases(self, tokens: bytes) -> LeaseBatch:
         """The answer to a repeated call: those of its leases that are still open."""

@@ -18,8 +18,9 @@ from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.priority import checked, class_of
+from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import NONE, QueueRules, Rows, words_of_crawls, words_of_keys
-from outrider.frontier.state.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, CrawlState, rules_cells
+from outrider.frontier.state.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, rules_cells
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
@@ -70,7 +71,7 @@ class Operations(Discovering):
                 for queue in (tables.queues_of(host) if host != NONE else ())
                 if queue not in queues.keys and (crawl is None or queues.crawl[queue] == crawl)
             }
-        return {queue for queue in rows if tables.crawl_states[int(queues.crawl[queue])] != CrawlState.DELETED}
+        return {queue for queue in rows if tables.crawls.states[int(queues.crawl[queue])] != CrawlState.DELETED}
 
     def host_named(self, host: str) -> int:
         """The row of a host by any spelling, NONE for an unknown host. Raises SettingsError for a text that is no
@@ -80,9 +81,9 @@ class Operations(Discovering):
         return row if row != NONE else self.tables.host_row(name + ".")
 
     def _crawl_row(self, crawl: str) -> int:
-        row = self.tables.crawl_rows.get(crawl)
+        row = self.tables.crawls.rows.get(crawl)
         if row is None:
-            known = ", ".join(sorted(self.tables.crawl_rows)[:10])
+            known = ", ".join(sorted(self.tables.crawls.rows)[:10])
             raise SettingsError(f"crawl {crawl!r:.200}: there is none of that name; there are {known}")
         return row
 
@@ -344,7 +345,7 @@ class Operations(Discovering):
         now = self._advance(now)
         self._wake(now)
         tables = self.tables
-        number = tables.error_numbers.get(error, -1) if error is not None else None
+        number = tables.registry.error_numbers.get(error, -1) if error is not None else None
         home = self.host_named(host) if host is not None else None
         own = list(tables.queues_of(home)) if home is not None and home != NONE else []
         count = 0

@@ -92,7 +92,7 @@ class Reporting(Leasing, Settling):
         if known is not None and request_id is not None and not self._is_begun(request_id):
             return _report_of(answer, (), 0)
         whole = outcomes_of(outcomes)
-        arguments.watermark(watermark, self.tables.watermarks)
+        arguments.watermark(watermark, self.tables.registry.watermarks)
         given, extra = whole.links, _by_outcome(links, len(whole))
         self._wake(now)
         pieces = self._pieces(whole, given, extra, answer)

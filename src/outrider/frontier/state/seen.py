@@ -1,0 +1,87 @@
+"""The seen-set: which URLs were accepted in which crawl, and which contents were accepted at all. It is derived: no
+fact speaks of it, and a recovery fills it from the ledger and the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.frontier.format.alike import by_value
+from outrider.frontier.format.cards import Cards
+from outrider.kernels.cards import Heads
+from outrider.limits import SEEN_ROWS_NOTED_MAX
+
+_Column = npt.NDArray[Any]
+
+
+class SeenSet:
+    """of_crawls: the fingerprints of accepted URLs by row of the crawl; contents: the hashes of accepted contents."""
+
+    def __init__(self) -> None:
+        self.of_crawls: dict[int, kernels.FingerprintSet] = {}
+        self.contents = kernels.FingerprintSet()
+        self._noted: list[tuple[_Column, _Column, _Column]] | None = None  # additions that wait, in replay
+        self._noted_rows = 0
+
+    def add(self, heads: Heads) -> None:
+        """Adds accepted URLs."""
+        if self._noted is None:
+            self._add(heads["crawl"], heads["slot"], heads["fingerprint"])
+            return
+        self._noted.append((heads["crawl"].copy(), heads["slot"].copy(), heads["fingerprint"].copy()))
+        self._noted_rows += len(heads)
+        if self._noted_rows >= SEEN_ROWS_NOTED_MAX:
+            self.add_noted()
+            self._noted = []
+
+    def note_additions(self) -> None:
+        """Collects additions from here on, to add many at once: the replay of a log never asks the set."""
+        self._noted = []
+
+    def add_noted(self) -> None:
+        """Brings the set up to date; later additions go in directly."""
+        noted, self._noted, self._noted_rows = self._noted, None, 0
+        if noted:
+            self._add(*(np.concatenate(columns) for columns in zip(*noted, strict=True)))
+
+    def _add(self, crawls: _Column, slots: _Column, fingerprints: _Column) -> None:
+        for crawl, rows in by_value(crawls):
+            seen = self.of_crawls.get(crawl)
+            if seen is None:
+                seen = self.of_crawls[crawl] = kernels.FingerprintSet()
+            seen.add(np.ascontiguousarray(slots[rows]), np.ascontiguousarray(fingerprints[rows]))
+
+    def drop(self, crawl: int) -> None:
+        """Forgets all URLs of a crawl."""
+        if self._noted:
+            self.add_noted()
+            self._noted = []
+        self.of_crawls.pop(crawl, None)
+
+    def check(self, crawls: Any, slots: Any, fingerprints: Any) -> npt.NDArray[np.bool_]:
+        """Whether each of these URLs was accepted before."""
+        known = np.zeros(len(fingerprints), np.bool_)
+        for crawl, rows in by_value(crawls):
+            seen = self.of_crawls.get(crawl)
+            if seen is not None:
+                found = seen.check(np.ascontiguousarray(slots[rows]), np.ascontiguousarray(fingerprints[rows]))
+                known[rows] = np.frombuffer(found, np.bool_)
+        return known
+
+    def add_contents(self, cards: Cards) -> None:
+        """Notes the contents of these cards: the first 8 bytes of `extra`."""
+        starts = cards.offsets[1:] - cards.heads["extra_bytes"]
+        octets = kernels.gather_spans(cards.arena, np.ascontiguousarray(starts), np.ascontiguousarray(starts + 8))
+        hashes = np.frombuffer(octets, np.uint64)
+        self.contents.add(_slots_of(hashes), hashes)
+
+    def has_contents(self, hashes: npt.NDArray[np.uint64]) -> list[bool]:
+        """Whether content with each of these hashes was accepted for any URL."""
+        return [bool(found) for found in self.contents.check(_slots_of(hashes), hashes)]
+
+
+def _slots_of(hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
+    return (hashes >> np.uint64(52)).astype(np.uint16)
