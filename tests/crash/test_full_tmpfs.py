@@ -13,10 +13,10 @@ import pytest
 
 from crash.mounting import tmpfs
 from e2e import crawling
-from e2e.judge import judge
 from model.world import Clock
 from outrider import Frontier
 from outrider.errors import StoreFullError
+from outrider.sim.verdict import judge
 from outrider.sim.web import Served
 
 MEGABYTES = 64

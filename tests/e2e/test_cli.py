@@ -17,8 +17,8 @@ import pytest
 from warcio import ArchiveIterator
 
 from e2e import crawling
-from e2e.judge import judge
 from outrider.engine import Frontier
+from outrider.sim.verdict import judge
 
 DAY = 86_400 * 1_000_000
 

@@ -14,8 +14,8 @@ import pytest
 
 import outrider
 from e2e import crawling
-from e2e.judge import judge
 from outrider.crawl.control import ask
+from outrider.sim.verdict import judge
 from outrider.sim.web import Role
 
 PAGE_FIELDS = [

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from e2e import judge
+from outrider.sim import verdict as judge
 from outrider.sim.web import DemoWeb
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from e2e import crawling
-from e2e.judge import Request, read
+from outrider.sim.verdict import Request, read
 
 GAP = 0.04
 

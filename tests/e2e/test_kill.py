@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from e2e import crawling
-from e2e.judge import judge
 from outrider.engine import Frontier
+from outrider.sim.verdict import judge
 
 
 def killed_again_and_again(directory: Path, rounds: int, seed: int, *, hosts: int, pages: int, delay: float) -> None:

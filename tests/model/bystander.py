@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from e2e.judge import Robots
+from outrider.sim.verdict import Robots
 
 SECOND = 1_000_000
 FACTOR_SECONDS_MAX = 60.0

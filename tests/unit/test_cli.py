@@ -30,6 +30,7 @@ def test_there_are_exactly_the_commands_that_do_something():
         "host",
         "hosts",
         "import",
+        "judge",
         "politeness",
         "repair",
         "resume",

@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 
-from e2e import judge
+from outrider.sim import verdict as judge
 from outrider.sim.web import BUSY_SECONDS, LARGE_BYTES, DemoServer, DemoWeb, Role
 
 

@@ -17,6 +17,7 @@ import click
 from outrider.errors import OutriderError
 
 try:
+    from outrider.cli.judge import judge
     from outrider.cli.keeping import add, export_command, host, import_command, politeness, repair, retry, verify
     from outrider.cli.looking import explain, hosts, urls, why_idle
     from outrider.cli.page import fetch, show
@@ -39,7 +40,7 @@ EXIT_CODES = (
     (6, "another process uses the store"),
     (7, "the disk is full"),
     (8, "no page could be fetched, or a server or service is out of reach"),
-    (9, "`verify` or `politeness` found a violation"),
+    (9, "`verify`, `politeness` or `judge` found a violation"),
 )
 STOPPED_BY_USER = 4
 USAGE = 2
@@ -153,6 +154,7 @@ _OTHERS = (
     settings,
     url,
     robots,
+    judge,
     sim,
 )
 for _command in _OTHERS:

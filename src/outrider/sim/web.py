@@ -31,7 +31,7 @@ from http import HTTPStatus
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, Protocol, TextIO
 from urllib.parse import quote
 
 SUFFIX = "demo.test"  # .test can never be a real name (RFC 6761)
@@ -320,6 +320,10 @@ class DemoWeb:
     def closed(self, host: str, path: str) -> bool:
         """Whether robots.txt of the host closes the path to all agents."""
         return self._entry(host, path).closed
+
+    def faulty(self, host: str) -> bool:
+        """Whether the host's robots.txt is an error: none is here."""
+        return False
 
     # ── what it answers ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -661,11 +665,26 @@ def _foreign(charset: str) -> tuple[str, ...]:
 # ── serving it ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class Web(Protocol):
+    """The web that a server says."""
+
+    hosts: tuple[str, ...]
+    port: int
+
+    def seeds(self) -> tuple[str, ...]: ...
+
+    def closed(self, host: str, path: str) -> bool: ...
+
+    def faulty(self, host: str) -> bool: ...
+
+    def answer(self, host: str, path: str, now: float, *, takes_gzip: bool = False) -> Answer: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """Where a running demo web is: the files that a crawler needs, and the log that judges it."""
 
-    web: DemoWeb
+    web: Any
     hosts_file: Path  # in the format of /etc/hosts
     seeds_file: Path  # one URL a line
     log_file: Path  # one JSON object a request
@@ -690,7 +709,7 @@ class DemoServer:
     saw: `wrong-host overlap closed before-robots before-retry-after`).
     """
 
-    def __init__(self, make_web: Callable[[int], DemoWeb], directory: Path, *, port: int = 0):
+    def __init__(self, make_web: Callable[[int], Web], directory: Path, *, port: int = 0):
         """`make_web` is called with the port once it is known. Raises OSError when no port can be had."""
         directory.mkdir(parents=True, exist_ok=True)
         names = make_web(port or 1).hosts
@@ -698,6 +717,8 @@ class DemoServer:
         self.web = make_web(port)
         self.addresses: Mapping[str, str] = dict(zip(self.web.hosts, addresses, strict=True))
         self.served = Served(self.web, directory / "hosts", directory / "seeds.txt", directory / "access.log")
+        alone = len(set(self.addresses.values())) == len(self.addresses)
+        self._named = {address: host for host, address in self.addresses.items()} if alone else {}
         lines = "".join(f"{address} {host}\n" for host, address in self.addresses.items())
         self.served.hosts_file.write_text(lines, encoding="ascii")
         self.served.seeds_file.write_text("".join(f"{url}\n" for url in self.web.seeds()), encoding="ascii")
@@ -771,6 +792,7 @@ class DemoServer:
         path, _, version = rest.rpartition(" ")
         fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         host = fields.get("host", "").lower().rpartition(":")[0] or fields.get("host", "").lower()
+        host = self._named.get(host, host)  # a crawler that knows no hosts file asks by address
         state = self._states.get(host)
         keep = version == "HTTP/1.1" and fields.get("connection", "").lower() != "close"
         retry_after: str | None = None
@@ -829,7 +851,7 @@ class DemoServer:
             if not state.robots_answered:
                 seen.append("before-robots")
             if self.web.closed(host, path):
-                seen.append("closed")
+                seen.append("robots-error" if self.web.faulty(host) else "closed")
         if start < state.closed_until:
             seen.append("before-retry-after")
         return seen

@@ -1,16 +1,13 @@
 """An independent judge of a crawl's politeness: reads a demo web's access log, and nothing of the crawler's.
 
-It shares no code with the package: its own reading of robots.txt (RFC 9309), its own clock arithmetic, its own rules.
-
-    python tests/e2e/judge.py access.log --delay 0.2
+It shares no code with the rest of the package: its own reading of robots.txt (RFC 9309), its own clock arithmetic, its
+own rules.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -31,6 +28,15 @@ class Request:
     connection: int
     retry_after: str | None
     robots: str | None
+    seen: tuple[str, ...] = ()  # violations that the server itself saw
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A rule that a request broke."""
+
+    rule: str
+    text: str
 
 
 @dataclass
@@ -43,7 +49,12 @@ class HostVerdict:
     smallest_gap: float | None = None  # from the end of a request to the start of the next; below 0 they overlap
     concurrent: int = 0
     connections: int = 0
-    breaches: list[str] = field(default_factory=list)
+    broken: list[Breach] = field(default_factory=list)
+
+    @property
+    def breaches(self) -> list[str]:
+        """Every breach in words."""
+        return [breach.text for breach in self.broken]
 
 
 @dataclass
@@ -54,8 +65,12 @@ class Verdict:
     requests: list[Request]
 
     @property
+    def broken(self) -> list[Breach]:
+        return [breach for host in self.hosts.values() for breach in host.broken]
+
+    @property
     def breaches(self) -> list[str]:
-        return [breach for host in self.hosts.values() for breach in host.breaches]
+        return [breach.text for breach in self.broken]
 
     @property
     def polite(self) -> bool:
@@ -97,6 +112,7 @@ def read(lines: Iterable[str]) -> list[Request]:
                 connection=entry["connection"],
                 retry_after=entry["retry_after"],
                 robots=entry["robots"],
+                seen=tuple(entry.get("violations", ())),
             )
         )
     return sorted(requests, key=lambda request: request.start)
@@ -118,7 +134,7 @@ def _judge_host(host: str, requests: list[Request], delay: float, agent: str, sl
     verdict.connections = len({request.connection for request in requests})
     verdict.concurrent = _concurrent(requests)
     if verdict.concurrent > 1:
-        verdict.breaches.append(f"{host}: {verdict.concurrent} requests at once")
+        verdict.broken.append(Breach("at once", f"{host}: {verdict.concurrent} requests at once"))
     rules: Robots | None = None
     robots_end: float | None = None
     closed_until = float("-inf")
@@ -126,24 +142,30 @@ def _judge_host(host: str, requests: list[Request], delay: float, agent: str, sl
     for request in requests:
         moment = f"{host}{request.path} at {request.start:.6f}"
         if request.status == 421:
-            verdict.breaches.append(f"{moment}: asked at the wrong address")
+            verdict.broken.append(Breach("wrong address", f"{moment}: asked at the wrong address"))
         if last_end is not None:
             gap = request.start - last_end
             if verdict.smallest_gap is None or gap < verdict.smallest_gap:
                 verdict.smallest_gap = gap
             if gap + slack < verdict.required_gap:
-                verdict.breaches.append(f"{moment}: a gap of {gap:.6f} s, {verdict.required_gap:.3f} s required")
+                verdict.broken.append(
+                    Breach("gap", f"{moment}: a gap of {gap:.6f} s, {verdict.required_gap:.3f} s required")
+                )
         if request.start + slack < closed_until:
-            verdict.breaches.append(f"{moment}: {closed_until - request.start:.3f} s before Retry-After had passed")
+            verdict.broken.append(
+                Breach("retry-after", f"{moment}: {closed_until - request.start:.3f} s before Retry-After had passed")
+            )
         if request.path == "/robots.txt":
             robots_end = request.end if robots_end is None else robots_end
             rules = Robots(request.robots or "", agent)
             verdict.required_gap = max(delay, rules.crawl_delay or 0.0)
         else:
             if robots_end is None or request.start < robots_end:
-                verdict.breaches.append(f"{moment}: robots.txt was not answered yet")
-            if rules is not None and not rules.allowed(request.path):
-                verdict.breaches.append(f"{moment}: robots.txt closes this path")
+                verdict.broken.append(Breach("robots first", f"{moment}: robots.txt was not answered yet"))
+            if "robots-error" in request.seen:
+                verdict.broken.append(Breach("robots error", f"{moment}: robots.txt cannot be read, which closes all"))
+            elif "closed" in request.seen or (rules is not None and not rules.allowed(request.path)):
+                verdict.broken.append(Breach("closed", f"{moment}: robots.txt closes this path"))
         last_end = request.end if last_end is None else max(last_end, request.end)
         closed_until = max(closed_until, _closed_until(request))
     return verdict
@@ -230,19 +252,3 @@ def table(verdict: Verdict) -> str:
         rows.append(f"{host.host:<36} {host.requests:>8} {gap:>13} {host.required_gap:>9.3f} {host.concurrent:>8}")
     rows.append(f"{len(verdict.requests)} requests, {len(verdict.breaches)} breaches")
     return "\n".join((*rows, *verdict.breaches))
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Judge a crawl by the server's log.")
-    parser.add_argument("log", type=Path)
-    parser.add_argument("--delay", type=float, required=True, help="seconds that had to lie between two requests")
-    parser.add_argument("--agent", default="outrider")
-    parser.add_argument("--slack", type=float, default=0.0)
-    given = parser.parse_args()
-    verdict = judge(given.log, delay=given.delay, agent=given.agent, slack=given.slack)
-    print(table(verdict))
-    return 0 if verdict.polite else 9
-
-
-if __name__ == "__main__":
-    sys.exit(main())
