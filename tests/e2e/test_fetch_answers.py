@@ -8,7 +8,9 @@ import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import brotli
 import pytest
+from backports import zstd
 
 from e2e.downloaders import AnyDownloader, each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import Connection, Script, Site, answers, closes_after, hostile
@@ -21,6 +23,9 @@ pytestmark = pytest.mark.usefixtures("each_downloader")
 
 AGENT = "Outrider/0.1 (+https://example.org/bot)"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {"br": brotli.compress, "zstd": zstd.compress}
 
 
 def run(script: Script, act: Callable[[AnyDownloader, Site], Awaitable[T]], **options: Any) -> T:
@@ -402,9 +407,16 @@ def test_two_layers_of_gzip_are_undone_and_three_are_not() -> None:
     assert [(b"hello", Decoding.WHOLE), (layers[3], Decoding.UNKNOWN)] == found
 
 
-def test_a_coding_nobody_asked_for_leaves_the_bytes_and_says_so() -> None:
-    response = one(closes_after(head_of("Content-Encoding: br", "Content-Length: 3") + b"\x0b\x02\x80"))
-    assert (b"\x0b\x02\x80", Decoding.UNKNOWN, None) == (response.content, response.decoding, response.error)
+def test_a_coding_that_is_unknown_leaves_the_bytes_and_says_so() -> None:
+    response = one(closes_after(head_of("Content-Encoding: x-rot13", "Content-Length: 3") + b"abc"))
+    assert (b"abc", Decoding.UNKNOWN, None) == (response.content, response.decoding, response.error)
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd"])
+def test_newer_codings_are_undone_though_nobody_asked_for_them(coding: str) -> None:
+    packed = PACK[coding](b"hello" * 1_000)
+    response = one(closes_after(head_of(f"Content-Encoding: {coding}", f"Content-Length: {len(packed)}") + packed))
+    assert (packed, b"hello" * 1_000, Decoding.WHOLE) == (response.body, response.content, response.decoding)
 
 
 def test_broken_gzip_gives_what_could_be_decoded() -> None:

@@ -127,12 +127,12 @@ def _ruled(body: bytes, name: str, lenient: bool, status: int | None = None) -> 
 async def _fetched(url: str, options: CrawlOptions, lenient: bool) -> _Found:
     """The rules of a site; UnreachableError where no server answers."""
     from outrider.crawl.start import read_hosts
-    from outrider.fetch.curl import CurlDownloader
+    from outrider.fetch.chosen import make_downloader
 
     asked = join(Url.parse(url).text, "/robots.txt")
     hosts = read_hosts(options.hosts)
     resolver, guard = Resolver(hosts), AddressGuard(options.allow_address, hosts)
-    downloader = CurlDownloader(clock=elapsed, ca_file=options.ca)
+    downloader = make_downloader(clock=elapsed, ca_file=options.ca)
     try:
         for _ in range(REDIRECT_HOPS_MAX + 1):
             require_contact([asked], options.contact, hosts)

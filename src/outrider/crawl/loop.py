@@ -55,10 +55,9 @@ from outrider.crawl.visit import Visit
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreError, StoreFullError, UnreachableError
 from outrider.fetch.addresses import AddressGuard
-from outrider.fetch.curl import CurlDownloader
+from outrider.fetch.chosen import make_downloader
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import Resolver
-from outrider.fetch.native import NativeDownloader
 from outrider.journey import Lease
 from outrider.kernels import in_use
 from outrider.limits import (
@@ -671,9 +670,7 @@ def _state_of(code: int) -> str:
 
 
 def _downloader(options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
-    """The fetch kernel, or libcurl where the plain kernels run."""
-    kind = NativeDownloader if in_use() == "native" else CurlDownloader
-    return kind(clock=clock, ca_file=options.ca, connections_max=_connections_max(options.concurrency))
+    return make_downloader(clock=clock, ca_file=options.ca, connections_max=_connections_max(options.concurrency))
 
 
 def _connections_max(concurrency: int) -> int:

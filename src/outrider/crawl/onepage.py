@@ -87,12 +87,12 @@ async def fetch_page(url: str, options: CrawlOptions, hosts: Mapping[str, tuple[
 
     Raises SettingsError without a contact, UnreachableError where the robots.txt of the site cannot be asked for.
     """
-    from outrider.fetch.curl import CurlDownloader
+    from outrider.fetch.chosen import make_downloader
 
     require_contact([url], options.contact, hosts)
     allowed = (*options.allow_address, *loopback_of([url], hosts, options.allow_address))
     site = _Site(
-        options, Resolver(hosts), AddressGuard(allowed, hosts), CurlDownloader(clock=elapsed, ca_file=options.ca)
+        options, Resolver(hosts), AddressGuard(allowed, hosts), make_downloader(clock=elapsed, ca_file=options.ca)
     )
     found = OnePage(url)
     try:

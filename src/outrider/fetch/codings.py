@@ -1,17 +1,29 @@
-"""Undoes chunked transfer and gzip or deflate content, with a bound on the output for any input."""
+"""Undoes chunked transfer and the codings of content, with a bound on output, memory and steps for any input."""
 
 from __future__ import annotations
 
 import re
+import sys
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 
+import brotli
 from isal import isal_zlib
 
 from outrider.fetch.downloader import Decoding
-from outrider.limits import CONTENT_CODINGS_MAX, GZIP_MEMBERS_MAX
+from outrider.limits import CONTENT_CODINGS_MAX, GZIP_MEMBERS_MAX, ZSTD_WINDOW_BITS_MAX
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_PIECE_BYTES = 1 << 18  # unpacked at once
+_ZSTD_OPTIONS = {int(zstd.DecompressionParameter.window_log_max): ZSTD_WINDOW_BITS_MAX}
+# The frame of content, and the sixteen that are to be skipped: RFC 8878 section 3.1.
+_ZSTD_FRAME = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 
 # chunk-size, then anything up to the end of the line (chunk-ext): RFC 9112 section 7.1. A bare LF is let pass.
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]{0,4096}|\r|)\n")
@@ -80,8 +92,9 @@ def codings_of(fields: Sequence[str]) -> list[str]:
 def decoded(body: bytes, codings: Sequence[str], bytes_max: int) -> tuple[bytes, Decoding]:
     """The body with its content codings undone, at most `bytes_max` of it, and the result of undoing them.
 
-    gzip (members one after another too) and deflate (RFC 9110 section 8.4.1; raw deflate as some servers send it), at
-    most two layers. A body that says gzip and is not is given as it is, as BROKEN. An empty body is WHOLE.
+    gzip (members one after another too), deflate (RFC 9110 section 8.4.1; raw deflate as some servers send it), br (RFC
+    7932) and zstd (RFC 8878, windows up to 8 MB as RFC 9659 has it), at most two layers. A body that says gzip or zstd
+    and is not is given as it is, as BROKEN. An empty body is WHOLE.
     """
     if not body:
         return body, Decoding.WHOLE  # a HEAD-like answer, 204, 304
@@ -144,8 +157,60 @@ def _inflated(inflater: _Inflater, body: bytes, room: int) -> tuple[bytes, Decod
     return content, Decoding.WHOLE if inflater.eof else Decoding.BROKEN
 
 
+def _unbrotli(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
+    inflater = brotli.Decompressor()
+    pieces: list[bytes] = []
+    left = bytes_max + 1
+    feed = body
+    try:
+        while left > 0 and not inflater.is_finished():
+            # The decoder gives out whole blocks of its own, which may be a little longer than what is asked for.
+            piece = inflater.process(feed, output_buffer_limit=min(left, _PIECE_BYTES))
+            pieces.append(piece)
+            left -= len(piece)
+            feed = b""
+            if not piece and inflater.can_accept_more_data():
+                break
+    except brotli.error:
+        return b"".join(pieces)[:bytes_max], Decoding.BROKEN
+    content = b"".join(pieces)
+    if len(content) > bytes_max:
+        return content[:bytes_max], Decoding.CUT
+    return content, Decoding.WHOLE if inflater.is_finished() else Decoding.BROKEN
+
+
+def _unzstd(body: bytes, bytes_max: int) -> tuple[bytes, Decoding]:
+    if not _ZSTD_FRAME.match(body):
+        return body, Decoding.BROKEN
+    pieces: list[bytes] = []
+    left = bytes_max + 1
+    for _ in range(GZIP_MEMBERS_MAX):
+        inflater = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
+        feed = body
+        try:
+            while left > 0 and not inflater.eof:
+                piece = inflater.decompress(feed, min(left, _PIECE_BYTES))
+                pieces.append(piece)
+                left -= len(piece)
+                feed = b""
+                if inflater.needs_input:
+                    break
+        except zstd.ZstdError:
+            return b"".join(pieces)[:bytes_max], Decoding.BROKEN
+        if left <= 0:
+            return b"".join(pieces)[:bytes_max], Decoding.CUT
+        if not inflater.eof:
+            return b"".join(pieces), Decoding.BROKEN
+        body = inflater.unused_data
+        if not _ZSTD_FRAME.match(body):  # padding and rubbish after the last frame are passed over, as with gzip
+            return b"".join(pieces), Decoding.WHOLE
+    return b"".join(pieces), Decoding.CUT
+
+
 _UNDO: dict[str, Callable[[bytes, int], tuple[bytes, Decoding]]] = {
     "gzip": _ungzip,
     "x-gzip": _ungzip,
     "deflate": _undeflate,
+    "br": _unbrotli,
+    "zstd": _unzstd,
 }

@@ -1,0 +1,21 @@
+"""The downloader that a process takes: the fetch kernel, or libcurl where the plain kernels run."""
+
+from __future__ import annotations
+
+from outrider.clock import ClockFunction
+from outrider.fetch.downloader import Downloader
+from outrider.kernels import in_use
+from outrider.limits import CONNECTIONS_MAX
+
+
+def make_downloader(
+    *, clock: ClockFunction, ca_file: str | None = None, connections_max: int = CONNECTIONS_MAX
+) -> Downloader:
+    """A downloader of the kind that goes with the kernels in use. Raises SettingsError for a file without roots."""
+    if in_use() == "native":
+        from outrider.fetch.native import NativeDownloader
+
+        return NativeDownloader(clock=clock, ca_file=ca_file, connections_max=connections_max)
+    from outrider.fetch.curl import CurlDownloader
+
+    return CurlDownloader(clock=clock, ca_file=ca_file, connections_max=connections_max)

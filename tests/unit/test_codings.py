@@ -1,0 +1,102 @@
+"""Codings of content: undone within bounds on output, memory, frames and layers, whatever the input says."""
+
+from __future__ import annotations
+
+import gzip
+import resource
+import struct
+import sys
+import zlib
+from collections.abc import Callable
+
+import brotli
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.fetch.codings import decoded
+from outrider.fetch.downloader import Decoding
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "br": lambda data: brotli.compress(data, quality=4),
+    "zstd": zstd.compress,
+}
+TEXT = b"".join(b"line %d of a text\n" % number for number in range(5_000))
+
+
+@pytest.mark.parametrize("coding", PACK)
+def test_a_content_is_unpacked_whole(coding: str) -> None:
+    packed = PACK[coding](TEXT)
+    assert (TEXT, Decoding.WHOLE) == decoded(packed, [coding], len(TEXT))
+
+
+@pytest.mark.parametrize("coding", PACK)
+def test_a_content_longer_than_the_bound_is_cut_at_it(coding: str) -> None:
+    packed = PACK[coding](TEXT)
+    assert (TEXT[:-1], Decoding.CUT) == decoded(packed, [coding], len(TEXT) - 1)
+
+
+@pytest.mark.parametrize("coding", PACK)
+def test_a_content_that_breaks_off_gives_what_came_before(coding: str) -> None:
+    packed = PACK[coding](TEXT)
+    content, verdict = decoded(packed[: len(packed) // 2], [coding], 1 << 20)
+    assert Decoding.BROKEN is verdict
+    assert TEXT.startswith(content)
+
+
+@pytest.mark.parametrize("coding", PACK)
+def test_a_bomb_gives_the_bound_and_takes_little_memory(coding: str) -> None:
+    bomb = PACK[coding](bytes(40_000_000))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    content, verdict = decoded(bomb, [coding], 2_000_000)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert (2_000_000, Decoding.CUT, True) == (len(content), verdict, grown < 32 << 10)
+
+
+def test_layers_are_undone_in_turn_and_no_more_than_two() -> None:
+    packed = zstd.compress(brotli.compress(TEXT, quality=1))
+    assert (TEXT, Decoding.WHOLE) == decoded(packed, ["br", "zstd"], 1 << 20)
+    assert Decoding.UNKNOWN is decoded(gzip.compress(packed), ["br", "zstd", "gzip"], 1 << 20)[1]
+
+
+def test_frames_of_zstd_are_one_content_and_frames_to_be_skipped_are_none() -> None:
+    skipped = struct.pack("<II", 0x184D2A53, 5) + b"aside"
+    packed = zstd.compress(b"one ") + skipped + zstd.compress(b"two") + b"\x00padding"
+    assert (b"one two", Decoding.WHOLE) == decoded(packed, ["zstd"], 100)
+
+
+def test_thousands_of_frames_are_cut() -> None:
+    packed = zstd.compress(b"") * 5_000 + zstd.compress(b"end")
+    assert (b"", Decoding.CUT) == decoded(packed, ["zstd"], 100)
+
+
+def test_a_frame_that_asks_for_a_window_of_a_gigabyte_is_refused() -> None:
+    """The window is a descriptor in the frame's head; memory for it would be taken before a byte of content."""
+    packed = zstd.compress(
+        TEXT, options={zstd.CompressionParameter.window_log: 27, zstd.CompressionParameter.content_size_flag: 0}
+    )
+    streaming = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
+    packed = streaming.compress(TEXT) + streaming.flush()
+    assert Decoding.BROKEN is decoded(packed, ["zstd"], 1 << 20)[1]
+
+
+@pytest.mark.parametrize("coding", PACK)
+def test_a_page_that_only_says_it_is_packed_is_broken(coding: str) -> None:
+    content, verdict = decoded(b"<html>a page</html>", [coding], 100)
+    assert Decoding.BROKEN is verdict
+    assert content in (b"", b"<html>a page</html>")
+
+
+@given(st.sampled_from(sorted(PACK)), st.binary(max_size=300), st.integers(0, 100))
+def test_any_bytes_end_within_the_bound(coding: str, data: bytes, bytes_max: int) -> None:
+    for body in (data, PACK[coding](data)[:-3] + data[:5], PACK[coding](data) + data):
+        content, verdict = decoded(body, [coding], bytes_max)
+        assert len(content) <= bytes_max
+        assert isinstance(verdict, Decoding)
