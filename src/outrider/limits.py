@@ -239,6 +239,9 @@ SEEDS_MAX = 10_000_000  # 1 GB of text in memory; more are fed through Frontier.
 SEEDS_PENDING_BYTES_MAX = 64 << 30  # the size of seeds.pending: SEEDS_MAX seeds, each of up to URL_BYTES_MAX
 # bytes of bodies, texts and links that one turn of a crawl holds; the rest waits for the next turn
 TURN_BYTES_MAX = 16 << 20
+TIMEOUT_SECONDS_MAX = 600.0  # ten minutes for one request: leases under way are extended; longer is a hung site
+TRUNCATE_BYTES_MAX = 16 << 20  # bytes of one answer: 64 at once are a gigabyte, and WARC readers take 64 MiB
+HOSTS_RULED_MAX = 10_000  # hosts whose own settings are remembered; they are made again in microseconds
 HOOK_FIELDS_BYTES_MAX = 64 << 10  # fields that a hook adds to one page's line: beside them the fullest line fits
 HOOK_REVISIT_SECONDS_MAX = 10 * 365 * 86_400.0  # a page is due again within ten years, or never
 HOOK_TRACEBACK_LINES_MAX = 40  # lines of crawl.log for one failure of a hook: some ten frames

@@ -23,6 +23,7 @@ def test_the_reference_is_what_the_commands_say(project):
 def test_there_are_exactly_the_commands_that_do_something():
     known = {
         "add",
+        "completion",
         "crawl",
         "explain",
         "export",
@@ -51,7 +52,14 @@ def test_there_are_exactly_the_commands_that_do_something():
 
 def test_every_setting_is_an_option_of_crawl():
     options = {option.name for option in cli.outrider.commands["crawl"].params}
-    assert set(SETTINGS) | {"seeds"} == options
+    flags = {name for name, setting in SETTINGS.items() if not setting.file_only}
+    assert flags | {"seeds"} == options
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_a_script_that_completes(capsys, shell):
+    assert 0 == cli.run(["completion", shell])
+    assert "_OUTRIDER_COMPLETE" in capsys.readouterr().out
 
 
 def test_settings_names_the_source_of_each_value(tmp_path, monkeypatch, capsys):

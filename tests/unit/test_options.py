@@ -166,7 +166,8 @@ def test_what_is_written_to_the_file_reads_back_the_same(values, seeds):
 
 def test_every_setting_is_written_with_its_meaning():
     text = as_toml(CrawlOptions(), ())
-    kept = {name: setting for name, setting in SETTINGS.items() if name != "output" and not setting.once}
+    left_out = {"output", "host"}  # tables stand behind the keys, where there are any
+    kept = {name: setting for name, setting in SETTINGS.items() if name not in left_out and not setting.once}
     assert list(kept) == [name for name in tomllib.loads(text) if name != "seeds"]
     assert all(setting.meaning in text for setting in kept.values())
 

@@ -22,7 +22,7 @@ try:
     from outrider.cli.looking import explain, hosts, urls, why_idle
     from outrider.cli.page import fetch, show
     from outrider.cli.robots import robots
-    from outrider.cli.settings import given, setting_options, settings
+    from outrider.cli.settings import completion, given, setting_options, settings
     from outrider.cli.sim import sim
     from outrider.cli.url import url
     from outrider.crawl.terminal import safe, say
@@ -152,6 +152,7 @@ _OTHERS = (
     repair,
     retry,
     settings,
+    completion,
     url,
     robots,
     judge,

@@ -32,8 +32,8 @@ def reference() -> str:
         default = default_of(name)
         shown = "" if default in ("", ()) else value_text(default).strip('"')
         cells = [
-            f"`{flag_of(name)}`",
-            f"`OUTRIDER_{name.upper()}`",
+            f"`{flag_of(name)}`" if not setting.file_only else "",
+            f"`OUTRIDER_{name.upper()}`" if not setting.file_only else "",
             f"`{name}`" if name != "output" and not setting.once else "",
             setting.accepted.replace("|", "\\|"),
             shown,

@@ -35,7 +35,7 @@ def setting_options(*left_out: str) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         for name, setting in reversed(SETTINGS.items()):
-            if name in left_out:
+            if name in left_out or setting.file_only:
                 continue
             flag = flag_of(name)
             text = setting.meaning + default_shown(name)
@@ -102,3 +102,21 @@ def _lines(options: CrawlOptions, rows: dict[str, str], at_length: bool) -> Iter
             yield f"    from   {source}"
             yield f"    means  {setting.meaning}"
             yield f"    takes  {setting.accepted}"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> int:
+    """Print the script that completes commands and options in a shell.
+
+    For bash it goes into ~/.local/share/bash-completion/completions/outrider, for zsh into a folder of $fpath as
+    _outrider, for fish into ~/.config/fish/completions/outrider.fish.
+    """
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None
+    root = click.get_current_context().find_root()
+    # bash asks for its own version when a class checks it; the script alone needs no shell.
+    click.echo(made.source_template % made(root.command, {}, "outrider", "_OUTRIDER_COMPLETE").source_vars())
+    return 0

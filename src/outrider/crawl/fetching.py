@@ -13,6 +13,8 @@ from typing import Protocol
 
 from outrider.clock import Instant, wall
 from outrider.crawl.hooks import HookFailed, Hooks
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.perhost import PerHost
 from outrider.crawl.visit import Visit
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import AddressGuard, is_web_port
@@ -47,9 +49,11 @@ class Fetching:
         concurrency: int = CONNECTIONS_MAX,
         make_room: Callable[[], None] = lambda: None,
         hooks: Hooks | None = None,
+        per_host: PerHost | None = None,
     ) -> None:
         """concurrency: requests at once. make_room: is told of each visit whose name is long in coming."""
         self._hooks = hooks
+        self._per_host = per_host or PerHost(CrawlOptions())
         self._downloader = downloader
         self._names = names
         self._guard = guard
@@ -72,7 +76,18 @@ class Fetching:
             if not is_web_port(target.port):
                 raise FetchFailure(FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
             first, *others = await self._addresses(target.host, target.port, lease.address)
-            request = Request(lease.url, first, self._user_agent)
+            own = self._per_host.of(target.host)
+            request = Request(
+                lease.url,
+                first,
+                self._user_agent,
+                own.header,
+                connect_seconds=own.connect_seconds,
+                idle_seconds=own.first_byte_seconds,
+                total_seconds=own.total_seconds,
+            )
+            if lease.kind is Kind.PAGE:
+                request = replace(request, bytes_max=own.bytes_max)
             if self._hooks is not None and lease.kind is Kind.PAGE:
                 request = self._hooks.request(request, lease)
             async with self._places:
@@ -89,6 +104,8 @@ class Fetching:
             return Visit(lease, at, self._clock(), None, FetchError.MALFORMED, refused.facts)
         except asyncio.CancelledError:
             return Visit(lease, at, self._clock(), None, None, "", stopped=True, began=began)
+        if lease.kind is Kind.PAGE:
+            response = _cut(response, own.bytes_of(response.headers.get("content-type") or ""))
         return Visit(lease, at, self._clock(), response)
 
     async def _dial(self, request: Request, others: Sequence[str]) -> Response:
@@ -179,3 +196,15 @@ class Fetching:
         """Ends the visits in flight and gives connections and threads back."""
         await self._downloader.close()
         await self._names.close()
+
+
+def _cut(response: Response, bytes_max: int) -> Response:
+    """The response with at most so much of its body and content; it is truncated then, as one that a limit cut."""
+    if len(response.body) <= bytes_max and len(response.content) <= bytes_max:
+        return response
+    return replace(
+        response,
+        body=response.body[:bytes_max],
+        content=response.content[:bytes_max],
+        truncated=response.truncated or "length",
+    )

@@ -1,8 +1,13 @@
-"""crawl.log: one line for each event, as text or JSON; a log that cannot be written never stops a crawl."""
+"""crawl.log: one line for each event, as text or JSON; a log that cannot be written never stops a crawl.
+
+The events are records of Python's `logging`, of the logger `outrider`; crawl.log is one handler of them, and a program
+may add its own. A record has the word in `event` and the facts in `facts`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable
 from typing import Final
@@ -16,10 +21,24 @@ from outrider.limits import JOURNAL_BUFFER_BYTES_MAX
 JOURNAL_FILE: Final = "crawl.log"
 
 
-class Journal:
+LOGGER: Final = logging.getLogger("outrider")
+LOGGER.addHandler(logging.NullHandler())  # a library writes nowhere unless it is asked to
+_ERRORS: Final = frozenset({"bug", "failure"})
+_WARNINGS: Final = frozenset({"disk_full", "stale", "too_large"})
+
+
+def level_of(event: str) -> int:
+    """The level of an event: what stops a crawl is an error, what its operator has to look at a warning."""
+    if event in _ERRORS:
+        return logging.ERROR
+    return logging.WARNING if event in _WARNINGS or event.startswith("hook_") else logging.INFO
+
+
+class Journal(logging.Handler):
     """Writes lines `time event key=value …` (or the same as a JSON object) to the end of a file."""
 
     def __init__(self, path: str | os.PathLike[str], *, form: str, clock: Callable[[], Instant]) -> None:
+        super().__init__()
         self._json = form == "json"
         self._clock = clock
         self._parts: list[str] = []
@@ -38,6 +57,18 @@ class Journal:
     def note(self, event: str, **facts: object) -> None:
         """One line: the time, a word for the event, and facts (None is left out)."""
         known = {name: fact for name, fact in facts.items() if fact is not None}
+        level = level_of(event)
+        record = logging.LogRecord(LOGGER.name, level, __file__, 0, event, None, None)
+        record.event, record.facts = event, known
+        self.emit(record)
+        if LOGGER.isEnabledFor(level):
+            told = " ".join([event, *(f"{name}={_quoted(fact)}" for name, fact in known.items())])
+            record.msg = told
+            LOGGER.handle(record)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line of the file."""
+        event, known = str(getattr(record, "event", record.levelname)), dict(getattr(record, "facts", {}))
         at = rfc3339(self._clock())
         if self._json:
             # JSON escapes control characters itself; characters that turn a terminal's text around are written out too.
@@ -67,6 +98,7 @@ class Journal:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+        super().close()
 
 
 def _quoted(fact: object) -> str:

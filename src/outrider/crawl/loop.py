@@ -46,6 +46,7 @@ from outrider.crawl.looks import ORDERS, answers_of
 from outrider.crawl.options import CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
+from outrider.crawl.perhost import PerHost
 from outrider.crawl.progress import Progress
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn, visit_bytes
 from outrider.crawl.summary import left_alone, nothing_done
@@ -361,6 +362,7 @@ class Crawler:
             concurrency=self._concurrency,
             make_room=self._wake.set,
             hooks=self._hooks,
+            per_host=PerHost(options),
         )
         watching = asyncio.create_task(self._watch())
         try:

@@ -20,7 +20,18 @@ from typing import Any
 
 from outrider.crawl.groups import GROUP_WORDS, read_groups
 from outrider.errors import SettingsError
-from outrider.limits import DELAY_FACTOR, DELAY_SECONDS_FLOOR
+from outrider.fetch.downloader import Request
+from outrider.limits import (
+    CONNECT_SECONDS_MAX,
+    DELAY_FACTOR,
+    DELAY_SECONDS_FLOOR,
+    GROUP_CAPACITY_MAX,
+    IDLE_SECONDS_MAX,
+    RETRY_SECONDS,
+    TIMEOUT_SECONDS_MAX,
+    TOTAL_SECONDS_MAX,
+    TRUNCATE_BYTES_MAX,
+)
 from outrider.url import Rules, Scope
 
 ENVIRONMENT_PREFIX = "OUTRIDER_"
@@ -272,6 +283,92 @@ def _networks(value: object) -> tuple[str, ...]:
     return networks
 
 
+def _pairs(value: object) -> list[tuple[str, object]]:
+    """NAME=VALUE, one or many, as pairs; a mapping is one of them already."""
+    if isinstance(value, Mapping):
+        value = tuple(value.items())
+    if isinstance(value, str):
+        value = (value,)
+    if not isinstance(value, Iterable):
+        raise RefusedError("it is no list of NAME=VALUE")
+    found: list[tuple[str, object]] = []
+    for part in value:
+        pair = part.split("=", 1) if isinstance(part, str) else part
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise RefusedError(f"{part!r:.80} has no =")
+        found.append((pair[0].strip(), pair[1]))
+    return found
+
+
+def _headers(value: object) -> tuple[tuple[str, str], ...]:
+    found = []
+    for name, text in _pairs(value):
+        if not isinstance(text, str):
+            raise RefusedError(f"the value of {name!r} is no text")
+        try:
+            Request("http://localhost/", "127.0.0.1", "x", ((name, text.strip()),))
+        except SettingsError as error:
+            raise RefusedError(error.facts) from None
+        found.append((name, text.strip()))
+    return tuple(found)
+
+
+def _truncate(value: object) -> tuple[tuple[str, int], ...]:
+    found = []
+    for name, size in _pairs(value):
+        if name != "*" and not _TYPE.fullmatch(name.lower().replace("/*", "/x")):
+            raise RefusedError(f"{name!r} is no content type, type/* or *")
+        found.append((name.lower(), _whole(1, TRUNCATE_BYTES_MAX)(size)))
+    return tuple(found)
+
+
+TIMEOUTS = (("connect", CONNECT_SECONDS_MAX), ("first-byte", IDLE_SECONDS_MAX), ("total", TOTAL_SECONDS_MAX))
+
+
+def _timeout(value: object) -> tuple[tuple[str, float], ...]:
+    """The three times in their order; those that are not named have their defaults."""
+    told = dict(TIMEOUTS)
+    for name, seconds in _pairs(value.split(",") if isinstance(value, str) else value):
+        name = name.replace("_", "-")
+        if name not in told:
+            raise RefusedError(f"{name!r} is none of {', '.join(told)}")
+        told[name] = _real(0, TIMEOUT_SECONDS_MAX, open_below=True)(seconds)
+    return tuple(told.items())
+
+
+def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
+    """The [[host]] tables, each as pairs, its values checked as those of the options of the same names."""
+    if isinstance(value, Mapping) or not isinstance(value, list | tuple):
+        raise RefusedError("it is no list of tables")
+    found = []
+    for table in value:
+        pairs = dict(table)
+        name = pairs.get("name")
+        if not isinstance(name, str) or not _HOST_PATTERN.fullmatch(name):
+            raise RefusedError(f"name is {name!r:.80}, no pattern of host names as *.example.org")
+        checked_pairs: dict[str, object] = {"name": name}
+        for key, one in pairs.items():
+            option = str(key).replace("-", "_")
+            if option == "name":
+                continue
+            setting = SETTINGS.get(option)
+            if option == "capacity":
+                checked_pairs[option] = _whole(1, GROUP_CAPACITY_MAX)(one)
+            elif setting is None or not setting.per_host:
+                known = ["name", "capacity", *(name for name, setting in SETTINGS.items() if setting.per_host)]
+                raise RefusedError(f"{key} is nothing that a table of one host takes: {', '.join(known)}")
+            else:
+                try:
+                    checked_pairs[option] = setting.read(one)
+                except RefusedError as refusal:
+                    raise RefusedError(f"{key} of {name} is {one!r:.80}: {refusal}, {setting.accepted}") from None
+        found.append(tuple(checked_pairs.items()))
+    return tuple(found)
+
+
+_HOST_PATTERN = re.compile(r"[A-Za-z0-9*?._:\[\]-]{1,253}")
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """How one option is read and explained: the row from which command line, environment, outrider.toml, Python and
@@ -280,6 +377,7 @@ class Setting:
     optional: None (written `none`) is a value of its own. many: a list. switch: a flag with a `no-`. once: it is said
     for one run, and outrider.toml does not keep it. frontier: the frontier decides by it. path: it names a file; in
     outrider.toml it is seen from the directory; words that are no path are listed in `words`. short: a second flag.
+    per_host: a [[host]] table may have it. file_only: it stands in outrider.toml and in Python, and has no flag.
     """
 
     meaning: str
@@ -294,6 +392,8 @@ class Setting:
     path: bool = False
     words: tuple[str, ...] = ()
     short: str = ""
+    per_host: bool = False
+    file_only: bool = False
 
 
 def _setting(
@@ -380,7 +480,9 @@ class CrawlOptions:
         False, "Where a page names another URL as its canonical one, go there, and count the page as a duplicate."
     )
     follow_nofollow: bool = _switch(
-        False, "Also follow links with rel=nofollow, ugc or sponsored, and those of pages that say nofollow."
+        False,
+        "Also follow links with rel=nofollow, ugc or sponsored, and those of pages that say nofollow.",
+        per_host=True,
     )
     max_pages: int | None = _limit("Stop after so many answered pages; never exceeded.")
     max_depth: int | None = _limit("Follow links at most so far from a seed.", least=0)
@@ -407,6 +509,7 @@ class CrawlOptions:
         _real(0, DELAY_SECONDS_MAX),
         "SECONDS",
         frontier=True,
+        per_host=True,
     )
     delay_factor: float = _setting(
         DELAY_FACTOR,
@@ -515,6 +618,53 @@ class CrawlOptions:
         "MODULE:FUNCTION",
         optional=True,
     )
+    header: Any = _setting(
+        (),
+        "A field that is sent with each request (repeatable).",
+        "NAME=VALUE; Host, User-Agent and those of the connection are set already",
+        _headers,
+        "NAME=VALUE",
+        many=True,
+        per_host=True,
+    )
+    timeout: Any = _setting(
+        TIMEOUTS,
+        "Seconds for the connection, for each silence of a site (the first byte too), and for a request as a whole.",
+        f"connect=S,first-byte=S,total=S or some of them, each above 0 and at most {TIMEOUT_SECONDS_MAX:.0f}",
+        _timeout,
+        "connect=S,first-byte=S,total=S",
+        per_host=True,
+    )
+    truncate: Any = _setting(
+        (),
+        "Keep at most so many bytes of a content type; * is any other one (repeatable).",
+        f"TYPE=BYTES, with a whole number from 1 to {TRUNCATE_BYTES_MAX}",
+        _truncate,
+        "TYPE=BYTES",
+        many=True,
+        per_host=True,
+    )
+    retries: int = _setting(
+        len(RETRY_SECONDS),
+        "How often a page that failed is tried again, after 5, 30 and 300 s.",
+        f"a whole number from 0 to {len(RETRY_SECONDS)}",
+        _whole(0, len(RETRY_SECONDS)),
+        "N",
+        per_host=True,
+    )
+    strict_seeds: bool = _switch(False, "Stop at a seed that is no URL, in place of listing and skipping it.")
+    name: str | None = _setting(
+        None, "The name of the crawl, in its report.", "a text, or none", _text, "TEXT", optional=True
+    )
+    host: Any = _setting(
+        (),
+        "Settings of single hosts: a table each, with a pattern of names and what holds there (docs/hosts.md).",
+        "[[host]] tables",
+        _tables,
+        "",
+        many=True,
+        file_only=True,
+    )
     anew: bool = _switch(
         False, "Put aside what lies in the directory, into a folder of it, and begin anew with its settings.", once=True
     )
@@ -582,6 +732,8 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, 
             if near:
                 raise SettingsError(f"{variable} (in the environment) is no setting; did you mean {near[0]}?")
     for name, setting in SETTINGS.items():
+        if setting.file_only:
+            continue
         variable = ENVIRONMENT_PREFIX + name.upper()
         text = environment.get(variable, "")
         if text:
@@ -674,12 +826,18 @@ def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:
         f"seeds = {_toml(tuple(seeds))}",
     ]
     for name, setting in SETTINGS.items():
-        if name == "output" or setting.once:
-            continue  # a directory may be moved; an option for one run is not kept
+        if name in ("output", "host") or setting.once:
+            continue  # a directory may be moved; an option for one run is not kept; tables stand behind the keys
         value = getattr(options, name)
         parts += ["", f"# {setting.meaning} It takes {setting.accepted}."]
         parts.append(f"{name} = {value_text(value)}")
+    for table in options.host:
+        parts += ["", "[[host]]", *(f"{name} = {value_text(value)}" for name, value in table)]
     return "\n".join(parts) + "\n"
+
+
+def _paired(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else spelled(value)
 
 
 def value_text(value: object) -> str:
@@ -697,7 +855,10 @@ def _toml(value: object) -> str:
     if isinstance(value, tuple):
         if not value:
             return "[]"
-        parts = [f"{part[0]}={spelled(part[1])}" if isinstance(part, tuple) else part for part in value]
+        if isinstance(value[0], tuple) and isinstance(value[0][0], tuple):
+            tables = ("{ " + ", ".join(f"{key} = {value_text(one)}" for key, one in table) + " }" for table in value)
+            return "[" + ", ".join(tables) + "]"
+        parts = [f"{part[0]}={_paired(part[1])}" if isinstance(part, tuple) else part for part in value]
         return "[\n" + "".join(f"    {_toml(part)},\n" for part in parts) + "]"
     if not isinstance(value, str):
         value = spelled(value)

@@ -11,6 +11,7 @@ from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
 from outrider.limits import SEEDS_MAX, URL_BYTES_MAX
 from outrider.url import host_of, normalize
 
+SEED_FAULTS_NAMED_MAX = 20  # how many seeds that are no URLs are listed; all of them are skipped
 SEED_HOSTS_NAMED_MAX = 3  # how many hosts an error names before it counts the others
 _REMARK = b"#"
 
@@ -20,26 +21,37 @@ def placed(sources: Iterable[str]) -> tuple[str, ...]:
     return tuple("@" + os.path.abspath(source[1:]) if source[:1] == "@" else source for source in sources)
 
 
-def read_seeds(sources: Iterable[str], stdin: BinaryIO | None = None) -> list[str]:
+def read_seeds(sources: Iterable[str], stdin: BinaryIO | None = None, faults: list[str] | None = None) -> list[str]:
     """The canonical URLs that the sources name, in order, each once.
 
-    A file holds one URL a line, in UTF-8; empty lines and lines that begin with # are passed over. Raises
-    InvalidUrlError for the first that is no http or https URL (naming file, line and reason) and SettingsError for a
-    file that cannot be read.
+    A file holds one URL a line, in UTF-8; empty lines and lines that begin with # are passed over. faults: takes what
+    is wrong with each that is no http or https URL (file, line and reason); without it the first of them raises
+    InvalidUrlError, and so it does where none is left. Raises SettingsError for a file that cannot be read.
     """
+    first: InvalidUrlError | None = None
     seeds: dict[str, None] = {}
     for source in sources:
         for where, text in _lines(source, stdin):
             try:
+                if isinstance(text, InvalidUrlError):
+                    raise text
                 seeds[normalize(text)] = None
             except InvalidUrlError as error:
-                raise InvalidUrlError(f"{where}: {error.facts}{_hint(text)}") from None
+                hint = _hint(text) if isinstance(text, str) else ""
+                wrong = InvalidUrlError(f"{where}: {error.facts}{hint}")
+                if faults is None:
+                    raise wrong from None
+                first = first or wrong
+                if len(faults) < SEED_FAULTS_NAMED_MAX:
+                    faults.append(wrong.facts)
             if len(seeds) > SEEDS_MAX:
                 raise SettingsError(f"seeds: there are more than {SEEDS_MAX:,}; feed them through Frontier.discover")
+    if first is not None and not seeds:
+        raise first
     return list(seeds)
 
 
-def _lines(source: str, stdin: BinaryIO | None) -> Iterator[tuple[str, str]]:
+def _lines(source: str, stdin: BinaryIO | None) -> Iterator[tuple[str, str | InvalidUrlError]]:
     if source == "-":
         if stdin is None:
             raise SettingsError("seeds are to be read from standard input, and there is none")
@@ -57,13 +69,16 @@ def _lines(source: str, stdin: BinaryIO | None) -> Iterator[tuple[str, str]]:
         yield "seed", source.strip()
 
 
-def _of_file(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
+def _of_file(file: BinaryIO, name: str) -> Iterator[tuple[str, str | InvalidUrlError]]:
     number = 0
     while line := file.readline(2 * URL_BYTES_MAX):
         number += 1
         where = f"{name}, line {number}"
         if len(line) >= 2 * URL_BYTES_MAX:
-            raise InvalidUrlError(f"{where}: it is longer than {URL_BYTES_MAX} bytes")
+            while not line.endswith(b"\n") and (line := file.readline(2 * URL_BYTES_MAX)):
+                pass
+            yield where, InvalidUrlError(f"it is longer than {URL_BYTES_MAX} bytes")
+            continue
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, as some editors leave it
         text = line.strip()
@@ -72,7 +87,7 @@ def _of_file(file: BinaryIO, name: str) -> Iterator[tuple[str, str]]:
         try:
             yield where, text.decode()
         except UnicodeDecodeError:
-            raise InvalidUrlError(f"{where}: it is not UTF-8") from None
+            yield where, InvalidUrlError("it is not UTF-8")
 
 
 def _hint(text: str) -> str:

@@ -18,6 +18,7 @@ from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
+from outrider.crawl.perhost import PerHost
 from outrider.crawl.visit import (
     TOO_LARGE,
     Judgement,
@@ -34,7 +35,7 @@ from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.policy.grouping import SharedClocks
 from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
-from outrider.limits import HOOK_SLOW_SECONDS, HOOK_TRACEBACKS_MAX, LINKS_PER_PAGE_MAX, TURN_BYTES_MAX
+from outrider.limits import HOOK_SLOW_SECONDS, HOOK_TRACEBACKS_MAX, HOSTS_RULED_MAX, LINKS_PER_PAGE_MAX, TURN_BYTES_MAX
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page
 from outrider.robots import header_directives, strictest
@@ -116,6 +117,8 @@ class Settler:
         self._hooks = hooks or Hooks(options)
         self._tell = tell
         self._under_way = under_way
+        self._per_host = PerHost(options)
+        self._ruled: set[str] = set()
         self._tracebacks = 0
         self.not_followed: dict[str, int] = {}
         """Links of this run that were not followed, by reason."""
@@ -142,10 +145,29 @@ class Settler:
             leases = self._frontier.lease(want, ttl_seconds=LEASE_SECONDS, errands=True)
             if leases.lines:
                 self._output.write(leases.lines, leases.lsn)
+            if self._options.host:
+                self._rule(leases)
             if len(leases) < want:
                 ready = self._frontier.next_ready_seconds()
         self._journal.flush()
         return Turn(leases, ready, answered)
+
+    def _rule(self, leases: LeaseBatch) -> None:
+        """Tells the frontier of the delay and capacity that a [[host]] table gives, once per host and run: with its
+        first lease, a robots.txt, so before its first page."""
+        for lease in leases:
+            if lease.host in self._ruled or lease.kind is Kind.ADDRESS:
+                continue
+            if len(self._ruled) >= HOSTS_RULED_MAX:
+                self._ruled.clear()
+            self._ruled.add(lease.host)
+            own = self._per_host.of(lease.host)
+            # The host may have queues of other names alone.
+            with contextlib.suppress(SettingsError):
+                if own.delay is not None:
+                    self._frontier.set_delay(own.delay, lease.host)
+                if own.capacity is not None:
+                    self._frontier.set_limit(own.capacity, lease.host)
 
     def settle(self, visits: Sequence[Visit]) -> int:
         """Makes the outcomes of these visits durable; answers how many were answers of a site. Raises StoreError."""
@@ -325,7 +347,8 @@ class Settler:
             one.visit = visit = replace(visit, groups=told)
         if visit.lease.kind is not Kind.PAGE or visit.stopped:
             return
-        one.judgement = judged(visit)
+        own = self._per_host.of(visit.lease.host)
+        one.judgement = judged(visit, own.retries)
         if response is None:
             return
         try:
@@ -341,8 +364,8 @@ class Settler:
             said = header_directives(response.headers, self._options.user_agent)
             if said or one.page.robots:
                 one.page = replace(one.page, robots=strictest(one.page.robots | said))
-            one.links = one.page.link_batch(nofollow_too=self._options.follow_nofollow)[:LINKS_PER_PAGE_MAX]
-            nofollow = 0 if self._options.follow_nofollow else _nofollow(one.page, len(one.links))
+            one.links = one.page.link_batch(nofollow_too=own.follow_nofollow)[:LINKS_PER_PAGE_MAX]
+            nofollow = 0 if own.follow_nofollow else _nofollow(one.page, len(one.links))
             if nofollow:
                 one.passed["nofollow"] = nofollow
             if not self._hooks.looks_at_pages and self._tell is None:

@@ -38,7 +38,7 @@ from outrider.crawl.seeds import loopback_of, placed, read_seeds, require_contac
 from outrider.crawl.summary import counted, summary_lines
 from outrider.crawl.terminal import say
 from outrider.crawl.version import version
-from outrider.errors import NamedPathError, SettingsError
+from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
 from outrider.fetch.names import parse_hosts
 from outrider.limits import HOSTS_FILE_BYTES_MAX, REPORT_BYTES_MAX
 from outrider.url import host_of
@@ -133,7 +133,8 @@ def prepared(
         sources = placed(seeds)
     except FileNotFoundError:
         raise _nowhere() from None
-    canonical = read_seeds(sources, stdin)
+    faults: list[str] = []
+    canonical = read_seeds(sources, stdin, faults)
     output = _output(flags, given.get("output", ("", ""))[0], canonical)
     found = inspect(output, GIVE_A_CRAWL if resume else CHOOSE_ANOTHER)
     if resume and found is not Found.CRAWL:
@@ -159,7 +160,11 @@ def prepared(
         if not kept.seeds:
             raise SettingsError("seeds are missing: give at least one URL, @file, or - for standard input")
         sources = kept.seeds
-        canonical = read_seeds(sources, stdin)
+        canonical = read_seeds(sources, stdin, faults)
+    if faults and options.strict_seeds:
+        raise InvalidUrlError(faults[0])
+    for fault in faults:
+        say(f"skipped: {fault}", talk)
     hosts = read_hosts(options.hosts)
     permitted = loopback_of(canonical, hosts, options.allow_address)
     if permitted:
@@ -175,7 +180,7 @@ def prepared(
     sources = tuple(dict.fromkeys((*kept.seeds, *sources)))
 
     def again() -> list[str]:
-        found = read_seeds(kept.seeds, None)
+        found = read_seeds(kept.seeds, None, [])
         require_contact(found, options.contact, hosts)
         return found
 
@@ -243,7 +248,7 @@ def _conclude(options: CrawlOptions, result: CrawlResult) -> list[str]:
         output=options.output,
         left=left,
         ending=ending,
-        title=os.path.basename(options.output),
+        title=options.name or os.path.basename(options.output),
         version=version(),
         seconds=last_run(options.output).seconds or None,
         errors=errors_of(result.statistics),

@@ -34,6 +34,7 @@ from outrider.limits import (
     DNS_KNOWN_SECONDS,
     LINE_FIELD_CHARACTERS_MAX,
     MICROSECONDS,
+    RETRY_SECONDS,
     ROBOTS_BYTES_MAX,
     URL_BYTES_MAX,
 )
@@ -144,16 +145,17 @@ class Judgement:
         return replace(self, word="duplicate") if self.word == "done" else self
 
 
-def judged(visit: Visit) -> Judgement:
-    """The meaning of a visit to a page, before the content is compared with that of other pages."""
+def judged(visit: Visit, retries: int = len(RETRY_SECONDS)) -> Judgement:
+    """The meaning of a visit to a page, before the content is compared with that of other pages. retries: how often a
+    page that failed is tried again."""
     status, failure, lease = visit.status, visit.failure, visit.lease
     if visit.fault is not None:
         return Judgement("error", Verdict.GONE, visit.fault.word)
     asked = _retry_after(visit)
     if failure is not None:
         if failure.retryable:
-            word = "retry" if retries_left(lease.attempt) else "error"
-            return Judgement(word, Verdict.RETRY, str(failure), None, asked, status in REFUSALS)
+            word, verdict = _again(lease.attempt, retries)
+            return Judgement(word, verdict, str(failure), None, asked, status in REFUSALS)
         return Judgement("error", Verdict.GONE, str(failure), None, asked)
     assert visit.response is not None
     assert status is not None
@@ -165,9 +167,16 @@ def judged(visit: Visit) -> Judgement:
             return Judgement("redirect", Verdict.DONE, None, target, asked)
         return Judgement("gone", Verdict.GONE, "bad_location", None, asked)
     if status in RETRIED or 500 <= status < 600:
-        word = "retry" if retries_left(lease.attempt) else "error"
-        return Judgement(word, Verdict.RETRY, f"http_{status}", None, asked, status in REFUSALS)
+        word, verdict = _again(lease.attempt, retries)
+        return Judgement(word, verdict, f"http_{status}", None, asked, status in REFUSALS)
     return Judgement("gone", Verdict.GONE, None, None, asked)
+
+
+def _again(attempt: int, retries: int) -> tuple[str, Verdict]:
+    """Outcome and verdict of a failure that may pass."""
+    if attempt > retries < len(RETRY_SECONDS):
+        return "error", Verdict.GONE
+    return ("retry" if retries_left(attempt) else "error"), Verdict.RETRY
 
 
 def _answered(response: Response) -> Judgement:

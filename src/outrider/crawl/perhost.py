@@ -1,0 +1,96 @@
+"""Settings of single hosts: the `[[host]]` tables of outrider.toml over the crawl's own.
+
+    [[host]]
+    name = "*.example.org"        # a pattern of host names: * stands for any characters
+    delay = 5
+    header = ["X-Key=1"]
+
+Tables hold in order, a later one over an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from outrider.crawl.options import CrawlOptions
+from outrider.limits import BODY_BYTES_MAX, HOSTS_RULED_MAX
+
+ANY_TYPE: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """What holds for one host. delay, capacity: None where no table says anything, and the crawl's own hold."""
+
+    delay: float | None
+    capacity: int | None
+    header: tuple[tuple[str, str], ...]
+    connect_seconds: float
+    first_byte_seconds: float
+    total_seconds: float
+    truncate: Mapping[str, int]
+    retries: int
+    follow_nofollow: bool
+
+    @property
+    def bytes_max(self) -> int:
+        """How much of an answer is asked for, before its type is known."""
+        largest = max(self.truncate.values(), default=BODY_BYTES_MAX)
+        return largest if ANY_TYPE in self.truncate else max(largest, BODY_BYTES_MAX)
+
+    def bytes_of(self, content_type: str) -> int:
+        """How much of a type of content is kept."""
+        if not self.truncate:
+            return BODY_BYTES_MAX
+        essence = content_type.partition(";")[0].strip().lower()
+        family = essence.partition("/")[0] + "/*"
+        for name in (essence, family, ANY_TYPE):
+            if name in self.truncate:
+                return self.truncate[name]
+        return BODY_BYTES_MAX
+
+
+class PerHost:
+    """The settings of each host, made once."""
+
+    def __init__(self, options: CrawlOptions) -> None:
+        self._tables = [dict(table) for table in options.host]
+        self._options = options
+        self._usual = self._made({})
+        self._made_ones: dict[str, HostSettings] = {}
+
+    def of(self, host: str) -> HostSettings:
+        """The settings of a host, by its canonical name."""
+        if not self._tables:
+            return self._usual
+        known = self._made_ones.get(host)
+        if known is None:
+            name = host.removesuffix(".")
+            told: dict[str, Any] = {}
+            for table in self._tables:
+                if fnmatchcase(name, str(table["name"]).lower()):
+                    told |= table
+            if len(self._made_ones) >= HOSTS_RULED_MAX:
+                self._made_ones.clear()
+            known = self._made_ones[host] = self._made(told) if told else self._usual
+        return known
+
+    def _made(self, told: Mapping[str, Any]) -> HostSettings:
+        def value(name: str) -> Any:
+            return told[name] if name in told else getattr(self._options, name)
+
+        times = dict(value("timeout"))
+        return HostSettings(
+            told.get("delay"),
+            told.get("capacity"),
+            tuple(value("header")),
+            times["connect"],
+            times["first-byte"],
+            times["total"],
+            dict(value("truncate")),
+            value("retries"),
+            value("follow_nofollow"),
+        )

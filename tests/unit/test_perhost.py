@@ -1,0 +1,134 @@
+"""Settings of requests and of single hosts: headers, times, truncation, retries, and [[host]] tables."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from outrider.crawl.options import CrawlOptions, as_toml, from_file, resolved
+from outrider.crawl.perhost import PerHost
+from outrider.crawl.seeds import read_seeds
+from outrider.errors import InvalidUrlError, SettingsError
+from outrider.limits import BODY_BYTES_MAX
+from unit.test_hooks import HOME, PAGES, Web, crawled  # noqa: F401 - a fixture
+
+TABLES = [
+    {"name": "*.slow.test", "delay": 10, "timeout": {"connect": 30}, "header": ["X-Own=1"]},
+    {"name": "b.slow.test", "retries": 0, "truncate": "*=100", "capacity": 2},
+]
+
+
+def test_tables_hold_in_order_for_the_hosts_that_they_name():
+    hosts = PerHost(CrawlOptions(host=TABLES, header="X-All=0", retries=2))
+    usual, first, both = hosts.of("other.test"), hosts.of("a.slow.test"), hosts.of("b.slow.test")
+    assert (None, None, 10.0, 10.0) == (usual.delay, usual.capacity, first.delay, both.delay)
+    assert (10.0, 30.0) == (usual.connect_seconds, both.connect_seconds)
+    assert [(("X-All", "0"),), (("X-Own", "1"),)] == [usual.header, both.header]
+    assert [2, 2, 0] == [one.retries for one in (usual, first, both)]
+    assert (2, BODY_BYTES_MAX, 100) == (both.capacity, first.bytes_max, both.bytes_max)
+
+
+def test_the_type_decides_how_much_is_kept():
+    own = PerHost(CrawlOptions(truncate=["text/html=10", "image/*=20", "*=30"])).of("a.test")
+    assert [10, 20, 30] == [own.bytes_of(kind) for kind in ("TEXT/HTML; charset=x", "image/png", "a/b")]
+
+
+def test_tables_and_pairs_read_back_from_the_file():
+    options = CrawlOptions(output="/tmp/x", host=TABLES, header=["A=b c"], truncate={"a/b": 7}, timeout="total=5")
+    text = as_toml(options, ())
+    assert options == resolved({}, {}, from_file(text, "outrider.toml", "/tmp/x").options, "/tmp/x")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"header": "X"}, "has no ="),
+        ({"header": "Host=x"}, "this field cannot be set"),
+        ({"header": "X=a\r\nY: b"}, "cannot be sent"),
+        ({"timeout": "connect=0"}, "too small"),
+        ({"timeout": "first=3"}, "none of connect"),
+        ({"truncate": "html=3"}, "no content type"),
+        ({"truncate": "text/html=0"}, "too small"),
+        ({"retries": 4}, "too large"),
+        ({"host": [{"delay": 3}]}, "no pattern of host names"),
+        ({"host": [{"name": "a.test", "scope": "any"}]}, "scope is nothing that a table of one host takes"),
+        ({"host": [{"name": "a.test", "delay": -1}]}, "delay of a.test is -1"),
+        ({"host": [{"name": "a.test", "capacity": 0}]}, "too small"),
+        ({"host": {"name": "a.test"}}, "no list of tables"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(options, words):
+    with pytest.raises(SettingsError) as caught:
+        CrawlOptions(**options)
+    assert caught.value.facts.startswith(next(iter(options)))
+    assert words in caught.value.facts
+
+
+def test_headers_and_times_go_with_each_request(crawled):  # noqa: F811
+    crawled(header=["X-Key=1"], timeout="connect=3,first-byte=4,total=5", max_depth=0)
+    (page,) = [request for request in Web.last.asked if request.url == HOME]
+    assert ((("X-Key", "1"),), 3.0, 4.0, 5.0) == (
+        page.headers,
+        page.connect_seconds,
+        page.idle_seconds,
+        page.total_seconds,
+    )
+    assert {("X-Key", "1")} == {field for request in Web.last.asked for field in request.headers}
+
+
+def test_a_page_beyond_its_bytes_is_cut_and_says_so(crawled):  # noqa: F811
+    lines = crawled(truncate=["text/html=20"], max_depth=0)
+    assert ("truncated", 20) == (lines["/"]["outcome"], lines["/"]["bytes"])
+
+
+def test_a_table_of_a_host_rules_its_delay(crawled):  # noqa: F811
+    import outrider
+
+    crawled(host=[{"name": "*.test", "delay": 0.25, "capacity": 3}], max_depth=0)
+    with outrider.Frontier.look(crawled.out / "frontier") as look:
+        (queue,) = look.queues()
+    assert (0.25, 3) == (queue.delay_seconds, queue.limit)
+
+
+def test_a_page_without_retries_is_given_up_at_once(crawled, monkeypatch):  # noqa: F811
+    class Busy(Web):
+        async def fetch(self, request):
+            import dataclasses
+
+            response = await super().fetch(request)
+            return dataclasses.replace(response, status=500) if request.url == HOME else response
+
+    lines = crawled(downloader=Busy, retries=0)
+    assert ("error", "http_500", 1) == tuple(lines["/"][name] for name in ("outcome", "error", "attempt"))
+
+
+def test_seeds_that_are_no_urls_are_listed_and_the_others_taken(tmp_path):
+    (tmp_path / "seeds").write_bytes(b"http://a.test/\nmailto:x@y\n\xff\n" + b"x" * 20_000 + b"\nhttp://b.test/\n")
+    faults: list[str] = []
+    assert ["http://a.test/", "http://b.test/"] == read_seeds([f"@{tmp_path}/seeds"], None, faults)
+    assert [2, 3, 4] == [int(fault.split("line ")[1].split(":")[0]) for fault in faults]
+    with pytest.raises(InvalidUrlError, match="line 2"):
+        read_seeds([f"@{tmp_path}/seeds"])
+
+
+def test_seeds_of_which_none_is_a_url_are_refused():
+    with pytest.raises(InvalidUrlError):
+        read_seeds(["mailto:x@y"], None, [])
+
+
+def test_strict_seeds_stop_a_crawl(crawled):  # noqa: F811
+    with pytest.raises(InvalidUrlError):
+        crawled(HOME, "mailto:x@y", strict_seeds=True)
+    assert "/" in crawled(HOME, "mailto:x@y")
+
+
+def test_events_are_records_of_pythons_logging(crawled, caplog):  # noqa: F811
+    def fails(page):
+        raise ValueError("mine")
+
+    with caplog.at_level(logging.INFO, logger="outrider"):
+        crawled(on_page=fails, max_depth=0)
+    levels = {record.event: record.levelname for record in caplog.records if record.name == "outrider"}
+    assert ("INFO", "INFO", "WARNING") == (levels["open"], levels["close"], levels["hook_on_page"])
+    assert PAGES
