@@ -27,6 +27,7 @@ def test_there_are_exactly_the_commands_that_do_something():
         "crawl",
         "explain",
         "export",
+        "duplicates",
         "fetch",
         "host",
         "hosts",

@@ -109,6 +109,30 @@ def hosts(directory: str, state: str | None, after: str | None, limit: int, as_j
 
 @click.command()
 @_directory
+@click.argument("url", metavar="[URL]", required=False)
+@_json_lines
+def duplicates(directory: str, url: str | None, as_json: bool) -> int:
+    """List the pages of the crawl in DIR that have copies, each with them; with URL those that it belongs to.
+
+    A copy has the same bytes, or nearly the same text: then it has the number of bits of 64 in which they differ.
+    """
+    import msgspec
+
+    from outrider.crawl.copies import clusters, lines_of
+
+    wanted = normalize(url) if url is not None else None
+    for original, copies in clusters(lines_of(directory), wanted):
+        if as_json:
+            click.echo(msgspec.json.encode({"url": original, "copies": copies}))
+            continue
+        click.echo(safe(original))
+        for copy in copies:
+            click.echo(f"  {'same' if copy.distance is None else f'{copy.distance} bits':<7} {safe(copy.url)}")
+    return 0
+
+
+@click.command()
+@_directory
 @click.option("--state", type=click.Choice(URL_STATES), help="Only URLs in this state.")
 @click.option("--host", metavar="HOST", help="Only URLs of this host.")
 @_after

@@ -19,7 +19,7 @@ from outrider.errors import OutriderError
 try:
     from outrider.cli.judge import judge
     from outrider.cli.keeping import add, export_command, host, import_command, politeness, repair, retry, verify
-    from outrider.cli.looking import explain, hosts, urls, why_idle
+    from outrider.cli.looking import duplicates, explain, hosts, urls, why_idle
     from outrider.cli.page import fetch, show
     from outrider.cli.robots import robots
     from outrider.cli.settings import completion, given, setting_options, settings
@@ -145,6 +145,7 @@ _OTHERS = (
     why_idle,
     hosts,
     urls,
+    duplicates,
     export_command,
     import_command,
     politeness,

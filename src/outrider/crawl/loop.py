@@ -20,6 +20,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from outrider.clock import Instant, anchored, instant, rfc3339, wall
 from outrider.crawl.control import Answer, Answers, Control
+from outrider.crawl.copies import Copies
 from outrider.crawl.directory import (
     FRONTIER_NAME,
     LastRun,
@@ -280,6 +281,8 @@ class Crawler:
             if not statistics["accepted"]:
                 raise SettingsError("seeds are missing: this crawl holds no URL yet; give at least one")
             self._answered = int(str(statistics["answered"]))
+            copies = Copies()
+            copies.read(self._output.pages())
             self._settler = Settler(
                 self._frontier,
                 self._output,
@@ -288,6 +291,7 @@ class Crawler:
                 self._hooks,
                 tell=self._reader.tell if self._reader is not None else None,
                 under_way=lambda: [lease.token for lease in list(self._running.values())],
+                copies=copies,
             )
         except BaseException:
             self._shut("stopped")

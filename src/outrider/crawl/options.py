@@ -51,6 +51,7 @@ USER_AGENT_CHARACTERS_MAX = 64  # a product token; robots.txt groups are matched
 
 SCOPES = ("host", "domain", "prefix", "any")
 PRIORITIES = ("weighted", "by_domain_page_freshness")
+COPIES = ("last", "drop")
 PROGRESS = ("auto", "bar", "log", "none")
 LOG_FORMATS = ("text", "json")
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -483,6 +484,10 @@ class CrawlOptions:
         False,
         "Also follow links with rel=nofollow, ugc or sponsored, and those of pages that say nofollow.",
         per_host=True,
+    )
+    copies: str = _choice(
+        COPIES,
+        "What becomes of the links of a page whose bytes were met under another URL: taken last, or dropped.",
     )
     max_pages: int | None = _limit("Stop after so many answered pages; never exceeded.")
     max_depth: int | None = _limit("Follow links at most so far from a seed.", least=0)

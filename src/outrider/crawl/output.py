@@ -6,6 +6,7 @@ writes the log's later lines again. So every line stands there once, also after 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -15,11 +16,12 @@ import msgspec
 from outrider.archive import Exchange, Projection, WarcPlace, WarcWriter, Watermark
 from outrider.clock import Instant
 from outrider.crawl.directory import ARCHIVE_NAME
-from outrider.crawl.options import CrawlOptions
+from outrider.crawl.options import COUNT_MAX, CrawlOptions
 from outrider.crawl.version import version
 from outrider.engine import Frontier
 from outrider.fetch.downloader import Response
 from outrider.journey import Line
+from outrider.limits import OUTPUT_LINE_BYTES_MAX
 from outrider.storage.files import Directory
 
 PAGES: Final = "pages"
@@ -145,6 +147,11 @@ class Output:
         projection = self._projections[stream]
         self._frontier.note_watermark(CHAIN[stream], msgspec.json.encode((projection.length, projection.chain)))
 
+    def pages(self) -> Iterator[bytes]:
+        """The lines of `pages.jsonl`, as long as it was when it was synced last."""
+        path = os.path.join(self._options.output, FILES[PAGES])
+        return whole_lines(path, self._noted[PAGES])
+
     def close(self) -> None:
         """Gives the files back; `note` comes before where a clean end is wanted."""
         for projection in self._projections.values():
@@ -155,6 +162,15 @@ class Output:
         if self._archive_files is not None:
             self._archive_files.close()
             self._archive_files = None
+
+
+def whole_lines(path: str, bytes_max: int | None = None) -> Iterator[bytes]:
+    """The lines of a file up to so many bytes; one that is being written is left out. None where there is no file."""
+    left = bytes_max if bytes_max is not None else COUNT_MAX
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        while left > 0 and (line := file.readline(min(left, OUTPUT_LINE_BYTES_MAX))).endswith(b"\n"):
+            left -= len(line)
+            yield line
 
 
 def chain_at(length: int, noted: bytes | None) -> str | None:

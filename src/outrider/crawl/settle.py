@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from outrider.clock import Instant, instant
+from outrider.crawl.copies import Copies
 from outrider.crawl.groups import read_groups
 from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.journal import Journal
@@ -71,6 +72,8 @@ class _Settling:
     follows: bool = True
     due_again: float | None = None
     fault: HookFailed | None = None
+    copy_of: tuple[str, int | None] | None = None  # URL, and in how many bits the SimHashes differ (None: same bytes)
+    last: bool = False  # its links come last
 
     def bytes(self) -> int:
         """About the memory that it takes until its outcome is durable."""
@@ -88,6 +91,13 @@ class Turn:
     leases: LeaseBatch
     next_ready_seconds: float | None
     answered: int
+
+
+def _last(links: UrlBatch | list[Link]) -> UrlBatch | list[Link]:
+    """Links with the lowest priority there is."""
+    if isinstance(links, UrlBatch):
+        return links.with_columns(priority=0.0) if len(links) else links
+    return [replace(one, priority=0.0) for one in links]
 
 
 def visit_bytes(visit: Visit) -> int:
@@ -111,10 +121,12 @@ class Settler:
         *,
         tell: Callable[[CrawledPage], None] | None = None,
         under_way: Callable[[], Sequence[int]] = tuple,
+        copies: Copies | None = None,
     ) -> None:
         """tell: is given each answered page once it is kept. under_way: tokens of visits that have not ended, whose
         leases a slow hook must not let end."""
         self._hooks = hooks or Hooks(options)
+        self._copies = copies if copies is not None else Copies()
         self._tell = tell
         self._under_way = under_way
         self._per_host = PerHost(options)
@@ -381,10 +393,28 @@ class Settler:
             assert one.digest is not None
             if seen or one.digest in here:
                 one.judgement = one.judgement.as_duplicate()
+            self._name_original(one, one.digest, bool(seen or one.digest in here))
             here.add(one.digest)
         self._go_to_canonical(accepted)
         for one in fresh:
             one.ready = True
+
+    def _name_original(self, one: _Settling, digest: bytes, known: bool) -> None:
+        """Says of which page another is a copy. The links of the same bytes were met with the first page: they come
+        last, or are left alone."""
+        page, url = one.page, one.visit.lease.url
+        assert page is not None
+        if known:
+            original = self._copies.exact(url, digest)
+            one.copy_of = (original, None) if original is not None else None
+            if original is not None and self._options.copies == "drop":
+                if len(one.links):
+                    one.passed["copy"] = len(one.links)
+                one.links = NO_LINKS
+            one.last = original is not None
+            return
+        one.copy_of = self._copies.near(url, page.simhash, page.shingles)
+        self._copies.add(url, digest, page.simhash, page.shingles)
 
     def _go_to_canonical(self, accepted: Sequence[_Settling]) -> None:
         """Where it is asked for: a page that names another URL as its own is a copy of it; that URL is its one link.
@@ -411,6 +441,7 @@ class Settler:
         for (one, target), code in zip(named, codes, strict=True):
             if code in {Code.NEW, Code.KNOWN} and one.judgement is not None:
                 one.links = UrlBatch.of([target])
+                one.last = False
                 one.judgement = one.judgement.as_duplicate()
 
     def _archived(self, one: _Settling) -> Outcome:
@@ -429,13 +460,14 @@ class Settler:
             visit,
             one.judgement,
             page=one.page,
-            links=one.links,
+            links=_last(one.links) if one.last else one.links,
             digest=one.digest if visit.response is not None and visit.response.content else None,
             digest_shown=one.shown,
             warc=one.warc,
             fields={**one.fields, "not_followed": one.passed} if one.passed else one.fields,
             follows=one.follows,
             due_again=one.due_again,
+            copy_of=one.copy_of,
         )
 
     def _note(self, one: _Settling, outcome: Outcome, code: Settled) -> None:

@@ -124,6 +124,8 @@ class Reading(Protocol):
     @property
     def octets(self) -> bytes: ...
     @property
+    def shingles(self) -> int: ...
+    @property
     def left_out(self) -> int: ...
     @property
     def robots(self) -> frozenset[str]: ...
@@ -249,9 +251,11 @@ def page_outcome(
     fields: Mapping[str, Any] = _NONE,
     follows: bool = True,
     due_again: float | None = None,
+    copy_of: tuple[str, int | None] | None = None,
 ) -> Outcome:
     """The outcome of a page's lease with its two lines. fields: further ones of the line. follows: whether the target
-    of a redirect is wanted. due_again: seconds until the page is due again."""
+    of a redirect is wanted. due_again: seconds until the page is due again. copy_of: the URL of which the page is a
+    copy, and in how many bits their SimHashes differ (None: in no byte)."""
     lease, response = visit.lease, visit.response
     word = judgement.word
     headers = response.headers if response is not None else None
@@ -285,6 +289,14 @@ def page_outcome(
         "token": lease.token,
         "warc": warc,
     }
+    if page is not None and page.octets:
+        line["shingles"] = page.shingles
+    if digest is not None and (content := f"sha1:{base64.b32encode(digest).decode()}") != digest_shown:
+        line["content_digest"] = content
+    if copy_of is not None:
+        line["duplicate_of"] = copy_of[0]
+        if copy_of[1] is not None:
+            line["distance"] = copy_of[1]
     if page is not None and page.robots:
         line["directives"] = [_cut(word) for word in sorted(page.robots)]
     if page is not None and page.left_out:

@@ -1,0 +1,167 @@
+"""Of which page another is a copy: the same bytes under another URL, or nearly the same text.
+
+The pages of a crawl stand here by digest and SimHash, those of earlier runs as `pages.jsonl` tells them. The frontier
+knows for ever whether a digest was seen (`Frontier.seen_content`); this says where, for as many pages as a bound says.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from outrider import kernels
+from outrider.crawl.directory import GIVE_A_CRAWL, inspect, no_crawl
+from outrider.crawl.output import FILES, PAGES, whole_lines
+from outrider.limits import COPIES_PAGES_MAX, DUPLICATES_LISTED_MAX
+from outrider.page import SHINGLES_MIN, SimHashIndex
+
+_ORIGINALS: Final = frozenset({"done", "truncated"})
+_NO_ROW: Final = 2**32 - 1
+
+
+class _Line(msgspec.Struct):
+    """The parts of a line of pages.jsonl that are used here."""
+
+    url: str
+    outcome: str
+    digest: str | None = None
+    content_digest: str | None = None
+    simhash: str | None = None
+    shingles: int | None = None
+
+
+class Copies:
+    """The pages that others may be copies of: the first `pages_max` of a crawl."""
+
+    def __init__(self, pages_max: int = COPIES_PAGES_MAX) -> None:
+        self._pages_max = pages_max
+        self._texts = bytearray()
+        self._ends = array("Q", [0])
+        self._by_digest = kernels.Index()
+        self._by_simhash = kernels.Index()
+        self._near = SimHashIndex()
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def read(self, lines: Iterable[bytes]) -> None:
+        """Takes in the pages of earlier runs. A line that says nothing of the kind is passed over."""
+        decoder = msgspec.json.Decoder(_Line)
+        for octets in lines:
+            try:
+                line = decoder.decode(octets)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            digest = octets_of(line.content_digest or line.digest)
+            if line.outcome in _ORIGINALS and digest is not None:
+                # Values of an earlier version have no number of shingles beside them.
+                simhash = int(line.simhash, 16) if line.simhash and line.shingles else 0
+                self.add(line.url, digest, simhash, line.shingles or 0)
+            if len(self) >= self._pages_max:
+                return
+
+    def add(self, url: str, digest: bytes, simhash: int, shingles: int) -> None:
+        """Takes in a page that is no exact copy."""
+        if len(self) >= self._pages_max:
+            return
+        row = np.array([len(self)], np.uint32)
+        self._texts += url.encode()
+        self._ends.append(len(self._texts))
+        self._note(self._by_digest, _number(digest), row)
+        if shingles >= SHINGLES_MIN and self._near.add(simhash):
+            self._note(self._by_simhash, simhash, row)
+
+    def exact(self, url: str, digest: bytes) -> str | None:
+        """The URL of the page with this digest, if it is another one."""
+        found = self._url(self._by_digest, _number(digest))
+        return found if found != url else None
+
+    def near(self, url: str, simhash: int, shingles: int) -> tuple[str, int] | None:
+        """The URL of the nearest other page within 3 bits, and in how many bits they differ. None for short pages."""
+        if shingles < SHINGLES_MIN:
+            return None
+        for other in self._near.near(simhash):
+            found = self._url(self._by_simhash, other)
+            if found is not None and found != url:
+                return found, (other ^ simhash).bit_count()
+        return None
+
+    def _note(self, index: kernels.Index, number: int, row: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> None:
+        """The first page of a value stays."""
+        hashes = np.array([number], np.uint64)
+        if np.frombuffer(index.find(hashes), np.uint32)[0] == _NO_ROW:
+            index.add(hashes, row)
+
+    def _url(self, index: kernels.Index, number: int) -> str | None:
+        row = int(np.frombuffer(index.find(np.array([number], np.uint64)), np.uint32)[0])
+        return None if row == _NO_ROW else self._texts[self._ends[row] : self._ends[row + 1]].decode()
+
+
+def _number(digest: bytes) -> int:
+    return int.from_bytes(digest[:8], "little")
+
+
+def octets_of(digest: str | None) -> bytes | None:
+    """The bytes of a digest as it is written (`sha1:` and base 32)."""
+    if digest is None or not digest.startswith("sha1:"):
+        return None
+    try:
+        return base64.b32decode(digest.removeprefix("sha1:"))
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A page that is a copy: `distance` bits of its SimHash differ, None for the very same bytes."""
+
+    url: str
+    distance: int | None
+
+
+def lines_of(directory: str) -> Iterator[bytes]:
+    """The lines of `pages.jsonl` of a crawl. Raises NoCrawlError where there is none."""
+    path = os.path.join(directory, FILES[PAGES])
+    if not os.path.exists(path):
+        raise no_crawl(directory, inspect(directory, GIVE_A_CRAWL))
+    return whole_lines(path)
+
+
+class _Told(msgspec.Struct):
+    url: str
+    outcome: str
+    duplicate_of: str | None = None
+    distance: int | None = None
+
+
+def clusters(lines: Iterable[bytes], url: str | None = None) -> Iterator[tuple[str, list[Copy]]]:
+    """The pages that have copies, in the order in which the first copy was met, each with its copies; with a `url`
+    those that it belongs to. A URL's last word counts."""
+    decoder = msgspec.json.Decoder(_Told)
+    originals: dict[str, tuple[str, int | None]] = {}
+    for octets in lines:
+        try:
+            line = decoder.decode(octets)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        originals.pop(line.url, None)
+        if line.duplicate_of is not None and len(originals) < DUPLICATES_LISTED_MAX:
+            originals[line.url] = (line.duplicate_of, line.distance)
+    found: dict[str, list[Copy]] = {}
+    for copy, (original, distance) in originals.items():
+        seen = {copy}
+        # A page near a near copy belongs to the cluster of the first; the distance is that to the page it was met by.
+        while original in originals and original not in seen:
+            seen.add(original)
+            original = originals[original][0]
+        found.setdefault(original, []).append(Copy(copy, distance))
+    for original, copies in found.items():
+        if url is None or url == original or any(one.url == url for one in copies):
+            yield original, copies

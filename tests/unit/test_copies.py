@@ -1,0 +1,142 @@
+"""Of which page another is a copy: by bytes, by likeness, in earlier runs, and as it is listed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from outrider.cli.main import outrider
+from outrider.crawl.copies import Copies, clusters
+from outrider.crawl.output import Output
+from outrider.crawl.settle import Settler
+from unit.test_crawl_settle import House
+
+WORDS = " ".join(f"word{number}" for number in range(400))
+LONG = f"<p>{WORDS}</p><a href=/x>x</a><a href=/y>y</a>".encode()
+
+
+@pytest.fixture
+def house(tmp_path, request):
+    made = House(tmp_path / "crawl", **getattr(request, "param", {}))
+    yield made
+    made.close()
+
+
+def lines(house):
+    return [json.loads(line) for line in (house.directory / "pages.jsonl").read_bytes().splitlines()]
+
+
+def line_of(house, url):
+    return next(line for line in lines(house) if line["url"] == url)
+
+
+def test_the_same_bytes_name_the_page_that_had_them_first(house):
+    leases = house.pages()
+    house.settler.turn([house.visit(lease, body=LONG) for lease in leases[:2]], 0)
+    house.settler.turn([house.visit(leases[2], body=LONG)], 0)
+    first = leases[0].url
+    assert "duplicate_of" not in line_of(house, first)
+    for lease in leases[1:3]:
+        line = line_of(house, lease.url)
+        assert ("duplicate", first, True) == (line["outcome"], line["duplicate_of"], "distance" not in line)
+
+
+def test_nearly_the_same_text_names_its_page_and_how_near_it_is(house):
+    leases = house.pages()
+    other = LONG.replace(b"word399", b"changed")
+    house.settler.turn([house.visit(leases[0], body=LONG), house.visit(leases[1], body=other)], 0)
+    line = line_of(house, leases[1].url)
+    assert ("done", leases[0].url) == (line["outcome"], line["duplicate_of"])
+    assert 0 <= line["distance"] <= 3
+    assert 399 == line["shingles"]
+
+
+def test_short_pages_are_copies_by_their_bytes_only(house):
+    leases = house.pages()
+    visits = [house.visit(leases[0], body=b"<p>a b c"), house.visit(leases[1], body=b"<p>a b c ")]
+    house.settler.turn(visits, 0)
+    assert ["done", "done"] == [line["outcome"] for line in lines(house)]
+    assert all("duplicate_of" not in line for line in lines(house))
+
+
+@pytest.mark.parametrize(
+    ("house", "found"), [({"copies": "last"}, 4), ({"copies": "drop"}, 2)], indirect=["house"], ids=["last", "drop"]
+)
+def test_the_links_of_a_copy_come_last_or_are_dropped(house, found):
+    leases = house.pages()
+    house.settler.turn([house.visit(lease, body=LONG) for lease in leases[:2]], 0)
+    known = [house.frontier.status(f"{lease.url}{name}") for lease in leases[:2] for name in "xy"]
+    assert found == sum(str(one.state) == "queued" for one in known)
+    assert {"drop": {"copy": 2}, "last": {}}[house.options.copies] == house.settler.not_followed
+    if found == 4:
+        assert [0.5, 0.5, 0.0, 0.0] == [one.priority for one in known]
+
+
+def test_pages_of_an_earlier_run_are_known(house):
+    leases = house.pages()
+    house.settler.turn([house.visit(leases[0], body=LONG)], 0)
+    house.output.note()
+    again = Output(house.files, house.frontier, house.options)
+    again.open()
+    copies = Copies()
+    copies.read(again.pages())
+    again.close()
+    settler = Settler(house.frontier, house.output, house.options, house.journal, copies=copies)
+    settler.turn([house.visit(leases[1], body=LONG), house.visit(leases[2], body=LONG + b" more")], 0)
+    assert [leases[0].url] * 2 == [line_of(house, lease.url)["duplicate_of"] for lease in leases[1:3]]
+
+
+def test_only_so_many_pages_are_kept():
+    copies = Copies(pages_max=2)
+    for number in range(3):
+        copies.add(f"http://a.test/{number}", bytes([number]) * 20, number << 60, 100)
+    assert [2, None, "http://a.test/0"] == [
+        len(copies),
+        copies.exact("http://b.test/", bytes([2]) * 20),
+        copies.exact("http://b.test/", bytes(20)),
+    ]
+
+
+def test_a_page_is_no_copy_of_itself():
+    copies = Copies()
+    copies.add("http://a.test/", b"d" * 20, 5, 100)
+    assert (None, None) == (copies.exact("http://a.test/", b"d" * 20), copies.near("http://a.test/", 5, 100))
+    assert ("http://a.test/", 1) == copies.near("http://b.test/", 4, 100)
+
+
+def test_values_of_an_earlier_version_are_not_compared():
+    line = {"url": "http://a.test/", "outcome": "done", "digest": "sha1:" + "A" * 32, "simhash": "0000000000000005"}
+    copies = Copies()
+    copies.read([json.dumps(line).encode(), b"{}", b"nonsense"])
+    assert (1, None, "http://a.test/") == (
+        len(copies),
+        copies.near("http://b.test/", 5, 100),
+        copies.exact("http://b.test/", bytes(20)),
+    )
+
+
+def told(url, of=None, distance=None):
+    line = {"url": url, "outcome": "done"} | ({"duplicate_of": of} if of else {})
+    return json.dumps(line if distance is None else line | {"distance": distance}).encode()
+
+
+def test_copies_of_copies_belong_to_one_cluster():
+    lines = [told("a"), told("b", "a"), told("c", "b", 2), told("d", "x", 1), told("e", "e2"), told("e")]
+    found = [(original, [(copy.url, copy.distance) for copy in copies]) for original, copies in clusters(lines)]
+    assert [("a", [("b", None), ("c", 2)]), ("x", [("d", 1)])] == found
+    assert ["x"] == [original for original, _ in clusters(lines, "d")]
+    assert [("a", 1)] == [
+        (original, len(copies)) for original, copies in clusters([told("a", "b"), told("b", "a")], "a")
+    ]
+
+
+def test_the_command_lists_them(house):
+    leases = house.pages()
+    house.settler.turn([house.visit(lease, body=LONG) for lease in leases[:2]], 0)
+    run = CliRunner().invoke(outrider, ["duplicates", str(house.directory)])
+    assert f"{leases[0].url}\n  same    {leases[1].url}\n" == run.stdout
+    run = CliRunner().invoke(outrider, ["duplicates", str(house.directory), leases[1].url, "--json"])
+    assert {"url": leases[0].url, "copies": [{"url": leases[1].url, "distance": None}]} == json.loads(run.stdout)
+    assert "" == CliRunner().invoke(outrider, ["duplicates", str(house.directory), "http://z.test/"]).stdout
