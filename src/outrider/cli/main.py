@@ -170,7 +170,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as left:
         return left.exit_code
     except click.ClickException as wrong:
-        wrong.show()
+        say(usage_sentence(wrong), sys.stderr)
         return USAGE
     except (KeyboardInterrupt, click.Abort):
         say("outrider: stopped", sys.stderr)
@@ -187,6 +187,14 @@ def run(arguments: Sequence[str]) -> int:
         say(bug_sentence(error), sys.stderr)
         return BUG
     return int(answer or 0)
+
+
+def usage_sentence(wrong: click.ClickException) -> str:
+    """The words for a command line that cannot be read: the news first, and where to read on."""
+    context = getattr(wrong, "ctx", None)
+    command = context.command_path if context is not None else "outrider"
+    told = " ".join(wrong.format_message().split()).rstrip(".")
+    return f"outrider: {told}; `{command} --help` says what it takes"
 
 
 def _enough() -> int:
