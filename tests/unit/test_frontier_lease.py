@@ -283,6 +283,19 @@ def test_the_next_instant_is_when_something_can_be_had(world):
 # -- trains
 
 
+def test_each_ready_host_gives_a_url_before_any_gives_a_train(world):
+    world.discover(*(f"http://h{host}.com/{page}" for host in range(4) for page in range(5)))
+    given = [lease.host for lease in world.lease(6, per_queue=4)]
+    assert ([1, 1, 2, 2], 4) == (sorted(map(given.count, set(given))), len(set(given)))
+
+
+def test_short_queues_leave_the_rest_of_a_call_to_others(world):
+    """A queue may give four and has one: the three that it does not give are others' to give."""
+    world.discover(*(f"http://h{host}.com/" for host in range(8)))
+    assert 8 == len(world.lease(10, per_queue=4))
+    assert 0 == len(world.lease(10, per_queue=4))
+
+
 def test_a_train_has_at_most_per_queue_leases_of_one_queue(world):
     world.discover(*[f"http://a.com/{n}" for n in range(5)], "http://b.com/")
     hosts = [lease.host for lease in world.lease(per_queue=3)]

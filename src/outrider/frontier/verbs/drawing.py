@@ -259,8 +259,8 @@ class Drawing:
         return chosen
 
     def _measured(self, pick: _Pick, flags: npt.NDArray[np.uint8], busy: npt.NDArray[np.uint16]) -> _Pick:
-        """How many URLs each queue may give, and the gaps between them: bounded by the deadline, by the budget of the
-        host, and by what the call still wants."""
+        """How many URLs each queue may give, within the deadline and the budget of its host, and the gaps between
+        them."""
         wish, verbs, rows = self._wish, self._verbs, len(pick.queues)
         most = np.full(rows, wish.per_queue, np.int64)
         most[(flags & np.uint8(GROUPED)) != 0] = 1  # several URLs would not keep the gaps of its groups
@@ -278,18 +278,20 @@ class Drawing:
             left = limit - self._tables.hosts.answered[pick.hosts.astype(np.intp)].astype(np.int64)
             # Pages in flight may use the budget up. Beyond the budget URLs are drawn to be parked.
             most = np.where(left > 0, np.minimum(most, left - busy), most)
-        room = min(self.left, wish.pages_left - self.count)
-        most = np.clip(room - (np.cumsum(np.maximum(most, 0)) - np.maximum(most, 0)), 0, most)
         pick.most, pick.gaps = most, gaps
         return pick
 
     # -- what they give ------------------------------------------------------------------------------------------------
 
     def _take(self, pick: _Pick) -> None:
-        """Takes cards from queues, round by round, until each has given what it may."""
+        """Takes cards from queues, round by round, until each has given what it may or the call has what it wants. Each
+        queue gives one before any gives a second."""
         going = np.arange(len(pick.queues)) if pick.most is None else np.flatnonzero(pick.most > 0)
         first = len(self._cards)
         while len(going) and self.refusals > 0:
+            going = going[: max(0, min(self.left, self._wish.pages_left - self.count))]
+            if not len(going):
+                break
             queues = pick.queues[going] if len(going) < len(pick.queues) else pick.queues
             found, cards = self._tables.backlog.take(queues)
             if len(cards) < len(going):
