@@ -555,6 +555,18 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A named worker and its open leases: pages, errands, and the instants at which the first and the last of them
+    end."""
+
+    name: str
+    pages: int
+    errands: int
+    first_deadline: Instant | None = None
+    last_deadline: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HostWait:
     """A host that holds URLs and rests: until when (an instant), for how long from now, how many URLs, and the rule.
 
@@ -604,6 +616,7 @@ class Verbs(Protocol):
         key: str | None = None,
         worker: str | None = None,
         errands: bool = False,
+        wait_seconds: float = 0.0,
         request_id: RequestId | None = None,
     ) -> LeaseBatch:
         """Up to `want` URLs whose hosts may be visited now."""

@@ -100,6 +100,9 @@ REQUEST_IDS_PER_CLIENT_MAX = 1_024  # the window in which a repeated call repeat
 DELETED_CRAWLS_NAMED_MAX = 64  # the crawls deleted last: a lease that outlives its crawl still tells the crawl's name
 HOLDERS_NAMED_MAX = 1_024  # workers whose names are kept; beyond them, workers without a lease are forgotten
 LEAVING_QUEUES_PER_CALL = 64  # queues of deleted crawls that one call looks at: a fraction of a millisecond
+# where something is ready that a waiting lease does not take: how soon that lease looks again
+LEASE_RECHECK_SECONDS = 0.02
+HELD_ROWS_MAX = 10_000  # leases of one call that can be asked for by its first token
 CLIENTS_MAX = 1_024  # request-id windows kept; the one unused longest goes first
 SLOTS = 4_096  # fixed ranges of hash(registrable domain)
 OWN_SLOT = 4_096  # facts without a slot lie here: tokens, crawls, holders, watermarks

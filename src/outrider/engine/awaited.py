@@ -16,6 +16,8 @@ from outrider.engine.calls import Kept, Small, Verb, discoveries, lease_alone
 from outrider.engine.opening import Opening, Recovered
 from outrider.engine.owner import Frontier
 from outrider.engine.reading import answers_of
+from outrider.engine.waiting import WaitingRoom
+from outrider.frontier.verbs import arguments
 from outrider.journey import (
     Code,
     Explanation,
@@ -35,6 +37,7 @@ from outrider.journey import (
     UrlStatus,
     Verification,
     Waits,
+    WorkerStatus,
 )
 from outrider.limits import DISCOVER_ROWS_PER_FRAME
 from outrider.storage.files import Files
@@ -76,6 +79,7 @@ class AsyncFrontier:
         self.sync = frontier
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="outrider-sync")
         self._small: list[tuple[Small, asyncio.Future[None]]] = []
+        self._waiting = WaitingRoom(frontier._bell, self._lease, self.release, frontier.next_ready_seconds)
 
     @classmethod
     def open(
@@ -199,18 +203,31 @@ class AsyncFrontier:
         key: str | None = None,
         worker: str | None = None,
         errands: bool = False,
+        wait_seconds: float = 0.0,
         request_id: RequestId | None = None,
     ) -> LeaseBatch:
-        """As `Frontier.lease`."""
-        how = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key, "worker": worker}
+        """As `Frontier.lease`. Tasks that want the same kind of lease are served in the order in which they come."""
+        how: dict[str, Any] = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key}
+        how |= {"worker": worker, "errands": errands, "request_id": request_id}
+        if not arguments.seconds("wait_seconds", wait_seconds):
+            return await self._lease(want, **how)
+        kind = (per_queue, crawl, key, errands)
+        return await self._waiting.wait(want, kind, how, wait_seconds)
+
+    @property
+    def waiting_leases(self) -> int:
+        """How many tasks wait for a lease."""
+        return len(self._waiting)
+
+    async def _lease(self, want: int, *, request_id: RequestId | None, **how: Any) -> LeaseBatch:
         if self.sync._machine.unread:
             await self._in_thread(self.sync._read_rules)
         while True:
-            small = Small.lease(want, how | {"errands": errands}, request_id)
+            small = Small.lease(want, how, request_id)
             if small is not None:
                 leases: LeaseBatch = await self._gathered(small)
             else:
-                verb = partial(lease_alone, want, how | {"errands": errands, "request_id": request_id})
+                verb = partial(lease_alone, want, {**how, "request_id": request_id})
                 leases = await self._call("lease", verb, request_id=request_id)
             if leases or leases.lines or not self.sync._machine.unread:
                 return leases
@@ -293,6 +310,22 @@ class AsyncFrontier:
     async def explain_idle(self) -> Idle:
         """As `Frontier.explain_idle`."""
         return self.sync.explain_idle()
+
+    async def host(self, name: str) -> HostStatus | None:
+        """As `Frontier.host`."""
+        return self.sync.host(name)
+
+    async def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
+        """As `Frontier.crawl_delays`."""
+        return self.sync.crawl_delays(authorities)
+
+    async def workers(self) -> list[WorkerStatus]:
+        """As `Frontier.workers`."""
+        return self.sync.workers()
+
+    async def held(self, lease_id: int) -> LeaseBatch:
+        """As `Frontier.held`."""
+        return self.sync.held(lease_id)
 
     async def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
         """As `Frontier.waits`."""

@@ -34,6 +34,7 @@ from outrider.engine.opening import (
 )
 from outrider.engine.reading import answers_of, read_answers, read_files
 from outrider.engine.rounds import Rounds
+from outrider.engine.waiting import RINGS_NOT, Bell, waited
 from outrider.errors import (
     ClosedError,
     DamagedStoreError,
@@ -73,6 +74,7 @@ from outrider.journey import (
     Verbs,
     Verification,
     Waits,
+    WorkerStatus,
 )
 from outrider.limits import RECORDS_PER_SCAN, VERIFY_PROBLEMS_MAX
 from outrider.storage.checkpoint import Checkpoint, checkpoint_name, newest_checkpoint
@@ -124,6 +126,7 @@ class Frontier:
         self._stepped_back = False  # the clock was set back since then, and hosts were not rested yet
         self._read_only = False
         self._rounds = Rounds(files, machine, log, self._failure, store=store, newest=checkpoint)
+        self._bell = Bell()
 
     # -- opening and closing ------------------------------------------------------------------------------------------
 
@@ -293,6 +296,7 @@ class Frontier:
                 self._failure.tell()
             finally:
                 let_all_go(self._files, self._log, self._machine.tables)
+                self._bell.ring()  # whoever waits for a lease is told
 
     def __enter__(self) -> Self:
         return self
@@ -340,10 +344,11 @@ class Frontier:
         key: str | None = None,
         worker: str | None = None,
         errands: bool = False,
+        wait_seconds: float = 0.0,
         request_id: RequestId | None = None,
     ) -> LeaseBatch:
         """Up to `want` URLs whose hosts may be visited now, at most `per_queue` of one queue; empty when nothing is
-        ready.
+        ready, and stays so for `wait_seconds`.
 
         A lease without `worker` belongs to this process and ends with it; one of a named worker lives until its
         deadline.
@@ -351,6 +356,12 @@ class Frontier:
         """
         how: dict[str, Any] = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key}
         how |= {"worker": worker, "errands": errands}
+        if arguments.seconds("wait_seconds", wait_seconds):
+            now = partial(self._lease, want, how, request_id)
+            return waited(self._bell, now, self.next_ready_seconds, wait_seconds)
+        return self._lease(want, how, request_id)
+
+    def _lease(self, want: int, how: Mapping[str, Any], request_id: RequestId | None) -> LeaseBatch:
         if self._machine.unread:
             self._read_rules()  # before there are leases, which an interruption would cost
         while True:
@@ -358,7 +369,7 @@ class Frontier:
             if small is not None:
                 leases: LeaseBatch = self._gathered(small)
             else:
-                verb = partial(lease_alone, want, how | {"request_id": request_id})
+                verb = partial(lease_alone, want, {**how, "request_id": request_id})
                 leases = self._call("lease", verb, request_id=request_id)
             # A host that is ready and waits for rules to be read need not wait for the next call.
             if leases or leases.lines or not self._machine.unread or not self._read_rules():
@@ -482,6 +493,32 @@ class Frontier:
         with self._alone():
             self._check()
             return self._machine.explain_idle(self._instant())
+
+    def host(self, name: str) -> HostStatus | None:
+        """One host, by any spelling; None for an unknown one."""
+        with self._alone():
+            self._check()
+            return self._machine.host(name, self._instant())
+
+    def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
+        """The Crawl-delay of each authority in seconds, 0 where its rules name none; None where no rules were read."""
+        with self._alone():
+            self._check()
+            return self._machine.crawl_delays(authorities)
+
+    def workers(self) -> list[WorkerStatus]:
+        """The named workers that hold leases, by name, with what each holds."""
+        with self._alone():
+            self._check()
+            self._instant()
+            return self._machine.workers()
+
+    def held(self, lease_id: int) -> LeaseBatch:
+        """The open leases of the call that gave this token first; empty once that lease has ended."""
+        with self._alone():
+            self._check()
+            self._instant()
+            return self._machine.held(lease_id)
 
     def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
         """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
@@ -786,6 +823,7 @@ class Frontier:
             while self._unclaimed:
                 self._machine.unclaim(self._unclaimed[0], now)
                 self._unclaimed.popleft()
+                self._bell.ring()
 
     def _make_all(self, calls: Sequence[Small]) -> None:
         """Make small calls of tasks, none of which can come back for its own: each has its answer or its error then,
@@ -816,6 +854,8 @@ class Frontier:
                 if self._unclaimed:
                     self._take_back(now)
                 answer = verb(self._machine, now)
+                if name not in RINGS_NOT:
+                    self._bell.ring()
                 self._rounds.step(now)
             except (SettingsError, StoreFullError):
                 raise

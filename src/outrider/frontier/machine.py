@@ -39,14 +39,17 @@ from outrider.journey import (
     Explanation,
     HostStatus,
     Idle,
+    LeaseBatch,
     Page,
     QueueStatus,
     State,
     UrlStatus,
     Verification,
     Waits,
+    WorkerStatus,
 )
 from outrider.limits import (
+    HELD_ROWS_MAX,
     LISTED_ROWS_MAX,
     MICROSECONDS,
     OWN_SLOT,
@@ -501,6 +504,41 @@ class Machine(Reporting, Operations, Carrying):
             shared=self.turns.shared,
             recent_bytes=self._recent.bytes(),
         )
+
+    def host(self, name: str, now: Instant) -> HostStatus | None:
+        """One host by any spelling; None for an unknown one."""
+        row = self.host_named(name)
+        return accounts.host_status(self.tables, row, max(now, self.now), self.turns.asking()) if row != NONE else None
+
+    def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
+        """The Crawl-delay of each authority in seconds, 0 for none; None where no rules were read."""
+        found: list[float | None] = []
+        for name in authorities:
+            authority = self.tables.authorities.get(name)
+            ruled = authority is not None and authority.state == RobotsState.RULES
+            found.append(self._rulebook.crawl_delay(authority.digest) if authority is not None and ruled else None)
+        return found
+
+    def workers(self) -> list[WorkerStatus]:
+        """The named workers with open leases, by name."""
+        return accounts.workers(self.tables)
+
+    def held(self, lease_id: int) -> LeaseBatch:
+        """The open leases of one call, by its first token: the ones behind it with its holder and its deadline, which
+        two calls at different instants cannot share. Empty where that token is not open."""
+        arguments.whole("lease_id", lease_id, 1, 2**64 - 1 - HELD_ROWS_MAX)
+        tokens = np.arange(lease_id, lease_id + HELD_ROWS_MAX, dtype=np.uint64)
+        found = self._by_token(tokens, bodies=False)
+        held = {
+            int(tokens[row]): (int(found.holders[row]), int(found.deadlines[row]))
+            for row in np.flatnonzero(found.found).tolist()
+        }
+        for token, errand in self.tables.errands.items():
+            if lease_id <= token < lease_id + HELD_ROWS_MAX:
+                held[token] = (errand.holder, errand.deadline)
+        wanted = held.get(lease_id)
+        same = sorted(token for token, whose in held.items() if whose == wanted)
+        return self._same_leases(np.array(same, np.uint64).tobytes())
 
     def verify(self) -> Verification:
         """Recounts everything from the records and compares it with the counters."""

@@ -45,6 +45,7 @@ from outrider.journey import (
     UrlStatus,
     Verification,
     Waits,
+    WorkerStatus,
 )
 from outrider.kernels.cards import Heads
 from outrider.limits import LISTED_ROWS_MAX, WAITS_NAMED_MAX
@@ -235,6 +236,25 @@ def statistics(
             },
         },
     }
+
+
+def workers(tables: Tables) -> list[WorkerStatus]:
+    """The named workers with open leases, by name."""
+    found = tables.leases.get(np.frombuffer(tables.leases.tokens(), np.uint64), False)
+    deadlines, holders = np.frombuffer(found[2], np.int64), np.frombuffer(found[3], np.uint32)
+    kinds = np.zeros(len(holders), np.int64)
+    errands = [errand for errand in tables.errands.values() if errand.holder]
+    deadlines = np.concatenate([deadlines, np.array([errand.deadline for errand in errands], np.int64)])
+    holders = np.concatenate([holders, np.array([errand.holder for errand in errands], np.uint32)])
+    kinds = np.concatenate([kinds, np.ones(len(errands), np.int64)])
+    told = []
+    for holder in np.unique(holders[holders != 0]).tolist():
+        own = holders == holder
+        asked = int(kinds[own].sum())
+        name = tables.registry.holders[holder][0]
+        first, last = int(deadlines[own].min()), int(deadlines[own].max())
+        told.append(WorkerStatus(name, int(own.sum()) - asked, asked, first, last))
+    return sorted(told, key=lambda worker: worker.name)
 
 
 def recount(tables: Tables) -> Verification:
