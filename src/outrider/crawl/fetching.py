@@ -15,7 +15,7 @@ from outrider.clock import Instant, wall
 from outrider.crawl.hooks import HookFailed, Hooks
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import PerHost
-from outrider.crawl.visit import Visit
+from outrider.crawl.visit import Visit, validators_of
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import AddressGuard, is_web_port
 from outrider.fetch.downloader import Downloader, Request, Response, target_of
@@ -50,8 +50,11 @@ class Fetching:
         make_room: Callable[[], None] = lambda: None,
         hooks: Hooks | None = None,
         per_host: PerHost | None = None,
+        headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """concurrency: requests at once. make_room: is told of each visit whose name is long in coming."""
+        """concurrency: requests at once. make_room: is told of each visit whose name is long in coming. headers: of
+        each request."""
+        self._headers = headers
         self._hooks = hooks
         self._per_host = per_host or PerHost(CrawlOptions())
         self._downloader = downloader
@@ -81,7 +84,7 @@ class Fetching:
                 lease.url,
                 first,
                 self._user_agent,
-                own.header,
+                self._headers_of(lease, own.header),
                 connect_seconds=own.connect_seconds,
                 idle_seconds=own.first_byte_seconds,
                 total_seconds=own.total_seconds,
@@ -107,6 +110,12 @@ class Fetching:
         if lease.kind is Kind.PAGE:
             response = _cut(response, own.bytes_of(response.headers.get("content-type") or ""))
         return Visit(lease, at, self._clock(), response)
+
+    def _headers_of(self, lease: Lease, own: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        """The fields of a request: its host's, the crawl's, and the validators of a page that comes again."""
+        named = {name.lower() for name, _ in own}
+        fields = own + tuple(field for field in self._headers if field[0].lower() not in named)
+        return fields if lease.etag is None and lease.last_modified is None else fields + validators_of(lease)
 
     async def _dial(self, request: Request, others: Sequence[str]) -> Response:
         """Asks at the request's address, then at one after the other of `others` until one takes the connection; all of

@@ -367,6 +367,7 @@ class Crawler:
             make_room=self._wake.set,
             hooks=self._hooks,
             per_host=PerHost(options),
+            headers=options.headers_sent,
         )
         watching = asyncio.create_task(self._watch())
         try:

@@ -686,6 +686,13 @@ class CrawlOptions:
         product = f"{self.user_agent}/{PRODUCT_VERSION}"
         return f"{product} (+{self.contact})" if self.contact else product
 
+    @property
+    def headers_sent(self) -> tuple[tuple[str, str], ...]:
+        """The fields that each request has beside the usual ones: `From`, where the contact is a mail address (RFC 9110
+        section 10.1.2)."""
+        mail = self.contact.removeprefix("mailto:") if self.contact and _MAIL.fullmatch(self.contact) else None
+        return (("From", mail),) if mail else ()
+
     def frontier_settings(self) -> dict[str, object]:
         """The part that the frontier decides by, under the same names."""
         told = {name: getattr(self, name) for name in FRONTIER_SETTINGS} | {"group": read_groups(self.group)}

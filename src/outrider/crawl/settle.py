@@ -21,6 +21,7 @@ from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.visit import (
+    NOT_MODIFIED,
     TOO_LARGE,
     Judgement,
     Visit,
@@ -274,6 +275,8 @@ class Settler:
                 if refused:
                     one.passed["scope"] = refused
                 one.due_again = hooks.due_again(page)
+            elif visit.status == NOT_MODIFIED and judgement.verdict is Verdict.DONE:
+                one.due_again = hooks.due_again(page)
             elif judgement.location is not None:
                 one.follows = hooks.follows(judgement.location, page)
         except HookFailed as failed:
@@ -365,7 +368,8 @@ class Settler:
             return
         try:
             response = self._hooks.response(response, visit.lease)
-            if one.judgement.verdict is Verdict.DONE and one.judgement.location is None:
+            new = visit.status != NOT_MODIFIED
+            if new and one.judgement.verdict is Verdict.DONE and one.judgement.location is None:
                 one.page = self._hooks.read(response, self._options.user_agent)
         except HookFailed as failed:
             self._fail(one, failed)

@@ -5,6 +5,7 @@ answer                                   outcome in pages.jsonl       the fronti
 2xx of which nothing can be decoded      error                        gone
 301 302 303 307 308 with a location      redirect                     done, location
 408 425 429 5xx, errors that may pass    retry, at last error         retry (429, 503: refused)
+304 to a request with validators         duplicate                    done, nothing new
 any other status                         gone                         gone
 any other error                          error                        gone
 """
@@ -24,7 +25,7 @@ from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
 from outrider.crawl.hooks import HookFailed
 from outrider.errors import InvalidUrlError
 from outrider.fetch.codings import unchunk
-from outrider.fetch.downloader import Decoding, Response
+from outrider.fetch.downloader import Decoding, Response, is_field_value
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.frontier.policy.revisit import retries_left
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
@@ -43,6 +44,7 @@ from outrider.url import UrlBatch, join
 
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 RETRIED: Final = frozenset({408, 425, 429})  # RFC 9110 and 8470: the same request may do later; so may any 5xx
+NOT_MODIFIED: Final = 304  # the content is the one whose validators were sent: RFC 9110 section 15.4.5
 REFUSALS: Final = frozenset({429, 503})  # the site has too much to do
 STOPPED: Final = "stopped"
 TRUNCATED: Final = "truncated"
@@ -163,6 +165,8 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS)) -> Judgement:
     assert status is not None
     if 200 <= status < 300:
         return _answered(visit.response)
+    if status == NOT_MODIFIED and validators_of(lease):
+        return Judgement("duplicate", Verdict.DONE)
     if status in REDIRECTS:
         target = location_of(visit.response)
         if target is not None:
@@ -179,6 +183,12 @@ def _again(attempt: int, retries: int) -> tuple[str, Verdict]:
     if attempt > retries < len(RETRY_SECONDS):
         return "error", Verdict.GONE
     return ("retry" if retries_left(attempt) else "error"), Verdict.RETRY
+
+
+def validators_of(lease: Lease) -> tuple[tuple[str, str], ...]:
+    """The fields that ask for a page only if it has changed: RFC 9110 sections 13.1.2 and 13.1.3."""
+    fields = (("If-None-Match", lease.etag), ("If-Modified-Since", lease.last_modified))
+    return tuple((name, value) for name, value in fields if value and is_field_value(value))
 
 
 def _answered(response: Response) -> Judgement:
@@ -270,7 +280,7 @@ def page_outcome(
         "seconds": round(response.seconds, 6) if response is not None else None,
         "bytes": len(response.content) if response is not None else 0,
         "content_type": content_type,
-        "digest": digest_shown,
+        "digest": digest_shown if visit.status != NOT_MODIFIED else None,
         "simhash": f"{page.simhash:016x}" if page is not None and page.octets else None,
         "depth": lease.depth,
         "referrer": lease.referrer,
@@ -302,8 +312,10 @@ def page_outcome(
     if page is not None and page.left_out:
         line["links_left_out"] = page.left_out
     line |= fields
-    accepted = judgement.verdict is Verdict.DONE and judgement.location is None
-    again = visit.now + instant(due_again) if due_again is not None and accepted else None
+    page_is_here = judgement.verdict is Verdict.DONE and judgement.location is None
+    again = visit.now + instant(due_again) if due_again is not None and page_is_here else None
+    # A page that has not changed keeps the digest and validators that it has: the answer may repeat but some of them.
+    accepted = page_is_here and visit.status != NOT_MODIFIED
     return Outcome(
         lease.token,
         judgement.verdict if again is None else Verdict.AGAIN,

@@ -29,6 +29,11 @@ _CONNECTION_FIELDS = frozenset(
 )
 
 
+def is_field_value(text: str) -> bool:
+    """Whether a header field of a request may have this value: visible ASCII with inner spaces."""
+    return _FIELD_VALUE.match(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A URL taken apart for the wire: `authority` is the Host field, `path` the target in the request line."""
