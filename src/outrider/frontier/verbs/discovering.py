@@ -177,7 +177,7 @@ class Discovering(Deciding):
     def _accept(self, links: Arrivals, draft: Draft) -> npt.NDArray[np.uint8]:
         """Tests links against the scope and the seen-set; the draft gets cards of the new ones. Returns a code per
         link."""
-        urls, tables = links.urls, self.tables
+        urls = links.urls
         if not len(urls):
             return np.zeros(0, np.uint8)
         prints, crawls = urls.fingerprints(self._fingerprint_key), links.crawl
@@ -203,32 +203,7 @@ class Discovering(Deciding):
                 crawls = chosen(links.crawl, rows)
                 if not len(rows):
                     return codes
-        homes = names = self._homes(urls)
-        if len(rows) < len(urls):
-            names = names[rows]
-        hosts = tables.hosts.find(names)
-        there = np.flatnonzero(hosts != NONE)
-        slots = self._slots_at(hosts, there)
-        if len(there) == len(rows):
-            known = tables.seen.check(crawls, slots, prints)
-        else:
-            known = np.zeros(len(rows), np.bool_)
-            if len(there):
-                known[there] = tables.seen.check(chosen(crawls, there), slots[there], prints[there])
-            cold = self._cold_ones(names, hosts)
-            if len(cold):
-                # Known URLs do not need the rows of a cold host, so only new ones recall it.
-                slots[cold] = self._slots_of_homes(urls, homes, rows[cold])
-                known[cold] = tables.seen.check(chosen(crawls, cold), slots[cold], prints[cold])
-                if tables.recall(names[cold[~known[cold]]]):
-                    hosts = tables.hosts.find(names)
-        if tables.queues.voids:
-            doubtful = np.flatnonzero(known & (hosts != NONE))
-            if len(doubtful):
-                doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
-                if len(doubtful):
-                    found, _ = tables.find(crawls[doubtful], slots[doubtful], prints[doubtful])
-                    known[doubtful[~found]] = False  # deleted since: the URL counts as never seen
+        names, hosts, slots, known = self._look_up(urls, rows, crawls, prints)
         if np.count_nonzero(known):
             codes[rows[known]] = KNOWN
             draft.known.append(marks[known])
@@ -266,6 +241,40 @@ class Discovering(Deciding):
             codes[places[again]] = CODE_NUMBERS[Code.OVER_LIMIT]
             draft.tally("refused", int(np.count_nonzero(again)) - int(np.count_nonzero(~kept)))
         return codes
+
+    def _look_up(
+        self, urls: UrlBatch, rows: npt.NDArray[np.intp], crawls: npt.NDArray[np.uint32], prints: Any
+    ) -> tuple[Any, Rows, npt.NDArray[np.uint16], npt.NDArray[np.bool_]]:
+        """The hashes of the hosts of these rows, the rows of the hosts, their slots (0 for new ones), and whether each
+        URL was accepted before."""
+        tables = self.tables
+        homes = names = self._homes(urls)
+        if len(rows) < len(urls):
+            names = names[rows]
+        hosts = tables.hosts.find(names)
+        there = np.flatnonzero(hosts != NONE)
+        slots = self._slots_at(hosts, there)
+        if len(there) == len(rows):
+            known = tables.seen.check(crawls, slots, prints)
+        else:
+            known = np.zeros(len(rows), np.bool_)
+            if len(there):
+                known[there] = tables.seen.check(chosen(crawls, there), slots[there], prints[there])
+            cold = self._cold_ones(names, hosts)
+            if len(cold):
+                # Known URLs do not need the rows of a cold host, so only new ones recall it.
+                slots[cold] = self._slots_of_homes(urls, homes, rows[cold])
+                known[cold] = tables.seen.check(chosen(crawls, cold), slots[cold], prints[cold])
+                if tables.recall(names[cold[~known[cold]]]):
+                    hosts = tables.hosts.find(names)
+        if tables.queues.voids:
+            doubtful = np.flatnonzero(known & (hosts != NONE))
+            if len(doubtful):
+                doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
+                if len(doubtful):
+                    found, _ = tables.find(crawls[doubtful], slots[doubtful], prints[doubtful])
+                    known[doubtful[~found]] = False  # deleted since: the URL counts as never seen
+        return names, hosts, slots, known
 
     def _met(self, links: Arrivals, marks: Any) -> npt.NDArray[np.bool_] | None:
         """Which links lead to URLs that were accepted lately; these lie inside the scope, which only grows. None where
@@ -348,11 +357,46 @@ class Discovering(Deciding):
     ) -> npt.NDArray[np.bool_] | None:
         """Adds cards of new URLs to the draft, and facts of new hosts and queues. Returns which URLs had room, None for
         all. slots: filled in for known hosts."""
-        tables, urls, now = self.tables, links.urls, draft.now
+        tables = self.tables
         there = hosts != NONE
-        all_there = np.count_nonzero(there) == len(there)
-        homes = hosts if all_there else self._new_hosts(urls, rows, names, hosts, slots, draft)
+        homes = hosts if there.all() else self._new_hosts(links.urls, rows, names, hosts, slots, draft)
         crawls = chosen(links.crawl, rows)
+        queues, known_queues, queue_rows = self._queues_of(links, rows, names, hosts, homes, slots, crawls, draft)
+        heads = np.zeros(len(rows), HEAD)
+        heads["fingerprint"], heads["queue"], heads["slot"] = prints, queues, slots
+        self._fill_heads(heads, links, rows, crawls, draft)
+        codes[rows] = NEW
+        limit = self.settings.max_pages_per_host
+        if limit is not None:
+            answered = np.zeros(len(rows), np.int64)
+            answered[there] = tables.hosts.answered[hosts[there]]
+            over = answered >= limit
+            heads["state"][over], heads["reason"][over] = PARKED, Reason.BUDGET
+            codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
+        if not self._limit(heads, known_queues, rows, codes, draft):
+            draft.cards(self._bodies(links, rows, heads), queue_rows)
+            return None
+        kept: npt.NDArray[np.bool_] = heads["state"] != UNKNOWN
+        rows, heads, queue_rows = rows[kept], heads[kept], queue_rows[kept]
+        if len(rows):
+            draft.cards(self._bodies(links, rows, heads), queue_rows)
+        return kept
+
+    def _queues_of(
+        self,
+        links: Arrivals,
+        rows: npt.NDArray[np.intp],
+        names: Any,
+        hosts: Rows,
+        homes: Rows,
+        slots: Any,
+        crawls: npt.NDArray[np.uint32],
+        draft: Draft,
+    ) -> tuple[Any, Rows, Rows]:
+        """The queues of new URLs: their hashes, the rows of known ones (NONE for new ones), and the rows that all of
+        them have or get; the draft gets facts of new queues."""
+        tables, urls = self.tables, links.urls
+        there = hosts != NONE
         queues = queue_hashes(names, crawls)
         keys: dict[int, str] = {}
         for row, link in links.odd.items() if links.odd else ():
@@ -361,7 +405,7 @@ class Discovering(Deciding):
                 if place < len(rows) and rows[place] == row and undotted(link.key) != undotted(host_of(urls[row])):
                     keys[place] = link.key
                     queues[place] = keyed_queue_hash(int(names[place]), int(crawls[place]), tables.hash_of(link.key))
-        if all_there:
+        if there.all():
             known_queues = self._queues_at(hosts.astype(np.intp), queues)
         else:
             known_queues = np.full(len(rows), NONE, np.uint32)
@@ -386,16 +430,20 @@ class Discovering(Deciding):
                 if tables.words or (tables.queues.rules and (keys or tables.queues.groups)):
                     texts = [keys.get(place) or undotted(host_of(urls[int(rows[place])])) for place in new.tolist()]
                     self._rule_new(draft, new, slots, queues, homes, crawls, texts)
-        heads = np.zeros(len(rows), HEAD)
-        heads["fingerprint"], heads["queue"], heads["slot"] = prints, queues, slots
+        return queues, known_queues, queue_rows
+
+    def _fill_heads(
+        self, heads: Any, links: Arrivals, rows: npt.NDArray[np.intp], crawls: npt.NDArray[np.uint32], draft: Draft
+    ) -> None:
+        """Fills the heads of new URLs in: order, due time, state, priority, class, and what the links brought."""
         heads["order"] = np.arange(draft.order, draft.order + len(rows), dtype=np.uint64)
         draft.order += len(rows)
         if is_alike(links.due) and links.due[0] == NO_DUE:
-            heads["due"], heads["state"] = now, QUEUED
+            heads["due"], heads["state"] = draft.now, QUEUED
         else:
             due = chosen(links.due, rows)
-            heads["due"] = np.where(due == NO_DUE, now, due)
-            heads["state"] = np.where(heads["due"] > now, WAITING, QUEUED)
+            heads["due"] = np.where(due == NO_DUE, draft.now, due)
+            heads["state"] = np.where(heads["due"] > draft.now, WAITING, QUEUED)
         priority = self._priorities(links, rows)
         heads["priority"] = priority
         if is_alike(priority):
@@ -407,22 +455,6 @@ class Discovering(Deciding):
                 heads[name] = column if column is crawls else column[rows]
             elif column[0]:
                 heads[name] = column[0]
-        codes[rows] = NEW
-        limit = self.settings.max_pages_per_host
-        if limit is not None:
-            answered = np.zeros(len(rows), np.int64)
-            answered[there] = tables.hosts.answered[hosts[there]]
-            over = answered >= limit
-            heads["state"][over], heads["reason"][over] = PARKED, Reason.BUDGET
-            codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
-        if not self._limit(heads, known_queues, rows, codes, draft):
-            draft.cards(self._bodies(links, rows, heads), queue_rows)
-            return None
-        kept: npt.NDArray[np.bool_] = heads["state"] != UNKNOWN
-        rows, heads, queue_rows = rows[kept], heads[kept], queue_rows[kept]
-        if len(rows):
-            draft.cards(self._bodies(links, rows, heads), queue_rows)
-        return kept
 
     def _rule_new(
         self,
