@@ -135,7 +135,8 @@ HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[2J\u202
 def hostile_report() -> str:
     pages = [page(outcome=HOSTILE, error=HOSTILE, url=f"http://{HOSTILE}/")]
     lines = [request(HOSTILE, 0), request(HOSTILE, 1, gap=1.0, required=0.2)]
-    return render(collect(pages, lines, settings={HOSTILE: HOSTILE}, title=HOSTILE, output=HOSTILE, ending=HOSTILE))
+    told = dict.fromkeys(("settings", "title", "output", "ending"), HOSTILE)
+    return render(collect(pages, lines, seeds=[HOSTILE], **told))
 
 
 def test_nothing_from_the_web_becomes_markup():
@@ -210,3 +211,43 @@ def test_the_time_of_a_crawl_is_that_of_its_runs():
         collect(lines).totals.seconds,
         collect(lines, seconds=3.0, errors={"timeout": 1}).totals.seconds,
     )
+
+
+def test_a_stranger_sees_broken_links_closed_pages_slow_hosts_seeds_and_settings():
+    def page(path, outcome, **more):
+        return {"url": f"http://a.test/{path}", "outcome": outcome, "referrer": "http://a.test/", "attempt": 1, **more}
+
+    pages = [
+        page("", "done", status=200, referrer=None),
+        page("lost", "gone", status=404),
+        page("dead", "error", status=None, error="timeout", attempt=4),
+        page("closed", "robots", status=None),
+        page("closed2", "robots", status=None),
+    ]
+    requests = [
+        {"host": host, "seconds": took, "started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T00:00:01Z"}
+        for host, took in (("a.test", 0.1), ("slow.test", 2.0), ("slow.test", 4.0))
+    ]
+    data = collect(pages, requests, settings="delay = 1.0", seeds=["http://a.test/"], title="a.test")
+    assert [("http://a.test/dead", "timeout", 4), ("http://a.test/lost", "status 404", 1)] == [
+        (one.url, one.reason, one.attempts) for one in data.broken
+    ]
+    assert [("a.test", 2, "http://a.test/closed")] == [(one.host, one.pages, one.example) for one in data.closed]
+    assert ("slow.test", 2, 3.0, 4.0) == tuple(
+        getattr(data.slowest[0], name) for name in ("host", "requests", "seconds_mean", "seconds_max")
+    )
+    text = render(data)
+    for word in ("Broken links", "Closed by robots.txt", "Slowest hosts", "Seeds", "delay = 1.0", "<title>a.test"):
+        assert word in text
+
+
+def test_secrets_of_headers_do_not_stand_in_the_report():
+    from outrider.crawl.options import CrawlOptions
+    from outrider.crawl.start import _shown, _title
+
+    options = CrawlOptions(header="X-Key=secret1", host=[{"name": "a.test", "header": "X-Own=secret2"}])
+    shown = _shown(options, ("http://a.test/",))
+    assert ("secret" in shown, "X-Key=hidden" in shown, "X-Own=hidden" in shown) == (False, True, True)
+    assert ["a.test and 1 more host", "mine"] == [
+        _title(CrawlOptions(name=name), ("http://a.test/x", "https://b.test/", "@/x")) for name in (None, "mine")
+    ]

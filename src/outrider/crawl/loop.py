@@ -184,6 +184,11 @@ class Crawler:
         """The settings of this run."""
         return self._options
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where the seeds came from, as they were typed."""
+        return tuple(self._sources)
+
     # -- from outside -------------------------------------------------------------------------------------------------
 
     def stop(self, reason: str = "stopped by you") -> None:
@@ -444,7 +449,7 @@ class Crawler:
             return 0
         limit = self._options.max_seconds
         if limit is not None and time.monotonic() - self._began >= limit:
-            self._ending = (LIMIT, f"stopped after {limit:g} s, work is left")
+            self._ending = (LIMIT, f"stopped at a limit (--max-seconds {limit:g}), work is left")
             self._stop_by = time.monotonic() + self._stop_seconds_max
             self._stopping = 1
             return 0
@@ -476,7 +481,10 @@ class Crawler:
                 self._ending = (FINISHED, "")
             return True
         if at_limit:
-            self._ending = (LIMIT, "stopped at a limit, work is left")
+            most, per_host = self._options.max_pages, self._options.max_pages_per_host
+            which = f"--max-pages {most}" if most is not None and self._answered >= most else None
+            which = which or (f"--max-pages-per-host {per_host}" if per_host is not None else "of pages")
+            self._ending = (LIMIT, f"stopped at a limit ({which}), work is left")
             return True
         if finished:
             return True

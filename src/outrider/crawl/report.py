@@ -33,6 +33,11 @@ TIMELINE_SECONDS_MAX = 120.0  # beyond two minutes a gap of a second is thinner 
 BUCKETS_MAX = 240  # bars of pages over time; twice as wide bars when there would be more
 NAMES_MAX = 200  # distinct outcomes, error classes, statuses; they are closed sets, a foreign file may not be
 OTHER_HOSTS = "(other hosts)"
+BROKEN_TRACKED_MAX = 10_000  # links that lead nowhere, each with its page: a megabyte or two
+BROKEN_SHOWN_MAX = 200
+CLOSED_SHOWN_MAX = 100  # hosts of which robots.txt closes pages
+SLOWEST_SHOWN_MAX = 10
+SEEDS_SHOWN_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,36 @@ class HostRow:
     bytes: int
     errors: int
     gaps: HostGaps
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A URL that gave no page: the first page that links to it, what was met, and how often it was tried."""
+
+    url: str
+    referrer: str
+    reason: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Pages of one host that robots.txt closes: how many, one of them, and why."""
+
+    host: str
+    pages: int
+    example: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """How long the requests to one host took, in seconds."""
+
+    host: str
+    requests: int
+    seconds_mean: float
+    seconds_max: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +112,12 @@ class ReportData:
     buckets: tuple[int, ...] = ()  # answered pages per bucket from `started_at`
     started_at: float | None = None  # seconds since 1970
     timelines: tuple[Timeline, ...] = ()
-    settings: Mapping[str, object] = field(default_factory=dict)
+    settings: str = ""  # as TOML
+    seeds: tuple[str, ...] = ()
+    broken: tuple[Broken, ...] = ()  # the most tried first
+    broken_left_out: int = 0
+    closed: tuple[Closed, ...] = ()  # most pages first
+    slowest: tuple[Slow, ...] = ()  # the slowest first
     title: str = "Crawl"
     version: str = ""
 
@@ -90,7 +130,10 @@ class ReportData:
 class _HostTally:
     """Counts of one host while the files are read."""
 
-    __slots__ = ("breaches", "bytes", "errors", "gap", "pages", "requests", "required", "room")
+    __slots__ = (
+        *("breaches", "bytes", "closed", "closed_url", "closed_why", "errors", "gap", "pages", "requests", "required"),
+        *("room", "seconds", "seconds_max"),
+    )
 
     def __init__(self) -> None:
         self.pages = 0
@@ -101,6 +144,14 @@ class _HostTally:
         self.required: float | None = None
         self.room: float | None = None
         self.breaches = 0
+        self.closed = 0
+        self.closed_url = self.closed_why = ""
+        self.seconds = self.seconds_max = 0.0
+
+    def took(self, seconds: float) -> None:
+        """How long one request took."""
+        self.seconds += seconds
+        self.seconds_max = max(self.seconds_max, seconds)
 
     def asked(self, gap: float | None, required: float | None) -> None:
         self.requests += 1
@@ -182,7 +233,8 @@ def collect(
     pages: Iterable[Mapping[str, object]],
     politeness: Iterable[Mapping[str, object]] = (),
     *,
-    settings: Mapping[str, object] | None = None,
+    settings: str = "",
+    seeds: Iterable[str] = (),
     output: str = "",
     left: int | None = None,
     ending: str = "",
@@ -203,6 +255,7 @@ def collect(
     classes: dict[str, int] = {}
     statuses: dict[str, int] = {}
     pulse = _Pulse()
+    links = _BrokenLinks()
     attempts = answered = size = 0
     for record in pages:
         attempts += 1
@@ -221,6 +274,12 @@ def collect(
             at = _instant(record.get("fetched_at"))
             if at is not None:
                 pulse.add(at)
+        if outcome == "robots":
+            host.closed += 1
+            host.closed_url = host.closed_url or _text(record.get("url"))
+            host.closed_why = error or "closed by its robots.txt"
+        elif outcome in ("gone", "error"):
+            links.add(record, error or f"status {status}")
         length = record.get("bytes")
         if isinstance(length, int):
             size += length
@@ -254,10 +313,52 @@ def collect(
         buckets=tuple(pulse.counts),
         started_at=pulse.origin,
         timelines=tuple(tracks[host].timeline(host, origin) for host in chosen),
-        settings=dict(settings or {}),
+        settings=settings,
+        seeds=tuple(seeds),
+        broken=links.found(),
+        broken_left_out=links.left_out,
+        closed=_closed(hosts),
+        slowest=_slowest(hosts),
         title=title,
         version=version,
     )
+
+
+class _BrokenLinks:
+    """URLs that gave no page, as they are met; the first `BROKEN_TRACKED_MAX` are kept."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Broken] = {}
+        self.left_out = 0
+
+    def add(self, record: Mapping[str, object], reason: str) -> None:
+        url = _text(record.get("url"))
+        known = self._kept.get(url)
+        if known is None and len(self._kept) >= BROKEN_TRACKED_MAX:
+            self.left_out += 1
+            return
+        attempt = record.get("attempt")
+        attempts = attempt if isinstance(attempt, int) else 1
+        self._kept[url] = Broken(url, _text(record.get("referrer")), reason, attempts)
+
+    def found(self) -> tuple[Broken, ...]:
+        return tuple(sorted(self._kept.values(), key=lambda one: (-one.attempts, one.url)))
+
+
+def _closed(hosts: Mapping[str, _HostTally]) -> tuple[Closed, ...]:
+    closed = [
+        Closed(name, tally.closed, tally.closed_url, tally.closed_why) for name, tally in hosts.items() if tally.closed
+    ]
+    return tuple(sorted(closed, key=lambda one: (-one.pages, one.host)))
+
+
+def _slowest(hosts: Mapping[str, _HostTally]) -> tuple[Slow, ...]:
+    slow = [
+        Slow(name, tally.requests, tally.seconds / tally.requests, tally.seconds_max)
+        for name, tally in hosts.items()
+        if tally.requests and name != OTHER_HOSTS
+    ]
+    return tuple(sorted(slow, key=lambda one: (-one.seconds_mean, one.host))[:SLOWEST_SHOWN_MAX])
 
 
 def _read_politeness(
@@ -269,7 +370,9 @@ def _read_politeness(
         requests += 1
         name = _text(record.get("host"))
         gap, required = _number(record.get("gap")), _number(record.get("gap_required"))
-        _tally(hosts, name).asked(gap, required)
+        tally = _tally(hosts, name)
+        tally.asked(gap, required)
+        tally.took(_number(record.get("seconds")) or 0.0)
         started, ended = _instant(record.get("started_at")), _instant(record.get("ended_at"))
         if started is None or ended is None:
             continue
@@ -348,6 +451,9 @@ th,td{padding:.3rem .6rem;border-bottom:1px solid var(--line);text-align:right;w
 th{color:var(--soft);font-weight:500}
 th:first-child,td:first-child{text-align:left;padding-left:0}
 td.name{overflow-wrap:anywhere;white-space:normal;min-width:11rem}
+pre{margin:0;font:.85rem/1.5 ui-monospace,Menlo,Consolas,monospace}
+ul{margin:.25rem 0;padding-left:1.2rem;overflow-wrap:anywhere}
+table.URL td{text-align:left;white-space:normal;overflow-wrap:anywhere}
 td.bar{width:40%;min-width:6rem}
 td.bar i{display:block;height:.7rem;background:var(--mark);border-radius:2px;min-width:2px}
 td.value{text-align:left;white-space:normal;overflow-wrap:anywhere}
@@ -380,6 +486,9 @@ def render(data: ReportData) -> str:
         f"<header><h1>{title}</h1>{_subtitle(data)}</header>",
         _figures(data),
         _pages_over_time(data),
+        _broken_table(data),
+        _closed_table(data),
+        _slowest_table(data),
         _hosts_table(data),
         _counts_table("Outcomes", "One for each finished attempt.", data.totals.outcomes),
         _counts_table("Answers", "Status codes of the answered attempts.", data.statuses),
@@ -623,10 +732,58 @@ def _shortened(text: str, length: int) -> str:
 
 
 def _settings(data: ReportData) -> str:
-    if not data.settings:
+    parts = []
+    if data.seeds:
+        rows = "".join(f"<li>{_safe(seed)}</li>" for seed in data.seeds[:SEEDS_SHOWN_MAX])
+        more = len(data.seeds) - SEEDS_SHOWN_MAX
+        rest = f'<p class="soft">and {counted(more, "more")}</p>' if more > 0 else ""
+        parts.append(f"<section><h2>Seeds</h2><ul>{rows}</ul>{rest}</section>")
+    if data.settings:
+        text = "\n".join(_safe(line) for line in data.settings.splitlines())
+        parts.append(f'<section><h2>Settings</h2><div class="wide"><pre>{text}</pre></div></section>')
+    return "\n".join(parts)
+
+
+def _table(heading: str, note: str, heads: Sequence[str], rows: Sequence[Sequence[str]], rest: str = "") -> str:
+    """A table of cells that are safe already; nothing where there is no row. The first column is a name."""
+    if not rows:
         return ""
-    rows = "".join(
-        f'<tr><td class="name">{_safe(name)}</td><td class="value">{_safe(value)}</td></tr>'
-        for name, value in data.settings.items()
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    body = "".join(
+        f'<tr><td class="name">{first}</td>' + "".join(f"<td>{cell}</td>" for cell in others) + "</tr>"
+        for first, *others in rows
     )
-    return f"<section><h2>Settings</h2><table><tbody>{rows}</tbody></table></section>"
+    more = f'<p class="soft">{rest}</p>' if rest else ""
+    return (
+        f'<section><h2>{heading}</h2><p class="soft">{note}</p><div class="wide"><table class="{heads[0]}">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}</section>"
+    )
+
+
+def _broken_table(data: ReportData) -> str:
+    rows = [
+        (_safe(one.url), _safe(one.referrer or "a seed"), _safe(one.reason), f"{one.attempts:,}")
+        for one in data.broken[:BROKEN_SHOWN_MAX]
+    ]
+    more = max(0, len(data.broken) - BROKEN_SHOWN_MAX) + data.broken_left_out
+    note = "URLs that gave no page, with the first page that links to each."
+    rest = f"and {counted(more, 'more URL')}: outcome gone or error in pages.jsonl" if more else ""
+    return _table("Broken links", note, ("URL", "found on", "reason", "attempts"), rows, rest)
+
+
+def _closed_table(data: ReportData) -> str:
+    rows = [
+        (_safe(one.host), f"{one.pages:,}", _safe(one.reason), _safe(one.example))
+        for one in data.closed[:CLOSED_SHOWN_MAX]
+    ]
+    more = len(data.closed) - CLOSED_SHOWN_MAX
+    rest = f"and {counted(more, 'more host')}" if more > 0 else ""
+    return _table("Closed by robots.txt", "Pages that were not asked for.", ("host", "pages", "why", "as"), rows, rest)
+
+
+def _slowest_table(data: ReportData) -> str:
+    rows = [
+        (_safe(one.host), f"{one.requests:,}", f"{one.seconds_mean:.3f} s", f"{one.seconds_max:.3f} s")
+        for one in data.slowest
+    ]
+    return _table("Slowest hosts", "By the mean of their requests.", ("host", "requests", "mean", "longest"), rows)

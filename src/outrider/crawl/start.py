@@ -28,7 +28,7 @@ from outrider.crawl.directory import (
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.kept_output import refuse_output_alone
 from outrider.crawl.loop import FINISHED, LIMIT, Crawler, CrawlResult, PageReader
-from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, Kept, from_environment, resolved
+from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, Kept, as_toml, from_environment, resolved
 from outrider.crawl.output import FILES, PAGES, POLITENESS
 from outrider.crawl.pace import errors_of
 from outrider.crawl.pages import CrawlPages
@@ -68,7 +68,7 @@ def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = 
     def crawler(pages: CrawlPages) -> Crawler:
         return prepared(sources, flags, stdin=None, talk=sys.stderr).crawler(pages)
 
-    return CrawlPages(crawler, lambda ended, result: _conclude(ended.options, result))
+    return CrawlPages(crawler, lambda ended, result: _conclude(ended.options, result, ended.sources))
 
 
 def start(
@@ -87,7 +87,7 @@ def start(
         result = asyncio.run(_run(ready))
     finally:
         ready.progress.close()
-    lines = _conclude(ready.options, result)
+    lines = _conclude(ready.options, result, ready.sources)
     if summary and ready.options.progress != "none":
         for line in lines:
             say(line, talk)
@@ -232,7 +232,31 @@ def read_hosts(path: str | None) -> Mapping[str, tuple[str, ...]]:
         raise SettingsError(f"hosts is {path!r}: {error.facts}") from None
 
 
-def _conclude(options: CrawlOptions, result: CrawlResult) -> list[str]:
+def _title(options: CrawlOptions, sources: tuple[str, ...]) -> str:
+    """The name of a crawl for people: as told, or the hosts of its seeds, or its directory."""
+    if options.name is not None:
+        return str(options.name)
+    hosts = list(dict.fromkeys(host_of(seed) for seed in sources if "://" in seed and seed[:1] != "@"))
+    if not hosts:
+        return os.path.basename(options.output)
+    more = f" and {counted(len(hosts) - 1, 'more host')}" if len(hosts) > 1 else ""
+    return f"{hosts[0]}{more}"
+
+
+def _shown(options: CrawlOptions, sources: tuple[str, ...]) -> str:
+    """The settings as outrider.toml has them, without remarks; values of header fields may be secrets."""
+    tables = tuple(
+        tuple((name, _hidden(value) if name == "header" else value) for name, value in table) for table in options.host
+    )
+    shown = replace(options, header=_hidden(options.header), host=tuple(map(dict, tables)))
+    return "\n".join(line for line in as_toml(shown, sources).splitlines() if line and line[0] != "#")
+
+
+def _hidden(header: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, "hidden") for name, _ in header)
+
+
+def _conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...] = ()) -> list[str]:
     """Writes report.html from the line files and gives the summary's lines; a report that cannot be written is said."""
     files = {stream: os.path.join(options.output, name) for stream, name in FILES.items()}
     urls = result.statistics["urls"]
@@ -244,11 +268,12 @@ def _conclude(options: CrawlOptions, result: CrawlResult) -> list[str]:
     data = collect(
         () if large else _records(files[PAGES]),
         () if large else _records(files[POLITENESS]),
-        settings={name: getattr(options, name) for name in CrawlOptions.__dataclass_fields__},
+        settings=_shown(options, sources),
+        seeds=sources,
         output=options.output,
         left=left,
         ending=ending,
-        title=options.name or os.path.basename(options.output),
+        title=_title(options, sources),
         version=version(),
         seconds=last_run(options.output).seconds or None,
         errors=errors_of(result.statistics),

@@ -167,7 +167,7 @@ def _write_report(crawled: Path, settings: Mapping[str, object]) -> Path:
         data = collect(
             records_of(crawled / "pages.jsonl"),
             records_of(crawled / "politeness.jsonl"),
-            settings=settings,
+            settings="\n".join(f"{name} = {value}" for name, value in settings.items()),
             output=str(crawled),
             title="Crawl of the demo web",
         )
