@@ -226,7 +226,7 @@ class Lease(msgspec.Struct, frozen=True):
     key: the queue's key. authority: scheme://host[:port]. kind: page or an errand. attempt: 1 for the first.
     not_before: do not fetch before this instant (trains; otherwise the instant of the lease).
     ended_before: when the last request to this host ended (None: there was none); gap_seconds: what had to lie between,
-    gap_reason: the rule that said so (`floor factor crawl_delay retry_after back_off`).
+    gap_reason: the rule that said so (`floor factor crawl_delay retry_after back_off strain`).
     address: where the host is, as it was told or found by an errand (None: not known); connect to exactly that one.
     An errand of kind `address` has a URL of the form `dns:host` (RFC 4501) and no authority.
     """

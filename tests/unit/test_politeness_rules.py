@@ -21,11 +21,17 @@ class Rest(NamedTuple):
     reason: int
     back_off: float
     refused_at: int
+    strain: float = 0.0
+
+    @property
+    def pace(self) -> float:
+        return 1.0 - self.strain
 
 
 def rests(rows) -> list[Rest]:
     """The rests after these requests, in one call."""
     usual = {"seconds": None, "floor": 1.0, "factor": 10.0, "crawl_delay": None, "retry_after": None, "refused": False}
+    usual |= {"pace": 1.0, "strained": False}
     rows = [usual | {"back_off": 0.0, "refused_at": 0, "ended": ENDED} | row for row in rows]
     (factor,) = {row["factor"] for row in rows}
 
@@ -36,9 +42,9 @@ def rests(rows) -> list[Rest]:
         column("ended", np.int64), seconds=column("seconds"), floor=column("floor"), factor=factor,
         back_off=column("back_off"), refused_at=column("refused_at", np.int64),
         crawl_delay=np.nan_to_num(column("crawl_delay")), retry_after=column("retry_after"),
-        refused=column("refused", np.bool_),
+        refused=column("refused", np.bool_), strain=1.0 - column("pace"), strained=column("strained", np.bool_),
     )  # fmt: skip
-    columns = (found.until, found.gap, found.reason, found.back_off, found.refused_at)
+    columns = (found.until, found.gap, found.reason, found.back_off, found.refused_at, found.strain)
     return [Rest(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
@@ -149,3 +155,46 @@ def test_columns_without_any_value_may_be_left_out(seconds_taken, back_off):
     assert [(one.gap, one.reason, one.back_off) for one in whole] == list(
         zip(left_out.gap.tolist(), left_out.reason.tolist(), left_out.back_off.tolist(), strict=True)
     )
+
+
+def test_a_host_under_strain_is_given_half_of_its_rate_after_each_failure():
+    gaps, pace = [], 1.0
+    for _ in range(8):
+        found = rest(strained=True, pace=pace)
+        gaps.append(found.gap)
+        pace = found.pace
+    assert [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 64.0, 64.0] == gaps
+    assert GapReason.STRAIN == found.reason
+
+
+def test_a_host_that_works_again_has_its_rate_after_eight_answers():
+    gaps, pace = [], 1 / 64
+    for _ in range(9):
+        found = rest(pace=pace)
+        gaps.append(found.gap)
+        pace = found.pace
+    assert (sorted(gaps, reverse=True), 1.0, 1.0) == (gaps, gaps[-1], pace)
+    assert gaps[-2] < 2.0
+
+
+def test_strain_lengthens_what_the_other_rules_give_up_to_five_minutes():
+    assert 40.0 == rest(strained=True, seconds=2.0).gap
+    assert 60.0 == rest(strained=True, crawl_delay=30.0).gap
+    assert (400.0, GapReason.CRAWL_DELAY) == rest(strained=True, crawl_delay=400.0)[1:3]
+    assert 300.0 == rest(strained=True, pace=1 / 64, crawl_delay=30.0).gap
+    assert (500.0, GapReason.RETRY_AFTER) == rest(strained=True, retry_after=500.0)[1:3]
+    assert 0.0 == rest(strained=True, floor=0.0).gap
+
+
+def test_a_refusal_leaves_the_pace_to_the_back_off():
+    assert (0.5, 30.0) == (rest(refused=True, pace=0.5).pace, rest(refused=True, pace=0.5).gap)
+
+
+@given(st.lists(st.booleans(), max_size=60), st.floats(0.1, 5.0))
+def test_no_host_under_strain_is_asked_faster_than_its_owner_set_or_slower_than_the_bound(failures, floor):
+    pace = 1.0
+    for failed in failures:
+        found = rest(strained=failed, pace=pace, floor=floor)
+        assert floor <= found.gap <= 300.0
+        assert (found.pace < pace) if failed and pace > 1 / 64 else found.pace >= pace or failed
+        pace = found.pace

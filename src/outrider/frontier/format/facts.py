@@ -175,7 +175,8 @@ KINDS: dict[int, Kind] = {
         _kind(Fact.LOCATED, "slot:u16 host:u64 address:text expires:i64 next_at:i64 attempts:u8 error:text"),
         _kind(
             Fact.HOST_CELLS,
-            "slot:u16 host:u64 ended:i64 rest_until:i64 gap:f64 reason:u8 back_off:f64 refused_at:i64 answered:u32",
+            "slot:u16 host:u64 ended:i64 rest_until:i64 gap:f64 reason:u8 back_off:f64 refused_at:i64 answered:u32 "
+            "strain:f64=0.0@3",
             applied=Applied.IN_COLUMNS,
             in_windows=True,
         ),

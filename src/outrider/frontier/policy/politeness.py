@@ -17,7 +17,10 @@ from outrider.limits import (
     CRAWL_DELAY_SECONDS_MAX,
     DELAY_FACTOR_SECONDS_MAX,
     MICROSECONDS,
+    PACE_MIN,
+    PACE_STEP,
     RETRY_AFTER_SECONDS_MAX,
+    STRAIN_SECONDS_MAX,
 )
 
 
@@ -30,6 +33,16 @@ class GapReason(IntEnum):
     CRAWL_DELAY = 3
     RETRY_AFTER = 4
     BACK_OFF = 5
+    STRAIN = 6
+
+
+UNANSWERED = frozenset(
+    {
+        *("connect_refused", "connect_timeout", "first_byte_timeout", "idle_timeout", "total_timeout"),
+        *("reset", "empty_reply"),
+    }
+)
+"""Errors by which a host shows strain, as an answer of 500 to 599 does."""
 
 
 def ends_of(
@@ -53,13 +66,14 @@ def ends_of(
 @dataclass(frozen=True, slots=True, eq=False)
 class Rests:
     """The rests of hosts after their requests, in columns: the end, the gap in seconds, the rule that set it (a
-    GapReason), and the back-off in seconds and the instant of the last refusal from now on."""
+    GapReason), and the back-off in seconds, the instant of the last refusal and the strain from now on."""
 
     until: npt.NDArray[np.int64]
     gap: npt.NDArray[np.float64]
     reason: npt.NDArray[np.uint8]
     back_off: npt.NDArray[np.float64]
     refused_at: npt.NDArray[np.int64]
+    strain: npt.NDArray[np.float64]
 
 
 _REASONS = np.array([GapReason.FLOOR, GapReason.FACTOR], np.uint8)  # index 1 when the factor sets the rest
@@ -76,12 +90,18 @@ def rests_after(
     crawl_delay: npt.NDArray[np.float64] | None = None,
     retry_after: npt.NDArray[np.float64] | None = None,
     refused: npt.NDArray[np.bool_] | None = None,
+    strain: npt.NDArray[np.float64] | None = None,
+    strained: npt.NDArray[np.bool_] | None = None,
 ) -> Rests:
     """The rests that begin at `ended` (instants of the requests' ends, or one for all), a row per request and host; all
     lengths of time in seconds.
 
     seconds: how long the requests took, NaN for unknown. back_off, refused_at: the hosts' cells. crawl_delay: 0 for
-    none. retry_after: NaN for none. None stands for a column without any.
+    none. retry_after: NaN for none. strain: the hosts' cells, the share of their rate that they do not get. strained:
+    whether the request failed as those of a host that has too much to do. None stands for a column without any.
+
+    A host under strain gets a share of its rate, its pace: half of it after each failure, an eighth more after each
+    answer, and never more than the other rules give (additive increase, multiplicative decrease, as in RFC 5681).
     """
     known = np.fmax(seconds, 0.0)  # NaN becomes 0
     term = np.minimum(factor * known, DELAY_FACTOR_SECONDS_MAX)
@@ -90,6 +110,15 @@ def rests_after(
     if crawl_delay is not None:
         delay = np.minimum(crawl_delay, CRAWL_DELAY_SECONDS_MAX)
         _lengthen(gap, reason, delay, (delay > 0) & (delay >= gap), GapReason.CRAWL_DELAY)
+    strain = np.zeros(len(gap)) if strain is None else strain
+    if strained is not None or np.count_nonzero(strain):
+        pace = 1.0 - strain
+        faster = np.minimum(pace + PACE_STEP, 1.0)
+        faster = faster if refused is None else np.where(refused, pace, faster)  # the back-off speaks for it
+        pace = faster if strained is None else np.where(strained, np.maximum(pace / 2, PACE_MIN), faster)
+        strain = 1.0 - pace
+        slowed = np.minimum(gap / pace, STRAIN_SECONDS_MAX)
+        _lengthen(gap, reason, slowed, slowed > gap, GapReason.STRAIN)
     if retry_after is not None:
         asked = np.clip(retry_after, 0.0, RETRY_AFTER_SECONDS_MAX)
         _lengthen(gap, reason, asked, asked >= gap, GapReason.RETRY_AFTER)
@@ -107,7 +136,7 @@ def rests_after(
             _lengthen(gap, reason, back_off, backs_off & (back_off >= gap), GapReason.BACK_OFF)
             refused_at = np.where(refused, ended, refused_at)
     until = ended + np.ceil(gap * MICROSECONDS).astype(np.int64)
-    return Rests(until, gap, reason, back_off, refused_at)
+    return Rests(until, gap, reason, back_off, refused_at, strain)
 
 
 def _lengthen(

@@ -39,6 +39,7 @@ class Clock:
     back_off: float
     refused_at: Instant
     answered: int
+    strain: float
 
     def __init__(self, cells: Iterable[tuple[str, Any]]) -> None:
         for name, value in cells:

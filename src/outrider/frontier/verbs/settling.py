@@ -14,7 +14,7 @@ from outrider.errors import SettingsError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import NO_PARTS, extra_of, parts_of
-from outrider.frontier.policy.politeness import ends_of, rests_after
+from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
 from outrider.frontier.state.hosts import NONE, ROBOTS, RULED, Rows, has_equals
 from outrider.frontier.state.tables import (
     DONE,
@@ -37,7 +37,7 @@ from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.pieces import ByRow
 from outrider.journey import RobotsAnswer
 from outrider.kernels.cards import HAS_CONTENT, Heads
-from outrider.limits import MICROSECONDS, REDIRECT_HOPS_MAX, RETRY_AFTER_SECONDS_MAX, RETRY_SECONDS
+from outrider.limits import MICROSECONDS, NETWORK_HOSTS_MIN, REDIRECT_HOPS_MAX, RETRY_AFTER_SECONDS_MAX, RETRY_SECONDS
 from outrider.robots import verdict_of_status
 from outrider.url import UrlBatch
 
@@ -147,8 +147,8 @@ class Settling(Asking, Discovering):
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
     def _rest_hosts(self, draft: Draft, ends: Ends) -> tuple[Instants, Instants | Instant]:
-        """Lets hosts rest after these requests: the longest of floor, factor, crawl delay, Retry-After and back-off.
-        Returns for each outcome the end of the rest as it stands behind it, and the end of the request."""
+        """Lets hosts rest after these requests: the longest of floor, factor, crawl delay, Retry-After, back-off
+        and strain. Returns for each outcome the end of the rest as it stands behind it, and the end of the request."""
         outcomes, tables = ends.outcomes, self.tables
         robots = {row: errand for row, errand in ends.errands.items() if isinstance(errand, Authority)}
         rested, hosts = ends.ended, ends.hosts
@@ -180,6 +180,7 @@ class Settling(Asking, Discovering):
             retry_after=_retry_after_of_hosts(outcomes, robots),
             refused=outcomes.refused,
             answered=outcomes.answered if not robots else outcomes.answered & ends.ended,
+            strained=_strained(outcomes, hosts, rested),
         )
         requests = requests if rows is None else requests.take(rows)
         some = hosts if rows is None else hosts[rows]
@@ -237,11 +238,14 @@ class Settling(Asking, Discovering):
             crawl_delay=delays,
             retry_after=requests.retry_after,
             refused=requests.refused,
+            strain=clocks["strain"][at],
+            strained=requests.strained,
         )
         clocks["ended"][at] = np.maximum(clocks["ended"][at], requests.ended)
         clocks["rest_until"][at] = np.maximum(clocks["rest_until"][at], rests.until)
         clocks["gap"][at], clocks["reason"][at] = rests.gap, rests.reason
         clocks["back_off"][at], clocks["refused_at"][at] = rests.back_off, rests.refused_at
+        clocks["strain"][at] = rests.strain
         clocks["answered"][at] += requests.answered
 
     def _crawl_delays(self, draft: Draft, hosts: Rows, flags: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64] | None:
@@ -485,7 +489,7 @@ class _Requests:
     """The requests that hosts rest after, a row each; a value stands for a column of equal ones, None for one without
     any."""
 
-    __slots__ = ("answered", "ended", "floor", "refused", "retry_after", "seconds")
+    __slots__ = ("answered", "ended", "floor", "refused", "retry_after", "seconds", "strained")
 
     def __init__(
         self,
@@ -496,7 +500,9 @@ class _Requests:
         retry_after: npt.NDArray[np.float64] | None,
         refused: Flags | None,
         answered: Flags,
+        strained: Flags | None = None,
     ) -> None:
+        self.strained = strained
         self.seconds, self.ended, self.floor = seconds, ended, floor
         self.retry_after, self.refused, self.answered = retry_after, refused, answered
 
@@ -537,6 +543,20 @@ def _retry_after_of_hosts(outcomes: Outcomes, robots: Mapping[int, Authority]) -
         if verdict_of_status(_robots_of(outcomes, row).status) == "redirect":
             asked[row] = np.nan
     return asked
+
+
+def _strained(outcomes: Outcomes, hosts: Rows, rested: Flags) -> Flags | None:
+    """The requests by which hosts show strain: answers of 500 to 599 that were no refusals, resets, timeouts. None
+    where there is none, and where many hosts were asked and none answered: that is our own network."""
+    strained = (outcomes.statuses >= 500) & (outcomes.statuses < 600)
+    if outcomes.refused is not None:
+        strained &= ~outcomes.refused
+    silent = [row for row, error in outcomes.errors.items() if error in UNANSWERED and not outcomes.statuses[row]]
+    if silent:
+        asked = np.count_nonzero(rested)
+        if len(silent) < asked or len(np.unique(hosts[silent])) < NETWORK_HOSTS_MIN:
+            strained[silent] = True
+    return strained if strained.any() else None
 
 
 def of_their_kinds(outcomes: Outcomes, errands: Mapping[int, Authority | Whereabouts], ended: Flags) -> None:

@@ -1,0 +1,64 @@
+"""The server's vote: a host whose answers fail is asked less often before the first retry, and recovers by itself."""
+
+from __future__ import annotations
+
+from model.world import World
+
+DELAY = 1.0
+
+
+def asked(world: World, status: int | None, count: int, error: str | None = None) -> list[float]:
+    """Asks the host so often, answers each time alike; the seconds between an answer and the next request."""
+    gaps = []
+    for _ in range(count):
+        while not (leases := world.lease(1)):
+            world.clock.move(world.frontier.next_ready_seconds() or 0.001)
+        (lease,) = leases
+        gaps.append(lease.gap_seconds or 0.0)
+        if status is not None and status < 400:
+            world.report(lease.done(seconds=0.01, status=status))
+        else:
+            world.report(lease.retry(seconds=0.01, status=status, error=error, after_seconds=10_000))
+    return gaps[1:]
+
+
+def world_of(hosts: int = 1, pages: int = 40) -> World:
+    world = World(delay=DELAY, delay_factor=0.0)
+    world.discover(*[f"http://h{host}.test/{page}" for page in range(pages) for host in range(hosts)])
+    return world
+
+
+def test_a_storm_of_500_slows_its_host_before_the_first_retry_and_ends_by_itself():
+    world = world_of()
+    assert [2.0, 4.0, 8.0, 16.0] == asked(world, 500, 5)
+    gaps = asked(world, 200, 12)
+    assert (sorted(gaps, reverse=True), DELAY) == (gaps, gaps[-1])
+
+
+def test_resets_and_timeouts_slow_a_host_and_a_missing_page_does_not():
+    for error in ("reset", "first_byte_timeout", "connect_timeout"):
+        assert [2.0, 4.0] == asked(world_of(), None, 3, error)
+    assert [1.0, 1.0] == asked(world_of(), 404, 3)
+
+
+def test_strain_says_so_and_survives_a_kill():
+    world = world_of()
+    asked(world, 503 - 3, 3)
+    world.kill()
+    assert [4.0] == asked(world, 200, 2)
+    assert "strain" == world.frontier.host("h0.test").reason
+
+
+def test_where_no_host_answers_nobody_is_marked():
+    world = world_of(hosts=8, pages=3)
+    leases = world.lease(8)
+    assert 8 == len(leases)
+    world.report(*[lease.retry(seconds=0.01, error="connect_timeout", after_seconds=10_000) for lease in leases])
+    world.clock.move(DELAY)
+    assert {DELAY} == {lease.gap_seconds for lease in world.lease(8)}
+    world = world_of(hosts=8, pages=3)
+    one, *others = world.lease(8)
+    failed = [lease.retry(seconds=0.01, error="connect_timeout", after_seconds=10_000) for lease in others]
+    world.report(one.done(seconds=0.01), *failed)
+    world.clock.move(2 * DELAY)
+    assert [DELAY] + [2 * DELAY] * 7 == sorted(lease.gap_seconds for lease in world.lease(8))
