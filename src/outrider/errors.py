@@ -148,3 +148,11 @@ class UnreachableError(OutriderError):
     """The server or service is out of reach."""
 
     exit_code = 8
+
+
+def shown(value: object, characters_max: int = 80) -> str:
+    """A value for an error, cut to so many characters; the name of its class where that cannot be shown."""
+    try:
+        return repr(value)[:characters_max]
+    except Exception:  # noqa: BLE001 - the caller's class may raise anything
+        return f"of class {type(value).__name__:.80}"

@@ -19,9 +19,30 @@ from outrider.storage.memory import MemoryFiles
 A = "http://a.com/"
 PARCEL = (1, 1, 2, "default", "", -1, 0.5, 0, 0, 0, "", b"", "http://b.com/")
 
+
+def raising(kind):
+    """A class of the caller's own on top of one of Python's: whoever looks at its values meets an error."""
+
+    def refuse(*_):
+        raise RuntimeError("not mine to tell")
+
+    looks = ("lt", "le", "gt", "ge", "eq", "ne", "hash", "bool", "len", "add", "radd", "repr", "str", "format")
+    texts = ("encode", "isascii", "strip")
+    names = [*(f"__{look}__" for look in looks), *texts]
+    return type(f"Raising{kind.__name__}", (kind,), {name: refuse for name in names if hasattr(kind, name)})
+
+
 ODD = [
     *(None, -1, 0, 1.5, float("nan"), float("inf"), True, "x", "", b"x", [], {}, object(), [None], [[1]], (1, 2)),
     *(10**400, 2**63, "\ud800", "x" * 5_000, len, {1}, np.int64(5), np.float64(-3), np.array([1.5]), 1j, {"a": None}),
+    *(raising(int)(1), raising(int)(-1), raising(float)(0.5), raising(float)(-1), raising(str)("a.com")),
+    *(
+        raising(str)(""),
+        raising(bytes)(b"x"),
+        [raising(str)(A)],
+        [raising(int)(1)],
+        (raising(str)("c"), raising(int)(1)),
+    ),
 ]
 GOOD = {
     "discover": {"links": [A], "request_id": None},

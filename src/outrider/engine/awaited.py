@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from outrider.clock import ClockFunction, Instant
-from outrider.engine.calls import Kept, Small, Verb, discoveries, lease_alone
+from outrider.engine.calls import Kept, Small, Verb, discoveries, lease_alone, takes_builtins
 from outrider.engine.opening import Opening, Recovered
 from outrider.engine.owner import Frontier
 from outrider.engine.reading import answers_of
@@ -71,6 +71,7 @@ class Opened:
             await self._frontier.__aexit__(kind, error, trace)
 
 
+@takes_builtins
 class AsyncFrontier:
     """The same verbs to await: deciding happens on the loop, waiting for the disk in a thread. Small calls of tasks
     that run in the same turn of the loop are made together."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from itertools import accumulate, islice
 from typing import Any, Generic, Protocol, TypeGuard, TypeVar
 
 from outrider.clock import Instant
-from outrider.errors import InterruptedCallError, SettingsError, StoreFullError
+from outrider.errors import InterruptedCallError, SettingsError, StoreFullError, shown
 from outrider.frontier.machine import Machine
+from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.leased import Unclaimed
 from outrider.journey import Code, LeaseBatch, Link, Report, RequestId
 from outrider.limits import DISCOVER_ROWS_PER_FRAME, SMALL_CALL_ROWS_MAX
@@ -24,6 +26,44 @@ Verb = Callable[[Machine, Instant], Answer]
 
 
 _PLAIN = (int, float, str, bool)
+_Class = TypeVar("_Class", bound=type)
+
+
+def takes_builtins(cls: _Class) -> _Class:
+    """Has the public methods of a class take each number, text and bytes as Python's own: a value of the caller's class
+    may raise anything when it is compared, also inside a verb, where that would stop the frontier."""
+    for name, method in list(vars(cls).items()):
+        if inspect.isfunction(method) and not name.startswith("_") and len(inspect.signature(method).parameters) > 1:
+            setattr(cls, name, _awaited(method) if inspect.iscoroutinefunction(method) else _called(method))
+    return cls
+
+
+def _called(method: Callable[..., Answer]) -> Callable[..., Answer]:
+    @wraps(method)
+    def call(self: object, *given: object, **named: object) -> Answer:
+        some, more = _in_builtins(given, named)
+        return method(self, *some, **more)
+
+    return call
+
+
+def _awaited(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    async def call(self: object, *given: object, **named: object) -> object:
+        some, more = _in_builtins(given, named)
+        return await method(self, *some, **more)
+
+    return call
+
+
+def _in_builtins(given: tuple[object, ...], named: dict[str, object]) -> tuple[Sequence[object], dict[str, object]]:
+    if arguments.BUILTINS.issuperset(map(type, given)) and arguments.BUILTINS.issuperset(map(type, named.values())):
+        return given, named
+    return [*map(_builtin, given)], {name: _builtin(value) for name, value in named.items()}
+
+
+def _builtin(value: object) -> object:
+    return arguments.builtin(value) if isinstance(value, int | float | str | bytes) else value
 
 
 class Decide(Protocol):
@@ -228,7 +268,7 @@ def _row_after(start: int, link: object) -> int:
     """The row of an outcome when calls are joined. Raises SettingsError, which makes each call alone, for a strange
     link."""
     if not isinstance(link, tuple) or len(link) != 2 or type(link[0]) is not int or link[0] < 0:
-        raise SettingsError(f"link {link!r:.80}: give (row of the outcome, link)")
+        raise SettingsError(f"link {shown(link)}: give (row of the outcome, link)")
     return start + link[0]
 
 

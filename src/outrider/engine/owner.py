@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, checked, seconds
-from outrider.engine.calls import Gathering, Kept, Small, Verb, discoveries, lease_alone
+from outrider.engine.calls import Gathering, Kept, Small, Verb, discoveries, lease_alone, takes_builtins
 from outrider.engine.failure import Failure
 from outrider.engine.opening import (
     Opening,
@@ -46,6 +46,7 @@ from outrider.errors import (
     StoreError,
     StoreFullError,
     StoreInUseError,
+    shown,
 )
 from outrider.frontier.format.facts import STREAMS
 from outrider.frontier.machine import Machine
@@ -87,6 +88,7 @@ from outrider.url import UrlBatch
 Answer = TypeVar("Answer")
 
 
+@takes_builtins
 class Frontier:
     """A URL frontier in this process. Any thread may call it; every method takes and gives batches.
 
@@ -159,10 +161,10 @@ class Frontier:
         Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
         """
         if robots not in ("caller", "errands"):
-            raise SettingsError(f"robots {robots!r}: give caller or errands")
+            raise SettingsError(f"robots {shown(robots)}: give caller or errands")
         check_options(clock, seed, slots, keys)
         if addresses not in ("caller", "errands"):
-            raise SettingsError(f"addresses {addresses!r}: give caller or errands")
+            raise SettingsError(f"addresses {shown(addresses)}: give caller or errands")
         options = FrontierSettings.of(settings)
         files = files_of(path)
         try:
@@ -704,7 +706,7 @@ class Frontier:
         """Output lines that were logged after an LSN, as (LSN, line)."""
         self._alone()
         _check_stream(stream)
-        arguments.whole("after", after, 0, arguments.INSTANT_MAX)
+        after = arguments.whole("after", after, 0, arguments.INSTANT_MAX)
         return recovery.lines(self._log, stream, after)
 
     # -- between frontiers that own different slots -------------------------------------------------------------------
@@ -929,7 +931,7 @@ class Frontier:
 
 def _check_stream(stream: object) -> None:
     if not isinstance(stream, str) or stream not in STREAMS:
-        raise SettingsError(f"stream {stream!r:.80}: there are {', '.join(STREAMS)}")
+        raise SettingsError(f"stream {shown(stream)}: there are {', '.join(STREAMS)}")
 
 
 if TYPE_CHECKING:

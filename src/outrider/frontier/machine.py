@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.clock import Instant, instant, rfc3339
-from outrider.errors import SettingsError
+from outrider.errors import SettingsError, shown
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import LINES_AFTER, STREAMS, Fact
 from outrider.frontier.format.records import Record
@@ -266,9 +266,9 @@ class Machine(Reporting, Operations, Carrying):
     def note_projection(self, stream: str, length: int, lsn: int, now: Instant) -> None:
         """Notes that a projection is synced to this length and holds the lines up to this LSN. Raises SettingsError."""
         if stream not in STREAMS:
-            raise SettingsError(f"stream {stream!r:.80}: there are {', '.join(STREAMS)}")
-        arguments.whole("length", length, 0, arguments.INSTANT_MAX)
-        arguments.whole("lsn", lsn, 0, arguments.INSTANT_MAX)
+            raise SettingsError(f"stream {shown(stream)}: there are {', '.join(STREAMS)}")
+        length = arguments.whole("length", length, 0, arguments.INSTANT_MAX)
+        lsn = arguments.whole("lsn", lsn, 0, arguments.INSTANT_MAX)
         draft = self._draft(self._advance(now))
         # An LSN of 0 means that the stream never had a line and needs no log.
         draft.add(Fact.PROJECTION, (OWN_SLOT, stream, length, max(lsn, LINES_AFTER)))
@@ -372,7 +372,7 @@ class Machine(Reporting, Operations, Carrying):
         now = max(now, self.now)
         text = self._spelled([url])[0]
         if text is None:
-            raise SettingsError(f"{url!r:.200} is no http or https URL")
+            raise SettingsError(f"{shown(url, 200)} is no http or https URL")
         row = self.tables.crawls.rows.get(crawl or "default")
         _, records = self.records_of([text], row) if row is not None else (None, [])
         if records:
@@ -434,7 +434,7 @@ class Machine(Reporting, Operations, Carrying):
         have given it."""
         tables = self.tables
         if state is not None and state not in [one.value for one in State]:
-            raise SettingsError(f"state {state!r:.80}: give one of {', '.join(one.value for one in State)}")
+            raise SettingsError(f"state {shown(state)}: give one of {', '.join(one.value for one in State)}")
         number = [one.value for one in STATES].index(state) if state is not None else None
         home = self.host_named(host) if host is not None else None
         of_crawl = self._crawl_row(crawl) if crawl is not None else None
@@ -472,7 +472,7 @@ class Machine(Reporting, Operations, Carrying):
         limit: int,
     ) -> Page[UrlStatus]:
         """A piece of the list of URLs, in the order of their keys."""
-        arguments.whole("limit", limit, 1, LISTED_ROWS_MAX)
+        limit = arguments.whole("limit", limit, 1, LISTED_ROWS_MAX)
         found: list[UrlStatus] = []
         cursor: str | None = None
         for cards in self.chosen_cards(state=state, host=host, crawl=crawl, key=key, after=after):

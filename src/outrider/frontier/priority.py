@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from outrider.errors import InvalidUrlError, SettingsError
+from outrider.errors import InvalidUrlError, SettingsError, shown
 from outrider.limits import CLASSES
 from outrider.url import UrlBatch, host_of, normalize, registrable_domain
 from outrider.url.batch import Keys
@@ -55,8 +55,11 @@ def checked(priority: float | None) -> float:
     """The priority as a float. Raises SettingsError for a value that is no number in [0, 1]."""
     if priority is None:
         return PRIORITY_DEFAULT
+    if type(priority) not in (float, int) and isinstance(priority, int | float) and not isinstance(priority, bool):
+        # one of the caller's class may raise anything when it is compared
+        priority = int.__int__(priority) if isinstance(priority, int) else float.__float__(priority)
     if not _is_share(priority):
-        raise SettingsError(f"priority {priority!r}: give a number from 0 to 1")
+        raise SettingsError(f"priority {shown(priority)}: give a number from 0 to 1")
     return float(priority)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant, instant, rfc3339, seconds
-from outrider.errors import SettingsError
+from outrider.errors import SettingsError, shown
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
@@ -34,6 +34,7 @@ from outrider.frontier.state.tables import (
     Tables,
 )
 from outrider.frontier.state.whereabouts import Whereabouts
+from outrider.frontier.verbs import arguments
 from outrider.journey import (
     Explanation,
     HostStatus,
@@ -404,9 +405,7 @@ def leased_queues(tables: Tables) -> Rows:
 
 
 def _limit(limit: int) -> int:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= LISTED_ROWS_MAX:
-        raise SettingsError(f"limit {limit!r}: give a whole number from 1 to {LISTED_ROWS_MAX}")
-    return limit
+    return arguments.whole("limit", limit, 1, LISTED_ROWS_MAX)
 
 
 def _row_after(after: str | None, what: str) -> int:
@@ -414,7 +413,7 @@ def _row_after(after: str | None, what: str) -> int:
     if after is None:
         return 0
     if not isinstance(after, str) or not after.isascii() or not after.isdigit():
-        raise SettingsError(f"after {after!r:.80}: give the cursor of an earlier list of {what}")
+        raise SettingsError(f"after {shown(after)}: give the cursor of an earlier list of {what}")
     return int(after) + 1
 
 
@@ -448,7 +447,7 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
     if crawl is not None:
         wanted = tables.crawls.rows.get(crawl)
         if wanted is None:
-            raise SettingsError(f"crawl {crawl!r:.200}: there is none of that name")
+            raise SettingsError(f"crawl {shown(crawl, 200)}: there is none of that name")
     found: list[QueueStatus] = []
     if _by_hash(tables, after):
         host_after, queue_after = _hashes_after(after, 2, "queues")
@@ -545,7 +544,7 @@ def _hashes_after(after: str | None, count: int, what: str) -> tuple[int, ...]:
     except (AttributeError, ValueError):
         hashes = ()
     if len(hashes) != count or not after.startswith(_HASHED) or max(hashes) >= 1 << 64 or min(hashes) < 0:
-        raise SettingsError(f"after {after!r:.80}: give the cursor of an earlier list of {what}")
+        raise SettingsError(f"after {shown(after)}: give the cursor of an earlier list of {what}")
     return hashes
 
 
@@ -661,7 +660,7 @@ def after_of(cursor: str | None) -> tuple[int, int, int] | None:
         crawl, slot, print_ = cursor.split(".")
         return int(crawl), int(slot), int(print_, 16)
     except (AttributeError, TypeError, ValueError):
-        raise SettingsError(f"after {cursor!r:.80}: give the cursor of an earlier list of URLs") from None
+        raise SettingsError(f"after {shown(cursor)}: give the cursor of an earlier list of URLs") from None
 
 
 # -- why ---------------------------------------------------------------------------------------------------------------

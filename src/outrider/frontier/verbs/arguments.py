@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import limits
-from outrider.errors import SettingsError
+from outrider.errors import SettingsError, shown
 from outrider.frontier.format.alike import alike
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.verbs.arrivals import NO_DUE
-from outrider.journey import Link, Outcome, RobotsAnswer, Verdict
+from outrider.journey import Link, Outcome, RequestId, RobotsAnswer, Verdict
 from outrider.limits import (
     ADDRESS_TEXT_MAX,
     CALL_ROWS_MAX,
@@ -55,58 +55,75 @@ _TEXT = frozenset((str,))
 
 
 def whole(name: str, value: object, least: int, most: int) -> int:
-    """A whole number between two bounds. Raises SettingsError naming it."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise SettingsError(f"{name} {value!r}: give a whole number from {least} to {most}")
-    return value
+    """A whole number between two bounds, as Python's own int: one of the caller's class may raise anything when it is
+    compared. Raises SettingsError naming it."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise SettingsError(f"{name} {shown(value)}: give a whole number from {least} to {most}")
+    number = int.__int__(value)
+    if not least <= number <= most:
+        raise SettingsError(f"{name} {shown(number)}: give a whole number from {least} to {most}")
+    return number
+
+
+def number(value: object) -> int | float | None:
+    """A number as Python's own int or float, None for a value that is none. True and False are none."""
+    if not is_number(value):
+        return None
+    return int.__int__(value) if isinstance(value, int) else float.__float__(value)
 
 
 def ttl(value: object) -> float:
     """How long a lease lives, in seconds."""
-    if not is_number(value) or not 0 < value <= LEASE_SECONDS_MAX:
-        raise SettingsError(f"ttl_seconds {value!r}: give seconds above 0, at most {LEASE_SECONDS_MAX:.0f}")
-    return value
+    found = number(value)
+    if found is None or not 0 < found <= LEASE_SECONDS_MAX:
+        raise SettingsError(f"ttl_seconds {shown(value)}: give seconds above 0, at most {LEASE_SECONDS_MAX:.0f}")
+    return found
 
 
 def seconds(what: str, value: object) -> float:
     """A length of time of at most a day."""
-    if not is_number(value) or not 0 <= value <= LEASE_SECONDS_MAX:
-        raise SettingsError(f"{what} {value!r}: give seconds from 0 to {LEASE_SECONDS_MAX:.0f}")
-    return float(value)
+    return _seconds_up_to(LEASE_SECONDS_MAX, what, value)
 
 
 def span(what: str, value: object) -> float:
     """A length of time that fits when it is added to an instant."""
-    if not is_number(value) or not 0 <= value <= SPAN_SECONDS_MAX:
-        raise SettingsError(f"{what} {value!r}: give seconds from 0 to {SPAN_SECONDS_MAX:.0f}")
-    return float(value)
+    return _seconds_up_to(SPAN_SECONDS_MAX, what, value)
 
 
-def name(what: str, value: object) -> None:
+def _seconds_up_to(most: float, what: str, value: object) -> float:
+    found = number(value)
+    if found is None or not 0 <= found <= most:
+        raise SettingsError(f"{what} {shown(value)}: give seconds from 0 to {most:.0f}")
+    return float(found)
+
+
+def name(what: str, value: object) -> str | None:
     """The name of a crawl, key, worker or client; None for no name."""
     if value is None:
-        return
-    if not isinstance(value, str) or not value:
-        raise SettingsError(f"{what} {value!r:.80}: give a text of 1 to {NAME_CHARACTERS_MAX} characters")
-    text(what, value, NAME_CHARACTERS_MAX)
+        return None
+    if not isinstance(value, str) or not str.__len__(value):
+        raise SettingsError(f"{what} {shown(value)}: give a text of 1 to {NAME_CHARACTERS_MAX} characters")
+    return text(what, value, NAME_CHARACTERS_MAX)
 
 
-def request(value: object) -> None:
+def request(value: object) -> RequestId | None:
     """A request id: (client, sequence)."""
     if value is None:
-        return
+        return None
     if not isinstance(value, tuple | list) or len(value) != 2:
-        raise SettingsError(f"request_id {value!r:.80}: give (client, sequence), a text and a whole number")
-    name("the client of a request_id", value[0])
-    if value[0] is None:
-        raise SettingsError(f"request_id {value!r:.80}: its client has no name")
-    whole("the sequence of a request_id", value[1], 0, _SEQUENCE_MAX)
+        raise SettingsError(f"request_id {shown(value)}: give (client, sequence), a text and a whole number")
+    client = name("the client of a request_id", value[0])
+    if client is None:
+        raise SettingsError(f"request_id {shown(value)}: its client has no name")
+    return client, whole("the sequence of a request_id", value[1], 0, _SEQUENCE_MAX)
 
 
 def text(what: str, value: object, characters_max: int | None = None) -> str:
     """A text of any kind."""
     if not isinstance(value, str):
-        raise SettingsError(f"{what} {value!r:.80}: give a text")
+        raise SettingsError(f"{what} {shown(value)}: give a text")
+    if type(value) is not str:
+        value = str.__str__(value)
     if characters_max is not None and len(value) > characters_max:
         raise SettingsError(
             f"{what} has {len(value):,} characters; it may have {characters_max:,}: shorten it or leave it out"
@@ -139,7 +156,7 @@ def host(value: object) -> str:
         address = written.count(":") > 1 and not written.startswith("[")
         spelled = spell([f"http://[{written}]/" if address else f"http://{written}/"])[0]
     if spelled is None:
-        raise SettingsError(f"host {value!r:.200}: give a host's name, as in a URL")
+        raise SettingsError(f"host {shown(value, 200)}: give a host's name, as in a URL")
     kept("host", spelled, URL_BYTES_MAX)
     return host_of(spelled)
 
@@ -148,9 +165,11 @@ def robots_url(authority: object) -> str:
     """The URL of an authority's robots.txt, from scheme, host and port as people write them."""
     found = spell([authority.rstrip("/") + "/robots.txt"])[0] if isinstance(authority, str) else None
     if found is None:
-        raise SettingsError(f"authority {authority!r:.200}: give it as https://example.org or http://example.org:8080")
+        raise SettingsError(
+            f"authority {shown(authority, 200)}: give it as https://example.org or http://example.org:8080"
+        )
     if len(found) > URL_BYTES_MAX:
-        raise SettingsError(f"authority {found!r:.80} …: with /robots.txt it is longer than {URL_BYTES_MAX} bytes")
+        raise SettingsError(f"authority {shown(found)} …: with /robots.txt it is longer than {URL_BYTES_MAX} bytes")
     return found
 
 
@@ -167,16 +186,17 @@ def digests(given: Iterable[bytes]) -> list[bytes]:
     found = listed("digests", given)
     for one in found:
         if not isinstance(one, bytes):
-            raise SettingsError(f"digest {one!r:.80}: give bytes")
+            raise SettingsError(f"digest {shown(one)}: give bytes")
     return found
 
 
 def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
     """Links on their way between logs, as `outbox` gives them."""
     rows = listed("parcels", given)
-    for row in rows:
+    for place, row in enumerate(rows):
         if not isinstance(row, tuple | list) or len(row) != _PARCEL_FIELDS:
-            raise SettingsError(f"parcel {row!r:.80}: give those that `outbox` gave, of {_PARCEL_FIELDS} fields each")
+            raise SettingsError(f"parcel {shown(row)}: give those that `outbox` gave, of {_PARCEL_FIELDS} fields each")
+        row = rows[place] = list(all_builtin(row))
         source, sequence, target, crawl, key, due, priority, depth, hops, seed, referrer, metadata, url = row
         whole("the source of a parcel", source, 0, SLOTS - 1)
         whole("the sequence of a parcel", sequence, 0, _SEQUENCE_MAX)
@@ -185,7 +205,7 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         name("the key of a parcel", text("the key of a parcel", key) or None)
         whole("the due date of a parcel", due, NO_DUE, INSTANT_MAX)
         if not is_number(priority) or not 0 <= priority <= 1:
-            raise SettingsError(f"the priority of a parcel {priority!r:.80}: give a number from 0 to 1")
+            raise SettingsError(f"the priority of a parcel {shown(priority)}: give a number from 0 to 1")
         whole("the depth of a parcel", depth, 0, _DEPTH_MAX)
         whole("the hops of a parcel", hops, 0, _HOPS_MAX)
         whole("the seed of a parcel", seed, 0, 1)
@@ -196,7 +216,7 @@ def parcels(given: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
                 raise TypeError("it is no bytes")
             msgspec.json.decode(metadata or b"null")
         except (TypeError, ValueError, RecursionError) as error:
-            raise SettingsError(f"the metadata of a parcel {metadata!r:.80}: give bytes of JSON") from error
+            raise SettingsError(f"the metadata of a parcel {shown(metadata)}: give bytes of JSON") from error
         kept("the metadata of a parcel", metadata, METADATA_BYTES_MAX)
     return rows
 
@@ -206,7 +226,7 @@ def metadata(value: object, what: str = "metadata") -> bytes:
     if value is None:
         return b""
     if not isinstance(value, Mapping):
-        raise SettingsError(f"{what} {value!r:.80}: give a mapping of JSON values")
+        raise SettingsError(f"{what} {shown(value)}: give a mapping of JSON values")
     try:
         return msgspec.json.encode(value)
     except Exception as error:  # a mapping of the caller's own class may raise anything
@@ -276,7 +296,7 @@ def all_builtin(values: Sequence[Any]) -> Sequence[Any]:
     try:
         return list(map(builtin, values))
     except Exception as error:  # the caller's class may raise anything
-        raise SettingsError(f"a value of an outcome cannot be read ({type(error).__name__}: {error!s:.200})") from error
+        raise SettingsError(f"a value cannot be read ({type(error).__name__}: {error!s:.200})") from error
 
 
 def own_links(given: Any) -> Any:
@@ -304,11 +324,11 @@ def tokens(given: npt.ArrayLike) -> Uint64s:
         if not numbers.size:
             return np.zeros(0, np.uint64)
         if numbers.dtype == object:
-            numbers = np.array([int(number) for number in numbers.tolist()], np.uint64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise SettingsError(f"tokens {given!r:.80}: give whole numbers") from error
+            numbers = np.array([int(one) for one in numbers.tolist()], np.uint64)
+    except Exception as error:  # the caller's class may raise anything
+        raise SettingsError(f"tokens {shown(given)}: give whole numbers") from error
     if numbers.dtype.kind not in "iu" or numbers.ndim != 1:
-        raise SettingsError(f"tokens {given!r:.80}: give a list of whole numbers")
+        raise SettingsError(f"tokens {shown(given)}: give a list of whole numbers")
     # A negative number becomes a token of 64 bits that no lease has.
     wide = np.int64 if numbers.dtype.kind == "i" else np.uint64
     if numbers is given or numbers.base is not None or numbers.dtype != wide:
@@ -374,7 +394,7 @@ def validator(what: str, value: object) -> None:
 def flag(what: str, value: object) -> None:
     """A value that is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise SettingsError(f"{what} {value!r:.80}: give True or False")
+        raise SettingsError(f"{what} {shown(value)}: give True or False")
 
 
 def unicode(what: str, value: object) -> None:
@@ -384,7 +404,7 @@ def unicode(what: str, value: object) -> None:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise SettingsError(f"{what} {value!r:.80}: it holds half a surrogate pair, which is no text") from None
+            raise SettingsError(f"{what} {shown(value)}: it holds half a surrogate pair, which is no text") from None
 
 
 def watermark(value: object, known: Mapping[str, bytes]) -> None:
@@ -392,12 +412,12 @@ def watermark(value: object, known: Mapping[str, bytes]) -> None:
     if value is None:
         return
     if not isinstance(value, tuple | list) or len(value) != 2 or value[0] is None or not isinstance(value[1], bytes):
-        raise SettingsError(f"watermark {value!r:.80}: give (archive writer, place), a text and bytes")
+        raise SettingsError(f"watermark {shown(value)}: give (archive writer, place), a text and bytes")
     name("the writer of a watermark", value[0])
     kept("the place of a watermark", value[1], WATERMARK_BYTES_MAX)
     if value[0] not in known and len(known) >= WATERMARK_WRITERS_MAX:
         raise SettingsError(
-            f"archive writer {value[0]!r:.80} is one more than the {WATERMARK_WRITERS_MAX} whose places are kept for "
+            f"archive writer {shown(value[0])} is one more than the {WATERMARK_WRITERS_MAX} whose places are kept for "
             "ever; go on under one of their names"
         )
 
@@ -405,17 +425,17 @@ def watermark(value: object, known: Mapping[str, bytes]) -> None:
 def robots(answer: object) -> None:
     """An answer to the errand for a robots.txt."""
     if not isinstance(answer, RobotsAnswer):
-        raise SettingsError(f"robots {answer!r:.80}: give a RobotsAnswer, as lease.robots(status, body) makes it")
+        raise SettingsError(f"robots {shown(answer)}: give a RobotsAnswer, as lease.robots(status, body) makes it")
     status(answer.status)
     _text("location", answer.location)
     if not isinstance(answer.body, bytes):
-        raise SettingsError(f"body {answer.body!r:.80}: give the bytes of the robots.txt")
+        raise SettingsError(f"body {shown(answer.body)}: give the bytes of the robots.txt")
 
 
 def addresses(given: Mapping[str, str | None]) -> dict[str, str]:
     """Hosts and their addresses, both in canonical spelling; "" for an address that is not known."""
     if not isinstance(given, Mapping):
-        raise SettingsError(f"addresses {given!r:.80}: give a mapping of hosts to addresses")
+        raise SettingsError(f"addresses {shown(given)}: give a mapping of hosts to addresses")
     found: dict[str, str] = {}
     for name_given, address in given.items():
         spelled = host(name_given)
@@ -423,7 +443,7 @@ def addresses(given: Mapping[str, str | None]) -> dict[str, str]:
             found[spelled] = "" if address is None else _address(address)
         except ValueError:
             raise SettingsError(
-                f"address {address!r:.80} of {name_given!r:.200}: give an IPv4 or IPv6 address"
+                f"address {shown(address)} of {shown(name_given, 200)}: give an IPv4 or IPv6 address"
             ) from None
     return found
 
@@ -434,7 +454,7 @@ def address(value: object) -> None:
     try:
         _address(value)
     except ValueError:
-        raise SettingsError(f"address {value!r:.80}: give an IPv4 or IPv6 address") from None
+        raise SettingsError(f"address {shown(value)}: give an IPv4 or IPv6 address") from None
 
 
 def _address(value: object) -> str:

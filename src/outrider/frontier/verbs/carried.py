@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from outrider.clock import Instant
-from outrider.errors import SettingsError
+from outrider.errors import SettingsError, shown
 from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
@@ -124,7 +124,7 @@ class Carrying(Discovering):
         urls, tables = links.urls, self.tables
         if not urls.valid.all():
             wrong = arrivals[int(np.flatnonzero(~urls.valid)[0])].url
-            raise SettingsError(f"url {wrong!r:.200} is no http or https URL")
+            raise SettingsError(f"url {shown(wrong, 200)} is no http or https URL")
         if urls.lengths.max(initial=0) > URL_BYTES_MAX:
             arguments.kept("url", urls[int(urls.lengths.argmax())], URL_BYTES_MAX)
         prints = urls.fingerprints(self._fingerprint_key)
@@ -210,7 +210,7 @@ def _told(record: Mapping[str, Any], now: Instant) -> _Told:
     try:
         octets = bytes.fromhex(digest)
     except ValueError:
-        raise SettingsError(f"digest {digest!r:.80}: give hex digits") from None
+        raise SettingsError(f"digest {shown(digest)}: give hex digits") from None
     arguments.kept("digest", octets, DIGEST_BYTES_MAX)
     return _Told(
         state=state,
@@ -260,12 +260,12 @@ def _bytes_of(record: object) -> int:
 
 def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
     if not isinstance(told, Mapping):
-        raise SettingsError(f"{told!r:.80} is no record: give mappings as `records` does")
+        raise SettingsError(f"{shown(told)} is no record: give mappings as `records` does")
     url = _text("url", told.get("url"))
     state = told.get("state")
     if url is None or not isinstance(state, str) or state not in _STATE_NUMBERS:
-        raise SettingsError(f"state {state!r:.80} of {url!r:.200}: there are {', '.join(_STATE_NUMBERS)}")
-    octets = arguments.metadata(told.get("metadata"), f"metadata of {url!r:.200}")
+        raise SettingsError(f"state {shown(state)} of {shown(url, 200)}: there are {', '.join(_STATE_NUMBERS)}")
+    octets = arguments.metadata(told.get("metadata"), f"metadata of {shown(url, 200)}")
     arguments.kept("metadata", octets, METADATA_BYTES_MAX)
     referrer = _text("referrer", told.get("referrer"))
     arguments.kept("referrer", referrer, REFERRER_BYTES_MAX)
@@ -289,9 +289,7 @@ def _arrival(told: Mapping[str, Any], draft: Draft) -> Arrival:
 def _whole(name: str, value: object, most: int) -> int:
     if value is None:
         return 0
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise SettingsError(f"{name} {value!r:.80}: give a whole number from 0 to {most}")
-    return value
+    return arguments.whole(name, value, 0, most)
 
 
 def _text(name: str, value: object, most: int | None = None) -> str | None:
@@ -303,5 +301,5 @@ def _reason(value: object) -> int:
     if name is None:
         return 0
     if name not in _REASONS:
-        raise SettingsError(f"reason {name!r:.80}: there are {', '.join(_REASONS)}")
+        raise SettingsError(f"reason {shown(name)}: there are {', '.join(_REASONS)}")
     return int(_REASONS[name])

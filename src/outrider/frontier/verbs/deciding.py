@@ -231,7 +231,6 @@ class Deciding:
     def _repeated(self, request_id: RequestId | None, verb: str) -> bytes | None:
         if request_id is None:
             return None
-        arguments.request(request_id)
         client, sequence = request_id
         window = self.tables.registry.requests.get(client)
         known = window.get(sequence) if window is not None else None

@@ -77,6 +77,7 @@ class Discovering(Deciding):
         Raises SettingsError for a priority that is no number in [0, 1], before any change (where a priority function
         fails behind the first frame: before that frame), and StoreFullError; then the first frames may be in already.
         """
+        request_id = arguments.request(request_id)
         now = self._advance(now)
         known = self._repeated(request_id, "discover")
         if known is not None and request_id is not None and not self._is_begun(request_id):
@@ -739,7 +740,7 @@ class Discovering(Deciding):
 
     def outbox(self, most: int) -> list[Row]:
         """Up to `most` links for other logs, as OUTBOX rows, in order per source slot."""
-        arguments.whole("most", most, 0, arguments.INSTANT_MAX)
+        most = arguments.whole("most", most, 0, arguments.INSTANT_MAX)
         rows: list[Row] = []
         for home in self.tables.transit.homes.values():
             rows.extend(home.outbox[number] for number in sorted(home.outbox)[: most - len(rows)])
@@ -801,8 +802,8 @@ class Discovering(Deciding):
 
     def delivered(self, source: int, sequence: int, now: Instant) -> None:
         """Empties the outbox of a slot up to this sequence, which the other log has. Raises SettingsError."""
-        arguments.whole("source", source, 0, SLOTS - 1)
-        arguments.whole("sequence", sequence, 0, arguments.INSTANT_MAX)
+        source = arguments.whole("source", source, 0, SLOTS - 1)
+        sequence = arguments.whole("sequence", sequence, 0, arguments.INSTANT_MAX)
         draft = self._draft(self._advance(now))
         draft.add(Fact.DELIVERED, (source, sequence))
         self._commit(draft, reserve=True)

@@ -59,12 +59,12 @@ class Leasing(Asking):
     ) -> LeaseBatch:
         """Up to `want` leases of queues whose clocks allow it now. Raises SettingsError for numbers that make no
         sense."""
-        arguments.whole("want", want, 0, CALL_ROWS_MAX)
-        arguments.whole("per_queue", per_queue, 1, CALL_ROWS_MAX)
-        arguments.ttl(ttl_seconds)
+        want = arguments.whole("want", want, 0, CALL_ROWS_MAX)
+        per_queue = arguments.whole("per_queue", per_queue, 1, CALL_ROWS_MAX)
+        ttl_seconds = arguments.ttl(ttl_seconds)
         arguments.flag("errands", errands)
-        for what, name in (("crawl", crawl), ("key", key), ("worker", worker)):
-            arguments.name(what, name)
+        crawl, key = arguments.name("crawl", crawl), arguments.name("key", key)
+        worker, request_id = arguments.name("worker", worker), arguments.request(request_id)
         tables = self.tables
         now = self._advance(now)
         self._wake(now)

@@ -38,8 +38,7 @@ class Operations(Discovering):
     def chosen(self, key: str | None, crawl: str | None) -> Rows:
         """The queues with a key (None: all of the crawl) in a crawl (None: in all crawls for a key, else the default
         one). Raises SettingsError for an unknown crawl or key."""
-        arguments.name("key", key)
-        arguments.name("crawl", crawl)
+        key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
         if key is None:
             row = self._crawl_row(crawl or "default")
             queues = self.tables.queues
@@ -90,7 +89,7 @@ class Operations(Discovering):
     def pause(self, key: str | None, crawl: str | None, now: Instant, *, paused: bool) -> int:
         """Pauses queues or lets them go on: while they are paused no URL of theirs is leased. Returns how many
         queues."""
-        arguments.name("crawl", crawl)
+        key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
         if key is None:
             row = self._crawl_row(crawl or "default")
             state = CrawlState.PAUSED if paused else CrawlState.RUNNING
@@ -104,19 +103,19 @@ class Operations(Discovering):
 
     def block_until(self, until: Instant, key: str | None, crawl: str | None, now: Instant) -> int:
         """Keeps these queues from being leased before an instant."""
-        arguments.whole("until", until, 0, arguments.INSTANT_MAX)
+        until = arguments.whole("until", until, 0, arguments.INSTANT_MAX)
         return self._rule(key, crawl, now, lambda rules: replace(rules, blocked_until=until))
 
     def set_delay(self, seconds: float | None, key: str | None, crawl: str | None, now: Instant) -> int:
         """Sets the least gap behind a request of these queues, in seconds; None: that of the settings."""
         if seconds is not None:
-            arguments.seconds("delay", seconds)
+            seconds = arguments.seconds("delay", seconds)
         return self._rule(key, crawl, now, lambda rules: replace(rules, delay=seconds))
 
     def set_limit(self, limit: int | None, key: str | None, crawl: str | None, now: Instant) -> int:
         """Sets how many requests of each of these queues may be open at once; None: one."""
         if limit is not None:
-            arguments.whole("limit", limit, 1, 65_535)
+            limit = arguments.whole("limit", limit, 1, 65_535)
         return self._rule(
             key, crawl, now, lambda rules: replace(rules, limit=limit or 0), rests=limit is not None and limit > 1
         )
@@ -135,6 +134,7 @@ class Operations(Discovering):
         rests: a host with an open request rests one whole delay, for another request may now come beside it.
         """
         tables = self.tables
+        key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
         cold = tables.cold.scan() if key is None else iter(())
         rows = self.chosen(key, crawl)
         now = self._advance(now)
@@ -217,7 +217,7 @@ class Operations(Discovering):
     def delete(self, key: str | None, crawl: str | None, now: Instant) -> int:
         """Deletes these queues, or a whole crawl, as if they had never been: one fact each, in one frame. Returns how
         many queues."""
-        arguments.name("crawl", crawl)
+        key, crawl = arguments.name("key", key), arguments.name("crawl", crawl)
         now = self._advance(now)
         tables = self.tables
         draft = self._draft(now)
@@ -249,7 +249,8 @@ class Operations(Discovering):
         if isinstance(urls, str):
             urls = [urls]
         try:
-            wishes = list(urls.items()) if isinstance(urls, Mapping) else [(url, priority) for url in urls]
+            given = list(urls.items()) if isinstance(urls, Mapping) else [(url, priority) for url in urls]
+            wishes = [(arguments.builtin(url), wish) for url, wish in given]
         except Exception as error:  # the caller's iterator may raise anything
             raise SettingsError(f"the URLs cannot be read ({type(error).__name__}: {error}); give a list") from error
         if len(wishes) > CALL_ROWS_MAX:
@@ -257,7 +258,7 @@ class Operations(Discovering):
         if any(wish is None for _, wish in wishes):
             raise SettingsError("reprioritise: give a priority, or a mapping of URLs to priorities")
         values = [checked(wish) for _, wish in wishes]
-        arguments.name("crawl", crawl)
+        crawl = arguments.name("crawl", crawl)
         row = self._crawl_row(crawl or "default")
         now = self._advance(now)
         self._wake(now)

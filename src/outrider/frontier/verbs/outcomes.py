@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from outrider.errors import SettingsError
+from outrider.errors import SettingsError, shown
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX, INSTANT_MAX, SPAN_SECONDS_MAX, Uint64s
 from outrider.journey import Outcome, OutcomeBatch, RobotsAnswer, Verdict
@@ -176,7 +176,7 @@ def _fields_of(given: Sequence[Outcome]) -> dict[str, Sequence[Any]]:
     """The values of each field, in order. Raises SettingsError for what is no outcome."""
     for one in given:
         if not isinstance(one, Outcome):
-            raise SettingsError(f"{one!r:.80} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
+            raise SettingsError(f"{shown(one)} is no outcome: make one from its lease, as lease.done(seconds=0.2)")
     rows = [_astuple(one if type(one) is Outcome else arguments.of_builtins(one)) for one in given]
     if not rows:
         return dict.fromkeys(_FIELDS, ())
@@ -288,7 +288,7 @@ def _bounded(rows: int) -> None:
 def _tokens(values: Sequence[Any]) -> Uint64s:
     for value in values if not set(map(type, values)) <= {int} else ():
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
-            raise SettingsError(f"token {value!r:.80}: give that of a lease, a whole number")
+            raise SettingsError(f"token {shown(value)}: give that of a lease, a whole number")
     try:
         return np.fromiter(values, np.int64, len(values)).view(np.uint64)
     except OverflowError:
@@ -298,7 +298,7 @@ def _tokens(values: Sequence[Any]) -> Uint64s:
 def _verdicts(found: Outcomes, values: Sequence[Any]) -> None:
     for value in values if not set(map(type, values)) <= {Verdict} else ():
         if not isinstance(value, Verdict):
-            raise SettingsError(f"verdict {value!r:.80}: give one of Verdict")
+            raise SettingsError(f"verdict {shown(value)}: give one of Verdict")
     found.verdicts = np.array([_VERDICTS[value] for value in values], np.uint8)
     found.all_done = not np.count_nonzero(found.verdicts)
 
@@ -307,7 +307,7 @@ def _links(values: Sequence[Any]) -> dict[int, Any]:
     """The links of each row that has any."""
     for links in values if not set(map(type, values)) <= {tuple, list, UrlBatch} else ():
         if isinstance(links, str | bytes) or not (isinstance(links, Sequence) or hasattr(links, "strings")):
-            raise SettingsError(f"links {links!r:.80}: give a list of links")
+            raise SettingsError(f"links {shown(links)}: give a list of links")
     own = ((row, arguments.own_links(links)) for row, links in enumerate(values) if links is not _NO_LINKS)
     return {row: links for row, links in own if len(links)}
 
@@ -320,7 +320,7 @@ _NO_LINKS: Final = ()
 
 def _check_seconds(name: str, value: object) -> None:
     if value is not None and not (arguments.is_number(value) and 0 <= value <= SPAN_SECONDS_MAX):
-        raise SettingsError(f"{name} {value!r:.80}: give seconds from 0 on, or None")
+        raise SettingsError(f"{name} {shown(value)}: give seconds from 0 on, or None")
 
 
 def _check_instant(name: str, value: object) -> None:
@@ -399,7 +399,7 @@ def _numbers(name: str, values: Sequence[Any]) -> npt.NDArray[Any] | None:
 
 def _check_octets(name: str, value: object) -> None:
     if not isinstance(value, bytes):
-        raise SettingsError(f"{name} {value!r:.80}: give bytes")
+        raise SettingsError(f"{name} {shown(value)}: give bytes")
     arguments.kept(name, value, _OCTETS[name])
 
 

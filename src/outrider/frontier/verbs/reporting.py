@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.clock import Instant, instant
-from outrider.errors import SettingsError
+from outrider.errors import SettingsError, shown
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.state.tables import (
     LEASED,
@@ -86,6 +86,7 @@ class Reporting(Leasing, Settling):
         Raises StoreFullError; then the first frames may be in already: with a request_id a repeated call goes on from
         there, without one the outcomes in them are stale.
         """
+        request_id = arguments.request(request_id)
         now = self._advance(now)
         known = self._repeated(request_id, "report")
         answer = Answer.unpacked(known) if known is not None else Answer()
@@ -229,7 +230,7 @@ class Reporting(Leasing, Settling):
 
     def extend(self, tokens: Sequence[int], ttl_seconds: float, now: Instant) -> list[Settled]:
         """Prolongs open leases until now + ttl_seconds."""
-        arguments.ttl(ttl_seconds)
+        ttl_seconds = arguments.ttl(ttl_seconds)
         given = arguments.tokens(tokens)
         now = self._advance(now)
         self._wake(now)
@@ -260,7 +261,7 @@ class Reporting(Leasing, Settling):
 
     def defer(self, tokens: Sequence[int], until: Instant, now: Instant) -> list[Settled]:
         """Gives leases back unfetched: the URLs wait until an instant, and errands are put off until then."""
-        arguments.whole("until", until, 0, arguments.INSTANT_MAX)
+        until = arguments.whole("until", until, 0, arguments.INSTANT_MAX)
         return self._give_back(arguments.tokens(tokens), until, now)
 
     def unclaim(self, call: Unclaimed, now: Instant) -> None:
@@ -324,7 +325,7 @@ def _by_outcome(
     extra: dict[int, list[str | Link]] = {}
     for row, link in arguments.pairs(links):
         if not 0 <= row < outcomes:
-            raise SettingsError(f"link {link!r} names outcome {row}; there are {outcomes}")
+            raise SettingsError(f"link {shown(link)} names outcome {row}; there are {outcomes}")
         extra.setdefault(row, []).append(link)
     return extra
 
