@@ -163,6 +163,74 @@ def test_an_errand_whose_host_rests_is_ready_when_it_has_rested():
     assert 1.0 == asked.frontier.next_ready_seconds()
 
 
+def test_a_page_whose_robots_txt_nobody_asked_for_is_not_said_to_be_ready():
+    asked = Asked(robots="errands")
+    asked.frontier.discover([A])
+    assert "1 hosts are ready: lease from them with errands=True" in asked.frontier.explain_idle().text
+    for _ in range(2):
+        told = asked.frontier.explain(A)
+        assert ("robots", asked.time) == (told.reason_now, told.next_at)
+        assert "is to be asked for first, by whoever leases errands" in told.reason_text
+        assert [] == asked.frontier.lease(5)
+        assert "lease from them with errands=True: 1 wait for a robots.txt" in asked.frontier.explain_idle().text
+
+
+def redirected(status: int = 301) -> tuple[Asked, object]:
+    """A frontier in which a's robots.txt lies at b, and the errand that is open there."""
+    asked = Asked(robots="errands")
+    asked.frontier.discover([A, f"{A}2"])
+    (errand,) = asked.frontier.lease(5, errands=True)
+    asked.frontier.report([errand.robots(status, location=f"{B}robots.txt", seconds=0.0)])
+    return asked, errand
+
+
+def test_a_robots_txt_that_is_asked_for_at_another_host_holds_its_pages_back():
+    """`explain` said "behind", and that the host is ready."""
+    asked, _ = redirected()
+    asked.time += 60 * SECOND
+    told = asked.frontier.explain(A)
+    assert ("robots", asked.time) == (told.reason_now, told.next_at)
+    assert "is to be asked for at b.example, where a redirect led, first" in told.reason_text
+    (hop,) = asked.frontier.lease(5, errands=True)
+    assert f"{B}robots.txt" == hop.url
+    for url in (A, f"{A}2"):
+        told = asked.frontier.explain(url)
+        assert ("robots", None) == (told.reason_now, told.next_at)
+        assert "is being asked for at b.example, where a redirect led" in told.reason_text
+    asked.frontier.report([hop.robots(200, b"", seconds=0.0)])
+    assert asked.frontier.explain(A).reason_now in ("behind", "ready")
+
+
+def test_a_robots_txt_that_is_tried_again_later_says_when():
+    asked = Asked(robots="errands")
+    asked.frontier.discover([A])
+    (errand,) = asked.frontier.lease(5, errands=True)
+    asked.frontier.report([errand.robots(503, seconds=0.0)])
+    told = asked.frontier.explain(A)
+    assert told.next_at is not None
+    assert told.next_at > asked.time
+    assert "from 1970-" in told.reason_text
+    asked.time = told.next_at
+    assert 1 == len(asked.frontier.lease(5, errands=True))
+
+
+def test_the_first_call_after_an_opening_gives_a_hop_that_is_ready(tmp_path):
+    time = [1_000 * SECOND]
+    how = {"clock": lambda: time[0], "robots": "errands"}
+    for number, checkpoint in enumerate((False, True)):
+        first = Frontier.open(tmp_path / str(number), **how)
+        first.discover([A])
+        (errand,) = first.lease(5, errands=True)
+        first.report([errand.robots(301, location=f"{B}robots.txt", seconds=0.0)])
+        if checkpoint:
+            first.checkpoint()
+        first.close()
+        time[0] += 60 * SECOND
+        with Frontier.open(tmp_path / str(number), **how) as again:
+            assert 0.0 == again.next_ready_seconds()
+            assert [f"{B}robots.txt"] == [one.url for one in again.lease(5, errands=True)]
+
+
 @pytest.mark.parametrize("runs", [False, True])
 def test_an_address_is_ready_to_be_asked_for_before_anybody_takes_errands(runs):
     asked = Asked(addresses="errands", settings={"group": "address"})

@@ -56,7 +56,7 @@ from outrider.limits import (
     RESTS_PER_FRAME_MAX,
     WAKES_PER_CALL_MAX,
 )
-from outrider.url import host_of
+from outrider.url import authority_of, host_of
 
 _Places = npt.NDArray[np.intp]
 _Instants = npt.NDArray[np.int64]
@@ -389,8 +389,25 @@ class Machine(Reporting, Operations, Carrying):
             fingerprint=fingerprint,
             errands_at=self.turns.asking(),
             at_limit=self._pages_left() <= 0,
+            rules_first=self._rules_first(text, now) if records else None,
             shared=self.turns.shared,
         )
+
+    def _rules_first(self, url: str, now: Instant) -> tuple[str, Instant | None] | None:
+        """Why the host of a URL waits for a robots.txt, and until when; None where it does not."""
+        host = self.tables.host_row(self.tables.home_of(host_of(url)))
+        name = authority_of(url)
+        gate = self.turns.gates.get(host)
+        if gate is not None:
+            return accounts.rules_first(gate, self.turns, self.tables, now, own=gate.name == name)
+        own = self.tables.authorities.get(name)
+        if not self.errands_mode or (own is not None and not (own.token or unanswered(own, now))):
+            return None
+        hosts = self.tables.hosts
+        at = int(hosts.rest_until[host])
+        if hosts.in_flight[host] or at > now:
+            return None  # the visit or the rest comes before the errand
+        return "the robots.txt of its authority is to be asked for first, by whoever leases errands", now
 
     def explain_idle(self, now: Instant) -> Idle:
         """Why nothing, or no more, can be leased now."""
@@ -403,6 +420,7 @@ class Machine(Reporting, Operations, Carrying):
             errands_at=self.turns.asking(),
             at_limit=self._pages_left() <= 0,
             delay=self.settings.delay,
+            errands_wanted=self.errands_mode and not self.turns.runs_errands,
             shared=self.turns.shared,
         )
 

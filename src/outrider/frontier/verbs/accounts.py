@@ -17,6 +17,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.schedule.shared import SharedTurns
+from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.cold import Told, weigh
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import GATED, NONE, Group, QueueRules, Rows, queue_hashes
@@ -677,9 +678,11 @@ def explain(
     fingerprint: int,
     errands_at: Mapping[int, Instant],
     at_limit: bool,
+    rules_first: tuple[str, Instant | None] | None = None,
     shared: SharedTurns | None = None,
 ) -> Explanation:
-    """The whole status of a URL, and the one reason why it is not being fetched now."""
+    """The whole status of a URL, and the one reason why it is not being fetched now. rules_first: why its host waits
+    for a robots.txt, and until when."""
     if record is None:
         text = "nobody has told of it, or it lies outside the scope"
         return Explanation(url, State.UNKNOWN, "unknown", text, UrlStatus(url, State.UNKNOWN), slot, fingerprint)
@@ -691,7 +694,7 @@ def explain(
     authority = tables.authorities.get(name)
     group = shared.holds_back(host) if shared is not None else None
     own = tables.queues.group_of.get(row)
-    word, text, at = _why_not(record, tables, now, queue, there, authority, own, group, at_limit=at_limit)
+    word, text, at = _why_not(record, now, queue, there, rules_first, own, group, tables=tables, at_limit=at_limit)
     place = tables.whereabouts.get(host) if shared is not None and shared.asks else None
     if word in ("host_busy", "host_resting", "group_busy", "group_resting", "behind", "ready"):
         asked_at = shared.asked_at().get(host) if shared is not None else None
@@ -729,24 +732,41 @@ def _address_sought(host: str, place: Whereabouts | None, at: Instant, now: Inst
     return "address", f"{text}, by whoever leases errands", max(at, now)
 
 
-def _gate_of(record: Record, tables: Tables) -> Authority | None:
-    """The authority for whose robots.txt the host of a URL waits, None for none or while it is asked for."""
-    host = int(tables.queues.host[tables.queues.find(np.array([record.queue], np.uint64))[0]])
-    if not tables.hosts.flags[host] & GATED:
-        return None
-    return next((one for one in tables.authorities_of.get(host, ()) if one.wanted != NONE), None)
+def rules_first(
+    authority: Authority, turns: Turns, tables: Tables, now: Instant, *, own: bool
+) -> tuple[str, Instant | None]:
+    """Why the pages of a host wait for the robots.txt of an authority, and the first instant at which it may be asked
+    for; None where no time alone brings that. own: whether it is the authority of the URL that is explained."""
+    whose = "its authority" if own else authority.name
+    hosts, there = tables.hosts, authority.wanted
+    host = authority.busy if authority.token else there
+    hop = f" at {hosts.name(host)}, where a redirect led," if host not in (NONE, authority.host) else ""
+    if authority.token:
+        return f"the robots.txt of {whose} is being asked for{hop.rstrip(',')}", None
+    text = f"the robots.txt of {whose} is to be asked for{hop} first"
+    if there == NONE:
+        return f"the robots.txt of {whose} is being read", now
+    allowed = turns.may_ask_at(authority, there)
+    if allowed is None:
+        return f"{text}, and its queues are paused", None
+    if hosts.in_flight[there] >= turns.room(there):
+        return f"{text}, after the request that {hosts.name(there)} has open", None
+    at = max(authority.next_at, allowed, int(hosts.rest_until[there]))
+    if at > now:
+        return f"{text}, from {rfc3339(at)} on, by whoever leases errands", at
+    return f"{text}, by whoever leases errands; that is possible now", now
 
 
 def _why_not(
     record: Record,
-    tables: Tables,
     now: Instant,
     queue: QueueStatus,
     host: HostStatus,
-    authority: Authority | None,
+    robots: tuple[str, Instant | None] | None,
     own: Group | None,
     group: tuple[str, Instant] | None,
     *,
+    tables: Tables,
     at_limit: bool,
 ) -> tuple[str, str, Instant | None]:
     state = record.state
@@ -766,10 +786,8 @@ def _why_not(
         return "paused", "its queue or crawl is paused", None
     if queue.blocked_until is not None and queue.blocked_until > now:
         return "blocked", f"its queue is blocked until {rfc3339(queue.blocked_until)}", queue.blocked_until
-    gate = _gate_of(record, tables)
-    if gate is not None:
-        whose = "its authority" if gate is authority else gate.name
-        return "robots", f"the robots.txt of {whose} is to be asked for first", gate.next_at or None
+    if robots is not None:
+        return "robots", *robots
     capacity = queue.limit or 1
     if host.leased >= capacity:
         at_once = "one request at a time" if capacity == 1 else f"at most {capacity} requests at once"
@@ -803,9 +821,11 @@ def idle(
     errands_at: Mapping[int, Instant],
     at_limit: bool,
     delay: float,
+    errands_wanted: bool = False,
     shared: SharedTurns | None = None,
 ) -> Idle:
-    """Why nothing, or no more, can be leased now."""
+    """Why nothing, or no more, can be leased now. errands_wanted: robots rules come by errands, and nobody has leased
+    any since the opening."""
     states = _host_states(tables, now, errands_at, shared)
     counts = _counted(tables, states)
     known = counts.pop("known")
@@ -819,7 +839,7 @@ def idle(
         if tables.counts[PARKED]:
             text += f"; {tables.counts[PARKED]} URLs are parked, beyond a limit or forbidden by robots.txt"
     elif counts["ready"]:
-        word, text = "ready", f"{counts['ready']} hosts are ready: lease from them"
+        word, text = "ready", _ready(tables, now, counts["ready"], errands_at, shared, errands_wanted=errands_wanted)
     elif counts["resting"]:
         word, text = "resting", f"all {counts['resting']} hosts that hold something rest"
         if shared is not None and shared.waiting:
@@ -848,6 +868,25 @@ def idle(
         tail_urls,
         tail_seconds,
     )
+
+
+def _ready(
+    tables: Tables,
+    now: Instant,
+    ready: int,
+    errands_at: Mapping[int, Instant],
+    shared: SharedTurns | None,
+    *,
+    errands_wanted: bool,
+) -> str:
+    """How the ready hosts are leased: some of them, perhaps, by errands alone."""
+    text = f"{ready} hosts are ready: lease from them"
+    pages = int(np.count_nonzero(_host_states(tables, now, {}, shared) == _READY)) if errands_at else ready
+    if pages < ready:
+        text += f" with errands=True: {ready - pages} wait for a robots.txt, which may be asked for now"
+    elif errands_wanted:
+        text += " with errands=True: the robots.txt of each is asked for first"
+    return text
 
 
 def waits(tables: Tables, now: Instant, *, beyond_seconds: float, within_seconds: float | None) -> Waits:
