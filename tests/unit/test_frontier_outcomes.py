@@ -137,7 +137,7 @@ def test_outcomes_of_one_host_in_one_call_rest_it_as_in_calls_of_their_own():
         ({"addresses": ["x", None]}, "address 'x'"),
         ({"errors": {0: "e" * 10_000}}, "error has 10,000 characters"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
 def test_a_wrong_value_in_a_batch_is_named_and_changes_nothing(columns, named):
     world = World()
