@@ -135,6 +135,8 @@ IDLE_CONNECTION_SECONDS_MAX = (
     15  # a kept connection that rests longer is closed, not reused: servers drop it about then
 )
 CONNECTIONS_MAX = 512  # sockets of the downloader, kept ones included; half of the usual 1,024 descriptors
+SLOW_REQUEST_SECONDS = 0.5  # most answers are whole by then; a request that takes longer gives its place to another
+SLOW_HOSTS_MAX = 10_000  # hosts remembered as slow: the next request to one holds no place from the beginning
 RATE_BYTES_PER_SECOND_MIN = 100  # a body that comes more slowly on average is cut: no link of today is so slow
 RATE_SECONDS_FIRST = 15.0  # and that is first looked at so long after the head: half of the time that silence may last
 FETCH_THREADS = 1  # of the fetch kernel: one fetches 10,000 pages a second

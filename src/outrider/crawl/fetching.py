@@ -15,6 +15,7 @@ from outrider.clock import Instant, wall
 from outrider.crawl.hooks import HookFailed, Hooks
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import PerHost
+from outrider.crawl.places import Places
 from outrider.crawl.visit import Visit, validators_of
 from outrider.errors import InvalidUrlError, SettingsError
 from outrider.fetch.addresses import AddressGuard, is_web_port
@@ -47,13 +48,14 @@ class Fetching:
         loopback_only: bool,
         clock: Callable[[], Instant],
         concurrency: int = CONNECTIONS_MAX,
+        aside_most: int = 0,
         make_room: Callable[[], None] = lambda: None,
         hooks: Hooks | None = None,
         per_host: PerHost | None = None,
         headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """concurrency: requests at once. make_room: is told of each visit whose name is long in coming. headers: of
-        each request."""
+        """concurrency: requests at once; aside_most: slow ones beside them. make_room: is told of each visit whose name
+        or answer is long in coming. headers: of each request."""
         self._headers = headers
         self._hooks = hooks
         self._per_host = per_host or PerHost(CrawlOptions())
@@ -63,10 +65,15 @@ class Fetching:
         self._user_agent = user_agent
         self._loopback_only = loopback_only
         self._clock = clock
-        self._places = asyncio.Semaphore(concurrency)
+        self._places = Places(concurrency, aside_most, make_room)
         self._make_room = make_room
-        self.unnamed = 0  # visits whose name is long in coming: they hold no place among the requests
+        self._unnamed = 0  # visits whose name is long in coming
         self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()  # (host, address) that took no connection
+
+    @property
+    def aside(self) -> int:
+        """Visits that hold no place: their name is long in coming, or their answer."""
+        return self._unnamed + self._places.aside
 
     async def visit(self, lease: Lease) -> Visit:
         """Asks for the lease's URL. When it is cancelled, the visit says whether the site may have noticed."""
@@ -93,7 +100,7 @@ class Fetching:
                 request = replace(request, bytes_max=own.bytes_max)
             if self._hooks is not None and lease.kind is Kind.PAGE:
                 request = self._hooks.request(request, lease)
-            async with self._places:
+            async with self._places.of(target.host):
                 at = wall()
                 began = self._clock()
                 response = await self._dial(request, others)
@@ -191,7 +198,7 @@ class Fetching:
         def give_place() -> None:
             nonlocal waits
             waits = True
-            self.unnamed += 1
+            self._unnamed += 1
             self._make_room()
 
         patience = asyncio.get_running_loop().call_later(DNS_PROMPT_SECONDS, give_place)
@@ -199,7 +206,7 @@ class Fetching:
             return await self._names.resolve(host, port)
         finally:
             patience.cancel()
-            self.unnamed -= waits
+            self._unnamed -= waits
 
     async def close(self) -> None:
         """Ends the visits in flight and gives connections and threads back."""

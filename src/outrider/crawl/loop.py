@@ -48,6 +48,7 @@ from outrider.crawl.options import CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
 from outrider.crawl.perhost import PerHost
+from outrider.crawl.places import aside_max
 from outrider.crawl.progress import Progress
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn, visit_bytes
 from outrider.crawl.summary import left_alone, nothing_done
@@ -80,7 +81,7 @@ GATHER_VISITS_MAX: Final = 64  # and no longer once so many are there
 WAIT_SECONDS_MAX: Final = 30.0  # a turn at least so often: nothing is trusted to wake us for ever
 FULL_SECONDS_MAX: Final = 30.0  # how long a crawl waits for space when the disk is full
 FULL_STEP_SECONDS: Final = 0.5
-UNNAMED_MAX: Final = 1_000  # visits whose name is long in coming, beside those that have a place
+ASIDE_MAX: Final = 1_500  # visits whose name or answer is long in coming, beside those that have a place
 EXTEND_STEP_SECONDS: Final = 10.0  # leases under way are looked at so often,
 EXTEND_SECONDS: Final = 45.0  # and extended when they end within so long: before then there is another look
 WAIT_SLACK_SECONDS: Final = 1.0  # between two looks at the same rest
@@ -369,6 +370,7 @@ class Crawler:
             loopback_only=options.contact is None,
             clock=self._clock,
             concurrency=self._concurrency,
+            aside_most=aside_max(self._concurrency, _connections_max(options.concurrency)),
             make_room=self._wake.set,
             hooks=self._hooks,
             per_host=PerHost(options),
@@ -456,9 +458,9 @@ class Crawler:
         return self._room(fetching)
 
     def _room(self, fetching: Fetching) -> int:
-        """The number of visits that may begin. A visit whose name is long in coming holds no place, a visit that waits
-        for its turn does."""
-        held = len(self._running) + len(self._finished) - min(fetching.unnamed, UNNAMED_MAX)
+        """The number of visits that may begin. A visit whose name or answer is long in coming holds no place, a visit
+        that waits for its turn does."""
+        held = len(self._running) + len(self._finished) - min(fetching.aside, ASIDE_MAX)
         return max(0, self._concurrency - held)
 
     def _ending_leases(self) -> list[int]:

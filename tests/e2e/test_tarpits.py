@@ -1,0 +1,66 @@
+"""Hosts that accept and say nothing hold no places of a crawl: hosts beside them are fetched as if they were alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import outrider
+from e2e.hostile import Connection, hostile
+
+PAGES = 10
+
+
+async def _script(connection: Connection) -> None:
+    while True:
+        head = await connection.request()
+        robots = head.startswith(b"GET /robots.txt ")
+        if b"Host: tarpit" in head and not robots:
+            await connection.hang()
+        links = b"" if robots else b"".join(b"<a href=/%d>page</a>" % number for number in range(PAGES))
+        status = b"404 Not Found" if robots else b"200 OK"
+        fields = b"Content-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(links)
+        await connection.send(b"HTTP/1.1 " + status + b"\r\n" + fields + links)
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """The port of a server in a thread of its own."""
+    ports: list[int] = []
+    begun, over = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        async with hostile(_script) as site:
+            ports.append(site.port)
+            begun.set()
+            await asyncio.to_thread(over.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    begun.wait(10)
+    yield ports[0]
+    over.set()
+    thread.join()
+
+
+def test_tarpits_in_all_places_of_a_crawl_leave_them_to_other_hosts(port: int, tmp_path: Path) -> None:
+    names = [*(f"tarpit{number}.test" for number in range(12)), "good1.test", "good2.test"]
+    (tmp_path / "hosts").write_text("".join(f"127.0.0.1 {name}\n" for name in names))
+    outrider.crawl(
+        [f"http://{name}:{port}/" for name in names],
+        output=str(tmp_path / "out"),
+        hosts=str(tmp_path / "hosts"),
+        concurrency=2,
+        delay=0,
+        delay_factor=0,
+        max_seconds=6,
+        timeout="total=8",
+    )
+    lines = map(json.loads, (tmp_path / "out" / "pages.jsonl").read_text().splitlines())
+    good = [line["url"] for line in lines if line["outcome"] in {"done", "duplicate"}]
+    assert (2 * (PAGES + 1), True) == (len(good), all("good" in url for url in good))
