@@ -43,7 +43,7 @@ class Web:
         names, seeds = self.directory / "hosts", self.directory / "seeds"
         names.write_text("".join(f"127.0.0.1 h{number}.test\n" for number in range(self.hosts)))
         seeds.write_text("".join(f"{seed}\n" for seed in self.seeds(path)))
-        pace = ("--delay", "0", "--delay-factor", "0", "--progress", "none")
+        pace = ("--delay", "0", "--delay-factor", "0", "--progress", "none", "--no-traps")
         return ["crawl", f"@{seeds}", "-o", str(output), "--hosts", str(names), *pace, *more]
 
 

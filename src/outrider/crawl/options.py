@@ -33,6 +33,7 @@ from outrider.limits import (
     TRUNCATE_BYTES_MAX,
 )
 from outrider.url import Rules, Scope
+from outrider.url.traps import Traps
 
 ENVIRONMENT_PREFIX = "OUTRIDER_"
 _ALMOST = 0.9  # how alike two names are that differ by a letter or two; other tools have variables of their own
@@ -415,6 +416,10 @@ def _limit(meaning: str, *, least: int = 1) -> Any:
     return _setting(None, meaning, accepted, _whole(least, COUNT_MAX), "N", optional=True, frontier=True)
 
 
+def _bound(default: int, meaning: str) -> Any:
+    return _setting(default, meaning, "a whole number above 0", _whole(1, COUNT_MAX), "N")
+
+
 def _choice(names: tuple[str, ...], meaning: str, **more: Any) -> Any:
     return _setting(names[0], meaning, "one of " + ", ".join(names), _one_of(names), "|".join(names), **more)
 
@@ -488,6 +493,17 @@ class CrawlOptions:
     copies: str = _choice(
         COPIES,
         "What becomes of the links of a page whose bytes were met under another URL: taken last, or dropped.",
+    )
+    traps: bool = _switch(True, "Park links that look like traps: URLs that a site makes without end.")
+    max_url_bytes: int = _bound(2_000, "A link of more bytes counts as a trap.")
+    max_path_depth: int = _bound(15, "A link with more names in its path counts as a trap.")
+    max_path_repeats: int = _bound(3, "A link in whose path one name stands more often counts as a trap.")
+    date_horizon: float = _setting(
+        2.0,
+        "A link that names a month more years ahead counts as a trap.",
+        "a number from 0 to 1000",
+        _real(0, 1_000),
+        "YEARS",
     )
     max_pages: int | None = _limit("Stop after so many answered pages; never exceeded.")
     max_depth: int | None = _limit("Follow links at most so far from a seed.", least=0)
@@ -696,6 +712,8 @@ class CrawlOptions:
     def frontier_settings(self) -> dict[str, object]:
         """The part that the frontier decides by, under the same names."""
         told = {name: getattr(self, name) for name in FRONTIER_SETTINGS} | {"group": read_groups(self.group)}
+        rules = Traps(self.max_url_bytes, self.max_path_depth, self.max_path_repeats, self.date_horizon)
+        told["traps"] = rules if self.traps else None
         # A function decides per page, before the frontier is told of its links.
         return {**told, "scope": "any"} if is_function(self.scope) else told
 

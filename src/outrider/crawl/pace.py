@@ -97,10 +97,11 @@ def status_fields(
     """The fields of `status --json`: the frontier's counts, the rates, the state and the time left."""
     known = ("queued", "leased", "waiting", "parked", "done", "gone")
     hosts = statistics["hosts"]
+    trapped = sum(statistics.get("traps", {}).values())
     return {
         "state": state,
         "accepted": statistics["accepted"],
-        "not_followed": dict(not_followed or {}),
+        "not_followed": {**(not_followed or {}), **({"trap": trapped} if trapped else {})},
         "urls": {name: statistics["urls"][name] for name in known},
         "held": statistics["held"],
         "in_transit": statistics["in_transit"],

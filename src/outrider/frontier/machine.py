@@ -391,6 +391,7 @@ class Machine(Reporting, Operations, Carrying):
             at_limit=self._pages_left() <= 0,
             rules_first=self._rules_first(text, now) if records else None,
             shared=self.turns.shared,
+            traps=self.settings.traps,
         )
 
     def _rules_first(self, url: str, now: Instant) -> tuple[str, Instant | None] | None:

@@ -19,6 +19,7 @@ from outrider.limits import (
 )
 from outrider.url import Rules, Scope
 from outrider.url.scope import ScopeKind
+from outrider.url.traps import Traps
 
 WHEN_FULL = ("refuse", "drop_lowest", "spill", "delay")
 
@@ -29,6 +30,8 @@ class FrontierSettings:
     at most 60 s. scope, include, exclude, max_depth: which links are wanted. max_pages, max_pages_per_host: limits of
     answered pages, None for no limit. user_agent: the product token that selects the robots rules. priority: a priority
     function for links that bring none (docs/priority.md).
+
+    traps: rules by which new links are parked, those with depth 0 aside; None for none.
 
     max_urls, max_urls_per_queue: limits of URLs that are still to fetch, in all and per queue, None for no limit.
     when_full: the rule for more URLs. "refuse" answers over_limit; "drop_lowest" drops the URL of the same queue that
@@ -62,6 +65,7 @@ class FrontierSettings:
     when_full: str = "refuse"
     memory_bytes: int = CARD_BYTES_MAX
     group: Grouping | None = None
+    traps: Traps | None = None
 
     @property
     def hot_hosts_max(self) -> int:
@@ -100,6 +104,8 @@ class FrontierSettings:
             given["url_rules"] = Rules.parse(given["url_rules"])
         if not isinstance(given.get("url_rules"), Rules | None):
             raise SettingsError(f"url_rules {given['url_rules']!r}: give names of rules in one text, or Rules")
+        if not isinstance(given.get("traps"), Traps | None):
+            raise SettingsError(f"traps {given['traps']!r}: give Traps, or None")
         given["group"] = Grouping.of(given.get("group"))
         agent = given.get("user_agent", "Outrider")
         if not isinstance(agent, str) or not agent:

@@ -96,6 +96,7 @@ class Reason(IntEnum):
     LOST = 5
     REDIRECT_SELF = 6
     DROPPED = 7
+    TRAP = 8
 
 
 class RobotsState(IntEnum):
@@ -1051,8 +1052,8 @@ class Tables:
         if come[WAITING]:
             self.calendar.put(cards if all_alike else cards.take(np.flatnonzero(states == WAITING)))
         if come[PARKED]:
-            # URLs that robots rules refuse lie in the ledger alone.
-            others = (states == PARKED) & (heads["reason"] != Reason.ROBOTS)
+            # URLs that robots rules refuse, and traps, lie in the ledger alone.
+            others = (states == PARKED) & (heads["reason"] != Reason.ROBOTS) & (heads["reason"] != Reason.TRAP)
             if others.any():
                 self.spent.put(self.queues.host[rows[others]], cards.filter(others))
         if np.count_nonzero(heads["flags"]):

@@ -52,6 +52,7 @@ from outrider.journey import (
 from outrider.kernels.cards import Heads
 from outrider.limits import LISTED_ROWS_MAX, WAITS_NAMED_MAX
 from outrider.url import authority_of, host_of
+from outrider.url.traps import Traps
 
 
 def status_of(record: Record, tables: Tables, token: int) -> UrlStatus:
@@ -81,7 +82,7 @@ def reason_text(record: Record, tables: Tables) -> str | None:
     if record.state not in (PARKED, GONE):
         return None
     error = tables.registry.errors[record.error]
-    return error if error and record.reason != Reason.BUDGET else Reason(record.reason).name.lower()
+    return error if error and record.reason not in (Reason.BUDGET, Reason.TRAP) else Reason(record.reason).name.lower()
 
 
 # -- counts ------------------------------------------------------------------------------------------------------------
@@ -217,6 +218,7 @@ def statistics(
         "dropped": tables.registry.tallies.get("dropped", 0),
         "refused": tables.registry.tallies.get("refused", 0),
         "errors": errors,
+        "traps": {name[5:]: count for name, count in tables.registry.tallies.items() if name.startswith("trap.")},
         "structures": {
             "seen": {"keys": sum(one["keys"] for one in seen), "bytes": sum(one["bytes"] for one in seen)},
             "recent": {"bytes": recent_bytes},
@@ -680,6 +682,7 @@ def explain(
     at_limit: bool,
     rules_first: tuple[str, Instant | None] | None = None,
     shared: SharedTurns | None = None,
+    traps: Traps | None = None,
 ) -> Explanation:
     """The whole status of a URL, and the one reason why it is not being fetched now. rules_first: why its host waits
     for a robots.txt, and until when."""
@@ -695,6 +698,11 @@ def explain(
     group = shared.holds_back(host) if shared is not None else None
     own = tables.queues.group_of.get(row)
     word, text, at = _why_not(record, now, queue, there, rules_first, own, group, tables=tables, at_limit=at_limit)
+    if record.state == PARKED and record.reason == Reason.TRAP:
+        told = traps.explained(record.url, now) if traps is not None else None
+        rule = tables.registry.errors[record.error]
+        why = f": {told}" if told else ""
+        text = f"it is parked as a trap ({rule}){why}; `outrider retry --error {rule}` puts it back"
     place = tables.whereabouts.get(host) if shared is not None and shared.asks else None
     if word in ("host_busy", "host_resting", "group_busy", "group_resting", "behind", "ready"):
         asked_at = shared.asked_at().get(host) if shared is not None else None

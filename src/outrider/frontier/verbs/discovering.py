@@ -58,6 +58,7 @@ from outrider.limits import (
     URL_BYTES_MAX,
 )
 from outrider.url import Scope, UrlBatch, host_of, spell, undotted
+from outrider.url.traps import RULES
 
 
 class Discovering(Deciding):
@@ -374,6 +375,7 @@ class Discovering(Deciding):
             over = answered >= limit
             heads["state"][over], heads["reason"][over] = PARKED, Reason.BUDGET
             codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
+        self._park_traps(links.urls, rows, heads, codes, draft)
         if not self._limit(heads, known_queues, rows, codes, draft):
             draft.cards(self._bodies(links, rows, heads), queue_rows)
             return None
@@ -456,6 +458,23 @@ class Discovering(Deciding):
                 heads[name] = column if column is crawls else column[rows]
             elif column[0]:
                 heads[name] = column[0]
+
+    def _park_traps(
+        self, urls: UrlBatch, rows: npt.NDArray[np.intp], heads: Any, codes: npt.NDArray[np.uint8], draft: Draft
+    ) -> None:
+        """Parks new URLs that break a rule of traps; not seeds, which somebody wanted."""
+        traps = self.settings.traps
+        if traps is None:
+            return
+        broken = traps.verdicts(urls, rows, draft.now)
+        broken[(heads["depth"] == 0) | (heads["state"] == PARKED)] = 0
+        for number in set(broken[broken > 0].tolist()):
+            trapped = broken == number
+            rule = RULES[number - 1]
+            heads["state"][trapped], heads["reason"][trapped] = PARKED, Reason.TRAP
+            heads["error"][trapped] = draft.error_number(rule)
+            codes[rows[trapped]] = CODE_NUMBERS[Code.PARKED]
+            draft.tally(f"trap.{rule}", int(np.count_nonzero(trapped)))
 
     def _rule_new(
         self,

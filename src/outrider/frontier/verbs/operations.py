@@ -20,7 +20,7 @@ from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.priority import checked, class_of
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import NONE, QueueRules, Rows, words_of_crawls, words_of_keys
-from outrider.frontier.state.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, rules_cells
+from outrider.frontier.state.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason, rules_cells
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
@@ -28,6 +28,7 @@ from outrider.journey import State
 from outrider.kernels.cards import HEAD
 from outrider.limits import CALL_ROWS_MAX, OWN_SLOT, WAKES_PER_CALL_MAX
 from outrider.url import host_of, undotted
+from outrider.url.traps import ANY_TRAP
 
 
 class Operations(Discovering):
@@ -340,7 +341,8 @@ class Operations(Discovering):
         return int(np.frombuffer(self.tables.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
 
     def retry(self, error: str | None, host: str | None, now: Instant) -> int:
-        """Puts dead letters back into their queues. Returns how many. error: only this class. Raises SettingsError."""
+        """Puts dead letters back into their queues. Returns how many. error: only this class; parked
+        traps only by the class of their rule, or all of them by "trap". Raises SettingsError."""
         if error is not None:
             arguments.text("error", error)
         now = self._advance(now)
@@ -355,6 +357,8 @@ class Operations(Discovering):
             mask = heads["state"] == GONE
             if number is not None:
                 mask &= heads["error"] == number
+                trapped = (heads["state"] == PARKED) & (heads["reason"] == Reason.TRAP)
+                mask |= trapped & (heads["error"] == number) if error != ANY_TRAP else trapped
             if not mask.any():
                 continue
             if tables.voids():
@@ -366,10 +370,11 @@ class Operations(Discovering):
             if not len(some):
                 continue
             heads = some.changed()
+            old = heads["state"].astype(np.uint8)
             heads["state"], heads["reason"], heads["attempts"], heads["losses"] = QUEUED, 0, 0, 0
             heads["due"] = now
             draft = self._draft(now)
-            draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), np.full(len(some), GONE, np.uint8))
+            draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), old)
             self._commit(draft)
             count += len(some)
         return count

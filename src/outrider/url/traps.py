@@ -1,0 +1,118 @@
+"""Traps: URLs that a site makes without end. Rules that look at one URL alone, for those that are new.
+
+trap_url_bytes     longer than so many bytes
+trap_path_depth    more names in its path than that
+trap_path_repeats  one name stands more often in its path: links that are relative by mistake
+trap_date          names a month that lies further ahead than so many years: the pages of a calendar
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant, seconds
+from outrider.errors import SettingsError
+from outrider.url.batch import UrlBatch
+
+RULES = ("trap_url_bytes", "trap_path_depth", "trap_path_repeats", "trap_date")
+"""The rules by number, from 1 on; 0 is no trap."""
+ANY_TRAP = "trap"
+"""All of them, where a rule is asked for."""
+_YEAR_SECONDS = 31_556_952  # the mean year of the calendar
+# A year and a month in this order, parted or each with its name: "/2031/05/", "2031-05", "year=2031&month=5".
+_DATE = re.compile(
+    rb"(?<![0-9])([2-9][0-9]{3})[-/_.](0?[1-9]|1[0-2])(?![0-9])"
+    rb"|(?:year|yr|y)[=/]([2-9][0-9]{3})(?![0-9])(?:[/&;](?:month|mon|m)[=/](0?[1-9]|1[0-2])(?![0-9]))?"
+    rb"|(?:date|day|month|week|from|start)=([2-9][0-9]{3})(0[1-9]|1[0-2])(?:[0-3][0-9])?(?![0-9])",
+    re.IGNORECASE,
+)
+_MAY_HOLD_DATE = re.compile(rb"[2-9][0-9]{3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Traps:
+    """The bounds of the rules; None leaves a rule out."""
+
+    url_bytes_max: int | None = None
+    path_depth_max: int | None = None
+    path_repeats_max: int | None = None
+    date_years_max: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise SettingsError(f"{name} is {value}; it can be 0 or more, or none")
+
+    def verdicts(self, urls: UrlBatch, rows: npt.NDArray[np.intp], now: Instant) -> npt.NDArray[np.uint8]:
+        """Of each of these rows the number of the first rule that it breaks, 0 for none."""
+        found = np.zeros(len(rows), np.uint8)
+        arena = urls.arena
+        paths, ends = urls.paths()
+        lengths = urls.lengths[rows]
+        if self.url_bytes_max is not None:
+            found[lengths > self.url_bytes_max] = 1
+        last = self._last_month(now)
+        for place, start, end in zip(range(len(rows)), paths[rows].tolist(), ends[rows].tolist(), strict=True):
+            if not found[place]:
+                found[place] = self._of_path(arena[start:end], last)
+        return found
+
+    def explained(self, url: str, now: Instant) -> str | None:
+        """Which rule a canonical URL breaks, with the numbers; None if it breaks none."""
+        path = url.encode()[url.index("/", 8) :]
+        if self.url_bytes_max is not None and len(url) > self.url_bytes_max:
+            return f"it has {len(url)} bytes, more than {self.url_bytes_max} (max_url_bytes)"
+        rule = self._of_path(path, self._last_month(now))
+        names = _names(path)
+        if rule == 2:
+            return f"its path has {len(names)} names, more than {self.path_depth_max} (max_path_depth)"
+        if rule == 3:
+            name, count = Counter(names).most_common(1)[0]
+            shown = name.decode("ascii", "replace")[:40]
+            return f"{shown!r} stands {count} times in its path, more than {self.path_repeats_max} (max_path_repeats)"
+        if rule == 4:
+            year, month = divmod(_latest(path) or 0, 12)
+            return f"it names {year}-{month + 1:02}, more than {self.date_years_max:g} years ahead (date_horizon)"
+        return None
+
+    def _last_month(self, now: Instant) -> int | None:
+        """The last month that is no trap, counted from the year 0."""
+        if self.date_years_max is None:
+            return None
+        years = 1970 + seconds(now) / _YEAR_SECONDS + self.date_years_max
+        return int(years * 12)
+
+    def _of_path(self, path: bytes, last: int | None) -> int:
+        slashes = path.count(b"/")
+        deep = self.path_depth_max is not None and slashes > self.path_depth_max
+        looped = self.path_repeats_max is not None and slashes > self.path_repeats_max
+        if deep or looped:
+            names = _names(path)
+            if self.path_depth_max is not None and len(names) > self.path_depth_max:
+                return 2
+            if self.path_repeats_max is not None and names and max(Counter(names).values()) > self.path_repeats_max:
+                return 3
+        if last is not None and _MAY_HOLD_DATE.search(path) is not None:
+            latest = _latest(path)
+            if latest is not None and latest > last:
+                return 4
+        return 0
+
+
+def _names(path: bytes) -> list[bytes]:
+    return [name for name in path.partition(b"?")[0].split(b"/") if name]
+
+
+def _latest(path: bytes) -> int | None:
+    """The latest month that a path names, counted from the year 0; the first of the year where none stands there."""
+    latest: int | None = None
+    for found in _DATE.finditer(path):
+        year, month = found[1] or found[3] or found[5], found[2] or found[4] or found[6] or b"1"
+        latest = max(latest or 0, int(year) * 12 + int(month) - 1)
+    return latest
