@@ -9,6 +9,7 @@ import pytest
 from model.world import START, Clock, World, outcome
 from outrider.clock import instant
 from outrider.engine import Frontier
+from outrider.engine.reading import answers_of
 from outrider.errors import SettingsError
 from outrider.journey import Outcome, OutcomeBatch, Verdict
 from outrider.storage.memory import MemoryFiles
@@ -158,3 +159,8 @@ def test_a_batch_answers_errands():
     world.clock.move(10)
     urls = world.urls(errands=True)
     assert [leases[1].url.replace("robots.txt", "")] == urls
+
+
+@pytest.mark.parametrize("form", [None, {}, [None, None]], ids=str)
+def test_a_batch_without_answers_of_robots_files_has_none_to_read_ahead(form):
+    assert [] == answers_of(OutcomeBatch([1, 2], robots=form))

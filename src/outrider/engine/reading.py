@@ -33,9 +33,9 @@ def answers_of(outcomes: object) -> list[object]:
     """The robots.txt answers in outcomes."""
     if isinstance(outcomes, OutcomeBatch):
         answers: object = outcomes.robots
-        if isinstance(answers, Mapping):
-            return list(answers.values())
-        return [one for one in answers if one is not None] if isinstance(answers, list | tuple) else [answers]
+        rows = answers.values() if isinstance(answers, Mapping) else answers
+        rows = rows if isinstance(rows, Iterable) else [rows]
+        return [one for one in rows if one is not None]
     if not isinstance(outcomes, list | tuple):
         return []
     return [answer for outcome in outcomes if (answer := getattr(outcome, "robots", None)) is not None]

@@ -186,8 +186,8 @@ class Draft:
         return clock
 
     def clocks(self, hosts: Rows) -> dict[str, npt.NDArray[Any]]:
-        """The clocks of these hosts in columns by name, for the caller to change in place, and their flags. Each host
-        comes once, and a draft has such columns once. They become facts in any case."""
+        """The clocks of these hosts in columns by name, for the caller to change in place. Each host comes
+        once, and a draft has such columns once. They become facts in any case."""
         columns = self._tables.hosts
         places = hosts.astype(np.intp)
         here = columns.records(places)
@@ -200,7 +200,7 @@ class Draft:
                         column[place] = getattr(clock, name)
         self._columns_of_clocks = hosts, cells
         self.add_columns(Fact.HOST_CELLS, [here["slot"], here["hash"], *cells.values()], Hand.of_rows(hosts))
-        return {**cells, "flags": here["flags"]}
+        return cells
 
     def tally(self, name: str, more: int) -> None:
         """Adds to a count of the whole frontier, which stays at `TALLY_MAX` once it is there."""

@@ -207,12 +207,12 @@ class Settling(Asking, Discovering):
         of their rests."""
         if not has_equals(hosts):
             clocks = draft.clocks(hosts)
-            delays = self._crawl_delays(draft, hosts, clocks["flags"])
+            delays = self._crawl_delays(draft, hosts)
             self._rest_each(clocks, _ALL, requests, delays)
             return clocks["rest_until"]
         each, places = np.unique(hosts, return_inverse=True)
         clocks = draft.clocks(each)
-        delays = self._crawl_delays(draft, each, clocks["flags"])
+        delays = self._crawl_delays(draft, each)
         until = np.zeros(len(hosts), np.int64)
         for rows in _rounds(places):
             at = places[rows]
@@ -248,9 +248,11 @@ class Settling(Asking, Discovering):
         clocks["strain"][at] = rests.strain
         clocks["answered"][at] += requests.answered
 
-    def _crawl_delays(self, draft: Draft, hosts: Rows, flags: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64] | None:
+    def _crawl_delays(self, draft: Draft, hosts: Rows) -> npt.NDArray[np.float64] | None:
         """The Crawl-delays of hosts in seconds, also of rules that came with this call; None where none has any."""
-        asked = np.flatnonzero(flags & ROBOTS)
+        if not draft.crawl_delays and not self.tables.authorities_of:
+            return None
+        asked = np.flatnonzero(self.tables.hosts.flags[hosts.astype(np.intp)] & ROBOTS)
         if not len(asked) and not draft.crawl_delays:
             return None
         delays = np.zeros(len(hosts))
