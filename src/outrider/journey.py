@@ -74,6 +74,7 @@ class Kind(StrEnum):
     PAGE = "page"
     ROBOTS = "robots"
     ADDRESS = "address"
+    SITEMAP = "sitemap"
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ RULES_READ_BYTES_PER_CALL = 16 << 10
 # robots.txt bytes that are parsed at once outside of the calls: a fifth of a second
 RULES_READ_BYTES_AT_ONCE = 512 << 10
 RULES_PER_REFUSAL = 100  # rules that a verdict may look at for the price of one refusal: 15 µs
+CALLERS_ERRANDS_MAX = 100_000  # sitemaps and the like that wait to be fetched; each takes some 800 bytes
 RECHECK_ROWS_MAX = 8_192  # one lease call looks at so many rows of the ledger for URLs to judge again: 3 ms
 RECHECK_ROWS_LEAST = 1_024  # a look into a slot of the ledger costs as much as so many rows: a block of each run
 RECHECK_READ_BYTES = 16 << 10  # read at once of each run for it

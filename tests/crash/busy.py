@@ -32,6 +32,7 @@ class Busy:
         self.verbs: list[tuple[Any, float]] = [
             (self.discover, 6), (self.lease, 8), (self.report, 9), (self.extend, 1), (self.give_back, 2),
             (self.rule, 2), (self.reprioritise, 1), (self.robots, 0.5), (self.note, 0.5), (self.retry, 0.3),
+            (self.queue_errands, 0.7),
         ]  # fmt: skip
         if deletes:
             self.verbs.append((self.delete, DELETES))
@@ -145,6 +146,10 @@ class Busy:
 
     def robots(self) -> None:
         self.world.frontier.set_robots(f"http://{self.rng.choice(HOSTS)}", 200, self.rng.choice(RULES))
+
+    def queue_errands(self) -> None:
+        urls = [self.url() for _ in range(self.rng.randrange(1, 4))]
+        self.world.frontier.queue_errands("sitemap", urls, crawl=self.rng.choice(CRAWLS))
 
     def address(self) -> None:
         self.world.frontier.set_address(self.rng.choice(HOSTS), self.rng.choice([None, "192.0.2.1", "192.0.2.2"]))

@@ -859,3 +859,12 @@ def test_hosts_are_looked_at_alike_by_the_kernel_and_where_more_must_be_known(se
             now[0] += instant(rng.choice([0.1, 1.0, 5.0]))
         assert pair[0].next_ready_seconds() == pair[1].next_ready_seconds()
     assert leased > 50
+
+
+def test_a_call_for_several_urls_of_a_queue_takes_the_first_of_each_and_then_the_others():
+    """No queue takes the room of another that is drawn beside it."""
+    world = World()
+    world.discover("http://a.com/", "http://b.com/", "http://c.com/", "http://d.com/")
+    assert (3, 3) == (len(set(world.urls(3, per_queue=4))), world.counts()["leased"])
+    world.discover(*[f"http://e.com/{n}" for n in range(9)])
+    assert 7 == len(world.urls(7, per_queue=6))

@@ -61,6 +61,7 @@ GOOD = {
     "release": {"tokens": [1]},
     "defer": {"tokens": [1], "until": START},
     "set_robots": {"authority": "http://a.com", "status": 200, "body": b""},
+    "queue_errands": {"kind": "sitemap", "urls": ["http://b.com/s.xml"], "crawl": None},
     "set_address": {"host": "a.com", "address": "1.2.3.4"},
     "set_addresses": {"addresses": {"a.com": "1.2.3.4"}},
     "note_projection": {"stream": "pages", "length": 1, "lsn": 1},

@@ -368,6 +368,10 @@ class AsyncFrontier:
         await self._in_thread(partial(self.sync._read_ahead, [RobotsAnswer(status, body)]))
         await self._call("set_robots", lambda m, now: m.set_robots(authority, status, body, now))
 
+    async def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> list[Code]:
+        """As `Frontier.queue_errands`."""
+        return await self._call("queue_errands", lambda m, now: m.queue_errands(kind, urls, crawl, now))
+
     async def pressure(self) -> float:
         """As `Frontier.pressure`."""
         return self.sync.pressure()

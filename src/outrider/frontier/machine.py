@@ -33,6 +33,7 @@ from outrider.frontier.state.whereabouts import FOREVER, Whereabouts
 from outrider.frontier.verbs import accounts, arguments
 from outrider.frontier.verbs.carried import Carrying
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.errands import Errands
 from outrider.frontier.verbs.operations import Operations
 from outrider.frontier.verbs.reporting import Reporting
 from outrider.journey import (
@@ -62,7 +63,7 @@ _Places = npt.NDArray[np.intp]
 _Instants = npt.NDArray[np.int64]
 
 
-class Machine(Reporting, Operations, Carrying):
+class Machine(Reporting, Operations, Carrying, Errands):
     """One frontier. It is not thread-safe; the engine makes sure that one call runs at a time."""
 
     def settle_all(self, now: Instant) -> None:
@@ -86,6 +87,9 @@ class Machine(Reporting, Operations, Carrying):
             elif self.errands_mode and unanswered(authority, now):
                 self._gate_again(authority)
             self._judge_later(authority)
+        for line in tables.callers_errands.lines():
+            self._next_in_line(line)
+        tables.callers_errands.dropped.clear()
         tables.changed.clear()
         if self.turns.shared is not None:
             self.turns.shared.meet()  # all hosts join their groups before the first one is offered
@@ -329,7 +333,8 @@ class Machine(Reporting, Operations, Carrying):
         lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
         if self.turns.shared is not None:
             lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
-        return len(self.tables.errands) + lined_up
+        queued = sum(not errand.token for errand in self.tables.callers_errands)
+        return len(self.tables.errands) + lined_up + queued
 
     def next_ready(self, now: Instant) -> Instant | None:
         """The first instant at which anything can be leased; `now` when that is so already; None when time alone will

@@ -87,6 +87,8 @@ class Fact(IntEnum):
     ERRAND = 36
     EXTEND = 37
     LOCATING = 38
+    QUEUED_ERRAND = 39
+    LEASED_ERRAND = 40
     LINE = 48
 
 
@@ -187,6 +189,11 @@ KINDS: dict[int, Kind] = {
             "again:u8=2@3",
         ),
         _kind(Fact.RULES, "slot:u16 name:text digest:u64 body:blob"),
+        _kind(
+            Fact.QUEUED_ERRAND,
+            "slot:u16 kind:u8 crawl:u32 name:text url:text next_at:i64 attempts:u8 hops:u8 losses:u8 error:text "
+            "ended:u8",
+        ),
         _kind(Fact.HEAD, "token:u64 heads:heads", applied=Applied.IN_COLUMNS, in_windows=True),
         _kind(Fact.CARD, "token:u64 cards:cards", applied=Applied.IN_COLUMNS, in_windows=True),
         _kind(
@@ -197,6 +204,7 @@ KINDS: dict[int, Kind] = {
         ),
         _kind(Fact.EXTEND, "slot:u16 token:u64 deadline:i64", applied=Applied.IN_COLUMNS, in_windows=True),
         _kind(Fact.ERRAND, "slot:u16 name:text token:u64 deadline:i64 holder:u32"),
+        _kind(Fact.LEASED_ERRAND, "slot:u16 kind:u8 crawl:u32 name:text token:u64 deadline:i64 holder:u32"),
         _kind(Fact.LOCATING, "slot:u16 host:u64 token:u64 deadline:i64 holder:u32"),
         _kind(Fact.TOKEN, "slot:u16 token:u64 order:u64", in_windows=True),
         _kind(Fact.TALLY, "slot:u16 name:text value:u64", in_windows=True),

@@ -86,6 +86,8 @@ class Cooling:
         tables, turns = self._tables, self._turns
         if turns.errands_at and len(rows):
             rows = rows[np.array([row not in turns.errands_at for row in rows.tolist()], np.bool_)]
+        if len(tables.callers_errands) and len(rows):
+            rows = rows[np.array([not tables.callers_errands.of_host(row) for row in rows.tolist()], np.bool_)]
         if tables.whereabouts and len(rows):
             places = [tables.whereabouts.get(row) for row in rows.tolist()]
             rows = rows[np.array([place is None or not place.token for place in places], np.bool_)]

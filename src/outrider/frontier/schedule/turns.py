@@ -23,6 +23,7 @@ from outrider.clock import Instant
 from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.schedule.shared import SharedTurns
 from outrider.frontier.state.crawls import CrawlState
+from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, MANY, NONE, RULED, Rows
 from outrider.frontier.state.tables import Again, Authority, RobotsState, Tables
 from outrider.limits import WAKES_PER_CALL_MAX
@@ -44,7 +45,7 @@ class Turns:
         self.timetable = kernels.Timetable()
         self.ready = kernels.Ready(seed)
         self.seekers = kernels.Ready(seed)
-        self.errands_at: dict[int, list[Authority]] = {}  # by host: robots.txt files to ask for there
+        self.errands_at: dict[int, list[Errand]] = {}  # by host
         self.gates: dict[int, Authority] = {}  # by host: the authority whose rules are not known
         self.runs_errands = False
         self.pages_per_host: int | None = None  # how many pages of a host may be answered
@@ -284,9 +285,11 @@ class Turns:
         parked = self._tables.queues.parked
         return any(parked[queue] for queue in self._tables.queues_of(authority.host))
 
-    def is_awaited(self, authority: Authority) -> bool:
+    def is_awaited(self, authority: Errand) -> bool:
         """Whether a crawl goes on until the robots.txt of an authority in line is answered: a daily look at one that
         nobody answered keeps no crawl open."""
+        if not isinstance(authority, Authority):
+            return False  # errands of callers are counted where they are kept
         gated = self.gates.get(authority.host) is authority
         return gated or (authority.state != RobotsState.REFUSED and self.is_sought(authority))
 
@@ -386,10 +389,10 @@ class Turns:
 
     # -- errands -------------------------------------------------------------------------------------------------------
 
-    def line_up(self, authority: Authority, host: int) -> None:
-        """Lines up an authority's errand at the host that the request will go to."""
-        authority.wanted = host
-        self.errands_at.setdefault(host, []).append(authority)
+    def line_up(self, errand: Errand, host: int) -> None:
+        """Lines up an errand at the host that the request will go to."""
+        errand.wanted = host
+        self.errands_at.setdefault(host, []).append(errand)
         self._tables.hosts.flags[host] |= ASKED
 
     def gate(self, authority: Authority) -> None:
@@ -402,56 +405,69 @@ class Turns:
         if self.gates.pop(host, None) is not None:
             self._tables.hosts.flags[host] &= ~np.uint8(GATED)
 
-    def may_ask_at(self, authority: Authority, host: int) -> Instant | None:
-        """The first instant at which operators allow to ask a host for an authority's robots.txt; None while they
-        forbid it.
+    def may_ask_at(self, errand: Errand, host: int) -> Instant | None:
+        """The first instant at which operators allow an errand to a host; None while they forbid it.
 
         One of the queues that wait for the answer must be allowed. Where a redirect leads to another host, the rules of
         that host's queues must allow it, too.
         """
         tables = self._tables
-        if not (tables.hosts.flags[authority.host] | tables.hosts.flags[host]) & RULED:
+        if not (tables.hosts.flags[errand.host] | tables.hosts.flags[host]) & RULED:
             return 0  # thousands of authorities may be in line at one host, and each look at it asks for all of them
         crawls, states = tables.queues.crawl, tables.crawls.states
-        own = np.array(list(tables.queues_of(authority.host)), np.uint32)
-        waits = tables.queues.parked[own] > 0
-        if self.gates.get(authority.host) is authority:
-            waits |= tables.backlog.waiting(own) > 0
-        running = [queue for queue in own[waits].tolist() if states[int(crawls[queue])] == CrawlState.RUNNING]
+        own = np.array(list(tables.queues_of(errand.host)), np.uint32)
+        waiting = own[self._waits(errand, own)].tolist()
+        running = [queue for queue in waiting if states[int(crawls[queue])] == CrawlState.RUNNING]
         at = self._first_allowed(running)
-        if at is None or host == authority.host:
+        if at is None or host == errand.host:
             return at
         there = list(tables.queues_of(host))
         mine = {int(crawls[queue]) for queue in running}
         hop = self._first_allowed([queue for queue in there if int(crawls[queue]) in mine] or there)
         return None if hop is None else max(at, hop)
 
+    def _waits(self, errand: Errand, queues: Rows) -> npt.NDArray[np.bool_]:
+        """Which of these queues wait for an errand: those of its crawl, or those with URLs that its answer lets go."""
+        tables = self._tables
+        if isinstance(errand, CallersErrand):
+            found: npt.NDArray[np.bool_] = tables.queues.crawl[queues] == errand.crawl
+            return found
+        waits: npt.NDArray[np.bool_] = tables.queues.parked[queues] > 0
+        if self.gates.get(errand.host) is errand:
+            waits |= tables.backlog.waiting(queues) > 0
+        return waits
+
     def _first_allowed(self, queues: Iterable[int]) -> Instant | None:
         times = [at for at in map(self._allowed_at, queues) if at is not None]
         return min(times, default=None)
 
-    def errand_for(self, host: int, now: Instant) -> Authority | None:
-        """The first authority in the line of a host whose robots.txt may be asked for now."""
-        for authority in self.errands_at.get(host, ()):
-            if authority.next_at <= now and not authority.token:
-                allowed = self.may_ask_at(authority, host)
-                if allowed is not None and allowed <= now:
-                    return authority
-        return None
+    def errand_for(self, host: int, now: Instant) -> Errand | None:
+        """The errand in the line of a host that may be leased now: of the best class, the first of its equals; those
+        for robots.txt files before all others."""
+        best: Errand | None = None
+        for errand in self.errands_at.get(host, ()):
+            if errand.next_at > now or errand.token:
+                continue
+            if best is not None and (errand.goes_first, errand.klass) <= (best.goes_first, best.klass):
+                continue
+            allowed = self.may_ask_at(errand, host)
+            if allowed is not None and allowed <= now:
+                best = errand
+        return best
 
     def hops(self) -> Rows:
-        """The hosts that serve the robots.txt of another host, by a redirect."""
+        """The hosts that an errand of another host goes to, by a redirect."""
         lines = self.errands_at.items()
         found = [host for host, line in lines if any(authority.host != host for authority in line)]
         return np.array(found, np.uint32)
 
-    def leave_line(self, authority: Authority) -> int:
-        """Takes an authority's errand out of its line. Returns the host where it waited, NONE for none."""
-        host = authority.wanted
+    def leave_line(self, errand: Errand) -> int:
+        """Takes an errand out of its line. Returns the host where it waited, NONE for none."""
+        host = errand.wanted
         if host != NONE:
-            authority.wanted = NONE
+            errand.wanted = NONE
             line = self.errands_at[host]
-            line.remove(authority)
+            line.remove(errand)
             if not line:
                 del self.errands_at[host]
                 self._tables.hosts.flags[host] &= ~np.uint8(ASKED)

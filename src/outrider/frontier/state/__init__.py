@@ -11,6 +11,7 @@ the log behind them, and derives everything that schedules.
     seen.py         the seen-set, which is derived
     hosts.py        hosts and queues: columns with a row each, found by hash
     cold.py         hosts with nothing due: records on disk, recalled when a call names them
+    errand.py       the kinds of errands, and the errands that callers queue
     whereabouts.py  the addresses of hosts, and the errands that ask for them
     errands.py      the meaning of a robots.txt's answer, for pages and for the next errand
     recovery.py     checkpoint, ledger and log to tables: the same `apply`, and no policy

@@ -396,7 +396,9 @@ class ColdHosts:
                 queues.rules[added] = queue.rules
         tables.flag(np.array([youngest], np.uint32))
         if _ADDRESS in extra:
-            found = tables.whereabouts[row] = Whereabouts(row, int(hosts.slot[row]), hosts.name(row))
+            found = tables.whereabouts[row] = Whereabouts(
+                row, int(hosts.slot[row]), int(hosts.hash[row]), hosts.name(row)
+            )
             address, found.expires, found.next_at, found.attempts, error = extra[_ADDRESS]
             found.address, found.error = sys.intern(address), error.decode("utf-8", "surrogatepass")
         for cells in extra.get(_AUTHORITIES, ()):

@@ -36,6 +36,7 @@ from outrider.frontier.format.facts import (
 )
 from outrider.frontier.state.cold import ColdHosts
 from outrider.frontier.state.crawls import Crawls, CrawlState
+from outrider.frontier.state.errand import CallersErrand, CallersErrands, Errand
 from outrider.frontier.state.hosts import (
     CELLS,
     MANY,
@@ -61,7 +62,7 @@ from outrider.frontier.stores.backlog import Backlog
 from outrider.frontier.stores.calendar import Calendar
 from outrider.frontier.stores.ledger import Ledger
 from outrider.frontier.stores.rulebook import Rulebook, robots_bytes
-from outrider.journey import State
+from outrider.journey import Kind, State
 from outrider.kernels.cards import HAS_CONTENT, HEAD, Heads
 from outrider.limits import (
     CALENDAR_ROUNDS_MAX,
@@ -118,38 +119,28 @@ class Again(IntEnum):
     ALL = 2
 
 
-class Authority:
-    """Scheme, host and port, which share one robots.txt. The first draw of one of its pages makes it, or a call that
-    gives rules."""
+class Authority(Errand):
+    """Scheme, host and port, which share one robots.txt, and the errand that asks for it. The first draw of one of its
+    pages makes it, or a call that gives rules. url: its own robots.txt, or the hop of a redirect; klass: the best class
+    among the URLs of its host, while they wait for its rules."""
 
-    __slots__ = (
-        *("again", "attempts", "begun", "busy", "deadline", "digest", "error", "expires", "holder", "hops", "host"),
-        *("klass", "logged", "name", "next_at", "place", "slot", "state", "status", "token", "url", "wanted"),
-    )
+    __slots__ = ("again", "digest", "expires", "logged", "place", "state", "status")
 
     def __init__(self, slot: int, host: int, name: str) -> None:
-        self.slot = slot
-        self.host = host  # a row of Hosts
-        self.name = name
+        super().__init__(Kind.ROBOTS, slot, host, name, name + "/robots.txt")
         self.place = -1  # its place in `Tables.all_authorities`
         self.again = Again.NONE  # which of its parked URLs are to be judged again
         self.logged = False
         self.state = RobotsState.UNKNOWN
         self.expires: Instant = 0
-        self.next_at: Instant = 0
-        self.attempts = 0
-        self.hops = 0
         self.status = 0
-        self.url = name + "/robots.txt"  # the URL of the next errand: its own robots.txt, or the hop of a redirect
-        self.error = ""
         self.digest = 0  # names its rules, which the rulebook holds
-        self.token = 0
-        self.deadline: Instant = 0
-        self.holder = 0
-        self.begun: Instant | None = None  # when the open errand was leased; None after a restart
-        self.busy = NONE  # the host whose clock the open errand uses
-        self.wanted = NONE  # the host where its errand is lined up, while URLs wait for it
-        self.klass = 0  # the best class among the URLs of its host, while they wait for its rules
+
+    def opening(self, token: int, deadline: Instant, holder: int) -> tuple[Fact, Row]:
+        return Fact.ERRAND, (self.slot, self.name, token, deadline, holder)
+
+    def ending(self, until: Instant, *, lost: bool = False) -> tuple[Fact, Row]:
+        return Fact.ROBOTS, robots_cells(self, max(self.next_at, until))
 
     def __repr__(self) -> str:
         return f"<Authority {self.name} {RobotsState(self.state).name.lower()}>"
@@ -209,7 +200,8 @@ class Tables:
         self.torn: BaseException | None = None
         self.whereabouts: dict[int, Whereabouts] = {}  # by row of Hosts
         self.authorities_of: dict[int, list[Authority]] = {}
-        self.errands: dict[int, Authority | Whereabouts] = {}  # open ones, by token
+        self.callers_errands = CallersErrands()
+        self.errands: dict[int, Errand] = {}  # open ones, by token
         self.crawls = Crawls()
         self.registry = Registry()
         self.seen = SeenSet()
@@ -271,6 +263,7 @@ class Tables:
             self._uncount(queues, int(((heads["crawl"] == row) & ~self.void(heads)).sum()))
             self.crawls.delete(row)
             self.stalled += queues.tolist()
+            self.callers_errands.drop_crawl(row)
         self.changed.append(self.queues.host[queues])
 
     def forget_holders(self) -> None:
@@ -427,17 +420,14 @@ class Tables:
 
     def _locating(self, slot: int, host: int, token: int, deadline: int, holder: int) -> None:
         place = self._whereabouts(host)
-        self._end_errand(place)
-        place.token, place.deadline, place.holder = token, deadline, holder
-        self.errands[token] = place
-        self.token = max(self.token, token)
+        self._lease_errand(place, token, deadline, holder)
 
     def _whereabouts(self, host: int) -> Whereabouts:
         rows = self._rows_of_hosts(np.array([host], np.uint64))
         row = int(rows[0])
         self.changed.append(rows)
         if row not in self.whereabouts:
-            self.whereabouts[row] = Whereabouts(row, int(self.hosts.slot[row]), self.hosts.name(row))
+            self.whereabouts[row] = Whereabouts(row, int(self.hosts.slot[row]), host, self.hosts.name(row))
         return self.whereabouts[row]
 
     def address_of(self, host: int) -> str | None:
@@ -775,15 +765,63 @@ class Tables:
         authority.again = Again(again)
         self.changed.append(np.array([authority.host], np.uint32))
 
-    def _end_errand(self, authority: Authority | Whereabouts) -> None:
-        if authority.token:
-            self.errands.pop(authority.token, None)
-            authority.token = 0
-            authority.deadline = 0
-        if isinstance(authority, Authority) and authority.busy != NONE:
-            self.hosts.in_flight[authority.busy] -= 1
-            self.changed.append(np.array([authority.busy], np.uint32))
-            authority.busy = NONE
+    def _lease_errand(self, errand: Errand, token: int, deadline: int, holder: int) -> None:
+        """Opens an errand, or keeps it open with another deadline."""
+        begun = errand.begun if errand.token == token else None
+        self._end_errand(errand)
+        errand.token, errand.deadline, errand.holder, errand.begun = token, deadline, holder, begun
+        if errand.kind is not Kind.ADDRESS:  # that one is no request to a host
+            # In a checkpoint the hop may be younger than the copied hosts; then the log repeats the errand's fact
+            # behind its host.
+            errand.busy = self.host_row(self.home_of(host_of(errand.url)))
+        if errand.busy != NONE:
+            self.hosts.in_flight[errand.busy] += 1
+        self.errands[token] = errand
+        self.token = max(self.token, token)
+
+    def _end_errand(self, errand: Errand) -> None:
+        if errand.token:
+            self.errands.pop(errand.token, None)
+        if errand.busy != NONE:
+            self.hosts.in_flight[errand.busy] -= 1
+            self.changed.append(np.array([errand.busy], np.uint32))
+        errand.closed()
+
+    def _queued_errand(
+        self,
+        slot: int,
+        kind: int,
+        crawl: int,
+        name: str,
+        url: str,
+        next_at: int,
+        attempts: int,
+        hops: int,
+        losses: int,
+        error: str,
+        ended: int,
+    ) -> None:
+        errand = self.callers_errands.get(kind, crawl, name)
+        if errand is None:
+            host = NONE if ended else self.host_row(self.home_of(host_of(name)))
+            if host == NONE:  # in a checkpoint: younger than the copied hosts, and the log repeats this fact
+                return
+            errand = self.callers_errands.add(CallersErrand(slot, host, kind, crawl, name))
+        self._end_errand(errand)
+        errand.url, errand.next_at, errand.attempts, errand.hops = url, next_at, attempts, hops
+        errand.losses, errand.error = losses, error
+        if ended or self.crawls.gone.take(crawl, mode="clip"):
+            self.callers_errands.remove(errand)
+        else:
+            self.callers_errands.put_behind(errand)
+        self.changed.append(np.array([errand.host], np.uint32))
+
+    def _leased_errand(
+        self, slot: int, kind: int, crawl: int, name: str, token: int, deadline: int, holder: int
+    ) -> None:
+        errand = self.callers_errands.get(kind, crawl, name)
+        if errand is not None:
+            self._lease_errand(errand, token, deadline, holder)
 
     def _rules(self, slot: int, name: str, digest: int, body: bytes) -> None:
         authority = self._known(name)
@@ -793,19 +831,7 @@ class Tables:
 
     def _errand(self, slot: int, name: str, token: int, deadline: int, holder: int) -> None:
         authority = self._known(name)
-        if authority.token != token:
-            authority.begun = None
-        self._end_errand(authority)
-        authority.token = token
-        authority.deadline = deadline
-        authority.holder = holder
-        # In a checkpoint the hop may be younger than the copied hosts; then the log repeats the errand's fact behind
-        # its host.
-        authority.busy = self.host_row(self.home_of(host_of(authority.url)))
-        if authority.busy != NONE:
-            self.hosts.in_flight[authority.busy] += 1
-        self.errands[token] = authority
-        self.token = max(self.token, token)
+        self._lease_errand(authority, token, deadline, holder)
 
     # -- URLs ---------------------------------------------------------------------------------------------------------
 
@@ -1143,6 +1169,7 @@ class Tables:
             (QUEUES, self.queues.count),
             (LEASES, 1),
             (AUTHORITIES, len(self.all_authorities)),
+            (CALLED, self.callers_errands.places()),
             (TRANSIT, 1),
         ]
 
@@ -1197,6 +1224,11 @@ class Tables:
                     ],
                 )
             ]
+        if section == CALLED:
+            called = self.callers_errands.between(first, last)
+            open_ones = [one.opening(one.token, one.deadline, one.holder)[1] for one in called if one.token]
+            blocks = [(Fact.QUEUED_ERRAND, columns_of([one.own_cells() for one in called]))] if called else []
+            return blocks + ([(Fact.LEASED_ERRAND, columns_of(open_ones))] if open_ones else [])
         some = self.all_authorities[first:last]
         out: list[Block] = [
             (Fact.AUTHORITY, columns_of([(a.slot, a.name) for a in some])),
@@ -1326,8 +1358,8 @@ class Tables:
             part.close()
 
 
-OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS = range(7)
-COPY_ROWS = {OWN: 1, HOSTS: 250, QUEUES: 600, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1}
+OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS, CALLED = range(8)
+COPY_ROWS = {OWN: 1, HOSTS: 250, QUEUES: 600, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1, CALLED: 100}
 """Rows of a range: about 16 KiB of hosts or queues; few authorities, for their rules may be long."""
 
 

@@ -6,10 +6,11 @@ Pure functions of a host's cells and an answer (docs/groups.md).
 from __future__ import annotations
 
 from outrider.clock import Instant, instant
-from outrider.frontier.format.facts import Row
+from outrider.frontier.format.facts import Fact, Row
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
-from outrider.frontier.state.hosts import NONE
+from outrider.frontier.state.errand import Errand
+from outrider.journey import Kind
 from outrider.limits import (
     ADDRESS_FAILED_SECONDS,
     ADDRESS_SECONDS_MAX,
@@ -22,7 +23,7 @@ FOREVER: Instant = 1 << 62
 """The `expires` of an address that a caller gave."""
 
 
-class Whereabouts:
+class Whereabouts(Errand):
     """The cells of one host's address, and of the errand that asks for it.
 
     address: "" for none. expires: the instant until which the answer holds, also the answer that there is none; 0: an
@@ -30,24 +31,29 @@ class Whereabouts:
     of the last failure. token: the open errand, 0 for none.
     """
 
-    __slots__ = (
-        *("address", "attempts", "deadline", "error", "expires", "holder", "host", "name", "next_at", "slot", "token"),
-    )
+    __slots__ = ("address", "expires", "number")
 
-    busy = NONE  # an errand for an address uses no host's clock
-
-    def __init__(self, host: int, slot: int, name: str) -> None:
-        self.host = host  # a row of Hosts
-        self.slot = slot
-        self.name = name
+    def __init__(self, host: int, slot: int, number: int, name: str) -> None:
+        """number: the keyed hash of the host's name."""
+        super().__init__(Kind.ADDRESS, slot, host, name, f"dns:{name}")
+        self.number = number
         self.address = ""
         self.expires: Instant = 0
-        self.next_at: Instant = 0
-        self.attempts = 0
-        self.error = ""
-        self.token = 0
-        self.deadline: Instant = 0
-        self.holder = 0
+
+    @property
+    def owner(self) -> str:
+        return ""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Slot and host, the first columns of its facts."""
+        return self.slot, self.number
+
+    def opening(self, token: int, deadline: Instant, holder: int) -> tuple[Fact, Row]:
+        return Fact.LOCATING, (*self.place, token, deadline, holder)
+
+    def ending(self, until: Instant, *, lost: bool = False) -> tuple[Fact, Row]:
+        return Fact.LOCATED, (*self.place, *self.cells(max(self.next_at, until)))
 
     def cells(self, next_at: Instant | None = None) -> Row:
         """The columns of a LOCATED fact behind its slot and host. next_at: replaces the own one."""

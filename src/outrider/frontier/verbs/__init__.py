@@ -10,6 +10,7 @@ error throws its draft away, and the state is what it was. `machine.py`, above t
     discovering.py   discover, and links between logs
     asking.py        robots rules and the errands that fetch them
     leasing.py       lease; drawing.py draws URLs and errands, leased.py gives a call's leases in columns
+    errands.py       errands that callers queue
     outcomes.py      outcomes in columns, read and checked
     settling.py      outcomes become facts: rests, states, texts, links, lines
     reporting.py     report, extend, release, defer; pieces.py cuts long reports into frames

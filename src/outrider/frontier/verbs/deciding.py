@@ -19,6 +19,8 @@ from outrider.frontier.format.records import Record
 from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.schedule.cooling import Cooling
 from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.state.errand import Errand
+from outrider.frontier.state.errand import Line as ErrandLine
 from outrider.frontier.state.errands import crawl_delay, unanswered
 from outrider.frontier.state.hosts import (
     NONE,
@@ -37,10 +39,8 @@ from outrider.frontier.state.tables import (
     RobotsState,
     Tables,
     lease_columns,
-    robots_cells,
     rules_cells,
 )
-from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.frontier.stores.recent import Recent
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.draft import Draft
@@ -57,7 +57,7 @@ from outrider.limits import (
     OWN_SLOT,
     WAKES_PER_CALL_MAX,
 )
-from outrider.url import Scope, UrlBatch, domain_spans, host_of
+from outrider.url import Scope, UrlBatch, authority_of, domain_spans, host_of
 from outrider.url.keys import public_suffixes
 from outrider.url.rules import Rules as UrlRules
 
@@ -65,6 +65,9 @@ Place: TypeAlias = tuple[int, int]
 """A place in a slot of the ledger: the row of a crawl, and the fingerprint of its last URL that was looked at (-1: of
 none)."""
 FIRST: Place = (0, -1)
+_OF_ERRANDS = frozenset(
+    {Fact.ROBOTS, Fact.ERRAND, Fact.LOCATED, Fact.QUEUED_ERRAND, Fact.LEASED_ERRAND, Fact.CRAWL_RULES}
+)
 FRAME_PAYLOAD_BYTES_MAX = kernels.FRAME_BYTES_MAX - kernels.FRAME_HEADER_BYTES
 _VERBS = {"discover": 1, "lease": 2, "report": 3}
 _BEGUN = 0x80  # set in a verb's number: the answer covers only the first frames of the call
@@ -167,10 +170,8 @@ class Deciding:
             if Fact.VOID in draft.rows or Fact.CRAWL_RULES in draft.rows:
                 self._recent.forget()
                 self._forget_scopes()
-            if Fact.ROBOTS in draft.rows or Fact.ERRAND in draft.rows:
+            if not _OF_ERRANDS.isdisjoint(draft.rows):
                 self._errands_changed(draft)
-            if Fact.LOCATED in draft.rows:
-                self._forget_deadlines()
         for marks in draft.known:
             self._recent.note(marks)
         self._settle(draft.now)
@@ -208,6 +209,13 @@ class Deciding:
             self._robots_changed(self.tables.authorities[row[1]], draft.now)
         for row in draft.rows.get(Fact.ERRAND, ()):
             self.turns.leave_line(self.tables.authorities[row[1]])
+        called = self.tables.callers_errands
+        for kind in (Fact.QUEUED_ERRAND, Fact.LEASED_ERRAND):
+            for row in draft.rows.get(kind, ()):
+                self._next_in_line((row[1], row[2], authority_of(row[3])))
+        for errand in called.dropped:
+            self._leave_line(errand)
+        called.dropped.clear()
 
     def _robots_changed(self, authority: Authority, now: Instant) -> None:
         """After a fact about a robots.txt: its errand goes on or ends, the gate of its host opens, and parked URLs are
@@ -269,7 +277,7 @@ class Deciding:
         lost: list[int] = []
         if 0 <= tables.leases.next() <= now:
             lost = np.frombuffer(tables.leases.expire(now, WAKES_PER_CALL_MAX), np.uint64).tolist()
-        errands: list[Authority | Whereabouts] = []
+        errands: list[Errand] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, token = heapq.heappop(self._deadlines)
             authority = tables.errands.get(token)
@@ -334,30 +342,18 @@ class Deciding:
                 record.state = QUEUED
             draft.record(record, LEASED, token=token)
 
-    def _lose_errand(self, draft: Draft, errand: Authority | Whereabouts, now: Instant) -> None:
+    def _lose_errand(self, draft: Draft, errand: Errand, now: Instant) -> None:
         draft.tally("lost", 1)
         self._rest_whole_host(draft, errand.busy, now)
-        self._end_errand(draft, errand)
+        draft.add(*errand.ending(0, lost=True))
 
-    def _end_errand(self, draft: Draft, errand: Authority | Whereabouts, until: Instant = 0) -> None:
+    def _end_errand(self, draft: Draft, errand: Errand, until: Instant = 0) -> None:
         """Ends an errand with a fact that repeats the known cells; the next errand comes at `until` at the earliest."""
-        until = max(errand.next_at, until)
-        if isinstance(errand, Authority):
-            draft.add(Fact.ROBOTS, robots_cells(errand, until))
-        else:
-            draft.add(Fact.LOCATED, (*self._place(errand), *errand.cells(until)))
+        draft.add(*errand.ending(until))
 
-    def _open_errand(
-        self, draft: Draft, errand: Authority | Whereabouts, token: int, deadline: Instant, holder: int
-    ) -> None:
+    def _open_errand(self, draft: Draft, errand: Errand, token: int, deadline: Instant, holder: int) -> None:
         """Opens an errand, or keeps it open with another deadline."""
-        if isinstance(errand, Authority):
-            draft.add(Fact.ERRAND, (errand.slot, errand.name, token, deadline, holder))
-        else:
-            draft.add(Fact.LOCATING, (*self._place(errand), token, deadline, holder))
-
-    def _place(self, errand: Whereabouts) -> tuple[int, int]:
-        return errand.slot, int(self.tables.hosts.hash[errand.host])
+        draft.add(*errand.opening(token, deadline, holder))
 
     def _rest_whole(self, draft: Draft, host: int, floor: float, now: Instant, *, over: bool = True) -> None:
         """Lets the host of a lease that ends without a report rest one whole delay: its holder may have fetched just
@@ -468,17 +464,24 @@ class Deciding:
         if not authority.logged:
             draft.add(Fact.AUTHORITY, (authority.slot, authority.name))
 
-    def _add_host(self, draft: Draft, name: str) -> None:
-        """Adds facts for a host and its queue, unless it is known."""
+    def _add_host(self, draft: Draft, name: str, crawl: int | None = None) -> None:
+        """Adds facts for a host and its queue, unless it is known. crawl: the row of a crawl that gets a queue of the
+        host in any case, None for the default crawl and new hosts only."""
         tables = self.tables
         name = tables.home_of(name)
-        if tables.host_row(name) != NONE:
+        host = tables.host_row(name)
+        if name in draft.hosts_made:
             return
+        if host != NONE and (crawl is None or crawl in tables.queues.crawl[list(tables.queues_of(host))]):
+            return
+        draft.hosts_made.add(name)
+        crawl = crawl or 0
         number, slot = tables.hash_of(name), self.slot_of(name)
-        draft.add(Fact.HOST, (slot, number, name))
-        queue = int(queue_hashes(np.array([number], np.uint64), np.array([0], np.uint32))[0])
-        draft.add(Fact.QUEUE, (slot, queue, number, 0, ""))
-        rules = tables.rules_of_new(0, name)
+        if host == NONE:
+            draft.add(Fact.HOST, (slot, number, name))
+        queue = int(queue_hashes(np.array([number], np.uint64), np.array([crawl], np.uint32))[0])
+        draft.add(Fact.QUEUE, (slot, queue, number, crawl, ""))
+        rules = tables.rules_of_new(crawl, name)
         if rules.any():
             draft.add(Fact.QUEUE_RULES, rules_cells(slot, queue, rules))
 
@@ -532,18 +535,27 @@ class Deciding:
             self._line_up(authority)
         self.tables.changed.append(np.array([authority.host], np.uint32))
 
-    def _line_up(self, authority: Authority) -> None:
-        """Lines an authority's errand up at the host that the request will go to."""
-        if authority.wanted != NONE or authority.token:
+    def _next_in_line(self, line: ErrandLine) -> None:
+        """Lines up the errand of callers that comes next in its line."""
+        called = self.tables.callers_errands
+        for errand in called.lined_up(line):
+            self._leave_line(errand)
+        following = called.next_of(line)
+        if following is not None:
+            self._line_up(following)
+
+    def _line_up(self, errand: Errand) -> None:
+        """Lines an errand up at the host that the request will go to."""
+        if errand.wanted != NONE or errand.token:
             return
-        host = self.tables.host_row(self.tables.home_of(host_of(authority.url)))
+        host = self.tables.host_row(self.tables.home_of(host_of(errand.url)))
         if host == NONE:
             return
-        self.turns.line_up(authority, host)
+        self.turns.line_up(errand, host)
         self.tables.changed.append(np.array([host], np.uint32))
 
-    def _leave_line(self, authority: Authority) -> None:
-        host = self.turns.leave_line(authority)
+    def _leave_line(self, errand: Errand) -> None:
+        host = self.turns.leave_line(errand)
         if host != NONE:
             self.tables.changed.append(np.array([host], np.uint32))
 

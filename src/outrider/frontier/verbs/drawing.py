@@ -18,6 +18,7 @@ from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.schedule.turns import EMPTY, NOT_ALONE
+from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.errands import Judgement
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, RULED, Group, Rows
 from outrider.frontier.state.tables import PARKED, QUEUED, Authority, Reason
@@ -66,14 +67,14 @@ class _Pick:
 
 
 class Drawing:
-    """The draw of one call. refusals: how many more verdicts it may spend. asked: the authorities whose robots.txt is
-    leased; sought: the hosts whose address is."""
+    """The draw of one call. refusals: how many more verdicts it may spend. asked: the errands that are leased; sought:
+    the hosts whose address is asked for."""
 
     def __init__(self, verbs: Asking, draft: Draft, wish: Wish, refusals: int) -> None:
         self._verbs, self._draft, self._wish = verbs, draft, wish
         self._tables, self._turns, self._settings = verbs.tables, verbs.turns, verbs.settings
         self.refusals = refusals
-        self.asked: list[Authority] = []
+        self.asked: list[Errand] = []
         self.sought: list[int] = []
         self.tried: list[Rows] = []  # hosts that were drawn
         self.count = 0  # pages
@@ -206,19 +207,30 @@ class Drawing:
         flags = self._tables.hosts.flags[host]
         if host in self._taken:
             return None
-        if flags & ASKED and self._wish.errands and self._ask(host):
+        queue = None if flags & GATED else self._queue_of(host)
+        if flags & ASKED and self._wish.errands and self._ask(host, queue):
             return None
-        return None if flags & GATED else self._queue_of(host)
+        if queue is not None:
+            self._taken.add(host)
+            group = self._tables.queues.group_of.get(queue)
+            if group is not None:
+                self._groups.add(group)
+        return queue
 
-    def _ask(self, host: int) -> bool:
-        """Leases the errand that is lined up at a host, if it may be asked now. It comes before the host's pages; with
-        several requests at once it takes the next free one, and keeps the gap between their beginnings."""
+    def _ask(self, host: int, queue: int | None = None) -> bool:
+        """Leases the errand that is lined up at a host, if it may be leased now. It comes before pages of its class,
+        one for a robots.txt before all; with several requests at once it takes the next free one, and keeps the gap
+        between their beginnings. queue: the queue whose page is next."""
         if self.left <= 0 or host in self._taken:
             return False
         room, now = self._turns.room(host), self._wish.now
         errand = self._turns.errand_for(host, now) if self._tables.hosts.in_flight[host] < room else None
         if errand is None:
             return False
+        if not errand.goes_first:
+            if queue is not None and not self._is_fair_turn(host) and errand.klass < self._class_of(queue):
+                return False
+            self._tables.hosts.turns[host] += 1
         if room > 1:
             gap = self._verbs._gap(host, self._verbs._floor_of_host(host))
             self._draft.clock(host).rest_at_least(now + gap)
@@ -229,8 +241,7 @@ class Drawing:
     def _queue_of(self, host: int) -> int | None:
         """The next queue of a host: the best class first, among equals the queue that was served longest ago."""
         tables, queues, wish = self._tables, self._tables.queues, self._wish
-        # Every OLDEST_DRAW_EVERY turns the class does not count, so that no crawl waits for ever behind a better one.
-        fair = int(tables.hosts.turns[host]) % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
+        fair = self._is_fair_turn(host)
         best: tuple[int, int, int] | None = None
         chosen: int | None = None
         rows = list(tables.queues_of(host))
@@ -251,12 +262,14 @@ class Drawing:
             rank = (0 if fair else -klass, int(queues.served[queue]), queue)
             if best is None or rank < best:
                 best, chosen = rank, queue
-        if chosen is not None:
-            self._taken.add(host)
-            group = queues.group_of.get(chosen)
-            if group is not None:
-                self._groups.add(group)
         return chosen
+
+    def _class_of(self, queue: int) -> int:
+        return int(self._tables.backlog.best(np.array([queue], np.uint32))[0])
+
+    def _is_fair_turn(self, host: int) -> bool:
+        """Whether classes do not count this time, so that nothing waits for ever behind a better class."""
+        return int(self._tables.hosts.turns[host]) % OLDEST_DRAW_EVERY == OLDEST_DRAW_EVERY - 1
 
     def _measured(self, pick: _Pick, flags: npt.NDArray[np.uint8], busy: npt.NDArray[np.uint16]) -> _Pick:
         """How many URLs each queue may give, within the deadline and the budget of its host, and the gaps between

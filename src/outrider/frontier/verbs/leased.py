@@ -14,8 +14,9 @@ from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
+from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.hosts import NONE, Rows
-from outrider.frontier.state.tables import Authority, Tables
+from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.journey import Kind, Lease, Line, RequestId
 from outrider.url import authority_of, host_of
@@ -124,29 +125,31 @@ class Leased:
         return (*made, *self._errands)
 
 
-def errand_lease(authority: Authority | Whereabouts, tables: Tables, now: Instant) -> Lease:
+def errand_lease(errand: Errand, tables: Tables, now: Instant) -> Lease:
     """The lease of an open errand."""
     lease = partial(
         Lease,
-        token=authority.token,
-        deadline=authority.deadline,
-        priority=1.0,
+        errand.url,
+        kind=errand.kind,
+        authority=errand.owner,
+        token=errand.token,
+        deadline=errand.deadline,
+        priority=errand.priority,
         depth=0,
-        attempt=authority.attempts + 1,
+        attempt=errand.attempts + 1,
         not_before=now,
+        hops=errand.hops,
     )
-    if isinstance(authority, Whereabouts):
-        name = authority.name
-        return lease(f"dns:{name}", key=name, kind=Kind.ADDRESS, authority="", host=name)
-    row = authority.busy if authority.busy != NONE else authority.host
+    if isinstance(errand, Whereabouts):
+        return lease(key=errand.name, host=errand.name)
+    if isinstance(errand, CallersErrand):
+        source = errand.name if errand.url != errand.name else None
+        lease = partial(lease, crawl=tables.crawls.name_of(errand.crawl), referrer=source)
+    row = errand.busy if errand.busy != NONE else errand.host
     name, ended = tables.hosts.name(row), int(tables.hosts.ended[row])
     return lease(
-        authority.url,
         key=name,
-        kind=Kind.ROBOTS,
-        authority=authority.name,
         host=name,
-        hops=authority.hops,
         address=tables.address_of(row),
         ended_before=ended or None,
         gap_seconds=float(tables.hosts.gap[row]) if ended else None,

@@ -13,6 +13,7 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
+from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import (
     Rows,
 )
@@ -133,8 +134,7 @@ class Leasing(Asking):
         errand_leases = [errand_lease(errand, tables, now) for errand in opened]
         leases = Leased(tables, first, cards, queues, not_before, wish.deadline, errand_leases)
         for one in opened:
-            if isinstance(one, Authority):
-                one.begun = now
+            one.begun = now
             heapq.heappush(self._deadlines, (one.deadline, one.token))
         return LeaseBatch(leases, lines=self._take_lines(draft), lsn=self.lsn)
 
@@ -154,7 +154,7 @@ class Leasing(Asking):
         cards: Cards,
         queues: Rows,
         not_before: npt.NDArray[np.int64],
-        asked: Sequence[Authority],
+        asked: Sequence[Errand],
         sought: Sequence[int],
         first: int,
         deadline: Instant,
@@ -180,9 +180,10 @@ class Leasing(Asking):
                 ],
                 Hand(cards.with_heads(heads), old, queues),
             )
-        for place, authority in enumerate(asked):
-            self._name(draft, authority)
-            self._open_errand(draft, authority, first + rows + place, deadline, holder)
+        for place, errand in enumerate(asked):
+            if isinstance(errand, Authority):
+                self._name(draft, errand)
+            self._open_errand(draft, errand, first + rows + place, deadline, holder)
         for token, host in enumerate(sought, first + rows + len(asked)):
             hosts = tables.hosts
             draft.add(Fact.LOCATING, (int(hosts.slot[host]), int(hosts.hash[host]), token, deadline, holder))

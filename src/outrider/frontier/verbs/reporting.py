@@ -13,6 +13,7 @@ import numpy.typing as npt
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.facts import Fact
+from outrider.frontier.state.errand import CallersErrand
 from outrider.frontier.state.tables import (
     LEASED,
     QUEUED,
@@ -27,7 +28,7 @@ from outrider.frontier.verbs.leased import Unclaimed
 from outrider.frontier.verbs.leasing import Leasing
 from outrider.frontier.verbs.outcomes import Outcomes, outcomes_of
 from outrider.frontier.verbs.pieces import Answer, ByRow, Costs, Links, costs_of
-from outrider.frontier.verbs.settling import Settling, of_their_kinds
+from outrider.frontier.verbs.settling import Settling, of_their_kinds, origin_of_errand
 from outrider.journey import (
     Code,
     Line,
@@ -166,10 +167,14 @@ class Reporting(Leasing, Settling):
         for some in sorted(found, key=lambda links: isinstance(links, UrlBatch)):
             links = some if isinstance(some, UrlBatch | Sequence) else some.strings()
             links, done = links[done:], max(0, done - len(links))
+            errand = self.tables.errands.get(token)
             leases = self._by_token(np.array([token], np.uint64))
-            if not leases.found[0] or (self.tables.voids() and self.tables.void(leases.cards.heads)[0]):
+            if isinstance(errand, CallersErrand):
+                origin = origin_of_errand(errand)
+            elif not leases.found[0] or (self.tables.voids() and self.tables.void(leases.cards.heads)[0]):
                 return  # stale: the present holder of the URL will report them
-            origin = origin_of(leases.cards, 0)
+            else:
+                origin = origin_of(leases.cards, 0)
             costs = costs_of(links, len(origin.referrer))
             for first, last in pieces_of(costs, CALL_BYTES_PER_FRAME):
                 piece = links[first:last]

@@ -15,6 +15,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import NO_PARTS, extra_of, parts_of
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
+from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
 from outrider.frontier.state.hosts import NONE, ROBOTS, RULED, Rows, has_equals
 from outrider.frontier.state.tables import (
     DONE,
@@ -35,11 +36,11 @@ from outrider.frontier.verbs.discovering import Discovering, origin_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.pieces import ByRow
-from outrider.journey import RobotsAnswer
+from outrider.journey import Kind, RobotsAnswer
 from outrider.kernels.cards import HAS_CONTENT, Heads
 from outrider.limits import MICROSECONDS, NETWORK_HOSTS_MIN, REDIRECT_HOPS_MAX, RETRY_AFTER_SECONDS_MAX, RETRY_SECONDS
 from outrider.robots import verdict_of_status
-from outrider.url import UrlBatch
+from outrider.url import UrlBatch, host_of
 
 Flags = npt.NDArray[np.bool_]
 Instants = npt.NDArray[np.int64]
@@ -59,7 +60,7 @@ class Ends:
     ended: Flags
     hosts: Rows
     dead: Flags | None
-    errands: dict[int, Authority | Whereabouts]
+    errands: dict[int, Errand]
 
     def accepted(self) -> Flags:
         """The outcomes that are not stale."""
@@ -129,11 +130,18 @@ class Settling(Asking, Discovering):
                 answer = _robots_of(outcomes, row)
                 self._robots_answer(draft, errand, answer, error, outcomes.retry_after_of(row), draft.now)
                 continue
+            if error is not None:
+                draft.error(error)
+            if isinstance(errand, CallersErrand):
+                fact, cells = errand.after_answer(draft.now, **_answer_of(outcomes, row, error))
+                draft.add(fact, cells)
+                if not cells[-1]:
+                    self._add_host(draft, host_of(cells[4]))  # of the next hop
+            if not isinstance(errand, Whereabouts):
+                continue
             # It was no request to the host, so the host does not rest.
             if self.turns.shared is not None:
                 self.turns.shared.moved([errand.host])
-            if error is not None:
-                draft.error(error)
             cells = errand.after_answer(
                 outcomes.addresses.get(row),
                 draft.now,
@@ -142,7 +150,7 @@ class Settling(Asking, Discovering):
                 after_seconds=outcomes.after_of(row),
                 final=int(outcomes.verdicts[row]) == verdicts.GONE,
             )
-            draft.add(Fact.LOCATED, (*self._place(errand), *cells))
+            draft.add(Fact.LOCATED, (*errand.place, *cells))
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
@@ -150,14 +158,14 @@ class Settling(Asking, Discovering):
         """Lets hosts rest after these requests: the longest of floor, factor, crawl delay, Retry-After, back-off
         and strain. Returns for each outcome the end of the rest as it stands behind it, and the end of the request."""
         outcomes, tables = ends.outcomes, self.tables
-        robots = {row: errand for row, errand in ends.errands.items() if isinstance(errand, Authority)}
+        requested = {row: one for row, one in ends.errands.items() if not isinstance(one, Whereabouts)}
         rested, hosts = ends.ended, ends.hosts
-        if robots:
+        if requested:
             rested, hosts = rested.copy(), hosts.copy()
-            for row, errand in robots.items():
+            for row, errand in requested.items():
                 rested[row] = True
                 hosts[row] = errand.busy if errand.busy != NONE else errand.host
-        ended = self._ends_of_requests(ends, robots)
+        ended = self._ends_of_requests(ends, requested)
         until = np.zeros(len(outcomes), np.int64)
         count = np.count_nonzero(rested)
         if not count:
@@ -170,16 +178,16 @@ class Settling(Asking, Discovering):
             for row in np.flatnonzero(ruled & rested).tolist():
                 floor[row] = (
                     self._floor_of_host(int(hosts[row]))
-                    if row in robots
+                    if row in requested
                     else self._floor_of_page(int(ends.leases.queues[row]))
                 )
         requests = _Requests(
             seconds=outcomes.seconds,
             ended=ended,
             floor=floor,
-            retry_after=_retry_after_of_hosts(outcomes, robots),
+            retry_after=_retry_after_of_hosts(outcomes, requested),
             refused=outcomes.refused,
-            answered=outcomes.answered if not robots else outcomes.answered & ends.ended,
+            answered=outcomes.answered if not requested else outcomes.answered & ends.ended,
             strained=_strained(outcomes, hosts, rested),
         )
         requests = requests if rows is None else requests.take(rows)
@@ -190,14 +198,14 @@ class Settling(Asking, Discovering):
         until[rows] = until_of_some
         return until, ended
 
-    def _ends_of_requests(self, ends: Ends, robots: Mapping[int, Authority]) -> Instants | Instant:
+    def _ends_of_requests(self, ends: Ends, requested: Mapping[int, Errand]) -> Instants | Instant:
         """The instants at which requests ended, by what their holders said; now for all where nobody said any."""
         given, now = ends.outcomes.ended_at, self.now
         if given is None:
             return now
         # The instants of a named worker cannot be compared with ours: its clock may be off by any amount.
         begun = np.where(ends.leases.holders == 0, ends.leases.not_before, -1)
-        for row, errand in robots.items():
+        for row, errand in requested.items():
             known = errand.begun is not None and errand.holder == 0
             begun[row] = errand.begun if known else -1
         return ends_of(given, ends.outcomes.seconds, begun=begun, now=now)
@@ -452,7 +460,11 @@ class Settling(Asking, Discovering):
         pages = ends.ended if ends.dead is None else ends.ended & ~ends.dead
         cards = ends.leases.cards
         for row in sorted({*targets, *given, *extra}):
-            if pages[row]:
+            called = ends.errands.get(row)
+            if isinstance(called, CallersErrand):
+                of_row[row] = len(origins)
+                origins.append(origin_of_errand(called))
+            elif pages[row]:
                 of_row[row] = len(origins)
                 origins.append(origin_of(cards, row))
         places = {row: place for place, row in enumerate(targets)}
@@ -516,6 +528,11 @@ class _Requests:
         )
 
 
+def origin_of_errand(errand: CallersErrand) -> Origin:
+    """The file that an errand of a caller fetched, where links were found."""
+    return Origin(errand.name, 1, errand.crawl, errand.slot, errand.priority, True)
+
+
 def _rounds(places: Places) -> Iterator[Places]:
     """Rows in rounds: the first row of each place, then the second of each, and so on."""
     order = np.argsort(places, kind="stable")
@@ -531,7 +548,22 @@ def _robots_of(outcomes: Outcomes, row: int) -> RobotsAnswer:
     return outcomes.robots.get(row) or RobotsAnswer(int(outcomes.statuses[row]) or None)
 
 
-def _retry_after_of_hosts(outcomes: Outcomes, robots: Mapping[int, Authority]) -> npt.NDArray[np.float64] | None:
+def _answer_of(outcomes: Outcomes, row: int, error: str | None) -> dict[str, Any]:
+    """The arguments of `CallersErrand.after_answer` that an outcome has."""
+    verdict = int(outcomes.verdicts[row])
+    at = None
+    if verdict == verdicts.AGAIN:
+        at = 0 if outcomes.at is None else max(0, int(outcomes.at[row]))
+    return {
+        "location": outcomes.locations.get(row) if verdict == verdicts.DONE else None,
+        "retries": verdict == verdicts.RETRY,
+        "after_seconds": outcomes.after_of(row),
+        "error": error,
+        "again_at": at,
+    }
+
+
+def _retry_after_of_hosts(outcomes: Outcomes, errands: Mapping[int, Errand]) -> npt.NDArray[np.float64] | None:
     """What sites asked for, in seconds. On a redirect Retry-After speaks of the target (RFC 9110 §10.2.3), otherwise it
     rests the whole host."""
     asked = outcomes.retry_after_seconds
@@ -539,10 +571,10 @@ def _retry_after_of_hosts(outcomes: Outcomes, robots: Mapping[int, Authority]) -
         return None
     asked = asked.copy()
     for row in outcomes.locations:
-        if row not in robots and int(outcomes.verdicts[row]) == verdicts.DONE:
+        if not isinstance(errands.get(row), Authority) and int(outcomes.verdicts[row]) == verdicts.DONE:
             asked[row] = np.nan
-    for row in robots:
-        if verdict_of_status(_robots_of(outcomes, row).status) == "redirect":
+    for row, errand in errands.items():
+        if isinstance(errand, Authority) and verdict_of_status(_robots_of(outcomes, row).status) == "redirect":
             asked[row] = np.nan
     return asked
 
@@ -561,16 +593,16 @@ def _strained(outcomes: Outcomes, hosts: Rows, rested: Flags) -> Flags | None:
     return strained if strained.any() else None
 
 
-def of_their_kinds(outcomes: Outcomes, errands: Mapping[int, Authority | Whereabouts], ended: Flags) -> None:
+def of_their_kinds(outcomes: Outcomes, errands: Mapping[int, Errand], ended: Flags) -> None:
     """Raises SettingsError when an outcome answers an errand of another kind than that of its lease, so that no page is
     done that was never fetched."""
     for row in sorted(outcomes.robots.keys() | outcomes.addresses.keys()):
         errand = errands.get(row)
         if errand is None and not ended[row]:
             continue
-        kind = "page" if errand is None else "robots" if isinstance(errand, Authority) else "address"
+        kind = Kind.PAGE if errand is None else errand.kind
         for answered, answers in (("robots", outcomes.robots), ("address", outcomes.addresses)):
-            if row in answers and answered != kind:
+            if row in answers and ANSWERS[answered] is not kind:
                 raise SettingsError(
                     f"lease {int(outcomes.tokens[row])} is of kind {kind}, and its outcome answers an errand of kind "
                     f"{answered}; lease.kind says what is asked for"

@@ -1,0 +1,289 @@
+"""Errands: leases for something else than a page. Each kind is a row of `KINDS`.
+
+An errand has an owner, the authority or host that it is for, and the next URL to ask for: its own, or the target of a
+redirect. Its request uses the clock of that URL's host. The errands for robots.txt files and addresses follow from the
+frontier's own needs (`tables.Authority`, `whereabouts.Whereabouts`); all other kinds are queued by callers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeAlias
+
+from outrider.clock import Instant, instant
+from outrider.frontier.format.facts import Fact, Row
+from outrider.frontier.policy.revisit import retries_left, retry_seconds
+from outrider.frontier.priority import class_of
+from outrider.frontier.state.hosts import NONE
+from outrider.journey import Kind
+from outrider.limits import LEASES_LOST_MAX, REDIRECT_HOPS_MAX, RETRY_AFTER_SECONDS_MAX, URL_BYTES_MAX
+from outrider.url import authority_of, spell
+
+
+@dataclass(frozen=True, slots=True)
+class ErrandKind:
+    """One kind. number: in facts, never used again; 0 for kinds with facts of their own. answer: the field of `Outcome`
+    that answers it, None where verdict, status and location do. priority: decides its class among the pages of its
+    host; 1.0 goes before all."""
+
+    kind: Kind
+    number: int
+    answer: str | None
+    priority: float
+
+
+KINDS = {
+    row.kind: row
+    for row in (
+        ErrandKind(Kind.ROBOTS, 0, "robots", 1.0),
+        ErrandKind(Kind.ADDRESS, 0, "address", 1.0),
+        ErrandKind(Kind.SITEMAP, 1, None, 0.5),
+    )
+}
+OF_CALLERS = {row.number: row for row in KINDS.values() if row.number}
+"""The kinds that callers queue, by number."""
+ANSWERS = {row.answer: row.kind for row in KINDS.values() if row.answer is not None}
+"""The kind that each answering field of an outcome is for."""
+
+
+class Errand(ABC):
+    """One errand, in line or open. token: of its lease, 0 for none; deadline, holder: of the lease; begun: when it was
+    leased, None after a restart; busy: the host whose clock it uses while it is open; wanted: the host where it is in
+    line; klass: its class there; next_at: it is not leased before; attempts: failures since the last answer."""
+
+    __slots__ = (
+        *("attempts", "begun", "busy", "deadline", "error", "holder", "hops", "host", "kind", "klass", "name"),
+        *("next_at", "slot", "token", "url", "wanted"),
+    )
+
+    def __init__(self, kind: Kind, slot: int, host: int, name: str, url: str) -> None:
+        self.kind = kind
+        self.slot = slot
+        self.host = host  # a row of Hosts
+        self.name = name
+        self.url = url  # the next one to ask for
+        self.token = 0
+        self.deadline: Instant = 0
+        self.holder = 0
+        self.begun: Instant | None = None
+        self.busy = NONE
+        self.wanted = NONE
+        self.klass = 0
+        self.next_at: Instant = 0
+        self.attempts = 0
+        self.hops = 0
+        self.error = ""
+
+    @property
+    def priority(self) -> float:
+        """The priority that its lease shows."""
+        return KINDS[self.kind].priority
+
+    @property
+    def goes_first(self) -> bool:
+        """Whether it goes before all pages of its host."""
+        return KINDS[self.kind].priority >= 1.0
+
+    @property
+    def owner(self) -> str:
+        """The authority that it is for, "" for none."""
+        return self.name
+
+    @abstractmethod
+    def opening(self, token: int, deadline: Instant, holder: int) -> tuple[Fact, Row]:
+        """The fact that it is leased."""
+
+    @abstractmethod
+    def ending(self, until: Instant, *, lost: bool = False) -> tuple[Fact, Row]:
+        """The fact that its lease ended without an answer; it is not leased again before `until`."""
+
+    def closed(self) -> None:
+        """Its lease ended."""
+        self.token, self.deadline, self.begun, self.busy = 0, 0, None, NONE
+
+
+ERRANDS_COMPARED_MAX = 8  # errands of a line that are looked at for the one that may be leased first
+Name: TypeAlias = tuple[int, int, str]
+"""Number of the kind, row of the crawl, URL as it was queued."""
+
+
+class CallersErrand(Errand):
+    """An errand that a caller queued: `name` is its URL, `url` the next hop. losses: leases in a row that ended without
+    a report. place: its place in `CallersErrands`."""
+
+    __slots__ = ("crawl", "losses", "number", "place")
+
+    def __init__(self, slot: int, host: int, number: int, crawl: int, name: str) -> None:
+        super().__init__(OF_CALLERS[number].kind, slot, host, name, name)
+        self.number = number
+        self.crawl = crawl
+        self.losses = 0
+        self.place = -1
+        self.klass = class_of(self.priority)
+
+    @property
+    def owner(self) -> str:
+        return authority_of(self.name)
+
+    @property
+    def line(self) -> Line:
+        """The line of errands in which it waits."""
+        return self.number, self.crawl, self.owner
+
+    @property
+    def key(self) -> Name:
+        """Its name among all of them."""
+        return self.number, self.crawl, self.name
+
+    def opening(self, token: int, deadline: Instant, holder: int) -> tuple[Fact, Row]:
+        return Fact.LEASED_ERRAND, (self.slot, *self.key, token, deadline, holder)
+
+    def ending(self, until: Instant, *, lost: bool = False) -> tuple[Fact, Row]:
+        losses = self.losses + 1 if lost else self.losses
+        ended = losses >= LEASES_LOST_MAX
+        return self.cells(self.url, max(self.next_at, until), self.attempts, self.hops, losses, "lost", ended=ended)
+
+    def cells(
+        self,
+        url: str,
+        next_at: Instant = 0,
+        attempts: int = 0,
+        hops: int = 0,
+        losses: int = 0,
+        error: str = "",
+        *,
+        ended: bool = False,
+    ) -> tuple[Fact, Row]:
+        """The fact that sets its cells, or that it ended."""
+        row = (self.slot, *self.key, url, next_at, attempts, hops, losses, error if losses or attempts else "")
+        return Fact.QUEUED_ERRAND, (*row, int(ended))
+
+    def own_cells(self) -> Row:
+        """Its cells as they are, as the columns of a fact."""
+        return self.cells(self.url, self.next_at, self.attempts, self.hops, self.losses, self.error)[1]
+
+    def after_answer(
+        self,
+        now: Instant,
+        *,
+        location: str | None,
+        retries: bool,
+        after_seconds: float | None,
+        error: str | None,
+        again_at: Instant | None,
+    ) -> tuple[Fact, Row]:
+        """The fact of an answer: it ends the errand; a redirect leads to the next hop, of `REDIRECT_HOPS_MAX` at most;
+        a failure that may pass is tried again after 5, 30, 300 s or `after_seconds`; again_at: the instant at which the
+        errand begins anew."""
+        if again_at is not None:
+            return self.cells(self.name, again_at)
+        if retries:
+            attempt = self.attempts + 1
+            if not retries_left(attempt):
+                return self.cells(self.name, ended=True)
+            wait = retry_seconds(attempt) if after_seconds is None else after_seconds
+            at = now + instant(min(max(0.0, wait), RETRY_AFTER_SECONDS_MAX))
+            # The next attempt begins with the errand's own URL: the redirect may have changed.
+            return self.cells(self.name, at, attempt, error=error or "retries")
+        target = spell([location], self.url)[0] if location else None
+        if target is not None and len(target) <= URL_BYTES_MAX and self.hops < REDIRECT_HOPS_MAX:
+            return self.cells(target, 0, self.attempts, self.hops + 1)
+        return self.cells(self.name, ended=True)
+
+    def __repr__(self) -> str:
+        return f"<CallersErrand {self.kind.value} {self.url}>"
+
+
+Line: TypeAlias = tuple[int, int, str]
+"""Number of the kind, row of the crawl, authority: the errands of one line are leased one after the other."""
+
+
+class CallersErrands:
+    """The errands that callers queued, by name, and in lines. A place that an ended errand leaves is given again, and
+    none moves: a checkpoint copies places in steps."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[Name, CallersErrand] = {}
+        self._lines: dict[Line, dict[str, CallersErrand]] = {}
+        self._places: list[CallersErrand | None] = []
+        self._free: list[int] = []
+        self._hosts: dict[int, int] = {}  # how many there are of a host
+        self.dropped: list[CallersErrand] = []  # of deleted crawls; they must leave the schedule
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __iter__(self) -> Iterator[CallersErrand]:
+        return iter(self._by_name.values())
+
+    def lines(self) -> list[Line]:
+        """The lines that hold an errand."""
+        return list(self._lines)
+
+    def get(self, number: int, crawl: int, name: str) -> CallersErrand | None:
+        """The errand of this name, None for none."""
+        return self._by_name.get((number, crawl, name))
+
+    def next_of(self, line: Line) -> CallersErrand | None:
+        """The next errand of a line, None while one is open: of the first few the one that may be leased first."""
+        some = list(islice(self._lines.get(line, {}).values(), ERRANDS_COMPARED_MAX))
+        if not some or any(one.token for one in some):
+            return None
+        return min(some, key=lambda one: one.next_at)
+
+    def lined_up(self, line: Line) -> list[CallersErrand]:
+        """The errands of a line that the schedule has: the first few are looked at."""
+        some = islice(self._lines.get(line, {}).values(), ERRANDS_COMPARED_MAX)
+        return [one for one in some if one.wanted != NONE]
+
+    def of_host(self, host: int) -> bool:
+        """Whether there is an errand of a host, by its row."""
+        return host in self._hosts
+
+    def places(self) -> int:
+        """How many places there are, free ones included."""
+        return len(self._places)
+
+    def between(self, first: int, last: int) -> list[CallersErrand]:
+        """The errands at these places."""
+        return [one for one in self._places[first:last] if one is not None]
+
+    def add(self, errand: CallersErrand) -> CallersErrand:
+        """Keeps a new errand, the last of its line."""
+        self._by_name[errand.key] = errand
+        self._lines.setdefault(errand.line, {})[errand.name] = errand
+        self._hosts[errand.host] = self._hosts.get(errand.host, 0) + 1
+        if self._free:
+            errand.place = self._free.pop()
+            self._places[errand.place] = errand
+        else:
+            errand.place = len(self._places)
+            self._places.append(errand)
+        return errand
+
+    def put_behind(self, errand: CallersErrand) -> None:
+        """Makes an errand the last of its line."""
+        line = self._lines[errand.line]
+        line[errand.name] = line.pop(errand.name)
+
+    def remove(self, errand: CallersErrand) -> None:
+        """Forgets an errand that ended."""
+        del self._by_name[errand.key]
+        line = self._lines[errand.line]
+        del line[errand.name]
+        if not line:
+            del self._lines[errand.line]
+        self._places[errand.place] = None
+        self._free.append(errand.place)
+        self._hosts[errand.host] -= 1
+        if not self._hosts[errand.host]:
+            del self._hosts[errand.host]
+
+    def drop_crawl(self, crawl: int) -> None:
+        """Drops the errands of a deleted crawl; an open one goes when its lease ends."""
+        for errand in [one for one in self if one.crawl == crawl and not one.token]:
+            self.remove(errand)
+            self.dropped.append(errand)

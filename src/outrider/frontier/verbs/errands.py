@@ -1,0 +1,60 @@
+"""The errands that callers queue: requests for something else than a page, such as a sitemap, on the clock of its
+host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outrider.clock import Instant
+from outrider.errors import SettingsError
+from outrider.frontier.state.errand import KINDS, CallersErrand
+from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.deciding import bounded
+from outrider.frontier.verbs.discovering import Discovering
+from outrider.journey import Code
+from outrider.limits import CALLERS_ERRANDS_MAX, URL_BYTES_MAX
+from outrider.url import host_of, spell
+
+
+class Errands(Discovering):
+    """The part of the machine that takes errands from callers."""
+
+    def queue_errands(self, kind: str, urls: str | Sequence[str], crawl: str | None, now: Instant) -> list[Code]:
+        """Queues an errand of this kind for each URL, in a crawl (None: the default one). Answers for each `new`,
+        `known` (it is queued or leased already), `invalid` or `over_limit`. Raises SettingsError for a kind that
+        callers cannot queue, StoreFullError."""
+        number = next((row.number for row in KINDS.values() if row.number and row.kind == kind), None)
+        if number is None:
+            known = ", ".join(row.kind.value for row in KINDS.values() if row.number)
+            raise SettingsError(f"kind {kind!r:.80}: callers queue errands of kind {known}")
+        given = [urls] if isinstance(urls, str) else arguments.listed("urls", urls)
+        bounded(len(given), "errands")
+        for url in given:
+            arguments.text("url", url)
+        arguments.name("crawl", crawl)
+        now = self._advance(now)
+        self._wake(now)
+        called = self.tables.callers_errands
+        draft = self._draft(now)
+        row = draft.crawl(crawl)
+        wanted: dict[str, int] = {}  # by URL: the slot of its host
+        slots: dict[str, int] = {}  # by host
+        codes: list[Code] = []
+        for url in spell(given):
+            if url is None:
+                codes.append(Code.INVALID)
+            elif url in wanted or called.get(number, row, url) is not None:
+                codes.append(Code.KNOWN)
+            elif len(url) > URL_BYTES_MAX or len(called) + len(wanted) >= CALLERS_ERRANDS_MAX:
+                codes.append(Code.OVER_LIMIT)
+            else:
+                codes.append(Code.NEW)
+                host = self.tables.home_of(host_of(url))
+                if host not in slots:
+                    slots[host] = self.slot_of(host)
+                self._add_host(draft, host, row)
+                wanted[url] = slots[host]
+        for url, slot in wanted.items():
+            draft.add(*CallersErrand(slot, 0, number, row, url).cells(url))
+        self._commit(draft)
+        return codes
