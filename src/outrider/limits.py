@@ -159,6 +159,8 @@ DNS_CACHE_NAMES_MAX = 100_000  # about 30 MB; the oldest goes first
 DNS_KNOWN_SECONDS = 300.0  # the system resolver tells no TTL; five minutes is a usual one
 DNS_UNKNOWN_SECONDS = 60.0  # a name that does not exist is not asked for again at once
 DNS_TEMPORARY_SECONDS = 5.0  # below the first retry, so that the retry asks anew
+DNS_STALE_SECONDS = 30.0  # old addresses serve so long while no server can say: RFC 8767 section 4 recommends it
+DNS_STALE_SECONDS_MAX = 86_400.0  # and only for a day after they were told: RFC 8767 section 5 suggests one to three
 HOSTS_FILE_BYTES_MAX = 16 << 20  # a --hosts file; a million lines have place
 
 # archive

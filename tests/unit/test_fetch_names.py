@@ -294,3 +294,53 @@ def test_a_machine_that_gives_no_more_threads_is_a_temporary_failure(monkeypatch
         return found
 
     assert FetchError.DNS_TEMPORARY == asyncio.run(run())
+
+
+SILENT = socket.gaierror(socket.EAI_AGAIN, "no server answers")
+DAY = 86_400 * 1_000_000
+
+
+def test_old_addresses_serve_while_no_server_can_say() -> None:
+    """RFC 8767: a name service that is away for an hour must not end the pages of all hosts as errors."""
+
+    async def run() -> list[tuple[str, ...]]:
+        names, asked, clock = resolver({"a.test": ("8.8.8.8",)}, ttl_seconds=300)
+        found = [await names.resolve("a.test", 80)]
+        asked.answers["a.test"] = SILENT
+        for _ in range(3):
+            clock.now += 301 * 1_000_000
+            found.append(await names.resolve("a.test", 80))
+        assert (4, 3) == (len(asked.names), names.statistics()["stale"])
+        asked.answers["a.test"] = ("9.9.9.9",)
+        clock.now += 31 * 1_000_000
+        found.append(await names.resolve("a.test", 80))
+        await names.close()
+        return found
+
+    assert [("8.8.8.8",)] * 4 + [("9.9.9.9",)] == asyncio.run(run())
+
+
+def test_old_addresses_serve_for_a_day_and_not_longer() -> None:
+    async def run() -> FetchError:
+        names, asked, clock = resolver({"a.test": ("8.8.8.8",)})
+        await names.resolve("a.test", 80)
+        asked.answers["a.test"] = SILENT
+        clock.now += DAY
+        error = await error_of(names, "a.test")
+        await names.close()
+        return error
+
+    assert FetchError.DNS_TEMPORARY is asyncio.run(run())
+
+
+def test_a_name_that_is_gone_has_no_old_addresses() -> None:
+    async def run() -> FetchError:
+        names, asked, clock = resolver({"a.test": ("8.8.8.8",)})
+        await names.resolve("a.test", 80)
+        asked.answers["a.test"] = socket.gaierror(socket.EAI_NONAME, "unknown")
+        clock.now += 400 * 1_000_000
+        error = await error_of(names, "a.test")
+        await names.close()
+        return error
+
+    assert FetchError.DNS_UNKNOWN is asyncio.run(run())

@@ -26,6 +26,8 @@ from outrider.limits import (
     DNS_QUEUE_SECONDS_MAX,
     DNS_SECONDS_MAX,
     DNS_SLOW_THREADS,
+    DNS_STALE_SECONDS,
+    DNS_STALE_SECONDS_MAX,
     DNS_TEMPORARY_SECONDS,
     DNS_THREADS,
     DNS_THREADS_MAX,
@@ -89,6 +91,7 @@ class _Known:
     until: int
     addresses: tuple[str, ...]
     failure: tuple[FetchError, str] | None
+    told_at: int = 0  # when the name service last told these addresses
 
 
 class _LookUp:
@@ -231,6 +234,7 @@ class Resolver:
         self._asking: dict[str, asyncio.Task[_Known]] = {}
         self._asked = 0
         self._answered_from_memory = 0
+        self._stale = 0
 
     def __repr__(self) -> str:
         return (
@@ -238,10 +242,12 @@ class Resolver:
         )
 
     def statistics(self) -> dict[str, int]:
-        """Look-ups made, answers given from memory, names remembered, names being asked for, threads that are busy."""
+        """Look-ups made, answers from memory, old ones kept for want of new ones, names remembered, names being asked
+        for, threads that are busy."""
         return {
             "look_ups": self._asked,
             "from_memory": self._answered_from_memory,
+            "stale": self._stale,
             "remembered": len(self._known),
             "waiting": len(self._asking),
             "threads": self._threads.busy,
@@ -326,14 +332,26 @@ class Resolver:
     def _remember(self, name: str, addresses: tuple[str, ...], failure: FetchFailure | None) -> _Known:
         if failure is None and not addresses:
             failure = FetchFailure(FetchError.DNS_UNKNOWN, f"{name}: no address")
+        now = self._clock()
+        before = self._known.get(name)
+        told_at = now
         if failure is None:
             kept, reason = self._ttl, None
             self._were_silent.pop(name, None)
+        elif (
+            failure.error is FetchError.DNS_TEMPORARY
+            and before is not None
+            and before.addresses
+            and now - before.told_at < instant(DNS_STALE_SECONDS_MAX)
+        ):
+            # No server could say whether they changed; they hold a little longer: RFC 8767.
+            addresses, told_at, kept, reason = before.addresses, before.told_at, instant(DNS_STALE_SECONDS), None
+            self._stale += 1
         else:
             unknown = failure.error is FetchError.DNS_UNKNOWN
             kept = instant(DNS_UNKNOWN_SECONDS if unknown else DNS_TEMPORARY_SECONDS)
             reason = (failure.error, failure.facts.removeprefix(f"{failure.error}: "))
-        known = _Known(self._clock() + kept, addresses[:DNS_ADDRESSES_MAX], reason)
+        known = _Known(now + kept, addresses[:DNS_ADDRESSES_MAX], reason, told_at)
         _bounded(self._known, name, known, self._names_max)
         return known
 
