@@ -21,6 +21,7 @@ from typing import Any
 from outrider.crawl.groups import GROUP_WORDS, read_groups
 from outrider.errors import SettingsError
 from outrider.fetch.downloader import Request
+from outrider.frontier.policy.settings import CRAWL_DELAY_OVER, ROBOTS_UNREACHABLE
 from outrider.limits import (
     CONNECT_SECONDS_MAX,
     DELAY_FACTOR,
@@ -605,6 +606,25 @@ class CrawlOptions:
         "a whole number from 0 to 2^64 - 1",
         _whole(0, SEED_MAX),
         "N",
+    )
+    robots_unreachable: str = _choice(
+        ROBOTS_UNREACHABLE,
+        "A host whose robots.txt cannot be read stays closed; open is for its owner: the last rules hold, or none.",
+        frontier=True,
+    )
+    crawl_delay_max: float | None = _setting(
+        None,
+        "The longest Crawl-delay that is taken as it stands, in seconds; crawl-delay-over says what of longer ones.",
+        "a number above 0, or none",
+        _real(0, SECONDS_MAX, open_below=True),
+        "S",
+        optional=True,
+        frontier=True,
+    )
+    crawl_delay_over: str = _choice(
+        CRAWL_DELAY_OVER,
+        "A Crawl-delay beyond crawl-delay-max is obeyed, or cut to it, or its pages are skipped.",
+        frontier=True,
     )
     progress: str = _choice(PROGRESS, "How progress is shown: a bar on a terminal, lines elsewhere, or nothing.")
     log_format: str = _choice(LOG_FORMATS, "The form of crawl.log.")

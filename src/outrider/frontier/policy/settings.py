@@ -21,6 +21,8 @@ from outrider.url import Rules, Scope
 from outrider.url.scope import ScopeKind
 from outrider.url.traps import Traps
 
+ROBOTS_UNREACHABLE = ("closed", "open")
+CRAWL_DELAY_OVER = ("obey", "cap", "skip")
 WHEN_FULL = ("refuse", "drop_lowest", "spill", "delay")
 
 
@@ -41,6 +43,11 @@ class FrontierSettings:
     url_rules: lossy rules of spelling (docs/urls.md); None: the rules the store was made with, none for a new store.
     group: politeness clocks that several hosts share: "domain", "address", tables of groups, or a list of these
     (docs/groups.md).
+
+    robots_unreachable: "closed" keeps a host shut whose robots.txt cannot be read (RFC 9309 section 2.3.1.4); "open",
+    for owners of the hosts, goes by the rules that were read last, or by none, for a day. crawl_delay_max: seconds of a
+    Crawl-delay, None for no limit; crawl_delay_over: how a longer one is taken: "obey" it, "cap" it at the limit, or
+    "skip" the pages of its authority.
 
     memory_bytes: the limit of memory for the cards of queued URLs and robots rules. A sixteenth of it is for robots.txt
     files and their rules: beyond that, the files that were used longest ago lie on disk. The rest is for the cards:
@@ -66,6 +73,9 @@ class FrontierSettings:
     memory_bytes: int = CARD_BYTES_MAX
     group: Grouping | None = None
     traps: Traps | None = None
+    robots_unreachable: str = "closed"
+    crawl_delay_max: float | None = None
+    crawl_delay_over: str = "obey"
 
     @property
     def hot_hosts_max(self) -> int:
@@ -83,8 +93,8 @@ class FrontierSettings:
         for name in given:
             if name not in names:
                 raise SettingsError(f"{name!r} is not a setting of the frontier; there are {', '.join(sorted(names))}")
-        for name in ("delay", "delay_factor"):
-            if name in given:
+        for name in ("delay", "delay_factor", "crawl_delay_max"):
+            if given.get(name) is not None or (name in given and name != "crawl_delay_max"):
                 given[name] = _number(name, given[name])
         for name in ("max_depth", "max_pages", "max_pages_per_host", "max_urls", "max_urls_per_queue", "memory_bytes"):
             if given.get(name) is not None or (name == "memory_bytes" and name in given):
@@ -98,6 +108,9 @@ class FrontierSettings:
             raise SettingsError(
                 f"when_full {given['when_full']!r}: give {', '.join(WHEN_FULL[:-1])} or {WHEN_FULL[-1]}"
             )
+        for name, words in (("robots_unreachable", ROBOTS_UNREACHABLE), ("crawl_delay_over", CRAWL_DELAY_OVER)):
+            if given.get(name, words[0]) not in words:
+                raise SettingsError(f"{name} {given[name]!r}: give {', '.join(words[:-1])} or {words[-1]}")
         if given.get("priority") is not None and not callable(given["priority"]):
             raise SettingsError(f"priority {given['priority']!r}: give a function of (urls, page)")
         if isinstance(given.get("url_rules"), str):

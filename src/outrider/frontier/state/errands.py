@@ -113,11 +113,13 @@ def after_answer(
     now: Instant,
     *,
     retries: bool,
+    opens: bool = False,
 ) -> Found:
     """The cells after an answer, by RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by hop.
 
     error: the class of the error, if there was one. retry_after: seconds. retries: whether an unreachable robots.txt is
-    tried again soon (after 5, 30, 300 s) or counts as refused for a day at once.
+    tried again soon (after 5, 30, 300 s) or counts as refused for a day at once. opens: whether the owner's settings
+    then open the host for a day, by the rules that were read last, or by none.
     """
     status = answer.status or 0
     own = authority.name + "/robots.txt"
@@ -145,6 +147,9 @@ def after_answer(
         if retries and retries_left(attempt):
             at = now + instant(max(retry_seconds(attempt), min(retry_after or 0.0, ROBOTS_AGE_SECONDS_MAX)))
             return Found(RobotsState.RETRYING, 0, at, attempt, 0, status, own, error or "")
+        if opens:
+            state = RobotsState.RULES if authority.digest else RobotsState.ALLOW
+            return Found(state, day, 0, 0, 0, status, own, error or "")
         return Found(RobotsState.REFUSED, day, day, 0, 0, status, own, error or "")
     if verdict == "rules":
         return Found(RobotsState.RULES, day, 0, 0, 0, status, own, "", whole_lines(answer.body))

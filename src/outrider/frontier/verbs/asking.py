@@ -79,7 +79,12 @@ class Asking(Deciding):
         self._commit(draft)
 
     def _judge(self, authority: Authority, url: str, now: Instant) -> Judgement:
-        return judged(authority, url, now, errands=self.errands_mode, rulebook=self._rulebook)
+        found = judged(authority, url, now, errands=self.errands_mode, rulebook=self._rulebook)
+        most = self.settings.crawl_delay_max
+        if found is Judgement.GO and most is not None and self.settings.crawl_delay_over == "skip":
+            asked = self._rulebook.crawl_delay(authority.digest) if authority.state == RobotsState.RULES else 0.0
+            return Judgement.REFUSE if asked > most else found
+        return found
 
     def _looked_at(self, authority: Authority) -> int:
         """The cost of a verdict on top of a refusal, counted in refusals: an authority may have many rules."""
@@ -210,7 +215,8 @@ class Asking(Deciding):
         """The draft gets the meaning of an answer as a fact, which ends the authority's errand. told: a caller gave the
         rules unasked; then an open errand goes on, for its request may be under way, and the host gets no second
         request beside it."""
-        found = after_answer(authority, answer, error, retry_after, now, retries=self.errands_mode)
+        opens = self.settings.robots_unreachable == "open"
+        found = after_answer(authority, answer, error, retry_after, now, retries=self.errands_mode, opens=opens)
         if told and authority.token:  # the place that its errand has reached
             found = replace(found, hops=authority.hops, url=authority.url)
         self._name(draft, authority)
@@ -224,7 +230,7 @@ class Asking(Deciding):
         body = found.body
         if body is None:
             return
-        delay = self._rulebook.delay_of(digest, body)
+        delay = self._obeyed(self._rulebook.delay_of(digest, body))
         if delay:
             # The delay counts from the last request to the host, also where a redirect led to the rules of another
             # host; and from requests that end in this call.

@@ -457,7 +457,12 @@ class Deciding:
 
     def _crawl_delay(self, host: int) -> float:
         """Seconds that robots rules want between two requests to a host."""
-        return crawl_delay(self._authorities(host), self._rulebook)
+        return self._obeyed(crawl_delay(self._authorities(host), self._rulebook))
+
+    def _obeyed(self, delay: float) -> float:
+        """Seconds of a Crawl-delay as the settings take it."""
+        most = self.settings.crawl_delay_max
+        return min(delay, most) if most is not None and self.settings.crawl_delay_over == "cap" else delay
 
     def _name(self, draft: Draft, authority: Authority) -> None:
         """Adds the fact of an authority, which must come before facts that name it."""
