@@ -101,6 +101,7 @@ OLDEST_DRAW_EVERY = 8  # every eighth draw takes the queue that is ready longest
 # deadlines of ended leases that are kept beside twice the open ones; beyond, they are sorted out
 DEADLINES_KEPT_MAX = 10_000
 REQUEST_BYTES_MAX = 32 << 20  # all kept answers together; the oldest of the client unused longest go first
+ANSWERS_UNTAKEN_MAX = 65_536  # outcomes of reports that broke off, whose answers a repeated report gets
 REQUEST_IDS_PER_CLIENT_MAX = 1_024  # the window in which a repeated call repeats its answer
 DELETED_CRAWLS_NAMED_MAX = 64  # the crawls deleted last: a lease that outlives its crawl still tells the crawl's name
 HOLDERS_NAMED_MAX = 1_024  # workers whose names are kept; beyond them, workers without a lease are forgotten

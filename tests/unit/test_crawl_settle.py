@@ -381,6 +381,30 @@ def test_an_outcome_that_cannot_be_kept_ends_its_url_and_not_the_crawl(house, mo
     assert ["gone", "done"] == [house.frontier.status(lease.url).state for lease in leases[1:3]]
 
 
+def test_lines_of_outcomes_that_are_reported_one_by_one_are_written_before_a_disk_fills_up(house, monkeypatch):
+    """The lines of those before the full disk were left out of pages.jsonl, and their pages settled twice."""
+    leases = house.pages()
+    report = house.frontier.report
+    full = [True]
+
+    def refuses(outcomes, **how):
+        if any(outcome.token == leases[1].token and outcome.error is None for outcome in outcomes):
+            raise SettingsError("too long for the test")
+        if full and [outcome.token for outcome in outcomes] == [leases[2].token]:
+            full.clear()
+            raise StoreFullError("no room")
+        return report(outcomes, **how)
+
+    monkeypatch.setattr(house.frontier, "report", refuses)
+    with pytest.raises(StoreFullError):
+        house.settler.settle([house.visit(lease, body=b"%d" % n) for n, lease in enumerate(leases)])
+    assert [leases[0].url, leases[1].url] == [line["url"] for line in house.lines()]
+    assert 2 == house.settler.waiting
+    house.settler.settle([])
+    assert [lease.url for lease in leases] == [line["url"] for line in house.lines()]
+    assert 0 == house.frontier.statistics()["stale"]
+
+
 def directed(directory, field, body=b"<a href=/a></a>", **options):
     """The line of a page with this X-Robots-Tag, and the state of the page that it links to."""
     house = House(directory, **options)

@@ -6,7 +6,7 @@ When the disk is full, the begun work is kept, and the next call takes it up aga
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -215,18 +215,21 @@ class Settler:
                 one.outcome = self._archived(one)
                 one.page = None
         watermark = self._output.sync_archive()
+        return sum(self._written(done, report) for done, report in self._reported(some, watermark))
+
+    def _written(self, done: Sequence[_Settling], report: Report) -> int:
+        """Writes down those that are durable now; they wait no longer. Returns how many were answers of a site."""
+        del self._pending[: len(done)]
         answered = 0
-        report = self._report(some, watermark)
-        del self._pending[: len(some)]
-        for one, code in zip(some, report.outcomes, strict=True):
+        for one, code in zip(done, report.outcomes, strict=True):
             assert one.outcome is not None
             answered += code is Settled.OK and bool(one.outcome.answered)
             self._note(one, one.outcome, code)
             self._note_fault(one)
-        self._count_passed(some, report)
+        self._count_passed(done, report)
         self._output.write(report.lines, report.lsn)
-        self._forget_addresses(some)
-        self._tell_pages(some, report)
+        self._forget_addresses(done)
+        self._tell_pages(done, report)
         return answered
 
     def _count_passed(self, settled: Sequence[_Settling], report: Report) -> None:
@@ -319,10 +322,16 @@ class Settler:
             with contextlib.suppress(StoreFullError):
                 self._frontier.set_addresses(dict.fromkeys(gone))
 
-    def _report(self, some: Sequence[_Settling], watermark: tuple[str, bytes] | None) -> Report:
-        """Reports these outcomes. One that the frontier cannot keep ends as an error of its URL, not of the crawl."""
+    def _reported(
+        self, some: Sequence[_Settling], watermark: tuple[str, bytes] | None
+    ) -> Iterator[tuple[Sequence[_Settling], Report]]:
+        """Reports these outcomes, together or one by one, and gives durable ones before it reports the next.
+
+        One that the frontier cannot keep ends as an error of its URL, not of the crawl."""
         try:
-            return self._frontier.report([one.outcome for one in some if one.outcome is not None], watermark=watermark)
+            outcomes = [one.outcome for one in some if one.outcome is not None]
+            yield some, self._frontier.report(outcomes, watermark=watermark)
+            return
         except SettingsError as error:
             if len(some) == 1:
                 (one,) = some
@@ -330,14 +339,8 @@ class Settler:
                     raise
                 self._journal.note(TOO_LARGE, url=one.visit.lease.url, text=str(error))
                 one.outcome = unkept_outcome(one.visit, one.shown, one.warc)
-                return self._report(some, watermark)
-        reports = [self._report([one], watermark) for one in some]
-        return Report(
-            tuple(code for report in reports for code in report.outcomes),
-            tuple(codes for report in reports for codes in report.links),
-            tuple(line for report in reports for line in report.lines),
-            max(report.lsn for report in reports),
-        )
+        for one in some:
+            yield from self._reported([one], watermark)
 
     @property
     def waiting(self) -> int:

@@ -388,8 +388,8 @@ class Frontier:
         """Report the outcomes of leases, and the links found: durable together, one code per outcome.
 
         A long report is several frames: an outcome is never there without its links, and long links come before it. One
-        that broke off between them may be repeated: with `request_id` it goes on from there and answers for all;
-        without, the outcomes that are in already are stale.
+        that broke off between them may be repeated: it goes on from there and answers for all. Behind a restart only
+        one with a `request_id` does; without, the outcomes that are in already are stale.
         links: (row of the outcome, link), or a UrlBatch with a column `outcome`, beside those an outcome carries.
         watermark: (archive writer, opaque place) synced before.
         """

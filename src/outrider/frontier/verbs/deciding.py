@@ -139,6 +139,9 @@ class Deciding:
         self._recheck: dict[str, Place] = {}
         self._unread: dict[str, Authority] = {}  # authorities with URLs that wait until their rules are read
         self._lines_of_wakes: list[Line] = []
+        # The codes of links, by token, of outcomes whose report broke off behind their frame: a full disk kept their
+        # answer from the caller.
+        self._unanswered: dict[int, bytes] = {}
         self._woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
         self.lsn = 0
         self.asked = ""  # the caller's function that runs now, in words for an error

@@ -40,6 +40,7 @@ from outrider.journey import (
     Settled,
 )
 from outrider.limits import (
+    ANSWERS_UNTAKEN_MAX,
     CALL_BYTES_PER_FRAME,
     OWN_SLOT,
 )
@@ -84,8 +85,8 @@ class Reporting(Leasing, Settling):
         that are longer than one frame.
 
         Raises SettingsError before any change, but for a priority function that fails on links behind the first frame.
-        Raises StoreFullError; then the first frames may be in already: with a request_id a repeated call goes on from
-        there, without one the outcomes in them are stale.
+        Raises StoreFullError; then the first frames may be in already. A repeated call goes on from there and answers
+        for all; without a request_id only in this process: behind a restart the outcomes in them are stale.
         """
         request_id = arguments.request(request_id)
         now = self._advance(now)
@@ -103,6 +104,7 @@ class Reporting(Leasing, Settling):
                 raise SettingsError("the reports of these calls are more than one frame; make each call alone")
             self._check(whole, given, extra, now)
         lines: list[Line] = []
+        durable = 0  # outcomes
         try:
             for piece in pieces:
                 some = whole.piece(piece.first, piece.last)
@@ -120,11 +122,22 @@ class Reporting(Leasing, Settling):
                     begun=piece is not pieces[-1],
                     watermark=watermark,
                 )
+                durable = len(answer.settled)
                 watermark = None  # it covers the archive before all outcomes, so the first frame has it
         except BaseException:
             self._lines_of_wakes[:0] = lines
+            if request_id is None:
+                self._remember(whole.tokens[:durable], answer)
             raise
         return _report_of(answer, tuple(lines), self.lsn)
+
+    def _remember(self, tokens: npt.NDArray[np.uint64], answer: Answer) -> None:
+        """Keeps the answers of a call that broke off, for the call that repeats it."""
+        for row, (token, code) in enumerate(zip(tokens.tolist(), answer.settled, strict=False)):
+            if code is _OK:
+                self._unanswered[token] = answer.codes.get(row, b"")
+        while len(self._unanswered) > ANSWERS_UNTAKEN_MAX:
+            del self._unanswered[next(iter(self._unanswered))]
 
     def _pieces(self, outcomes: Outcomes, given: ByRow, extra: ByRow, answer: Answer) -> list[Piece]:
         """Divides the outcomes without an answer into frames; nearly always one frame takes them all."""
@@ -209,7 +222,8 @@ class Reporting(Leasing, Settling):
         ends = self._ends(outcomes, bodies=bool(links[0] or links[1]))
         of_their_kinds(outcomes, ends.errands, ends.ended)
         accepted = ends.accepted()
-        stale = len(outcomes) - int(np.count_nonzero(accepted))
+        taken_before = self._taken_before(outcomes, accepted)
+        stale = len(outcomes) - int(np.count_nonzero(accepted)) - len(taken_before)
         if stale:
             draft.tally("stale", stale)
         self._answer_errands(draft, ends)
@@ -227,11 +241,24 @@ class Reporting(Leasing, Settling):
         if watermark is not None:
             draft.add(Fact.WATERMARK, (OWN_SLOT, *watermark))
         settled = [_OK if taken else _STALE for taken in accepted.tolist()] if stale else [_OK] * len(outcomes)
+        for row, token in taken_before.items():
+            settled[row] = _OK
+            codes[row] = self._unanswered[token]
         answer.add(settled, codes)
         if request_id is not None:
             self._answered(draft, request_id, "report", answer.packed(), begun=begun)
         self._commit(draft, reserve=True)
+        for token in taken_before.values():
+            self._unanswered.pop(token, None)
         return self._take_lines(draft)
+
+    def _taken_before(self, outcomes: Outcomes, accepted: npt.NDArray[np.bool_]) -> dict[int, int]:
+        """The tokens, by row, of stale outcomes that a call which broke off has taken."""
+        if not self._unanswered:
+            return {}
+        rows = np.flatnonzero(~accepted).tolist()
+        tokens = zip(rows, outcomes.tokens[rows].tolist(), strict=True)
+        return {row: token for row, token in tokens if token in self._unanswered}
 
     def extend(self, tokens: Sequence[int], ttl_seconds: float, now: Instant) -> list[Settled]:
         """Prolongs open leases until now + ttl_seconds."""
