@@ -280,6 +280,22 @@ CONTROL_QUESTIONS_MAX = 16  # at once; people and their monitors ask one at a ti
 LOOK_PAGES_MAX = 32  # pages of a list that one question goes through: a running crawl answers between two calls
 SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
 
+# the service
+SERVICE_BODY_BYTES_MAX = 16 << 20  # ten thousand URLs with their referrers, or the links of a batch of pages
+SERVICE_BODY_SECONDS_MAX = 30.0  # a body that takes longer is a slow client's, which keeps a place from others
+SERVICE_ROWS_MAX = 10_000  # URLs or results of one body: some ten milliseconds in which nobody else is served
+SERVICE_LINKS_MAX = 100_000  # links of all results of one body
+SERVICE_BATCH_MAX = 1_000  # URLs of one lease: a worker asks again before it has fetched so many
+SERVICE_WAIT_SECONDS_MAX = 60.0  # proxies end requests that are silent for longer
+SERVICE_WAITERS_MAX = 4_096  # requests that wait for a lease; each takes a connection and some kilobytes
+SERVICE_CONNECTIONS_MAX = 6_000  # at once, waiting ones and others
+SERVICE_LEASED_URLS_MAX = 200_000  # URLs that are out: some hundred bytes each
+SERVICE_TEXT_CHARACTERS_MAX = 2_048  # a header's value, hash or cursor
+SERVICE_KEY_CHARACTERS_MAX = 255  # an Idempotency-Key
+SERVICE_TOKENS_BYTES_MAX = 1 << 20  # a file of tokens
+SERVICE_WORKERS_HEARD_MAX = 4_096  # workers whose last word is remembered; the one silent longest is forgotten
+SERVICE_COUNTS_SECONDS = 0.2  # counts are that old at most: pollers share one look
+
 # files that go out and come in
 EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and told of at once: some megabytes of memory
 # records of an export in memory at once: some 300 MB; a larger ledger is scanned again for each such part

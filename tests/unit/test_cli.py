@@ -38,6 +38,7 @@ def test_there_are_exactly_the_commands_that_do_something():
         "resume",
         "retry",
         "robots",
+        "serve",
         "settings",
         "show",
         "sim",

@@ -10,9 +10,9 @@ from threading import Event, Thread
 import pytest
 
 from outrider.cli import main as cli
-from outrider.cli.layout import dated
 from outrider.crawl import looks
 from outrider.crawl.control import Control
+from outrider.crawl.instants import dated
 from outrider.errors import InvalidUrlError, SettingsError, StoreInUseError
 
 HOUR = 3_600_000_000

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from outrider.clock import rfc3339
+from outrider.crawl.instants import is_instant, moment
 from outrider.crawl.terminal import safe
 
-_INSTANTS = ("due", "deadline", "expires", "not_before", "visited")
-_INSTANT_ENDINGS = ("_at", "_until", "_before")
 _GAP = "  "
 
 
@@ -19,29 +16,14 @@ def machine_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
-def dated(value: object, name: str = "") -> Any:
-    """The same with each instant as RFC 3339 in UTC, as tables have it; none for an instant that is not set."""
-    if isinstance(value, Mapping):
-        return {key: dated(one, str(key)) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [dated(one, name) for one in value]
-    if isinstance(value, int) and not isinstance(value, bool) and _is_instant(name):
-        return _moment(value) if value > 0 else None
-    return value
-
-
-def _is_instant(name: str) -> bool:
-    return name in _INSTANTS or name.endswith(_INSTANT_ENDINGS)
-
-
 def shown(name: str, value: object) -> str:
     """One value for people: instants as dates, lengths of time with their unit, numbers with separators."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int) and _is_instant(name):
-        return _moment(value)
+    if isinstance(value, int) and is_instant(name):
+        return moment(value)
     if isinstance(value, int):
         return f"{value:,}" if name != "token" else str(value)
     if isinstance(value, float):
@@ -53,15 +35,6 @@ def shown(name: str, value: object) -> str:
     return safe(value)
 
 
-def _moment(instant: int) -> str:
-    if instant <= 0:
-        return "-"
-    try:
-        return rfc3339(instant)
-    except (OverflowError, ValueError, OSError):  # beyond the year 9999
-        return str(instant)
-
-
 def table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]) -> Iterator[str]:
     """The rows under their heads, aligned; numbers to the right, the last column as long as it is.
 
@@ -69,7 +42,7 @@ def table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]) -> I
     """
     cells = [[shown(name, row.get(name)) for name in columns] for row in rows]
     right = [
-        all(isinstance(row.get(name), int | float | None) for row in rows) and not _is_instant(name) for name in columns
+        all(isinstance(row.get(name), int | float | None) for row in rows) and not is_instant(name) for name in columns
     ]
     heads = list(columns.values())
     widths = [max(len(line[place]) for line in [heads, *cells]) for place in range(len(heads))]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from outrider.cli.layout import dated, machine_text, named, shown, table
+from outrider.cli.layout import machine_text, named, shown, table
+from outrider.crawl.instants import dated
 from outrider.crawl.progress import eta_text
 from outrider.crawl.summary import counted
 from outrider.crawl.terminal import safe, say

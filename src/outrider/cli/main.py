@@ -22,6 +22,7 @@ try:
     from outrider.cli.looking import duplicates, explain, hosts, urls, why_idle
     from outrider.cli.page import fetch, show
     from outrider.cli.robots import robots
+    from outrider.cli.serving import serve
     from outrider.cli.settings import completion, given, setting_options, settings
     from outrider.cli.sim import sim
     from outrider.cli.url import url
@@ -157,6 +158,7 @@ _OTHERS = (
     url,
     robots,
     judge,
+    serve,
     sim,
 )
 for _command in _OTHERS:

@@ -1,0 +1,179 @@
+"""Who may ask: the address that is listened at, the Host and Origin that a request names, tokens and their roles."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from outrider.errors import NamedPathError, SettingsError
+from outrider.limits import SERVICE_TOKENS_BYTES_MAX
+from outrider.service.problems import Problem
+
+PORT: Final = 7070
+_LOCAL: Final = "localhost"
+_TOKEN = re.compile(r"[!-~]{16,512}\Z", re.ASCII)
+
+
+class Role(IntEnum):
+    """What a token is good for; each role covers those before it."""
+
+    READ = 1
+    WORK = 2
+    OPERATE = 3
+    ADMIN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """The address to listen at, and what it takes: certificate and key where there is TLS."""
+
+    host: str
+    port: int
+    certificate: str | None = None
+    key: str | None = None
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def url(self) -> str:
+        """The address as clients write it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
+
+
+def listening(text: str, certificate: str | None, key: str | None, tokens: str | None) -> Listening:
+    """Reads `HOST:PORT`. Raises SettingsError for what is no address, and for an address that others reach without
+    TLS and tokens."""
+    host, colon, port = text.rpartition(":")
+    if not colon:
+        host, port = text, str(PORT)
+    host = host.removeprefix("[").removesuffix("]")
+    host = "127.0.0.1" if host in (_LOCAL, "") else host
+    if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
+        raise SettingsError(f"--http {text!r:.80}: give HOST:PORT, with a port from 0 to 65535")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise SettingsError(f"--http {text!r:.80}: give an IP address or localhost, as 127.0.0.1:{PORT}") from None
+    if (certificate is None) != (key is None):
+        raise SettingsError("--tls-cert and --tls-key belong together: give both or none")
+    for name in (certificate, key):
+        if name is not None and not os.path.isfile(name):
+            raise NamedPathError(f"{name} is no file")
+    found = Listening(host, int(port), certificate, key)
+    missing = [
+        flag
+        for flag, there in (("--tls-cert and --tls-key", certificate), ("--tokens", tokens))
+        if not there and not found.loopback
+    ]
+    if missing:
+        raise SettingsError(
+            f"--http {text}: others reach this address, so it takes {' and '.join(missing)}; 127.0.0.1 takes neither"
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Digests of tokens and their roles; without any file everybody has every role."""
+
+    roles: tuple[tuple[bytes, Role], ...] = ()
+    needed: bool = False
+
+    @classmethod
+    def read(cls, path: str | None) -> Tokens:
+        """A file of lines `ROLE TOKEN` (# begins a comment), which only its owner may read. Raises NamedPathError and
+        SettingsError; no message tells a token."""
+        if path is None:
+            return cls()
+        try:
+            with open(path, "rb") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                octets = file.read(SERVICE_TOKENS_BYTES_MAX + 1)
+        except OSError as error:
+            raise NamedPathError(f"{path} cannot be read ({error.strerror})") from None
+        if stat.S_IMODE(mode) & 0o077:
+            raise SettingsError(f"--tokens {path}: others may read it; `chmod 600 {path}` ends that")
+        if len(octets) > SERVICE_TOKENS_BYTES_MAX:
+            raise SettingsError(f"--tokens {path} has more than {SERVICE_TOKENS_BYTES_MAX:,} bytes")
+        roles = []
+        for number, line in enumerate(octets.decode("utf-8", "replace").splitlines(), 1):
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            if len(words) != 2 or words[0].upper() not in Role.__members__ or not _TOKEN.match(words[1]):
+                names = ", ".join(role.name.lower() for role in Role)
+                raise SettingsError(
+                    f"--tokens {path}, line {number}: give one of {names}, and a token of 16 to 512 characters"
+                )
+            roles.append((_digest(words[1]), Role[words[0].upper()]))
+        if not roles:
+            raise SettingsError(f"--tokens {path} has no token")
+        return cls(tuple(roles), needed=True)
+
+    def check(self, header: str | None, role: Role) -> str:
+        """A name for whoever asks: the first digits of the token's digest. Raises Problem."""
+        if not self.needed:
+            return "local"
+        scheme, _, token = (header or "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Problem("token-missing", "send `Authorization: Bearer TOKEN`")
+        asked = _digest(token.strip())
+        found = None
+        for digest, has in self.roles:
+            if hmac.compare_digest(digest, asked):
+                found = has
+        if found is None:
+            raise Problem("token-wrong", "the token of `Authorization` stands in no line of the file of tokens")
+        if found < role:
+            raise Problem(
+                "role-missing", f"this takes the role {role.name.lower()}, and the token has {found.name.lower()}"
+            )
+        return asked.hex()[:8]
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """The names by which this server may be asked. A name that resolves here and is none of these is a page's trick to
+    reach it from a browser (DNS rebinding)."""
+
+    loopback: bool
+    names: frozenset[str] = field(default_factory=frozenset)
+
+    def check(self, host: str | None, origin: str | None) -> None:
+        """Raises Problem for a Host or an Origin that is not ours."""
+        name = _name_of(host or "")
+        if not self._is_ours(name):
+            raise Problem("wrong-host", f"Host is {host!r:.100}: ask by address, localhost, or a --host-name")
+        if origin is not None and origin.partition("://")[2].lower() != (host or "").lower():
+            raise Problem("cross-origin", f"Origin is {origin!r:.100}, and the Host {host!r:.100}")
+
+    def _is_ours(self, name: str) -> bool:
+        if name in self.names:
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return name == _LOCAL and self.loopback
+        return address.is_loopback or not self.loopback
+
+
+def _name_of(host: str) -> str:
+    host = host.lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]

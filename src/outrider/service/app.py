@@ -1,0 +1,146 @@
+"""From the table of paths to an ASGI application: reads, checks and validates a request, and writes its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route as Path
+
+from outrider.errors import OutriderError
+from outrider.limits import SERVICE_BODY_BYTES_MAX, SERVICE_BODY_SECONDS_MAX
+from outrider.service.desk import Desk
+from outrider.service.problems import MEDIA_TYPE, Problem, of_error
+from outrider.service.routes import ROUTES, Ask, Route, Text
+
+_LOG: Final = logging.getLogger("outrider.service")
+_JSON: Final = "application/json"
+_SAFE: Final = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
+_STRAY: Final = "other"
+"""The path under which requests are counted that no path of the table met: a stranger must not fill the memory."""
+
+
+def application(desk: Desk) -> Starlette:
+    """The application for one desk."""
+    paths = [Path(route.path, _endpoint(desk, route), methods=[route.method]) for route in ROUTES]
+
+    async def stray(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        name = {404: "unknown-path", 405: "wrong-method"}.get(status, "bug")
+        problem = Problem(name, f"{request.method} {request.url.path[:200]}: /openapi.json lists what there is")
+        try:
+            desk.hosts.check(request.headers.get("host"), request.headers.get("origin"))
+        except Problem as other:
+            problem = other
+        headers = error.headers if isinstance(error, HTTPException) and error.headers else {}
+        return _counted(desk, _STRAY, _refused(problem, dict(headers)))
+
+    app = Starlette(routes=paths, exception_handlers={HTTPException: stray})
+    app.router.redirect_slashes = False
+    return app
+
+
+def _endpoint(desk: Desk, route: Route) -> Callable[[Request], Awaitable[Response]]:
+    decoder = msgspec.json.Decoder(route.body) if route.body is not None else None
+
+    async def answer(request: Request) -> Response:
+        try:
+            ask = await _read(desk, route, decoder, request)
+            found = await route.answer(desk, ask)
+            response = _written(found)
+        except Problem as problem:
+            response = _refused(problem)
+        except OutriderError as error:
+            response = _refused(of_error(error))
+        except ClientDisconnect:
+            response = Response(status_code=400)
+        except Exception as error:  # noqa: BLE001 - whatever else is a bug, told without its inside
+            _LOG.exception("%s %s", route.method, route.path)
+            response = _refused(Problem("bug", f"{type(error).__name__}; the server's standard error has more"))
+        return _counted(desk, route.path, response)
+
+    return answer
+
+
+async def _read(desk: Desk, route: Route, decoder: msgspec.json.Decoder[Any] | None, request: Request) -> Ask:
+    headers = request.headers
+    desk.hosts.check(headers.get("host"), headers.get("origin"))
+    who = desk.tokens.check(headers.get("authorization"), route.role) if route.role is not None else ""
+    query = _query(route, request) if route.query is not None else None
+    octets = await _body(request)
+    body = None
+    if decoder is not None:
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if octets and kind != _JSON:
+            raise Problem("media-type", f"Content-Type is {kind[:100]!r}: send {_JSON}")
+        body = _decoded(decoder, octets or b"{}")
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    return Ask(who, query, body, dict(request.path_params), headers.get("idempotency-key"), gone)
+
+
+def _query(route: Route, request: Request) -> Any:
+    given: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name in given:
+            raise Problem("invalid-query", f"{name[:50]!r} is given twice")
+        given[name] = value
+    if given.get("robots") == "server":
+        raise Problem(
+            "invalid-query",
+            "robots=server: this server fetches no robots.txt; leave it out and fetch records of kind robots",
+        )
+    try:
+        return msgspec.convert(given, route.query, strict=False)
+    except msgspec.ValidationError as error:
+        raise Problem("invalid-query", f"{error}; /openapi.json has the parameters") from None
+
+
+async def _body(request: Request) -> bytes:
+    found = bytearray()
+    try:
+        async with asyncio.timeout(SERVICE_BODY_SECONDS_MAX):
+            async for piece in request.stream():
+                found += piece
+                if len(found) > SERVICE_BODY_BYTES_MAX:
+                    raise Problem("body-too-large", f"more than {SERVICE_BODY_BYTES_MAX:,} bytes; send it in parts")
+    except TimeoutError:
+        raise Problem("slow-body", f"it took longer than {SERVICE_BODY_SECONDS_MAX:.0f} seconds") from None
+    return bytes(found)
+
+
+def _decoded(decoder: msgspec.json.Decoder[Any], octets: bytes) -> Any:
+    try:
+        return decoder.decode(octets)
+    except msgspec.ValidationError as error:
+        name = "too-many-rows" if "`array` of length <=" in str(error) else "invalid-body"
+        raise Problem(name, str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem("malformed-body", str(error)[:200]) from None
+
+
+def _written(found: Any) -> Response:
+    if isinstance(found, Text):
+        return Response(found.content, headers={**_SAFE, "content-type": found.media_type})
+    return Response(msgspec.json.encode(found, enc_hook=str), headers={**_SAFE, "content-type": _JSON})
+
+
+def _refused(problem: Problem, more: dict[str, str] | None = None) -> Response:
+    headers = {**_SAFE, "content-type": MEDIA_TYPE, **problem.headers(), **(more or {})}
+    return Response(problem.body(), status_code=problem.status, headers=headers)
+
+
+def _counted(desk: Desk, path: str, response: Response) -> Response:
+    at = (path, response.status_code)
+    desk.requests[at] = desk.requests.get(at, 0) + 1
+    return response

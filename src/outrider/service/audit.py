@@ -1,0 +1,40 @@
+"""DIR/audit.jsonl: a line for each order, written and synced before the order is answered."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import msgspec
+
+from outrider.clock import rfc3339, wall
+from outrider.crawl.terminal import safe
+from outrider.errors import StoreFailedError
+
+AUDIT_FILE: Final = "audit.jsonl"
+
+
+class Audit:
+    """Appends to the file; opened once, by the owner of the store."""
+
+    def __init__(self, directory: str) -> None:
+        self._path = os.path.join(directory, AUDIT_FILE)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self._descriptor = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise StoreFailedError(f"{self._path} cannot be written ({error.strerror})") from None
+
+    def note(self, who: str, order: str, **facts: Any) -> None:
+        """One line: when, who, which order, and what it named. Raises StoreFailedError."""
+        told = {name: safe(fact) if isinstance(fact, str) else fact for name, fact in facts.items() if fact is not None}
+        line = msgspec.json.encode({"at": rfc3339(wall()), "who": who, "order": order, **told}) + b"\n"
+        try:
+            os.write(self._descriptor, line)
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise StoreFailedError(f"{self._path} cannot be written ({error.strerror})") from None
+
+    def close(self) -> None:
+        """No more lines."""
+        os.close(self._descriptor)

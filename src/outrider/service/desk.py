@@ -1,0 +1,116 @@
+"""The state behind the answers: the frontier, the leases that are out, rates, and the workers that were heard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from outrider.clock import Instant, elapsed, seconds, wall
+from outrider.crawl.instants import moment
+from outrider.crawl.looks import ORDERS
+from outrider.crawl.pace import Pace, errors_of
+from outrider.engine import AsyncFrontier
+from outrider.limits import SERVICE_COUNTS_SECONDS, SERVICE_WORKERS_HEARD_MAX
+from outrider.service.access import Hosts, Tokens
+from outrider.service.audit import Audit
+from outrider.service.handing import Given, Handed
+from outrider.service.messages import Worker
+
+RATES = ("fetched", "failed", "duplicate", "blocked")
+
+
+class Desk:
+    """One per served frontier. Everything here runs on the loop."""
+
+    def __init__(self, frontier: AsyncFrontier, *, hosts: Hosts, tokens: Tokens, audit: Audit | None) -> None:
+        self.frontier, self.hosts, self.tokens, self.audit = frontier, hosts, tokens, audit
+        self.handed = Handed()
+        self.closing = asyncio.Event()
+        self.heard: OrderedDict[str, Instant] = OrderedDict()
+        self.requests: dict[tuple[str, int], int] = {}  # (path of the table, status) -> how many
+        self._counted: tuple[float, dict[str, Any]] | None = None
+        counts = self._totals(frontier.sync.statistics())
+        now = seconds(elapsed())
+        self.paces = {name: Pace(now, pages=counts[name]) for name in RATES}
+
+    @staticmethod
+    def _totals(statistics: Mapping[str, Any]) -> dict[str, int]:
+        errors = errors_of(statistics)
+        return {
+            "fetched": int(statistics["answered"]),
+            "failed": sum(errors.values()),
+            "duplicate": int(statistics["duplicates"]),
+            "blocked": int(statistics["errors"].get("robots", 0)),
+        }
+
+    async def statistics(self) -> dict[str, Any]:
+        """The counts of the frontier, some hundred milliseconds old at most; the rates are brought up to them."""
+        now = seconds(elapsed())
+        if self._counted is not None and now - self._counted[0] < SERVICE_COUNTS_SECONDS:
+            return self._counted[1]
+        found: dict[str, Any] = await asyncio.to_thread(self.frontier.sync.statistics)
+        self._counted = (now, found)
+        for name, total in self._totals(found).items():
+            self.paces[name].add(now, total)
+        return found
+
+    async def keep_pace(self) -> None:
+        """Samples the counts each second, for the rates; until it is cancelled."""
+        while True:
+            await self.statistics()
+            await asyncio.sleep(1)
+
+    def hear(self, worker: str) -> None:
+        """A worker spoke."""
+        self.heard[worker] = wall()
+        self.heard.move_to_end(worker)
+        if len(self.heard) > SERVICE_WORKERS_HEARD_MAX:
+            self.heard.popitem(last=False)
+
+    async def workers(self) -> list[Worker]:
+        """The workers that hold leases or were heard since the server began, by name."""
+        now = wall()
+        holding = {one.name: one for one in await self.frontier.workers()}
+        told = []
+        for name in sorted({*holding, *self.heard}):
+            one, heard = holding.get(name), self.heard.get(name)
+            told.append(
+                Worker(
+                    name,
+                    one.pages if one else 0,
+                    one.errands if one else 0,
+                    moment(one.first_deadline) if one and one.first_deadline else None,
+                    moment(one.last_deadline) if one and one.last_deadline else None,
+                    moment(heard) if heard is not None else None,
+                    max(0, now - heard) // 1000 if heard is not None else None,
+                )
+            )
+        return told
+
+    async def given(self, lease_id: int) -> Given | None:
+        """A lease that is out; one of before a restart is asked for in the store."""
+        self.handed.expire(await self.frontier.now())
+        known = self.handed.get(lease_id)
+        if known is not None:
+            return known
+        held = await self.frontier.held(lease_id)
+        if not held:
+            return None
+        given = Given(lease_id, "", held)
+        self.handed.add(given)
+        return given
+
+    async def order(self, who: str, name: str, question: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+        """Carries out an order of the table that commands give a running crawl, and writes down who gave it."""
+        found = await asyncio.to_thread(ORDERS[name], self.frontier.sync, question)
+        if self.audit is not None:
+            facts = {("rule" if key == "order" else key): value for key, value in {**told, **found}.items()}
+            await asyncio.to_thread(partial(self.audit.note, who, name, **facts))
+        return found
+
+    def was_given(self, lease_id: int) -> bool:
+        """Whether a lease of this id may have been given once, by this process or one before."""
+        return lease_id <= self.handed.newest or lease_id < self.frontier.opening.number << 40

@@ -1,0 +1,83 @@
+"""Leases that are out, by their id: which URL has which token, and until when."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+from outrider.clock import Instant
+from outrider.journey import Lease
+
+
+class Given:
+    """One lease: the leases of one call of the frontier. `open` has the tokens that no result came for."""
+
+    __slots__ = ("by_url", "deadline", "lease_id", "leases", "open", "worker")
+
+    def __init__(self, lease_id: int, worker: str, leases: Iterable[Lease]) -> None:
+        self.lease_id, self.worker = lease_id, worker
+        self.leases = {lease.token: lease for lease in leases}
+        self.by_url: dict[str, list[int]] = {}
+        for lease in self.leases.values():
+            self.by_url.setdefault(lease.url, []).append(lease.token)
+        self.open = set(self.leases)
+        self.deadline: Instant = max(lease.deadline for lease in self.leases.values())
+
+    def named(self, url: str | None, token: int | None) -> Lease | None:
+        """The lease of this URL or token; of a URL that stands here twice (in two crawls), one that is open first."""
+        if token is not None:
+            lease = self.leases.get(token)
+            return lease if lease is None or url is None or lease.url == url else None
+        tokens = self.by_url.get(url or "", [])
+        chosen = next((one for one in tokens if one in self.open), tokens[0] if tokens else None)
+        return self.leases[chosen] if chosen is not None else None
+
+
+class Handed:
+    """All leases that are out. Those whose deadline has passed, or whose URLs all have results, are forgotten."""
+
+    def __init__(self) -> None:
+        self._given: dict[int, Given] = {}
+        self._ends: list[tuple[Instant, int]] = []
+        self.urls = 0
+        self.newest = 0
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def add(self, given: Given) -> None:
+        """A lease goes out; one that is repeated takes the place of the first."""
+        self.drop(given.lease_id)
+        self._given[given.lease_id] = given
+        self.urls += len(given.leases)
+        self.newest = max(self.newest, *given.leases)
+        heapq.heappush(self._ends, (given.deadline, given.lease_id))
+
+    def get(self, lease_id: int) -> Given | None:
+        """The lease of this id."""
+        return self._given.get(lease_id)
+
+    def extend(self, given: Given, deadline: Instant) -> None:
+        """A lease lives until another instant."""
+        given.deadline = deadline
+        heapq.heappush(self._ends, (deadline, given.lease_id))
+
+    def settle(self, given: Given, tokens: Iterable[int]) -> None:
+        """Results came for these tokens."""
+        given.open.difference_update(tokens)
+        if not given.open:
+            self.drop(given.lease_id)
+
+    def drop(self, lease_id: int) -> None:
+        """Forget a lease."""
+        given = self._given.pop(lease_id, None)
+        if given is not None:
+            self.urls -= len(given.leases)
+
+    def expire(self, now: Instant) -> None:
+        """Forget the leases that ended before this instant."""
+        while self._ends and self._ends[0][0] < now:
+            _, lease_id = heapq.heappop(self._ends)
+            given = self._given.get(lease_id)
+            if given is not None and given.deadline < now:
+                self.drop(lease_id)

@@ -1,0 +1,288 @@
+"""The types of questions and answers: bodies and parameters are validated by them, and the OpenAPI document is made of
+them.
+
+Instants are RFC 3339 in UTC, lengths of time milliseconds (`_ms`) or seconds.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from outrider.limits import (
+    LEASE_SECONDS_MAX,
+    NAME_CHARACTERS_MAX,
+    RETRY_AFTER_SECONDS_MAX,
+    SERVICE_BATCH_MAX,
+    SERVICE_ROWS_MAX,
+    SERVICE_TEXT_CHARACTERS_MAX,
+    SERVICE_WAIT_SECONDS_MAX,
+)
+
+_TTL_MS_MAX = int(LEASE_SECONDS_MAX * 1000)
+_WAIT_MS_MAX = int(SERVICE_WAIT_SECONDS_MAX * 1000)
+
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
+Text = Annotated[str, Meta(max_length=SERVICE_TEXT_CHARACTERS_MAX)]
+Token = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Depth = Annotated[int, Meta(ge=0, le=65_535)]
+Status = Annotated[int, Meta(ge=100, le=999)]
+Milliseconds = Annotated[float, Meta(ge=0, le=_TTL_MS_MAX)]
+TtlMs = Annotated[int, Meta(ge=1, le=_TTL_MS_MAX, description="how long the lease lives, in milliseconds")]
+Limit = Annotated[int, Meta(ge=1, le=1_000)]
+
+
+class NewUrl(Struct, frozen=True, forbid_unknown_fields=True):
+    """A URL to visit. `discovered_at` is taken and not kept: the frontier dates URLs itself."""
+
+    url: str
+    priority: Share | None = None
+    source_url: str | None = None
+    depth: Depth = 0
+    discovered_at: datetime | None = None
+    crawl_id: Name | None = None
+
+
+class AddUrls(Struct, frozen=True, forbid_unknown_fields=True):
+    """URLs for the frontier, of one crawl unless they say otherwise."""
+
+    urls: Annotated[list[str | NewUrl], Meta(max_length=SERVICE_ROWS_MAX)]
+    crawl_id: Name | None = None
+
+
+class Added(Struct, frozen=True):
+    """How many were new, refused, and known; and a code for each, in their order."""
+
+    accepted: int
+    rejected: int
+    duplicates: int
+    codes: list[str]
+
+
+class Next(Struct, frozen=True, forbid_unknown_fields=True):
+    """The wish for a lease. `timeout_ms`: how long to wait while there is none. `robots=worker`: the worker fetches
+    robots.txt files, which come as records of kind `robots`."""
+
+    worker_id: Name
+    batch_size: Annotated[int, Meta(ge=1, le=SERVICE_BATCH_MAX)] = 10
+    timeout_ms: Annotated[int, Meta(ge=0, le=_WAIT_MS_MAX)] = 0
+    ttl_ms: TtlMs = 60_000
+    per_queue: Annotated[int, Meta(ge=1, le=SERVICE_BATCH_MAX)] = 1
+    crawl_id: Name | None = None
+    robots: Literal["worker"] = "worker"
+
+
+class RobotsSaid(Struct, frozen=True):
+    """The verdict of the host's robots rules, and its Crawl-delay in seconds. None: no rules were read."""
+
+    allowed: bool | None
+    crawl_delay: float | None
+
+
+class Record(Struct, frozen=True):
+    """One leased URL. `kind`: page, robots (fetch this robots.txt) or address (find the host's address)."""
+
+    url: str
+    token: int
+    kind: str
+    crawl_id: str
+    priority: float
+    host: str
+    ip: str | None
+    robots_rules: RobotsSaid
+    depth: int
+    attempt: int
+    not_before: str
+    not_before_in_ms: int
+    referrer: str | None
+    etag: str | None
+    last_modified: str | None
+
+
+class Leased(Struct, frozen=True):
+    """A lease of some URLs; without any, `next_ready_in_ms` says when asking again makes sense, null for never by
+    waiting alone."""
+
+    urls: list[Record]
+    lease_id: int | None = None
+    lease_expires_at: str | None = None
+    lease_expires_in_ms: int | None = None
+    next_ready_in_ms: int | None = None
+
+
+class Result(Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of one URL, named by `url` or `token`. `fetch_time_ms` is the time that the site took; it sets the
+    host's rest. `body` answers a record of kind robots, `address` one of kind address."""
+
+    status: Literal["success", "error"]
+    url: str | None = None
+    token: Token | None = None
+    http_status: Status | None = None
+    content_type: Text | None = None
+    content_length: Count | None = None
+    content_hash: Text | None = None
+    simhash: Text | None = None
+    fetch_time_ms: Milliseconds | None = None
+    links_found: Count | None = None
+    is_duplicate: bool = False
+    error: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    retry_after: Annotated[float, Meta(ge=0, le=RETRY_AFTER_SECONDS_MAX)] | None = None
+    location: str | None = None
+    etag: Text | None = None
+    last_modified: Text | None = None
+    links: list[str | NewUrl] = []
+    body: str | None = None
+    address: Text | None = None
+
+
+class Results(Struct, frozen=True, forbid_unknown_fields=True):
+    """The results of some URLs of one lease, kept together with their links or not at all."""
+
+    lease_id: Token
+    results: Annotated[list[Result], Meta(min_length=1, max_length=SERVICE_ROWS_MAX)]
+
+
+class Taken(Struct, frozen=True):
+    """How many results counted and how many came too late; a code for each (`ok`, `stale`); codes of their links."""
+
+    accepted: int
+    stale: int
+    codes: list[str]
+    links: Added
+
+
+class Extend(Struct, frozen=True, forbid_unknown_fields=True):
+    """A longer life for a lease, from now on."""
+
+    ttl_ms: TtlMs
+
+
+class Extended(Struct, frozen=True):
+    """How many URLs of the lease are open still, and until when."""
+
+    open: int
+    lease_expires_at: str
+    lease_expires_in_ms: int
+
+
+class Returned(Struct, frozen=True):
+    """How many URLs were given back."""
+
+    returned: int
+
+
+class Nothing(Struct, frozen=True, forbid_unknown_fields=True):
+    """No body, or an empty object."""
+
+
+class Explain(Struct, frozen=True, forbid_unknown_fields=True):
+    """One URL, by any spelling."""
+
+    url: str
+    crawl_id: Name | None = None
+
+
+class ListHosts(Struct, frozen=True, forbid_unknown_fields=True):
+    """A piece of the list of hosts; `after` is the cursor of the piece before."""
+
+    state: Literal["ready", "resting", "blocked", "empty"] | None = None
+    after: Text | None = None
+    limit: Limit = 100
+
+
+class ListUrls(Struct, frozen=True, forbid_unknown_fields=True):
+    """A piece of the list of URLs."""
+
+    state: Literal["queued", "leased", "waiting", "parked", "done", "gone"] | None = None
+    host: Text | None = None
+    after: Text | None = None
+    limit: Limit = 100
+
+
+class Rows(Struct, frozen=True):
+    """A piece of a list, and the cursor behind it; null at the end."""
+
+    rows: list[dict[str, Any]]
+    cursor: str | None
+
+
+class Order(Struct, frozen=True, forbid_unknown_fields=True):
+    """The value of an order to a host: seconds for block and delay, leases at once for limit; null takes it back."""
+
+    value: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+
+
+class Ordered(Struct, frozen=True):
+    """How many queues, or URLs, an order touched."""
+
+    count: int
+
+
+class Retry(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters go back into their queues; all without any word."""
+
+    error: Text | None = None
+    host: Text | None = None
+
+
+class Worker(Struct, frozen=True):
+    """A named worker: what it holds, and when it was heard last (null: not since the server began)."""
+
+    worker_id: str
+    pages: int
+    errands: int
+    first_deadline: str | None
+    last_deadline: str | None
+    heard_at: str | None
+    heard_ms_ago: int | None
+
+
+class Workers(Struct, frozen=True):
+    """The workers that hold leases or were heard lately, by name."""
+
+    workers: list[Worker]
+
+
+class Throughput(Struct, frozen=True):
+    """Answered pages per second: the last ten seconds, since the server began, and its fastest ten seconds."""
+
+    current: float
+    average: float
+    peak: float
+
+
+class Stats(Struct, frozen=True):
+    """Counts of the frontier."""
+
+    discovered: int
+    queued: int
+    fetched: int
+    failed: int
+    urls: dict[str, int]
+    throughput: Throughput
+    hosts: dict[str, int]
+    storage: dict[str, int]
+    errors: dict[str, int]
+    duplicates: int
+    errands: int
+    waiting_requests: int
+    workers: list[Worker]
+
+
+class Health(Struct, frozen=True):
+    """The state of the server: serving or closing."""
+
+    state: str
+
+
+class ProblemDetails(Struct, frozen=True):
+    """An error as RFC 9457 has it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str

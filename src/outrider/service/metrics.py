@@ -1,0 +1,72 @@
+"""Counts and gauges as Prometheus reads them; what Outrider does not know is absent, not zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from outrider.service.desk import Desk
+
+PREFIX: Final = "outrider_"
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+
+
+def exposition(desk: Desk, statistics: Mapping[str, Any], now: float) -> bytes:
+    """The page for a scraper. now: seconds of the clock that the rates go by."""
+    registry = CollectorRegistry()
+    registry.register(_Told(desk, statistics, now))
+    ProcessCollector(namespace="outrider", registry=registry)
+    return generate_latest(registry)
+
+
+class _Told(Collector):
+    def __init__(self, desk: Desk, statistics: Mapping[str, Any], now: float) -> None:
+        self._desk, self._statistics, self._now = desk, statistics, now
+
+    def collect(self) -> Iterator[Metric]:
+        found, desk = self._statistics, self._desk
+        rates = GaugeMetricFamily(PREFIX + "urls_per_second", "Mean of the last ten seconds.", labels=["state"])
+        for name, pace in desk.paces.items():
+            rates.add_metric([name], pace.rates(self._now).now)
+        yield rates
+        urls = GaugeMetricFamily(PREFIX + "urls", "URLs by state.", labels=["state"])
+        for state, count in found["urls"].items():
+            urls.add_metric([state], count)
+        yield urls
+        hosts, structures, log = found["hosts"], found["structures"], found["log"]
+        for name, words, value in (
+            ("queued_urls", "URLs in queues, due now.", found["urls"]["queued"]),
+            ("queued_hosts", "Hosts with URLs in their queues.", hosts["known"] - hosts["empty"]),
+            ("ready_hosts", "Hosts that may be visited now.", hosts["ready"]),
+            ("delayed_hosts", "Hosts that hold URLs and rest.", hosts["resting"]),
+            ("blocked_hosts", "Hosts that are paused or back off.", hosts["blocked"]),
+            ("known_hosts", "Hosts of all accepted URLs.", hosts["known"]),
+            ("errands", "Files of robots rules and addresses to ask for.", found["errands"]),
+            ("leased_urls", "URLs that are out with workers.", found["urls"]["leased"]),
+            ("waiting_requests", "Requests that wait for a lease.", desk.frontier.waiting_leases),
+            ("log_bytes", "Segments of the log on the disk.", log["segment_bytes"]),
+            ("ledger_bytes", "Runs of the ledger on the disk.", structures["ledger"]["bytes"]),
+            ("seen_bytes", "Memory of the set of seen URLs.", structures["seen"]["bytes"]),
+            ("disk_full", "1 while the disk takes no writes.", log["full"]),
+            ("workers_heard", "Workers heard since the server began.", len(desk.heard)),
+        ):
+            yield GaugeMetricFamily(PREFIX + name, words, value)
+        yield CounterMetricFamily(PREFIX + "duplicate_urls", "Answers with content known before.", found["duplicates"])
+        yield CounterMetricFamily(PREFIX + "fetched_urls", "Pages that a site answered.", found["answered"])
+        yield CounterMetricFamily(PREFIX + "lost_leases", "Leases that ended without a report.", found["lost"])
+        yield CounterMetricFamily(PREFIX + "log_syncs", "Syncs of the log.", log["syncs"])
+        failures = CounterMetricFamily(PREFIX + "fetch_failures", "Failed attempts by class.", labels=["error"])
+        for name, count in found["errors"].items():
+            if name != "robots":
+                failures.add_metric([name], count)
+        yield failures
+        requests = CounterMetricFamily(PREFIX + "http_requests", "Answered requests.", labels=["path", "status"])
+        for (path, status), count in desk.requests.items():
+            requests.add_metric([path, str(status)], count)
+        yield requests

@@ -1,0 +1,105 @@
+"""The interface as an OpenAPI 3.1 document, made of the table of paths and of the types that validate."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import NODEFAULT
+
+from outrider.crawl.version import version
+from outrider.service.messages import ProblemDetails
+from outrider.service.problems import MEDIA_TYPE, PREFIX, TYPES
+
+if TYPE_CHECKING:
+    from outrider.service.routes import Route
+
+_REF: Final = "#/components/schemas/{name}"
+_ALWAYS: Final = ("wrong-host", "cross-origin")
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """The whole document, as values that JSON knows."""
+    routes = tuple(routes)
+    types = {one for route in routes for one in (route.body, route.gives) if isinstance(one, type) and _is_struct(one)}
+    ordered = sorted({*types, ProblemDetails}, key=lambda one: one.__name__)
+    _, components = msgspec.json.schema_components(ordered, ref_template=_REF)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Outrider's frontier", "version": version()},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _is_struct(one: type) -> bool:
+    return issubclass(one, msgspec.Struct)
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "summary": route.words,
+        "operationId": re.sub(r"\W+", "_", f"{route.method.lower()} {route.path}").strip("_"),
+        "responses": {"200": _answer(route.gives), **_problems(route)},
+    }
+    names = re.findall(r"{(\w+)}", route.path)
+    parameters = [{"name": one, "in": "path", "required": True, "schema": {"type": "string"}} for one in names]
+    if route.query is not None:
+        parameters += list(_query(route.query))
+    if route.idempotent:
+        words = "A repeated request with this key has the first one's answer."
+        parameters.append(
+            {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}, "description": words}
+        )
+    if parameters:
+        found["parameters"] = parameters
+    if route.body is not None:
+        content = {"application/json": {"schema": {"$ref": _REF.format(name=route.body.__name__)}}}
+        required = any(one.required for one in msgspec.structs.fields(route.body))
+        found["requestBody"] = {"required": required, "content": content}
+    if route.role is not None:
+        found["security"] = [{"token": []}, {}]
+    return found
+
+
+def _query(query: type[msgspec.Struct]) -> Iterable[dict[str, Any]]:
+    for one in msgspec.structs.fields(query):
+        schema = dict(msgspec.json.schema(one.type))
+        if one.default is not NODEFAULT and one.default is not None:
+            schema["default"] = one.default
+        yield {"name": one.encode_name, "in": "query", "required": one.required, "schema": schema}
+
+
+def _answer(gives: Any) -> dict[str, Any]:
+    if isinstance(gives, type) and _is_struct(gives) and gives.__module__.endswith("messages"):
+        schema: dict[str, Any] = {"$ref": _REF.format(name=gives.__name__)}
+    elif isinstance(gives, type) and gives.__name__ == "Text":
+        return {"description": "answered", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    else:
+        schema = {"type": "object"}
+    return {"description": "answered", "content": {"application/json": {"schema": schema}}}
+
+
+def _problems(route: Route) -> dict[str, Any]:
+    names = [*route.problems, *_ALWAYS]
+    if route.body is not None:
+        names += ["malformed-body", "invalid-body", "body-too-large", "media-type", "slow-body"]
+    if route.query is not None or route.idempotent:
+        names += ["invalid-query"]
+    if route.role is not None:
+        names += ["token-missing", "token-wrong", "role-missing"]
+    by_status: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        by_status.setdefault(str(TYPES[name][0]), []).append(PREFIX + name)
+    content = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name=ProblemDetails.__name__)}}}
+    return {
+        status: {"description": ", ".join(types), "content": content} for status, types in sorted(by_status.items())
+    }

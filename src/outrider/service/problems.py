@@ -1,0 +1,88 @@
+"""Errors as `application/problem+json` (RFC 9457): one table of types, each with its status and title."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from outrider.errors import (
+    ClosedError,
+    InvalidUrlError,
+    OutriderError,
+    SettingsError,
+    StoreError,
+    StoreFullError,
+)
+
+PREFIX: Final = "urn:outrider:problem:"
+MEDIA_TYPE: Final = "application/problem+json"
+
+TYPES: Final[dict[str, tuple[int, str]]] = {
+    "malformed-body": (400, "The body is not JSON."),
+    "invalid-body": (422, "The body is JSON of another shape."),
+    "invalid-query": (400, "A parameter cannot be used."),
+    "invalid-argument": (400, "A value was refused."),
+    "invalid-url": (400, "This is not a URL that can be crawled."),
+    "slow-body": (408, "The body did not come in time."),
+    "body-too-large": (413, "The body is too large."),
+    "too-many-rows": (413, "The body has too many rows."),
+    "media-type": (415, "The body is not said to be JSON."),
+    "unknown-path": (404, "There is nothing at this path."),
+    "wrong-method": (405, "This path takes another method."),
+    "unknown-lease": (404, "No such lease was ever given."),
+    "lease-ended": (409, "This lease has ended; nothing was changed."),
+    "url-not-in-lease": (422, "A result is of a URL that this lease does not hold; nothing was changed."),
+    "unknown-host": (404, "The frontier knows no such host."),
+    "token-missing": (401, "A token is needed."),
+    "token-wrong": (401, "Nobody has this token."),
+    "role-missing": (403, "The token's role does not cover this."),
+    "cross-origin": (403, "A page of another origin may not ask."),
+    "wrong-host": (421, "This server is not the one that the Host header names."),
+    "too-many-waiters": (503, "Too many requests wait for a lease."),
+    "too-many-leases": (503, "Too many URLs are leased."),
+    "closing": (503, "The server closes."),
+    "store-full": (503, "The disk is full; nothing accepted is lost."),
+    "store-stopped": (503, "The store stopped; nothing acknowledged is lost."),
+    "bug": (500, "This is a bug in Outrider."),
+}
+"""Each type: its status and title. The detail names the thing, the value and the way out."""
+
+
+class Problem(Exception):  # noqa: N818 - it is an answer as much as an error
+    """An answer that says why a request could not be met."""
+
+    def __init__(self, name: str, detail: str, *, retry_after_seconds: int | None = None, **members: Any) -> None:
+        super().__init__(detail)
+        self.name, self.detail, self.members = name, detail, members
+        self.status, self.title = TYPES[name]
+        self.retry_after_seconds = 1 if self.status == 503 and retry_after_seconds is None else retry_after_seconds
+
+    def body(self) -> bytes:
+        """The JSON of it, with members of its own behind the four of the standard."""
+        told = {"type": PREFIX + self.name, "title": self.title, "status": self.status, "detail": self.detail}
+        return msgspec.json.encode({**told, **self.members})
+
+    def headers(self) -> dict[str, str]:
+        """Retry-After where a later request may be met, WWW-Authenticate where a token is asked for."""
+        found = {}
+        if self.retry_after_seconds is not None:
+            found["retry-after"] = str(self.retry_after_seconds)
+        if self.status == 401:
+            found["www-authenticate"] = 'Bearer realm="outrider"'
+        return found
+
+
+def of_error(error: OutriderError) -> Problem:
+    """The problem for an error of the frontier."""
+    if isinstance(error, InvalidUrlError):
+        return Problem("invalid-url", str(error))
+    if isinstance(error, SettingsError):
+        return Problem("invalid-argument", error.facts or str(error))
+    if isinstance(error, StoreFullError):
+        return Problem("store-full", str(error), retry_after_seconds=30)
+    if isinstance(error, ClosedError):
+        return Problem("closing", "the store is closed; ask again when the server is back")
+    if isinstance(error, StoreError):
+        return Problem("store-stopped", str(error), retry_after_seconds=30)
+    return Problem("bug", str(error))

@@ -1,0 +1,504 @@
+"""One table of paths, and the functions that answer them; the application and the document are both made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from msgspec import Struct
+
+from outrider.clock import Instant, elapsed, seconds
+from outrider.crawl.instants import dated, moment
+from outrider.crawl.looks import HOST_ORDERS, LOOKS
+from outrider.journey import Code, Lease, LeaseBatch, Outcome, RequestId, Settled, Verdict
+from outrider.limits import (
+    SERVICE_KEY_CHARACTERS_MAX,
+    SERVICE_LEASED_URLS_MAX,
+    SERVICE_LINKS_MAX,
+    SERVICE_WAITERS_MAX,
+)
+from outrider.service import messages as m
+from outrider.service.access import Role
+from outrider.service.desk import Desk
+from outrider.service.handing import Given
+from outrider.service.metrics import CONTENT_TYPE, exposition
+from outrider.service.problems import Problem
+from outrider.service.verdicts import link_of, outcome_of
+from outrider.url import host_of, normalize
+
+_NEW = frozenset({Code.NEW, Code.HELD, Code.PARKED})
+_CLIENTS: Final = 64  # windows of request ids for each verb, so that one busy client does not push out all others
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request, read and validated."""
+
+    who: str
+    query: Any
+    body: Any
+    path: dict[str, str]
+    key: str | None
+    gone: Callable[[], Awaitable[None]]
+    """Returns when the client has gone away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An answer that is no JSON."""
+
+    content: bytes
+    media_type: str
+
+
+Answer = Callable[[Desk, Ask], Awaitable[Struct | dict[str, Any] | Text]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path: who may ask, the types of parameters, body and answer, the function, and words for the document. role:
+    None for everybody."""
+
+    method: str
+    path: str
+    role: Role | None
+    answer: Answer
+    gives: Any
+    words: str
+    query: type[Struct] | None = None
+    body: type[Struct] | None = None
+    problems: tuple[str, ...] = ()
+    idempotent: bool = False
+
+
+def _request(ask: Ask, verb: str) -> RequestId | None:
+    """The engine's request id for an Idempotency-Key."""
+    if ask.key is None:
+        return None
+    if not 0 < len(ask.key) <= SERVICE_KEY_CHARACTERS_MAX or not ask.key.isprintable():
+        raise Problem(
+            "invalid-query", f"Idempotency-Key has {len(ask.key)} characters; give 1 to {SERVICE_KEY_CHARACTERS_MAX}"
+        )
+    number = int.from_bytes(hashlib.blake2b(ask.key.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
+    return f"http.{verb}.{number % _CLIENTS}", number
+
+
+def _added(codes: Sequence[Code]) -> m.Added:
+    new = sum(code in _NEW for code in codes)
+    known = sum(code == Code.KNOWN for code in codes)
+    return m.Added(new, len(codes) - new - known, known, [str(code) for code in codes])
+
+
+async def _add(desk: Desk, ask: Ask) -> m.Added:
+    body: m.AddUrls = ask.body
+    links = [link_of(one, crawl=body.crawl_id) for one in body.urls]
+    codes = await desk.frontier.discover(links, request_id=_request(ask, "urls")) if links else []
+    return _added(codes)
+
+
+async def _next(desk: Desk, ask: Ask) -> m.Leased:
+    wish: m.Next = ask.query
+    desk.hear(wish.worker_id)
+    if desk.closing.is_set():
+        raise Problem("closing", "no more leases are given; results are taken until the server ends")
+    desk.handed.expire(await desk.frontier.now())
+    if desk.handed.urls + wish.batch_size > SERVICE_LEASED_URLS_MAX:
+        raise Problem("too-many-leases", f"{desk.handed.urls:,} URLs are out, of {SERVICE_LEASED_URLS_MAX:,} at most")
+    if wish.timeout_ms and desk.frontier.waiting_leases >= SERVICE_WAITERS_MAX:
+        raise Problem("too-many-waiters", f"{SERVICE_WAITERS_MAX:,} requests wait; ask with timeout_ms=0")
+    lease = desk.frontier.lease(
+        wish.batch_size,
+        ttl_seconds=wish.ttl_ms / 1000,
+        per_queue=wish.per_queue,
+        crawl=wish.crawl_id,
+        worker=wish.worker_id,
+        errands=True,
+        wait_seconds=wish.timeout_ms / 1000,
+        request_id=_request(ask, "next"),
+    )
+    leases = await (_waited(desk, ask, lease) if wish.timeout_ms else lease)
+    desk.hear(wish.worker_id)
+    if not leases:
+        ready = await desk.frontier.next_ready_seconds()
+        return m.Leased([], next_ready_in_ms=None if ready is None else round(ready * 1000))
+    given = Given(min(leases.tokens), wish.worker_id, leases)
+    desk.handed.add(given)
+    now = await desk.frontier.now()
+    delays = await desk.frontier.crawl_delays([one.authority for one in leases])
+    records = [_record(one, delay, now) for one, delay in zip(leases, delays, strict=True)]
+    return m.Leased(records, given.lease_id, moment(given.deadline), _ms(given.deadline - now))
+
+
+async def _waited(desk: Desk, ask: Ask, lease: Awaitable[LeaseBatch]) -> LeaseBatch:
+    """The leases; none are kept for a client that goes away, and a server that closes answers at once."""
+    taking = asyncio.ensure_future(lease)
+    others = [asyncio.ensure_future(ask.gone()), asyncio.ensure_future(desk.closing.wait())]
+    try:
+        await asyncio.wait([taking, *others], return_when=asyncio.FIRST_COMPLETED)
+        if not taking.done():
+            taking.cancel()
+            with suppress(asyncio.CancelledError):
+                return await taking
+            raise Problem("closing", "the server closes; the lease was not waited for any longer")
+        leases = taking.result()
+        if others[0].done() and leases:
+            await desk.frontier.release(leases.tokens)
+        return leases
+    finally:
+        for one in (taking, *others):
+            one.cancel()
+
+
+def _ms(length: Instant) -> int:
+    return max(0, length // 1000)
+
+
+def _record(lease: Lease, delay: float | None, now: Instant) -> m.Record:
+    return m.Record(
+        url=lease.url,
+        token=lease.token,
+        kind=str(lease.kind),
+        crawl_id=lease.crawl,
+        priority=lease.priority,
+        host=lease.host,
+        ip=lease.address,
+        robots_rules=m.RobotsSaid(None if delay is None else True, delay or None),
+        depth=lease.depth,
+        attempt=lease.attempt,
+        not_before=moment(lease.not_before),
+        not_before_in_ms=_ms(lease.not_before - now),
+        referrer=lease.referrer,
+        etag=lease.etag,
+        last_modified=lease.last_modified,
+    )
+
+
+async def _results(desk: Desk, ask: Ask) -> m.Taken:
+    body: m.Results = ask.body
+    if sum(len(one.links) for one in body.results) > SERVICE_LINKS_MAX:
+        raise Problem("too-many-rows", f"the results have more than {SERVICE_LINKS_MAX:,} links; send them in parts")
+    request = _request(ask, "results")
+    given = await desk.given(body.lease_id)
+    if given is None:
+        if not desk.was_given(body.lease_id):
+            raise Problem("unknown-lease", f"lease_id {body.lease_id} was never given")
+        # A repeated call has its answer; any other one changes nothing, for this token is not open.
+        outcomes = [Outcome(body.lease_id, Verdict.DONE) for _ in body.results]
+    else:
+        if given.worker:
+            desk.hear(given.worker)
+        outcomes = [_outcome(given, one, row) for row, one in enumerate(body.results)]
+    report = await desk.frontier.report(outcomes, request_id=request)
+    codes = [str(code) for code in report.outcomes]
+    counted = sum(code == Settled.OK for code in report.outcomes)
+    if given is not None:
+        desk.handed.settle(given, [one.token for one in outcomes])
+    if not counted:
+        raise Problem(
+            "lease-ended",
+            f"lease {body.lease_id} has ended, or its URLs had results before: they come again when they are due",
+            codes=codes,
+        )
+    return m.Taken(counted, len(codes) - counted, codes, _added([code for row in report.links for code in row]))
+
+
+def _outcome(given: Given, result: m.Result, row: int) -> Outcome:
+    lease = given.named(result.url, result.token)
+    if lease is None and result.url is not None and result.token is None:
+        lease = given.named(normalize(result.url), None)
+    if lease is None:
+        named = f"url {result.url!r:.200}" if result.url is not None else f"token {result.token}"
+        raise Problem("url-not-in-lease", f"results[{row}]: {named} is not in lease {given.lease_id}")
+    return outcome_of(result, lease)
+
+
+async def _extend(desk: Desk, ask: Ask) -> m.Extended:
+    given = await _open(desk, ask)
+    body: m.Extend = ask.body
+    codes = await desk.frontier.extend(sorted(given.open), body.ttl_ms / 1000)
+    alive = sum(code == Settled.OK for code in codes)
+    if not alive:
+        raise _ended(given.lease_id)
+    now = await desk.frontier.now()
+    desk.handed.extend(given, now + body.ttl_ms * 1000)
+    return m.Extended(alive, moment(given.deadline), body.ttl_ms)
+
+
+async def _return(desk: Desk, ask: Ask) -> m.Returned:
+    given = await _open(desk, ask)
+    codes = await desk.frontier.release(sorted(given.open))
+    desk.handed.drop(given.lease_id)
+    returned = sum(code == Settled.OK for code in codes)
+    if not returned:
+        raise _ended(given.lease_id)
+    return m.Returned(returned)
+
+
+async def _open(desk: Desk, ask: Ask) -> Given:
+    text = ask.path["lease_id"]
+    if not (text.isascii() and text.isdigit() and 0 < len(text) < 19 and int(text)):
+        raise Problem("unknown-lease", f"lease_id {text!r:.50}: give the number that `next` gave")
+    given = await desk.given(int(text))
+    if given is None:
+        if desk.was_given(int(text)):
+            raise _ended(int(text))
+        raise Problem("unknown-lease", f"lease_id {text} was never given")
+    if given.worker:
+        desk.hear(given.worker)
+    return given
+
+
+def _ended(lease_id: int) -> Problem:
+    return Problem("lease-ended", f"lease {lease_id} has ended: its URLs come again when they are due")
+
+
+async def _stats(desk: Desk, _: Ask) -> m.Stats:
+    found = await desk.statistics()
+    rates = desk.paces["fetched"].rates(seconds(elapsed()))
+    urls = found["urls"]
+    log, structures = found["log"], found["structures"]
+    return m.Stats(
+        discovered=found["accepted"],
+        queued=urls["queued"],
+        fetched=urls["done"],
+        failed=urls["gone"],
+        urls=dict(urls),
+        throughput=m.Throughput(rates.now, rates.average, rates.peak),
+        hosts={name: int(count) for name, count in found["hosts"].items()},
+        storage={
+            "log_bytes": log["segment_bytes"],
+            "ledger_bytes": structures["ledger"]["bytes"],
+            "ledger_records": structures["ledger"]["records"],
+            "seen_bytes": structures["seen"]["bytes"],
+        },
+        errors=dict(found["errors"]),
+        duplicates=found["duplicates"],
+        errands=found["errands"],
+        waiting_requests=desk.frontier.waiting_leases,
+        workers=await desk.workers(),
+    )
+
+
+async def _look(desk: Desk, name: str, **question: Any) -> dict[str, Any]:
+    """A question of the table that commands ask a running crawl by, in a thread: it may read much."""
+    found: dict[str, Any] = dated(await asyncio.to_thread(LOOKS[name], desk.frontier.sync, question))
+    return found
+
+
+async def _why_idle(desk: Desk, _: Ask) -> dict[str, Any]:
+    return await _look(desk, "why-idle")
+
+
+async def _explain(desk: Desk, ask: Ask) -> dict[str, Any]:
+    return await _look(desk, "explain", url=normalize(ask.query.url), crawl=ask.query.crawl_id)
+
+
+async def _hosts(desk: Desk, ask: Ask) -> dict[str, Any]:
+    return await _look(desk, "hosts", state=ask.query.state, after=ask.query.after, limit=ask.query.limit)
+
+
+async def _urls(desk: Desk, ask: Ask) -> dict[str, Any]:
+    wish: m.ListUrls = ask.query
+    return await _look(desk, "urls", state=wish.state, host=wish.host, after=wish.after, limit=wish.limit)
+
+
+async def _host(desk: Desk, ask: Ask) -> dict[str, Any]:
+    found = await desk.frontier.host(ask.path["host"])
+    if found is None:
+        raise _no_host(ask.path["host"])
+    told: dict[str, Any] = dated(asdict(found))
+    return told
+
+
+def _no_host(host: str) -> Problem:
+    return Problem("unknown-host", f"host {host!r:.200}: no URL of it was accepted; /api/v1/hosts lists the known ones")
+
+
+async def _rule(desk: Desk, ask: Ask) -> m.Ordered:
+    """An order to a host, also to one whose URLs come later."""
+    host, order = ask.path["host"], ask.path["order"]
+    if order not in HOST_ORDERS:
+        raise Problem("unknown-path", f"order {order!r:.50}: there are {', '.join(HOST_ORDERS)}")
+    host_of(f"http://{host}/")
+    value = ask.body.value
+    if order == "block" and value is None:
+        raise Problem("invalid-argument", 'block takes {"value": SECONDS}')
+    if order == "limit" and value is not None and (value != int(value) or value < 1):
+        raise Problem("invalid-argument", f"value {value}: limit takes a whole number from 1 on")
+    found = await _order(desk, ask, "host", host=host, order=order, value=value)
+    return m.Ordered(found["count"])
+
+
+async def _retry(desk: Desk, ask: Ask) -> m.Ordered:
+    found = await _order(desk, ask, "retry", error=ask.body.error, host=ask.body.host)
+    return m.Ordered(found["count"])
+
+
+async def _order(desk: Desk, ask: Ask, name: str, **question: Any) -> dict[str, Any]:
+    return await desk.order(ask.who, name, question, question)
+
+
+async def _workers(desk: Desk, _: Ask) -> m.Workers:
+    return m.Workers(await desk.workers())
+
+
+async def _health(desk: Desk, _: Ask) -> m.Health:
+    """Whether the process can answer at all."""
+    return m.Health("closing" if desk.closing.is_set() else "serving")
+
+
+async def _ready(desk: Desk, _: Ask) -> m.Health:
+    """Whether leases can be had here; a store that stopped raises."""
+    await desk.frontier.now()
+    await desk.frontier.next_ready_seconds()
+    if desk.closing.is_set():
+        raise Problem("closing", "no more leases are given")
+    return m.Health("serving")
+
+
+async def _metrics(desk: Desk, _: Ask) -> Text:
+    statistics = await desk.statistics()
+    return Text(exposition(desk, statistics, seconds(elapsed())), CONTENT_TYPE)
+
+
+async def _document(_: Desk, __: Ask) -> dict[str, Any]:
+    from outrider.service.openapi import document
+
+    return document(ROUTES)
+
+
+_API = "/api/v1"
+ROUTES: Final[tuple[Route, ...]] = (
+    Route(
+        "POST",
+        f"{_API}/frontier/urls",
+        Role.WORK,
+        _add,
+        m.Added,
+        "Tell the frontier of URLs; answered means durable.",
+        body=m.AddUrls,
+        problems=("too-many-rows", "store-full"),
+        idempotent=True,
+    ),
+    Route(
+        "GET",
+        f"{_API}/frontier/next",
+        Role.WORK,
+        _next,
+        m.Leased,
+        "Lease URLs whose hosts may be visited now.",
+        query=m.Next,
+        problems=("closing", "too-many-waiters", "too-many-leases", "store-full"),
+        idempotent=True,
+    ),
+    Route(
+        "POST",
+        f"{_API}/frontier/results",
+        Role.WORK,
+        _results,
+        m.Taken,
+        "Report results and links, as one record.",
+        body=m.Results,
+        idempotent=True,
+        problems=("unknown-lease", "lease-ended", "url-not-in-lease", "too-many-rows", "store-full"),
+    ),
+    Route(
+        "POST",
+        f"{_API}/frontier/leases/{{lease_id}}/extend",
+        Role.WORK,
+        _extend,
+        m.Extended,
+        "Let the rest of a lease live longer.",
+        body=m.Extend,
+        problems=("unknown-lease", "lease-ended"),
+    ),
+    Route(
+        "POST",
+        f"{_API}/frontier/leases/{{lease_id}}/return",
+        Role.WORK,
+        _return,
+        m.Returned,
+        "Give the rest of a lease back unfetched.",
+        body=m.Nothing,
+        problems=("unknown-lease", "lease-ended"),
+    ),
+    Route("GET", f"{_API}/stats", Role.READ, _stats, m.Stats, "Counts, rates, storage, workers."),
+    Route("GET", f"{_API}/why-idle", Role.READ, _why_idle, dict[str, Any], "Why nothing more can be leased now."),
+    Route(
+        "GET",
+        f"{_API}/explain",
+        Role.READ,
+        _explain,
+        dict[str, Any],
+        "Everything that is known of one URL.",
+        query=m.Explain,
+        problems=("invalid-url",),
+    ),
+    Route(
+        "GET",
+        f"{_API}/hosts",
+        Role.READ,
+        _hosts,
+        m.Rows,
+        "A piece of the list of hosts.",
+        query=m.ListHosts,
+        problems=("invalid-argument",),
+    ),
+    Route(
+        "GET",
+        f"{_API}/hosts/{{host}}",
+        Role.READ,
+        _host,
+        dict[str, Any],
+        "One host and its clock.",
+        problems=("unknown-host", "invalid-argument"),
+    ),
+    Route(
+        "GET",
+        f"{_API}/urls",
+        Role.READ,
+        _urls,
+        m.Rows,
+        "A piece of the list of URLs.",
+        query=m.ListUrls,
+        problems=("invalid-argument",),
+    ),
+    Route("GET", f"{_API}/workers", Role.READ, _workers, m.Workers, "The workers, and what each holds."),
+    Route(
+        "POST",
+        f"{_API}/hosts/{{host}}/{{order}}",
+        Role.OPERATE,
+        _rule,
+        m.Ordered,
+        "Order a host: pause, resume, block, delay, limit.",
+        body=m.Order,
+        problems=("unknown-path", "invalid-argument", "invalid-url"),
+    ),
+    Route(
+        "POST",
+        f"{_API}/retry",
+        Role.OPERATE,
+        _retry,
+        m.Ordered,
+        "Put dead letters back into their queues.",
+        body=m.Retry,
+        problems=("invalid-argument",),
+    ),
+    Route("GET", "/healthz", None, _health, m.Health, "Whether the process answers."),
+    Route(
+        "GET",
+        "/readyz",
+        None,
+        _ready,
+        m.Health,
+        "Whether leases can be had here.",
+        problems=("closing", "store-stopped"),
+    ),
+    Route("GET", "/metrics", Role.READ, _metrics, Text, "Counts and gauges, as Prometheus reads them."),
+    Route("GET", "/openapi.json", Role.READ, _document, dict[str, Any], "This interface as OpenAPI 3.1."),
+)
+"""Every path of the service."""

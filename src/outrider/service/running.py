@@ -1,0 +1,165 @@
+"""A served frontier from its opening to its end: one socket, SIGTERM and SIGINT drain it.
+
+The first signal ends leasing: requests that wait are answered, results are taken until every lease is settled or the
+time for that is over. A second signal ends it at once. Leases that are still out live on in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import uvicorn
+
+from outrider.clock import elapsed, seconds
+from outrider.crawl.control import Answer, Control
+from outrider.crawl.looks import LOOKS, ORDERS, answers_of, changing
+from outrider.crawl.pace import eta_seconds, status_fields
+from outrider.engine import AsyncFrontier
+from outrider.errors import SettingsError, UnreachableError
+from outrider.limits import SERVICE_CONNECTIONS_MAX
+from outrider.service.access import Hosts, Listening, Tokens
+from outrider.service.app import application
+from outrider.service.audit import Audit
+from outrider.service.desk import Desk
+
+ANSWERS_SECONDS_MAX = 5  # behind the drain, for answers that are under way
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours, so that the first one drains."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def serve(
+    directory: str,
+    listening: Listening,
+    tokens: Tokens,
+    *,
+    names: frozenset[str] = frozenset(),
+    drain_seconds: float = 10.0,
+    say: Callable[[str], None],
+) -> bool:
+    """Serve the frontier of a crawl's directory until a signal; whether all its work was done by then.
+
+    say: is told the address once it listens, and what happens at the end. Raises SettingsError for a port in use,
+    and the errors of opening a store.
+    """
+    listener = _bound(listening)
+    with contextlib.closing(listener), changing(directory, create=True) as frontier:
+        audit = Audit(directory)
+        try:
+            at = replace(listening, port=listener.getsockname()[1])
+            names = names if listening.loopback else names | {socket.gethostname().lower()}
+            hosts = Hosts(listening.loopback, names)
+            desk = Desk(AsyncFrontier(frontier), hosts=hosts, tokens=tokens, audit=audit)
+            return asyncio.run(_run(desk, directory, at, listener, drain_seconds, say))
+        finally:
+            audit.close()
+
+
+def _bound(listening: Listening) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((listening.host, listening.port))
+        listener.listen(2_048)  # a client that asks at once waits for the loop, and is not refused
+    except OSError as error:
+        listener.close()
+        raise SettingsError(
+            f"--http {listening.host}:{listening.port}: {os.strerror(error.errno or 0)}; give another address or port"
+        ) from None
+    return listener
+
+
+async def _run(
+    desk: Desk,
+    directory: str,
+    at: Listening,
+    listener: socket.socket,
+    drain_seconds: float,
+    say: Callable[[str], None],
+) -> bool:
+    frontier = desk.frontier
+    control = Control(directory, _answers(desk))
+    server = _Server(
+        uvicorn.Config(
+            application(desk),
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=SERVICE_CONNECTIONS_MAX,
+            timeout_graceful_shutdown=ANSWERS_SECONDS_MAX,
+            ssl_certfile=at.certificate,
+            ssl_keyfile=at.key,
+        )
+    )
+    background = {asyncio.ensure_future(desk.keep_pace())}
+
+    async def drain() -> None:
+        say(f"outrider: closing; results are taken for up to {drain_seconds:g} s")
+        ends = asyncio.get_running_loop().time() + drain_seconds
+        while len(desk.handed) and asyncio.get_running_loop().time() < ends:
+            desk.handed.expire(await frontier.now())
+            await asyncio.sleep(0.05)
+        server.should_exit = True
+
+    def stop() -> None:
+        if desk.closing.is_set():
+            server.should_exit = server.force_exit = True
+            return
+        desk.closing.set()
+        background.add(asyncio.ensure_future(drain()))
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    with contextlib.suppress(UnreachableError):  # a directory that takes no socket is served all the same
+        await control.open()
+    say(f"outrider: serving at {at.url}")
+    try:
+        await server.serve([listener])
+        return await frontier.finished()
+    finally:
+        await control.close()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        for task in background:
+            task.cancel()
+        frontier._pool.shutdown(wait=True)
+
+
+def _answers(desk: Desk) -> dict[str, Answer]:
+    """The answers over DIR/control.sock, as a running crawl has them: commands work beside a served frontier, too."""
+    answers: dict[str, Answer] = dict(answers_of(desk.frontier.sync, asyncio.to_thread))
+
+    async def status(_: Mapping[str, Any]) -> dict[str, Any]:
+        found = await desk.statistics()
+        rates = desk.paces["fetched"].rates(seconds(elapsed()))
+        idle = await asyncio.to_thread(LOOKS["why-idle"], desk.frontier.sync, {})
+        eta = eta_seconds(found, rates, None, tail_seconds=idle["tail_seconds"] or 0.0)
+        return status_fields(found, rates, "running", eta)
+
+    def ordered(name: str) -> Answer:
+        async def answered(question: Mapping[str, Any]) -> Any:
+            given = {key: value for key, value in question.items() if key not in ("ask", "urls")}
+            return await desk.order("control.sock", name, question, given)
+
+        return answered
+
+    return {**answers, **{name: ordered(name) for name in ORDERS}, "status": status}

@@ -1,0 +1,90 @@
+"""From a worker's result to an outcome: the same meaning of statuses and errors as in a crawl (crawl/visit.py)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from outrider.crawl.visit import REDIRECTS, REFUSALS, RETRIED
+from outrider.fetch.outcomes import FetchError
+from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
+from outrider.service.messages import NewUrl, Result
+
+_UNASKED: Final = frozenset(
+    {FetchError.DNS_UNKNOWN, FetchError.DNS_TEMPORARY, FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT}
+)
+"""Errors before any request: the host was not asked and need not rest."""
+
+
+def link_of(given: str | NewUrl, *, crawl: str | None, referrer: str | None = None, depth: int = 0) -> Link:
+    """The link that a body names."""
+    if isinstance(given, str):
+        return Link(given, crawl=crawl, referrer=referrer, depth=depth)
+    return Link(
+        given.url,
+        crawl=given.crawl_id or crawl,
+        priority=given.priority,
+        referrer=given.source_url or referrer,
+        depth=given.depth or depth,
+    )
+
+
+def outcome_of(result: Result, lease: Lease) -> Outcome:
+    """The outcome of one lease. A result without `fetch_time_ms` rests the host as a request of no length would, unless
+    the error says that none was sent."""
+    asked = result.http_status is not None or result.error not in _UNASKED
+    seconds = result.fetch_time_ms / 1000 if result.fetch_time_ms is not None else 0.0 if asked else None
+    if lease.kind == Kind.ROBOTS:
+        status = result.http_status if result.status == "success" or result.http_status is not None else None
+        body = (result.body or "").encode("utf-8", "replace")
+        answer = RobotsAnswer(status, body, result.location)
+        return Outcome(lease.token, Verdict.DONE, seconds=seconds, status=status, robots=answer)
+    if lease.kind == Kind.ADDRESS:
+        if result.status == "success" and result.address is not None:
+            return lease.located(result.address)
+        return (
+            lease.gone(error=result.error)
+            if result.error == FetchError.DNS_UNKNOWN
+            else lease.retry(error=result.error)
+        )
+    links = tuple(link_of(one, crawl=lease.crawl, referrer=lease.url, depth=lease.depth + 1) for one in result.links)
+    status = result.http_status if result.http_status is not None else 200 if result.status == "success" else None
+    verdict, error, location = _judged(result, status)
+    return Outcome(
+        lease.token,
+        verdict,
+        seconds=seconds,
+        status=status,
+        error=error,
+        retry_after_seconds=result.retry_after,
+        refused=status in REFUSALS,
+        location=location,
+        links=links if verdict == Verdict.DONE else (),
+        answered=result.http_status is not None or result.status == "success",
+        digest=result.content_hash.encode() if result.content_hash and verdict == Verdict.DONE else None,
+        duplicate=result.is_duplicate,
+        bytes_read=result.content_length or 0,
+        etag=result.etag,
+        last_modified=result.last_modified,
+    )
+
+
+def _judged(result: Result, status: int | None) -> tuple[Verdict, str | None, str | None]:
+    """The verdict, the class of the error, and where a redirect leads to."""
+    if status is None:
+        word = result.error or "error"
+        known = word in FetchError.__members__.values()
+        # An error that only the worker knows may pass: the frontier's own steps end it.
+        return (Verdict.RETRY if not known or FetchError(word).retryable else Verdict.GONE), word, None
+    if status in RETRIED or status >= 500:
+        return Verdict.RETRY, result.error or f"http_{status}", None
+    if status in REDIRECTS:
+        if result.location is not None:
+            return Verdict.DONE, None, result.location
+        return Verdict.GONE, "bad_location", None
+    if 200 <= status < 300 or status == 304:
+        if result.status == "error":
+            word = result.error or "error"
+            passes = word in FetchError.__members__.values() and FetchError(word).retryable
+            return (Verdict.RETRY if passes else Verdict.GONE), word, None
+        return Verdict.DONE, None, None
+    return Verdict.GONE, result.error, None

@@ -1,0 +1,223 @@
+"""A served frontier over real sockets: the crawl of docs/howto/serve.md with curl alone, signals, TLS."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone")
+API = "/api/v1"
+
+
+@pytest.fixture
+def served(tmp_path):
+    """Starts servers; each is ended by its id."""
+    running = []
+
+    def start(*flags, at="127.0.0.1:0", directory=None):
+        command = [
+            sys.executable,
+            "-m",
+            "outrider",
+            "serve",
+            str(directory or tmp_path / "crawl"),
+            "--http",
+            at,
+            *flags,
+        ]
+        environment = {**os.environ, "OUTRIDER_DELAY": "0.3", "OUTRIDER_DELAY_FACTOR": "0"}
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        running.append(process)
+        line = process.stderr.readline()
+        assert "serving at" in line, line + process.stderr.read()
+        return process, line.split()[-1]
+
+    yield start
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def get(url, context=None, **headers):
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30, context=context) as answer:
+        return json.load(answer)
+
+
+def post(url, body):
+    octets = json.dumps(body).encode()
+    asked = urllib.request.Request(url, octets, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(asked, timeout=30) as answer:
+        return json.load(answer)
+
+
+class Web(BaseHTTPRequestHandler):
+    """Pages of hosts 127.0.0.2 and 127.0.0.3; the first request for /slow stays unanswered until it is let go."""
+
+    protocol_version = "HTTP/1.0"
+
+    def do_GET(self):
+        host = self.headers["Host"]
+        self.server.asked.append((time.monotonic(), host, self.path))
+        if self.path == "/slow" and not self.server.stuck.is_set():
+            self.server.stuck.set()
+            self.server.released.wait(60)
+            return
+        if self.path == "/robots.txt":
+            body = b'User-agent: *\nDisallow: /"no"/\nDisallow: /closed\n'
+        else:
+            names = ("a", "b", "closed", "slow") if self.path == "/" else ()
+            body = b"".join(f'<a href="http://{host}/{name}">{name}</a>'.encode() for name in names)
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def web():
+    servers, asked, stuck, released = [], [], threading.Event(), threading.Event()
+    port = 0
+    for host in ("127.0.0.2", "127.0.0.3"):
+        server = ThreadingHTTPServer((host, port), Web)
+        server.asked, server.stuck, server.released = asked, stuck, released
+        port = server.server_address[1]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+    yield servers[0]
+    released.set()
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page's worker is curl and sh")
+def test_curl_alone_crawls_as_the_page_says_and_a_dead_workers_urls_come_again(served, web, project, tmp_path):
+    page = (project / "docs" / "howto" / "serve.md").read_text("utf-8")
+    worker = tmp_path / "worker.sh"
+    worker.write_text(re.search(r"^```sh worker\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1])
+    _, at = served()
+    port = web.server_address[1]
+    post(f"{at}{API}/frontier/urls", {"urls": [f"http://127.0.0.{host}:{port}/" for host in (2, 3)]})
+    environment = {**os.environ, "WAIT": "6000", "TTL": "4000"}
+
+    def begin(name):
+        return subprocess.Popen(["sh", worker, at, name], env=environment, start_new_session=True)
+
+    workers = {name: begin(name) for name in ("one", "two")}
+    try:
+        assert web.stuck.wait(40)
+        (held,) = [row for row in get(f"{at}{API}/urls?state=leased")["rows"] if row["url"].endswith("/slow")]
+        told = get(f"{at}{API}/workers")["workers"]
+        dead = next(one["worker_id"] for one in told if one["pages"])
+        os.killpg(workers[dead].pid, signal.SIGKILL)
+        (alive,) = set(workers) - {dead}
+        assert 0 == workers[alive].wait(60)
+    finally:
+        for process in workers.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    counts = get(f"{at}{API}/stats")["urls"]
+    assert {"done": 8, "parked": 2, "queued": 0, "leased": 0} == {
+        name: counts[name] for name in ("done", "parked", "queued", "leased")
+    }
+    fetched = Counter((host, path) for _, host, path in web.asked)
+    assert 2 == fetched.pop((held["url"].split("/")[2], "/slow"))
+    assert {1} == set(fetched.values())
+    assert not [path for _, path in fetched if path == "/closed"]
+    for name in (f"127.0.0.2:{port}", f"127.0.0.3:{port}"):
+        times = [when for when, host, _ in web.asked if host == name]
+        assert all(late - early >= 0.29 for early, late in pairwise(times))
+
+
+def test_sigterm_answers_who_waits_takes_results_and_ends_with_4_where_work_is_left(served):
+    process, at = served("--drain", "20")
+    post(f"{at}{API}/frontier/urls", {"urls": ["http://a.test/", "http://b.test/"]})
+    lease = get(f"{at}{API}/frontier/next?worker_id=w")
+    answers = []
+
+    def wait():
+        try:
+            get(f"{at}{API}/frontier/next?worker_id=v&timeout_ms=30000")
+        except urllib.error.HTTPError as error:
+            answers.append((error.code, json.load(error)["type"]))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not get(f"{at}{API}/stats")["waiting_requests"]:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    thread.join(15)
+    assert [(503, "urn:outrider:problem:closing")] == answers
+    results = [{"token": one["token"], "status": "success", "http_status": 404} for one in lease["urls"]]
+    assert 2 == post(f"{at}{API}/frontier/results", {"lease_id": lease["lease_id"], "results": results})["accepted"]
+    assert 4 == process.wait(20)
+
+
+def test_a_killed_server_has_every_answered_url_and_its_leases_go_on(served):
+    process, at = served()
+    post(f"{at}{API}/frontier/urls", {"urls": ["http://a.test/", "http://b.test/"]})
+    lease = get(f"{at}{API}/frontier/next?worker_id=w")
+    process.kill()
+    process.wait()
+    _, at = served()
+    results = [{"url": one["url"], "status": "success", "http_status": 404} for one in lease["urls"]]
+    body = {"lease_id": lease["lease_id"], "results": results}
+    assert ["ok", "ok"] == post(f"{at}{API}/frontier/results", body)["codes"]
+
+
+def test_commands_work_beside_a_served_frontier(served, tmp_path):
+    _, at = served()
+    post(f"{at}{API}/frontier/urls", {"urls": ["http://a.test/"]})
+    command = [sys.executable, "-m", "outrider"]
+
+    def said(*words):
+        return json.loads(subprocess.run([*command, *words], check=True, capture_output=True, timeout=60).stdout)
+
+    assert ("running", 1) == tuple(
+        said("status", str(tmp_path / "crawl"), "--json")[name] for name in ("state", "accepted")
+    )
+    subprocess.run([*command, "host", str(tmp_path / "crawl"), "a.test", "pause"], check=True, timeout=60)
+    assert get(f"{at}{API}/hosts/a.test")["paused"]
+    (line,) = (tmp_path / "crawl" / "audit.jsonl").read_text().splitlines()
+    assert ("control.sock", "pause") == tuple(json.loads(line)[name] for name in ("who", "rule"))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the certificate is made by openssl")
+def test_another_address_speaks_tls_and_asks_for_a_token(served, tmp_path):
+    certificate, key, tokens = (str(tmp_path / name) for name in ("cert.pem", "key.pem", "tokens"))
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
+         "-out", certificate, "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    with open(tokens, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        file.write("read readreadreadread\n")
+    flags = ("--tls-cert", certificate, "--tls-key", key, "--tokens", tokens)
+    _, at = served(*flags, at="0.0.0.0:0")
+    at = at.replace("0.0.0.0", "127.0.0.1")
+    context = ssl.create_default_context(cafile=certificate)
+    assert at.startswith("https://")
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        get(f"{at}{API}/stats", context)
+    assert 0 == get(f"{at}{API}/stats", context, Authorization="Bearer readreadreadread")["discovered"]

@@ -1,0 +1,519 @@
+"""The service over HTTP: what each path answers, and each kind of bad input with its status and problem type."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from outrider import AsyncFrontier, Frontier
+from outrider.errors import NamedPathError, SettingsError
+from outrider.limits import SERVICE_BODY_BYTES_MAX
+from outrider.service import routes
+from outrider.service.access import Hosts, Listening, Role, Tokens, listening
+from outrider.service.app import application
+from outrider.service.audit import Audit
+from outrider.service.desk import Desk
+from outrider.service.openapi import document
+from outrider.service.problems import TYPES
+
+API = "/api/v1"
+NOW = 1_700_000_000_000_000
+A, B = "http://a.com/", "http://b.com/"
+
+
+class Served:
+    """A desk over a frontier in memory, and requests to it without a socket."""
+
+    def __init__(self, *, robots="caller", tokens=None, loopback=True, directory=None, frontier=None):
+        self.now = NOW
+        self.frontier = frontier or Frontier.memory(
+            clock=lambda: self.now, robots=robots, settings={"delay": 1, "delay_factor": 0}
+        )
+        audit = Audit(str(directory)) if directory is not None else None
+        self.desk = Desk(AsyncFrontier(self.frontier), hosts=Hosts(loopback), tokens=tokens or Tokens(), audit=audit)
+        self.app = application(self.desk)
+
+    async def asked(self, method, path, body=None, *, headers=None, gone=None):
+        """(status, headers, JSON or bytes)"""
+        path, _, query = path.partition("?")
+        octets = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        sent = {"host": "127.0.0.1:7070", **({"content-type": "application/json"} if octets else {}), **(headers or {})}
+        scope = {
+            "type": "http",
+            "http_version": "1.1",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in sent.items() if value is not None],
+            "server": ("127.0.0.1", 7070),
+            "client": ("127.0.0.1", 50_000),
+            "scheme": "http",
+            "root_path": "",
+        }
+        pieces = [octets[at : at + 65_536] for at in range(0, len(octets), 65_536)] or [b""]
+        messages = [
+            {"type": "http.request", "body": piece, "more_body": place + 1 < len(pieces)}
+            for place, piece in enumerate(pieces)
+        ]
+        told = []
+
+        async def receive():
+            if messages:
+                return messages.pop(0)
+            await (gone.wait() if gone is not None else asyncio.Event().wait())
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            told.append(message)
+
+        await self.app(scope, receive, send)
+        answered = {name.decode(): value.decode() for name, value in told[0]["headers"]}
+        content = b"".join(one.get("body", b"") for one in told[1:])
+        return told[0]["status"], answered, json.loads(content) if "json" in answered["content-type"] else content
+
+    def ask(self, *args, **kwargs):
+        return asyncio.run(self.asked(*args, **kwargs))
+
+    def answer(self, *args, **kwargs):
+        status, _, found = self.ask(*args, **kwargs)
+        assert 200 == status, found
+        return found
+
+    def problem(self, *args, **kwargs):
+        """(status, the last word of the type)"""
+        status, headers, found = self.ask(*args, **kwargs)
+        assert "application/problem+json" == headers["content-type"]
+        assert {"type", "title", "status", "detail"} <= set(found)
+        assert status == found["status"]
+        return status, found["type"].rpartition(":")[2]
+
+    def add(self, *urls, **more):
+        return self.answer("POST", f"{API}/frontier/urls", {"urls": list(urls), **more})
+
+    def next(self, query="worker_id=w&batch_size=10"):
+        return self.answer("GET", f"{API}/frontier/next?{query}")
+
+    def results(self, lease_id, *results, headers=None):
+        body = {"lease_id": lease_id, "results": [{"status": "success", **one} for one in results]}
+        return self.ask("POST", f"{API}/frontier/results", body, headers=headers)
+
+
+def test_urls_are_counted_as_accepted_rejected_and_duplicate():
+    served = Served()
+    assert {"accepted": 2, "rejected": 1, "duplicates": 1, "codes": ["new", "known", "invalid", "new"]} == served.add(
+        A, "HTTP://a.com", "ftp://a.com/", {"url": B, "priority": 0.9, "depth": 3, "source_url": A}
+    )
+    assert 3 == served.frontier.explain(B).status.depth
+
+
+def test_a_lease_is_fetched_reported_and_its_links_come_next():
+    served = Served()
+    served.add(A)
+    lease = served.next()
+    (record,) = lease["urls"]
+    assert (A, "page", "a.com", "default", 1) == tuple(
+        record[name] for name in ("url", "kind", "host", "crawl_id", "attempt")
+    )
+    assert (60_000, lease["lease_id"]) == (lease["lease_expires_in_ms"], record["token"])
+    status, _, taken = served.results(
+        lease["lease_id"],
+        {"url": A, "http_status": 200, "fetch_time_ms": 120, "content_hash": "sha1:X", "links": [B, {"url": A + "2"}]},
+    )
+    assert (200, 1, 0, ["ok"], 2) == (
+        status, taken["accepted"], taken["stale"], taken["codes"], taken["links"]["accepted"]
+    )  # fmt: skip
+    assert "done" == served.frontier.status(A).state
+    assert (1, A) == (served.frontier.status(B).depth, served.frontier.status(B).referrer)
+
+
+@pytest.mark.parametrize(
+    ("result", "state", "error"),
+    [
+        ({"http_status": 404}, "gone", None),
+        ({"http_status": 301, "location": B}, "done", None),
+        ({"http_status": 301}, "gone", "bad_location"),
+        ({"http_status": 304}, "done", None),
+        ({"status": "error", "http_status": 503, "retry_after": 20}, "waiting", "http_503"),
+        ({"status": "error", "error": "connect_timeout"}, "waiting", "connect_timeout"),
+        ({"status": "error", "error": "dns_unknown"}, "gone", "dns_unknown"),
+        ({"status": "error", "error": "my_own_word"}, "waiting", "my_own_word"),
+    ],
+)
+def test_a_result_means_what_it_would_mean_in_a_crawl(result, state, error):
+    served = Served()
+    served.add(A)
+    lease = served.next()
+    assert 200 == served.results(lease["lease_id"], {"url": A, **result})[0]
+    assert (state, error) == (served.frontier.status(A).state, served.frontier.status(A).error)
+
+
+def test_a_site_that_asks_for_time_gets_it_from_all_workers():
+    served = Served()
+    served.add(A, A + "2")
+    lease = served.next()
+    served.results(
+        lease["lease_id"], {"url": lease["urls"][0]["url"], "status": "error", "http_status": 429, "retry_after": 90}
+    )
+    served.now += 80_000_000
+    assert [] == served.next()["urls"]
+    served.now += 11_000_000
+    assert 1 == len(served.next()["urls"])
+
+
+def test_robots_files_are_fetched_by_the_worker_and_judge_what_comes_behind():
+    served = Served(robots="errands")
+    served.add(A, A + "no/1")
+    lease = served.next()
+    (errand,) = lease["urls"]
+    assert ("robots", "http://a.com/robots.txt") == (errand["kind"], errand["url"])
+    body = "User-agent: *\nCrawl-delay: 3\nDisallow: /no/\n"
+    served.results(lease["lease_id"], {"token": errand["token"], "http_status": 200, "body": body})
+    served.now += 4_000_000
+    (page,) = served.next()["urls"]
+    assert (A, {"allowed": True, "crawl_delay": 3.0}) == (page["url"], page["robots_rules"])
+
+
+def test_a_waiting_request_is_answered_when_a_link_comes():
+    served = Served()
+
+    async def live():
+        waiting = asyncio.ensure_future(served.asked("GET", f"{API}/frontier/next?worker_id=w&timeout_ms=20000"))
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        await served.asked("POST", f"{API}/frontier/urls", {"urls": [A]})
+        return (await waiting)[2]
+
+    assert [A] == [one["url"] for one in asyncio.run(live())["urls"]]
+
+
+def test_a_client_that_goes_away_takes_no_lease_with_it():
+    served = Served()
+
+    async def live():
+        gone = asyncio.Event()
+        asking = served.asked("GET", f"{API}/frontier/next?worker_id=w&timeout_ms=20000", gone=gone)
+        waiting = asyncio.ensure_future(asking)
+        await asyncio.sleep(0.02)
+        gone.set()
+        await waiting
+        await served.asked("POST", f"{API}/frontier/urls", {"urls": [A]})
+        return served.desk.frontier.waiting_leases
+
+    assert 0 == asyncio.run(live())
+    assert "queued" == served.frontier.status(A).state
+
+
+def test_a_server_that_closes_answers_who_waits_and_takes_results():
+    served = Served()
+    served.add(A)
+    lease = served.next()
+
+    async def live():
+        waiting = asyncio.ensure_future(served.asked("GET", f"{API}/frontier/next?worker_id=w&timeout_ms=20000"))
+        await asyncio.sleep(0.02)
+        served.desk.closing.set()
+        return await waiting
+
+    status, headers, found = asyncio.run(live())
+    assert (503, "urn:outrider:problem:closing", "1") == (status, found["type"], headers["retry-after"])
+    assert (503, "closing") == served.problem("GET", f"{API}/frontier/next?worker_id=w")
+    assert (503, "closing") == served.problem("GET", "/readyz")
+    assert {"state": "closing"} == served.answer("GET", "/healthz")
+    assert 200 == served.results(lease["lease_id"], {"url": A})[0]
+
+
+def test_a_lease_is_extended_and_returned():
+    served = Served()
+    served.add(A)
+    lease = served.next("worker_id=w&ttl_ms=5000")
+    path = f"{API}/frontier/leases/{lease['lease_id']}"
+    served.now += 4_000_000
+    assert (1, 30_000) == tuple(served.answer("POST", f"{path}/extend", {"ttl_ms": 30_000}).values())[::2]
+    served.now += 20_000_000
+    assert {"returned": 1} == served.answer("POST", f"{path}/return")
+    assert "queued" == served.frontier.status(A).state
+    assert (409, "lease-ended") == served.problem("POST", f"{path}/return")
+    assert (409, "lease-ended") == served.problem("POST", f"{path}/extend", {"ttl_ms": 1000})
+
+
+def test_a_late_result_changes_nothing_and_says_so():
+    served = Served()
+    served.add(A)
+    lease = served.next("worker_id=w&ttl_ms=5000")
+    served.now += 6_000_000
+    status, _, found = served.results(lease["lease_id"], {"url": A, "links": [B]})
+    assert (409, "urn:outrider:problem:lease-ended", ["stale"]) == (status, found["type"], found["codes"])
+    assert ("queued", "unknown") == (served.frontier.status(A).state, served.frontier.status(B).state)
+
+
+def test_a_repeated_request_with_a_key_has_the_first_answer():
+    served = Served()
+    key = {"idempotency-key": "one"}
+    body = {"urls": [A]}
+    first = served.answer("POST", f"{API}/frontier/urls", body, headers=key)
+    assert first == served.answer("POST", f"{API}/frontier/urls", body, headers=key)
+    lease = served.ask("GET", f"{API}/frontier/next?worker_id=w", headers=key)[2]
+    assert lease == served.ask("GET", f"{API}/frontier/next?worker_id=w", headers=key)[2]
+    told = served.results(lease["lease_id"], {"url": A}, headers=key)
+    assert 200 == told[0]
+    assert told[2] == served.results(lease["lease_id"], {"url": A}, headers=key)[2]
+    assert 409 == served.results(lease["lease_id"], {"url": A}, headers={"idempotency-key": "two"})[0]
+
+
+def test_a_lease_survives_a_restart_of_the_server(tmp_path):
+    with Frontier.open(tmp_path / "store") as frontier:
+        served = Served(frontier=frontier)
+        served.add(A, B)
+        lease = served.next()
+    with Frontier.open(tmp_path / "store") as frontier:
+        served = Served(frontier=frontier)
+        status, _, taken = served.results(lease["lease_id"], {"url": A}, {"url": B})
+        assert (200, ["ok", "ok"]) == (status, taken["codes"])
+
+
+URLS, LEASE = b'{"urls":[{"url":"http://a.com/",', b'{"lease_id":'
+ONE = b',"results":[{"url":"u","status":"success"'
+BAD = [
+    ("POST", "/frontier/urls", b"{", None, 400, "malformed-body"),
+    ("POST", "/frontier/urls", b'{"urls":[NaN]}', None, 400, "malformed-body"),
+    ("POST", "/frontier/urls", b'{"urls":["\xff"]}', None, 400, "malformed-body"),
+    ("POST", "/frontier/urls", b'{"urls":["\\ud800"]}', None, 400, "malformed-body"),
+    ("POST", "/frontier/urls", b"[" * 5_000, None, 422, "invalid-body"),
+    ("POST", "/frontier/urls", b'{"urls":' + b"[" * 50_000, None, 422, "invalid-body"),
+    ("POST", "/frontier/urls", b"", None, 422, "invalid-body"),
+    ("POST", "/frontier/urls", b'{"urls":[],"crawl":"x"}', None, 422, "invalid-body"),
+    ("POST", "/frontier/urls", b'{"urls":[{"url":"http://a.com/","priority":2}]}', None, 422, "invalid-body"),
+    ("POST", "/frontier/urls", b'{"urls":[{"url":"http://a.com/","priority":1e999}]}', None, 422, "invalid-body"),
+    ("POST", "/frontier/urls", URLS + b'"depth":99999999999999999999}]}', None, 422, "invalid-body"),
+    ("POST", "/frontier/urls", b'{"urls":[' + b'"",' * 10_000 + b'""]}', None, 413, "too-many-rows"),
+    ("POST", "/frontier/urls", b"x" * (SERVICE_BODY_BYTES_MAX + 1), None, 413, "body-too-large"),
+    ("POST", "/frontier/urls", b"{}", {"content-type": "text/plain"}, 415, "media-type"),
+    ("POST", "/frontier/urls", b'{"urls":["http://a.com/"]}', {"idempotency-key": "x" * 256}, 400, "invalid-query"),
+    ("GET", "/frontier/next", None, None, 400, "invalid-query"),
+    ("GET", "/frontier/next?worker_id=", None, None, 400, "invalid-query"),
+    ("GET", "/frontier/next?worker_id=w&batch_size=0", None, None, 400, "invalid-query"),
+    ("GET", "/frontier/next?worker_id=w&batch_size=x", None, None, 400, "invalid-query"),
+    ("GET", "/frontier/next?worker_id=w&timeout_ms=99999999", None, None, 400, "invalid-query"),
+    ("GET", "/frontier/next?worker_id=w&robots=server", None, None, 400, "invalid-query"),
+    ("GET", "/frontier/next?worker_id=w&worker_id=v", None, None, 400, "invalid-query"),
+    ("GET", "/frontier/next?worker_id=w&what=1", None, None, 400, "invalid-query"),
+    ("POST", "/frontier/results", LEASE + b"77777777777777777" + ONE + b"}]}", None, 404, "unknown-lease"),
+    ("POST", "/frontier/results", LEASE + b"0" + ONE + b"}]}", None, 422, "invalid-body"),
+    ("POST", "/frontier/results", b'{"lease_id":1,"results":[]}', None, 422, "invalid-body"),
+    ("POST", "/frontier/results", b'{"lease_id":1,"results":[{"url":"u","status":"fine"}]}', None, 422, "invalid-body"),
+    ("POST", "/frontier/results", LEASE + b"1" + ONE + b',"retry_after":1e308}]}', None, 422, "invalid-body"),
+    ("POST", "/frontier/leases/x/extend", b'{"ttl_ms":1}', None, 404, "unknown-lease"),
+    ("POST", "/frontier/leases/77777777777777777/return", None, None, 404, "unknown-lease"),
+    ("GET", "/urls?after=nonsense", None, None, 400, "invalid-argument"),
+    ("GET", "/hosts?after=1.2.3", None, None, 400, "invalid-argument"),
+    ("GET", "/urls?state=lost", None, None, 400, "invalid-query"),
+    ("GET", "/hosts/nobody.test", None, None, 404, "unknown-host"),
+    ("GET", "/explain?url=nonsense", None, None, 400, "invalid-url"),
+    ("POST", "/hosts/a.com/burn", None, None, 404, "unknown-path"),
+    ("POST", "/hosts/a.com/block", None, None, 400, "invalid-argument"),
+    ("POST", "/hosts/a.com/limit", b'{"value":1.5}', None, 400, "invalid-argument"),
+    ("GET", "/nothing", None, None, 404, "unknown-path"),
+    ("DELETE", "/stats", None, None, 405, "wrong-method"),
+    ("GET", "/stats", None, {"host": "evil.example"}, 421, "wrong-host"),
+    ("GET", "/stats", None, {"host": "10.0.0.1"}, 421, "wrong-host"),
+    ("GET", "/nothing", None, {"host": "evil.example"}, 421, "wrong-host"),
+    ("POST", "/retry", None, {"origin": "http://evil.example"}, 403, "cross-origin"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "status", "name"),
+    BAD,
+    ids=[f"{row[5]}-{place}" for place, row in enumerate(BAD)],
+)
+def test_bad_input_has_a_status_and_a_type(method, path, body, headers, status, name):
+    served = Served()
+    assert (status, name) == served.problem(method, API + path, body, headers=headers)
+    assert 0 == served.frontier.count()
+
+
+def test_a_result_of_a_url_that_is_not_in_the_lease_changes_nothing():
+    served = Served()
+    served.add(A, B)
+    lease = served.next("worker_id=w&batch_size=1")
+    other = B if lease["urls"][0]["url"] == A else A
+    status, _, found = served.results(lease["lease_id"], {"url": lease["urls"][0]["url"]}, {"url": other})
+    assert (422, "urn:outrider:problem:url-not-in-lease") == (status, found["type"])
+    assert "results[1]" in found["detail"]
+    assert "leased" == served.frontier.status(lease["urls"][0]["url"]).state
+
+
+def test_no_more_requests_wait_and_no_more_urls_are_out_than_the_limits_say(monkeypatch):
+    served = Served()
+    served.add(A, B)
+    monkeypatch.setattr(routes, "SERVICE_WAITERS_MAX", 0)
+    assert (503, "too-many-waiters") == served.problem("GET", f"{API}/frontier/next?worker_id=w&timeout_ms=1000")
+    monkeypatch.setattr(routes, "SERVICE_LEASED_URLS_MAX", 1)
+    assert (503, "too-many-leases") == served.problem("GET", f"{API}/frontier/next?worker_id=w&batch_size=2")
+
+
+def test_a_store_that_is_closed_is_told_as_503():
+    served = Served()
+    served.frontier.close()
+    assert (503, "closing") == served.problem("POST", f"{API}/frontier/urls", {"urls": [A]})
+    assert (503, "closing") == served.problem("GET", "/readyz")
+
+
+def test_operators_rule_hosts_and_each_order_is_written_down(tmp_path):
+    served = Served(directory=tmp_path)
+    served.add(A)
+    assert {"count": 1} == served.answer("POST", f"{API}/hosts/a.com/pause")
+    assert [] == served.next()["urls"]
+    assert served.answer("GET", f"{API}/hosts/a.com")["paused"]
+    served.answer("POST", f"{API}/hosts/a.com/delay", {"value": 9})
+    served.answer("POST", f"{API}/hosts/a.com/limit", {"value": 2})
+    served.answer("POST", f"{API}/hosts/a.com/block", {"value": 5})
+    served.answer("POST", f"{API}/hosts/a.com/resume")
+    assert {"count": 0} == served.answer("POST", f"{API}/retry", {"host": "a.com"})
+    assert [] == served.next()["urls"]
+    served.now += 6_000_000
+    assert 1 == len(served.next()["urls"])
+    told = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert ["pause", "delay", "limit", "block", "resume", None] == [line.get("rule") for line in told]
+    assert {"local"} == {line["who"] for line in told}
+
+
+def test_lists_explanations_workers_and_counts_are_answered():
+    served = Served()
+    served.add(A, B)
+    served.next("worker_id=ann&batch_size=1")
+    assert "leased" in {row["state"] for row in served.answer("GET", f"{API}/urls")["rows"]}
+    page = served.answer("GET", f"{API}/urls?limit=1")
+    assert 1 == len(served.answer("GET", f"{API}/urls?limit=5&after={page['cursor']}")["rows"])
+    assert ["a.com", "b.com"] == [row["name"] for row in served.answer("GET", f"{API}/hosts")["rows"]]
+    assert A == served.answer("GET", f"{API}/explain?url=HTTP://A.com")["url"]
+    assert 2 == served.answer("GET", f"{API}/why-idle")["known"]
+    (worker,) = served.answer("GET", f"{API}/workers")["workers"]
+    assert ("ann", 1, 0) == (worker["worker_id"], worker["pages"], worker["errands"])
+    assert worker["heard_ms_ago"] < 60_000
+    served.desk._counted = None
+    stats = served.answer("GET", f"{API}/stats")
+    assert (2, 1, 0, 0) == tuple(stats[name] for name in ("discovered", "queued", "fetched", "failed"))
+    assert {"current", "average", "peak"} == set(stats["throughput"])
+
+
+def test_metrics_have_the_names_that_are_promised_and_none_that_is_not_known():
+    from prometheus_client.parser import text_string_to_metric_families
+
+    served = Served()
+    served.add(A)
+    served.next()
+    served.desk._counted = None
+    page = served.answer("GET", "/metrics").decode()
+    found = {one.name: one for one in text_string_to_metric_families(page)}
+    names = ("urls_per_second", "queued_urls", "queued_hosts", "ready_hosts", "delayed_hosts", "duplicate_urls")
+    assert {f"outrider_{name}" for name in (*names, "fetch_failures", "workers_heard", "disk_full")} <= set(found)
+    assert {"fetched", "failed", "duplicate", "blocked"} == {
+        one.labels["state"] for one in found["outrider_urls_per_second"].samples
+    }
+    assert 1.0 == found["outrider_leased_urls"].samples[0].value
+    assert not [name for name in found if "render" in name or "bloom" in name]
+
+
+def test_the_document_names_every_path_with_its_problems():
+    found = document(routes.ROUTES)
+    assert "3.1.0" == found["openapi"]
+    assert {route.path for route in routes.ROUTES} == set(found["paths"])
+    results = found["paths"][f"{API}/frontier/results"]["post"]
+    assert {"200", "400", "401", "403", "404", "408", "409", "413", "415", "421", "422", "503"} == set(
+        results["responses"]
+    )
+    names = {one["name"] for one in found["paths"][f"{API}/frontier/next"]["get"]["parameters"]}
+    assert {"worker_id", "batch_size", "timeout_ms", "robots", "Idempotency-Key"} <= names
+    text = json.dumps(found)
+    for name in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:
+        assert name in found["components"]["schemas"]
+    assert found == Served().answer("GET", "/openapi.json")
+
+
+def test_every_problem_has_a_status_of_an_error_and_a_title():
+    assert all(400 <= status < 600 and title.endswith(".") for status, title in TYPES.values())
+
+
+@pytest.fixture
+def tokens(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text("# for tests\nread readreadreadread\nwork workworkworkwork\noperate operateoperateoperate\n")
+    file.chmod(0o600)
+    return Tokens.read(str(file))
+
+
+def test_a_token_opens_what_its_role_covers(tokens):
+    served = Served(tokens=tokens)
+
+    def problem(token, method, path):
+        return served.problem(method, path, headers={"authorization": token})
+
+    assert (401, "token-missing") == problem(None, "GET", f"{API}/stats")
+    assert (401, "token-wrong") == problem("Bearer nonsensenonsense", "GET", f"{API}/stats")
+    assert (403, "role-missing") == problem("Bearer readreadreadread", "GET", f"{API}/frontier/next?worker_id=w")
+    assert (403, "role-missing") == problem("Bearer workworkworkwork", "POST", f"{API}/retry")
+    assert "serving" == served.answer("GET", "/healthz")["state"]
+    for token, method, path in (
+        ("readreadreadread", "GET", f"{API}/stats"),
+        ("workworkworkwork", "GET", f"{API}/stats"),
+        ("workworkworkwork", "GET", f"{API}/frontier/next?worker_id=w"),
+        ("operateoperateoperate", "POST", f"{API}/retry"),
+    ):
+        served.answer(method, path, headers={"authorization": f"bearer {token}"})
+
+
+def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path):
+    file = tmp_path / "tokens"
+    file.write_text("read readreadreadread\n")
+    file.chmod(0o644)
+    with pytest.raises(SettingsError, match="chmod 600"):
+        Tokens.read(str(file))
+    file.chmod(0o600)
+    file.write_text("king readreadreadread\n")
+    with pytest.raises(SettingsError, match="line 1") as told:
+        Tokens.read(str(file))
+    assert "readread" not in str(told.value)
+    with pytest.raises(NamedPathError):
+        Tokens.read(str(tmp_path / "none"))
+    assert Role.READ < Role.ADMIN
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [("127.0.0.1:80", "127.0.0.1", 80), ("localhost:0", "127.0.0.1", 0), ("[::1]:9", "::1", 9), (":7", "127.0.0.1", 7)],
+)
+def test_loopback_takes_neither_tls_nor_tokens(text, host, port):
+    assert Listening(host, port) == listening(text, None, None, None)
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0:80", "192.168.1.7:80", "[::]:80"])
+def test_another_address_is_refused_without_tls_and_tokens(text, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    for certificate, tokens, missing in ((None, "t", "--tls-cert"), (str(file), None, "--tokens")):
+        with pytest.raises(SettingsError, match=missing):
+            listening(text, certificate, certificate, tokens)
+    assert not listening(text, str(file), str(file), "t").loopback
+
+
+@pytest.mark.parametrize("text", ["nonsense", "example.org:80", "127.0.0.1:x", "127.0.0.1:99999", "127.0.0.1:"])
+def test_an_address_that_makes_no_sense_is_refused(text):
+    with pytest.raises(SettingsError, match="--http"):
+        listening(text, None, None, None)
+
+
+def test_a_port_in_use_is_refused_before_the_store_is_touched(tmp_path):
+    import socket
+
+    from outrider.service.running import serve
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(SettingsError, match="in use"):
+            serve(str(tmp_path / "d"), Listening("127.0.0.1", taken.getsockname()[1]), Tokens(), say=print)
+    assert not (tmp_path / "d").exists()
