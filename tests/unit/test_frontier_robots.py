@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 
 from model.world import START, World, outcome, recount
-from outrider import Link
+from outrider import Frontier, Link
 from outrider.clock import instant, seconds
 from outrider.errors import SettingsError
-from outrider.journey import Kind, Lease, RobotsAnswer, Verdict
+from outrider.journey import Kind, Lease, RobotsAnswer, Settled, Verdict
 
 A = "http://a.com/"
 NO = b"User-agent: *\nDisallow: /"
@@ -921,3 +921,20 @@ def test_a_crawl_that_was_deleted_while_its_errand_was_lined_up_ends():
     world.frontier.delete(crawl="one")
     world.settle_robots()
     assert world.frontier.finished()
+
+
+def test_a_frontier_that_waits_for_errands_says_how_to_lease_them():
+    with Frontier.memory(robots="errands") as frontier:
+        frontier.discover(["http://a.com/"])
+        assert not frontier.lease(5)
+        assert frontier.explain_idle().text.startswith("1 host is ready: lease from them with errands=True")
+
+
+def test_a_robots_lease_that_is_reported_without_an_answer_is_refused_with_words():
+    with Frontier.memory(robots="errands") as frontier:
+        frontier.discover(["http://a.com/"])
+        (errand,) = frontier.lease(1, errands=True)
+        with pytest.raises(SettingsError, match=r"report lease\.robots\(status, body\)"):
+            frontier.report([errand.done(seconds=0.1)])
+        assert [Settled.OK] == list(frontier.report([errand.robots(200, b"User-agent: *\nDisallow: /")]))
+        assert not [lease for lease in frontier.lease(5, errands=True) if lease.kind == "page"]

@@ -888,7 +888,7 @@ def _ready(
     errands_wanted: bool,
 ) -> str:
     """How the ready hosts are leased: some of them, perhaps, by errands alone."""
-    text = f"{ready} hosts are ready: lease from them"
+    text = f"{'1 host is' if ready == 1 else f'{ready} hosts are'} ready: lease from them"
     pages = int(np.count_nonzero(_host_states(tables, now, {}, shared) == _READY)) if errands_at else ready
     if pages < ready:
         text += f" with errands=True: {ready - pages} wait for a robots.txt, which may be asked for now"

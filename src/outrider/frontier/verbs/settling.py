@@ -607,3 +607,15 @@ def of_their_kinds(outcomes: Outcomes, errands: Mapping[int, Errand], ended: Fla
                     f"lease {int(outcomes.tokens[row])} is of kind {kind}, and its outcome answers an errand of kind "
                     f"{answered}; lease.kind says what is asked for"
                 )
+    for row, errand in errands.items():
+        if (
+            errand.kind is Kind.ROBOTS
+            and row not in outcomes.robots
+            and int(outcomes.verdicts[row]) == verdicts.DONE
+            and int(outcomes.statuses[row]) // 100 in (0, 2)
+        ):
+            # Without its body, a robots.txt that is there would count as one that allows everything.
+            raise SettingsError(
+                f"lease {int(outcomes.tokens[row])} is of kind robots, and its outcome has no answer; "
+                "report lease.robots(status, body)"
+            )
