@@ -42,7 +42,7 @@ FOLLOWABLE = frozenset(KINDS[:LEADING])
 UNFOLLOWED = ("nofollow", "ugc", "sponsored")
 """The rels of links that a page does not vouch for: they are recorded only."""
 FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/feed+json"})
-_LIMITS = Limits(
+LIMITS = Limits(
     LINKS_PER_PAGE_MAX,
     TEXT_BYTES_MAX,
     LINK_TEXT_BYTES_MAX,
@@ -255,7 +255,7 @@ def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str |
 
 
 def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str | None) -> Page:
-    columns = kernels.read_html(body, label, xml, _LIMITS)
+    columns = kernels.read_html(body, label, xml, LIMITS)
     charset, metas, asked, written_base, title, language, text, behind = columns[0], *columns[10:]
     base = _base(written_base, url)
     directives = _Directives(agent)
@@ -306,7 +306,8 @@ def _canonical(found: FoundLinks) -> str | None:
     rows = np.flatnonzero((found.codes == KINDS.index("link")) & found.with_rel("canonical"))
     if not len(rows) or found.urls.lengths[rows[0]] > URL_BYTES_MAX:
         return None
-    return found.urls[int(rows[0])]
+    starts, ends = found.urls.texts()
+    return found.urls.arena[starts[rows[0]] : ends[rows[0]]].decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,121 @@
+"""`reading`: the price of a page's links, and of a whole reading, beside the libraries that others use.
+
+Real pages where reference material lies beside the project, else made ones. The rivals give addresses as strings, as
+they are written; ours are resolved, canonical, hashed and told once each. Run by the Python of `.venv-bench`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+from collections.abc import Callable
+from random import Random
+
+from bench.measuring import PEERS_PYTHON, ROOT, alternating, run
+from bench.tables import Table, ratio
+
+PAGES = ROOT.parent / "shared" / "data" / "html" / "real-pages" / "pages.tar.xz"
+URL = "https://docs.example.org/guide/chapter/index.html"
+KEY = bytes(range(16))
+MADE = 40
+
+
+def pages() -> list[bytes]:
+    """Real pages, else made ones of some 30 kB and 90 links."""
+    if PAGES.exists():
+        with tarfile.open(PAGES) as archive:
+            return [file.read() for member in archive if (file := archive.extractfile(member)) is not None]
+    chance = Random(1)
+    words = ("guide", "api", "reference", "news", "archive", "user", "item", "list", "search", "library")
+    return [
+        b"<!doctype html><title>Page</title><body>"
+        + "".join(
+            f"<div class='row {chance.choice(words)}'><a href='../{chance.choice(words)}/{row}.html'>"
+            f"{chance.choice(words)}</a><p>{' '.join(chance.choices(words, k=30))}</p></div>"
+            for row in range(90)
+        ).encode()
+        for _ in range(MADE)
+    ]
+
+
+def tables() -> list[Table]:
+    """The comparison, measured in the environment of the peers."""
+    if not PEERS_PYTHON.exists():
+        return [Table("reading", "pages", ("reading",), (), ("No .venv-bench here: make bench makes it.",))]
+    said = run([PEERS_PYTHON, "-m", "bench.reading"], environment={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}).said
+    found = json.loads(said.strip().splitlines()[-1])
+    costs = found["costs"]
+    ours = next(iter(costs.values()))
+    rows = tuple((name, took * 1e6, ratio(took, ours)) for name, took in costs.items())
+    notes = (f"{found['pages']} pages of {found['bytes']:,} bytes and {found['links']} links each; CPU time.",)
+    return [Table("reading", "pages: what is in one", ("by", "us a page", "theirs / ours"), rows, notes)]
+
+
+def _rivals(bodies: list[bytes]) -> dict[str, Callable[[], object]]:
+    import turbohtml
+    from lxml import html as lxml_html
+    from scrapy.http import HtmlResponse
+    from scrapy.linkextractors import LinkExtractor
+    from selectolax.lexbor import LexborHTMLParser
+
+    extractor = LinkExtractor(unique=False)
+    return {
+        "turbohtml, a[href] as strings": lambda: [
+            [node.attr("href") for node in turbohtml.parse(body, positions=False).select("a[href],area[href]")]
+            for body in bodies
+        ],
+        "selectolax (lexbor), a[href] as strings": lambda: [
+            [node.attributes["href"] for node in LexborHTMLParser(body).css("a[href],area[href]")] for body in bodies
+        ],
+        "lxml, //a/@href as strings": lambda: [
+            lxml_html.fromstring(body).xpath("//a/@href|//area/@href") for body in bodies
+        ],
+        "Scrapy LinkExtractor": lambda: [
+            extractor.extract_links(HtmlResponse(URL, body=body, encoding="utf-8")) for body in bodies
+        ],
+    }
+
+
+def main() -> int:
+    """Prints one JSON object: the seconds of CPU of one page by each."""
+    from outrider import kernels
+    from outrider.page import read
+    from outrider.page.reader import LIMITS
+
+    bodies = pages()
+
+    def links() -> None:
+        for body in bodies:
+            read(body, URL).link_batch().fingerprints(KEY)
+
+    def whole() -> None:
+        for body in bodies:
+            read(body, URL)
+
+    def columns() -> None:
+        for body in bodies:
+            kernels.read_html(body, None, False, LIMITS)
+
+    works: dict[str, Callable[[], object]] = {
+        "Outrider, all: links canonical, title, metas, text, SimHash": whole,
+        "the same, and links to follow hashed, each once": links,
+        "Outrider, columns alone": columns,
+        **_rivals(bodies),
+    }
+    costs = alternating(works, rounds=3)
+    found = sum(len(read(body, URL).links) for body in bodies)
+    json.dump(
+        {
+            "costs": {name: cost / len(bodies) for name, cost in costs.items()},
+            "pages": len(bodies),
+            "bytes": sum(map(len, bodies)) // len(bodies),
+            "links": found // len(bodies),
+        },
+        sys.stdout,
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
