@@ -306,7 +306,7 @@ fn record(line: &[u8]) -> Option<(Field, usize)> {
     }
     // A missing colon is forgiven where the field is known.
     let space = |octet: &u8| matches!(octet, b' ' | b'\t');
-    let one = line.iter().take(FIELD_OCTETS_MAX + 1).position(|octet| space(octet))?;
+    let one = line.iter().take(FIELD_OCTETS_MAX + 1).position(space)?;
     if let Some(field) = field_of(&line[..one]) {
         return Some((field, value_from(one)));
     }
