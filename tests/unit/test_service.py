@@ -10,7 +10,7 @@ import pytest
 from outrider import AsyncFrontier, Frontier
 from outrider.errors import NamedPathError, SettingsError
 from outrider.limits import SERVICE_BODY_BYTES_MAX
-from outrider.service import routes
+from outrider.service import routes, running
 from outrider.service.access import Hosts, Listening, Role, Tokens, listening
 from outrider.service.app import application
 from outrider.service.audit import Audit
@@ -272,6 +272,26 @@ def test_a_lease_survives_a_restart_of_the_server(tmp_path):
         served = Served(frontier=frontier)
         status, _, taken = served.results(lease["lease_id"], {"url": A}, {"url": B})
         assert (200, ["ok", "ok"]) == (status, taken["codes"])
+
+
+def test_the_rest_of_a_lease_is_found_by_its_tokens_behind_a_restart(tmp_path):
+    with Frontier.open(tmp_path / "store") as frontier:
+        served = Served(frontier=frontier)
+        served.add(A, B)
+        lease = served.next()
+        first, second = lease["urls"]
+        served.results(lease["lease_id"], {"url": first["url"]})
+    with Frontier.open(tmp_path / "store") as frontier:
+        served = Served(frontier=frontier)
+        assert 409 == served.results(lease["lease_id"], {"token": first["token"]})[0]
+        assert 200 == served.results(lease["lease_id"], {"token": second["token"]})[0]
+
+
+def test_the_socket_names_its_protocol_so_that_no_answer_waits_for_an_acknowledgement():
+    import socket
+
+    with running._bound(Listening("127.0.0.1", 0)) as listener:
+        assert socket.IPPROTO_TCP == listener.proto
 
 
 URLS, LEASE = b'{"urls":[{"url":"http://a.com/",', b'{"lease_id":'

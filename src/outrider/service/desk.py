@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,8 @@ from outrider.crawl.instants import moment
 from outrider.crawl.looks import ORDERS
 from outrider.crawl.pace import Pace, errors_of
 from outrider.engine import AsyncFrontier
-from outrider.limits import SERVICE_COUNTS_SECONDS, SERVICE_WORKERS_HEARD_MAX
+from outrider.journey import Lease
+from outrider.limits import SERVICE_COUNTS_SECONDS, SERVICE_MISSES_MAX, SERVICE_WORKERS_HEARD_MAX
 from outrider.service.access import Hosts, Tokens
 from outrider.service.audit import Audit
 from outrider.service.handing import Given, Handed
@@ -90,16 +91,23 @@ class Desk:
             )
         return told
 
-    async def given(self, lease_id: int) -> Given | None:
-        """A lease that is out; one of before a restart is asked for in the store."""
+    async def given(self, lease_id: int, tokens: Iterable[int] = ()) -> Given | None:
+        """A lease that is out; one of before a restart is asked for in the store, by its id and by these tokens of it,
+        for its first URL may have had its result."""
         self.handed.expire(await self.frontier.now())
         known = self.handed.get(lease_id)
         if known is not None:
             return known
-        held = await self.frontier.held(lease_id)
+        held: dict[int, Lease] = {}
+        misses = 0
+        for token in (lease_id, *sorted(one for one in tokens if one > lease_id)):
+            if token not in held and misses < SERVICE_MISSES_MAX:
+                found = await self.frontier.held(token)
+                misses += not found
+                held |= {one.token: one for one in found}
         if not held:
             return None
-        given = Given(lease_id, "", held)
+        given = Given(lease_id, "", held.values())
         self.handed.add(given)
         return given
 

@@ -182,7 +182,7 @@ async def _results(desk: Desk, ask: Ask) -> m.Taken:
     if sum(len(one.links) for one in body.results) > SERVICE_LINKS_MAX:
         raise Problem("too-many-rows", f"the results have more than {SERVICE_LINKS_MAX:,} links; send them in parts")
     request = _request(ask, "results")
-    given = await desk.given(body.lease_id)
+    given = await desk.given(body.lease_id, [one.token for one in body.results if one.token is not None])
     if given is None:
         if not desk.was_given(body.lease_id):
             raise Problem("unknown-lease", f"lease_id {body.lease_id} was never given")
