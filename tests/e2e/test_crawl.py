@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -141,10 +140,10 @@ def test_a_limit_of_pages_is_never_exceeded_and_the_rest_is_fetched_later(tmp_pa
 
 def test_a_limit_of_seconds_stops_in_time(tmp_path):
     with crawling.web(tmp_path / "web", hosts=3, pages=90) as served:
-        began = time.monotonic()
         ended = crawling.outrider(*crawling.on(served, tmp_path / "out", "--delay", "0.2", "--max-seconds", "1"))
         assert 3 == ended.returncode, ended.stderr
-        assert time.monotonic() - began < 8
+        # Three hosts at 0.2 s give 15 pages in a second, on a slow machine fewer; all 90 would take 6 s at least.
+        assert len(crawling.pages(tmp_path / "out")) < 45
 
 
 def test_depth_is_counted_in_links_from_a_seed(tmp_path):
@@ -168,7 +167,7 @@ def test_the_first_interrupt_lets_requests_end_and_keeps_the_rest_for_later(tmp_
         crawl = crawling.started(*crawling.on(served, output, "--delay", "0.2"))
         crawling.wait_for(lambda: _count(output) > 10)
         crawl.send_signal(signal.SIGINT)
-        assert 4 == crawl.wait(20)
+        assert 4 == crawl.wait(60)
         assert "stopped" == json.loads(crawling.outrider("status", output, "--json").stdout)["state"]
         again = crawling.outrider("resume", output, "--delay", "0.05")
         assert 0 == again.returncode, again.stderr
@@ -186,7 +185,7 @@ def test_a_second_interrupt_breaks_off_what_is_in_flight_politely(tmp_path):
         crawling.wait_for(lambda: _count(output) >= 1)
         crawl.send_signal(signal.SIGTERM)
         crawl.send_signal(signal.SIGTERM)
-        assert 4 == crawl.wait(10)
+        assert 4 == crawl.wait(60)
         again = crawling.outrider("resume", output)
         assert 0 == again.returncode, again.stderr
         must = {url for url in served.web.must_fetch() if crawling.host_and_path(url)[0] == slow}
@@ -211,7 +210,7 @@ def test_a_running_crawl_tells_how_it_stands(tmp_path):
             assert set(ask(str(output), "status")) == STATUS_FIELDS
         finally:
             crawl.send_signal(signal.SIGINT)
-            crawl.wait(20)
+            crawl.wait(60)
         assert not (output / "control.sock").exists()
 
 

@@ -45,7 +45,7 @@ def kill_after(crawl: subprocess.Popen, seconds: float) -> None:
     while time.monotonic() < end and crawl.poll() is None:
         time.sleep(0.01)
     crawl.send_signal(signal.SIGKILL)
-    crawl.wait(10)
+    crawl.wait(60)
 
 
 def leases_open(output: Path) -> int:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from outrider.storage.log import Log
+
+HERE = Path(__file__).parent
+SECONDS_MAX = 600
+"""The time for one test here: some take half a minute on a quiet machine, and a busy one may take ten times as long."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS_MAX))
 
 
 @pytest.fixture(autouse=True)

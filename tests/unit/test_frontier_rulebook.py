@@ -156,7 +156,7 @@ LONG_FILES = {
     "few": [b"Disallow: /%06d" % n for n in range(20)],
 }
 MEASURE = """
-import gc, json, os, sys, tracemalloc
+import ctypes, gc, json, os, sys, tracemalloc
 from outrider.kernels import in_use
 from outrider.robots import Rules
 
@@ -179,11 +179,13 @@ def resident():
 
 def grown(body):
     count = 1 + 8_000_000 // rules(body).memory_bytes
+    trim(0)  # else rules lie in memory that earlier ones left free, and nothing grows
     before = resident()
     kept.append([rules(body) for _ in range(count)])
     return (resident() - before) / count
 
 kept = []
+trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)
 measured = traced if in_use() == "python" else grown  # the interpreter does not see what native kernels take
 bodies = {name: bytes.fromhex(text) for name, text in json.load(sys.stdin).items()}
 # The first time fills caches of the interpreter, too.

@@ -375,18 +375,24 @@ def test_the_table_of_the_page_has_the_ten_factors(project):
 
 
 def test_a_batch_costs_little_per_url():
-    """0.06 µs on a quiet machine; the limit leaves room for a busy one."""
+    """It costs less than a loop that calls one short function per URL: 0.06 µs on a quiet machine. Both are timed by
+    turns, so that a busy machine slows both down."""
     rows = 1_000
     batch = UrlBatch.of([f"https://example.org/{row}" for row in range(rows)]).with_columns(
         page_rank=0.5, domain_authority=0.5, change_frequency=0.5, depth=3, age_seconds=1e6
     )
     function = weighted()
-    spent = []
+    spent, pace = 1.0, 1.0
     for _ in range(20):
-        begun = time.process_time()
-        priorities(function, batch, PAGE)
-        spent.append(time.process_time() - begun)
-    assert min(spent) / rows <= 0.2e-6
+        spent = min(spent, _seconds(lambda: priorities(function, batch, PAGE)))
+        pace = min(pace, _seconds(lambda: [min(0.5 * row, 1.0) for row in range(rows)]))
+    assert spent <= 2 * pace
+
+
+def _seconds(work):
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
 
 
 def test_the_module_says_what_it_keeps():
