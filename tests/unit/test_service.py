@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from urllib.parse import urlencode
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from outrider import AsyncFrontier, Frontier
 from outrider.errors import NamedPathError, SettingsError
+from outrider.fetch.outcomes import FetchError
 from outrider.limits import SERVICE_BODY_BYTES_MAX
-from outrider.service import routes, running
+from outrider.service import messages, routes, running
 from outrider.service.access import Hosts, Listening, Role, Tokens, listening
 from outrider.service.app import application
 from outrider.service.audit import Audit
@@ -537,3 +542,53 @@ def test_a_port_in_use_is_refused_before_the_store_is_touched(tmp_path):
         with pytest.raises(SettingsError, match="in use"):
             serve(str(tmp_path / "d"), Listening("127.0.0.1", taken.getsockname()[1]), Tokens(), say=print)
     assert not (tmp_path / "d").exists()
+
+
+_WORDS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=20))
+_FIELDS = [one.name for one in msgspec.structs.fields(messages.Result)]
+_NAMES = st.sampled_from(["urls", "lease_id", "results", "ttl_ms", "value", "host", "depth", "priority", "x", *_FIELDS])
+_JSON = st.recursive(
+    st.one_of(_WORDS, st.sampled_from([A, "success", "error", 1, 1 << 40, "http://[::1", "a" * 3_000])),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_NAMES, inner, max_size=5),
+    max_leaves=12,
+)
+_TOKENS = st.integers(1 << 40, (1 << 40) + 9)  # of the first leases
+_RESULT = st.fixed_dictionaries(
+    {"status": st.sampled_from(["success", "error"]), "token": _TOKENS},
+    optional={
+        "http_status": st.integers(100, 999),
+        "fetch_time_ms": st.floats(0, 1e7),
+        "retry_after": st.floats(0, 3e7),
+        "error": st.text(min_size=1, max_size=9) | st.sampled_from(list(FetchError)),
+        "location": st.text(max_size=9) | st.just(B),
+        "links": st.lists(st.text(max_size=9) | st.just(B), max_size=3),
+        "content_hash": st.text(max_size=9),
+        "etag": st.text(max_size=9),
+        "is_duplicate": st.booleans(),
+        "body": st.text(max_size=99),
+    },
+)
+_RESULTS = st.fixed_dictionaries({"lease_id": _TOKENS, "results": st.lists(_RESULT, min_size=1, max_size=2)})
+_PLACES = ["a.com", "1", "0", "-1", "w", str(1 << 40), "9" * 30, "http://[::1", "..", "pause", "block"]
+_TEXTS = st.text(max_size=12) | st.sampled_from([A, *_PLACES])
+
+
+@pytest.mark.parametrize("route", routes.ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_whatever_is_sent_the_answer_is_no_bug(route):
+    served = Served(robots="errands")
+    served.add(A, A + "2", B)
+    names = [one.name for one in msgspec.structs.fields(route.query)] if route.query is not None else ["x"]
+    query = st.dictionaries(st.sampled_from([*names, "x"]), _TEXTS, max_size=4)
+
+    @settings(max_examples=40, deadline=None)
+    @given(query, _JSON | _RESULTS | st.binary(max_size=60), st.lists(_TEXTS, min_size=2, max_size=2))
+    def sent(query, body, places):
+        query.pop("timeout_ms", None)
+        served.now += 2_000_000
+        served.next()
+        path = route.path.replace("{lease_id}", places[0]).replace("{host}", places[0]).replace("{order}", places[1])
+        status, headers, found = served.ask(route.method, f"{path.replace('?', '')}?{urlencode(query)}", body)
+        assert status < 500, found
+        assert status == 200 or "application/problem+json" == headers["content-type"]
+
+    sent()

@@ -298,7 +298,7 @@ class Frontier:
                 self._failure.tell()
             finally:
                 let_all_go(self._files, self._log, self._machine.tables)
-                self._bell.ring()  # whoever waits for a lease is told
+                self._bell.ring()  # calls that wait for a lease are told
 
     def __enter__(self) -> Self:
         return self

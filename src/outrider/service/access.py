@@ -1,4 +1,4 @@
-"""Who may ask: the address that is listened at, the Host and Origin that a request names, tokens and their roles."""
+"""The right to ask: the address listened at, the Host and Origin that a request names, tokens and their roles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOKEN = re.compile(r"[!-~]{16,512}\Z", re.ASCII)
 
 
 class Role(IntEnum):
-    """What a token is good for; each role covers those before it."""
+    """The rights of a token; each role covers the ones before it."""
 
     READ = 1
     WORK = 2

@@ -34,7 +34,7 @@ class Given:
 
 
 class Handed:
-    """All leases that are out. Those whose deadline has passed, or whose URLs all have results, are forgotten."""
+    """All leases that are out. A lease is forgotten when its deadline has passed, or when all its URLs have results."""
 
     def __init__(self) -> None:
         self._given: dict[int, Given] = {}

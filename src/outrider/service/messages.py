@@ -115,7 +115,7 @@ class Leased(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
-    """What became of one URL, named by `url` or `token`. `fetch_time_ms` is the time that the site took; it sets the
+    """The result of one URL, named by `url` or `token`. `fetch_time_ms` is the time that the site took; it sets the
     host's rest. `body` answers a record of kind robots, `address` one of kind address."""
 
     status: Literal["success", "error"]
