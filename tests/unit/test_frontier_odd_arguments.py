@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 
 import numpy as np
 import pytest
@@ -54,6 +55,7 @@ GOOD = {
         "key": None,
         "worker": None,
         "errands": False,
+        "wait_seconds": 0,
         "request_id": None,
     },
     "report": {"outcomes": [], "links": (), "request_id": None, "watermark": None},
@@ -69,6 +71,9 @@ GOOD = {
     "seen_content": {"digests": [b"1" * 20]},
     "status": {"url": A, "crawl": None},
     "explain": {"url": A, "crawl": None},
+    "host": {"name": "a.com"},
+    "crawl_delays": {"authorities": ["http://a.com"]},
+    "held": {"lease_id": 1},
     "waits": {"beyond_seconds": 0.0, "within_seconds": None},
     "queues": {"crawl": None, "after": None, "limit": 10},
     "hosts": {"after": None, "limit": 10},
@@ -119,6 +124,11 @@ WRONG = {
     "a slot that is none": lambda frontier, lease: frontier.delivered(-1, 1),
     "errands that are many": lambda frontier, lease: frontier.lease(1, errands=np.array([1, 2])),
     "no authority": lambda frontier, lease: frontier.set_robots(None, 200),
+    "authorities in one text": lambda frontier, lease: frontier.crawl_delays("http://a.com"),
+    "an authority without scheme": lambda frontier, lease: frontier.crawl_delays(["a.com"]),
+    "a lease of a token that is none": lambda frontier, lease: frontier.held(0),
+    "a wait below none": lambda frontier, lease: frontier.lease(1, wait_seconds=-1),
+    "a wait of more than a day": lambda frontier, lease: frontier.lease(1, wait_seconds=86_401),
     "no addresses": lambda frontier, lease: frontier.set_addresses(None),
     "an error class in bytes": lambda frontier, lease: frontier.retry(error=bytearray(b"x")),
     "a host in bytes": lambda frontier, lease: frontier.retry(host=b"a.com"),
@@ -188,14 +198,13 @@ def test_no_argument_of_any_type_stops_a_frontier_or_meets_anything_but_its_own_
     """A method takes it, or says that it does not: nothing else is raised, and the next call is answered."""
     good = GOOD[method]
     with Frontier.memory(clock=lambda: START) as frontier:
-        for what in good:
-            for odd in ODD:
-                frontier.discover([A, "http://b.com/"])
-                call = getattr(frontier, method)
-                with contextlib.suppress(SettingsError):
-                    answer = call(**{**good, what: odd})
-                    list(answer if method == "lines" else ())
-                frontier.lease(0)
+        for number, (what, odd) in enumerate(itertools.product(good, ODD)):
+            frontier.discover([A, "http://b.com/", f"http://{number}.com/"])  # one is ready: no lease waits
+            call = getattr(frontier, method)
+            with contextlib.suppress(SettingsError):
+                answer = call(**{**good, what: odd})
+                list(answer if method == "lines" else ())
+            frontier.lease(0)
         assert frontier.verify().ok
         frontier.statistics()
     assert set(inspect.signature(getattr(Frontier, method)).parameters) == {"self", *good}
@@ -229,6 +238,13 @@ def test_a_host_is_known_by_any_spelling_of_it(host, typed):
         world.report(*[lease.gone(error="timeout") for lease in world.lease() if lease.host == host])
         assert 1 == frontier.retry(host=name), name
         world.clock.move(60)
+
+
+@pytest.mark.parametrize("typed", ["http://a.com", "HTTP://A.com/", "http://a.com:80"])
+def test_a_crawl_delay_is_asked_for_by_any_spelling_of_the_authority(typed):
+    with Frontier.memory(clock=lambda: START) as frontier:
+        frontier.set_robots("http://a.com", 200, b"User-agent: *\nCrawl-delay: 7")
+        assert [7.0] == frontier.crawl_delays([typed])
 
 
 def test_a_key_of_the_callers_own_is_known_by_its_very_spelling():

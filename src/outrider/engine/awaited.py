@@ -210,7 +210,8 @@ class AsyncFrontier:
         """As `Frontier.lease`. Tasks that want the same kind of lease are served in the order in which they come."""
         how: dict[str, Any] = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key}
         how |= {"worker": worker, "errands": errands, "request_id": request_id}
-        if not arguments.seconds("wait_seconds", wait_seconds):
+        wait_seconds = arguments.seconds("wait_seconds", wait_seconds)
+        if not wait_seconds:
             return await self._lease(want, **how)
         kind = (per_queue, crawl, key, errands)
         return await self._waiting.wait(want, kind, how, wait_seconds)

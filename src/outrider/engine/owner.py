@@ -358,7 +358,8 @@ class Frontier:
         """
         how: dict[str, Any] = {"ttl_seconds": ttl_seconds, "per_queue": per_queue, "crawl": crawl, "key": key}
         how |= {"worker": worker, "errands": errands}
-        if arguments.seconds("wait_seconds", wait_seconds):
+        wait_seconds = arguments.seconds("wait_seconds", wait_seconds)
+        if wait_seconds:
             now = partial(self._lease, want, how, request_id)
             return waited(self._bell, now, self.next_ready_seconds, wait_seconds)
         return self._lease(want, how, request_id)

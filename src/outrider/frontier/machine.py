@@ -535,9 +535,10 @@ class Machine(Reporting, Operations, Carrying, Errands):
         return accounts.host_status(self.tables, row, max(now, self.now), self.turns.asking()) if row != NONE else None
 
     def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
-        """The Crawl-delay of each authority in seconds, 0 for none; None where no rules were read."""
+        """The Crawl-delay of each authority in seconds, 0 for none; None where no rules were read. Raises
+        SettingsError."""
         found: list[float | None] = []
-        for name in authorities:
+        for name in arguments.authorities(authorities):
             authority = self.tables.authorities.get(name)
             ruled = authority is not None and authority.state == RobotsState.RULES
             found.append(self._rulebook.crawl_delay(authority.digest) if authority is not None and ruled else None)
@@ -550,7 +551,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
     def held(self, lease_id: int) -> LeaseBatch:
         """The open leases of one call, by its first token: the ones behind it with its holder and its deadline, which
         two calls at different instants cannot share. Empty where that token is not open."""
-        arguments.whole("lease_id", lease_id, 1, 2**64 - 1 - HELD_ROWS_MAX)
+        lease_id = arguments.whole("lease_id", lease_id, 1, 2**64 - 1 - HELD_ROWS_MAX)
         tokens = np.arange(lease_id, lease_id + HELD_ROWS_MAX, dtype=np.uint64)
         found = self._by_token(tokens, bodies=False)
         held = {

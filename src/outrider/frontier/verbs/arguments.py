@@ -30,7 +30,7 @@ from outrider.limits import (
     WATERMARK_BYTES_MAX,
     WATERMARK_WRITERS_MAX,
 )
-from outrider.url import UrlBatch, host_of, spell
+from outrider.url import UrlBatch, authority_of, host_of, spell
 
 Uint64s = npt.NDArray[np.uint64]
 
@@ -171,6 +171,13 @@ def robots_url(authority: object) -> str:
     if len(found) > URL_BYTES_MAX:
         raise SettingsError(f"authority {shown(found)} …: with /robots.txt it is longer than {URL_BYTES_MAX} bytes")
     return found
+
+
+def authorities(given: object) -> list[str]:
+    """Authorities as people write them, each spelled as its URLs spell it."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise SettingsError(f"authorities {shown(given, 200)}: give a list, as [https://example.org]")
+    return [authority_of(robots_url(one)) for one in listed("authorities", given)]
 
 
 def listed(what: str, given: Iterable[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outrider.clock import Instant
-from outrider.errors import SettingsError
+from outrider.errors import SettingsError, shown
 from outrider.frontier.state.errand import KINDS, CallersErrand
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.deciding import bounded
@@ -23,15 +23,15 @@ class Errands(Discovering):
         """Queues an errand of this kind for each URL, in a crawl (None: the default one). Answers for each `new`,
         `known` (it is queued or leased already), `invalid` or `over_limit`. Raises SettingsError for a kind that
         callers cannot queue, StoreFullError."""
-        number = next((row.number for row in KINDS.values() if row.number and row.kind == kind), None)
+        named = arguments.text("kind", kind) if isinstance(kind, str) else None
+        number = next((row.number for row in KINDS.values() if row.number and row.kind == named), None)
         if number is None:
             known = ", ".join(row.kind.value for row in KINDS.values() if row.number)
-            raise SettingsError(f"kind {kind!r:.80}: callers queue errands of kind {known}")
+            raise SettingsError(f"kind {shown(kind)}: callers queue errands of kind {known}")
         given = [urls] if isinstance(urls, str) else arguments.listed("urls", urls)
         bounded(len(given), "errands")
-        for url in given:
-            arguments.text("url", url)
-        arguments.name("crawl", crawl)
+        given = [arguments.text("url", url) for url in given]
+        crawl = arguments.name("crawl", crawl)
         now = self._advance(now)
         self._wake(now)
         called = self.tables.callers_errands
