@@ -13,7 +13,7 @@ from outrider.clock import instant
 from outrider.engine import Frontier
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.state.hosts import ASKED, GATED, NONE
-from outrider.frontier.state.tables import AUTHORITIES, OWN, QUEUES, STATES
+from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES, STATES
 from outrider.frontier.verbs.accounts import leased_heads
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
 from outrider.sim.disk import CrashDisk, MemoryFiles
@@ -215,6 +215,8 @@ def everything(frontier: Frontier) -> list[object]:
     for section, rows in tables.sections():
         if rows > (len(unknown) if section == AUTHORITIES else 0):
             blocks = tables.copy(section, 0, rows)
+            if section == CALLED and not blocks:
+                continue  # places that ended errands left
             listed = [sorted(zip(*map(list, values), strict=True), key=repr) for _, values in blocks]
             if section == AUTHORITIES:
                 listed = [[row for row in some if row[1] not in unknown] for some in listed]
