@@ -1,0 +1,85 @@
+"""docs/tutorial.md: its blocks run as they stand, one after the other, in an empty folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from e2e.crawling import environment
+
+PORT = "8123"
+
+
+def blocks(project: Path) -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```", (project / "docs/tutorial.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def walked(project, tmp_path_factory):
+    """The folder after all blocks, and what each of them wrote."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    commands = folder / "bin"
+    commands.mkdir()
+    for name, more in (("python3", ""), ("outrider", " -m outrider")):
+        (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable}{more} "$@"\n')
+        (commands / name).chmod(0o755)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    between = "\necho; echo '----- end of a block'\n"
+    waits = "\nuntil : 2>/dev/null </dev/tcp/127.0.0.1/8123; do sleep 0.05; done\n"  # a reader takes longer to type
+    first, *others = blocks(project)
+    script = f"trap 'kill $!' EXIT\n{between.join([first + waits, *others])}".replace(PORT, port)
+    made = environment()
+    ran = subprocess.run(
+        [shutil.which("bash"), "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        cwd=folder,
+        env={**made, "PATH": f"{commands}:{made['PATH']}"},
+        check=False,
+    )
+    assert "Traceback" not in ran.stdout, ran.stdout
+    return folder, ran.stdout.replace(port, PORT).split("----- end of a block")
+
+
+def test_the_crawl_stops_at_its_limit_and_goes_on_to_the_end(walked):
+    said = walked[1][1]
+    assert "stopped at a limit (--max-pages 3)" in said
+    assert "finished" in said.split("stopped at a limit")[-1]
+
+
+def test_the_page_that_robots_closes_is_explained_and_every_gap_was_kept(walked):
+    said = walked[1][2]
+    assert "it is parked: robots" in said
+    assert "every gap was kept" in said
+
+
+def test_the_data_has_every_page_once(walked):
+    said = walked[1][3]
+    for number in range(1, 6):
+        assert 1 == said.count(f"done 200 http://127.0.0.1:{PORT}/{number}.html Page {number}\n")
+    assert (walked[0] / "pages.csv").stat().st_size
+    assert "<title>Page 2</title>" in said
+
+
+def test_the_hook_s_fields_stand_in_the_lines(walked):
+    lines = [json.loads(line) for line in walked[1][4].splitlines() if '"words"' in line]
+    assert [f"http://127.0.0.1:{PORT}/{number}.html" for number in range(1, 6)] == [line["url"] for line in lines]
+
+
+def test_the_crawler_of_the_reader_s_own_gets_every_page_that_is_open(walked):
+    said = walked[1][5]
+    assert [f"http://127.0.0.1:{PORT}/{number}.html" for number in range(1, 6)] == re.findall(
+        r"^http://\S+", said, re.MULTILINE
+    )
+    assert re.search(r"parked +robots .*/private", said)

@@ -1,0 +1,42 @@
+"""docs/coming.md and docs/cannot.md: each option that they name is there, and each number is the one that holds."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from outrider.crawl.options import SETTINGS
+from outrider.limits import BODY_BYTES_MAX, RETRY_SECONDS, TRUNCATE_BYTES_MAX, WARC_ROLL_BYTES
+from outrider.page.reader import FOLLOWABLE
+
+
+def page(project, name):
+    return (project / "docs" / name).read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["coming.md", "cannot.md"])
+def test_every_option_is_one_of_a_crawl(project, name):
+    text = page(project, name)
+    if name == "coming.md":  # the first cell of a row is theirs
+        text = "\n".join("|".join(row.split("|")[2:]) for row in text.splitlines() if row.startswith("| "))
+    there = {f"--{more}{name.replace('_', '-')}" for name in SETTINGS for more in ("", "no-")}
+    flags = set(re.findall(r"`(--[a-z-]+)", text)) - {"--what", "--to"}
+    assert len(flags) > 2
+    assert set() == flags - there
+
+
+def test_every_word_that_an_option_is_given_is_taken(project):
+    told = re.findall(r"`--([a-z-]+) ([a-z]+)`", page(project, "coming.md") + page(project, "cannot.md"))
+    assert ("scope", "prefix") in told
+    for name, value in told:
+        SETTINGS[name.replace("-", "_")].read(value)
+
+
+def test_the_numbers_are_those_of_the_limits(project):
+    text = " ".join(page(project, "cannot.md").split())
+    assert f"{BODY_BYTES_MAX // 1_000_000} MB of an answer" in text
+    assert f"({TRUNCATE_BYTES_MAX >> 20} MiB at most)" in text
+    assert "after {:.0f}, {:.0f} and {:.0f} seconds".format(*RETRY_SECONDS) in text
+    assert f"files of {WARC_ROLL_BYTES >> 30} GB" in page(project, "coming.md")
+    assert {"a", "area", "frame", "iframe", "meta"} == FOLLOWABLE
