@@ -128,6 +128,15 @@ def test_the_robots_txt_of_a_site_is_fetched_and_its_redirects_followed(check, s
     assert (0, f"refused  {origin}/private  line 3: Disallow: /private\n") == (said.code, said.out)
 
 
+def test_a_url_that_names_an_address_of_this_machine_permits_that_address_and_no_other(check, site):
+    origin, answers = site
+    answers["/robots.txt"] = (200, {}, BODY)
+    assert (0, "refused") == (check(origin, "/private").code, check(origin, "/private").out.split()[0])
+    answers["/robots.txt"] = (301, {"Location": origin.replace("127.0.0.1", "127.0.0.2") + "/robots.txt"}, b"")
+    said = check(origin, "/private")
+    assert (8, True) == (said.code, "blocked_address: 127.0.0.2" in said.err)
+
+
 @pytest.mark.parametrize(
     ("status", "word", "why"), [(404, "allowed", "there are no rules"), (500, "refused", "while it cannot be read")]
 )

@@ -18,7 +18,7 @@ import click
 from outrider.cli.settings import given, setting_options
 from outrider.clock import elapsed
 from outrider.crawl.options import SETTINGS, CrawlOptions, from_environment, resolved
-from outrider.crawl.seeds import require_contact
+from outrider.crawl.seeds import loopback_of, require_contact
 from outrider.crawl.terminal import safe, say
 from outrider.errors import InvalidUrlError, NamedPathError, UnreachableError
 from outrider.fetch import AddressGuard, Decoding, FetchFailure, Request, Resolver, Response
@@ -131,7 +131,8 @@ async def _fetched(url: str, options: CrawlOptions, lenient: bool) -> _Found:
 
     asked = join(Url.parse(url).text, "/robots.txt")
     hosts = read_hosts(options.hosts)
-    resolver, guard = Resolver(hosts), AddressGuard(options.allow_address, hosts)
+    allowed = (*options.allow_address, *loopback_of([asked], hosts, options.allow_address))
+    resolver, guard = Resolver(hosts), AddressGuard(allowed, hosts)
     downloader = make_downloader(clock=elapsed, ca_file=options.ca)
     try:
         for _ in range(REDIRECT_HOPS_MAX + 1):
