@@ -328,6 +328,11 @@ DIRECTIVE_CHARACTERS_MAX = 100  # the longest known, unavailable_after with a da
 # sitemaps
 SITEMAP_BYTES_MAX = 52_428_800  # sitemaps.org 0.90: of one file, unpacked
 SITEMAP_ENTRIES_MAX = 50_000  # sitemaps.org 0.90: URLs of one file, and sitemaps of one index
+SITEMAP_INDEXES_MAX = 2  # indexes that lead to a sitemap: the protocol has one, some sites put one into another
+SITEMAPS_PER_AUTHORITY_MAX = 50_000  # of one robots.txt and its indexes: as many as one index may name
+SITEMAPS_PER_CRAWL_MAX = 1_000_000  # each takes some 300 bytes of memory
+SITEMAPS_FILE_BYTES_MAX = 17 << 30  # sitemaps.jsonl of so many, each with the longest URL
+SITEMAPS_AT_ONCE = 4  # sitemaps that are fetched at once: 200 MB when all of them are as long as may be
 SITEMAP_DEPTH_MAX = 64  # elements within each other: those of sitemaps and feeds have half a dozen
 SITEMAP_PROBLEMS_MAX = 20  # of one kind, as examples
 SITEMAP_FIELD_CHARACTERS_MAX = 100  # of a date or name, and of what a problem quotes

@@ -67,11 +67,13 @@ def started(*arguments: str | Path, **more: str) -> subprocess.Popen:
 def on(served: Served, output: Path, *more: str) -> list[str]:
     """The arguments of a crawl of this web, as fast as its hosts allow unless told otherwise."""
     pace = [] if "--delay" in more else ["--delay", "0.05"]
+    mapped = [] if "--sitemaps" in more else ["--no-sitemaps"]  # `must_fetch` reads none
     factor = [] if "--delay-factor" in more else ["--delay-factor", "0"]
     return [
         *("crawl", f"@{served.seeds_file}", "-o", str(output), "--hosts", str(served.hosts_file), "--progress", "none"),
         *pace,
         *factor,
+        *mapped,
         *more,
     ]
 

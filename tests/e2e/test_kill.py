@@ -87,3 +87,25 @@ def test_a_crawl_that_was_killed_says_crashed_and_looking_does_not_change_that(t
 @pytest.mark.parametrize("seed", [21, 22, 23])
 def test_a_crawl_survives_being_killed_twelve_times(tmp_path, seed):
     killed_again_and_again(tmp_path, rounds=12, seed=seed, hosts=10, pages=300, delay=0.15)
+
+
+def test_a_killed_crawl_reads_its_sitemaps_and_fetches_what_they_name(tmp_path):
+    output, kills = tmp_path / "out", 3
+    with crawling.web(tmp_path / "web", hosts=18, pages=180, quirks=True) as served:
+        first = crawling.on(served, output, "--sitemaps", "--delay", "0.05", "--max-pages-per-host", "30")
+        crawl = crawling.started(*first)
+        open_leases = 0
+        for _ in range(kills):
+            kill_after(crawl, 0.7)
+            open_leases += leases_open(output)
+            begun = (output / "outrider.toml").exists()
+            crawl = crawling.started(*(["resume", output] if begun else first))
+        assert crawl.wait(120) in (0, 3)
+        verdict = judge(served.log_file, delay=0.05)
+        refetched = sum(count - 1 for count in verdict.asked_often().values())
+        pages = {url for url in served.web.must_fetch() | served.web.mapped() if not url.endswith("/sitemap.xml")}
+        assert set() == pages - crawling.fetched(output) - {url for url in pages if served.web.endless(url)}
+        assert served.web.mapped() - served.web.must_fetch()
+        assert [] == verdict.breaches
+        assert refetched <= open_leases
+        assert ([], []) == (crawling.doubled(output), crawling.final_twice(output))

@@ -73,6 +73,7 @@ GOOD = {
     "explain": {"url": A, "crawl": None},
     "host": {"name": "a.com"},
     "crawl_delays": {"authorities": ["http://a.com"]},
+    "robots_allow": {"urls": [A]},
     "held": {"lease_id": 1},
     "waits": {"beyond_seconds": 0.0, "within_seconds": None},
     "queues": {"crawl": None, "after": None, "limit": 10},

@@ -5,6 +5,7 @@ An errand for an address ends at the guard. A lease that says where its host is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -22,7 +23,15 @@ from outrider.fetch.addresses import AddressGuard, is_web_port
 from outrider.fetch.downloader import Downloader, Request, Response, target_of
 from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure
 from outrider.journey import Kind, Lease
-from outrider.limits import CONNECT_ALL_SECONDS_MAX, CONNECT_FAILURES_MAX, CONNECTIONS_MAX, DNS_PROMPT_SECONDS
+from outrider.limits import (
+    CONNECT_ALL_SECONDS_MAX,
+    CONNECT_FAILURES_MAX,
+    CONNECTIONS_MAX,
+    DNS_PROMPT_SECONDS,
+    HEAD_BYTES_MAX,
+    SITEMAP_BYTES_MAX,
+    SITEMAPS_AT_ONCE,
+)
 
 _PORT_ASKED = 443  # the port in questions to the name service; an address goes for all ports
 
@@ -67,6 +76,7 @@ class Fetching:
         self._clock = clock
         self._places = Places(concurrency, aside_most, make_room)
         self._make_room = make_room
+        self._sitemaps = asyncio.Semaphore(SITEMAPS_AT_ONCE)
         self._unnamed = 0  # visits whose name is long in coming
         self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()  # (host, address) that took no connection
 
@@ -100,7 +110,10 @@ class Fetching:
                 request = replace(request, bytes_max=own.bytes_max)
             if self._hooks is not None and lease.kind is Kind.PAGE:
                 request = self._hooks.request(request, lease)
-            async with self._places.of(target.host):
+            if lease.kind is Kind.SITEMAP:
+                request = replace(request, bytes_max=SITEMAP_BYTES_MAX + HEAD_BYTES_MAX)
+            long = self._sitemaps if lease.kind is Kind.SITEMAP else contextlib.nullcontext()
+            async with long, self._places.of(target.host):
                 at = wall()
                 began = self._clock()
                 response = await self._dial(request, others)

@@ -210,6 +210,15 @@ class Revisit(Protocol):
     def __call__(self, page: CrawledPage, /) -> float | None: ...
 
 
+class MappedVisit(Protocol):
+    """The parts of a visit to a sitemap that hooks look at."""
+
+    @property
+    def lease(self) -> Lease: ...
+    @property
+    def response(self) -> Response | None: ...
+
+
 class MakeDownloader(Protocol):
     """Makes the downloader of a crawl; a class with this constructor is one. `clock` gives the frontier's instants."""
 
@@ -390,6 +399,24 @@ class Hooks:
         if made is None and keys is None:
             return (batch if ranks is None else batch.with_columns(priority=ranks)), refused
         return _as_links(batch, made, ranks, keys), refused
+
+    def mapped(self, found: list[Link], visit: MappedVisit) -> tuple[list[Link], int]:
+        """The links of a sitemap that go into the frontier, and how many `scope` refused. A priority function comes
+        before what the sitemap says. Raises HookFailed."""
+        if not found or (self.scope is None and self.priority is None and self.key is None):
+            return found, 0
+        page = CrawledPage(visit.lease, visit.response, "done", None, UrlBatch.of([one.url for one in found]))
+        links, refused = self.links(page)
+        own = {one.url: one for one in found}
+        if isinstance(links, UrlBatch):
+            ranks = links.columns["priority"].tolist() if "priority" in links.columns else [None] * len(links)
+            links = [Link(url, priority=rank) for url, rank in zip(links.strings(), ranks, strict=True)]
+        return [
+            replace(
+                own[one.url], priority=one.priority if one.priority is not None else own[one.url].priority, key=one.key
+            )
+            for one in links
+        ], refused
 
     def seeds(self, seeds: Sequence[str]) -> UrlBatch | list[Link] | Sequence[str]:
         """Seeds with their priorities and keys. Raises SettingsError when a hook fails: no page would be left."""

@@ -51,6 +51,7 @@ from outrider.crawl.perhost import PerHost
 from outrider.crawl.places import aside_max
 from outrider.crawl.progress import Progress
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn, visit_bytes
+from outrider.crawl.sitemaps import Sitemaps
 from outrider.crawl.summary import left_alone, nothing_done
 from outrider.crawl.tabular import FRONTIER, Count, write_records
 from outrider.crawl.version import version
@@ -298,6 +299,7 @@ class Crawler:
                 tell=self._reader.tell if self._reader is not None else None,
                 under_way=lambda: [lease.token for lease in list(self._running.values())],
                 copies=copies,
+                sitemaps=Sitemaps(self._frontier, options, self._files),
             )
         except BaseException:
             self._shut("stopped")

@@ -20,6 +20,7 @@ from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
+from outrider.crawl.sitemaps import Found, Sitemaps
 from outrider.crawl.visit import (
     NOT_MODIFIED,
     TOO_LARGE,
@@ -30,6 +31,7 @@ from outrider.crawl.visit import (
     judged,
     page_outcome,
     robots_outcome,
+    sitemap_outcome,
     stopped_outcome,
     unkept_outcome,
 )
@@ -75,6 +77,7 @@ class _Settling:
     fault: HookFailed | None = None
     copy_of: tuple[str, int | None] | None = None  # URL, and in how many bits the SimHashes differ (None: same bytes)
     last: bool = False  # its links come last
+    found: Found | None = None  # content of a sitemap, or sitemaps of a robots.txt
 
     def bytes(self) -> int:
         """About the memory that it takes until its outcome is durable."""
@@ -123,11 +126,13 @@ class Settler:
         tell: Callable[[CrawledPage], None] | None = None,
         under_way: Callable[[], Sequence[int]] = tuple,
         copies: Copies | None = None,
+        sitemaps: Sitemaps | None = None,
     ) -> None:
         """tell: is given each answered page once it is kept. under_way: tokens of visits that have not ended, whose
         leases a slow hook must not let end."""
         self._hooks = hooks or Hooks(options)
         self._copies = copies if copies is not None else Copies()
+        self._sitemaps = sitemaps if sitemaps is not None else Sitemaps(frontier, options)
         self._tell = tell
         self._under_way = under_way
         self._per_host = PerHost(options)
@@ -211,6 +216,8 @@ class Settler:
         self._tell_copies([one for one in some if not one.ready])
         self._ask_hooks(some)
         for one in some:
+            if one.found is not None and one.outcome is None:
+                self._sitemaps.queue(one.found)
             if one.outcome is None:
                 one.outcome = self._archived(one)
                 one.page = None
@@ -258,7 +265,7 @@ class Settler:
         if not self._hooks.looks_at_pages and self._tell is None:
             return
         for one in some:
-            if one.hooked or one.judgement is None or one.visit.stopped:
+            if one.hooked or one.judgement is None or one.visit.stopped or one.visit.lease.kind is not Kind.PAGE:
                 continue
             one.hooked = True
             self._seen_by_hooks(one, one.judgement)
@@ -363,7 +370,10 @@ class Settler:
             clocks = self._clocks.of(visit.lease.host, visit.lease.address)
             told = tuple({"name": name, "capacity": most, "gap": gap} for name, most, gap in clocks)
             one.visit = visit = replace(visit, groups=told)
-        if visit.lease.kind is not Kind.PAGE or visit.stopped:
+        if visit.stopped or visit.lease.kind is Kind.ADDRESS:
+            return
+        if visit.lease.kind is not Kind.PAGE:
+            self._read_errand(one)
             return
         own = self._per_host.of(visit.lease.host)
         one.judgement = judged(visit, own.retries)
@@ -389,6 +399,24 @@ class Settler:
                 one.passed["nofollow"] = nofollow
             if not self._hooks.looks_at_pages and self._tell is None:
                 one.page = replace(one.page, found=NO_FOUND)  # its links are taken
+
+    def _read_errand(self, one: _Settling) -> None:
+        """Reads a sitemap, or the names of sitemaps in a robots.txt."""
+        visit = one.visit
+        lease = visit.lease
+        if lease.kind is Kind.ROBOTS:
+            one.found = self._sitemaps.of_robots(lease.url, lease.authority, robots_outcome(visit).robots)
+            return
+        judgement = judged(visit, self._per_host.of(lease.host).retries)
+        one.judgement, one.found = self._sitemaps.of_sitemap(visit, judgement)
+        one.links = one.found.links
+        try:
+            one.links, refused = self._hooks.mapped(one.found.links, visit)
+        except HookFailed as failed:
+            self._fail(one, failed)
+            return
+        if refused:
+            one.passed["scope"] = refused
 
     def _tell_copies(self, fresh: Sequence[_Settling]) -> None:
         """Says which of the pages that were read are copies."""
@@ -463,6 +491,8 @@ class Settler:
                 one.warc = {"file": place.file, "offset": place.offset, "length": place.length}
         if one.judgement is None:
             return robots_outcome(visit)
+        if visit.lease.kind is Kind.SITEMAP:
+            return sitemap_outcome(visit, one.judgement, one.links)
         return page_outcome(
             visit,
             one.judgement,
@@ -493,7 +523,8 @@ class Settler:
             )
         elif lease.kind is not Kind.PAGE:
             size = len(visit.response.content) if visit.response is not None else None
-            location = outcome.robots.location if outcome.robots is not None else None
+            location = outcome.robots.location if outcome.robots is not None else outcome.location
+            found = one.found or Found()
             self._journal.note(
                 str(lease.kind),
                 url=lease.url,
@@ -502,7 +533,9 @@ class Settler:
                 bytes=size,
                 location=location,
                 seconds=outcome.seconds,
-                text=visit.error_text or None,
+                urls=len(found.links) or None,
+                left_out=found.left_out or None,
+                text=visit.error_text or found.problem,
             )
         elif one.judgement is not None and one.judgement.word not in QUIET:
             self._journal.note(

@@ -383,6 +383,25 @@ def _robots_file(response: Response, status: int) -> tuple[RobotsAnswer, str | N
     return RobotsAnswer(status, whole_lines(content, cut=cut)), None
 
 
+def sitemap_outcome(visit: Visit, judgement: Judgement, links: UrlBatch | list[Link]) -> Outcome:
+    """The outcome of an errand for a sitemap; each hop of a redirect is one. links: the pages that it names."""
+    response = visit.response
+    return Outcome(
+        visit.lease.token,
+        judgement.verdict,
+        seconds=visit.seconds,
+        status=visit.status,
+        error=judgement.error,
+        ended_at=response.ended_at if response is not None else visit.now,
+        retry_after_seconds=judgement.retry_after,
+        refused=judgement.refused,
+        location=judgement.location,
+        links=links,
+        answered=False,
+        politeness=politeness_line(visit),
+    )
+
+
 def address_outcome(visit: Visit) -> Outcome:
     """The outcome of an errand for an address; which failures may pass is the fetcher's word, as with pages."""
     lease = visit.lease
@@ -398,7 +417,7 @@ def stopped_outcome(visit: Visit) -> Outcome:
     began = visit.began if visit.began is not None else visit.now
     took = max(0.0, seconds(visit.now - began))
     politeness = _politeness(visit, began, visit.now, took, STOPPED)
-    if visit.lease.kind is not Kind.PAGE:
+    if visit.lease.kind is Kind.ROBOTS:
         return Outcome(
             visit.lease.token,
             Verdict.DONE,
@@ -428,6 +447,8 @@ def unkept_outcome(visit: Visit, digest_shown: str | None, warc: dict[str, Any] 
     if visit.lease.kind is Kind.ROBOTS:
         return replace(robots_outcome(visit), robots=RobotsAnswer(None), error=TOO_LARGE)
     judgement = Judgement("error", Verdict.GONE, TOO_LARGE)
+    if visit.lease.kind is Kind.SITEMAP:
+        return sitemap_outcome(visit, judgement, [])
     links = UrlBatch.of(())
     return page_outcome(visit, judgement, page=None, links=links, digest=None, digest_shown=digest_shown, warc=warc)
 

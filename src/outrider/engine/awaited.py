@@ -321,6 +321,10 @@ class AsyncFrontier:
         """As `Frontier.crawl_delays`."""
         return self.sync.crawl_delays(authorities)
 
+    async def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
+        """As `Frontier.robots_allow`."""
+        return self.sync.robots_allow(urls)
+
     async def workers(self) -> list[WorkerStatus]:
         """As `Frontier.workers`."""
         return self.sync.workers()

@@ -516,6 +516,13 @@ class Frontier:
             self._check()
             return self._machine.crawl_delays(authorities)
 
+    def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
+        """Whether robots.txt allows our agent each URL; None where that of its authority was not read. It judges what
+        a caller wants to queue as errands; pages are judged when they are leased."""
+        with self._alone():
+            self._check()
+            return self._machine.robots_allow(urls)
+
     def workers(self) -> list[WorkerStatus]:
         """The named workers that hold leases, by name, with what each holds."""
         with self._alone():

@@ -57,7 +57,8 @@ from outrider.limits import (
     RESTS_PER_FRAME_MAX,
     WAKES_PER_CALL_MAX,
 )
-from outrider.url import authority_of, host_of
+from outrider.robots import Rules
+from outrider.url import authority_of, host_of, spell
 
 _Places = npt.NDArray[np.intp]
 _Instants = npt.NDArray[np.int64]
@@ -542,6 +543,26 @@ class Machine(Reporting, Operations, Carrying, Errands):
             authority = self.tables.authorities.get(name)
             ruled = authority is not None and authority.state == RobotsState.RULES
             found.append(self._rulebook.crawl_delay(authority.digest) if authority is not None and ruled else None)
+        return found
+
+    def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
+        """Whether robots.txt allows each URL; None for no URL, and where that of its authority was not read."""
+        found: list[bool | None] = []
+        self._rulebook.begin_call()
+        for url in spell([arguments.text("url", url) for url in arguments.listed("urls", urls)]):
+            authority = self.tables.authorities.get(authority_of(url)) if url is not None else None
+            state = authority.state if authority is not None else RobotsState.UNKNOWN
+            if url is None or authority is None or state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
+                found.append(None)
+            elif state == RobotsState.RULES:
+                digest = authority.digest
+                rules = self._rulebook.rules(digest)
+                if rules is None:
+                    rules = Rules.parse(self._rulebook.body(digest)).of(self._rulebook.agent)
+                    self._rulebook.keep(digest, rules)
+                found.append(rules.allowed(url))
+            else:
+                found.append(state == RobotsState.ALLOW)
         return found
 
     def workers(self) -> list[WorkerStatus]:

@@ -292,6 +292,16 @@ class DemoWeb:
         }
         return frozenset(every - self.must_fetch())
 
+    def mapped(self) -> frozenset[str]:
+        """The sitemaps, and the pages that they name: a crawl that reads sitemaps fetches these too."""
+        hosts = [host for host, role in self.roles.items() if role is Role.MAPPED]
+        return frozenset(
+            self.url(host, entry.path)
+            for host in hosts
+            for entry in self._entries[host].values()
+            if entry.status == 200 and (entry.content_type == "text/html" or entry.path == "/sitemap.xml")
+        )
+
     def endless(self, url: str) -> bool:
         """Whether a URL is a month or day of the calendar."""
         return self.quirks and url.startswith(self.url(self.host_of(Role.ENDLESS), "/calendar/"))

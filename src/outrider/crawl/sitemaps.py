@@ -1,0 +1,222 @@
+"""The sitemaps of a crawl: found in robots.txt files and indexes, queued once, read into links.
+
+`sitemaps.jsonl` remembers each that was queued, for which authority, and how many indexes led to it. The order is: the
+frontier queues, the file is synced, the outcome of what named them is reported. So a crash between two steps repeats
+that outcome, and loses no sitemap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.visit import Judgement, Visit
+from outrider.engine import Frontier
+from outrider.errors import InvalidUrlError
+from outrider.journey import Code, Link, RobotsAnswer, Verdict
+from outrider.limits import (
+    REDIRECT_HOPS_MAX,
+    SITEMAP_INDEXES_MAX,
+    SITEMAPS_FILE_BYTES_MAX,
+    SITEMAPS_PER_AUTHORITY_MAX,
+    SITEMAPS_PER_CRAWL_MAX,
+    URL_BYTES_MAX,
+)
+from outrider.page import SitemapEntry, in_location, read_sitemap
+from outrider.robots import Rules
+from outrider.storage.files import Files, read_whole
+from outrider.url import authority_of, join
+
+SITEMAPS_FILE: Final = "sitemaps.jsonl"
+_MARK: Final = b"site"  # in a robots.txt without it there is no line for a sitemap
+UNREADABLE: Final = "sitemap_unreadable"  # it is none: HTML, broken XML, a text without URLs
+NESTED: Final = "sitemap_nested"  # an index behind more indexes than are followed
+REDIRECT: Final = "sitemap_redirect"  # to where this crawl asks for no sitemap
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A sitemap to ask for. authority: the one whose robots.txt speaks for it. indexes: how many led to it."""
+
+    url: str
+    authority: str
+    indexes: int = 0
+
+
+@dataclass(slots=True)
+class Found:
+    """The content of a robots.txt or sitemap, for a crawl. asked: the sitemap itself, where a crash came before it was
+    remembered. left_out: how many sitemaps and URLs are not taken, by reason."""
+
+    named: list[Named] = field(default_factory=list)
+    asked: Named | None = None
+    links: list[Link] = field(default_factory=list)
+    error: str | None = None
+    problem: str | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def leave_out(self, reason: str) -> None:
+        """Counts one that is not taken."""
+        self.left_out[reason] = self.left_out.get(reason, 0) + 1
+
+
+class Sitemaps:
+    """Queues and reads the sitemaps of one crawl; used by one thread, the frontier's."""
+
+    def __init__(self, frontier: Frontier, options: CrawlOptions, files: Files | None = None) -> None:
+        """files: the crawl's directory; None keeps nothing beyond this object. Raises StoreError."""
+        self._frontier = frontier
+        self._wanted = options.sitemaps
+        self._agent = options.user_agent
+        self._files = files
+        self._length = 0
+        self._known: dict[str, dict[str, int]] = {}  # by URL: how many indexes led to it, by authority
+        self._counts: dict[str, int] = {}  # by authority
+        self._total = 0
+        if files is not None:
+            self._read(files)
+
+    def _read(self, files: Files) -> None:
+        try:
+            content = read_whole(files, SITEMAPS_FILE, bytes_max=SITEMAPS_FILE_BYTES_MAX)
+        except FileNotFoundError:
+            return
+        for line in content.split(b"\n")[:-1]:
+            try:
+                self._remember(msgspec.json.decode(line, type=Named))
+            except msgspec.DecodeError:
+                break  # a torn write: what follows was never synced
+            self._length += len(line) + 1
+
+    def _remember(self, one: Named) -> None:
+        self._known.setdefault(one.url, {})[one.authority] = one.indexes
+        self._counts[one.authority] = self._counts.get(one.authority, 0) + 1
+        self._total += 1
+
+    # -- from a robots.txt --------------------------------------------------------------------------------------------
+
+    def of_robots(self, url: str, authority: str, answer: RobotsAnswer | None) -> Found:
+        """The sitemaps that the robots.txt at `url` names for an authority."""
+        found = Found()
+        if not self._wanted or answer is None or _MARK not in answer.body.lower():
+            return found
+        rules = Rules.parse(answer.body)
+        for text in rules.sitemaps:
+            target = _joined(url, text)
+            if target is None:
+                found.leave_out("invalid")
+            elif authority_of(target) != authority:
+                self._take(found, Named(target, authority))
+            elif rules.allowed(self._agent, target):
+                self._take(found, Named(target, authority), judged=True)
+            else:
+                found.leave_out("robots")
+        return found
+
+    def _take(self, found: Found, one: Named, *, judged: bool = False) -> None:
+        """Takes a sitemap if it is new, within the limits, and where robots.txt allows it."""
+        if one.authority in self._known.get(one.url, {}):
+            return
+        count = self._counts.get(one.authority, 0) + len(found.named)
+        if count >= SITEMAPS_PER_AUTHORITY_MAX or self._total + len(found.named) >= SITEMAPS_PER_CRAWL_MAX:
+            found.leave_out("limit")
+        elif not judged and (reason := self._refused(one.url)) is not None:
+            found.leave_out(reason)
+        else:
+            found.named.append(one)
+
+    def _refused(self, url: str) -> str | None:
+        """Why a sitemap is not asked for. The robots.txt of an authority is read for the sake of its pages: one that
+        was not read has no page in the scope of this crawl."""
+        (allowed,) = self._frontier.robots_allow([url])
+        return "scope" if allowed is None else None if allowed else "robots"
+
+    def queue(self, found: Found) -> None:
+        """Queues the sitemaps that were named, and remembers them durably; the same call again changes nothing. Raises
+        StoreError."""
+        asked = found.asked
+        queued = [asked] if asked is not None and asked.url not in self._known else []
+        new = {
+            (one.url, one.authority): one for one in found.named if one.authority not in self._known.get(one.url, {})
+        }
+        codes = self._frontier.queue_errands("sitemap", [one.url for one in new.values()]) if new else []
+        for one, code in zip(new.values(), codes, strict=True):
+            if code in (Code.NEW, Code.KNOWN):
+                queued.append(one)
+            else:
+                found.leave_out("limit")
+        self._write(queued)
+        for one in queued:
+            self._remember(one)
+        found.named, found.asked = [], None
+
+    def _write(self, queued: Sequence[Named]) -> None:
+        if self._files is None or not queued:
+            return
+        lines = b"".join(msgspec.json.encode(one) + b"\n" for one in queued)
+        made = self._length == 0
+        file = self._files.open(SITEMAPS_FILE, create=True)
+        try:
+            file.truncate(self._length)
+            file.write_at(self._length, lines)
+            file.sync()
+        finally:
+            file.close()
+        if made:
+            self._files.sync_directory()
+        self._length += len(lines)
+
+    # -- from a sitemap -----------------------------------------------------------------------------------------------
+
+    def of_sitemap(self, visit: Visit, judgement: Judgement) -> tuple[Judgement, Found]:
+        """The meaning of a visit to a sitemap: what it names, and its judgement with that in mind."""
+        lease, response = visit.lease, visit.response
+        found = Found()
+        queued_as = lease.referrer if lease.referrer is not None else lease.url
+        if queued_as not in self._known:
+            found.asked = Named(queued_as, authority_of(queued_as))
+        if judgement.location is not None:
+            reason = self._refused(judgement.location)
+            if reason is not None or lease.hops >= REDIRECT_HOPS_MAX:
+                return Judgement("gone", Verdict.GONE, REDIRECT), found
+        if judgement.verdict is not Verdict.DONE or judgement.location is not None or response is None:
+            return judgement, found
+        speaks_for = self._known.get(queued_as) or {authority_of(queued_as): 0}
+        sitemap = read_sitemap(response.content, lease.url)
+        found.problem = sitemap.problems[0] if sitemap.problems else None
+        if sitemap.kind == "error":
+            return Judgement("error", Verdict.GONE, UNREADABLE), found
+        for entry in sitemap.entries:
+            inside = entry.within or in_location(queued_as, entry.url) or authority_of(entry.url) in speaks_for
+            if inside:
+                found.links.append(_link(entry))
+            else:
+                found.leave_out("location")
+        for child in sitemap.children if self._wanted else ():
+            for authority, indexes in speaks_for.items():
+                if indexes >= SITEMAP_INDEXES_MAX:
+                    judgement = Judgement("error", Verdict.GONE, NESTED)
+                elif authority_of(child.url) not in (authority, authority_of(lease.url)):
+                    # Else an index could name sitemaps anywhere, for a host that did not ask for it.
+                    found.leave_out("location")
+                else:
+                    self._take(found, Named(child.url, authority, indexes + 1))
+        return judgement, found
+
+
+def _joined(url: str, text: str) -> str | None:
+    try:
+        target = join(url, text)
+    except InvalidUrlError:
+        return None
+    return target if len(target) <= URL_BYTES_MAX else None
+
+
+def _link(entry: SitemapEntry) -> Link:
+    """The link of an entry; what the sitemap says of its changes comes back with the lease of the page."""
+    said = {"lastmod": entry.lastmod, "changefreq": entry.changefreq}
+    told = {name: value for name, value in said.items() if value is not None}
+    return Link(entry.url, priority=entry.priority, metadata=told or None)

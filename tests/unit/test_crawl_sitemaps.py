@@ -1,0 +1,336 @@
+"""Sitemaps in a crawl: named by robots.txt, fetched as errands, read into pages; what fails ends alone."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+
+import pytest
+
+from outrider.crawl import sitemaps
+from outrider.crawl.loop import Crawler
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.progress import NoProgress
+from outrider.engine import Frontier
+from outrider.fetch.downloader import Decoding, Headers, Request, Response
+from outrider.journey import State
+
+A, B = "http://a.test", "http://b.test"
+HOSTS = {"a.test": ("127.0.0.1",), "b.test": ("127.0.0.2",), "c.test": ("127.0.0.3",)}
+ROBOTS = f"{A}/robots.txt"
+MAP = f"{A}/sitemap.xml"
+
+
+def urlset(*urls: str, more: str = "") -> str:
+    return "<urlset>" + "".join(f"<url><loc>{url}</loc>{more}</url>" for url in urls) + "</urlset>"
+
+
+def index(*urls: str) -> str:
+    return "<sitemapindex>" + "".join(f"<sitemap><loc>{url}</loc></sitemap>" for url in urls) + "</sitemapindex>"
+
+
+class Web:
+    """Answers from a table of texts, or of pairs of a status and the target of a redirect; anything else with 404."""
+
+    def __init__(self, **pages: object) -> None:
+        self.pages: dict[str, str | tuple[int, str]] = {f"{A}/": "home", f"{B}/": "home of b"}
+        self.asked: list[Request] = []
+        self.dies_at: str | None = None
+        self.clock = lambda: 0
+
+    @property
+    def urls(self) -> list[str]:
+        return [one.url for one in self.asked]
+
+    async def fetch(self, request: Request) -> Response:
+        now = self.clock()
+        if request.url == self.dies_at:
+            raise ZeroDivisionError("the end of this process")
+        self.asked.append(request)
+        page = self.pages.get(request.url, (404, ""))
+        status, text = (200, page) if isinstance(page, str) else (page[0], "")
+        fields = [("Content-Type", "text/html")]
+        if isinstance(page, tuple) and page[1]:
+            fields.append(("Location", page[1]))
+        body = text.encode()
+        return Response(
+            url=request.url,
+            address=request.address,
+            status=status,
+            error=None,
+            error_text="",
+            request_head=request.head(),
+            head=b"HTTP/1.1 200 OK\r\n\r\n",
+            body=body,
+            content=body,
+            truncated=None,
+            decoding=Decoding.WHOLE,
+            headers=Headers(tuple(fields)),
+            started_at=now,
+            ended_at=self.clock(),
+            seconds=0.0,
+            new_connection=True,
+        )
+
+    async def close(self) -> None:
+        pass
+
+
+class Names:
+    async def resolve(self, host: str, port: int):
+        return HOSTS[host]
+
+    async def close(self) -> None:
+        pass
+
+
+class House:
+    """A crawl of a `Web` in a directory, from the home page of a.test unless told otherwise."""
+
+    def __init__(self, directory) -> None:
+        self.output = directory / "out"
+        self.web = Web()
+
+    def crawl(self, *seeds: str, **options):
+        def downloader(_options, clock):
+            self.web.clock = clock
+            return self.web
+
+        fast = {"delay": 0, "delay_factor": 0, "user_agent": "Test"}
+        crawler = Crawler(
+            CrawlOptions(**{"output": str(self.output), **fast, **options}),
+            seeds or [f"{A}/"],
+            (),
+            hosts=HOSTS,
+            progress=NoProgress(io.StringIO()),
+            make_downloader=downloader,
+            make_names=Names,
+        )
+        return asyncio.run(crawler.run())
+
+    def lines(self, name):
+        return [json.loads(line) for line in (self.output / name).read_text().splitlines()]
+
+    def pages(self):
+        return {line["url"]: line for line in self.lines("pages.jsonl")}
+
+    def log(self):
+        return [line for line in (self.output / "crawl.log").read_text().splitlines() if " sitemap " in line]
+
+    def names(self, *maps: str) -> None:
+        """The robots.txt of a.test names these sitemaps."""
+        self.web.pages[ROBOTS] = "User-agent: *\nDisallow: /closed\n" + "".join(f"Sitemap: {one}\n" for one in maps)
+
+
+@pytest.fixture
+def house(tmp_path):
+    return House(tmp_path)
+
+
+def test_pages_that_only_a_sitemap_names_are_fetched_at_depth_1(house):
+    house.names("/sitemap.xml")
+    house.web.pages |= {MAP: urlset(f"{A}/only"), f"{A}/only": "here"}
+    assert 0 == house.crawl().exit_code
+    line = house.pages()[f"{A}/only"]
+    assert ("done", 1, MAP) == (line["outcome"], line["depth"], line["referrer"])
+    assert MAP not in house.pages()
+
+
+def test_a_sitemap_stands_in_the_politeness_record_the_archive_and_the_log(house):
+    house.names(MAP)
+    house.web.pages |= {MAP: urlset(f"{A}/1", f"{A}/2")}
+    house.crawl()
+    assert [MAP] == [line["url"] for line in house.lines("politeness.jsonl") if line["kind"] == "sitemap"]
+    (warc,) = (house.output / "archive").glob("*.warc*")
+    assert warc.stat().st_size > 0
+    (line,) = house.log()
+    assert f"url={MAP}" in line
+    assert "status=200" in line
+    assert "urls=2" in line
+
+
+def test_without_sitemaps_none_is_asked_for(house):
+    house.names(MAP)
+    house.web.pages |= {MAP: urlset(f"{A}/only")}
+    house.crawl(sitemaps=False)
+    assert [ROBOTS, f"{A}/"] == house.web.urls
+
+
+def test_a_sitemap_may_be_longer_than_a_page(house):
+    house.names(MAP)
+    house.crawl()
+    limits = {one.url: one.bytes_max for one in house.web.asked}
+    assert limits[MAP] > 52_428_800
+
+
+def test_an_index_leads_to_its_sitemaps_and_each_is_asked_for_once(house):
+    house.names(f"{A}/index.xml", f"{A}/index.xml", f"{A}/1.xml")
+    house.web.pages |= {
+        f"{A}/index.xml": index(f"{A}/1.xml", f"{A}/2.xml", f"{A}/index.xml"),
+        f"{A}/1.xml": urlset(f"{A}/p1"),
+        f"{A}/2.xml": urlset(f"{A}/p2"),
+    }
+    house.crawl()
+    asked = [url for url in house.web.urls if url.endswith(".xml")]
+    assert sorted({f"{A}/index.xml", f"{A}/1.xml", f"{A}/2.xml"}) == sorted(asked)
+    assert {f"{A}/p1", f"{A}/p2"} <= set(house.pages())
+
+
+def test_indexes_behind_indexes_end_after_two(house):
+    house.names(f"{A}/0.xml")
+    house.web.pages |= {f"{A}/{n}.xml": index(f"{A}/{n + 1}.xml") for n in range(9)}
+    house.crawl()
+    assert [f"{A}/{n}.xml" for n in range(3)] == [url for url in house.web.urls if url.endswith(".xml")]
+    assert "error=sitemap_nested" in house.log()[-1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ((404, ""), "status=404"),
+        ("<urlset><url><loc>http://a.test/x</wrong>", "error=sitemap_unreadable"),
+        ("<!doctype html><html><body>Not here</body></html>", "error=sitemap_unreadable"),
+        ("", "error=sitemap_unreadable"),
+        ((302, "http://b.test/s.xml"), "error=sitemap_redirect"),
+        ((302, MAP + "?1"), "status=302"),
+    ],
+)
+def test_a_sitemap_that_is_none_is_an_outcome_with_a_class_and_the_crawl_goes_on(house, answer, error):
+    house.names(MAP)
+    house.web.pages |= {MAP: answer, f"{A}/": "<a href=/next>on</a>", f"{A}/next": "end"}
+    assert 0 == house.crawl().exit_code
+    assert error in house.log()[0]
+    assert "done" == house.pages()[f"{A}/next"]["outcome"]
+
+
+def test_redirects_without_end_are_left_after_five_hops(house):
+    house.names(f"{A}/0.xml")
+    house.web.pages |= {f"{A}/{n}.xml": (301, f"{A}/{n + 1}.xml") for n in range(9)}
+    house.crawl()
+    assert 6 == sum(url.endswith(".xml") for url in house.web.urls)
+    assert "error=sitemap_redirect" in house.log()[-1]
+
+
+def test_robots_txt_holds_for_sitemaps_too(house):
+    house.names(f"{A}/closed/s.xml", f"{A}/index.xml")
+    house.web.pages |= {f"{A}/index.xml": index(f"{A}/closed/t.xml", f"{A}/u.xml")}
+    house.crawl()
+    assert [f"{A}/index.xml", f"{A}/u.xml"] == [url for url in house.web.urls if url.endswith(".xml")]
+    (line,) = [one for one in house.log() if "index.xml" in one]
+    assert re.search(r"left_out=.*robots.*1", line)
+
+
+def test_a_sitemap_on_a_host_that_the_crawl_does_not_know_is_left_alone(house):
+    house.names("http://c.test/s.xml")
+    house.crawl(scope="any")
+    assert [] == [url for url in house.web.urls if "c.test" in url]
+
+
+def test_a_sitemap_speaks_for_its_folder_and_for_hosts_whose_robots_txt_names_it(house):
+    house.names(f"{A}/maps/s.xml")
+    house.web.pages |= {f"{A}/maps/s.xml": urlset(f"{A}/up", f"{A}/maps/in", f"{B}/foreign")}
+    house.crawl(f"{A}/", f"{B}/")
+    assert {f"{A}/", f"{B}/", f"{A}/up", f"{A}/maps/in"} == set(house.pages())
+    assert re.search(r"left_out=.*location.*1", house.log()[0])
+
+
+def test_entries_obey_scope_and_depth(house):
+    house.names(MAP)
+    house.web.pages |= {MAP: urlset(f"{A}/yes", f"{A}/no")}
+    house.crawl(exclude=("/no",))
+    assert {f"{A}/", f"{A}/yes"} == set(house.pages())
+
+
+def test_no_depth_means_no_page_of_a_sitemap(house):
+    house.names(MAP)
+    house.web.pages |= {MAP: urlset(f"{A}/yes")}
+    house.crawl(max_depth=0)
+    assert {f"{A}/"} == set(house.pages())
+
+
+def test_priority_and_date_of_an_entry_go_with_its_url(house):
+    house.names(MAP)
+    house.web.pages[MAP] = urlset(f"{A}/x", more="<lastmod>2026-01-02</lastmod><priority>0.9</priority>")
+    house.crawl(max_pages=1)
+    with Frontier.open(house.output / "frontier", robots="errands", addresses="errands", output=True) as frontier:
+        if frontier.status(f"{A}/x").state is State.QUEUED:
+            (lease,) = frontier.lease(1)
+            assert (0.9, {"lastmod": "2026-01-02"}) == (lease.priority, dict(lease.metadata))
+            return
+    assert 0.9 == house.pages()[f"{A}/x"]["priority"]
+
+
+def test_a_scope_function_judges_entries(house):
+    house.names(MAP)
+    house.web.pages |= {MAP: urlset(f"{A}/yes", f"{A}/no")}
+    house.crawl(scope=lambda urls, page: [not url.endswith("/no") for url in urls.strings()])
+    assert {f"{A}/", f"{A}/yes"} == set(house.pages())
+
+
+def test_a_hook_that_fails_ends_the_sitemap_alone(house):
+    def broken(urls, page):
+        if page is not None and page.url == MAP:
+            raise ValueError("no")
+        return [True] * len(urls)
+
+    house.names(MAP)
+    house.web.pages |= {MAP: urlset(f"{A}/yes")}
+    assert 0 == house.crawl(scope=broken).exit_code
+    assert any("error=hook_scope" in line for line in house.log())
+
+
+@pytest.mark.parametrize("dies_at", [f"{A}/index.xml", f"{A}/1.xml", f"{A}/2.xml", f"{A}/p1"])
+def test_a_run_that_ends_anywhere_goes_on_and_asks_for_no_sitemap_twice(house, dies_at):
+    house.names(f"{A}/index.xml")
+    house.web.pages |= {
+        f"{A}/index.xml": index(f"{A}/1.xml", f"{A}/2.xml"),
+        f"{A}/1.xml": urlset(f"{A}/p1"),
+        f"{A}/2.xml": urlset(f"{A}/p2"),
+    }
+    house.web.dies_at = dies_at
+    with pytest.raises(ZeroDivisionError):
+        house.crawl()
+    house.web.dies_at = None
+    assert 0 == house.crawl().exit_code
+    assert sorted(set(house.web.urls)) == sorted(house.web.urls)
+    assert {f"{A}/", f"{A}/p1", f"{A}/p2"} == set(house.pages())
+
+
+def test_a_crash_between_queueing_and_the_report_repeats_the_robots_txt_alone(house, monkeypatch):
+    house.names(MAP)
+    house.web.pages |= {MAP: urlset(f"{A}/only")}
+    with monkeypatch.context() as patched:
+        patched.setattr(sitemaps.Sitemaps, "_write", lambda self, queued: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            house.crawl()
+    assert 0 == house.crawl().exit_code
+    assert [1, 2] == [house.web.urls.count(MAP), house.web.urls.count(ROBOTS)]
+    assert [MAP] == [line["url"] for line in house.lines(sitemaps.SITEMAPS_FILE)]
+
+
+def test_a_torn_end_of_the_list_is_written_over(house):
+    house.names(MAP)
+    house.web.pages |= {MAP: urlset(f"{A}/only")}
+    house.output.mkdir()
+    (house.output / "outrider.toml").write_text("")
+    (house.output / sitemaps.SITEMAPS_FILE).write_text('{"url":"http://z.test/s.xml","authority":"http://z.test"}\n{"u')
+    house.crawl()
+    assert ["http://z.test/s.xml", MAP] == [line["url"] for line in house.lines(sitemaps.SITEMAPS_FILE)]
+
+
+def test_a_robots_txt_names_no_more_sitemaps_than_the_limit(house, monkeypatch):
+    monkeypatch.setattr(sitemaps, "SITEMAPS_PER_AUTHORITY_MAX", 3)
+    house.names(*(f"{A}/{n}.xml" for n in range(9)))
+    house.crawl()
+    assert 3 == sum(url.endswith(".xml") for url in house.web.urls)
+
+
+def test_a_frontier_tells_what_robots_txt_says_of_a_url():
+    with Frontier.memory(robots="errands") as frontier:
+        frontier.discover([f"{A}/", f"{B}/"])
+        told = {"a.test": (200, b"User-agent: *\nDisallow: /no\n"), "b.test": (404, b"")}
+        frontier.report([one.robots(*told[one.host]) for one in frontier.lease(2, errands=True)])
+        urls = [f"{A}/yes", f"{A}/no", f"{B}/x", "http://c.test/"]
+        assert [True, False, True, None] == frontier.robots_allow(urls)
