@@ -28,7 +28,7 @@ def crawled(output: Path, kills: int, seed: int) -> None:
         since = time.time()
         offset = web.log.stat().st_size if web.log.exists() else 0
         settings = ["--hosts", str(web.hosts), "--ca", str(web.directory / "ca" / "ca.pem"), "--delay", str(DELAY)]
-        more = ["-o", str(output), "--delay-factor", "0", "--progress", "none"]
+        more = ["-o", str(output), "--delay-factor", "0", "--progress", "none", "--no-sitemaps"]
         first = ["crawl", f"@{web.seeds}", *settings, *more]
         crawl = crawling.started(*first)
         leases = 0
