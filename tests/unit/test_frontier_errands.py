@@ -316,6 +316,26 @@ def test_a_host_with_errands_stays_in_memory(monkeypatch):
     assert [] == recount(world.frontier)
 
 
+def test_errands_that_wait_keep_no_other_one_of_their_line_waiting(world):
+    """More of them than are looked at for the next one, also behind a restart from a checkpoint."""
+    for n in range(errands.ERRANDS_COMPARED_MAX + 1):
+        queued(world, f"{A}{n}.xml")
+        world.report(one(world).again(at=world.clock() + instant(86_400), seconds=0.0))
+        world.clock.move(10)
+    queued(world, MAP, A + "other.xml")
+    world.frontier.checkpoint()
+    world.reopen()
+    world.clock.move(10)
+    assert [MAP] == taken(world)
+    world.clock.move(10)
+    assert [A + "other.xml"] == taken(world)
+    world.clock.move(10)
+    assert [] == taken(world)
+    world.clock.move(86_400)
+    assert [A + "0.xml"] == taken(world)
+    assert [] == recount(world.frontier)
+
+
 def test_a_kind_is_a_row_of_the_table():
     """The kinds that have a number are those that callers queue."""
     assert {1: Kind.SITEMAP} == {number: row.kind for number, row in errands.OF_CALLERS.items()}

@@ -8,9 +8,11 @@ frontier's own needs (`tables.Authority`, `whereabouts.Whereabouts`); all other 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
 from typing import TypeAlias
 
 from outrider.clock import Instant, instant
@@ -105,7 +107,7 @@ class Errand(ABC):
         self.token, self.deadline, self.begun, self.busy = 0, 0, None, NONE
 
 
-ERRANDS_COMPARED_MAX = 8  # errands of a line that are looked at for the one that may be leased first
+ERRANDS_COMPARED_MAX = 8  # errands of each part of a line that are looked at for the next one
 Name: TypeAlias = tuple[int, int, str]
 """Number of the kind, row of the crawl, URL as it was queued."""
 
@@ -201,13 +203,44 @@ Line: TypeAlias = tuple[int, int, str]
 """Number of the kind, row of the crawl, authority: the errands of one line are leased one after the other."""
 
 
+class _Queue:
+    """The errands of one line. ready: those without an instant to wait for, in the order in which they came; later: the
+    others, by that instant. The first few of both hold the one that may be leased first."""
+
+    __slots__ = ("later", "ready")
+
+    def __init__(self) -> None:
+        self.ready: dict[str, CallersErrand] = {}
+        self.later: list[CallersErrand] = []
+
+    def put(self, errand: CallersErrand) -> None:
+        """Adds an errand, the last of those that wait as long."""
+        if errand.next_at:
+            insort(self.later, errand, key=attrgetter("next_at"))
+        else:
+            self.ready[errand.name] = errand
+
+    def take(self, errand: CallersErrand) -> None:
+        """Takes an errand out. Its instant may have changed meanwhile."""
+        if self.ready.pop(errand.name, None) is None:
+            self.later.remove(errand)
+
+    def first(self) -> list[CallersErrand]:
+        """The first few of both parts. While an errand is lined up or open, its line only gets new ones, which come
+        behind it or into the other part: it stays among the first."""
+        return [*islice(self.ready.values(), ERRANDS_COMPARED_MAX), *self.later[:ERRANDS_COMPARED_MAX]]
+
+    def __len__(self) -> int:
+        return len(self.ready) + len(self.later)
+
+
 class CallersErrands:
     """The errands that callers queued, by name, and in lines. A place that an ended errand leaves is given again, and
     none moves: a checkpoint copies places in steps."""
 
     def __init__(self) -> None:
         self._by_name: dict[Name, CallersErrand] = {}
-        self._lines: dict[Line, dict[str, CallersErrand]] = {}
+        self._lines: dict[Line, _Queue] = {}
         self._places: list[CallersErrand | None] = []
         self._free: list[int] = []
         self._hosts: dict[int, int] = {}  # how many there are of a host
@@ -228,16 +261,19 @@ class CallersErrands:
         return self._by_name.get((number, crawl, name))
 
     def next_of(self, line: Line) -> CallersErrand | None:
-        """The next errand of a line, None while one is open: of the first few the one that may be leased first."""
-        some = list(islice(self._lines.get(line, {}).values(), ERRANDS_COMPARED_MAX))
+        """The next errand of a line, the one that may be leased first; None while one is open."""
+        some = self._first(line)
         if not some or any(one.token for one in some):
             return None
         return min(some, key=lambda one: one.next_at)
 
     def lined_up(self, line: Line) -> list[CallersErrand]:
-        """The errands of a line that the schedule has: the first few are looked at."""
-        some = islice(self._lines.get(line, {}).values(), ERRANDS_COMPARED_MAX)
-        return [one for one in some if one.wanted != NONE]
+        """The errands of a line that the schedule has."""
+        return [one for one in self._first(line) if one.wanted != NONE]
+
+    def _first(self, line: Line) -> list[CallersErrand]:
+        queue = self._lines.get(line)
+        return [] if queue is None else queue.first()
 
     def of_host(self, host: int) -> bool:
         """Whether there is an errand of a host, by its row."""
@@ -254,7 +290,7 @@ class CallersErrands:
     def add(self, errand: CallersErrand) -> CallersErrand:
         """Keeps a new errand, the last of its line."""
         self._by_name[errand.key] = errand
-        self._lines.setdefault(errand.line, {})[errand.name] = errand
+        self._lines.setdefault(errand.line, _Queue()).put(errand)
         self._hosts[errand.host] = self._hosts.get(errand.host, 0) + 1
         if self._free:
             errand.place = self._free.pop()
@@ -265,15 +301,16 @@ class CallersErrands:
         return errand
 
     def put_behind(self, errand: CallersErrand) -> None:
-        """Makes an errand the last of its line."""
+        """Puts an errand behind those of its line that wait as long. Call it when its instant changed."""
         line = self._lines[errand.line]
-        line[errand.name] = line.pop(errand.name)
+        line.take(errand)
+        line.put(errand)
 
     def remove(self, errand: CallersErrand) -> None:
         """Forgets an errand that ended."""
         del self._by_name[errand.key]
         line = self._lines[errand.line]
-        del line[errand.name]
+        line.take(errand)
         if not line:
             del self._lines[errand.line]
         self._places[errand.place] = None
