@@ -39,9 +39,11 @@ class World:
 
     def __init__(
         self, *, robots: str = "caller", disk: MemoryFiles | None = None, clock: Clock | None = None, seed: int = 0,
-        output: bool = False, addresses: str = "caller", threads: Interleaving | None = None, **settings: object,
+        output: bool = False, addresses: str = "caller", threads: Interleaving | None = None,
+        keys: tuple[bytes, bytes] | None = None, **settings: object,
     ) -> None:  # fmt: skip
-        """threads: by which the threads beside the calls run; None: as the machine lets them."""
+        """keys: of the hashes in a new store; None: random ones. threads: by which the threads beside the calls run;
+        None: as the machine lets them."""
         self.clock = clock or Clock()
         self.disk = disk if disk is not None else CrashDisk()
         self.settings = settings
@@ -50,12 +52,13 @@ class World:
         self.output = output
         self.addresses = addresses
         self.threads = threads
+        self.keys = keys
         self.frontier = self._open()
 
     def _open(self) -> Frontier:
         frontier = Frontier.open(
             self.disk, clock=self.clock, settings=self.settings, robots=self.robots, seed=self.seed, output=self.output,
-            addresses=self.addresses,
+            addresses=self.addresses, keys=self.keys,
         )  # fmt: skip
         if self.threads is not None:
             self.threads.take(frontier, self.disk)
