@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from outrider.cli import main as cli
+from outrider.crawl.onepage import _Site
+from outrider.crawl.options import CrawlOptions
+from outrider.errors import SettingsError
+from outrider.fetch import FetchError
+from outrider.fetch.answers import unsent
+from outrider.fetch.downloader import Headers
 
 PAGE = b"""<title>a\x1b]0;evil\x07 page</title><a href=/in>in</a> <a href=/closed/x>c</a> <a href=/no rel=nofollow>n</a>
 <a href=http://other.test/>o</a> <img src=/i.png> words to read"""
@@ -126,3 +135,35 @@ def test_show_of_a_page_that_is_not_there_says_where_to_look(site, tmp_path, cap
     cli.run(["crawl", url + "/", "-o", out, "--max-pages", "1", "--delay", "0", "--progress", "none"])
     code, _, err = said(capsys, "show", url + "/other", "-o", out)
     assert (2, True) == (code, f"outrider explain {url}/other" in err)
+
+
+def test_show_writes_control_characters_of_the_content_out_on_a_terminal(site, tmp_path, capsys, monkeypatch):
+    url, _ = site
+    directory = str(tmp_path / "o")
+    assert 0 == said(capsys, "crawl", url + "/", "-o", directory, "--max-pages", "1", "--delay", "0")[0] % 3
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, out, _ = said(capsys, "show", url + "/", "-o", directory, "--body")
+    assert (0, False, True) == (code, "\x1b" in out, "\\x1b]0;evil" in out)
+
+
+def test_a_robots_txt_that_moves_away_from_this_machine_takes_a_contact():
+    asked = []
+
+    class Moved:
+        async def fetch(self, request):
+            asked.append(request.url)
+            answer = unsent(request, FetchError.INTERNAL, "", 0)
+            headers = Headers([("Location", "http://elsewhere.test/robots.txt")])
+            return dataclasses.replace(answer, error=None, status=301, headers=headers)
+
+    class Anywhere:
+        async def resolve(self, host, port):
+            return ["127.0.0.1"]
+
+        def choose(self, host, addresses):
+            return addresses[0]
+
+    site = _Site(CrawlOptions(), {}, Anywhere(), Anywhere(), Moved())
+    with pytest.raises(SettingsError, match="contact is missing, and elsewhere"):
+        asyncio.run(site.robots("http://127.0.0.1/"))
+    assert ["http://127.0.0.1/robots.txt"] == asked

@@ -82,7 +82,7 @@ def _lines(found: OnePage) -> Iterator[str]:
 @click.argument("url", metavar="URL")
 @click.option("-o", "--output", "directory", metavar="DIR", required=True, help="The crawl's directory.")
 @click.option("--head", "part", flag_value="head", help="Only the status line and fields, as they came.")
-@click.option("--body", "part", flag_value="body", help="Only the content, codings undone: bytes for another program.")
+@click.option("--body", "part", flag_value="body", help="Only the content, codings undone; on a terminal as safe text.")
 @click.option("--text", "part", flag_value="text", help="Only the text.")
 @click.option("--json", "part", flag_value="json", help="Its line in pages.jsonl, for programs.")
 def show(url: str, directory: str, part: str | None) -> int:
@@ -93,8 +93,12 @@ def show(url: str, directory: str, part: str | None) -> int:
     if part == "json":
         click.echo(machine_text(kept.line))
     elif part == "body":
-        sys.stdout.buffer.write(kept.content)
-        sys.stdout.buffer.flush()
+        if sys.stdout.isatty():
+            for text in kept.content.decode("utf-8", "replace").splitlines():
+                click.echo(safe(text))
+        else:
+            sys.stdout.buffer.write(kept.content)
+            sys.stdout.buffer.flush()
     if part is None:
         for line in named(kept.line):
             click.echo(line)

@@ -89,10 +89,13 @@ async def fetch_page(url: str, options: CrawlOptions, hosts: Mapping[str, tuple[
     """
     from outrider.fetch.chosen import make_downloader
 
-    require_contact([url], options.contact, hosts)
     allowed = (*options.allow_address, *loopback_of([url], hosts, options.allow_address))
     site = _Site(
-        options, Resolver(hosts), AddressGuard(allowed, hosts), make_downloader(clock=elapsed, ca_file=options.ca)
+        options,
+        hosts,
+        Resolver(hosts),
+        AddressGuard(allowed, hosts),
+        make_downloader(clock=elapsed, ca_file=options.ca),
     )
     found = OnePage(url)
     try:
@@ -122,10 +125,20 @@ async def fetch_page(url: str, options: CrawlOptions, hosts: Mapping[str, tuple[
 class _Site:
     """Requests one after the other, each to a checked address."""
 
-    def __init__(self, options: CrawlOptions, names: Resolver, guard: AddressGuard, downloader: Downloader) -> None:
-        self._options, self._names, self._guard, self._downloader = options, names, guard, downloader
+    def __init__(
+        self,
+        options: CrawlOptions,
+        hosts: Mapping[str, tuple[str, ...]],
+        names: Resolver,
+        guard: AddressGuard,
+        downloader: Downloader,
+    ) -> None:
+        self._options, self._hosts = options, hosts
+        self._names, self._guard, self._downloader = names, guard, downloader
 
     async def get(self, url: str) -> Response:
+        # A redirect may lead from this machine to others.
+        require_contact([url], self._options.contact, self._hosts)
         target = Url(url)
         address = self._guard.choose(target.host, await self._names.resolve(target.host, target.port))
         return await self._downloader.fetch(Request(url, address, self._options.user_agent_sent))
