@@ -251,3 +251,8 @@ def test_secrets_of_headers_do_not_stand_in_the_report():
     assert ["a.test and 1 more host", "mine"] == [
         _title(CrawlOptions(name=name), ("http://a.test/x", "https://b.test/", "@/x")) for name in (None, "mine")
     ]
+
+
+def test_a_url_that_gave_a_page_in_the_end_is_no_broken_link():
+    pages = [{"url": "http://a.test/", "outcome": outcome, "status": 404} for outcome in ("gone", "done")]
+    assert ((), 1) == (collect(pages).broken, len(collect(pages[:1]).broken))

@@ -280,6 +280,8 @@ def collect(
             host.closed_why = error or "closed by its robots.txt"
         elif outcome in ("gone", "error"):
             links.add(record, error or f"status {status}")
+        elif outcome != "retry":
+            links.drop(_text(record.get("url")))
         length = record.get("bytes")
         if isinstance(length, int):
             size += length
@@ -340,6 +342,10 @@ class _BrokenLinks:
         attempt = record.get("attempt")
         attempts = attempt if isinstance(attempt, int) else 1
         self._kept[url] = Broken(url, _text(record.get("referrer")), reason, attempts)
+
+    def drop(self, url: str) -> None:
+        """A later attempt gave a page."""
+        self._kept.pop(url, None)
 
     def found(self) -> tuple[Broken, ...]:
         return tuple(sorted(self._kept.values(), key=lambda one: (-one.attempts, one.url)))
