@@ -140,3 +140,17 @@ def test_the_command_lists_them(house):
     run = CliRunner().invoke(outrider, ["duplicates", str(house.directory), leases[1].url, "--json"])
     assert {"url": leases[0].url, "copies": [{"url": leases[1].url, "distance": None}]} == json.loads(run.stdout)
     assert "" == CliRunner().invoke(outrider, ["duplicates", str(house.directory), "http://z.test/"]).stdout
+
+
+@pytest.mark.parametrize("simhash", ["no digits", "-1", "f" * 17])
+def test_a_line_with_a_simhash_that_is_none_is_passed_over(simhash):
+    line = {
+        "url": "http://a.test/",
+        "outcome": "done",
+        "digest": "sha1:" + "A" * 32,
+        "simhash": simhash,
+        "shingles": 99,
+    }
+    copies = Copies()
+    copies.read([json.dumps(line).encode()])
+    assert 0 == len(copies)

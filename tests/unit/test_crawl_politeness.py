@@ -245,3 +245,16 @@ def test_the_command_ends_with_9_and_names_host_line_and_rule(record, capsys):
     assert 9 == cli.run(["politeness", out])
     host = json.loads(lines[6])["host"]
     assert f"line 7  {host}  seal: it was edited" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("wrong", [{"capacity": "many"}, {"capacity": 1, "gap": "long"}, {"name": 7}])
+def test_a_line_with_another_kind_of_group_is_no_record(wrong):
+    groups = [{"name": "domain test", **wrong}]
+    assert [("record", None, 1), ("record", None, 2)] == judged(
+        requests(("a.test", 0, 1), ("b.test", 1.5, 2), groups=groups)
+    )
+
+
+def test_a_line_with_a_token_beyond_64_bits_is_no_record():
+    line = next(requests(("a.test", 0, 1), groups=group()))
+    assert [("record", None, 1)] == judged([line.replace(b'"token":1', b'"token":18446744073709551615')])

@@ -57,12 +57,12 @@ class Copies:
         for octets in lines:
             try:
                 line = decoder.decode(octets)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-            digest = octets_of(line.content_digest or line.digest)
-            if line.outcome in _ORIGINALS and digest is not None:
                 # Values of an earlier version have no number of shingles beside them.
                 simhash = int(line.simhash, 16) if line.simhash and line.shingles else 0
+            except (msgspec.DecodeError, ValueError):
+                continue
+            digest = octets_of(line.content_digest or line.digest)
+            if line.outcome in _ORIGINALS and digest is not None and 0 <= simhash < 2**64:
                 self.add(line.url, digest, simhash, line.shingles or 0)
             if len(self) >= self._pages_max:
                 return

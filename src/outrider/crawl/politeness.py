@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -90,6 +90,17 @@ class Proof:
         }
 
 
+_Token = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class _Group(msgspec.Struct):
+    """A clock that the host shares: how many requests may be open at once, and its own gap in seconds."""
+
+    name: str
+    capacity: int | None = None
+    gap: float | None = None
+
+
 class _Request(msgspec.Struct):
     """A line of the record, as far as it is judged."""
 
@@ -98,13 +109,13 @@ class _Request(msgspec.Struct):
     kind: str
     started_at: str
     ended_at: str
-    token: int
+    token: _Token
     gap_required: float | None
     gap: float | None
     first_byte_at: str | None = None
     seconds: float | None = None
     reason: str | None = None
-    groups: list[dict[str, Any]] = []
+    groups: list[_Group] = []
     seal: str | None = None
 
 
@@ -203,8 +214,8 @@ class Judge:
             self._proof.add("instants", host, number, "its start, first byte and end are not in this order")
         self._judge_host(number, request, started, ended)
         for group in request.groups:
-            clock = self._shared.setdefault(str(group.get("name")), _Shared())
-            clock.capacity, clock.gap = int(group.get("capacity") or 1), group.get("gap")
+            clock = self._shared.setdefault(group.name, _Shared())
+            clock.capacity, clock.gap = group.capacity or 1, group.gap
             number_of_host = self._hosts.setdefault(host, len(self._hosts))
             clock.cells.extend((started, ended, request.token, number, number_of_host))
         return request
