@@ -13,8 +13,9 @@ import pytest
 
 from e2e.hostile import Connection, answers, hostile
 from outrider.clock import wall
-from outrider.errors import ClosedError
-from outrider.fetch.downloader import Request
+from outrider.errors import ClosedError, SettingsError
+from outrider.fetch import FetchError
+from outrider.fetch.downloader import Request, Response
 from outrider.fetch.native import NativeDownloader
 from outrider.kernels import in_use
 
@@ -210,3 +211,19 @@ def test_an_exit_with_everything_in_flight_is_clean(project: Path, how: str) -> 
 def test_five_hundred_exits_with_everything_in_flight_are_clean(project: Path, how: str) -> None:
     for _ in range(84):
         run(project, EXITS, how, wanted=CODES[how])
+
+
+def test_a_request_that_the_kernel_cannot_take_fails_alone() -> None:
+    async def main() -> tuple[bool, FetchError | None]:
+        downloader = NativeDownloader(clock=wall)
+        wrong = Request("http://a.test:8099/", "127.0.0.1", "outrider", bytes_max=-1)
+        right = Request("http://b.test:8099/", "[127.0.0.1]", "outrider", total_seconds=0.2)
+        found = await asyncio.wait_for(
+            asyncio.gather(downloader.fetch(wrong), downloader.fetch(right), return_exceptions=True), 20
+        )
+        await downloader.close()
+        assert isinstance(found[1], Response)
+        return isinstance(found[0], SettingsError), found[1].error
+
+    failed, error = asyncio.run(main())
+    assert (True, True) == (failed, error is not None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from outrider.clock import ClockFunction
-from outrider.errors import ClosedError
+from outrider.errors import ClosedError, SettingsError
 from outrider.fetch.addresses import is_web_port
 from outrider.fetch.answers import AwkwardOrigins, Ended, response_of, unsent
 from outrider.fetch.downloader import Request, Response, Target
@@ -170,7 +170,7 @@ class NativeDownloader:
             one,
             target.scheme == "https",
             target.host,
-            request.address,
+            request.address.strip("[]"),
             target.port,
             request.head(),
             target in self._awkward,
@@ -199,7 +199,20 @@ class NativeDownloader:
         if self._unsubmitted and not self._closed:
             rows = list(self._unsubmitted.values())
             self._unsubmitted.clear()
-            self._engine.submit(rows)
+            try:
+                self._engine.submit(rows)
+            except (OverflowError, TypeError, ValueError):
+                self._submit_singly(rows)  # nothing of the batch was taken
+
+    def _submit_singly(self, rows: list[FetchRow]) -> None:
+        """A request that the kernel refuses fails alone: the others of its batch would wait for ever."""
+        for row in rows:
+            try:
+                self._engine.submit([row])
+            except (OverflowError, TypeError, ValueError) as error:
+                answer = self._waiting.get(row[0])
+                if answer is not None and not answer.done():
+                    answer.set_exception(SettingsError(f"request to {row[2]}: {error}"))
 
     def _drain(self) -> None:
         ids, statuses, faults, truncated, flags, *times, texts, heads, bodies = self._engine.drain(FETCH_DRAIN_BYTES)
