@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from urllib.parse import urlencode
 
 import msgspec
@@ -592,3 +593,11 @@ def test_whatever_is_sent_the_answer_is_no_bug(route):
         assert status == 200 or "application/problem+json" == headers["content-type"]
 
     sent()
+
+
+def test_an_order_is_written_whole_where_the_disk_takes_it_in_parts(tmp_path, monkeypatch):
+    audit, write = Audit(str(tmp_path)), os.write
+    monkeypatch.setattr("os.write", lambda descriptor, octets: write(descriptor, octets[:7]))
+    audit.note("local", "host", host="a.test")
+    audit.close()
+    assert "a.test" == json.loads((tmp_path / "audit.jsonl").read_text())["host"]

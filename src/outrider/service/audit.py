@@ -30,7 +30,9 @@ class Audit:
         told = {name: safe(fact) if isinstance(fact, str) else fact for name, fact in facts.items() if fact is not None}
         line = msgspec.json.encode({"at": rfc3339(wall()), "who": who, "order": order, **told}) + b"\n"
         try:
-            os.write(self._descriptor, line)
+            # A disk that fills up may take a part of the line.
+            while line:
+                line = line[os.write(self._descriptor, line) :]
             os.fsync(self._descriptor)
         except OSError as error:
             raise StoreFailedError(f"{self._path} cannot be written ({error.strerror})") from None
