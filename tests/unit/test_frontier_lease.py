@@ -289,6 +289,14 @@ def test_each_ready_host_gives_a_url_before_any_gives_a_train(world):
     assert ([1, 1, 2, 2], 4) == (sorted(map(given.count, set(given))), len(set(given)))
 
 
+def test_a_host_whose_first_url_is_refused_is_drawn_again_when_another_gives_a_train(world):
+    """The train takes the last lease of the call; nothing else would bring the host back to the ready ones."""
+    world.discover("http://a.com/1", "http://a.com/2", "http://b.com/no", "http://b.com/2")
+    world.frontier.set_robots("http://b.com", 200, b"User-agent: *\nDisallow: /no")
+    assert ["http://a.com/1", "http://a.com/2"] == world.urls(2, per_queue=2)
+    assert ["http://b.com/2"] == world.urls()
+
+
 def test_short_queues_leave_the_rest_of_a_call_to_others(world):
     """A queue may give four and has one: the three that it does not give are others' to give."""
     world.discover(*(f"http://h{host}.com/" for host in range(8)))

@@ -78,6 +78,7 @@ class Drawing:
         self.sought: list[int] = []
         self.tried: list[Rows] = []  # hosts that were drawn
         self.count = 0  # pages
+        self._gave = 0  # queues that gave a page
         self._cards: list[Cards] = []
         self._queues: list[Rows] = []
         self._later: list[npt.NDArray[np.int64] | None] = []  # microseconds from now before each may be fetched
@@ -97,7 +98,7 @@ class Drawing:
     @property
     def uneven(self) -> bool:
         """Whether a drawn host has to be looked at again when the call ends."""
-        return sum(map(len, self.tried)) > self.count or bool(self._taken)
+        return sum(map(len, self.tried)) > self._gave or bool(self._taken)
 
     def run(self) -> None:
         """Draws until the call has what it wants, or nothing is ready."""
@@ -168,6 +169,7 @@ class Drawing:
         pick = self._open(drawn, hosts)
         if len(pick.queues):
             self._take(pick)
+            self._gave += int(np.count_nonzero(pick.got))
             self._note_turns(pick)
 
     # -- which hosts may be visited ------------------------------------------------------------------------------------
