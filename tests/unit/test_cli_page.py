@@ -146,24 +146,34 @@ def test_show_writes_control_characters_of_the_content_out_on_a_terminal(site, t
     assert (0, False, True) == (code, "\x1b" in out, "\\x1b]0;evil" in out)
 
 
-def test_a_robots_txt_that_moves_away_from_this_machine_takes_a_contact():
-    asked = []
+class Anywhere:
+    async def resolve(self, host, port):
+        return ["127.0.0.1"]
 
+    def choose(self, host, addresses):
+        return addresses[0]
+
+
+def moved_to(location, asked):
     class Moved:
         async def fetch(self, request):
             asked.append(request.url)
             answer = unsent(request, FetchError.INTERNAL, "", 0)
-            headers = Headers([("Location", "http://elsewhere.test/robots.txt")])
+            headers = Headers([("Location", location)])
             return dataclasses.replace(answer, error=None, status=301, headers=headers)
 
-    class Anywhere:
-        async def resolve(self, host, port):
-            return ["127.0.0.1"]
+    return _Site(CrawlOptions(), {}, Anywhere(), Anywhere(), Moved())
 
-        def choose(self, host, addresses):
-            return addresses[0]
 
-    site = _Site(CrawlOptions(), {}, Anywhere(), Anywhere(), Moved())
+def test_a_robots_txt_that_moves_to_no_url_holds_no_rules():
+    asked = []
+    _, why, status = asyncio.run(moved_to("http://[", asked).robots("http://127.0.0.1/"))
+    assert (301, "http://127.0.0.1/robots.txt answers 301: there are no rules", 1) == (status, why, len(asked))
+
+
+def test_a_robots_txt_that_moves_away_from_this_machine_takes_a_contact():
+    asked = []
+    site = moved_to("http://elsewhere.test/robots.txt", asked)
     with pytest.raises(SettingsError, match="contact is missing, and elsewhere"):
         asyncio.run(site.robots("http://127.0.0.1/"))
     assert ["http://127.0.0.1/robots.txt"] == asked

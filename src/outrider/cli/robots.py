@@ -20,6 +20,7 @@ from outrider.clock import elapsed
 from outrider.crawl.options import SETTINGS, CrawlOptions, from_environment, resolved
 from outrider.crawl.seeds import loopback_of, require_contact
 from outrider.crawl.terminal import safe, say
+from outrider.crawl.visit import location_of
 from outrider.errors import InvalidUrlError, NamedPathError, UnreachableError
 from outrider.fetch import AddressGuard, Decoding, FetchFailure, Request, Resolver, Response
 from outrider.limits import REDIRECT_HOPS_MAX, ROBOTS_BYTES_MAX
@@ -142,10 +143,10 @@ async def _fetched(url: str, options: CrawlOptions, lenient: bool) -> _Found:
             address = guard.choose(target.host, addresses)
             response = await downloader.fetch(Request(asked, address, options.user_agent_sent))
             verdict = verdict_of_status(response.status if response.error is None else None)
-            location = response.headers.get("location") if verdict == "redirect" else None
+            location = location_of(response) if verdict == "redirect" else None
             if location is None:
                 return _answered(response, verdict, asked, lenient)
-            asked = join(asked, location)
+            asked = location
     except FetchFailure as failure:
         raise UnreachableError(f"{asked}: {failure.facts}") from failure
     finally:

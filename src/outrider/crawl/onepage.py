@@ -17,6 +17,7 @@ from outrider.crawl.directory import ARCHIVE_NAME, GIVE_A_CRAWL, Found, inspect,
 from outrider.crawl.options import CrawlOptions, is_function
 from outrider.crawl.output import FILES, PAGES
 from outrider.crawl.seeds import loopback_of, require_contact
+from outrider.crawl.visit import location_of
 from outrider.errors import NamedPathError, UnreachableError
 from outrider.fetch import AddressGuard, Decoding, FetchFailure, Request, Resolver, Response
 from outrider.fetch.codings import codings_of, decoded, unchunk
@@ -150,9 +151,9 @@ class _Site:
             response = await self.get(asked)
             status = response.status if response.error is None else None
             verdict = verdict_of_status(status)
-            location = response.headers.get("location") if verdict == "redirect" else None
+            location = location_of(response) if verdict == "redirect" else None
             if location is not None:
-                asked = join(asked, location)
+                asked = location
                 continue
             if verdict == "rules" and response.decoding in (Decoding.WHOLE, Decoding.CUT):
                 rules = Rules.parse(response.content)
