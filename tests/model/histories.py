@@ -73,6 +73,7 @@ class Crawl:
 class Host:
     rest_until: int = 0
     gap: float = 0.0
+    pace: float = 1.0  # the share of its rate that a host under strain is given
     ended: int = 0
     visited: bool = False
 
@@ -373,7 +374,10 @@ class Model:
         moves = outcome.location is not None and outcome.verdict is Verdict.DONE
         asked = 0.0 if moves else outcome.retry_after_seconds or 0.0
         url.ended = ended = self.ended_at(outcome, held)
-        clock.gap = max(self.floor_of_page(url.queue), min(FACTOR * (outcome.seconds or 0.0), 60.0), asked)
+        failed = outcome.status in range(500, 600) or (outcome.status is None and outcome.error == "reset")
+        clock.pace = max(clock.pace / 2, 1 / 64) if failed else min(clock.pace + 1 / 8, 1.0)
+        gap = max(self.floor_of_page(url.queue), min(FACTOR * (outcome.seconds or 0.0), 60.0))
+        clock.gap = max(gap, min(gap / clock.pace, 300.0), asked)
         clock.visited = True
         clock.ended = max(clock.ended, ended)
         self.rest(url.queue.host, ended + instant(clock.gap))
