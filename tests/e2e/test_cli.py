@@ -40,7 +40,7 @@ def finished(tmp_path):
 
 def test_a_malformed_seed_is_named_with_its_line(tmp_path):
     (tmp_path / "seeds.txt").write_text("# mine\nhttp://127.0.0.1:1/\n\nhttp://exa mple.org/\n")
-    code, words = said(crawling.outrider("crawl", f"@{tmp_path}/seeds.txt", "-o", tmp_path / "out"))
+    code, words = said(crawling.outrider("crawl", f"@{tmp_path}/seeds.txt", "-o", tmp_path / "out", "--strict-seeds"))
     assert (2, True) == (code, "seeds.txt, line 4" in words)
     assert not (tmp_path / "out").exists()
 
@@ -51,7 +51,8 @@ def test_a_seed_without_a_scheme_is_answered_with_a_proposal(tmp_path):
 
 
 def test_seeds_come_from_standard_input_too(tmp_path):
-    code, words = said(crawling.outrider("crawl", "-", "-o", tmp_path / "out", stdin="http://localhost/\nmailto:a@b\n"))
+    seeds = "http://localhost/\nmailto:a@b\n"
+    code, words = said(crawling.outrider("crawl", "-", "-o", tmp_path / "out", "--strict-seeds", stdin=seeds))
     assert (2, True) == (code, "standard input, line 2" in words)
 
 
