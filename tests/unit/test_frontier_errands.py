@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from model.world import World, everything, hosts_go_cold, recount
-from outrider import Link
+from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
 from outrider.frontier.state import errand as errands
 from outrider.journey import Code, Kind, Lease, Outcome
+from outrider.storage.memory import MemoryFiles
 
 A = "http://a.com/"
 MAP = "http://a.com/sitemap.xml"
@@ -334,6 +335,20 @@ def test_errands_that_wait_keep_no_other_one_of_their_line_waiting(world):
     world.clock.move(86_400)
     assert [A + "0.xml"] == taken(world)
     assert [] == recount(world.frontier)
+
+
+def test_an_errand_at_a_host_of_another_frontier_is_told_and_changes_nothing():
+    """Two frontiers would ask the host, each by a clock of its own."""
+    half, keys = frozenset(range(2_048)), (b"f" * 16, b"s" * 16)
+    with Frontier.open(MemoryFiles(), slots=half, keys=keys) as frontier:
+        urls = [f"http://h{n}.com/s.xml" for n in range(8)]
+        codes = frontier.discover(urls)
+        own = [url for url, code in zip(urls, codes, strict=True) if code != Code.HELD]
+        assert 0 < len(own) < len(urls)
+        with pytest.raises(SettingsError, match="another frontier's; queue its errands there"):
+            frontier.queue_errands("sitemap", urls)
+        assert 0 == frontier.statistics()["errands"]
+        assert [Code.NEW] * len(own) == frontier.queue_errands("sitemap", own)
 
 
 def test_a_kind_is_a_row_of_the_table():

@@ -22,7 +22,7 @@ class Errands(Discovering):
     def queue_errands(self, kind: str, urls: str | Sequence[str], crawl: str | None, now: Instant) -> list[Code]:
         """Queues an errand of this kind for each URL, in a crawl (None: the default one). Answers for each `new`,
         `known` (it is queued or leased already), `invalid` or `over_limit`. Raises SettingsError for a kind that
-        callers cannot queue, StoreFullError."""
+        callers cannot queue or a host whose slot another frontier owns, StoreFullError."""
         named = arguments.text("kind", kind) if isinstance(kind, str) else None
         number = next((row.number for row in KINDS.values() if row.number and row.kind == named), None)
         if number is None:
@@ -51,10 +51,18 @@ class Errands(Discovering):
                 codes.append(Code.NEW)
                 host = self.tables.home_of(host_of(url))
                 if host not in slots:
-                    slots[host] = self.slot_of(host)
+                    slots[host] = self._own_slot_of(host)
                 self._add_host(draft, host, row)
                 wanted[url] = slots[host]
         for url, slot in wanted.items():
             draft.add(*CallersErrand(slot, 0, number, row, url).cells(url))
         self._commit(draft)
         return codes
+
+    def _own_slot_of(self, host: str) -> int:
+        """The slot of a host. Raises SettingsError where another frontier owns it: the host would get requests by two
+        clocks."""
+        slot = self.slot_of(host)
+        if self._owned is not None and slot not in self._owned:
+            raise SettingsError(f"host {shown(host)}: slot {slot} is another frontier's; queue its errands there")
+        return slot
