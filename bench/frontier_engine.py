@@ -84,7 +84,7 @@ class Rests:
         return ticks / 10_000
 
     def start_later(self, microseconds: int) -> None:
-        """Moves the beginning of the clock on, past rests that nobody noted here."""
+        """Moves the beginning of the clock on, past rests that this bench has not noted."""
         self._began += microseconds
         self.at += microseconds
 

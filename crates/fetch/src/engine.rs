@@ -27,7 +27,7 @@ const GATHER: Duration = Duration::from_millis(1);
 /// Connections whose rest is over are looked for so often.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// What an engine is made with.
+/// The settings of an engine.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Threads; a host falls to one of them.

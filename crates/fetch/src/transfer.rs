@@ -72,7 +72,7 @@ pub enum Truncated {
     Unspecified,
 }
 
-/// What one request may take.
+/// The bounds of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Head and body together; more is cut.
@@ -106,7 +106,7 @@ pub struct Job {
     pub head: Vec<u8>,
     /// Whether a new connection is made in any case, and closed in the end.
     pub fresh: bool,
-    /// What it may take.
+    /// The bounds of this request.
     pub limits: Limits,
 }
 
@@ -433,7 +433,7 @@ async fn handshake(
     }
 }
 
-/// What a handshake failed by; a certificate without one valid day has no words of its own in rustls.
+/// Words for the failure of a handshake; rustls has none of its own for a certificate without one valid day.
 fn words_of(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     if let Some(rustls::Error::InvalidCertificate(CertificateError::Expired)) = inner {

@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
 use crate::columns::bytes_of;
 
-/// Nobody waits longer than this, and an instant so far ahead is still one.
+/// No wait is longer than this, and an instant so far ahead is still one.
 const SECONDS_MAX: f64 = 1e8;
 
 const SENT: u8 = 1;

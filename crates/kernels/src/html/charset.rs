@@ -174,7 +174,7 @@ pub fn of_late_meta(charset: Option<&str>, content: Option<&str>) -> Option<&'st
 /// The encoding that a meta element means.
 fn as_declared(encoding: &'static Encoding) -> &'static Encoding {
     if encoding == UTF_16BE || encoding == UTF_16LE {
-        UTF_8 // whoever could read this is no UTF-16
+        UTF_8 // a declaration that reads as ASCII is no UTF-16
     } else if encoding == X_USER_DEFINED {
         WINDOWS_1252
     } else {

@@ -65,7 +65,7 @@ pub struct Page {
     pub title: Option<String>,
     /// The lang of the html element, else of a meta.
     pub language: Option<String>,
-    /// What a reader would see, words parted by one blank or line feed.
+    /// The visible text, words parted by one blank or line feed.
     pub text: String,
     /// Links behind the bounds.
     pub left_out: u64,
