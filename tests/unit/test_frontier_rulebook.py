@@ -156,7 +156,7 @@ LONG_FILES = {
     "few": [b"Disallow: /%06d" % n for n in range(20)],
 }
 MEASURE = """
-import ctypes, gc, json, os, sys, tracemalloc
+import ctypes, gc, json, sys, tracemalloc
 from outrider.kernels import in_use
 from outrider.robots import Rules
 
@@ -173,23 +173,29 @@ def traced(body):
     tracemalloc.stop()
     return taken
 
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+class Mallinfo2(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+def allocated():  # the resident set counts the holes between chunks, too: as many as chance makes
+    told = libc.mallinfo2()
+    return told.uordblks + told.hblkhd
 
 def grown(body):
     count = 1 + 8_000_000 // rules(body).memory_bytes
-    trim(0)  # else rules lie in memory that earlier ones left free, and nothing grows
-    before = resident()
+    before = allocated()
     kept.append([rules(body) for _ in range(count)])
-    return (resident() - before) / count
+    return (allocated() - before) / count
 
 kept = []
-PR_SET_THP_DISABLE = 41
-if sys.platform == "linux":  # else pages of 2 MB become resident when a byte of them is used
-    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
-trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)
-measured = traced if in_use() == "python" else grown  # the interpreter does not see what native kernels take
+libc = ctypes.CDLL(None)
+if in_use() == "python":
+    measured = traced
+elif hasattr(libc, "mallinfo2"):  # the interpreter does not see what native kernels take, glibc does since 2.33
+    libc.mallinfo2.restype = Mallinfo2
+    measured = grown
+else:
+    sys.exit("no allocator that counts")
 bodies = {name: bytes.fromhex(text) for name, text in json.load(sys.stdin).items()}
 # The first time fills caches of the interpreter, too.
 told = {name: (min(measured(body) for _ in range(3)), rules(body).memory_bytes) for name, body in bodies.items()}
@@ -199,10 +205,12 @@ print(json.dumps(told))
 
 @pytest.fixture(scope="module")
 def measured():
-    """For each file: the bytes that its rules take, as the interpreter or the system counts them, and the bytes that
+    """For each file: the bytes that its rules take, as the interpreter or the C library counts them, and the bytes that
     they say. A process of its own measures them, with one thread: memory of other tests cannot count."""
     told = {name: (b"User-agent: *\n" + b"\n".join(rules)).hex() for name, rules in LONG_FILES.items()}
     done = subprocess.run([sys.executable, "-c", MEASURE], input=json.dumps(told), capture_output=True, text=True)
+    if done.stderr == "no allocator that counts\n":
+        pytest.skip("the C library does not tell what it allocated")
     assert (0, "") == (done.returncode, done.stderr)
     return json.loads(done.stdout)
 
