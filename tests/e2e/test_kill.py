@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -40,6 +41,11 @@ def killed_again_and_again(directory: Path, rounds: int, seed: int, *, hosts: in
         assert verified(output) == ()
 
 
+def wait_for_requests(log_file: Path, size: int, crawl: subprocess.Popen) -> None:
+    """Waits until the crawl asked for something, so that it is killed at work on a busy machine, too."""
+    crawling.wait_for(lambda: crawl.poll() is not None or log_file.stat().st_size > size, seconds=60)
+
+
 def kill_after(crawl: subprocess.Popen, seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end and crawl.poll() is None:
@@ -56,6 +62,17 @@ def leases_open(output: Path) -> int:
     try:
         statistics = frontier.statistics()
         return int(statistics["urls"]["leased"]) + int(statistics["errands"])
+    finally:
+        frontier.close()
+
+
+def hosts_asked(output: Path) -> set[str]:
+    """The hosts at which a dead process had a page open: no record can tell how they answered."""
+    if not (output / "frontier" / "manifest.json").exists():
+        return set()
+    frontier = Frontier.look(output / "frontier")
+    try:
+        return {urlsplit(row.url).hostname or "" for row in frontier.urls(state="leased")}
     finally:
         frontier.close()
 
@@ -94,10 +111,13 @@ def test_a_killed_crawl_reads_its_sitemaps_and_fetches_what_they_name(tmp_path):
     with crawling.web(tmp_path / "web", hosts=18, pages=180, quirks=True) as served:
         first = crawling.on(served, output, "--sitemaps", "--delay", "0.05", "--max-pages-per-host", "30")
         crawl = crawling.started(*first)
-        open_leases = 0
+        open_leases, unheard = 0, set[str]()
         for _ in range(kills):
-            kill_after(crawl, 0.7)
+            before = served.log_file.stat().st_size
+            wait_for_requests(served.log_file, before, crawl)
+            kill_after(crawl, 0.3)
             open_leases += leases_open(output)
+            unheard |= hosts_asked(output)
             begun = (output / "outrider.toml").exists()
             crawl = crawling.started(*(["resume", output] if begun else first))
         assert crawl.wait(120) in (0, 3)
@@ -106,6 +126,13 @@ def test_a_killed_crawl_reads_its_sitemaps_and_fetches_what_they_name(tmp_path):
         pages = {url for url in served.web.must_fetch() | served.web.mapped() if not url.endswith("/sitemap.xml")}
         assert set() == pages - crawling.fetched(output) - {url for url in pages if served.web.endless(url)}
         assert served.web.mapped() - served.web.must_fetch()
-        assert [] == verdict.breaches
+        # A Retry-After that arrived as its reader died cannot have been written down.
+        known = [
+            breach
+            for host in verdict.hosts.values()
+            for breach in host.broken
+            if breach.rule != "retry-after" or host.host not in unheard
+        ]
+        assert [] == known
         assert refetched <= open_leases
         assert ([], []) == (crawling.doubled(output), crawling.final_twice(output))
