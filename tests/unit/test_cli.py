@@ -82,6 +82,16 @@ def test_settings_are_explained_in_words(capsys):
     assert all(setting.meaning in told for name, setting in SETTINGS.items() if name not in ("output", "anew"))
 
 
+def test_settings_show_no_value_of_a_header_field(tmp_path, capsys):
+    (tmp_path / "outrider.toml").write_text(
+        'header = ["X-Key=s3cret"]\n[[host]]\nname = "*"\nheader = ["Auth=s3cret"]\n'
+    )
+    for more in ([], ["--json"], ["--explain"]):
+        assert 0 == cli.run(["settings", str(tmp_path), *more])
+        told = capsys.readouterr().out
+        assert (True, True, False) == ("X-Key" in told, "Auth" in told, "s3cret" in told)
+
+
 def test_settings_of_a_faulty_value_are_refused(capsys):
     assert 2 == cli.run(["settings", "--delay", "soon"])
     assert "delay is 'soon'" in capsys.readouterr().err
@@ -206,7 +216,7 @@ MISTAKES = [
     ("add crawl a.test", 2, "did you mean https://a.test/ ?"),
     ("host crawl example.org stop", 2, "order is 'stop': it takes pause, resume, block, delay, limit"),
     ("host crawl example.org delay soon", 2, "delay is 'soon': it takes seconds, or none"),
-    ("host crawl nobody.test pause", 2, "'nobody.test': no queue has it"),
+    ("host crawl nobody.test pause", 2, "host 'nobody.test' is none that this crawl knows; `outrider hosts DIR` lists"),
 ]
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import tomllib
 
 import pytest
 
@@ -158,7 +159,35 @@ def test_an_order_that_makes_no_sense_is_refused_by_name(stopped, capsys, order,
 
 def test_a_host_that_is_not_there_is_said(stopped, capsys):
     assert 2 == cli.run(["host", stopped, "nobody.test", "pause"])
-    assert "'nobody.test': no queue has it" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "host 'nobody.test' is none that this crawl knows; `outrider hosts DIR` lists its hosts" in told
+
+
+def allowed(out):
+    return tomllib.loads((out / "outrider.toml").read_text())["allow_address"]
+
+
+def test_a_loopback_address_that_is_added_is_permitted_like_a_seed(running, tmp_path):
+    def talk(out):
+        assert 0 == cli.run(["add", out, "http://127.0.0.3/"])
+        until(lambda: "http://127.0.0.3/" in read(out))
+
+    running(talk)
+    assert ["127.0.0.3"] == allowed(tmp_path / "out")
+    errors = [json.loads(line).get("error") for line in (tmp_path / "out" / "pages.jsonl").read_text().splitlines()]
+    assert {None} == set(errors)
+
+
+def test_one_added_while_nothing_runs_is_permitted_when_it_runs_again(running, tmp_path):
+    out = tmp_path / "out"
+    running(lambda _: None)
+    before = (out / "outrider.toml").read_text()
+    assert 0 == cli.run(["add", str(out), "http://127.0.0.3/", "http://localhost/"])
+    assert ["127.0.0.3", "127.0.0.1", "::1"] == allowed(out)
+    after = (out / "outrider.toml").read_text()
+    assert before.split("allow_address")[0] == after.split("allow_address")[0]
+    assert 0 == cli.run(["add", str(out), "http://127.0.0.3/more"])
+    assert after == (out / "outrider.toml").read_text()
 
 
 def test_a_url_that_is_none_adds_nothing(stopped, capsys):

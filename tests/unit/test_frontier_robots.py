@@ -927,7 +927,7 @@ def test_a_frontier_that_waits_for_errands_says_how_to_lease_them():
     with Frontier.memory(robots="errands") as frontier:
         frontier.discover(["http://a.com/"])
         assert not frontier.lease(5)
-        assert frontier.explain_idle().text.startswith("1 host is ready: lease from them with errands=True")
+        assert frontier.explain_idle().text.startswith("1 host is ready: lease from it with errands=True")
 
 
 def test_a_robots_lease_that_is_reported_without_an_answer_is_refused_with_words():

@@ -166,13 +166,13 @@ def test_an_errand_whose_host_rests_is_ready_when_it_has_rested():
 def test_a_page_whose_robots_txt_nobody_asked_for_is_not_said_to_be_ready():
     asked = Asked(robots="errands")
     asked.frontier.discover([A])
-    assert "1 host is ready: lease from them with errands=True" in asked.frontier.explain_idle().text
+    assert "1 host is ready: lease from it with errands=True" in asked.frontier.explain_idle().text
     for _ in range(2):
         told = asked.frontier.explain(A)
         assert ("robots", asked.time) == (told.reason_now, told.next_at)
         assert "is to be asked for first, by whoever leases errands" in told.reason_text
         assert [] == asked.frontier.lease(5)
-        assert "lease from them with errands=True: 1 wait for a robots.txt" in asked.frontier.explain_idle().text
+        assert "lease from it with errands=True: 1 waits for a robots.txt" in asked.frontier.explain_idle().text
 
 
 def redirected(status: int = 301) -> tuple[Asked, object]:

@@ -10,7 +10,7 @@ from outrider.crawl.options import CrawlOptions, as_toml, from_file, resolved
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.seeds import read_seeds
 from outrider.errors import InvalidUrlError, SettingsError
-from outrider.limits import BODY_BYTES_MAX
+from outrider.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX
 from unit.test_hooks import HOME, PAGES, Web, crawled  # noqa: F401 - a fixture
 
 TABLES = [
@@ -26,7 +26,7 @@ def test_tables_hold_in_order_for_the_hosts_that_they_name():
     assert (10.0, 30.0) == (usual.connect_seconds, both.connect_seconds)
     assert [(("X-All", "0"),), (("X-Own", "1"),)] == [usual.header, both.header]
     assert [2, 2, 0] == [one.retries for one in (usual, first, both)]
-    assert (2, BODY_BYTES_MAX, 100) == (both.capacity, first.bytes_max, both.bytes_max)
+    assert (2, BODY_BYTES_MAX, 100 + HEAD_BYTES_MAX) == (both.capacity, first.bytes_max, both.bytes_max)
 
 
 def test_the_type_decides_how_much_is_kept():

@@ -91,13 +91,15 @@ def _proof_lines(proof: Proof, host: str | None) -> Iterator[str]:
         gaps = "asked once"
         if told.gap_min is not None and told.gap_required is not None:
             gaps = f"least room: {told.gap_min:.3f} s where {told.gap_required:.3f} s were required"
-        yield f"{told.host}  {told.requests:,} requests, {gaps}"
+        yield f"{told.host}  {counted(told.requests, 'request')}, {gaps}"
     if proof.torn:
-        yield f"the last {proof.torn:,} bytes are no whole line, and were not judged"
+        yield f"the last {counted(proof.torn, 'byte')} are no whole line, and were not judged"
     if proof.unseen:
-        yield f"{proof.unseen:,} requests have no line, for a crash took their answers; the hosts rested after them"
-    verdict = "every gap was kept" if proof.ok else f"{proof.broken:,} rules BROKEN"
-    yield f"{verdict}: {proof.requests:,} requests to {len(proof.hosts):,} hosts, {proof.groups:,} shared clocks"
+        lost = counted(proof.unseen, "request without a line", "requests without a line")
+        yield f"{lost}, for a crash took the answers; the hosts rested after them"
+    verdict = "every gap was kept" if proof.ok else counted(proof.broken, "rule BROKEN", "rules BROKEN")
+    asked = f"{counted(proof.requests, 'request')} to {counted(len(proof.hosts), 'host')}"
+    yield f"{verdict}: {asked}, {counted(proof.groups, 'shared clock')}"
 
 
 def _room(told: HostProof) -> float:
@@ -142,13 +144,14 @@ def repair_lines(done: Repaired) -> Iterator[str]:
         yield f"lost     {loss}"
     found = done.salvaged
     if found.urls:
-        yield f"lost     {found.urls:,} URLs of which only later states are left"
+        yield f"lost     {counted(found.urls, 'URL')} of which only later states are left"
     for name, count in found.facts.items():
-        yield f"lost     {count:,} facts of kind {name}, which name what is lost"
+        yield f"lost     {counted(count, 'fact')} of kind {name}, naming what is lost"
     if found.leases_ended:
-        yield f"ended    {found.leases_ended:,} leases; their URLs are queued again"
+        yield f"ended    {counted(found.leases_ended, 'lease')}, for their URLs to be queued again"
     if found.hosts_made or found.queues_made:
-        yield f"made     {found.hosts_made:,} hosts and {found.queues_made:,} queues anew, from their URLs"
+        made = f"{counted(found.hosts_made, 'host')} and {counted(found.queues_made, 'queue')}"
+        yield f"made     {made} anew, from their URLs"
     for name in found.names_made:
         yield f"made     {name}, in the place of a name that is lost"
     kept = ", ".join(done.kept) or "no file"
@@ -167,7 +170,7 @@ def retry(directory: str, error: str | None, host: str | None) -> int:
         count = order("retry", {"error": error, "host": host})["count"]
     if not count:
         say(f"nothing of that kind was given up; `outrider urls {directory} --state gone` lists what was", sys.stderr)
-    click.echo("1 URL is queued again" if count == 1 else f"{count:,} URLs are queued again")
+    click.echo(f"{counted(count, 'URL is', 'URLs are')} queued again")
     return 0
 
 

@@ -181,7 +181,7 @@ def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"next      {shown('next_at', found['next_at'])}, in {shown('next_seconds', found['next_seconds'])}"
     for name, spent in found.get("hooks", {}).items():
         yield (
-            f"hook      {name}: {spent['calls']:,} calls, {spent['seconds']:,.1f} s, "
+            f"hook      {name}: {counted(spent['calls'], 'call')}, {spent['seconds']:,.1f} s, "
             f"{spent['share']:.0%} of the time, longest {spent['seconds_max']:.3g} s"
         )
     if "known" not in found:
@@ -191,7 +191,7 @@ def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"errands   {found['errands']:,} robots.txt and addresses to ask for"
     if found["tail_host"] is not None:
         left = eta_text(found["tail_seconds"])
-        yield f"the tail  {safe(found['tail_host'])} has {found['tail_urls']:,} URLs: {left}, at its gap"
+        yield f"the tail  {safe(found['tail_host'])} has {counted(found['tail_urls'], 'URL')}: {left}, at its gap"
 
 
 def _list(

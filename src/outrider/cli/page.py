@@ -13,44 +13,47 @@ import click
 from outrider.cli.layout import machine_text, named
 from outrider.cli.settings import given, setting_options
 from outrider.crawl.options import SETTINGS, from_environment, resolved
+from outrider.crawl.seeds import read_hosts
 from outrider.crawl.summary import bytes_text, counted
-from outrider.crawl.terminal import safe
+from outrider.crawl.terminal import safe, say
 from outrider.url import normalize
 
 if TYPE_CHECKING:
     from outrider.crawl.onepage import OnePage
 
-CLOSED, UNREACHABLE = 3, 8
+UNREACHABLE = 8
 _ASKED = frozenset(
     {
         *("scope", "include", "exclude", "follow_nofollow", "delay", "delay_factor", "contact", "user_agent", "hosts"),
-        *("allow_address", "ca"),
+        *("allow_address", "ca", "header", "timeout", "truncate", "robots_unreachable"),
+        *("crawl_delay_max", "crawl_delay_over"),
     }
 )
 
 
 @click.command()
 @click.argument("url", metavar="URL")
+@click.option("-o", "--output", "directory", metavar="DIR", help="Take the settings of the crawl in DIR.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 @setting_options(*(name for name in SETTINGS if name not in _ASKED))
-def fetch(url: str, as_json: bool, **flags: Any) -> int:
+def fetch(url: str, directory: str | None, as_json: bool, **flags: Any) -> int:
     """Fetch one page now, and say what a crawl that begins there would do with each of its links.
 
-    robots.txt is asked for first, and obeyed; the gap lies between it and the page. Exit code 3 when it closes the
-    page, 8 when no answer came.
+    robots.txt is asked for first, and obeyed; the gap lies between it and the page, Crawl-delay too. Exit code 8 when
+    robots.txt closes the page or no answer came.
     """
+    from outrider.crawl.directory import kept_of_crawl
     from outrider.crawl.onepage import fetch_page
-    from outrider.crawl.start import read_hosts
 
-    options = resolved(given(flags), from_environment(os.environ), {}, "")
-    found = asyncio.run(fetch_page(normalize(url), options, read_hosts(options.hosts)))
+    kept = kept_of_crawl(directory).options if directory is not None else {}
+    options = resolved(given(flags), from_environment(os.environ), kept, directory or "")
+    hosts = read_hosts(options.hosts)
+    found = asyncio.run(fetch_page(normalize(url), options, hosts, tell=lambda text: say(text, sys.stderr)))
     if as_json:
         click.echo(machine_text(found.as_dict()))
     else:
         for line in _lines(found):
             click.echo(line)
-    if not found.allowed:
-        return CLOSED
     return 0 if found.response is not None and found.response.status is not None else UNREACHABLE
 
 

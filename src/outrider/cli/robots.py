@@ -10,34 +10,23 @@ import json
 import os
 import stat
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from outrider.cli.settings import given, setting_options
-from outrider.clock import elapsed
 from outrider.crawl.options import SETTINGS, CrawlOptions, from_environment, resolved
-from outrider.crawl.seeds import loopback_of, require_contact
+from outrider.crawl.seeds import read_hosts
+from outrider.crawl.site import SiteRules, Sites
 from outrider.crawl.terminal import safe, say
-from outrider.crawl.visit import location_of
 from outrider.errors import InvalidUrlError, NamedPathError, UnreachableError
-from outrider.fetch import AddressGuard, Decoding, FetchFailure, Request, Resolver, Response
-from outrider.limits import REDIRECT_HOPS_MAX, ROBOTS_BYTES_MAX
-from outrider.robots import REFUSE_ALL, Rules, verdict_of_status
-from outrider.url import Url, join
+from outrider.fetch import FetchFailure
+from outrider.limits import ROBOTS_BYTES_MAX
+from outrider.robots import REFUSE_ALL
+from outrider.url import Url
 
 FINISHED, REFUSED = 0, 2
 _ASKED = frozenset({"contact", "user_agent", "hosts", "allow_address", "ca"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The rules that hold, and in words why, where it is not for the lines of the file."""
-
-    rules: Rules
-    why: str = ""
-    status: int | None = None
 
 
 @click.group()
@@ -77,7 +66,7 @@ def check(source: str, urls: tuple[str, ...], agent: str, lenient: bool, as_json
     return code
 
 
-def _line(found: _Found, agent: str, url: str, as_json: bool) -> str:
+def _line(found: SiteRules, agent: str, url: str, as_json: bool) -> str:
     allowed, line = found.rules.allowed(agent, url), found.rules.explain(agent, url)
     if found.rules is REFUSE_ALL:
         line = None
@@ -101,7 +90,7 @@ def _line(found: _Found, agent: str, url: str, as_json: bool) -> str:
     return safe(f"{word}  {url}  {by}")
 
 
-def _read(path: str, lenient: bool) -> _Found:
+def _read(path: str, lenient: bool) -> SiteRules:
     """The rules of a file; NamedPathError for one that cannot be read."""
     try:
         if path == "-":
@@ -114,53 +103,19 @@ def _read(path: str, lenient: bool) -> _Found:
                 body = file.read(ROBOTS_BYTES_MAX + 1)
     except OSError as error:
         raise NamedPathError(f"{path}: {error.strerror}; it takes a readable robots.txt, or a URL") from error
-    return _ruled(body, "standard input" if path == "-" else path, lenient)
+    return SiteRules.of(body, "standard input" if path == "-" else path, lenient=lenient)
 
 
-def _ruled(body: bytes, name: str, lenient: bool, status: int | None = None) -> _Found:
-    rules = Rules.parse(body, lenient=lenient)
-    why = [] if rules.records else [f"{name} holds no rule: everything is allowed"]
-    if len(body) > ROBOTS_BYTES_MAX:
-        why.append(f"{name} is longer than {ROBOTS_BYTES_MAX} bytes: the lines behind them are not read")
-    return _Found(rules, "; ".join(why), status)
-
-
-async def _fetched(url: str, options: CrawlOptions, lenient: bool) -> _Found:
+async def _fetched(url: str, options: CrawlOptions, lenient: bool) -> SiteRules:
     """The rules of a site; UnreachableError where no server answers."""
-    from outrider.crawl.start import read_hosts
-    from outrider.fetch.chosen import make_downloader
-
-    asked = join(Url.parse(url).text, "/robots.txt")
-    hosts = read_hosts(options.hosts)
-    allowed = (*options.allow_address, *loopback_of([asked], hosts, options.allow_address))
-    resolver, guard = Resolver(hosts), AddressGuard(allowed, hosts)
-    downloader = make_downloader(clock=elapsed, ca_file=options.ca)
+    asked = Url.parse(url).text
+    sites = Sites.named([asked], options, read_hosts(options.hosts))
     try:
-        for _ in range(REDIRECT_HOPS_MAX + 1):
-            require_contact([asked], options.contact, hosts)
-            target = Url(asked)
-            addresses = await resolver.resolve(target.host, target.port)
-            address = guard.choose(target.host, addresses)
-            response = await downloader.fetch(Request(asked, address, options.user_agent_sent))
-            verdict = verdict_of_status(response.status if response.error is None else None)
-            location = location_of(response) if verdict == "redirect" else None
-            if location is None:
-                return _answered(response, verdict, asked, lenient)
-            asked = location
+        found = await sites.rules(asked, lenient=lenient)
     except FetchFailure as failure:
         raise UnreachableError(f"{asked}: {failure.facts}") from failure
     finally:
-        await downloader.close()
-        await resolver.close()
-    return _Found(Rules.parse(b""), f"{asked}: more than {REDIRECT_HOPS_MAX} redirects: everything is allowed")
-
-
-def _answered(response: Response, verdict: str, url: str, lenient: bool) -> _Found:
-    if response.error is not None and response.status is None:
-        raise UnreachableError(f"{url}: {response.error}: {response.error_text}")
-    status = response.status
-    if verdict == "rules" and response.decoding in (Decoding.WHOLE, Decoding.CUT):
-        return _ruled(response.content, url, lenient, status)
-    if verdict in ("allow", "redirect"):
-        return _Found(Rules.parse(b""), f"{url} answers {status}: there are no rules, everything is allowed", status)
-    return _Found(REFUSE_ALL, f"{url} answers {status}: nothing is allowed while it cannot be read", status)
+        await sites.close()
+    if found.error:
+        raise UnreachableError(found.error)
+    return found

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from outrider.cli.layout import machine_text
-from outrider.crawl.options import SETTINGS, SETTINGS_FILE, CrawlOptions, default_of, explained, value_text
+from outrider.crawl.options import SETTINGS, SETTINGS_FILE, CrawlOptions, default_of, explained, hidden, value_text
 from outrider.crawl.terminal import safe
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -66,6 +66,7 @@ def settings(directory: str | None, at_length: bool, as_json: bool, **flags: Any
     """Print the settings that a crawl would run with: of DIR, or of a new one.
 
     A flag comes before an OUTRIDER_… variable, a variable before DIR/outrider.toml, and that file before the default.
+    Values of header fields are not shown.
     """
     from outrider.crawl.directory import kept_settings
     from outrider.crawl.options import Kept, from_environment
@@ -73,6 +74,7 @@ def settings(directory: str | None, at_length: bool, as_json: bool, **flags: Any
     path = os.path.abspath(os.path.expanduser(directory)) if directory is not None else ""
     kept = kept_settings(path) if path else Kept({})
     options, sources = explained(given(flags), from_environment(os.environ), kept.options, path)
+    options = hidden(options)
     rows = {name: _source(name, sources) for name in SETTINGS if name != "output" and not SETTINGS[name].once}
     if as_json:
         told = {

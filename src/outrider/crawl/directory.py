@@ -111,6 +111,15 @@ def kept_settings(path: str) -> Kept:
         raise NamedPathError(f"{where} is not UTF-8") from None
 
 
+def kept_of_crawl(path: str) -> Kept:
+    """The settings of the crawl in `path`. Raises NoCrawlError where there is none, NamedPathError, and
+    ForeignStoreError for other content."""
+    found = inspect(path, GIVE_A_CRAWL)
+    if found is Found.NOTHING:
+        raise no_crawl(path, found)
+    return kept_settings(os.path.abspath(path))
+
+
 def opened(path: str) -> Directory:
     """The directory, made where it is missing. Raises NamedPathError when it cannot be made or written."""
     try:

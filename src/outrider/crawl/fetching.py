@@ -97,15 +97,8 @@ class Fetching:
                 raise FetchFailure(FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
             first, *others = await self._addresses(target.host, target.port, lease.address)
             own = self._per_host.of(target.host)
-            request = Request(
-                lease.url,
-                first,
-                self._user_agent,
-                self._headers_of(lease, own.header),
-                connect_seconds=own.connect_seconds,
-                idle_seconds=own.first_byte_seconds,
-                total_seconds=own.total_seconds,
-            )
+            again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
+            request = own.request(lease.url, first, self._user_agent, self._headers, last=again)
             if lease.kind is Kind.PAGE:
                 request = replace(request, bytes_max=own.bytes_max)
             if self._hooks is not None and lease.kind is Kind.PAGE:
@@ -128,14 +121,8 @@ class Fetching:
         except asyncio.CancelledError:
             return Visit(lease, at, self._clock(), None, None, "", stopped=True, began=began)
         if lease.kind is Kind.PAGE:
-            response = _cut(response, own.bytes_of(response.headers.get("content-type") or ""))
+            response = own.cut(response)
         return Visit(lease, at, self._clock(), response)
-
-    def _headers_of(self, lease: Lease, own: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """The fields of a request: its host's, the crawl's, and the validators of a page that comes again."""
-        named = {name.lower() for name, _ in own}
-        fields = own + tuple(field for field in self._headers if field[0].lower() not in named)
-        return fields if lease.etag is None and lease.last_modified is None else fields + validators_of(lease)
 
     async def _dial(self, request: Request, others: Sequence[str]) -> Response:
         """Asks at the request's address, then at one after the other of `others` until one takes the connection; all of
@@ -225,15 +212,3 @@ class Fetching:
         """Ends the visits in flight and gives connections and threads back."""
         await self._downloader.close()
         await self._names.close()
-
-
-def _cut(response: Response, bytes_max: int) -> Response:
-    """The response with at most so much of its body and content; it is truncated then, as one that a limit cut."""
-    if len(response.body) <= bytes_max and len(response.content) <= bytes_max:
-        return response
-    return replace(
-        response,
-        body=response.body[:bytes_max],
-        content=response.content[:bytes_max],
-        truncated=response.truncated or "length",
-    )

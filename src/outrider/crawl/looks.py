@@ -6,18 +6,28 @@ One table each, `LOOKS` and `ORDERS`, serves both, so that a running crawl and i
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final
 
 from outrider.clock import instant
 from outrider.crawl.control import Answers, ask
-from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, kept_settings, no_crawl
-from outrider.crawl.options import from_environment, resolved
+from outrider.crawl.directory import (
+    FRONTIER_NAME,
+    GIVE_A_CRAWL,
+    Found,
+    inspect,
+    kept_settings,
+    no_crawl,
+    write_settings,
+)
+from outrider.crawl.options import as_toml, from_environment, permitting, resolved
+from outrider.crawl.seeds import loopback_of, read_hosts
 from outrider.engine import Frontier
 from outrider.errors import ForeignStoreError, NoCrawlError, SettingsError, StoreInUseError, UnreachableError
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, LOOK_PAGES_MAX
+from outrider.storage.files import Directory
 from outrider.storage.manifest import MANIFEST_NAME
 
 Looks = Callable[[str, Mapping[str, Any]], Any]
@@ -96,6 +106,11 @@ def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     host, order, value = str(question.get("host", "")), str(question.get("order", "")), question.get("value")
     if order not in HOST_ORDERS:
         raise SettingsError(f"order is {order!r}: give {', '.join(HOST_ORDERS)}")
+    if frontier.host(host) is None:
+        raise SettingsError(
+            f"host {host!r:.200} is none that this crawl knows; `outrider hosts DIR` lists its hosts, `outrider add` "
+            "brings a new one"
+        )
     if order == "pause":
         count = frontier.pause(host)
     elif order == "resume":
@@ -131,10 +146,30 @@ def ordering(path: str) -> Iterator[Looks]:
     except StoreInUseError as owned:
         yield _asking(path, owned)
         return
+
+    def order(name: str, question: Mapping[str, Any]) -> Any:
+        if name == "add":
+            _permit(path, question.get("urls", ()))
+        return ORDERS[name](frontier, question)
+
     try:
-        yield lambda name, question: ORDERS[name](frontier, question)
+        yield order
     finally:
         opened.__exit__(None, None, None)
+
+
+def _permit(path: str, urls: Iterable[str]) -> None:
+    """Permits the loopback addresses that added URLs name, as seeds do: outrider.toml keeps them for later runs."""
+    kept = kept_settings(path)
+    if kept.options:
+        options = resolved({}, {}, kept.options, path)
+        more = loopback_of(urls, read_hosts(options.hosts), options.allow_address)
+        if more:
+            files = Directory(path, create=False)
+            try:
+                write_settings(files, as_toml(permitting(options, more), kept.seeds))
+            finally:
+                files.close()
 
 
 def answers_of(frontier: Frontier, in_books: Callable[[Callable[[], Any]], Awaitable[Any]]) -> Answers:

@@ -44,15 +44,16 @@ from outrider.crawl.hooks import (
 from outrider.crawl.journal import JOURNAL_FILE, Journal
 from outrider.crawl.kept_output import judge_of, refuse_output_alone
 from outrider.crawl.looks import ORDERS, answers_of
-from outrider.crawl.options import CrawlOptions, as_toml
+from outrider.crawl.options import CrawlOptions, as_toml, permitting
 from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.places import aside_max
 from outrider.crawl.progress import Progress
+from outrider.crawl.seeds import loopback_of
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn, visit_bytes
 from outrider.crawl.sitemaps import Sitemaps
-from outrider.crawl.summary import left_alone, nothing_done
+from outrider.crawl.summary import counted, left_alone, nothing_done
 from outrider.crawl.tabular import FRONTIER, Count, write_records
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit
@@ -150,6 +151,7 @@ class Crawler:
         self._sources = sources
         self._seeds_again = seeds_again
         self._hosts = hosts
+        self._guard = AddressGuard(options.allow_address, hosts)
         self._progress = progress
         self._make_downloader = make_downloader or _downloader
         self._make_names = make_names or (
@@ -199,7 +201,7 @@ class Crawler:
             self._ending = (STOPPED, reason)
             self._stop_by = time.monotonic() + self._stop_seconds_max
             self._progress.say(
-                f"stopping: {len(self._running)} requests in flight may end; once more stops at once"
+                f"stopping: {counted(len(self._running), 'request')} in flight may end; once more stops at once"
                 if self._running
                 else "stopping"
             )
@@ -367,7 +369,7 @@ class Crawler:
         fetching = Fetching(
             downloader,
             self._make_names(),
-            AddressGuard(options.allow_address, self._hosts),
+            self._guard,
             user_agent=options.user_agent_sent,
             loopback_only=options.contact is None,
             clock=self._clock,
@@ -588,6 +590,7 @@ class Crawler:
         async def answered(question: Mapping[str, Any]) -> Any:
             if name == "add":
                 urls = [str(url) for url in question.get("urls", ())]
+                await self._in_books(self._permit, urls)
                 question = {**question, "urls": await self._in_books(lambda: self._hooks.seeds(urls))}
             found = await order(question)
             told = {key: value for key, value in question.items() if key not in ("ask", "urls")}
@@ -596,6 +599,14 @@ class Crawler:
             return found
 
         return answered
+
+    def _permit(self, urls: list[str]) -> None:
+        """Permits the loopback addresses that added URLs name, as seeds do, from now on and for later runs."""
+        more = loopback_of(urls, self._hosts, self._options.allow_address)
+        if more:
+            self._options = permitting(self._options, more)
+            self._guard.allow(more)
+            write_settings(self._files, as_toml(self._options, self._sources))
 
     async def _verified(self, _: Mapping[str, Any]) -> dict[str, Any]:
         """Recounts the store beside the crawl, whose calls wait meanwhile."""

@@ -5,29 +5,29 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
 from outrider.archive import WarcPlace, read_record
-from outrider.clock import elapsed
 from outrider.crawl.directory import ARCHIVE_NAME, GIVE_A_CRAWL, Found, inspect, no_crawl
 from outrider.crawl.options import CrawlOptions, is_function
 from outrider.crawl.output import FILES, PAGES
-from outrider.crawl.seeds import loopback_of, require_contact
-from outrider.crawl.visit import location_of
-from outrider.errors import NamedPathError, UnreachableError
-from outrider.fetch import AddressGuard, Decoding, FetchFailure, Request, Resolver, Response
+from outrider.crawl.perhost import PerHost
+from outrider.crawl.site import SiteRules, Sites
+from outrider.errors import DamagedStoreError, NamedPathError, UnreachableError
+from outrider.fetch import Decoding, FetchFailure, Response
 from outrider.fetch.codings import codings_of, decoded, unchunk
-from outrider.fetch.downloader import Downloader, Headers
-from outrider.limits import BODY_BYTES_MAX, DELAY_FACTOR_SECONDS_MAX, OUTPUT_LINE_BYTES_MAX, REDIRECT_HOPS_MAX
+from outrider.fetch.downloader import Headers
+from outrider.limits import BODY_BYTES_MAX, DELAY_FACTOR_SECONDS_MAX, OUTPUT_LINE_BYTES_MAX
 from outrider.page import FOLLOWABLE, Page, PageLink, read
-from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules, verdict_of_status
+from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules
 from outrider.storage.files import Directory
-from outrider.url import Scope, Url, host_of, join
+from outrider.url import Scope, Url, host_of
 
+WAIT_TOLD_SECONDS: Final = 3.0  # a rest that is longer looks like a command that hangs
 UNFOLLOWED: Final = ("nofollow", "ugc", "sponsored")
 
 
@@ -83,39 +83,35 @@ class OnePage:
         }
 
 
-async def fetch_page(url: str, options: CrawlOptions, hosts: Mapping[str, tuple[str, ...]]) -> OnePage:
+async def fetch_page(
+    url: str,
+    options: CrawlOptions,
+    hosts: Mapping[str, tuple[str, ...]],
+    *,
+    tell: Callable[[str], None] = lambda _: None,
+    rest: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> OnePage:
     """Asks for robots.txt, rests as a crawl would, and asks for the page if that allows it.
 
-    Raises SettingsError without a contact, UnreachableError where the robots.txt of the site cannot be asked for.
+    tell: takes a sentence on a rest that is long. rest: waits so many seconds. Raises SettingsError without a contact,
+    UnreachableError where the robots.txt of the site cannot be asked for.
     """
-    from outrider.fetch.chosen import make_downloader
-
-    allowed = (*options.allow_address, *loopback_of([url], hosts, options.allow_address))
-    site = _Site(
-        options,
-        hosts,
-        Resolver(hosts),
-        AddressGuard(allowed, hosts),
-        make_downloader(clock=elapsed, ca_file=options.ca),
-    )
+    sites = Sites.named([url], options, hosts)
     found = OnePage(url)
     try:
         began = time.monotonic()
-        rules, why, found.robots_status = await site.robots(url)
+        told = await sites.rules(url)
         found.robots_seconds = round(time.monotonic() - began, 6)
-        line = None if rules is REFUSE_ALL else rules.explain(options.user_agent, url)
-        found.allowed = rules.allowed(options.user_agent, url)
-        found.robots = why if line is None else f"line {line.number}: {line}"
+        found.robots_status = told.status
+        rules = _judged(found, told, options)
         if not found.allowed:
             return found
-        factor = min(options.delay_factor * found.robots_seconds, DELAY_FACTOR_SECONDS_MAX)
-        found.waited_seconds = max(options.delay, factor, rules.crawl_delay(options.user_agent) or 0.0)
-        await asyncio.sleep(found.waited_seconds)
-        response = found.response = await site.get(url)
+        await _rested(found, options, rules, tell, rest)
+        response = found.response = await sites.page(url)
     except FetchFailure as failure:
         raise UnreachableError(f"{url}: {failure.facts}") from failure
     finally:
-        await site.close()
+        await sites.close()
     if response.status is not None and 200 <= response.status < 300 and response.decoding is not Decoding.UNKNOWN:
         content_type = response.headers.get("content-type") or ""
         found.page = read(response.content, url, content_type, agent=options.user_agent)
@@ -123,50 +119,42 @@ async def fetch_page(url: str, options: CrawlOptions, hosts: Mapping[str, tuple[
     return found
 
 
-class _Site:
-    """Requests one after the other, each to a checked address."""
+def _judged(found: OnePage, told: SiteRules, options: CrawlOptions) -> Rules:
+    """The rules that count for a crawl with these settings; writes the verdict down."""
+    rules, why = told.rules, told.why or "no line matches"
+    if rules is REFUSE_ALL and options.robots_unreachable == "open":
+        rules, why = ALLOW_ALL, f"{told.why}, but --robots-unreachable is open"
+    line = None if rules is REFUSE_ALL else rules.explain(options.user_agent, found.url)
+    found.allowed = rules.allowed(options.user_agent, found.url)
+    found.robots = why if line is None else f"line {line.number}: {line}"
+    most, delay = options.crawl_delay_max, rules.crawl_delay(options.user_agent) or 0.0
+    if found.allowed and most is not None and delay > most and options.crawl_delay_over == "skip":
+        found.allowed = False
+        found.robots = (
+            f"its Crawl-delay of {delay:g} s is beyond --crawl-delay-max {most:g}, and such pages are skipped"
+        )
+    return rules
 
-    def __init__(
-        self,
-        options: CrawlOptions,
-        hosts: Mapping[str, tuple[str, ...]],
-        names: Resolver,
-        guard: AddressGuard,
-        downloader: Downloader,
-    ) -> None:
-        self._options, self._hosts = options, hosts
-        self._names, self._guard, self._downloader = names, guard, downloader
 
-    async def get(self, url: str) -> Response:
-        # A redirect may lead from this machine to others.
-        require_contact([url], self._options.contact, self._hosts)
-        target = Url(url)
-        address = self._guard.choose(target.host, await self._names.resolve(target.host, target.port))
-        return await self._downloader.fetch(Request(url, address, self._options.user_agent_sent))
-
-    async def robots(self, url: str) -> tuple[Rules, str, int | None]:
-        """The rules for a URL, words where no line decides, and the status."""
-        asked = join(url, "/robots.txt")
-        for _ in range(REDIRECT_HOPS_MAX + 1):
-            response = await self.get(asked)
-            status = response.status if response.error is None else None
-            verdict = verdict_of_status(status)
-            location = location_of(response) if verdict == "redirect" else None
-            if location is not None:
-                asked = location
-                continue
-            if verdict == "rules" and response.decoding in (Decoding.WHOLE, Decoding.CUT):
-                rules = Rules.parse(response.content)
-                return rules, "no line matches" if rules.records else f"{asked} holds no rule", status
-            if verdict in ("allow", "redirect"):
-                return ALLOW_ALL, f"{asked} answers {status}: there are no rules", status
-            told = f"answers {status}" if status is not None else f"fails ({response.error})"
-            return REFUSE_ALL, f"{asked} {told}: nothing is allowed while it cannot be read", status
-        return ALLOW_ALL, f"{asked}: more than {REDIRECT_HOPS_MAX} redirects, so there are no rules", None
-
-    async def close(self) -> None:
-        await self._downloader.close()
-        await self._names.close()
+async def _rested(
+    found: OnePage,
+    options: CrawlOptions,
+    rules: Rules,
+    tell: Callable[[str], None],
+    rest: Callable[[float], Awaitable[None]],
+) -> None:
+    """Waits the gap that a crawl would keep between robots.txt and the page."""
+    own = PerHost(options).of(host_of(found.url)).delay
+    delay = rules.crawl_delay(options.user_agent) or 0.0
+    if options.crawl_delay_max is not None and options.crawl_delay_over == "cap":
+        delay = min(delay, options.crawl_delay_max)
+    factor = min(options.delay_factor * found.robots_seconds, DELAY_FACTOR_SECONDS_MAX)
+    usual = max(options.delay if own is None else own, factor)
+    found.waited_seconds = max(usual, delay)
+    if found.waited_seconds >= WAIT_TOLD_SECONDS:
+        asked = f"robots.txt asks for a Crawl-delay of {delay:g} s" if delay > usual else "the gap of the settings"
+        tell(f"waiting {found.waited_seconds:g} s before the page: {asked}; Ctrl-C stops")
+    await rest(found.waited_seconds)
 
 
 def fates(page: Page, options: CrawlOptions, rules: Rules | None = None) -> list[Fate]:
@@ -238,14 +226,14 @@ def kept_page(directory: str, url: str) -> Kept:
             f"{url} stands in no line of {directory}/{FILES[PAGES]}; `outrider explain {url} -o {directory}` says what "
             "is known of it"
         )
-    place = line.get("warc")
-    if not isinstance(place, dict):
+    if line.get("warc") is None:
         return Kept(line)
+    place = _place_of(line, url, directory)
     files = Directory(os.path.join(directory, ARCHIVE_NAME), create=False, read_only=True)
     try:
-        record = read_record(files, WarcPlace(str(place["file"]), int(place["offset"]), int(place["length"])))
+        record = read_record(files, place)
     except FileNotFoundError:
-        raise NamedPathError(f"{directory}/{ARCHIVE_NAME}/{place['file']} is gone; bring it back") from None
+        raise NamedPathError(f"{directory}/{ARCHIVE_NAME}/{place.file} is gone; bring it back") from None
     finally:
         files.close()
     head, _, body = record.block.partition(b"\r\n\r\n")
@@ -255,6 +243,20 @@ def kept_page(directory: str, url: str) -> Kept:
     content, _ = decoded(body, codings_of(headers.get_all("content-encoding")), BODY_BYTES_MAX)
     page = read(content, url, headers.get("content-type") or "") if content else None
     return Kept(line, head, content, page)
+
+
+def _place_of(line: Mapping[str, Any], url: str, directory: str) -> WarcPlace:
+    """The place in the archive that a line names. Raises DamagedStoreError for a line that somebody edited."""
+    try:
+        place = msgspec.convert(line["warc"], WarcPlace)
+        if place.file in ("", ".", "..") or "/" in place.file or min(place.offset, place.length) < 0:
+            raise msgspec.ValidationError("it is outside of the archive")
+    except msgspec.ValidationError as error:
+        raise DamagedStoreError(
+            f"{directory}/{FILES[PAGES]}: the line of {url} names no place in the archive ({error}); "
+            f"`outrider verify {directory}` says what else is not as it was written"
+        ) from None
+    return place
 
 
 def _last_line(path: str, url: str) -> dict[str, Any] | None:

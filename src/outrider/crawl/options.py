@@ -14,7 +14,7 @@ import ssl
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -866,6 +866,23 @@ def explained(
             raise SettingsError(f"{name} is no setting{_nearest(name)}")
         values[name] = checked(name, value, setting, source)
     return CrawlOptions(**values), {name: source for name, (_, source) in merged.items()}
+
+
+def permitting(options: CrawlOptions, addresses: tuple[str, ...]) -> CrawlOptions:
+    """The same settings with further addresses that may be connected to."""
+    return replace(options, allow_address=(*options.allow_address, *addresses)) if addresses else options
+
+
+def hidden(options: CrawlOptions) -> CrawlOptions:
+    """The same settings without the values of header fields, which may be secrets."""
+
+    def covered(header: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        return tuple((name, "hidden") for name, _ in header)
+
+    tables = tuple(
+        {name: covered(value) if name == "header" else value for name, value in table} for table in options.host
+    )
+    return replace(options, header=covered(options.header), host=tables)
 
 
 def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:

@@ -11,12 +11,13 @@ Tables hold in order, a later one over an earlier one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from outrider.crawl.options import CrawlOptions
-from outrider.limits import BODY_BYTES_MAX, HOSTS_RULED_MAX
+from outrider.fetch.downloader import Request, Response
+from outrider.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, HOSTS_RULED_MAX
 
 ANY_TYPE: Final = "*"
 
@@ -37,8 +38,10 @@ class HostSettings:
 
     @property
     def bytes_max(self) -> int:
-        """How much of an answer is asked for, before its type is known."""
-        largest = max(self.truncate.values(), default=BODY_BYTES_MAX)
+        """How much of an answer is asked for, its head included, before its type is known."""
+        if not self.truncate:
+            return BODY_BYTES_MAX
+        largest = max(self.truncate.values()) + HEAD_BYTES_MAX
         return largest if ANY_TYPE in self.truncate else max(largest, BODY_BYTES_MAX)
 
     def bytes_of(self, content_type: str) -> int:
@@ -51,6 +54,43 @@ class HostSettings:
             if name in self.truncate:
                 return self.truncate[name]
         return BODY_BYTES_MAX
+
+    def request(
+        self,
+        url: str,
+        address: str,
+        user_agent: str,
+        usual: tuple[tuple[str, str], ...],
+        *,
+        last: tuple[tuple[str, str], ...] = (),
+        bytes_max: int = BODY_BYTES_MAX,
+    ) -> Request:
+        """A request with the host's own fields, the `usual` ones that it does not name itself, and `last`."""
+        named = {name.lower() for name, _ in self.header}
+        fields = self.header + tuple(field for field in usual if field[0].lower() not in named) + last
+        return Request(
+            url,
+            address,
+            user_agent,
+            fields,
+            connect_seconds=self.connect_seconds,
+            idle_seconds=self.first_byte_seconds,
+            total_seconds=self.total_seconds,
+            bytes_max=bytes_max,
+        )
+
+    def cut(self, response: Response) -> Response:
+        """The response with as much of its body and content as is kept; it is truncated then, as one that a limit
+        cut."""
+        most = self.bytes_of(response.headers.get("content-type") or "")
+        if len(response.body) <= most and len(response.content) <= most:
+            return response
+        return replace(
+            response,
+            body=response.body[:most],
+            content=response.content[:most],
+            truncated=response.truncated or "length",
+        )
 
 
 class PerHost:

@@ -538,7 +538,7 @@ def _figures(data: ReportData) -> str:
     errors = sum(totals.errors.values())
     cards = [
         ("Pages", f"{totals.pages:,}", f"{totals.attempts:,} attempts"),
-        ("Hosts", f"{totals.hosts:,}", f"{totals.requests:,} requests, robots.txt counted"),
+        ("Hosts", f"{totals.hosts:,}", f"{counted(totals.requests, 'request')}, robots.txt counted"),
         ("Bytes", bytes_text(totals.bytes), "decoded"),
         ("Time", seconds_text(totals.seconds), f"{rate:,.1f} pages a second"),
         ("Duplicates", f"{totals.duplicates:,}", "same content, another URL"),

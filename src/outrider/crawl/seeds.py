@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import BinaryIO
 
 from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
-from outrider.limits import SEEDS_MAX, URL_BYTES_MAX
+from outrider.fetch.names import parse_hosts
+from outrider.limits import HOSTS_FILE_BYTES_MAX, SEEDS_MAX, URL_BYTES_MAX
 from outrider.url import host_of, normalize
 
 SEED_FAULTS_NAMED_MAX = 20  # how many seeds that are no URLs are listed; all of them are skipped
@@ -98,6 +99,23 @@ def _hint(text: str) -> str:
     except InvalidUrlError:
         return ""
     return f"; did you mean {meant} ?"
+
+
+def read_hosts(path: str | None) -> Mapping[str, tuple[str, ...]]:
+    """The addresses by host name of a --hosts file; SettingsError for one that cannot be read."""
+    if path is None:
+        return {}
+    try:
+        with open(path, "rb") as file:
+            data = file.read(HOSTS_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise SettingsError(f"hosts is {path!r}: it cannot be read ({error.strerror})") from None
+    try:
+        return parse_hosts(data.decode())
+    except UnicodeDecodeError:
+        raise SettingsError(f"hosts is {path!r}: it is not UTF-8") from None
+    except SettingsError as error:
+        raise SettingsError(f"hosts is {path!r}: {error.facts}") from None
 
 
 def is_loopback(host: str, hosts: Mapping[str, tuple[str, ...]]) -> bool:

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, BinaryIO, TextIO
 
 import msgspec
@@ -28,19 +28,27 @@ from outrider.crawl.directory import (
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.kept_output import refuse_output_alone
 from outrider.crawl.loop import FINISHED, LIMIT, Crawler, CrawlResult, PageReader
-from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, Kept, as_toml, from_environment, resolved
+from outrider.crawl.options import (
+    SETTINGS_FILE,
+    CrawlOptions,
+    Kept,
+    as_toml,
+    from_environment,
+    hidden,
+    permitting,
+    resolved,
+)
 from outrider.crawl.output import FILES, PAGES, POLITENESS
 from outrider.crawl.pace import errors_of
 from outrider.crawl.pages import CrawlPages
 from outrider.crawl.progress import Progress, progress_of
 from outrider.crawl.report import collect, render
-from outrider.crawl.seeds import loopback_of, placed, read_seeds, require_contact
+from outrider.crawl.seeds import loopback_of, placed, read_hosts, read_seeds, require_contact
 from outrider.crawl.summary import counted, summary_lines
 from outrider.crawl.terminal import say
 from outrider.crawl.version import version
 from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
-from outrider.fetch.names import parse_hosts
-from outrider.limits import HOSTS_FILE_BYTES_MAX, REPORT_BYTES_MAX
+from outrider.limits import REPORT_BYTES_MAX
 from outrider.url import host_of
 
 
@@ -167,8 +175,7 @@ def prepared(
         say(f"skipped: {fault}", talk)
     hosts = read_hosts(options.hosts)
     permitted = loopback_of(canonical, hosts, options.allow_address)
-    if permitted:
-        options = replace(options, allow_address=(*options.allow_address, *permitted))
+    options = permitting(options, permitted)
     require_contact(canonical, options.contact, hosts)
     Hooks(options)  # a hook that cannot be loaded is a fault of the words, too
     folder = put_aside(output, wall()) if options.anew else None
@@ -215,23 +222,6 @@ def _nowhere() -> NamedPathError:
     return NamedPathError("the directory you are in was removed; change to one that is there, or give whole paths")
 
 
-def read_hosts(path: str | None) -> Mapping[str, tuple[str, ...]]:
-    """The addresses by host name of a --hosts file; SettingsError for one that cannot be read."""
-    if path is None:
-        return {}
-    try:
-        with open(path, "rb") as file:
-            data = file.read(HOSTS_FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise SettingsError(f"hosts is {path!r}: it cannot be read ({error.strerror})") from None
-    try:
-        return parse_hosts(data.decode())
-    except UnicodeDecodeError:
-        raise SettingsError(f"hosts is {path!r}: it is not UTF-8") from None
-    except SettingsError as error:
-        raise SettingsError(f"hosts is {path!r}: {error.facts}") from None
-
-
 def _title(options: CrawlOptions, sources: tuple[str, ...]) -> str:
     """The name of a crawl for people: as told, or the hosts of its seeds, or its directory."""
     if options.name is not None:
@@ -244,16 +234,8 @@ def _title(options: CrawlOptions, sources: tuple[str, ...]) -> str:
 
 
 def _shown(options: CrawlOptions, sources: tuple[str, ...]) -> str:
-    """The settings as outrider.toml has them, without remarks; values of header fields may be secrets."""
-    tables = tuple(
-        tuple((name, _hidden(value) if name == "header" else value) for name, value in table) for table in options.host
-    )
-    shown = replace(options, header=_hidden(options.header), host=tuple(map(dict, tables)))
-    return "\n".join(line for line in as_toml(shown, sources).splitlines() if line and line[0] != "#")
-
-
-def _hidden(header: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, "hidden") for name, _ in header)
+    """The settings as outrider.toml has them, without remarks and without the values of header fields."""
+    return "\n".join(line for line in as_toml(hidden(options), sources).splitlines() if line and line[0] != "#")
 
 
 def _conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...] = ()) -> list[str]:
@@ -280,7 +262,7 @@ def _conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ..
     )
     if large:
         said = [f"pages       {result.statistics['answered']:,}", f"ended       {ending}"]
-        return said if left is None else [*said, f"left        {left:,} URLs"]
+        return said if left is None else [*said, f"left        {counted(left, 'URL')}"]
     lines = summary_lines(data.totals, data.politeness)
     report = os.path.join(options.output, REPORT_FILE)
     try:

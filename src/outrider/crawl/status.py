@@ -10,7 +10,7 @@ from outrider.crawl.control import ask
 from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, last_run, no_crawl
 from outrider.crawl.pace import Rates, status_fields
 from outrider.crawl.progress import eta_text
-from outrider.crawl.summary import bytes_text
+from outrider.crawl.summary import bytes_text, counted
 from outrider.engine import Frontier
 from outrider.errors import StoreInUseError, UnreachableError
 
@@ -50,10 +50,10 @@ def status_lines(status: Mapping[str, Any]) -> list[str]:
     passed = ", ".join(f"{name} {count:,}" for name, count in sorted(status.get("not_followed", {}).items()))
     lines = [
         f"state       {status['state']}",
-        f"accepted    {status['accepted']:,} URLs",
+        f"accepted    {counted(status['accepted'], 'URL')}",
         *(f"  {name:<9} {urls[name]:,}" for name in urls),
         "hosts       " + ", ".join(f"{count:,} {name}" for name, count in hosts.items()),
-        f"pages       {status['answered']:,} answered, {status['duplicates']:,} duplicates, "
+        f"pages       {status['answered']:,} answered, {counted(status['duplicates'], 'duplicate')}, "
         + bytes_text(status["bytes"]),
         f"a second    {rates['now']:.1f} now, {rates['average']:.1f} on average, {rates['peak']:.1f} at most",
         f"errors      {errors or 'none'}",

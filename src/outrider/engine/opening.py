@@ -257,7 +257,8 @@ def notes_of(log: Log, previous: str, ended: int, step: float) -> list[str]:
     if cut:
         notes.append(f"a torn tail of {cut} bytes was cut off the log (it was never acknowledged)")
     if ended:
-        notes.append(f"{ended} leases of the process that died were ended; their hosts rest one whole delay")
+        noun = "lease" if ended == 1 else "leases"
+        notes.append(f"{ended:,} {noun} of the process that died had to end; each host rests one whole delay")
     if step < -1.0:
         notes.append(f"the clock was set back by {-step:.0f} s; time goes on from where the last run left it")
     return notes

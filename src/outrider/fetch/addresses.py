@@ -137,6 +137,10 @@ class AddressGuard:
     def __repr__(self) -> str:
         return f"<AddressGuard {len(self.allowed)} ranges allowed, {len(self.hosts)} names on loopback>"
 
+    def allow(self, more: Sequence[str]) -> None:
+        """Permits further ranges for every host."""
+        self.allowed = (*self.allowed, *(_network(text) for text in more))
+
     def permits(self, host: str, ip: str) -> bool:
         """Whether `host` may be asked at `ip`."""
         address = parsed(ip)

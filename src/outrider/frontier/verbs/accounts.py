@@ -816,7 +816,8 @@ def _why_not(
             return "group_resting", text, until
         return "group_busy", f"{host.name} waits for its turn in the group {name}: others of it go first", None
     if queue.queued > 1:
-        return "behind", f"{queue.queued - 1} other URLs of its queue are queued, too, and its host is ready", now
+        others = _some(queue.queued - 1, "other URL", "other URLs")
+        return "behind", f"{others} of its queue may go first, and its host is ready", now
     return "ready", "nothing: it is given to whoever leases next", now
 
 
@@ -845,21 +846,28 @@ def idle(
     elif not (tables.counts[QUEUED] or tables.counts[LEASED] or tables.counts[WAITING] or errands):
         word, text, next_at = "finished", "nothing is left to do", None
         if tables.counts[PARKED]:
-            text += f"; {tables.counts[PARKED]} URLs are parked, beyond a limit or forbidden by robots.txt"
+            text += (
+                f"; {_some(tables.counts[PARKED], 'URL is', 'URLs are')} parked, beyond a limit or closed by robots.txt"
+            )
     elif counts["ready"]:
         word, text = "ready", _ready(tables, now, counts["ready"], errands_at, shared, errands_wanted=errands_wanted)
     elif counts["resting"]:
         word, text = "resting", f"all {counts['resting']} hosts that hold something rest"
+        if counts["resting"] == 1:
+            text = "the one host that holds something rests"
         if shared is not None and shared.waiting:
             text += f", {shared.waiting} of them because a group they belong to rests or is being visited"
         if shared is not None and shared.seeking:
             text += f", {len(shared.seeking)} because their addresses are to be asked for first, by errands"
     elif counts["leased"]:
-        word, text = "leased", f"{counts['leased']} hosts are being visited, the others have nothing"
+        word, text = (
+            "leased",
+            f"{_some(counts['leased'], 'host is', 'hosts are')} being visited, the others have nothing",
+        )
     elif tables.counts[WAITING]:
-        word, text = "waiting", f"{tables.counts[WAITING]} URLs wait for their time"
+        word, text = "waiting", f"{_some(tables.counts[WAITING], 'URL waits', 'URLs wait')} for the time when due"
     elif errands or counts["blocked"]:
-        word, text = "blocked", f"{counts['blocked']} hosts are paused or wait for their robots.txt"
+        word, text = "blocked", f"{_some(counts['blocked'], 'host is', 'hosts are')} paused or without a robots.txt yet"
     else:
         word, text = "paused", "what is queued is paused or blocked"
     tail_host, tail_urls, tail_seconds = _tail(tables, delay)
@@ -878,6 +886,11 @@ def idle(
     )
 
 
+def _some(count: int, one: str, many: str) -> str:
+    """A count with the noun and verb that go with it."""
+    return f"{count:,} {one if count == 1 else many}"
+
+
 def _ready(
     tables: Tables,
     now: Instant,
@@ -888,10 +901,12 @@ def _ready(
     errands_wanted: bool,
 ) -> str:
     """How the ready hosts are leased: some of them, perhaps, by errands alone."""
-    text = f"{'1 host is' if ready == 1 else f'{ready} hosts are'} ready: lease from them"
+    text = f"{_some(ready, 'host is', 'hosts are')} ready: lease from {'it' if ready == 1 else 'them'}"
     pages = int(np.count_nonzero(_host_states(tables, now, {}, shared) == _READY)) if errands_at else ready
     if pages < ready:
-        text += f" with errands=True: {ready - pages} wait for a robots.txt, which may be asked for now"
+        text += (
+            f" with errands=True: {_some(ready - pages, 'waits', 'wait')} for a robots.txt, which may be asked for now"
+        )
     elif errands_wanted:
         text += " with errands=True: the robots.txt of each is asked for first"
     return text
