@@ -9,8 +9,9 @@ from concurrent.futures import Executor, Future
 import pytest
 
 from outrider import AsyncFrontier, Frontier
+from outrider.engine.waiting import Bell, WaitingRoom
 from outrider.errors import ClosedError, SettingsError
-from outrider.journey import Kind
+from outrider.journey import Kind, LeaseBatch
 
 A, B, C = "http://a.com/", "http://b.com/", "http://c.com/"
 
@@ -200,6 +201,97 @@ def test_a_cancelled_wait_gives_back_leases_that_came_too_late():
         return (await frontier.status(A)).state, await frontier.workers()
 
     assert ("queued", []) == lived(live)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in the turn of its end", "behind its end"])
+def test_lines_of_a_wait_that_was_given_up_come_with_the_next_answer(late):
+    """A wait may end with lines alone: URLs that robots.txt closes are no leases."""
+
+    async def live(frontier, loop):
+        frontier.sync._machine.keeps_lines = True
+        waiting = await began(frontier.lease(1, worker="w", wait_seconds=60))
+        lease = frontier._waiting._lease
+
+        async def cancelled(*args, **kwargs):
+            leases = await lease(*args, **kwargs)
+            if not leases.lines:
+                return leases
+            waiting.cancel()
+            for _ in range(2 * late):
+                await asyncio.sleep(0)
+            return leases
+
+        frontier._waiting._lease = cancelled
+        await frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /")
+        await frontier.discover([A])
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        return [b"http://a.com/" in line for _, line in (await frontier.lease(1)).lines]
+
+    assert [True] == lived(live)
+
+
+def test_a_wait_under_a_request_id_that_was_given_up_leaves_the_leases_of_its_first_answer():
+    async def live(frontier, loop):
+        await frontier.discover([A])
+        first = await frontier.lease(1, worker="w", request_id=("w", 1))
+        lease = frontier._waiting._lease
+
+        async def cancelled(*args, **kwargs):
+            leases = await lease(*args, **kwargs)
+            waiting.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            return leases
+
+        frontier._waiting._lease = cancelled
+        waiting = asyncio.ensure_future(frontier.lease(1, worker="w", request_id=("w", 1), wait_seconds=60))
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        return [str(code) for code in await frontier.report([first[0].done()])]
+
+    assert ["ok"] == lived(live)
+
+
+def test_a_ring_that_comes_as_a_round_ends_begins_another():
+    """Another thread may ring between the last look at the bell and the end of the round."""
+
+    class Room(WaitingRoom):
+        rings_late = False
+        _is_rung = False
+
+        @property
+        def _rung(self):
+            found = self._is_rung
+            if self.rings_late and not found:
+                self.rings_late = False
+                there.append(LeaseBatch((), lines=((0, b"x"),)))
+                self._ring()
+            return found
+
+        @_rung.setter
+        def _rung(self, value):
+            self._is_rung = value
+
+    there: list[LeaseBatch] = []
+
+    async def lease(want):
+        room.rings_late = not there
+        return there.pop() if there else LeaseBatch(())
+
+    async def main():
+        return await asyncio.wait_for(room.wait(1, "kind", {}, 60), 60)
+
+    room = Room(Bell(), lease, lambda unclaimed: None, lambda: 0, lambda: None)
+    loop = TurnedLoop()
+    try:
+        assert ((0, b"x"),) == loop.run_until_complete(main()).lines
+    finally:
+        loop.close()
 
 
 def test_waiting_tasks_are_told_that_the_frontier_closed():

@@ -509,6 +509,53 @@ def test_addresses_outlive_a_kill_and_a_checkpoint():
     assert (1, []) == (len(world.urls()), problems(world))
 
 
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("robots", ["caller", "errands"])
+def test_an_open_request_counts_where_its_host_was_also_when_a_kill_comes_behind_a_new_address(robots, checkpoint):
+    """Seed 343563665354 of the operated histories: the group of the address that a.com left was free after the kill."""
+    world = World(group={"address": {"gap": 5}}, delay=1, robots=robots)
+    world.frontier.set_addresses({"a.com": "192.0.2.1", "b.org": "192.0.2.1", "c.net": "192.0.2.2"})
+    world.discover("http://a.com/")
+    lease = world.one(worker="w", ttl_seconds=1_000, errands=True, request_id=("w", 1))
+    world.discover("http://b.org/", "http://c.net/")
+    for address in ("192.0.2.7", "192.0.2.2"):
+        world.frontier.set_address("a.com", address)
+    for _ in range(2):
+        if checkpoint:
+            world.frontier.checkpoint()
+        world.kill()
+        assert [] == problems(world)
+    assert [lease] == list(world.lease(1, worker="w", errands=True, request_id=("w", 1)))
+    assert ["c.net"] == [one.host for one in world.lease(errands=True)]
+    world.report(lease.robots(404) if robots == "errands" else lease.done())
+    world.clock.move(4.9)
+    assert ([], []) == ([one.host for one in world.lease(errands=True)], problems(world))
+    world.clock.move(0.1)  # the group that it left rests since that end
+    assert ["b.org"] == [one.host for one in world.lease(errands=True)]
+    world.kill()
+    assert [] == problems(world)
+
+
+def test_an_address_that_is_found_while_a_request_is_open_counts_from_the_next_one_also_after_a_kill():
+    """As above, where an errand for the address ends behind the lease."""
+    world = World(group="address", delay=1, addresses="errands")
+    world.discover("http://a.com/")
+    asked = world.one(errands=True)
+    world.frontier.set_address("a.com", "192.0.2.1")
+    page = world.one(worker="w", ttl_seconds=1_000)
+    assert ("192.0.2.1", "address") == (page.address, asked.kind)
+    world.report(asked.located("192.0.2.2", ttl_seconds=3_000))
+    world.discover("http://b.org/", "http://c.net/")
+    for host, address in (("b.org", "192.0.2.1"), ("c.net", "192.0.2.2")):
+        world.frontier.set_address(host, address)
+    world.kill()
+    for host, address in (("b.org", "192.0.2.1"), ("c.net", "192.0.2.2")):
+        world.frontier.set_address(host, address)
+    assert ["c.net"] == [one.host for one in world.lease(errands=True)]
+    world.report(page.done())
+    assert (1, []) == (world.ready_in(), problems(world))
+
+
 def test_groups_may_be_chosen_anew_with_every_opening():
     world = World(delay=5)
     world.discover("http://a.x.com/", "http://b.x.com/")

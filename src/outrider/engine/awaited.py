@@ -80,7 +80,13 @@ class AsyncFrontier:
         self.sync = frontier
         self._pool = ThreadPoolExecutor(max_workers=2, thread_name_prefix="outrider-sync")
         self._small: list[tuple[Small, asyncio.Future[None]]] = []
-        self._waiting = WaitingRoom(frontier._bell, self._lease, self.release, frontier.next_ready_seconds)
+        self._waiting = WaitingRoom(
+            frontier._bell,
+            self._lease,
+            frontier._give_up,
+            lambda: frontier._machine.tables.token,
+            frontier.next_ready_seconds,
+        )
 
     @classmethod
     def open(

@@ -91,10 +91,13 @@ class Kept(Generic[Answer]):
     def unclaimed(self) -> Unclaimed | None:
         """The leases that no caller has if this call is given up. A repeated answer was given before: its leases
         stay."""
-        if not isinstance(self.answer, LeaseBatch):
-            return None
-        tokens = [token for token in self.answer.tokens if token > self.token]
-        return Unclaimed(tokens, self.answer.lines, self.request_id if tokens else None)
+        return unclaimed_of(self.answer, self.token, self.request_id) if isinstance(self.answer, LeaseBatch) else None
+
+
+def unclaimed_of(leases: LeaseBatch, token: int, request_id: RequestId | None) -> Unclaimed:
+    """The part of an answer that no caller has: leases with tokens above this one, and the lines."""
+    tokens = [one for one in leases.tokens if one > token]
+    return Unclaimed(tokens, leases.lines, request_id if tokens else None)
 
 
 def _is_listed(given: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:

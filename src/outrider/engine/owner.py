@@ -828,8 +828,10 @@ class Frontier:
         """The answer of this call reaches no caller: its leases are given back at once, or with the next call where
         this is not possible now."""
         unclaimed = call.unclaimed()
-        if unclaimed is None:
-            return
+        if unclaimed is not None:
+            self._give_up(unclaimed)
+
+    def _give_up(self, unclaimed: Unclaimed) -> None:
         self._unclaimed.append(unclaimed)
         with contextlib.suppress(OutriderError):  # the caller is told the call's own error
             self._decide("release", lambda m, now: None)

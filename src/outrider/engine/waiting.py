@@ -14,7 +14,9 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from outrider.engine.calls import unclaimed_of
 from outrider.errors import OutriderError
+from outrider.frontier.verbs.leased import Unclaimed
 from outrider.journey import LeaseBatch
 from outrider.limits import LEASE_RECHECK_SECONDS
 
@@ -73,10 +75,16 @@ def pause_seconds(ready: float | None, most: float) -> float:
 
 
 class _Waiter:
-    __slots__ = ("found", "request", "want")
+    """A call that waits. token: the last one that was drawn before."""
 
-    def __init__(self, want: int, request: Mapping[str, Any], found: asyncio.Future[LeaseBatch]) -> None:
-        self.want, self.request, self.found = want, request, found
+    __slots__ = ("found", "request", "token", "want")
+
+    def __init__(self, want: int, request: Mapping[str, Any], found: asyncio.Future[LeaseBatch], token: int) -> None:
+        self.want, self.request, self.found, self.token = want, request, found, token
+
+    def unclaimed(self, leases: LeaseBatch) -> Unclaimed:
+        """The part of an answer that no caller gets when this call is given up."""
+        return unclaimed_of(leases, self.token, self.request.get("request_id"))
 
 
 class WaitingRoom:
@@ -86,10 +94,12 @@ class WaitingRoom:
         self,
         bell: Bell,
         lease: Callable[..., Awaitable[LeaseBatch]],
-        release: Callable[[list[int]], Awaitable[object]],
+        give_up: Callable[[Unclaimed], None],
+        last_token: Callable[[], int],
         ready_seconds: Callable[[], float | None],
     ) -> None:
-        self._bell, self._lease, self._release, self._ready_seconds = bell, lease, release, ready_seconds
+        self._bell, self._lease, self._ready_seconds = bell, lease, ready_seconds
+        self._give_up, self._last_token = give_up, last_token
         self._lines: dict[Hashable, deque[_Waiter]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._rung = False
@@ -106,19 +116,19 @@ class WaitingRoom:
         if not self._lines:
             self._loop, self._rung = loop, False
             self._bell.listen(self._ring)
-        waiter = _Waiter(want, request, loop.create_future())
+        waiter = _Waiter(want, request, loop.create_future(), self._last_token())
         self._lines.setdefault(kind, deque()).append(waiter)
         self._ring()  # the first look is a round, too: nothing can become ready unseen before it
         try:
             async with asyncio.timeout(wait_seconds):
                 return await waiter.found
         except TimeoutError:
-            return self._given(waiter) or LeaseBatch(())
+            given = self._given(waiter)
+            return given if given is not None else LeaseBatch(())
         except asyncio.CancelledError:
             given = self._given(waiter)
-            if given:
-                with suppress(OutriderError):
-                    await self._release(given.tokens)
+            if given is not None:
+                self._give_up(waiter.unclaimed(given))
             raise
         finally:
             self._leave(kind, waiter)
@@ -159,8 +169,7 @@ class WaitingRoom:
             self._rung = False
             for line in list(self._lines.values()):
                 await self._serve_line(line)
-        self._rung = False
-        self._arm()
+        self._arm()  # a ring of another thread that comes from here on finds its `_heard` behind this round
 
     async def _serve_line(self, line: deque[_Waiter]) -> None:
         while line:
@@ -177,8 +186,7 @@ class WaitingRoom:
             if not leases and not leases.lines:
                 return
             if waiter.found.done():  # it went away meanwhile
-                with suppress(OutriderError):
-                    await self._release(leases.tokens)
+                self._give_up(waiter.unclaimed(leases))
             else:
                 waiter.found.set_result(leases)
 

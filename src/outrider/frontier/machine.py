@@ -261,6 +261,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             or (row not in places and address)
         }
         draft = self._draft(now)
+        self._leave_addresses(draft, rows)
         for row, address in rows.items():
             draft.add(Fact.ADDRESS, (int(tables.hosts.slot[row]), int(tables.hosts.hash[row]), address))
         if self.turns.shared is not None:

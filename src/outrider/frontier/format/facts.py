@@ -81,6 +81,7 @@ class Fact(IntEnum):
     ADDRESS = 27
     LOCATED = 28
     COLD_REST = 29
+    LEFT = 30
     CARD = 32
     HEAD = 33
     LEASE = 35
@@ -173,6 +174,7 @@ KINDS: dict[int, Kind] = {
         ),
         _kind(Fact.ARRIVED, "slot:u16 source:u16 sequence:u64"),
         _kind(Fact.DELIVERED, "slot:u16 sequence:u64"),
+        _kind(Fact.LEFT, "slot:u16 host:u64 token:u64 address:text"),
         _kind(Fact.ADDRESS, "slot:u16 host:u64 address:text"),
         _kind(Fact.LOCATED, "slot:u16 host:u64 address:text expires:i64 next_at:i64 attempts:u8 error:text"),
         _kind(

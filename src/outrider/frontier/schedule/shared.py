@@ -88,6 +88,7 @@ class SharedTurns:
         self._vainly: dict[int, int] = {}  # hosts of several groups: wakes in vain since they last held all turns
         self._kept: dict[int, Rows] = {}  # hosts with reserved groups, and these groups
         self._moving: set[int] = set()  # hosts with a new address that are still in their old groups
+        self._still_at: dict[int, str] = {}  # while hosts join: addresses of open requests, where their hosts left them
         self.asks = False  # whether errands ask for unknown addresses
         self._told: set[int] = set()  # hosts whose addresses callers gave in this process
         self.seeking: set[int] = set()  # hosts that are offered as soon as their addresses are known
@@ -131,6 +132,9 @@ class SharedTurns:
 
     def meet(self) -> None:
         """Lets hosts that became known since the last call join their groups, with their rests and requests."""
+        if not self._hosts.count:  # after a kill; a new host has no open request
+            self._still_at = self._tables.still_at()
+            self._moving.update(self._still_at)
         while self._hosts.count < self._tables.hosts.count:
             first = self._hosts.count
             last = min(first + GROUPS_ROWS_AT_ONCE, self._tables.hosts.count)
@@ -138,6 +142,7 @@ class SharedTurns:
             rows = np.arange(first, last, dtype=np.uint32)
             self._join(rows, self._groups_of(first, last))
             self._follow(rows[(self._tables.hosts.flags[rows] & GROUPED) != 0])
+        self._still_at = {}
 
     def _groups_of(self, first: int, last: int) -> npt.NDArray[np.uint32]:
         """The groups of the hosts `first` … `last - 1`, one row of GROUPS_PER_HOST_MAX each."""
@@ -180,14 +185,16 @@ class SharedTurns:
         return by_name if address is None else by_name | members.by_address(address)
 
     def _address(self, host: int, name: str) -> IpAddress | None:
-        """The last known address of a host; a host name that is an address is its own."""
+        """The last known address of a host, or the one that its open requests go to; a host name that is an address is
+        its own."""
         if name[-1:].isdigit() or name[:1] == "[":
             try:
                 return address_of(name.strip("[]"))
             except ValueError:
                 pass  # a name that ends in a digit and is no address: it counts as a name
         place = self._tables.whereabouts.get(host)
-        return None if place is None or not place.address else address_of(place.address)
+        text = self._still_at.get(host, "" if place is None else place.address)
+        return address_of(text) if text else None
 
     def _join(self, rows: Rows, groups: npt.NDArray[np.uint32]) -> None:
         self._hosts.groups[rows] = groups

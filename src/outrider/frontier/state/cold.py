@@ -303,6 +303,8 @@ class ColdHosts:
         self._set.add(_slots(hashes), hashes)
         self.ever = True
         queues.remove(first if not more else np.concatenate((first, np.array(more, np.uint32))))
+        for row in rows.tolist() if tables.left else ():
+            tables.left.pop(row, None)  # it has no open lease, and tokens grow
         hosts.remove(rows)
 
     def _extra_of(self, tables: Tables, row: int, more: list[int]) -> bytes:

@@ -199,6 +199,8 @@ class Tables:
         # the error that left a host half recalled, perhaps in a call that only reads
         self.torn: BaseException | None = None
         self.whereabouts: dict[int, Whereabouts] = {}  # by row of Hosts
+        # by row of Hosts: leases with tokens up to this one go to this address ("" for none), which the host has left
+        self.left: dict[int, tuple[int, str]] = {}
         self.authorities_of: dict[int, list[Authority]] = {}
         self.callers_errands = CallersErrands()
         self.errands: dict[int, Errand] = {}  # open ones, by token
@@ -430,10 +432,31 @@ class Tables:
             self.whereabouts[row] = Whereabouts(row, int(self.hosts.slot[row]), host, self.hosts.name(row))
         return self.whereabouts[row]
 
-    def address_of(self, host: int) -> str | None:
-        """The address of a host by its row, from the last caller or errand that gave it."""
+    def _left(self, slot: int, host: int, token: int, address: str) -> None:
+        rows = self._rows_of_hosts(np.array([host], np.uint64))
+        self.left[int(rows[0])] = (token, sys.intern(address))
+
+    def address_of(self, host: int, token: int) -> str | None:
+        """The address of a host by its row, for a lease with this token: from the last caller or errand that gave it
+        before the lease."""
+        until, address = self.left.get(host, (-1, ""))
+        if token <= until:
+            return address or None
         place = self.whereabouts.get(host)
         return place.address or None if place is not None and place.expires else None
+
+    def still_at(self) -> dict[int, str]:
+        """By row, the addresses that open leases go to and their hosts have left, "" for none. Forgets the others, for
+        tokens grow: no later lease goes there."""
+        if not self.left:
+            return {}
+        tokens = np.frombuffer(self.leases.tokens(), np.uint64)
+        hosts = self.queues.host[self.open_leases()[1].astype(np.intp)]
+        open_ones = [*zip(hosts.tolist(), tokens.tolist(), strict=True)]
+        open_ones += [(errand.busy, token) for token, errand in self.errands.items() if errand.busy != NONE]
+        still = {host for host, token in open_ones if token <= self.left.get(host, (-1, ""))[0]}
+        self.left = {host: self.left[host] for host in still}
+        return {host: address for host, (_, address) in self.left.items()}
 
     def _rest_groups(self, host: int) -> None:
         until = int(self.hosts.rest_until[host])
@@ -1186,6 +1209,9 @@ class Tables:
             if not len(rows_):
                 return []
             blocks = [(Fact.HOST, [hosts.slot[rows_], hosts.hash[rows_], hosts.names(rows_)]), self.host_cells(rows_)]
+            left = sorted(row for row in self.still_at() if first <= row < last)
+            if left:
+                blocks.append((Fact.LEFT, columns_of([self.left_cells(row, *self.left[row]) for row in left])))
             places = [self.whereabouts[row] for row in range(first, last) if row in self.whereabouts]
             for fact, rows in self._places(places):
                 if rows:
@@ -1241,6 +1267,10 @@ class Tables:
         if errands:
             out.append((Fact.ERRAND, columns_of(errands)))
         return out
+
+    def left_cells(self, host: int, token: int, address: str) -> Row:
+        """The columns of a LEFT fact."""
+        return (int(self.hosts.slot[host]), int(self.hosts.hash[host]), token, address)
 
     def _places(self, places: Sequence[Whereabouts]) -> list[tuple[Fact, list[Row]]]:
         named = [(place, (place.slot, int(self.hosts.hash[place.host]))) for place in places]

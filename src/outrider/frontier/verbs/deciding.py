@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -492,6 +492,20 @@ class Deciding:
         rules = tables.rules_of_new(crawl, name)
         if rules.any():
             draft.add(Fact.QUEUE_RULES, rules_cells(slot, queue, rules))
+
+    def _leave_addresses(self, draft: Draft, hosts: Iterable[int]) -> None:
+        """Keeps the addresses of hosts with open requests, before they get others: until these end, the hosts count in
+        the groups of the address that they leave, also after a kill."""
+        tables = self.tables
+        busy = [host for host in hosts if tables.hosts.in_flight[host]]
+        if not busy:
+            return
+        still_at = tables.still_at()
+        for host in busy:
+            if host not in still_at:
+                place = tables.whereabouts.get(host)
+                address = place.address if place is not None else ""
+                draft.add(Fact.LEFT, tables.left_cells(host, tables.token, address))
 
     def slot_of(self, name: str) -> int:
         """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of its name if it has

@@ -150,6 +150,8 @@ class Settling(Asking, Discovering):
                 after_seconds=outcomes.after_of(row),
                 final=int(outcomes.verdicts[row]) == verdicts.GONE,
             )
+            if cells[0] != errand.address:
+                self._leave_addresses(draft, [errand.host])
             draft.add(Fact.LOCATED, (*errand.place, *cells))
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
