@@ -570,3 +570,21 @@ def test_memory_for_no_bytes_is_refused():
     for value in (None, 0, -1, "1G", 1.5, True):
         with pytest.raises(SettingsError, match="memory_bytes"):
             World(memory_bytes=value)
+
+
+def test_an_authority_whose_parked_urls_are_still_to_be_judged_comes_back_as_it_went(world):
+    """Replay of the log alone would find it so, too."""
+    visited(world, "http://a.com/")
+    world.frontier.set_robots("http://a.com", 200, RULES)
+    world.discover(Link("http://a.com/private", crawl="other"))
+    world.clock.move(10)
+    assert ([], "parked") == (world.urls(), world.frontier.status("http://a.com/private", crawl="other").state)
+    world.frontier.set_robots("http://a.com", 404, b"")
+    world.frontier.delete(crawl="other")
+    world.clock.move(10)
+    again = world.frontier._machine.tables.authorities["http://a.com"].again
+    assert again
+    world.frontier.checkpoint()
+    assert 1 == cold(world)
+    recall_all(world.frontier)
+    assert again == world.frontier._machine.tables.authorities["http://a.com"].again

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from model.world import World, everything, hosts_go_cold, recount
+from model.world import Clock, World, everything, hosts_go_cold, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
@@ -349,6 +349,45 @@ def test_an_errand_at_a_host_of_another_frontier_is_told_and_changes_nothing():
             frontier.queue_errands("sitemap", urls)
         assert 0 == frontier.statistics()["errands"]
         assert [Code.NEW] * len(own) == frontier.queue_errands("sitemap", own)
+
+
+def test_an_errand_that_is_redirected_to_a_host_of_another_frontier_ends():
+    half, keys = frozenset(range(2_048)), (b"f" * 16, b"s" * 16)
+    clock = Clock()
+    with Frontier.open(MemoryFiles(), slots=half, keys=keys, clock=clock) as frontier:
+        (own, _), (other, slot) = owned_and_foreign(frontier)
+        frontier.queue_errands("sitemap", [f"http://{own}/s.xml"])
+        (lease,) = frontier.lease(1, errands=True)
+        frontier.report([lease.done(status=301, location=f"http://{other}/s.xml")])
+        clock.move(1_000)
+        assert (0, []) == (frontier.statistics()["errands"], frontier.lease(9, errands=True).urls)
+        assert [own] == [host.name for host in frontier.hosts()], slot
+
+
+@pytest.mark.parametrize("setting", ["closed", "open"])
+def test_a_robots_txt_that_moved_to_a_host_of_another_frontier_cannot_be_read(setting):
+    """The rules there are not known here, and a request would go by another clock: it counts as unreachable."""
+    half, keys, clock = frozenset(range(2_048)), (b"f" * 16, b"s" * 16), Clock()
+    how = {"slots": half, "keys": keys, "clock": clock, "robots": "errands"}
+    with Frontier.open(MemoryFiles(), settings={"robots_unreachable": setting}, **how) as frontier:
+        (own, _), (other, _) = owned_and_foreign(frontier)
+        page = f"http://{own}/"
+        frontier.discover([page])
+        (lease,) = frontier.lease(1, errands=True)
+        frontier.report([lease.robots(301, location=f"http://{other}/robots.txt")])
+        clock.move(10)
+        assert ([page] if setting == "open" else []) == frontier.lease(9, errands=True).urls
+        assert [own] == [host.name for host in frontier.hosts()]
+        if setting == "closed":
+            assert "parked" == frontier.status(page).state
+            clock.move(86_400)
+            assert [f"{page}robots.txt"] == frontier.lease(9, errands=True).urls
+
+
+def owned_and_foreign(frontier: Frontier) -> list[tuple[str, int]]:
+    """A host of the lower half of slots, and one of the upper half, with their slots."""
+    names = {f"h{n}.com": frontier._machine.slot_of(f"h{n}.com") for n in range(20)}
+    return [next(one for one in names.items() if (one[1] < 2_048) is lower) for lower in (True, False)]
 
 
 def test_a_kind_is_a_row_of_the_table():

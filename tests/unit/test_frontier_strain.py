@@ -62,3 +62,15 @@ def test_where_no_host_answers_nobody_is_marked():
     world.report(one.done(seconds=0.01), *failed)
     world.clock.move(2 * DELAY)
     assert [DELAY] + [2 * DELAY] * 7 == sorted(lease.gap_seconds for lease in world.lease(8))
+
+
+def test_outcomes_that_are_stale_are_no_requests_by_which_the_network_is_judged():
+    world = world_of(hosts=8, pages=3)
+    one, *others = sorted(world.lease(8), key=lambda lease: lease.host)
+    world.frontier.release([one.token])
+    late = one.retry(seconds=0.01, error="connect_timeout")
+    one = world.one()
+    failed = [lease.retry(seconds=0.01, error="connect_timeout", after_seconds=10_000) for lease in others]
+    assert ["stale"] + ["ok"] * 8 == world.report(late, one.done(seconds=0.01), *failed)
+    world.clock.move(2 * DELAY)
+    assert [DELAY] + [2 * DELAY] * 7 == sorted(lease.gap_seconds for lease in world.lease(8))

@@ -77,8 +77,8 @@ class Machine(Reporting, Operations, Carrying, Errands):
         tables.find_leaving()
         self._let_queues_go(len(tables.leaving))
         tables.changed.clear()
-        for token, authority in tables.errands.items():
-            heapq.heappush(self._deadlines, (authority.deadline, token))
+        for token, errand in tables.errands.items():
+            heapq.heappush(self._deadlines, (errand.deadline, token))
         for group in tables.queues.groups.values():
             hosts = tables.queues.host[group.queues]
             group.rest_until = max(group.rest_until, int(tables.hosts.rest_until[hosts].max()))
@@ -134,7 +134,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             rests |= tables.hosts.ended[:count] > max(0, last - shared.gap_max)
         resting, until, since = self._rested_on(np.flatnonzero(rests), now, passed)
         dead: list[int] = np.frombuffer(tables.leases.of_holder(0), np.uint64).tolist()
-        errands = [authority for authority in tables.errands.values() if authority.holder == 0]
+        errands = [errand for errand in tables.errands.values() if errand.holder == 0]
         ended = len(dead) + len(errands)
         moved = self._moved_deadlines(now, passed)
         while len(moved[1]) > RESTS_PER_FRAME_MAX:
@@ -166,14 +166,14 @@ class Machine(Reporting, Operations, Carrying, Errands):
             draft.add(Fact.COLD_REST, (OWN_SLOT, floor + jump, delay))
         self._rest_on(draft, resting, until, since, dead)
         self._lose(draft, dead, now)
-        for authority in errands:
-            self._lose_errand(draft, authority, now)
+        for errand in errands:
+            self._lose_errand(draft, errand, now)
         if len(moved[1]):
             draft.add_columns(Fact.EXTEND, moved)
-        for authority in tables.errands.values():
-            old, new = authority.deadline, int(_lived_on(authority.deadline, last, now, passed))
-            if authority.holder and old > last and new != max(old, now):
-                self._open_errand(draft, authority, authority.token, new, authority.holder)
+        for errand in tables.errands.values():
+            old, new = errand.deadline, int(_lived_on(errand.deadline, last, now, passed))
+            if errand.holder and old > last and new != max(old, now):
+                self._open_errand(draft, errand, errand.token, new, errand.holder)
         self._commit(draft, reserve=True)
         self._revive(now)
         return ended
@@ -292,10 +292,10 @@ class Machine(Reporting, Operations, Carrying, Errands):
         now = self._advance(now)
         draft = self._draft(now)
         tables = self.tables
-        for authority in list(tables.errands.values()):
-            if authority.holder == 0:
-                self._rest_whole_host(draft, authority.busy, now)
-                self._end_errand(draft, authority)
+        for errand in list(tables.errands.values()):
+            if errand.holder == 0:
+                self._rest_whole_host(draft, errand.busy, now)
+                self._end_errand(draft, errand)
         tokens = np.frombuffer(tables.leases.of_holder(0), np.uint64)
         if len(tokens):
             leases = self._by_token(tokens)
@@ -356,8 +356,8 @@ class Machine(Reporting, Operations, Carrying, Errands):
         times = [found] if found >= 0 else []
         while self._deadlines:
             deadline, token = self._deadlines[0]
-            authority = self.tables.errands.get(token)
-            if authority is not None and authority.deadline == deadline:
+            errand = self.tables.errands.get(token)
+            if errand is not None and errand.deadline == deadline:
                 times.append(deadline)
                 break
             heapq.heappop(self._deadlines)

@@ -285,13 +285,13 @@ class Turns:
         parked = self._tables.queues.parked
         return any(parked[queue] for queue in self._tables.queues_of(authority.host))
 
-    def is_awaited(self, authority: Errand) -> bool:
+    def is_awaited(self, errand: Errand) -> bool:
         """Whether a crawl goes on until the robots.txt of an authority in line is answered: a daily look at one that
         nobody answered keeps no crawl open."""
-        if not isinstance(authority, Authority):
+        if not isinstance(errand, Authority):
             return False  # errands of callers are counted where they are kept
-        gated = self.gates.get(authority.host) is authority
-        return gated or (authority.state != RobotsState.REFUSED and self.is_sought(authority))
+        gated = self.gates.get(errand.host) is errand
+        return gated or (errand.state != RobotsState.REFUSED and self.is_sought(errand))
 
     def _give_way(self, hosts: Rows) -> None:
         """Takes these hosts, which lost their turns, out of the rings."""

@@ -537,7 +537,7 @@ def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ..
     return (
         *(name, one.logged, int(one.state), one.expires, one.next_at, one.attempts, one.hops, one.status, url),
         # An error's class comes from callers and may hold half a surrogate pair.
-        *(one.error.encode("utf-8", "surrogatepass"), 0 if body else one.digest, body),
+        *(one.error.encode("utf-8", "surrogatepass"), 0 if body else one.digest, body, int(one.again)),
     )
 
 
@@ -549,10 +549,11 @@ def told_bytes(tables: Tables, row: int) -> int:
 
 
 def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
-    name, logged, state, expires, next_at, attempts, hops, status, url, error, digest, body = cells
+    name, logged, state, expires, next_at, attempts, hops, status, url, error, digest, body, *later = cells
     one = tables.authority(_origin(name, host) if isinstance(name, int) else name)
     one.logged, one.expires, one.next_at, one.attempts, one.hops = logged, expires, next_at, attempts, hops
     one.state = type(one.state)(state)
+    one.again = type(one.again)(*later or (one.again,))  # older records lack it
     one.status, one.error = status, error.decode("utf-8", "surrogatepass")
     one.url = url or one.name + "/robots.txt"
     one.digest = tables.hash_of(body.decode("latin-1")) if body else digest

@@ -21,6 +21,7 @@ from outrider.robots import verdict_of_status, whole_lines
 from outrider.url import host_of, spell
 
 _NOBODY_THERE = frozenset({"dns_unknown", "blocked_address", "blocked_port"})  # errors that no later attempt mends
+_ELSEWHERE = "redirect_foreign"  # the class of error of a redirect to a host of another frontier
 
 
 class Judgement(Enum):
@@ -114,12 +115,14 @@ def after_answer(
     *,
     retries: bool,
     opens: bool = False,
+    follows: bool = True,
 ) -> Found:
     """The cells after an answer, by RFC 9309 §2.3.1; 429 counts as unreachable; redirects are followed hop by hop.
 
     error: the class of the error, if there was one. retry_after: seconds. retries: whether an unreachable robots.txt is
     tried again soon (after 5, 30, 300 s) or counts as refused for a day at once. opens: whether the owner's settings
-    then open the host for a day, by the rules that were read last, or by none.
+    then open the host for a day, by the rules that were read last, or by none. follows: False where a redirect leads to
+    a host that another frontier visits: the rules there cannot be known, so they count as refused for a day.
     """
     status = answer.status or 0
     own = authority.name + "/robots.txt"
@@ -127,6 +130,8 @@ def after_answer(
     if error in _NOBODY_THERE and not authority.hops:
         return Found(RobotsState.DEAD, day, 0, 0, 0, status, own, error or "")
     verdict = verdict_of_status(answer.status)
+    if verdict == "redirect" and not follows:
+        verdict, retries, error = "unreachable", False, _ELSEWHERE
     if verdict == "redirect":
         target = spell([answer.location or ""], authority.url or own)[0] if answer.location else None
         if target is not None and len(target) <= URL_BYTES_MAX and authority.hops < REDIRECT_HOPS_MAX:

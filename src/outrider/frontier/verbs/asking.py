@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -216,7 +217,12 @@ class Asking(Deciding):
         rules unasked; then an open errand goes on, for its request may be under way, and the host gets no second
         request beside it."""
         opens = self.settings.robots_unreachable == "open"
-        found = after_answer(authority, answer, error, retry_after, now, retries=self.errands_mode, opens=opens)
+        of_answer = partial(
+            after_answer, authority, answer, error, retry_after, now, retries=self.errands_mode, opens=opens
+        )
+        found = of_answer()
+        if found.asks_next is not None and not self._owns(found.asks_next):
+            found = of_answer(follows=False)
         if told and authority.token:  # the place that its errand has reached
             found = replace(found, hops=authority.hops, url=authority.url)
         self._name(draft, authority)

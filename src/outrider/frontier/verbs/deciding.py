@@ -283,19 +283,19 @@ class Deciding:
         errands: list[Errand] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, token = heapq.heappop(self._deadlines)
-            authority = tables.errands.get(token)
-            if authority is not None and authority.deadline == deadline:
-                errands.append(authority)
+            errand = tables.errands.get(token)
+            if errand is not None and errand.deadline == deadline:
+                errands.append(errand)
         if lost or errands:
             draft = self._draft(now)
             self._lose(draft, lost, now)
-            for authority in errands:
-                self._lose_errand(draft, authority, now)
+            for errand in errands:
+                self._lose_errand(draft, errand, now)
             try:
                 self._commit(draft, reserve=True)
             except (SettingsError, StoreFullError):
-                for authority in errands:
-                    heapq.heappush(self._deadlines, (authority.deadline, authority.token))
+                for errand in errands:
+                    heapq.heappush(self._deadlines, (errand.deadline, errand.token))
                 raise
             self._lines_of_wakes += draft.lines
         woken = tables.wake(now, WAKES_PER_CALL_MAX)
@@ -379,7 +379,7 @@ class Deciding:
         """Drops the deadlines of errands that ended; with long leases they would pile up for a day."""
         errands = self.tables.errands
         if len(self._deadlines) > 2 * len(errands) + DEADLINES_KEPT_MAX:
-            self._deadlines = [(authority.deadline, token) for token, authority in errands.items()]
+            self._deadlines = [(errand.deadline, token) for token, errand in errands.items()]
             heapq.heapify(self._deadlines)
 
     # -- one URL, one lease, one host ----------------------------------------------------------------------------------
@@ -506,6 +506,10 @@ class Deciding:
                 place = tables.whereabouts.get(host)
                 address = place.address if place is not None else ""
                 draft.add(Fact.LEFT, tables.left_cells(host, tables.token, address))
+
+    def _owns(self, name: str) -> bool:
+        """Whether the slot of a host is of this frontier: another one's requests go by another clock."""
+        return self._owned is None or self.slot_of(self.tables.home_of(name)) in self._owned
 
     def slot_of(self, name: str) -> int:
         """The slot of a host: the top 12 bits of the keyed hash of its registrable domain, or of its name if it has

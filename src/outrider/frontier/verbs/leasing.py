@@ -209,9 +209,9 @@ class Leasing(Asking):
         found = self._by_token(given)
         leases: list[Lease] = []
         for row, token in enumerate(given.tolist()):
-            authority = self.tables.errands.get(token)
-            if authority is not None:
-                leases.append(errand_lease(authority, self.tables, self.now))
+            errand = self.tables.errands.get(token)
+            if errand is not None:
+                leases.append(errand_lease(errand, self.tables, self.now))
             elif found.found[row]:
                 one = slice(row, row + 1)
                 deadline = int(found.deadlines[row])

@@ -272,10 +272,10 @@ class Reporting(Leasing, Settling):
         answer: list[Settled] = []
         kept: list[tuple[int, int, int]] = []
         for row, token in enumerate(given.tolist()):
-            authority = self.tables.errands.get(token)
-            answer.append(_STALE if authority is None and not leases.found[row] else _OK)
-            if authority is not None:
-                self._open_errand(draft, authority, token, deadline, authority.holder)
+            errand = self.tables.errands.get(token)
+            answer.append(_STALE if errand is None and not leases.found[row] else _OK)
+            if errand is not None:
+                self._open_errand(draft, errand, token, deadline, errand.holder)
                 heapq.heappush(self._deadlines, (deadline, token))
             elif leases.found[row]:
                 kept.append((int(leases.cards.heads["slot"][row]), token, deadline))
@@ -319,10 +319,10 @@ class Reporting(Leasing, Settling):
         leases = self._by_token(tokens)
         answer: list[Settled] = [_STALE] * len(given)  # the second naming of a token finds the lease ended
         for row, (token, first) in enumerate(zip(tokens.tolist(), firsts.tolist(), strict=True)):
-            authority = self.tables.errands.get(token)
-            if authority is not None:
-                self._end_errand(draft, authority, until or 0)
-            if authority is not None or leases.found[row]:
+            errand = self.tables.errands.get(token)
+            if errand is not None:
+                self._end_errand(draft, errand, until or 0)
+            if errand is not None or leases.found[row]:
                 answer[first] = _OK
         if leases.found.any():
             cards = leases.cards.filter(leases.found)

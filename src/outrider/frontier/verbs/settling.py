@@ -134,6 +134,8 @@ class Settling(Asking, Discovering):
                 draft.error(error)
             if isinstance(errand, CallersErrand):
                 fact, cells = errand.after_answer(draft.now, **_answer_of(outcomes, row, error))
+                if not cells[-1] and not self._owns(host_of(cells[4])):
+                    fact, cells = errand.cells(errand.name, ended=True)  # another frontier visits the next hop's host
                 draft.add(fact, cells)
                 if not cells[-1]:
                     self._add_host(draft, host_of(cells[4]))  # of the next hop
@@ -587,7 +589,11 @@ def _strained(outcomes: Outcomes, hosts: Rows, rested: Flags) -> Flags | None:
     strained = (outcomes.statuses >= 500) & (outcomes.statuses < 600)
     if outcomes.refused is not None:
         strained &= ~outcomes.refused
-    silent = [row for row, error in outcomes.errors.items() if error in UNANSWERED and not outcomes.statuses[row]]
+    silent = [
+        row
+        for row, error in outcomes.errors.items()
+        if rested[row] and error in UNANSWERED and not outcomes.statuses[row]
+    ]
     if silent:
         asked = np.count_nonzero(rested)
         if len(silent) < asked or len(np.unique(hosts[silent])) < NETWORK_HOSTS_MIN:
