@@ -507,7 +507,8 @@ class HostStatus:
 class Explanation:
     """Everything known about one URL, and the one reason why it is not being fetched now.
 
-    slot, fingerprint, order: its identity. klass: 0 to 15. reason_now: a word; reason_text: a sentence.
+    slot, fingerprint, order: its identity. klass: 0 to 15. reason_now: a word; reason_text: a sentence. robots: the
+    line of its robots.txt that decides, in words where none does; robots_state: how far that file is known.
     """
 
     url: str
@@ -523,6 +524,7 @@ class Explanation:
     host: HostStatus | None = None
     authority: str | None = None
     robots: str | None = None
+    robots_state: str | None = None
     next_at: Instant | None = None
 
     def as_dict(self) -> dict[str, Any]:

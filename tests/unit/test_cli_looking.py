@@ -108,8 +108,8 @@ EXPLAINED = {
     "queue": {"key": "a.com", "queued": 1200},
     "host": {"name": "a.com", "rest_until": AT},
     "authority": "http://a.com",
-    "robots": "allow",
-    "robots_line": None,
+    "robots": "line 2: Disallow: /x",
+    "robots_state": "rules",
     "next_at": AT,
 }
 IDLE = {
@@ -132,11 +132,11 @@ def test_explain_says_the_reason_first_and_then_what_is_known(crawl, capsys):
     assert 0 == cli.run(["explain", "HTTP://A.com", "-o", crawl(fake)])
     said = lines(capsys)
     assert [
-        "url          http://a.com/",
-        "state        queued",
-        "why not now  a.com rests for 1 s more (floor)",
-        "next at      2023-11-14T22:13:20.000Z",
-        "priority     0.5",
+        "url           http://a.com/",
+        "state         queued",
+        "why not now   a.com rests for 1 s more (floor)",
+        "next at       2023-11-14T22:13:20.000Z",
+        "priority      0.5",
     ] == said[:5]
     assert {"fingerprint  00000000000000ff", "queue", "  queued  1,200", "host"} <= set(said)
     assert ([("http://a.com/", None)], True) == (fake.asked, fake.closed)
@@ -168,7 +168,7 @@ def test_what_is_no_url_is_refused_before_anything_is_asked(crawl, capsys):
 
 def test_no_control_character_of_the_web_reaches_the_terminal(crawl, capsys):
     evil = "\x1b[2J\x7f\u202e\x9b"
-    told = {"text": evil, "reason_text": evil, "tail_host": evil, "robots_line": evil, "hosts": {evil: 1}}
+    told = {"text": evil, "reason_text": evil, "tail_host": evil, "robots": evil, "hosts": {evil: 1}}
     queue = {evil: {"a": [evil]}, "rows": [{"x": evil}]}
     directory = crawl(FakeFrontier([Row(evil, "ready")], said={**EXPLAINED, **IDLE, **told, "queue": queue}))
     for more in ([], ["--json"]):

@@ -583,6 +583,34 @@ def test_explain_names_the_group_that_holds_a_url_back():
     assert "the group x.com rests for 3 s more" in resting.reason_text
 
 
+def test_of_two_groups_the_one_that_rests_longest_is_named():
+    slow = {"name": "slow", "hosts": ["b.x.com", "b.y.com"], "capacity": 1, "gap": 9}
+    world = World(group=["domain", slow], delay=1)
+    world.discover("http://b.y.com/", "http://b.x.com/")
+    (first,) = world.lease()
+    world.clock.move(1)
+    other = {"http://b.y.com/": "http://b.x.com/", "http://b.x.com/": "http://b.y.com/"}[first.url]
+    world.discover(other.replace("//b.", "//a."))
+    (second,) = world.lease()
+    assert other.replace("//b.", "//a.") == second.url
+    world.report(first.done(seconds=0), second.done(seconds=0))
+    told = world.frontier.explain(other)
+    assert ("group_resting", world.clock.at + instant(9)) == (told.reason_now, told.next_at)
+    assert "the group slow rests for 9 s more" in told.reason_text
+
+
+def test_a_host_that_waits_alone_is_not_said_to_wait_behind_others():
+    world = World(group="domain", delay=3)
+    world.discover("http://a.x.com/", "http://b.x.com/")
+    (lease,) = world.lease()
+    other = {"http://a.x.com/": "http://b.x.com/", "http://b.x.com/": "http://a.x.com/"}[lease.url]
+    told = world.frontier.explain(other)
+    assert ("group_busy", True) == (
+        told.reason_now,
+        told.reason_text.endswith("in the group x.com, which is being visited"),
+    )
+
+
 def test_explain_names_an_address():
     world = World(group="address")
     world.frontier.set_addresses({"a.com": "192.0.2.1", "b.org": "192.0.2.1"})

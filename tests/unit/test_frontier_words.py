@@ -66,6 +66,62 @@ def test_a_key_that_rests_holds_back_its_other_hosts():
     assert [other] == [one.url for one in asked.frontier.lease(5)]
 
 
+# -- rules
+
+
+def test_explain_names_the_line_of_robots_txt_that_decides():
+    asked = Asked()
+    closed, other = A + "private/x", A + "open"
+    asked.frontier.discover([closed, other])
+    assert None is asked.frontier.explain(closed).robots
+    asked.frontier.set_robots("http://a.example", 200, b"User-agent: *\nDisallow: /private\n")
+    told = asked.frontier.explain(closed)
+    assert ("line 2: Disallow: /private", "rules") == (told.robots, told.robots_state)
+    asked.frontier.lease(5)
+    told = asked.frontier.explain(closed)
+    assert ("parked", "it is parked: its robots.txt closes it, line 2: Disallow: /private") == (
+        told.reason_now,
+        told.reason_text,
+    )
+    assert "no line matches: it is allowed" == asked.frontier.explain(other).robots
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [(404, "the site has none: everything is allowed"), (503, "it cannot be read: nothing is")]
+)
+def test_explain_says_why_no_line_decides(status, words):
+    asked = Asked()
+    asked.frontier.discover([A])
+    asked.frontier.set_robots("http://a.example", status)
+    assert asked.frontier.explain(A).robots.startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("settings", "url", "words"),
+    [
+        ({"scope": "host"}, "http://z.example/", "scope host: z.example is none of a.example"),
+        ({"scope": "domain"}, "http://z.test/", "scope domain: it is not in a.example"),
+        ({"exclude": ["/x"]}, A + "x", "--exclude /x"),
+        ({"include": ["/y"]}, A + "x", "no --include pattern is found in it"),
+    ],
+)
+def test_explain_names_the_rule_of_the_scope_that_refuses_an_unknown_url(settings, url, words):
+    asked = Asked(settings=settings)
+    asked.frontier.discover([A])
+    told = asked.frontier.explain(url)
+    assert ("unknown", "out_of_scope", f"it lies outside the scope: {words}") == (
+        told.state,
+        told.reason_now,
+        told.reason_text,
+    )
+
+
+def test_explain_says_that_an_unknown_url_would_be_taken():
+    asked = Asked(settings={"scope": "host"})
+    asked.frontier.discover([A])
+    assert "unknown" == asked.frontier.explain(A + "new").reason_now
+
+
 # -- queues that are paused or blocked
 
 

@@ -237,6 +237,8 @@ def test_a_stranger_sees_broken_links_closed_pages_slow_hosts_seeds_and_settings
         getattr(data.slowest[0], name) for name in ("host", "requests", "seconds_mean", "seconds_max")
     )
     text = render(data)
+    assert "2 URLs gave no page (status 404 1, timeout 1)" in text
+    assert "<td>http://a.test/</td><td>2</td><td>timeout</td><td>4</td>" in text
     for word in ("Broken links", "Closed by robots.txt", "Slowest hosts", "Seeds", "delay = 1.0", "<title>a.test"):
         assert word in text
 

@@ -167,7 +167,7 @@ def explained(found: Mapping[str, Any]) -> Iterator[str]:
     }
     own = {name: value for name, value in status.items() if name not in ("url", "state", "due")}
     print_ = {"fingerprint": found["fingerprint"], "slot": found["slot"], "class": found["klass"]}
-    robots = {name: found.get(name) for name in ("authority", "robots", "robots_line")}
+    robots = {name: found.get(name) for name in ("authority", "robots", "robots_state")}
     yield from named({**first, **own, **print_, "order": found["order"], **robots})
     for name in ("queue", "host"):
         if found[name] is not None:

@@ -164,7 +164,7 @@ def fates(page: Page, options: CrawlOptions, rules: Rules | None = None) -> list
     own = Url(page.url).origin
     found = []
     for link in page.links:
-        reason = _passed_by(link, page, options) or scope_reason(scope, link.url)
+        reason = _passed_by(link, page, options) or scope.refusal(link.url)
         if not reason and rules is not None and Url(link.url).origin == own:
             line = rules.explain(options.user_agent, link.url)
             if line is not None and not rules.allowed(options.user_agent, link.url):
@@ -182,24 +182,6 @@ def _passed_by(link: PageLink, page: Page, options: CrawlOptions) -> str:
         return "the page says nofollow"
     words = [word for word in link.rel.split() if word in UNFOLLOWED]
     return f"rel={words[0]}" if words else ""
-
-
-def scope_reason(scope: Scope, url: str) -> str:
-    """The rule of a scope that refuses a URL; "" for a URL in scope."""
-    if scope.verdicts([url], [0])[0]:
-        return ""
-    if scope.kind == "host" and host_of(url) not in scope.hosts:
-        return f"scope host: {host_of(url)} is none of {', '.join(sorted(scope.hosts)[:3])}"
-    place = Scope(scope.kind, scope.hosts, scope.domains, scope.prefixes)
-    if not place.verdicts([url], [0])[0]:
-        spans = sorted(scope.domains or scope.prefixes)[:3]
-        return f"scope {scope.kind}: it is not in {', '.join(spans)}"
-    for pattern in scope.exclude:
-        if not Scope("any", exclude=(pattern,)).verdicts([url], [0])[0]:
-            return f"--exclude {pattern}"
-    if scope.include:
-        return "no --include pattern is found in it"
-    return "it is no URL that can be crawled"
 
 
 # -- what was archived -------------------------------------------------------------------------------------------------

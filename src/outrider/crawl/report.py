@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -767,14 +768,21 @@ def _table(heading: str, note: str, heads: Sequence[str], rows: Sequence[Sequenc
 
 
 def _broken_table(data: ReportData) -> str:
+    beside = Counter(one.referrer for one in data.broken)
     rows = [
-        (_safe(one.url), _safe(one.referrer or "a seed"), _safe(one.reason), f"{one.attempts:,}")
+        (
+            *(_safe(one.url), _safe(one.referrer or "a seed"), f"{beside[one.referrer]:,}", _safe(one.reason)),
+            f"{one.attempts:,}",
+        )
         for one in data.broken[:BROKEN_SHOWN_MAX]
     ]
     more = max(0, len(data.broken) - BROKEN_SHOWN_MAX) + data.broken_left_out
-    note = "URLs that gave no page, with the first page that links to each."
+    reasons = ranked(Counter(one.reason for one in data.broken))
+    named = ", ".join(f"{_safe(name)} {count:,}" for name, count in reasons[:NAMES_MAX])
+    whole = counted(len(data.broken) + data.broken_left_out, "URL")
+    note = f"{whole} gave no page ({named}), with the first page that links to each, and how many such links it has."
     rest = f"and {counted(more, 'more URL')}: outcome gone or error in pages.jsonl" if more else ""
-    return _table("Broken links", note, ("URL", "found on", "reason", "attempts"), rows, rest)
+    return _table("Broken links", note, ("URL", "found on", "there", "reason", "attempts"), rows, rest)
 
 
 def _closed_table(data: ReportData) -> str:

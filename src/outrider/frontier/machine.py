@@ -64,6 +64,15 @@ _Places = npt.NDArray[np.intp]
 _Instants = npt.NDArray[np.int64]
 
 
+_ROBOTS_WORDS = {
+    RobotsState.RULES: "no line matches: it is allowed",
+    RobotsState.ALLOW: "the site has none: everything is allowed",
+    RobotsState.REFUSED: "it cannot be read: nothing is allowed meanwhile",
+    RobotsState.DEAD: "its site does not answer",
+}
+"""Where no line of a robots.txt decides about a URL."""
+
+
 class Machine(Reporting, Operations, Carrying, Errands):
     """One frontier. It is not thread-safe; the engine makes sure that one call runs at a time."""
 
@@ -399,7 +408,20 @@ class Machine(Reporting, Operations, Carrying, Errands):
             rules_first=self._rules_first(text, now) if records else None,
             shared=self.turns.shared,
             traps=self.settings.traps,
+            robots=self._robots_line(text),
+            refusal="" if records or row is None else self._scope(row).refusal(text),
         )
+
+    def _robots_line(self, url: str) -> str | None:
+        """The line of a robots.txt that decides about a URL, or why no line does; None for a file that was not read."""
+        authority = self.tables.authorities.get(authority_of(url))
+        if authority is None or authority.state not in _ROBOTS_WORDS:
+            return None
+        if authority.state == RobotsState.RULES:
+            line = Rules.parse(self._rulebook.body(authority.digest)).explain(self._rulebook.agent, url)
+            if line is not None:
+                return f"line {line.number}: {line}"
+        return _ROBOTS_WORDS[RobotsState(authority.state)]
 
     def _rules_first(self, url: str, now: Instant) -> tuple[str, Instant | None] | None:
         """Why the host of a URL waits for a robots.txt, and until when; None where it does not."""

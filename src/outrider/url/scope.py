@@ -23,6 +23,9 @@ from outrider.url.spelling import host_of, normalize_all
 ScopeKind = Literal["host", "domain", "prefix", "any"]
 
 
+SPANS_NAMED_MAX = 3  # how many hosts, domains or prefixes a sentence names
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The URLs that a crawl wants.
@@ -134,6 +137,23 @@ class Scope:
         if not isinstance(urls, UrlBatch):
             return list(map(bool, self._wanted(UrlBatch.of(urls), np.asarray(depths))))
         return self._wanted(urls, np.asarray(depths))
+
+    def refusal(self, url: str) -> str:
+        """The rule that refuses a URL that begins a crawl, in words; "" for a URL in scope."""
+        if self.verdicts([url], [0])[0]:
+            return ""
+        spans = self.hosts or self.domains or self.prefixes
+        if not replace(self, include=(), exclude=()).verdicts([url], [0])[0]:
+            if self.kind == "any" or not spans:
+                return "its shape is none that the scope wants"
+            named = ", ".join(sorted(spans)[:SPANS_NAMED_MAX]) + (" …" if len(spans) > SPANS_NAMED_MAX else "")
+            if self.kind == "host":
+                return f"scope host: {host_of(url)} is none of {named}"
+            return f"scope {self.kind}: it is not in {named}"
+        for pattern in self.exclude:
+            if not Scope("any", exclude=(pattern,)).verdicts([url], [0])[0]:
+                return f"--exclude {pattern}"
+        return "no --include pattern is found in it"
 
     def _wanted(self, batch: UrlBatch, depths: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         if depths.shape != (len(batch),):

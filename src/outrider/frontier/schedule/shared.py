@@ -11,6 +11,7 @@ or key.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +69,17 @@ class _Clocks(Columns):
         self.gap[new] = _OF_HOSTS if gap is None else instant(gap)
         self.count += rows
         return new
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """The group that a host waits for. clock: until when it rests. full: whether all its turns are taken. others: how
+    many other hosts wait there."""
+
+    name: str
+    clock: Instant
+    full: bool
+    others: int
 
 
 class SharedTurns:
@@ -440,14 +452,24 @@ class SharedTurns:
         found[rows] = np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE
         return found
 
-    def holds_back(self, host: int) -> tuple[str, Instant] | None:
-        """The name and clock of the group that a host waits for."""
+    def holds_back(self, host: int) -> HeldBack | None:
+        """The group that a host waits for: of several the one that rests longest, since the host needs a turn of
+        each."""
         if host >= self._hosts.count:
             return None
-        group = int(np.frombuffer(self._turns.waits_at(np.array([host], np.uint32)), np.uint32)[0])
-        if group == NONE:
+        place = int(np.frombuffer(self._turns.waits_at(np.array([host], np.uint32)), np.uint32)[0])
+        if place == NONE:
             return None
-        return self._name(host, group), int(self._groups.clock[group])
+        own = self._hosts.groups[host]
+        own = own[own != 0]
+        longest = int(own[np.argmax(self._groups.clock[own])])
+        group = longest if self._groups.clock[longest] > self._groups.clock[place] else place
+        members = np.flatnonzero((self._hosts.groups[: self._hosts.count] == group).any(axis=1)).astype(np.uint32)
+        at = np.frombuffer(self._turns.waits_at(members), np.uint32)
+        taken = int(np.frombuffer(self._turns.in_flight(np.array([group], np.uint32)), np.uint32)[0])
+        others = int(np.count_nonzero((at == group) & (members != host)))
+        capacity = int(self._groups.capacity[group])
+        return HeldBack(self._name(host, group), int(self._groups.clock[group]), taken >= capacity, others)
 
     def _name(self, host: int, group: int) -> str:
         if group <= len(self._clocked):

@@ -16,7 +16,7 @@ from outrider.errors import SettingsError, shown
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
-from outrider.frontier.schedule.shared import SharedTurns
+from outrider.frontier.schedule.shared import HeldBack, SharedTurns
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.cold import Told, weigh
 from outrider.frontier.state.crawls import CrawlState
@@ -683,12 +683,18 @@ def explain(
     rules_first: tuple[str, Instant | None] | None = None,
     shared: SharedTurns | None = None,
     traps: Traps | None = None,
+    robots: str | None = None,
+    refusal: str = "",
 ) -> Explanation:
     """The whole status of a URL, and the one reason why it is not being fetched now. rules_first: why its host waits
-    for a robots.txt, and until when."""
+    for a robots.txt, and until when. robots: the line of its robots.txt that decides. refusal: the rule of the scope
+    that refuses an unknown URL."""
     if record is None:
-        text = "nobody has told of it, or it lies outside the scope"
-        return Explanation(url, State.UNKNOWN, "unknown", text, UrlStatus(url, State.UNKNOWN), slot, fingerprint)
+        word, text = "unknown", "it lies inside the scope, and no link or call has named it"
+        if refusal:
+            word, text = "out_of_scope", f"it lies outside the scope: {refusal}"
+        status = UrlStatus(url, State.UNKNOWN)
+        return Explanation(url, State.UNKNOWN, word, text, status, slot, fingerprint, robots=robots)
     row = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
     host = int(tables.queues.host[row])
     queue = queue_status(tables, row)
@@ -703,6 +709,8 @@ def explain(
         rule = tables.registry.errors[record.error]
         why = f": {told}" if told else ""
         text = f"it is parked as a trap ({rule}){why}; `outrider retry --error {rule}` puts it back"
+    elif record.state == PARKED and record.reason == Reason.ROBOTS and robots:
+        text = f"it is parked: its robots.txt closes it, {robots}"
     place = tables.whereabouts.get(host) if shared is not None and shared.asks else None
     if word in ("host_busy", "host_resting", "group_busy", "group_resting", "behind", "ready"):
         asked_at = shared.asked_at().get(host) if shared is not None else None
@@ -723,7 +731,8 @@ def explain(
         queue=queue,
         host=there,
         authority=name,
-        robots=RobotsState(authority.state).name.lower() if authority is not None else None,
+        robots=robots,
+        robots_state=RobotsState(authority.state).name.lower() if authority is not None else None,
         next_at=at,
     )
 
@@ -772,7 +781,7 @@ def _why_not(
     host: HostStatus,
     robots: tuple[str, Instant | None] | None,
     own: Group | None,
-    group: tuple[str, Instant] | None,
+    group: HeldBack | None,
     *,
     tables: Tables,
     at_limit: bool,
@@ -810,15 +819,28 @@ def _why_not(
         text = f"the queues of the key {queue.key} rest for {seconds(own.rest_until - now):.3g} s more"
         return "group_resting", text, own.rest_until
     if group is not None:
-        name, until = group
-        if until > now:
-            text = f"the group {name} rests for {seconds(until - now):.3g} s more, and {host.name} belongs to it"
-            return "group_resting", text, until
-        return "group_busy", f"{host.name} waits for its turn in the group {name}: others of it go first", None
+        return _held_back(host.name, group, now)
     if queue.queued > 1:
         others = _some(queue.queued - 1, "other URL", "other URLs")
         return "behind", f"{others} of its queue may go first, and its host is ready", now
     return "ready", "nothing: it is given to whoever leases next", now
+
+
+def _held_back(host: str, group: HeldBack, now: Instant) -> tuple[str, str, Instant | None]:
+    """Why a group keeps one of its hosts from being visited."""
+    if group.clock > now:
+        text = f"the group {group.name} rests for {seconds(group.clock - now):.3g} s more, and {host} belongs to it"
+        return "group_resting", text, group.clock
+    text = f"{host} waits for its turn in the group {group.name}"
+    if group.full:
+        return "group_busy", f"{text}, which is being visited", None
+    if group.others:
+        return (
+            "group_busy",
+            f"{text}, and {_some(group.others, 'other host waits', 'other hosts wait')} there, too",
+            None,
+        )
+    return "group_busy", f"{text}, which comes with the next lease", now
 
 
 def idle(
