@@ -295,6 +295,7 @@ SERVICE_KEY_CHARACTERS_MAX = 255  # an Idempotency-Key
 SERVICE_MISSES_MAX = 100  # tokens of an ended lease that one body may have looked up: ten milliseconds
 SERVICE_TOKENS_BYTES_MAX = 1 << 20  # a file of tokens
 SERVICE_WORKERS_HEARD_MAX = 4_096  # workers whose last word is remembered; the one silent longest is forgotten
+SERVICE_ERRANDS_MAX = 64  # robots.txt files that the server itself asks for at once: as many as a crawl's requests
 SERVICE_COUNTS_SECONDS = 0.2  # counts are that old at most: pollers share one look
 
 # files that go out and come in

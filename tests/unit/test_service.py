@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider import AsyncFrontier, Frontier
+from outrider.crawl.visit import Visit
 from outrider.errors import NamedPathError, SettingsError
+from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.fetch.outcomes import FetchError
 from outrider.limits import SERVICE_BODY_BYTES_MAX
 from outrider.service import messages, routes, running
@@ -21,6 +23,7 @@ from outrider.service.access import Hosts, Listening, Role, Tokens, listening
 from outrider.service.app import application
 from outrider.service.audit import Audit
 from outrider.service.desk import Desk
+from outrider.service.errands import Errands
 from outrider.service.openapi import document
 from outrider.service.problems import TYPES
 
@@ -340,7 +343,11 @@ BAD = [
     ("GET", "/explain?url=nonsense", None, None, 400, "invalid-url"),
     ("POST", "/hosts/a.com/burn", None, None, 404, "unknown-path"),
     ("POST", "/hosts/a.com/block", None, None, 400, "invalid-argument"),
+    ("POST", "/hosts/a.com/block", b'{"value":0}', None, 400, "invalid-argument"),
+    ("POST", "/hosts/a.com/pause", b'{"value":1}', None, 400, "invalid-argument"),
+    ("POST", "/hosts/a.com/delay", b'{"value":900000000}', None, 400, "invalid-argument"),
     ("POST", "/hosts/a.com/limit", b'{"value":1.5}', None, 400, "invalid-argument"),
+    ("POST", "/hosts/a.com/limit", b'{"value":0}', None, 400, "invalid-argument"),
     ("GET", "/nothing", None, None, 404, "unknown-path"),
     ("DELETE", "/stats", None, None, 405, "wrong-method"),
     ("GET", "/stats", None, {"host": "evil.example"}, 421, "wrong-host"),
@@ -601,3 +608,84 @@ def test_an_order_is_written_whole_where_the_disk_takes_it_in_parts(tmp_path, mo
     audit.note("local", "host", host="a.test")
     audit.close()
     assert "a.test" == json.loads((tmp_path / "audit.jsonl").read_text())["host"]
+
+
+def test_an_order_that_cannot_be_written_down_is_not_carried_out(tmp_path, monkeypatch):
+    served = Served(directory=tmp_path)
+    served.add(A)
+
+    def full(descriptor, line):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        assert (503, "store-stopped") == served.problem("POST", f"{API}/hosts/a.com/pause")
+    assert not served.frontier.host("a.com").paused
+
+
+def test_an_order_that_is_refused_has_a_second_line_with_the_error(tmp_path):
+    served = Served(directory=tmp_path)
+    assert (400, "invalid-argument") == served.problem("POST", f"{API}/retry", {"host": "[::"})
+    first, second = (json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines())
+    assert ("retry", None) == (first["order"], first.get("error"))
+    assert "[::" in second["error"]
+
+
+class Files:
+    """Visits whose every robots.txt closes /no, once they may go on."""
+
+    def __init__(self):
+        self.asked, self.closed, self.go_on = [], False, asyncio.Event()
+
+    async def visit(self, lease):
+        self.asked.append(lease.url)
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            return Visit(lease, NOW, NOW, stopped=True)
+        body = b"User-agent: *\nDisallow: /no\nCrawl-delay: 3\n"
+        response = Response(
+            lease.url, "127.0.0.1", 200, None, "", b"GET /", b"HTTP/1.1 200 OK", body, body, None, Decoding.WHOLE,
+            Headers(()), NOW, NOW, 0.0, True,
+        )  # fmt: skip
+        return Visit(lease, NOW, NOW, response)
+
+    async def close(self):
+        self.closed = True
+
+
+def test_with_robots_server_the_server_asks_for_robots_txt_and_pages_alone_are_leased():
+    served = Served(robots="errands")
+    served.add(A, A + "no", A + "yes")
+
+    async def crawl():
+        visits = Files()
+        served.desk.errands = Errands(served.desk.frontier, visits)
+        _, _, first = await served.asked("GET", f"{API}/frontier/next?worker_id=w&robots=server&ttl_ms=1")
+        assert [] == first["urls"]
+        visits.go_on.set()
+        await asyncio.gather(*served.desk.errands._under_way.values())
+        served.now += 3_000_000
+        _, _, lease = await served.asked("GET", f"{API}/frontier/next?worker_id=w&robots=server&timeout_ms=5000")
+        await served.desk.errands.close()
+        return visits, lease["urls"]
+
+    visits, (record,) = asyncio.run(crawl())
+    assert (["http://a.com/robots.txt"], True) == (visits.asked, visits.closed)
+    assert ("page", {"allowed": True, "crawl_delay": 3.0}) == (record["kind"], record["robots_rules"])
+
+
+def test_an_errand_that_the_server_breaks_off_comes_again():
+    served = Served(robots="errands")
+    served.add(A)
+
+    async def crawl():
+        visits = Files()
+        served.desk.errands = Errands(served.desk.frontier, visits)
+        await served.asked("GET", f"{API}/frontier/next?worker_id=w&robots=server")
+        await asyncio.sleep(0)
+        assert 1 == len(served.desk.errands)
+        await served.desk.errands.close()
+
+    asyncio.run(crawl())
+    assert ["robots"] == [one["kind"] for one in served.next()["urls"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from outrider.cli.layout import machine_text
-from outrider.crawl.options import SECONDS_MAX
 from outrider.crawl.summary import counted
 from outrider.crawl.terminal import safe, say
 from outrider.errors import DamagedStoreError, SettingsError
@@ -208,33 +208,27 @@ def host(directory: str, host: str, order: str, value: str | None) -> int:
     SECONDS: the least gap between two requests; none: that of the crawl. limit N: at most so many requests at once;
     none: as before.
     """
-    from outrider.crawl.looks import HOST_ORDERS, ordering
+    from outrider.crawl.looks import ordering
 
-    if order not in HOST_ORDERS:
-        raise SettingsError(f"order is {order!r}: it takes {', '.join(HOST_ORDERS)}")
+    number = _value(order, value)
     with ordering(directory) as orders:
-        count = orders("host", {"host": host, "order": order, "value": _value(order, value)})["count"]
+        count = orders("host", {"host": host, "order": order, "value": number})["count"]
     click.echo(f"{order} {safe(host)}: {counted(count, 'queue')}")
     return 0
 
 
-def _value(order: str, value: str | None) -> float | int | None:
-    """The value of an order. Raises SettingsError naming it and what the order takes."""
-    takes = {"block": "seconds above 0", "delay": "seconds, or none", "limit": "a whole number from 1, or none"}
-    if order not in takes:
-        if value is not None:
-            raise SettingsError(f"{order} takes no value, and got {value!r}")
+def _value(order: str, value: str | None) -> float | None:
+    """The value of an order as it was typed. Raises SettingsError naming it and what the order takes."""
+    from outrider.crawl.looks import order_value
+
+    if value is None:
+        return order_value(order, "" if order in ("delay", "limit") else None)
+    if order in ("delay", "limit") and value.lower() == "none":
         return None
-    if order != "block" and value is not None and value.lower() == "none":
-        return None
-    try:
-        number = int(value or "") if order == "limit" else float(value or "")
-    except ValueError:
-        number = -1
-    least = 1 if order == "limit" else 0
-    if not least <= number <= SECONDS_MAX or (order == "block" and number == 0):
-        raise SettingsError(f"{order} is {value!r}: it takes {takes[order]}")
-    return number
+    number: object = value
+    with contextlib.suppress(ValueError):
+        number = int(value) if order == "limit" else float(value) if order in ("block", "delay") else value
+    return order_value(order, number)
 
 
 @click.command(name="export")

@@ -22,10 +22,18 @@ from outrider.crawl.directory import (
     no_crawl,
     write_settings,
 )
-from outrider.crawl.options import as_toml, from_environment, permitting, resolved
+from outrider.crawl.options import (
+    SECONDS_MAX,
+    SETTINGS_FILE,
+    CrawlOptions,
+    as_toml,
+    from_environment,
+    permitting,
+    resolved,
+)
 from outrider.crawl.seeds import loopback_of, read_hosts
 from outrider.engine import Frontier
-from outrider.errors import ForeignStoreError, NoCrawlError, SettingsError, StoreInUseError, UnreachableError
+from outrider.errors import ForeignStoreError, NoCrawlError, SettingsError, StoreInUseError, UnreachableError, shown
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, LOOK_PAGES_MAX
 from outrider.storage.files import Directory
 from outrider.storage.manifest import MANIFEST_NAME
@@ -103,9 +111,8 @@ def _retry(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
 
 def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     """Rules the queues of a host, those that come later too."""
-    host, order, value = str(question.get("host", "")), str(question.get("order", "")), question.get("value")
-    if order not in HOST_ORDERS:
-        raise SettingsError(f"order is {order!r}: give {', '.join(HOST_ORDERS)}")
+    host, order = str(question.get("host", "")), str(question.get("order", ""))
+    value = order_value(order, question.get("value"))
     if frontier.host(host) is None:
         raise SettingsError(
             f"host {host!r:.200} is none that this crawl knows; `outrider hosts DIR` lists its hosts, `outrider add` "
@@ -116,12 +123,34 @@ def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     elif order == "resume":
         count = frontier.resume(host)
     elif order == "block":
-        count = frontier.block_until(frontier.now() + instant(float(value or 0.0)), host)
+        count = frontier.block_until(frontier.now() + instant(float(value or 0)), host)
     elif order == "delay":
-        count = frontier.set_delay(None if value is None else float(value), host)
+        count = frontier.set_delay(value, host)
     else:
         count = frontier.set_limit(None if value is None else int(value), host)
     return {"count": count}
+
+
+_TAKES: Final = {"block": "seconds above 0", "delay": "seconds, or none", "limit": "a whole number from 1, or none"}
+
+
+def order_value(order: str, given: object) -> float | None:
+    """The value of an order to a host; None takes a delay or limit back. Raises SettingsError naming it, and what the
+    order takes."""
+    if order not in HOST_ORDERS:
+        raise SettingsError(f"order is {shown(order)}: it takes {', '.join(HOST_ORDERS)}")
+    if order not in _TAKES:
+        if given is not None:
+            raise SettingsError(f"{order} takes no value, and got {shown(given)}")
+        return None
+    if given is None and order != "block":
+        return None
+    number = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
+    least = 1 if order == "limit" else 0
+    whole = order != "limit" or number == int(number) if least <= number <= SECONDS_MAX else False
+    if not whole or (order == "block" and number == 0):
+        raise SettingsError(f"{order} is {shown(given)}: it takes {_TAKES[order]}")
+    return number
 
 
 HOST_ORDERS: Final = ("pause", "resume", "block", "delay", "limit")
@@ -258,10 +287,14 @@ def changing(path: str, *, create: bool = False) -> Iterator[Frontier]:
     whole = store != path
     settings = None
     if whole:
-        # Without an outrider.toml those that a crawl there would begin with.
-        kept = kept_settings(path).options if os.path.isdir(path) else {}
-        settings = resolved({}, from_environment(os.environ), kept, path).frontier_settings()
-        if not kept:
+        settings = settings_of(path).frontier_settings()
+        if not os.path.lexists(os.path.join(path, SETTINGS_FILE)):
             del settings["url_rules"]  # a store that is there has its own
     with Frontier.open(store, settings=settings, robots="errands" if whole else "caller") as frontier:
         yield frontier
+
+
+def settings_of(path: str) -> CrawlOptions:
+    """The settings of the crawl in `path`; without an outrider.toml those that a crawl there would begin with."""
+    kept = kept_settings(path).options if os.path.isdir(path) else {}
+    return resolved({}, from_environment(os.environ), kept, path)

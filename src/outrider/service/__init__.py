@@ -4,6 +4,7 @@ problems.py   errors as RFC 9457 has them: one table of types
 messages.py   the types of questions and answers, by which bodies are validated and the document is made
 handing.py    leases that are out, by their id
 verdicts.py   what a worker's result means for the frontier
+errands.py    robots.txt files and addresses that the server asks for itself
 access.py     the right to ask: addresses, Host, Origin, tokens and their roles
 audit.py      DIR/audit.jsonl, a line for each order
 desk.py       the state that answers need: frontier, leases, rates, waiters

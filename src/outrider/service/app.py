@@ -95,11 +95,6 @@ def _query(route: Route, request: Request) -> Any:
         if name in given:
             raise Problem("invalid-query", f"{name[:50]!r} is given twice")
         given[name] = value
-    if given.get("robots") == "server":
-        raise Problem(
-            "invalid-query",
-            "robots=server: this server fetches no robots.txt; leave it out and fetch records of kind robots",
-        )
     try:
         return msgspec.convert(given, route.query, strict=False)
     except msgspec.ValidationError as error:

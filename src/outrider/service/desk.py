@@ -13,10 +13,12 @@ from outrider.crawl.instants import moment
 from outrider.crawl.looks import ORDERS
 from outrider.crawl.pace import Pace, errors_of
 from outrider.engine import AsyncFrontier
+from outrider.errors import OutriderError
 from outrider.journey import Lease
 from outrider.limits import SERVICE_COUNTS_SECONDS, SERVICE_MISSES_MAX, SERVICE_WORKERS_HEARD_MAX
 from outrider.service.access import Hosts, Tokens
 from outrider.service.audit import Audit
+from outrider.service.errands import Errands
 from outrider.service.handing import Given, Handed
 from outrider.service.messages import Worker
 
@@ -28,6 +30,8 @@ class Desk:
 
     def __init__(self, frontier: AsyncFrontier, *, hosts: Hosts, tokens: Tokens, audit: Audit | None) -> None:
         self.frontier, self.hosts, self.tokens, self.audit = frontier, hosts, tokens, audit
+        self.errands: Errands | None = None
+        """The errands that this server does itself, where it can fetch."""
         self.handed = Handed()
         self.closing = asyncio.Event()
         self.heard: OrderedDict[str, Instant] = OrderedDict()
@@ -112,12 +116,19 @@ class Desk:
         return given
 
     async def order(self, who: str, name: str, question: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-        """Carries out an order of the table that commands give a running crawl, and writes down who gave it."""
-        found = await asyncio.to_thread(ORDERS[name], self.frontier.sync, question)
+        """Writes down who gave an order of the table that commands give a running crawl, then carries it out: an order
+        without its line is never carried out. One that is refused then has a second line with the error."""
+        facts = {("rule" if key == "order" else key): value for key, value in told.items()}
+        await self._note(who, name, facts)
+        try:
+            return await asyncio.to_thread(ORDERS[name], self.frontier.sync, question)
+        except OutriderError as error:
+            await self._note(who, name, {**facts, "error": str(error)})
+            raise
+
+    async def _note(self, who: str, name: str, facts: Mapping[str, Any]) -> None:
         if self.audit is not None:
-            facts = {("rule" if key == "order" else key): value for key, value in {**told, **found}.items()}
             await asyncio.to_thread(partial(self.audit.note, who, name, **facts))
-        return found
 
     def was_given(self, lease_id: int) -> bool:
         """Whether a lease of this id may have been given once, by this process or one before."""

@@ -64,8 +64,9 @@ class Added(Struct, frozen=True):
 
 
 class Next(Struct, frozen=True, forbid_unknown_fields=True):
-    """The wish for a lease. `timeout_ms`: how long to wait while there is none. `robots=worker`: the worker fetches
-    robots.txt files, which come as records of kind `robots`."""
+    """The wish for a lease. `timeout_ms`: how long to wait while there is none. `robots`: who fetches
+    robots.txt files. `worker`: they come as records of kind `robots`. `server`: the server asks for them, under the
+    crawl's User-Agent."""
 
     worker_id: Name
     batch_size: Annotated[int, Meta(ge=1, le=SERVICE_BATCH_MAX)] = 10
@@ -73,7 +74,7 @@ class Next(Struct, frozen=True, forbid_unknown_fields=True):
     ttl_ms: TtlMs = 60_000
     per_queue: Annotated[int, Meta(ge=1, le=SERVICE_BATCH_MAX)] = 1
     crawl_id: Name | None = None
-    robots: Literal["worker"] = "worker"
+    robots: Literal["server", "worker"] = "worker"
 
 
 class RobotsSaid(Struct, frozen=True):

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from outrider.clock import Instant, elapsed, seconds
 from outrider.crawl.instants import dated, moment
-from outrider.crawl.looks import HOST_ORDERS, LOOKS
+from outrider.crawl.looks import HOST_ORDERS, LOOKS, order_value
 from outrider.journey import Code, Lease, LeaseBatch, Outcome, RequestId, Settled, Verdict
 from outrider.limits import (
     SERVICE_KEY_CHARACTERS_MAX,
@@ -24,6 +24,7 @@ from outrider.limits import (
 from outrider.service import messages as m
 from outrider.service.access import Role
 from outrider.service.desk import Desk
+from outrider.service.errands import KINDS as ERRAND_KINDS
 from outrider.service.handing import Given
 from outrider.service.metrics import CONTENT_TYPE, exposition
 from outrider.service.problems import Problem
@@ -110,17 +111,7 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased:
         raise Problem("too-many-leases", f"{desk.handed.urls:,} URLs are out, of {SERVICE_LEASED_URLS_MAX:,} at most")
     if wish.timeout_ms and desk.frontier.waiting_leases >= SERVICE_WAITERS_MAX:
         raise Problem("too-many-waiters", f"{SERVICE_WAITERS_MAX:,} requests wait; ask with timeout_ms=0")
-    lease = desk.frontier.lease(
-        wish.batch_size,
-        ttl_seconds=wish.ttl_ms / 1000,
-        per_queue=wish.per_queue,
-        crawl=wish.crawl_id,
-        worker=wish.worker_id,
-        errands=True,
-        wait_seconds=wish.timeout_ms / 1000,
-        request_id=_request(ask, "next"),
-    )
-    leases = await (_waited(desk, ask, lease) if wish.timeout_ms else lease)
+    leases = await _pages(desk, ask, wish) if wish.robots == "server" else await _leases(desk, ask, wish)
     desk.hear(wish.worker_id)
     if not leases:
         ready = await desk.frontier.next_ready_seconds()
@@ -131,6 +122,38 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased:
     delays = await desk.frontier.crawl_delays([one.authority for one in leases])
     records = [_record(one, delay, now) for one, delay in zip(leases, delays, strict=True)]
     return m.Leased(records, given.lease_id, moment(given.deadline), _ms(given.deadline - now))
+
+
+async def _leases(desk: Desk, ask: Ask, wish: m.Next, wait_seconds: float | None = None) -> LeaseBatch:
+    """Pages and errands; the wait is that of the wish, or what is left of it."""
+    wait_seconds = wish.timeout_ms / 1000 if wait_seconds is None else wait_seconds
+    lease = desk.frontier.lease(
+        wish.batch_size,
+        ttl_seconds=wish.ttl_ms / 1000,
+        per_queue=wish.per_queue,
+        crawl=wish.crawl_id,
+        worker=wish.worker_id,
+        errands=True,
+        wait_seconds=wait_seconds,
+        request_id=_request(ask, "next"),
+    )
+    return await (_waited(desk, ask, lease) if wait_seconds else lease)
+
+
+async def _pages(desk: Desk, ask: Ask, wish: m.Next) -> LeaseBatch:
+    """The same without the errands that the server does itself; it waits on while there was nothing else. A request
+    with a key makes one look, which its repetition finds again."""
+    if desk.errands is None:
+        raise Problem("invalid-query", "robots=server: this server fetches nothing; leave it out")
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + wish.timeout_ms / 1000
+    while True:
+        found = await _leases(desk, ask, wish, max(0.0, ends - loop.time()))
+        own = [one for one in found if one.kind in ERRAND_KINDS]
+        await desk.errands.take(own)
+        pages = LeaseBatch([one for one in found if one.kind not in ERRAND_KINDS]) if own else found
+        if pages or not own or ask.key is not None or loop.time() >= ends:
+            return pages
 
 
 async def _waited(desk: Desk, ask: Ask, lease: Awaitable[LeaseBatch]) -> LeaseBatch:
@@ -319,16 +342,12 @@ def _no_host(host: str) -> Problem:
 
 
 async def _rule(desk: Desk, ask: Ask) -> m.Ordered:
-    """An order to a host, also to one whose URLs come later."""
+    """An order to a host that the frontier knows."""
     host, order = ask.path["host"], ask.path["order"]
     if order not in HOST_ORDERS:
         raise Problem("unknown-path", f"order {order!r:.50}: there are {', '.join(HOST_ORDERS)}")
     host_of(f"http://{host}/")
-    value = ask.body.value
-    if order == "block" and value is None:
-        raise Problem("invalid-argument", 'block takes {"value": SECONDS}')
-    if order == "limit" and value is not None and (value != int(value) or value < 1):
-        raise Problem("invalid-argument", f"value {value}: limit takes a whole number from 1 on")
+    value = order_value(order, ask.body.value)
     found = await _order(desk, ask, "host", host=host, order=order, value=value)
     return m.Ordered(found["count"])
 

@@ -19,7 +19,7 @@ import uvicorn
 
 from outrider.clock import elapsed, seconds
 from outrider.crawl.control import Answer, Control
-from outrider.crawl.looks import LOOKS, ORDERS, answers_of, changing
+from outrider.crawl.looks import LOOKS, ORDERS, answers_of, changing, settings_of
 from outrider.crawl.pace import eta_seconds, status_fields
 from outrider.engine import AsyncFrontier
 from outrider.errors import SettingsError, UnreachableError
@@ -28,6 +28,7 @@ from outrider.service.access import Hosts, Listening, Tokens
 from outrider.service.app import application
 from outrider.service.audit import Audit
 from outrider.service.desk import Desk
+from outrider.service.errands import Errands, visits_of
 
 ANSWERS_SECONDS_MAX = 5  # behind the drain, for answers that are under way
 
@@ -62,6 +63,8 @@ def serve(
             names = names if listening.loopback else names | {socket.gethostname().lower()}
             hosts = Hosts(listening.loopback, names)
             desk = Desk(AsyncFrontier(frontier), hosts=hosts, tokens=tokens, audit=audit)
+            fetching = visits_of(settings_of(directory), desk.frontier)
+            desk.errands = Errands(desk.frontier, fetching)
             return asyncio.run(_run(desk, directory, at, listener, drain_seconds, say))
         finally:
             audit.close()
@@ -137,6 +140,8 @@ async def _run(
         await server.serve([listener])
         return await frontier.finished()
     finally:
+        if desk.errands is not None:
+            await desk.errands.close()
         await control.close()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)

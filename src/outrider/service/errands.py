@@ -1,0 +1,98 @@
+"""Errands that the server itself does for workers that ask with `robots=server`: robots.txt files and addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from outrider.crawl.fetching import Fetching
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.perhost import PerHost
+from outrider.crawl.seeds import read_hosts
+from outrider.crawl.settle import LEASE_SECONDS
+from outrider.crawl.visit import Visit, address_outcome, robots_outcome
+from outrider.engine import AsyncFrontier
+from outrider.errors import OutriderError
+from outrider.fetch.addresses import AddressGuard
+from outrider.fetch.chosen import make_downloader
+from outrider.fetch.names import Resolver
+from outrider.journey import Kind, Lease
+from outrider.limits import SERVICE_ERRANDS_MAX
+
+KINDS: Final = frozenset({Kind.ROBOTS, Kind.ADDRESS})
+_LOG: Final = logging.getLogger("outrider.service")
+
+
+class Visits(Protocol):
+    """Asks for the URL of a lease."""
+
+    async def visit(self, lease: Lease) -> Visit:
+        """The answer; one that was cancelled says whether the site may have noticed."""
+        ...
+
+    async def close(self) -> None:
+        """Gives connections back."""
+        ...
+
+
+class Errands:
+    """The errands under way, each a task; used on the loop alone."""
+
+    def __init__(self, frontier: AsyncFrontier, visits: Visits) -> None:
+        self._frontier, self._visits = frontier, visits
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    async def take(self, leases: Sequence[Lease]) -> None:
+        """Does these errands beside the caller, each once; returns when their leases are long enough. Leases beyond
+        SERVICE_ERRANDS_MAX are given back."""
+        new = [one for one in leases if one.token not in self._under_way]
+        room = max(0, SERVICE_ERRANDS_MAX - len(self._under_way))
+        if new[room:]:
+            await self._frontier.release([one.token for one in new[room:]])
+        if not new[:room]:
+            return
+        await self._frontier.extend([one.token for one in new[:room]], LEASE_SECONDS)
+        for one in new[:room]:
+            self._under_way[one.token] = asyncio.ensure_future(self._done(one))
+
+    async def _done(self, lease: Lease) -> None:
+        try:
+            visit = await self._visits.visit(lease)
+            if visit.stopped and visit.began is None:
+                await self._frontier.release([lease.token])
+            else:
+                outcome = address_outcome(visit) if lease.kind is Kind.ADDRESS else robots_outcome(visit)
+                await self._frontier.report([outcome])
+        except OutriderError as error:
+            _LOG.warning("errand %s: %s", lease.url, error)  # its lease ends, and it comes again
+        finally:
+            self._under_way.pop(lease.token, None)
+
+    async def close(self) -> None:
+        """Breaks off what is under way; those errands come again."""
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._visits.close()
+
+
+def visits_of(options: CrawlOptions, frontier: AsyncFrontier) -> Fetching:
+    """Fetching as the crawl with these settings would: under its name, past its guard."""
+    hosts = read_hosts(options.hosts)
+    return Fetching(
+        make_downloader(clock=frontier.sync.now, ca_file=options.ca, connections_max=SERVICE_ERRANDS_MAX),
+        Resolver(hosts),
+        AddressGuard(options.allow_address, hosts),
+        user_agent=options.user_agent_sent,
+        loopback_only=options.contact is None,
+        clock=frontier.sync.now,
+        concurrency=SERVICE_ERRANDS_MAX,
+        per_host=PerHost(options),
+        headers=options.headers_sent,
+    )
