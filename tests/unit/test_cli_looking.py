@@ -138,7 +138,7 @@ def test_explain_says_the_reason_first_and_then_what_is_known(crawl, capsys):
         "next at       2023-11-14T22:13:20.000Z",
         "priority      0.5",
     ] == said[:5]
-    assert {"fingerprint  00000000000000ff", "queue", "  queued  1,200", "host"} <= set(said)
+    assert {"fingerprint   00000000000000ff", "queue", "  queued  1,200", "host"} <= set(said)
     assert ([("http://a.com/", None)], True) == (fake.asked, fake.closed)
 
 
