@@ -148,6 +148,7 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: how long the site took (our own DNS and TLS left out); it sets the host's gap. None: no request was sent.
     ended_at: instant of the request's end; None means now. A named worker's lease ends at the report's instant instead,
     for clocks of workers differ.
+    first_byte_seconds: how long the first byte of the answer took; a host that answers later than usual gets more room.
     retry_after_seconds: what the site asked for (Retry-After); it rests the whole host.
     refused: the site refused for load (429, 503); without retry_after_seconds the host backs off.
     location: target of a redirect; it becomes a URL of its own, hops + 1.
@@ -182,6 +183,7 @@ class Outcome(msgspec.Struct, frozen=True):
     metadata: Mapping[str, object] | None = None
     address: str | None = None
     ttl_seconds: float | None = None
+    first_byte_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,7 @@ class OutcomeBatch:
     robots: Column[RobotsAnswer] = None
     addresses: Column[str] = None
     ttl_seconds: Column[float] = None
+    first_byte_seconds: Column[float] = None
 
     def __len__(self) -> int:
         return len(np.atleast_1d(np.asarray(self.tokens)))
@@ -266,6 +269,7 @@ class Lease(msgspec.Struct, frozen=True):
         last_modified: str | None = None,
         metadata: Mapping[str, object] | None = None,
         ended_at: Instant | None = None,
+        first_byte_seconds: float | None = None,
     ) -> Outcome:
         """It was fetched; `links` were found in it, `location` is where it redirects to."""
         return Outcome(
@@ -280,6 +284,7 @@ class Lease(msgspec.Struct, frozen=True):
             last_modified=last_modified,
             metadata=metadata,
             ended_at=ended_at,
+            first_byte_seconds=first_byte_seconds,
         )
 
     def again(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from model.world import World
 
 DELAY = 1.0
@@ -74,3 +76,56 @@ def test_outcomes_that_are_stale_are_no_requests_by_which_the_network_is_judged(
     assert ["stale"] + ["ok"] * 8 == world.report(late, one.done(seconds=0.01), *failed)
     world.clock.move(2 * DELAY)
     assert [DELAY] + [2 * DELAY] * 7 == sorted(lease.gap_seconds for lease in world.lease(8))
+
+
+def rests_of(world: World, waits: list[float]) -> list[float]:
+    """Answers with these waits for a first byte; the seconds that the host rests behind each."""
+    gaps = []
+    for waited in waits:
+        while not (leases := world.lease(1)):
+            world.clock.move(world.frontier.next_ready_seconds() or 0.001)
+        world.report(leases[0].done(seconds=waited, first_byte_seconds=waited))
+        gaps.append(world.frontier.host("h0.test").gap_seconds)
+    return gaps
+
+
+def test_a_host_that_answers_later_than_usual_is_given_room_before_its_first_error_also_after_a_kill():
+    world = world_of()
+    assert [DELAY] * 11 == rests_of(world, [0.1] * 10 + [0.45])
+    world.kill()
+    gaps = rests_of(world, [0.9, 1.8])
+    assert DELAY < gaps[0] < gaps[1]
+    assert "strain" == world.frontier.host("h0.test").reason
+    assert DELAY == rests_of(world, [0.1] * 8)[-1]
+
+
+def refusals(hosts: int, seed: int) -> list[float]:
+    """The rests of hosts that refuse together."""
+    world = World(delay=DELAY, delay_factor=0.0, seed=seed, keys=(b"k" * 16, b"s" * 16))
+    world.discover(*[f"http://h{host}.test/" for host in range(hosts)])
+    leases = world.lease(hosts)
+    world.report(*[lease.retry(seconds=0.01, status=429, refused=True) for lease in leases])
+    return [world.frontier.host(f"h{host}.test").gap_seconds for host in range(hosts)]
+
+
+def test_hosts_that_refuse_together_come_back_apart_by_the_seed_and_never_early():
+    gaps = refusals(50, seed=1)
+    assert gaps == refusals(50, seed=1) != refusals(50, seed=2)
+    assert 60.0 <= min(gaps) < 61.0 < 65.0 < max(gaps) < 66.0
+    assert 50 == len(set(gaps))
+
+
+def test_a_crawl_delay_as_a_window_is_the_owners_choice():
+    world = World(robots="errands", delay=1, delay_factor=0.0, crawl_delay_as="window")
+    world.discover(*[f"http://h0.test/{page}" for page in range(6)])
+    began = []
+    while len(began) < 6:
+        for lease in world.lease(1, errands=True):
+            if lease.kind == "robots":
+                world.report(lease.robots(200, b"User-agent: *\nCrawl-delay: 30\n", seconds=0.0))
+                continue
+            began.append(world.clock() / 1_000_000)
+            world.clock.move(20)
+            world.report(lease.done(seconds=20.0))
+        world.clock.move(world.frontier.next_ready_seconds() or 0.0)
+    assert {30.0} == {round(later - earlier, 3) for earlier, later in pairwise(began[1:])}

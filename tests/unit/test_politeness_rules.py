@@ -22,6 +22,7 @@ class Rest(NamedTuple):
     back_off: float
     refused_at: int
     strain: float = 0.0
+    usual: int = 0
 
     @property
     def pace(self) -> float:
@@ -31,7 +32,7 @@ class Rest(NamedTuple):
 def rests(rows) -> list[Rest]:
     """The rests after these requests, in one call."""
     usual = {"seconds": None, "floor": 1.0, "factor": 10.0, "crawl_delay": None, "retry_after": None, "refused": False}
-    usual |= {"pace": 1.0, "strained": False}
+    usual |= {"pace": 1.0, "strained": False, "first_byte": None, "usual": 0, "jitter": 0.0, "phase": None}
     rows = [usual | {"back_off": 0.0, "refused_at": 0, "ended": ENDED} | row for row in rows]
     (factor,) = {row["factor"] for row in rows}
 
@@ -43,8 +44,10 @@ def rests(rows) -> list[Rest]:
         back_off=column("back_off"), refused_at=column("refused_at", np.int64),
         crawl_delay=np.nan_to_num(column("crawl_delay")), retry_after=column("retry_after"),
         refused=column("refused", np.bool_), strain=1.0 - column("pace"), strained=column("strained", np.bool_),
+        first_byte=column("first_byte"), usual=column("usual", np.uint16), jitter=column("jitter"),
+        window_phase=None if rows[0]["phase"] is None else column("phase", np.int64),
     )  # fmt: skip
-    columns = (found.until, found.gap, found.reason, found.back_off, found.refused_at, found.strain)
+    columns = (found.until, found.gap, found.reason, found.back_off, found.refused_at, found.strain, found.usual)
     return [Rest(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
@@ -68,7 +71,7 @@ def rest(**how) -> Rest:
         ({"retry_after": 0.0}, 1.0, GapReason.FLOOR),
         ({"retry_after": 1e12}, 31_536_000.0, GapReason.RETRY_AFTER),
         ({"retry_after": 2.0, "seconds": 3.0}, 30.0, GapReason.FACTOR),
-        ({"refused": True}, 30.0, GapReason.BACK_OFF),
+        ({"refused": True}, 60.0, GapReason.BACK_OFF),
         ({"refused": True, "retry_after": 5.0}, 5.0, GapReason.RETRY_AFTER),
     ],
 )
@@ -83,13 +86,17 @@ def test_back_off_doubles_up_to_a_day():
         gaps.append(found.gap)
         now = found.until
         found = rest(ended=now, refused=True, back_off=found.back_off, refused_at=found.refused_at)
-    assert [30.0 * 2**n for n in range(12)] + [86_400.0, 86_400.0] == gaps
+    assert [60.0 * 2**n for n in range(11)] + [86_400.0] * 3 == gaps
 
 
 def test_half_an_hour_of_quiet_after_a_back_off_makes_the_next_one_start_again():
     first = rest(refused=True, back_off=120.0, refused_at=ENDED - instant(300))
-    later = rest(ended=first.until + instant(1_801), refused=True, back_off=first.back_off, refused_at=first.refused_at)
-    assert (240.0, 30.0) == (first.gap, later.gap)
+    # With the most that chance may add to it, the back-off of 240 s is over after 264.
+    soon, later = (
+        rest(ended=ENDED + instant(wait), refused=True, back_off=first.back_off, refused_at=first.refused_at)
+        for wait in (264 + 1_800, 264 + 1_801)
+    )
+    assert (240.0, 480.0, 60.0) == (first.gap, soon.gap, later.gap)
 
 
 def test_a_success_soon_after_a_refusal_keeps_the_back_off_in_mind():
@@ -122,7 +129,7 @@ def test_no_rest_is_shorter_than_any_rule_asks(seconds_taken, floor, factor, cra
         floor, min(factor * (seconds_taken or 0), 60), min(crawl_delay or 0, 86_400), min(retry_after or 0, 31_536_000)
     )
     assert gap >= least - 1e-6
-    assert not refused or retry_after is not None or gap >= 30
+    assert not refused or retry_after is not None or gap >= 60
 
 
 REQUESTS = st.fixed_dictionaries(
@@ -132,8 +139,13 @@ REQUESTS = st.fixed_dictionaries(
         "crawl_delay": st.none() | st.sampled_from([1.0, 30.0, 1e9]),
         "retry_after": st.none() | st.sampled_from([-1.0, 0.0, 30.0, 1e12]),
         "refused": st.booleans(),
-        "back_off": st.sampled_from([0.0, 30.0, 86_400.0]),
+        "back_off": st.sampled_from([0.0, 60.0, 86_400.0]),
         "refused_at": st.sampled_from([0, ENDED - instant(1_900), ENDED - instant(10)]),
+        "jitter": st.sampled_from([0.0, 0.5, 0.999]),
+        "strained": st.booleans(),
+        "pace": st.sampled_from([1 / 64, 0.25, 0.875, 1.0]),
+        "first_byte": st.none() | st.sampled_from([0.0, 0.02, 0.3, 0.7, 5.0, 900.0]),
+        "usual": st.sampled_from([0, 1, 20, 300, 65_535]),
     }
 )
 
@@ -187,7 +199,7 @@ def test_strain_lengthens_what_the_other_rules_give_up_to_five_minutes():
 
 
 def test_a_refusal_leaves_the_pace_to_the_back_off():
-    assert (0.5, 30.0) == (rest(refused=True, pace=0.5).pace, rest(refused=True, pace=0.5).gap)
+    assert (0.5, 60.0) == (rest(refused=True, pace=0.5).pace, rest(refused=True, pace=0.5).gap)
 
 
 @given(st.lists(st.booleans(), max_size=60), st.floats(0.1, 5.0))
@@ -198,3 +210,121 @@ def test_no_host_under_strain_is_asked_faster_than_its_owner_set_or_slower_than_
         assert floor <= found.gap <= 300.0
         assert (found.pace < pace) if failed and pace > 1 / 64 else found.pace >= pace or failed
         pace = found.pace
+
+
+def plain_rest(row: dict, *, factor: float) -> Rest:
+    """The rest after one request, by the rules as they are told: the oracle of the columns."""
+    took, first = row["seconds"] or 0.0, row["first_byte"]
+    failed, refused = row["strained"], row["refused"]
+    gap, why = row["floor"], GapReason.FLOOR
+    if took > 0 and min(factor * took, 60.0) >= gap:
+        gap, why = min(factor * took, 60.0), GapReason.FACTOR
+    delay = min(row["crawl_delay"] or 0.0, 86_400.0)
+    if row["phase"] is not None and delay:
+        length = instant(delay)
+        begun = row["ended"] - int(took * 1_000_000)
+        window = (begun - row["phase"]) // length
+        delay = max(row["phase"] + (window + 1) * length - row["ended"], 0) / 1_000_000
+    if delay and delay >= gap:
+        gap, why = delay, GapReason.CRAWL_DELAY
+    usual, late = row["usual"], None
+    if first is not None and not failed and not refused:
+        waited = min(first * 1_000, 65_535)
+        if usual and waited > 2 * usual and waited >= 500:
+            late = usual / waited
+        usual = max(1, round(usual + (min(waited, 2 * usual) - usual) / 16) if usual else -int(-waited // 1))
+    pace = row["pace"]
+    if failed:
+        pace = max(pace / 2, 1 / 64)
+    elif refused:
+        pass
+    elif late is not None:
+        pace = min(pace, max(pace * 0.75, late, 1 / 64))
+    else:
+        pace = min(pace + 1 / 8, 1.0)
+    if min(gap / pace, 300.0) > gap:
+        gap, why = min(gap / pace, 300.0), GapReason.STRAIN
+    asked = row["retry_after"]
+    if asked is not None and min(max(asked, 0.0), 31_536_000.0) >= gap:
+        gap, why = min(max(asked, 0.0), 31_536_000.0), GapReason.RETRY_AFTER
+    back_off, refused_at = row["back_off"], row["refused_at"]
+    forgotten = row["ended"] - refused_at > instant(back_off * 1.1 + 1_800)
+    if refused:
+        if asked is None:
+            back_off = min(2 * back_off, 86_400.0) if back_off and not forgotten else 60.0
+            if back_off * (1 + 0.1 * row["jitter"]) >= gap:
+                gap, why = back_off * (1 + 0.1 * row["jitter"]), GapReason.BACK_OFF
+        refused_at = row["ended"]
+    elif forgotten:
+        back_off = 0.0
+    return Rest(row["ended"] + instant(gap), gap, why, back_off, refused_at, 1 - pace, usual)
+
+
+@given(st.lists(REQUESTS, min_size=1, max_size=12), st.sampled_from([0.0, 10.0]), st.none() | st.integers(0, 10**14))
+def test_the_columns_rest_hosts_as_the_plain_rules_do(rows, factor, phase):
+    rows = [row | {"ended": ENDED, "factor": factor, "phase": phase} for row in rows]
+    for row, found in zip(rows, rests(rows), strict=True):
+        told = plain_rest(row, factor=factor)
+        assert told.reason == found.reason
+        assert abs(told.until - found.until) <= 1
+        assert told[3:5] == found[3:5]
+        assert pytest.approx(tuple(told[1:])) == tuple(found[1:])
+
+
+def test_chance_lengthens_a_back_off_by_a_tenth_at_most_and_shortens_none():
+    gaps = [rest(refused=True, jitter=jitter, back_off=60.0, refused_at=ENDED).gap for jitter in (0.0, 0.5, 0.999)]
+    assert (120.0, 126.0) == (gaps[0], gaps[1])
+    assert 126.0 < gaps[2] < 132.0
+
+
+def test_a_crawl_delay_as_a_window_lets_one_request_begin_in_each():
+    began, beginnings = ENDED, []
+    for took in (0.5, 0.1, 12.0, 9.9, 0.0, 31.0):
+        beginnings.append(began)
+        began = rest(ended=began + instant(took), seconds=took, crawl_delay=10.0, factor=0.0, floor=0.0, phase=7).until
+    windows = [(at - 7) // instant(10) for at in beginnings]
+    assert sorted(set(windows)) == windows
+    again = rest(ended=ENDED, seconds=0.0, crawl_delay=10.0, factor=0.0, floor=3.0, phase=ENDED + instant(1))
+    assert (3.0, GapReason.FLOOR) == again[1:3]
+
+
+@given(st.lists(st.floats(0, 40), min_size=2, max_size=20), st.integers(0, 10**15), st.sampled_from([0.001, 1.0, 7.5]))
+def test_no_window_sees_two_beginnings(durations, phase, delay):
+    began, last = ENDED, None
+    for took in durations:
+        window = (began - phase) // instant(delay)
+        assert last is None or window > last
+        last = window
+        began = rest(
+            ended=began + instant(took), seconds=took, crawl_delay=delay, floor=0.0, factor=0.0, phase=phase
+        ).until
+
+
+def test_a_host_that_slows_down_is_given_room_before_its_first_error():
+    usual, gaps, pace = 0, [], 1.0
+    for waited in [0.1] * 20 + [0.2, 0.4, 0.8, 1.6, 3.2]:
+        found = rest(first_byte=waited, usual=usual, pace=pace, factor=0.0)
+        usual, pace = found.usual, found.pace
+        gaps.append(found.gap)
+    assert [1.0] * 22 == gaps[:22]
+    assert sorted(gaps[22:]) == gaps[22:]
+    assert gaps[22] > 1.3
+    assert gaps[24] > 2.3
+
+
+def test_a_host_that_stays_slow_has_its_rate_again_after_some_dozen_answers():
+    usual, pace, slowest = 200, 1.0, 0.0
+    for _ in range(40):
+        found = rest(first_byte=0.8, usual=usual, pace=pace, factor=0.0)
+        usual, pace, slowest = found.usual, found.pace, max(slowest, found.gap)
+    assert (1.0, True) == (found.gap, slowest <= 4.0)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 70)), max_size=60), st.floats(0.1, 5.0))
+def test_however_fast_a_host_answers_it_is_asked_no_faster_than_its_owner_set(answers, floor):
+    usual, pace = 0, 1.0
+    for failed, waited in answers:
+        found = rest(strained=failed, first_byte=None if failed else waited, usual=usual, pace=pace, floor=floor)
+        usual, pace = found.usual, found.pace
+        assert floor <= found.gap <= 300.0
+        assert 1 / 64 <= pace <= 1.0

@@ -21,7 +21,7 @@ from typing import Any
 from outrider.crawl.groups import GROUP_WORDS, read_groups
 from outrider.errors import SettingsError
 from outrider.fetch.downloader import Request
-from outrider.frontier.policy.settings import CRAWL_DELAY_OVER, ROBOTS_UNREACHABLE
+from outrider.frontier.policy.settings import CRAWL_DELAY_AS, CRAWL_DELAY_OVER, ROBOTS_UNREACHABLE
 from outrider.limits import (
     CONNECT_SECONDS_MAX,
     DELAY_FACTOR,
@@ -625,6 +625,11 @@ class CrawlOptions:
     crawl_delay_over: str = _choice(
         CRAWL_DELAY_OVER,
         "A Crawl-delay beyond crawl-delay-max is obeyed, or cut to it, or its pages are skipped.",
+        frontier=True,
+    )
+    crawl_delay_as: str = _choice(
+        CRAWL_DELAY_AS,
+        "A Crawl-delay is a gap behind each request, or the length of a window in which one request begins (Bing).",
         frontier=True,
     )
     progress: str = _choice(PROGRESS, "How progress is shown: a bar on a terminal, lines elsewhere, or nothing.")

@@ -95,6 +95,14 @@ class Visit:
         return None
 
     @property
+    def first_byte_seconds(self) -> float | None:
+        """How long the first byte of an answer took; None where none came."""
+        response = self.response
+        if response is None or response.status is None or response.first_byte_at is None:
+            return None
+        return max(0.0, seconds(response.first_byte_at - response.started_at))
+
+    @property
     def status(self) -> int | None:
         """The HTTP status of the answer, None where there was none."""
         return self.response.status if self.response is not None else None
@@ -321,6 +329,7 @@ def page_outcome(
         judgement.verdict if again is None else Verdict.AGAIN,
         at=again,
         seconds=visit.seconds,
+        first_byte_seconds=visit.first_byte_seconds,
         status=visit.status,
         error=judgement.error,
         ended_at=response.ended_at if response is not None else visit.now,
@@ -353,6 +362,7 @@ def robots_outcome(visit: Visit) -> Outcome:
         visit.lease.token,
         Verdict.DONE,
         seconds=visit.seconds,
+        first_byte_seconds=visit.first_byte_seconds,
         status=visit.status,
         error=error,
         ended_at=response.ended_at if response is not None else visit.now,
@@ -390,6 +400,7 @@ def sitemap_outcome(visit: Visit, judgement: Judgement, links: UrlBatch | list[L
         visit.lease.token,
         judgement.verdict,
         seconds=visit.seconds,
+        first_byte_seconds=visit.first_byte_seconds,
         status=visit.status,
         error=judgement.error,
         ended_at=response.ended_at if response is not None else visit.now,

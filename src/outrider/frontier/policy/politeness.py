@@ -12,6 +12,7 @@ import numpy.typing as npt
 from outrider.clock import Instant
 from outrider.limits import (
     BACK_OFF_FORGET_SECONDS,
+    BACK_OFF_JITTER,
     BACK_OFF_SECONDS_FIRST,
     BACK_OFF_SECONDS_MAX,
     CRAWL_DELAY_SECONDS_MAX,
@@ -20,7 +21,12 @@ from outrider.limits import (
     PACE_MIN,
     PACE_STEP,
     RETRY_AFTER_SECONDS_MAX,
+    SLOW_FACTOR,
+    SLOW_PACE,
+    SLOW_SECONDS_MIN,
     STRAIN_SECONDS_MAX,
+    USUAL_MILLISECONDS_MAX,
+    USUAL_STEP,
 )
 
 
@@ -66,7 +72,8 @@ def ends_of(
 @dataclass(frozen=True, slots=True, eq=False)
 class Rests:
     """The rests of hosts after their requests, in columns: the end, the gap in seconds, the rule that set it (a
-    GapReason), and the back-off in seconds, the instant of the last refusal and the strain from now on."""
+    GapReason), and the hosts' cells from now on: the back-off in seconds, the instant of the last refusal, the strain,
+    and the usual wait for a first byte in milliseconds."""
 
     until: npt.NDArray[np.int64]
     gap: npt.NDArray[np.float64]
@@ -74,6 +81,7 @@ class Rests:
     back_off: npt.NDArray[np.float64]
     refused_at: npt.NDArray[np.int64]
     strain: npt.NDArray[np.float64]
+    usual: npt.NDArray[np.uint16]
 
 
 _REASONS = np.array([GapReason.FLOOR, GapReason.FACTOR], np.uint8)  # index 1 when the factor sets the rest
@@ -88,20 +96,23 @@ def rests_after(
     back_off: npt.NDArray[np.float64],
     refused_at: npt.NDArray[np.int64],
     crawl_delay: npt.NDArray[np.float64] | None = None,
+    window_phase: npt.NDArray[np.int64] | None = None,
     retry_after: npt.NDArray[np.float64] | None = None,
     refused: npt.NDArray[np.bool_] | None = None,
+    jitter: npt.NDArray[np.float64] | float = 0.0,
     strain: npt.NDArray[np.float64] | None = None,
     strained: npt.NDArray[np.bool_] | None = None,
+    first_byte: npt.NDArray[np.float64] | None = None,
+    usual: npt.NDArray[np.uint16] | None = None,
 ) -> Rests:
     """The rests that begin at `ended` (instants of the requests' ends, or one for all), a row per request and host; all
     lengths of time in seconds.
 
-    seconds: how long the requests took, NaN for unknown. back_off, refused_at: the hosts' cells. crawl_delay: 0 for
-    none. retry_after: NaN for none. strain: the hosts' cells, the share of their rate that they do not get. strained:
-    whether the request failed as those of a host that has too much to do. None stands for a column without any.
-
-    A host under strain gets a share of its rate, its pace: half of it after each failure, an eighth more after each
-    answer, and never more than the other rules give (additive increase, multiplicative decrease, as in RFC 5681).
+    seconds: how long the requests took, NaN for unknown. back_off, refused_at, strain, usual: the hosts' cells.
+    crawl_delay: 0 for none. window_phase: a Crawl-delay is the length of a window instead of a gap, and the first
+    windows begin at these instants. retry_after: NaN for none. jitter: draws from 0 to below 1, for requests that were
+    refused. strained: whether the request failed as those of a host that has too much to do. first_byte: how long the
+    first byte of an answer took, NaN for unknown. None stands for a column without any.
     """
     known = np.fmax(seconds, 0.0)  # NaN becomes 0
     term = np.minimum(factor * known, DELAY_FACTOR_SECONDS_MAX)
@@ -109,22 +120,23 @@ def rests_after(
     reason = _REASONS[((known > 0) & (term >= floor)).view(np.uint8)]
     if crawl_delay is not None:
         delay = np.minimum(crawl_delay, CRAWL_DELAY_SECONDS_MAX)
+        if window_phase is not None:
+            delay = _to_next_window(delay, ended, known, window_phase)
         _lengthen(gap, reason, delay, (delay > 0) & (delay >= gap), GapReason.CRAWL_DELAY)
     strain = np.zeros(len(gap)) if strain is None else strain
-    if strained is not None or np.count_nonzero(strain):
-        pace = 1.0 - strain
-        faster = np.minimum(pace + PACE_STEP, 1.0)
-        faster = faster if refused is None else np.where(refused, pace, faster)  # the back-off speaks for it
-        pace = faster if strained is None else np.where(strained, np.maximum(pace / 2, PACE_MIN), faster)
-        strain = 1.0 - pace
-        slowed = np.minimum(gap / pace, STRAIN_SECONDS_MAX)
+    usual = np.zeros(len(gap), np.uint16) if usual is None else usual
+    slower: npt.NDArray[np.float64] | None = None
+    if first_byte is not None:
+        usual, slower = _compared(usual, first_byte, strained, refused)
+    if strained is not None or slower is not None or np.count_nonzero(strain):
+        strain = 1.0 - _pace(1.0 - strain, refused, strained, slower)
+        slowed = np.minimum(gap / (1.0 - strain), STRAIN_SECONDS_MAX)
         _lengthen(gap, reason, slowed, slowed > gap, GapReason.STRAIN)
     if retry_after is not None:
         asked = np.clip(retry_after, 0.0, RETRY_AFTER_SECONDS_MAX)
         _lengthen(gap, reason, asked, asked >= gap, GapReason.RETRY_AFTER)
     if refused is not None or np.count_nonzero(back_off):
-        # Counts from the end of the last back-off: else a back-off of an hour would be forgotten before it is over.
-        quiet = ended - refused_at > np.ceil((back_off + BACK_OFF_FORGET_SECONDS) * MICROSECONDS).astype(np.int64)
+        quiet = _is_quiet(ended, refused_at, back_off)
         if refused is None:
             back_off = np.where(quiet, 0.0, back_off)
         else:
@@ -133,10 +145,82 @@ def rests_after(
             )
             backs_off = refused if retry_after is None else refused & np.isnan(retry_after)
             back_off = np.where(backs_off, doubled, np.where(quiet & ~refused, 0.0, back_off))
-            _lengthen(gap, reason, back_off, backs_off & (back_off >= gap), GapReason.BACK_OFF)
+            longer = back_off * (1.0 + BACK_OFF_JITTER * jitter)  # hosts that refused together come back apart
+            _lengthen(gap, reason, longer, backs_off & (longer >= gap), GapReason.BACK_OFF)
             refused_at = np.where(refused, ended, refused_at)
     until = ended + np.ceil(gap * MICROSECONDS).astype(np.int64)
-    return Rests(until, gap, reason, back_off, refused_at, strain)
+    return Rests(until, gap, reason, back_off, refused_at, strain, usual)
+
+
+def _to_next_window(
+    delay: npt.NDArray[np.float64],
+    ended: npt.NDArray[np.int64] | Instant,
+    lasted: npt.NDArray[np.float64],
+    phase: npt.NDArray[np.int64],
+) -> npt.NDArray[np.float64]:
+    """Seconds from the ends of requests to the windows behind those in which they began: one request per window, as
+    Bing reads Crawl-delay. The request began at `ended` less `lasted`, or earlier by what is not counted."""
+    length = np.maximum(np.ceil(delay * MICROSECONDS).astype(np.int64), 1)
+    begun = ended - np.floor(lasted * MICROSECONDS).astype(np.int64)
+    following = begun - (begun - phase) % length + length
+    return np.where(delay > 0, np.maximum(following - ended, 0) / MICROSECONDS, 0.0)
+
+
+def _compared(
+    usual: npt.NDArray[np.uint16],
+    first_byte: npt.NDArray[np.float64],
+    strained: npt.NDArray[np.bool_] | None,
+    refused: npt.NDArray[np.bool_] | None,
+) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.float64] | None]:
+    """The waits for a first byte that are usual at these hosts from now on, in milliseconds (0: not known), and the
+    shares usual / now of the answers that came much later than usual, 1 for others; None where none did.
+
+    The usual wait follows the waits slowly, a sixteenth of the way with each, and a late one counts at most twice it:
+    a host that stays slow is used to it after some dozen answers. Failures say nothing about it.
+    """
+    waited = np.minimum(np.fmax(first_byte, 0.0) * 1_000, USUAL_MILLISECONDS_MAX)
+    told = ~np.isnan(first_byte)
+    for failed in (strained, refused):
+        told = told if failed is None else told & ~failed
+    before = usual.astype(np.float64)
+    late = told & (usual > 0) & (waited > SLOW_FACTOR * before) & (waited >= SLOW_SECONDS_MIN * 1_000)
+    moved = before + (np.minimum(waited, SLOW_FACTOR * before) - before) * USUAL_STEP
+    after = np.where(usual > 0, np.rint(moved), np.ceil(waited))
+    after = np.where(told, np.maximum(after, 1), before).astype(np.uint16)
+    if not late.any():
+        return after, None
+    return after, np.where(late, before / np.maximum(waited, 1), 1.0)
+
+
+def _pace(
+    pace: npt.NDArray[np.float64],
+    refused: npt.NDArray[np.bool_] | None,
+    strained: npt.NDArray[np.bool_] | None,
+    slower: npt.NDArray[np.float64] | None,
+) -> npt.NDArray[np.float64]:
+    """The shares of their rates that hosts get, their paces: half of it after each failure, three quarters after an
+    answer that is much later than usual (not below the share usual / now), an eighth more after each other answer, and
+    never more than the other rules give (additive increase, multiplicative decrease, as in RFC 5681)."""
+    found = np.minimum(pace + PACE_STEP, 1.0)
+    if slower is not None:
+        room = np.minimum(pace, np.maximum(pace * SLOW_PACE, np.maximum(slower, PACE_MIN)))
+        found = np.where(slower < 1, room, found)
+    if refused is not None:
+        found = np.where(refused, pace, found)  # the back-off speaks for it
+    if strained is not None:
+        found = np.where(strained, np.maximum(pace / 2, PACE_MIN), found)
+    return found
+
+
+def _is_quiet(
+    ended: npt.NDArray[np.int64] | Instant,
+    refused_at: npt.NDArray[np.int64],
+    back_off: npt.NDArray[np.float64],
+) -> npt.NDArray[np.bool_]:
+    """Whether back-offs are forgotten: half an hour without a refusal behind the end of the last one. Counted from the
+    refusal, a back-off of an hour would be forgotten before it is over."""
+    longest = back_off * (1.0 + BACK_OFF_JITTER) + BACK_OFF_FORGET_SECONDS
+    return ended - refused_at > np.ceil(longest * MICROSECONDS).astype(np.int64)
 
 
 def _lengthen(

@@ -23,6 +23,12 @@ from outrider.url.traps import Traps
 
 ROBOTS_UNREACHABLE = ("closed", "open")
 CRAWL_DELAY_OVER = ("obey", "cap", "skip")
+CRAWL_DELAY_AS = ("gap", "window")
+_CHOICES = {
+    "robots_unreachable": ROBOTS_UNREACHABLE,
+    "crawl_delay_over": CRAWL_DELAY_OVER,
+    "crawl_delay_as": CRAWL_DELAY_AS,
+}
 WHEN_FULL = ("refuse", "drop_lowest", "spill", "delay")
 
 
@@ -47,7 +53,8 @@ class FrontierSettings:
     robots_unreachable: "closed" keeps a host shut whose robots.txt cannot be read (RFC 9309 section 2.3.1.4); "open",
     for owners of the hosts, goes by the rules that were read last, or by none, for a day. crawl_delay_max: seconds of a
     Crawl-delay, None for no limit; crawl_delay_over: how a longer one is taken: "obey" it, "cap" it at the limit, or
-    "skip" the pages of its authority.
+    "skip" the pages of its authority; crawl_delay_as: a "gap" behind each request, or the length of a "window" in which
+    one request begins, as Bing reads it.
 
     memory_bytes: the limit of memory for the cards of queued URLs and robots rules. A sixteenth of it is for robots.txt
     files and their rules: beyond that, the files that were used longest ago lie on disk. The rest is for the cards:
@@ -76,6 +83,7 @@ class FrontierSettings:
     robots_unreachable: str = "closed"
     crawl_delay_max: float | None = None
     crawl_delay_over: str = "obey"
+    crawl_delay_as: str = "gap"
 
     @property
     def hot_hosts_max(self) -> int:
@@ -108,7 +116,7 @@ class FrontierSettings:
             raise SettingsError(
                 f"when_full {given['when_full']!r}: give {', '.join(WHEN_FULL[:-1])} or {WHEN_FULL[-1]}"
             )
-        for name, words in (("robots_unreachable", ROBOTS_UNREACHABLE), ("crawl_delay_over", CRAWL_DELAY_OVER)):
+        for name, words in _CHOICES.items():
             if given.get(name, words[0]) not in words:
                 raise SettingsError(f"{name} {given[name]!r}: give {', '.join(words[:-1])} or {words[-1]}")
         if given.get("priority") is not None and not callable(given["priority"]):

@@ -185,7 +185,7 @@ class Hosts(Columns):
     """The hosts in memory: their clocks, back-offs, and numbers of open requests.
 
     hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
-    strain: the share of its rate that a host under strain is not given;
+    strain: the share of its rate that a host under strain is not given; usual: milliseconds to a first byte;
     in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE for none;
     there: whether a host has the row. cells: the columns that most calls touch, as records; octets: their bytes. _name:
     the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits).
@@ -203,6 +203,7 @@ class Hosts(Columns):
     refused_at: Column
     answered: Column
     strain: Column
+    usual: Column
     in_flight: Column
     turns: Column
     flags: Column

@@ -120,12 +120,13 @@ class Deciding:
         self.errands_mode = errands
         self.keeps_lines = keeps_lines
         self._log = log
+        self.seed = seed & ((1 << 64) - 1)
         self._fingerprint_key = tables.fingerprint_key
         self._slot_key = slot_key
         public_suffixes()  # the first use reads it from disk, and no call should wait for that
         self._compressor = Compressor()
         self._recent = Recent()
-        self.turns = Turns(tables, seed & ((1 << 64) - 1), settings.group)
+        self.turns = Turns(tables, self.seed, settings.group)
         self.turns.pages_per_host = settings.max_pages_per_host
         if self.turns.shared is not None and settings.group is not None:
             self.turns.shared.asks = locates and settings.group.needs_addresses

@@ -40,6 +40,7 @@ class Clock:
     refused_at: Instant
     answered: int
     strain: float
+    usual: int
 
     def __init__(self, cells: Iterable[tuple[str, Any]]) -> None:
         for name, value in cells:

@@ -65,6 +65,7 @@ class Outcomes:
     at: Instants | None = None
     after_seconds: Floats | None = None
     retry_after_seconds: Floats | None = None
+    first_byte_seconds: Floats | None = None
     refused: Flags | None = None
     duplicate: Flags | None = None
     bytes_read: Instants | None = None
@@ -234,6 +235,7 @@ def _spread(name: str, given: Any, rows: int) -> Sequence[Any]:
 _COLUMNS: Final = {
     **{name: name for name in ("ended_at", "at", "after_seconds", "retry_after_seconds", "refused", "answered")},
     **{name: name for name in ("duplicate", "bytes_read", "politeness", "last_modified", "metadata", "ttl_seconds")},
+    "first_byte_seconds": "first_byte_seconds",
     "errors": "error",
     "locations": "location",
     "lines": "line",
@@ -254,8 +256,9 @@ def _completed(found: Outcomes, fields: Mapping[str, Sequence[Any]]) -> Outcomes
     found.answered = found.statuses != 0
     if answered is not None:
         np.copyto(found.answered, answered == 1, where=answered >= 0)
-    for name in ("ended_at", "at", "after_seconds", "retry_after_seconds", "refused", "duplicate", "bytes_read"):
-        setattr(found, name, _numbers(name, fields[name]))
+    for name in _NUMBERS:
+        if name not in ("seconds", "status", "answered"):  # read already
+            setattr(found, name, _numbers(name, fields[name]))
     for name, field in _TEXTS.items():
         setattr(found, name, _present(field, fields[field]))
     metadata = _present("metadata", fields["metadata"])
@@ -350,6 +353,7 @@ _NUMBERS: Final[Mapping[str, _Number]] = {
     "seconds": _SECONDS,
     "after_seconds": _SECONDS,
     "retry_after_seconds": _SECONDS,
+    "first_byte_seconds": _SECONDS,
     "ended_at": _INSTANT,
     "at": _INSTANT,
     "status": _Number(lambda _, value: arguments.status(value), (int,), "i8", 0, HTTP_STATUS_MAX),

@@ -16,7 +16,7 @@ from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import NO_PARTS, extra_of, parts_of
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
 from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
-from outrider.frontier.state.hosts import NONE, ROBOTS, RULED, Rows, has_equals
+from outrider.frontier.state.hosts import NONE, ROBOTS, RULED, Rows, Uint64s, has_equals, mixed
 from outrider.frontier.state.tables import (
     DONE,
     GONE,
@@ -47,6 +47,7 @@ Instants = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 
 _ALL = slice(None)
+_PHASES = np.uint64((1 << 50) - 1)  # the windows of a Crawl-delay begin at another instant for each host
 _WAITS = np.array([*RETRY_SECONDS, 0.0])  # by attempt, 1 for the first; behind the last attempt there is none
 
 
@@ -193,6 +194,7 @@ class Settling(Asking, Discovering):
             refused=outcomes.refused,
             answered=outcomes.answered if not requested else outcomes.answered & ends.ended,
             strained=_strained(outcomes, hosts, rested),
+            first_byte=outcomes.first_byte_seconds,
         )
         requests = requests if rows is None else requests.take(rows)
         some = hosts if rows is None else hosts[rows]
@@ -220,7 +222,7 @@ class Settling(Asking, Discovering):
         if not has_equals(hosts):
             clocks = draft.clocks(hosts)
             delays = self._crawl_delays(draft, hosts)
-            self._rest_each(clocks, _ALL, requests, delays)
+            self._rest_each(hosts, clocks, _ALL, requests, delays)
             return clocks["rest_until"]
         each, places = np.unique(hosts, return_inverse=True)
         clocks = draft.clocks(each)
@@ -228,18 +230,21 @@ class Settling(Asking, Discovering):
         until = np.zeros(len(hosts), np.int64)
         for rows in _rounds(places):
             at = places[rows]
-            self._rest_each(clocks, at, requests.take(rows), None if delays is None else delays[at])
+            self._rest_each(each, clocks, at, requests.take(rows), None if delays is None else delays[at])
             until[rows] = clocks["rest_until"][at]
         return until
 
     def _rest_each(
         self,
+        hosts: Rows,
         clocks: Mapping[str, npt.NDArray[Any]],
         at: Places | slice,
         requests: _Requests,
         delays: npt.NDArray[np.float64] | None,
     ) -> None:
         """Sets the clocks at these places, of which each comes once."""
+        hashes = self.tables.hosts.hash[hosts[at].astype(np.intp)]
+        windows = delays is not None and self.settings.crawl_delay_as == "window"
         rests = rests_after(
             requests.ended,
             seconds=requests.seconds,
@@ -248,17 +253,28 @@ class Settling(Asking, Discovering):
             back_off=clocks["back_off"][at],
             refused_at=clocks["refused_at"][at],
             crawl_delay=delays,
+            window_phase=(hashes & _PHASES).astype(np.int64) if windows else None,
             retry_after=requests.retry_after,
             refused=requests.refused,
+            jitter=0.0 if requests.refused is None else self._draws(hashes, requests.ended),
             strain=clocks["strain"][at],
             strained=requests.strained,
+            first_byte=requests.first_byte,
+            usual=clocks["usual"][at],
         )
         clocks["ended"][at] = np.maximum(clocks["ended"][at], requests.ended)
         clocks["rest_until"][at] = np.maximum(clocks["rest_until"][at], rests.until)
         clocks["gap"][at], clocks["reason"][at] = rests.gap, rests.reason
         clocks["back_off"][at], clocks["refused_at"][at] = rests.back_off, rests.refused_at
-        clocks["strain"][at] = rests.strain
+        clocks["strain"][at], clocks["usual"][at] = rests.strain, rests.usual
         clocks["answered"][at] += requests.answered
+
+    def _draws(self, hashes: Uint64s, ended: Instants | Instant) -> npt.NDArray[np.float64]:
+        """Chance from 0 to below 1 for each host, by the frontier's seed: the same request draws the same."""
+        instants = np.broadcast_to(np.asarray(ended, np.int64), hashes.shape).astype(np.uint64)
+        drawn = mixed(hashes ^ mixed(instants ^ np.uint64(self.seed)))
+        found: npt.NDArray[np.float64] = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return found
 
     def _crawl_delays(self, draft: Draft, hosts: Rows) -> npt.NDArray[np.float64] | None:
         """The Crawl-delays of hosts in seconds, also of rules that came with this call; None where none has any."""
@@ -507,7 +523,7 @@ class _Requests:
     """The requests that hosts rest after, a row each; a value stands for a column of equal ones, None for one without
     any."""
 
-    __slots__ = ("answered", "ended", "floor", "refused", "retry_after", "seconds", "strained")
+    __slots__ = ("answered", "ended", "first_byte", "floor", "refused", "retry_after", "seconds", "strained")
 
     def __init__(
         self,
@@ -518,9 +534,10 @@ class _Requests:
         retry_after: npt.NDArray[np.float64] | None,
         refused: Flags | None,
         answered: Flags,
-        strained: Flags | None = None,
+        strained: Flags | None,
+        first_byte: npt.NDArray[np.float64] | None,
     ) -> None:
-        self.strained = strained
+        self.strained, self.first_byte = strained, first_byte
         self.seconds, self.ended, self.floor = seconds, ended, floor
         self.retry_after, self.refused, self.answered = retry_after, refused, answered
 
