@@ -228,7 +228,7 @@ def _value(order: str, value: str | None) -> float | None:
     number: object = value
     with contextlib.suppress(ValueError):
         number = int(value) if order == "limit" else float(value) if order in ("block", "delay") else value
-    return order_value(order, number)
+    return order_value(order, number, value)
 
 
 @click.command(name="export")

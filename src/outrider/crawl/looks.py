@@ -134,9 +134,9 @@ def _host(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
 _TAKES: Final = {"block": "seconds above 0", "delay": "seconds, or none", "limit": "a whole number from 1, or none"}
 
 
-def order_value(order: str, given: object) -> float | None:
-    """The value of an order to a host; None takes a delay or limit back. Raises SettingsError naming it, and what the
-    order takes."""
+def order_value(order: str, given: object, typed: object = None) -> float | None:
+    """The value of an order to a host; None takes a delay or limit back. Raises SettingsError naming it, as it
+    was typed, and what the order takes."""
     if order not in HOST_ORDERS:
         raise SettingsError(f"order is {shown(order)}: it takes {', '.join(HOST_ORDERS)}")
     if order not in _TAKES:
@@ -149,7 +149,7 @@ def order_value(order: str, given: object) -> float | None:
     least = 1 if order == "limit" else 0
     whole = order != "limit" or number == int(number) if least <= number <= SECONDS_MAX else False
     if not whole or (order == "block" and number == 0):
-        raise SettingsError(f"{order} is {shown(given)}: it takes {_TAKES[order]}")
+        raise SettingsError(f"{order} is {shown(given if typed is None else typed)}: it takes {_TAKES[order]}")
     return number
 
 
