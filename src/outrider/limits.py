@@ -44,6 +44,7 @@ USUAL_STEP = 1 / 16  # how far the usual wait moves to each wait: a few slow ans
 USUAL_MILLISECONDS_MAX = 65_535  # the longest wait that a cell can tell: longer ones end as timeouts by default
 NETWORK_HOSTS_MIN = 8  # where so many hosts are asked and none answers, our own network is the fault
 BACK_OFF_FORGET_SECONDS = 1_800.0  # after half an hour without a refusal the next one starts from the beginning
+LINE_LOOKED_AT_MAX = 64  # errands at a blocked host that are looked at one by one; thousands may redirect to one host
 GROUPS_PER_HOST_MAX = 4  # politeness groups that one request counts in: domain, address and two named ones
 GROUP_VAIN_WAKES_MAX = 8  # turns that a host lets go by, because another group of it is not free, before all are kept
 GROUP_AGED_TURN_SECONDS = 2.0  # a turn given by age is safe from a call for one crawl or key: workers ask more often

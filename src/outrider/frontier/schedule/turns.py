@@ -21,12 +21,13 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant
 from outrider.frontier.policy.grouping import Grouping
+from outrider.frontier.schedule.lines import Line
 from outrider.frontier.schedule.shared import SharedTurns
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, MANY, NONE, RULED, Rows
 from outrider.frontier.state.tables import Again, Authority, RobotsState, Tables
-from outrider.limits import WAKES_PER_CALL_MAX
+from outrider.limits import LINE_LOOKED_AT_MAX, WAKES_PER_CALL_MAX
 
 EMPTY = 255
 """The class of a queue that holds nothing."""
@@ -45,7 +46,8 @@ class Turns:
         self.timetable = kernels.Timetable()
         self.ready = kernels.Ready(seed)
         self.seekers = kernels.Ready(seed)
-        self.errands_at: dict[int, list[Errand]] = {}  # by host
+        self.errands_at: dict[int, Line] = {}  # by host
+        self._asking = kernels.Timetable()  # hosts with errands, while no caller takes any
         self.gates: dict[int, Authority] = {}  # by host: the authority whose rules are not known
         self.runs_errands = False
         self.pages_per_host: int | None = None  # how many pages of a host may be answered
@@ -206,16 +208,8 @@ class Turns:
         withdrawn: list[int] = []
         book: Instant | None = None
         errand_class = -1
-        if self.runs_errands and host in self.errands_at and in_flight < self.room(host):
-            for authority in self.errands_at.get(host, ()):
-                allowed = self.may_ask_at(authority, host)
-                if allowed is None:
-                    continue
-                at = max(rest_until, authority.next_at, allowed)
-                if at <= now:
-                    errand_class = max(errand_class, authority.klass)
-                else:
-                    book = at if book is None else min(book, at)
+        if host in self.errands_at:
+            errand_class, book = self._look_at_line(host, now)
         for queue, klass in zip(rows, best, strict=True):
             has_turn = klass != EMPTY and not gated and in_flight < self.capacity(queue)
             free = self.free_at(queue, rest_until) if has_turn else None
@@ -259,6 +253,32 @@ class Turns:
         else:
             self.timetable.rest(one, np.array([book], np.int64))
 
+    def _look_at_line(self, host: int, now: Instant) -> tuple[int, Instant | None]:
+        """The best class among the errands of a host that may be leased now, -1 for none, and the instant at which
+        another may be. While no caller takes errands, they have a timetable of their own."""
+        columns, line = self._tables.hosts, self.errands_at[host]
+        rest_until = int(columns.rest_until[host])
+        klass: int = -1
+        at: Instant | None = None
+        # The rules of the host's own queues hold for each errand of its line.
+        open_at = self._first_allowed(self._tables.queues_of(host)) if columns.flags[host] & RULED else 0
+        if open_at is not None and columns.in_flight[host] < self.room(host):
+            if open_at > now and len(line) > LINE_LOOKED_AT_MAX:
+                at = max(open_at, line.begins())
+            else:
+                klass, at = line.look(now, lambda errand: self.may_ask_at(errand, host))
+            if rest_until > now:
+                at = rest_until if klass >= 0 else at
+                klass, at = -1, None if at is None else max(rest_until, at)
+        if self.runs_errands:
+            return klass, at
+        one = np.array([host], np.uint32)
+        if klass < 0 and at is None:
+            self._asking.cancel(one)
+        else:
+            self._asking.rest(one, np.array([now if klass >= 0 else at], np.int64))
+        return -1, None
+
     def _look_at_gate(self, host: int, queues: list[int], classes: list[int], now: Instant) -> None:
         """Opens the gate of a host without queued URLs. Else the errand takes the class of the best of them, at the
         host where it is lined up."""
@@ -274,7 +294,7 @@ class Turns:
             there = self.leave_line(authority) if not self.is_sought(authority) else NONE
         else:
             there = authority.wanted if authority.klass != max(waiting) else NONE
-            authority.klass = max(waiting)
+            self.set_class(authority, max(waiting))
         if there not in (NONE, host):
             self._touch_one(there, now)
 
@@ -378,11 +398,8 @@ class Turns:
             return now
         at = self.timetable.next()
         times = [at] if at >= 0 else []
-        if not self.runs_errands:  # until a caller takes errands, rings and timetable leave them out
-            hosts = self._tables.hosts
-            for host, asked_at in self.asking().items():
-                if not hosts.in_flight[host]:
-                    times.append(max(asked_at, int(hosts.rest_until[host])))
+        if not self.runs_errands and (asked := self._asking.next()) >= 0:  # rings and timetable leave them out
+            times.append(asked)
         if self.shared is not None and (turn := self.shared.next()) is not None:
             times.append(turn)
         return max(now, min(times)) if times else None
@@ -392,8 +409,15 @@ class Turns:
     def line_up(self, errand: Errand, host: int) -> None:
         """Lines up an errand at the host that the request will go to."""
         errand.wanted = host
-        self.errands_at.setdefault(host, []).append(errand)
+        self.errands_at.setdefault(host, Line()).add(errand)
         self._tables.hosts.flags[host] |= ASKED
+
+    def set_class(self, errand: Errand, klass: int) -> None:
+        """Gives an errand, in line or not, another class."""
+        if errand.wanted == NONE:
+            errand.klass = klass
+        elif klass != errand.klass:
+            self.errands_at[errand.wanted].set_class(errand, klass)
 
     def gate(self, authority: Authority) -> None:
         """Lets no page of an authority's host be leased until its rules are known."""
@@ -444,21 +468,13 @@ class Turns:
     def errand_for(self, host: int, now: Instant) -> Errand | None:
         """The errand in the line of a host that may be leased now: of the best class, the first of its equals; those
         for robots.txt files before all others."""
-        best: Errand | None = None
-        for errand in self.errands_at.get(host, ()):
-            if errand.next_at > now or errand.token:
-                continue
-            if best is not None and (errand.goes_first, errand.klass) <= (best.goes_first, best.klass):
-                continue
-            allowed = self.may_ask_at(errand, host)
-            if allowed is not None and allowed <= now:
-                best = errand
-        return best
+        line = self.errands_at.get(host)
+        return None if line is None else line.first(now, lambda errand: self.may_ask_at(errand, host))
 
     def hops(self) -> Rows:
         """The hosts that an errand of another host goes to, by a redirect."""
         lines = self.errands_at.items()
-        found = [host for host, line in lines if any(authority.host != host for authority in line)]
+        found = [host for host, line in lines if any(errand.host != host for errand in line)]
         return np.array(found, np.uint32)
 
     def leave_line(self, errand: Errand) -> int:
@@ -471,6 +487,7 @@ class Turns:
             if not line:
                 del self.errands_at[host]
                 self._tables.hosts.flags[host] &= ~np.uint8(ASKED)
+                self._asking.cancel(np.array([host], np.uint32))
         return host
 
     def asking(self) -> dict[int, Instant]:
@@ -478,10 +495,10 @@ class Turns:
         asked."""
         found: dict[int, Instant] = {}
         for host, line in self.errands_at.items():
-            for authority in line:
-                allowed = self.may_ask_at(authority, host)
+            for errand in line:
+                allowed = self.may_ask_at(errand, host)
                 if allowed is not None:
-                    at = max(authority.next_at, allowed)
+                    at = max(errand.next_at, allowed)
                     found[host] = min(at, found.get(host, at))
         return found
 

@@ -340,7 +340,7 @@ class Drawing:
         for place in np.flatnonzero(back).tolist():
             judgement, authority = verdicts[place]
             if authority is not None:
-                authority.klass = max(authority.klass, int(cards.heads["klass"][place]))
+                self._turns.set_class(authority, max(authority.klass, int(cards.heads["klass"][place])))
                 idle = not pick.got[going[place]]
                 self._gate(int(hosts[place]), authority, idle=idle, unread=judgement is Judgement.READ)
         away: _Mask = ~(go | back)
