@@ -358,7 +358,11 @@ class Machine(Reporting, Operations, Carrying, Errands):
             return now
         times = [self.turns.next(now), self.tables.calendar.next(), self._next_deadline(now)]
         known = [at for at in times if at is not None]
-        return max(now, min(known)) if known else None
+        if not known:
+            return None
+        if self.network.down and not self._network_lets(max(now, self.network.until), 1):
+            return self._next_deadline(now)  # the requests that try the network are under way
+        return max(now, self.network.until, min(known))
 
     def _next_deadline(self, now: Instant) -> Instant | None:
         found = self.tables.leases.next()
@@ -407,6 +411,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             at_limit=self._pages_left() <= 0,
             rules_first=self._rules_first(text, now) if records else None,
             shared=self.turns.shared,
+            paused_until=self.network.until,
             traps=self.settings.traps,
             robots=self._robots_line(text),
             refusal="" if records or row is None else self._scope(row).refusal(text),
@@ -452,6 +457,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             delay=self.settings.delay,
             errands_wanted=self.errands_mode and not self.turns.runs_errands,
             shared=self.turns.shared,
+            paused_until=self.network.until,
         )
 
     def waits(self, now: Instant, beyond_seconds: float, within_seconds: float | None) -> Waits:

@@ -682,6 +682,7 @@ def explain(
     at_limit: bool,
     rules_first: tuple[str, Instant | None] | None = None,
     shared: SharedTurns | None = None,
+    paused_until: Instant = 0,
     traps: Traps | None = None,
     robots: str | None = None,
     refusal: str = "",
@@ -711,6 +712,9 @@ def explain(
         text = f"it is parked as a trap ({rule}){why}; `outrider retry --error {rule}` puts it back"
     elif record.state == PARKED and record.reason == Reason.ROBOTS and robots:
         text = f"it is parked: its robots.txt closes it, {robots}"
+    kept = word in ("paused", "blocked", "limit") or (at is not None and at >= paused_until)
+    if record.state == QUEUED and paused_until > now and not kept:
+        word, text, at = "network", _paused(paused_until), paused_until
     place = tables.whereabouts.get(host) if shared is not None and shared.asks else None
     if word in ("host_busy", "host_resting", "group_busy", "group_resting", "behind", "ready"):
         asked_at = shared.asked_at().get(host) if shared is not None else None
@@ -826,6 +830,11 @@ def _why_not(
     return "ready", "nothing: it is given to whoever leases next", now
 
 
+def _paused(until: Instant) -> str:
+    """Why nothing is asked for in an outage of our network."""
+    return f"no host answers, so our own network is at fault: it is tried again at {rfc3339(until)}"
+
+
 def _held_back(host: str, group: HeldBack, now: Instant) -> tuple[str, str, Instant | None]:
     """Why a group keeps one of its hosts from being visited."""
     if group.clock > now:
@@ -854,9 +863,10 @@ def idle(
     delay: float,
     errands_wanted: bool = False,
     shared: SharedTurns | None = None,
+    paused_until: Instant = 0,
 ) -> Idle:
-    """Why nothing, or no more, can be leased now. errands_wanted: robots rules come by errands, and nobody has leased
-    any since the opening."""
+    """Why nothing, or no more, can be leased now. paused_until: of an outage of our network. errands_wanted: robots
+    rules come by errands, and nobody has leased any since the opening."""
     states = _host_states(tables, now, errands_at, shared)
     counts = _counted(tables, states)
     known = counts.pop("known")
@@ -871,6 +881,8 @@ def idle(
             text += (
                 f"; {_some(tables.counts[PARKED], 'URL is', 'URLs are')} parked, beyond a limit or closed by robots.txt"
             )
+    elif paused_until > now:
+        word, text = "network", _paused(paused_until)
     elif counts["ready"]:
         word, text = "ready", _ready(tables, now, counts["ready"], errands_at, shared, errands_wanted=errands_wanted)
     elif counts["resting"]:

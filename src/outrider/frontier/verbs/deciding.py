@@ -16,6 +16,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import FRAME_KIND, Block, Compressor, Fact, UnfitFactsError, sealed
 from outrider.frontier.format.lines import refusal
 from outrider.frontier.format.records import Record
+from outrider.frontier.policy.network import Network
 from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.schedule.cooling import Cooling
 from outrider.frontier.schedule.turns import Turns
@@ -143,6 +144,7 @@ class Deciding:
         # The codes of links, by token, of outcomes whose report broke off behind their frame: a full disk kept their
         # answer from the caller.
         self._unanswered: dict[int, bytes] = {}
+        self.network = Network()
         self._woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
         self.lsn = 0
         self.asked = ""  # the caller's function that runs now, in words for an error

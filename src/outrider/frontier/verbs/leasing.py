@@ -36,6 +36,7 @@ from outrider.journey import (
 )
 from outrider.limits import (
     CALL_ROWS_MAX,
+    NETWORK_PROBES,
     ROBOTS_REFUSALS_PER_CALL_MAX,
 )
 
@@ -81,11 +82,19 @@ class Leasing(Asking):
         row = tables.crawls.rows.get(crawl) if crawl is not None else None
         key = None if key is None else self.turns.key_meant(key)
         deadline = now + instant(ttl_seconds)
-        wish = Wish(want, self._pages_left(), now, deadline, per_queue, row, key, errands)
+        wish = Wish(self._network_lets(now, want), self._pages_left(), now, deadline, per_queue, row, key, errands)
         drawing = Drawing(self, draft, wish, refusals)
         if crawl is None or row is not None:
             self._draw(drawing, wish)
         return self._given(draft, drawing, wish, holder, request_id)
+
+    def _network_lets(self, now: Instant, want: int) -> int:
+        """How many leases our own network allows: all, and in an outage none but a few that try it behind each
+        pause."""
+        if not self.network.down:
+            return want
+        tried = len(self.tables.leases) + len(self.tables.errands)
+        return 0 if now < self.network.until else min(want, max(0, NETWORK_PROBES - tried))
 
     def _left_to_judge(self, now: Instant) -> int:
         """Judges parked URLs again where rules changed. Returns how many verdicts are left for URLs that are drawn."""

@@ -226,6 +226,7 @@ class Reporting(Leasing, Settling):
         stale = len(outcomes) - int(np.count_nonzero(accepted)) - len(taken_before)
         if stale:
             draft.tally("stale", stale)
+        self._hear_network(draft, ends)
         self._answer_errands(draft, ends)
         until, ended = self._rest_hosts(draft, ends)
         targets = self._move_pages(draft, ends, until, ended)
@@ -248,6 +249,7 @@ class Reporting(Leasing, Settling):
         if request_id is not None:
             self._answered(draft, request_id, "report", answer.packed(), begun=begun)
         self._commit(draft, reserve=True)
+        self.network = ends.network
         for token in taken_before.values():
             self._unanswered.pop(token, None)
         return self._take_lines(draft)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from outrider.errors import SettingsError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import NO_PARTS, extra_of, parts_of
+from outrider.frontier.policy.network import SILENT, Network
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
 from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
 from outrider.frontier.state.hosts import NONE, ROBOTS, RULED, Rows, Uint64s, has_equals, mixed
@@ -54,7 +55,8 @@ _WAITS = np.array([*RETRY_SECONDS, 0.0])  # by attempt, 1 for the first; behind 
 @dataclass(slots=True)
 class Ends:
     """The leases that the outcomes of one frame end. ended: outcomes of open leases of pages; hosts: rows of the
-    pages' hosts; dead: ended ones whose URLs were deleted meanwhile; errands: open errands, by row."""
+    pages' hosts; dead: ended ones whose URLs were deleted meanwhile; errands: open errands, by row; network: as these
+    outcomes show it; spared: rows that failed in an outage of it."""
 
     outcomes: Outcomes
     leases: Found
@@ -62,6 +64,8 @@ class Ends:
     hosts: Rows
     dead: Flags | None
     errands: dict[int, Errand]
+    network: Network = field(default_factory=Network)
+    spared: frozenset[int] = frozenset()
 
     def accepted(self) -> Flags:
         """The outcomes that are not stale."""
@@ -118,7 +122,43 @@ class Settling(Asking, Discovering):
                 if errand is not None and (first is None or first[row]):
                     errands[row] = errand
         hosts = tables.queues.host[leases.queues.astype(np.intp)]
-        return Ends(outcomes, leases, ended, hosts, dead if dead is not None and dead.any() else None, errands)
+        dead = dead if dead is not None and dead.any() else None
+        return Ends(outcomes, leases, ended, hosts, dead, errands, self.network)
+
+    # -- our own network -----------------------------------------------------------------------------------------------
+
+    def _hear_network(self, draft: Draft, ends: Ends) -> None:
+        """Finds in these outcomes whether our own network is at fault. In an outage no host is marked: its pages and
+        errands come again behind the pause, as if they had not been asked for, and the hosts whose failures told of it
+        get the rates back that they had."""
+        outcomes, hosts = ends.outcomes, self.tables.hosts
+        accepted = ends.accepted()
+        failed = {row for row, error in outcomes.errors.items() if accepted[row] and error in SILENT}
+        failed = {row for row in failed if not outcomes.statuses[row]}
+        if not failed and not (self.network.down or self.network.silent or self.network.given_up):
+            return
+        silent: dict[int, float] = {}
+        for row in failed:
+            errand = ends.errands.get(row)
+            host = int(ends.hosts[row]) if errand is None else errand.busy if errand.busy != NONE else errand.host
+            if hosts.answered[host]:
+                silent[int(hosts.hash[host])] = float(hosts.strain[host])
+        answered = bool((accepted & (outcomes.statuses != 0)).any())
+        ends.network = self.network.after(answered=answered, silent=silent, now=draft.now)
+        if not ends.network.down:
+            return
+        ends.spared = frozenset(failed)
+        for name_hash, strain in ends.network.silent.items() if not self.network.down else ():
+            host = hosts.row(name_hash)
+            if host != NONE:
+                draft.clock(host).strain = strain
+        pages = [row for row in failed if ends.ended[row] and outcomes.verdicts[row] == verdicts.RETRY]
+        if pages:
+            outcomes.verdicts = outcomes.verdicts.copy()
+            outcomes.verdicts[pages] = verdicts.AGAIN
+            at = np.full(len(outcomes), verdicts.NO_INSTANT) if outcomes.at is None else outcomes.at.copy()
+            at[pages] = ends.network.until
+            outcomes.at = at
 
     # -- errands -------------------------------------------------------------------------------------------------------
 
@@ -127,6 +167,10 @@ class Settling(Asking, Discovering):
         outcomes = ends.outcomes
         for row, errand in ends.errands.items():
             error = outcomes.errors.get(row)
+            if row in ends.spared:
+                draft.error(error or "other")
+                self._end_errand(draft, errand, ends.network.until)
+                continue
             if isinstance(errand, Authority):
                 answer = _robots_of(outcomes, row)
                 self._robots_answer(draft, errand, answer, error, outcomes.retry_after_of(row), draft.now)
@@ -193,7 +237,7 @@ class Settling(Asking, Discovering):
             retry_after=_retry_after_of_hosts(outcomes, requested),
             refused=outcomes.refused,
             answered=outcomes.answered if not requested else outcomes.answered & ends.ended,
-            strained=_strained(outcomes, hosts, rested),
+            strained=_strained(outcomes, hosts, rested, ends.spared),
             first_byte=outcomes.first_byte_seconds,
         )
         requests = requests if rows is None else requests.take(rows)
@@ -600,16 +644,17 @@ def _retry_after_of_hosts(outcomes: Outcomes, errands: Mapping[int, Errand]) -> 
     return asked
 
 
-def _strained(outcomes: Outcomes, hosts: Rows, rested: Flags) -> Flags | None:
+def _strained(outcomes: Outcomes, hosts: Rows, rested: Flags, spared: frozenset[int]) -> Flags | None:
     """The requests by which hosts show strain: answers of 500 to 599 that were no refusals, resets, timeouts. None
-    where there is none, and where many hosts were asked and none answered: that is our own network."""
+    where there is none, and where many hosts were asked and none answered: that is our own network. spared: rows that
+    failed in an outage of it."""
     strained = (outcomes.statuses >= 500) & (outcomes.statuses < 600)
     if outcomes.refused is not None:
         strained &= ~outcomes.refused
     silent = [
         row
         for row, error in outcomes.errors.items()
-        if rested[row] and error in UNANSWERED and not outcomes.statuses[row]
+        if rested[row] and row not in spared and error in UNANSWERED and not outcomes.statuses[row]
     ]
     if silent:
         asked = np.count_nonzero(rested)
