@@ -309,6 +309,18 @@ SERVICE_WORKERS_HEARD_MAX = 4_096  # workers whose last word is remembered; the 
 SERVICE_ERRANDS_MAX = 64  # robots.txt files that the server itself asks for at once: as many as a crawl's requests
 SERVICE_COUNTS_SECONDS = 0.2  # counts are that old at most: pollers share one look
 
+# a frontier elsewhere
+REMOTE_CONNECT_SECONDS_MAX = 10.0  # a server that takes no connection for so long is as good as away
+REMOTE_SECONDS_MAX = 60.0  # an answer, beside the time that a lease may wait: a recount may keep the server busy
+REMOTE_PAUSE_SECONDS_MIN = 0.1  # before the second try; each one after waits up to twice as long,
+REMOTE_PAUSE_SECONDS_MAX = 5.0  # but no longer: a server that restarts is back within seconds
+REMOTE_CONNECTIONS_KEPT = 8  # for threads that ask at once
+REMOTE_ANSWER_BYTES_MAX = 64 << 20  # a thousand leases with metadata and referrers at their longest
+REMOTE_ERROR_BYTES_MAX = 64 << 10  # an error's body is some hundred bytes
+REMOTE_BODY_BYTES = 6 << 20  # about the size of one body: escaped text may take twice as much
+REMOTE_PATIENCE_SECONDS = 30.0  # a call asks again for so long while no server answers: a restart takes less
+REMOTE_ROWS_MAX = 5_000  # rows of one body, below SERVICE_ROWS_MAX
+
 # files that go out and come in
 EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and told of at once: some megabytes of memory
 # records of an export in memory at once: some 300 MB; a larger ledger is scanned again for each such part

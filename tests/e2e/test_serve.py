@@ -20,6 +20,9 @@ from itertools import pairwise
 
 import pytest
 
+from outrider import Frontier
+from outrider.errors import SettingsError, UnreachableError
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="all of 127.0.0.0/8 is loopback on Linux alone")
 API = "/api/v1"
 
@@ -223,3 +226,9 @@ def test_another_address_speaks_tls_and_asks_for_a_token(served, tmp_path):
     with pytest.raises(urllib.error.HTTPError, match="401"):
         get(f"{at}{API}/stats", context)
     assert 0 == get(f"{at}{API}/stats", context, Authorization="Bearer readreadreadread")["discovered"]
+    with Frontier.connect(at, token="readreadreadread", ca=certificate) as frontier:
+        assert 0 == frontier.statistics()["accepted"]
+        with pytest.raises(SettingsError, match="role"):
+            frontier.discover(["http://a.test/"])
+    with pytest.raises(UnreachableError, match="certificate"):
+        Frontier.connect(at, token="readreadreadread")

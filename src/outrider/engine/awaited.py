@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from outrider.clock import ClockFunction, Instant
 from outrider.engine.calls import Kept, Small, Verb, discoveries, lease_alone, takes_builtins
@@ -39,9 +39,12 @@ from outrider.journey import (
     Waits,
     WorkerStatus,
 )
-from outrider.limits import DISCOVER_ROWS_PER_FRAME
+from outrider.limits import DISCOVER_ROWS_PER_FRAME, REMOTE_PATIENCE_SECONDS
 from outrider.storage.files import Files
 from outrider.url import UrlBatch
+
+if TYPE_CHECKING:
+    from outrider.engine.remote import Connected
 
 Answer = TypeVar("Answer")
 Row = TypeVar("Row")
@@ -139,6 +142,28 @@ class AsyncFrontier:
     def look(cls, path: str | os.PathLike[str] | Files) -> Opened:
         """As `Frontier.look`, to await or for `async with`."""
         return Opened(partial(Frontier.look, path))
+
+    @classmethod
+    def connect(
+        cls,
+        address: str,
+        *,
+        token: str | None = None,
+        ca: str | None = None,
+        worker: str | None = None,
+        patience_seconds: float = REMOTE_PATIENCE_SECONDS,
+    ) -> Connected:
+        """As `Frontier.connect`, to await or for `async with`."""
+        from outrider.engine.remote import Connected, connect
+
+        return Connected(
+            partial(connect, address, token=token, ca=ca, worker=worker, patience_seconds=patience_seconds)
+        )
+
+    @property
+    def user_agent(self) -> str:
+        """As `Frontier.user_agent`."""
+        return self.sync.user_agent
 
     @property
     def opening(self) -> Opening:

@@ -77,7 +77,7 @@ from outrider.journey import (
     Waits,
     WorkerStatus,
 )
-from outrider.limits import RECORDS_PER_SCAN, VERIFY_PROBLEMS_MAX
+from outrider.limits import RECORDS_PER_SCAN, REMOTE_PATIENCE_SECONDS, VERIFY_PROBLEMS_MAX
 from outrider.storage.checkpoint import Checkpoint, checkpoint_name, newest_checkpoint
 from outrider.storage.files import Files
 from outrider.storage.log import Log
@@ -274,6 +274,26 @@ class Frontier:
             raise
         return frontier
 
+    @classmethod
+    def connect(
+        cls,
+        address: str,
+        *,
+        token: str | None = None,
+        ca: str | None = None,
+        worker: str | None = None,
+        patience_seconds: float = REMOTE_PATIENCE_SECONDS,
+    ) -> RemoteFrontier:
+        """The frontier of a server (`outrider serve`) at `http://HOST:PORT` or `https://HOST:PORT`.
+
+        token: of the server's file of tokens. ca: a file of certificates to trust. worker: the name under which URLs
+        are leased. patience_seconds: how long a call asks again while no server answers.
+        Raises SettingsError, and UnreachableError.
+        """
+        from outrider.engine.remote import connect
+
+        return connect(address, token=token, ca=ca, worker=worker, patience_seconds=patience_seconds)
+
     def close(self, state: str = "stopped") -> None:
         """A clean stop; open leases of this process end. `state` is remembered: "finished" or "stopped".
 
@@ -462,6 +482,11 @@ class Frontier:
             now = self._instant()
             at = self._machine.next_ready(now)
             return None if at is None else seconds(max(0, at - now))
+
+    @property
+    def user_agent(self) -> str:
+        """The product for which robots.txt files are read."""
+        return self._machine.settings.user_agent
 
     def finished(self) -> bool:
         """Whether nothing is queued, leased, waiting or on an errand."""
@@ -952,6 +977,7 @@ def _check_stream(stream: object) -> None:
 
 
 if TYPE_CHECKING:
+    from outrider.engine.remote import RemoteFrontier
 
     def _speaks(frontier: Frontier) -> Verbs:
         """The type checker's word for it that a frontier has the verbs as `journey` tells them."""

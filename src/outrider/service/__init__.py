@@ -1,7 +1,6 @@
 """The frontier as a service: what `outrider serve` answers over HTTP.
 
 problems.py   errors as RFC 9457 has them: one table of types
-messages.py   the types of questions and answers, by which bodies are validated and the document is made
 handing.py    leases that are out, by their id
 verdicts.py   what a worker's result means for the frontier
 errands.py    robots.txt files and addresses that the server asks for itself
@@ -13,4 +12,7 @@ app.py        from the table to an ASGI application
 openapi.py    from the table to a document
 metrics.py    counts and gauges as Prometheus reads them
 running.py    sockets, signals and the end
+
+The types of questions and answers, by which bodies are validated and the document is made, are `engine/messages.py`:
+`engine/remote.py` speaks them, too.
 """

@@ -10,9 +10,10 @@ from typing import Any
 
 from outrider.clock import Instant, elapsed, seconds, wall
 from outrider.crawl.instants import moment
-from outrider.crawl.looks import ORDERS
-from outrider.crawl.pace import Pace, errors_of
+from outrider.crawl.looks import LOOKS, ORDERS
+from outrider.crawl.pace import Pace, errors_of, eta_seconds, status_fields
 from outrider.engine import AsyncFrontier
+from outrider.engine.messages import Worker
 from outrider.errors import OutriderError
 from outrider.journey import Lease
 from outrider.limits import SERVICE_COUNTS_SECONDS, SERVICE_MISSES_MAX, SERVICE_WORKERS_HEARD_MAX
@@ -20,7 +21,6 @@ from outrider.service.access import Hosts, Tokens
 from outrider.service.audit import Audit
 from outrider.service.errands import Errands
 from outrider.service.handing import Given, Handed
-from outrider.service.messages import Worker
 
 RATES = ("fetched", "failed", "duplicate", "blocked")
 
@@ -29,6 +29,7 @@ class Desk:
     """One per served frontier. Everything here runs on the loop."""
 
     def __init__(self, frontier: AsyncFrontier, *, hosts: Hosts, tokens: Tokens, audit: Audit | None) -> None:
+        self.user_agent = frontier.sync.user_agent
         self.frontier, self.hosts, self.tokens, self.audit = frontier, hosts, tokens, audit
         self.errands: Errands | None = None
         """The errands that this server does itself, where it can fetch."""
@@ -61,6 +62,13 @@ class Desk:
         for name, total in self._totals(found).items():
             self.paces[name].add(now, total)
         return found
+
+    async def status(self) -> dict[str, Any]:
+        """The fields of `status --json`."""
+        found = await self.statistics()
+        rates = self.paces["fetched"].rates(seconds(elapsed()))
+        idle = await asyncio.to_thread(LOOKS["why-idle"], self.frontier.sync, {})
+        return status_fields(found, rates, "running", eta_seconds(found, rates, None, 0.0, idle["tail_seconds"] or 0.0))
 
     async def keep_pace(self) -> None:
         """Samples the counts each second, for the rates; until it is cancelled."""

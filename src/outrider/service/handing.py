@@ -39,6 +39,7 @@ class Handed:
     def __init__(self) -> None:
         self._given: dict[int, Given] = {}
         self._ends: list[tuple[Instant, int]] = []
+        self._of: dict[int, int] = {}  # the lease of each token
         self.urls = 0
         self.newest = 0
 
@@ -50,6 +51,7 @@ class Handed:
         self.drop(given.lease_id)
         self._given[given.lease_id] = given
         self.urls += len(given.leases)
+        self._of.update(dict.fromkeys(given.leases, given.lease_id))
         self.newest = max(self.newest, *given.leases)
         heapq.heappush(self._ends, (given.deadline, given.lease_id))
 
@@ -68,11 +70,25 @@ class Handed:
         if not given.open:
             self.drop(given.lease_id)
 
+    def settle_tokens(self, tokens: Iterable[int]) -> None:
+        """Results came for these tokens, of whichever leases."""
+        for token in tokens:
+            given = self._given.get(self._of.get(token, 0))
+            if given is not None:
+                self.settle(given, (token,))
+
+    def extend_tokens(self, tokens: Iterable[int], deadline: Instant) -> None:
+        """The leases of these tokens live until another instant."""
+        for lease_id in {self._of[token] for token in tokens if token in self._of}:
+            self.extend(self._given[lease_id], deadline)
+
     def drop(self, lease_id: int) -> None:
         """Forget a lease."""
         given = self._given.pop(lease_id, None)
         if given is not None:
             self.urls -= len(given.leases)
+            for token in given.leases:
+                self._of.pop(token, None)
 
     def expire(self, now: Instant) -> None:
         """Forget the leases that ended before this instant."""

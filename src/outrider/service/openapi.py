@@ -10,7 +10,7 @@ import msgspec
 from msgspec import NODEFAULT
 
 from outrider.crawl.version import version
-from outrider.service.messages import ProblemDetails
+from outrider.engine.messages import ProblemDetails
 from outrider.service.problems import MEDIA_TYPE, PREFIX, TYPES
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from outrider.clock import Instant, elapsed, seconds
 from outrider.crawl.instants import dated, moment
 from outrider.crawl.looks import HOST_ORDERS, LOOKS, order_value
+from outrider.engine import messages as m
 from outrider.journey import Code, Lease, LeaseBatch, Outcome, RequestId, Settled, Verdict
 from outrider.limits import (
     SERVICE_KEY_CHARACTERS_MAX,
@@ -21,14 +22,13 @@ from outrider.limits import (
     SERVICE_LINKS_MAX,
     SERVICE_WAITERS_MAX,
 )
-from outrider.service import messages as m
 from outrider.service.access import Role
 from outrider.service.desk import Desk
 from outrider.service.errands import KINDS as ERRAND_KINDS
 from outrider.service.handing import Given
 from outrider.service.metrics import CONTENT_TYPE, exposition
 from outrider.service.problems import Problem
-from outrider.service.verdicts import link_of, outcome_of
+from outrider.service.verdicts import link_of, outcome_of, told
 from outrider.url import host_of, normalize
 
 _NEW = frozenset({Code.NEW, Code.HELD, Code.PARKED})
@@ -111,20 +111,26 @@ async def _next(desk: Desk, ask: Ask) -> m.Leased:
         raise Problem("too-many-leases", f"{desk.handed.urls:,} URLs are out, of {SERVICE_LEASED_URLS_MAX:,} at most")
     if wish.timeout_ms and desk.frontier.waiting_leases >= SERVICE_WAITERS_MAX:
         raise Problem("too-many-waiters", f"{SERVICE_WAITERS_MAX:,} requests wait; ask with timeout_ms=0")
+    began = elapsed()
     leases = await _pages(desk, ask, wish) if wish.robots == "server" else await _leases(desk, ask, wish)
     desk.hear(wish.worker_id)
+    waited = (elapsed() - began) // 1000
     if not leases:
         ready = await desk.frontier.next_ready_seconds()
-        return m.Leased([], next_ready_in_ms=None if ready is None else round(ready * 1000))
+        in_ms = None if ready is None else round(ready * 1000)
+        return m.Leased([], next_ready_in_ms=in_ms, now_us=await desk.frontier.now(), waited_ms=waited)
     given = Given(min(leases.tokens), wish.worker_id, leases)
     desk.handed.add(given)
     now = await desk.frontier.now()
     delays = await desk.frontier.crawl_delays([one.authority for one in leases])
     records = [_record(one, delay, now) for one, delay in zip(leases, delays, strict=True)]
-    return m.Leased(records, given.lease_id, moment(given.deadline), _ms(given.deadline - now))
+    until = moment(given.deadline)
+    return m.Leased(records, given.lease_id, until, _ms(given.deadline - now), now_us=now, waited_ms=waited)
 
 
-async def _leases(desk: Desk, ask: Ask, wish: m.Next, wait_seconds: float | None = None) -> LeaseBatch:
+async def _leases(
+    desk: Desk, ask: Ask, wish: m.Next, wait_seconds: float | None = None, *, errands: bool = True
+) -> LeaseBatch:
     """Pages and errands; the wait is that of the wish, or what is left of it."""
     wait_seconds = wish.timeout_ms / 1000 if wait_seconds is None else wait_seconds
     lease = desk.frontier.lease(
@@ -132,8 +138,9 @@ async def _leases(desk: Desk, ask: Ask, wish: m.Next, wait_seconds: float | None
         ttl_seconds=wish.ttl_ms / 1000,
         per_queue=wish.per_queue,
         crawl=wish.crawl_id,
+        key=wish.queue_key,
         worker=wish.worker_id,
-        errands=True,
+        errands=errands,
         wait_seconds=wait_seconds,
         request_id=_request(ask, "next"),
     )
@@ -142,9 +149,10 @@ async def _leases(desk: Desk, ask: Ask, wish: m.Next, wait_seconds: float | None
 
 async def _pages(desk: Desk, ask: Ask, wish: m.Next) -> LeaseBatch:
     """The same without the errands that the server does itself; it waits on while there was nothing else. A request
-    with a key makes one look, which its repetition finds again."""
+    with a key makes one look, which its repetition finds again. A server that cannot fetch leases the pages whose rules
+    are known."""
     if desk.errands is None:
-        raise Problem("invalid-query", "robots=server: this server fetches nothing; leave it out")
+        return await _leases(desk, ask, wish, errands=False)
     loop = asyncio.get_running_loop()
     ends = loop.time() + wish.timeout_ms / 1000
     while True:
@@ -197,6 +205,15 @@ def _record(lease: Lease, delay: float | None, now: Instant) -> m.Record:
         referrer=lease.referrer,
         etag=lease.etag,
         last_modified=lease.last_modified,
+        key=lease.key,
+        authority=lease.authority,
+        hops=lease.hops,
+        metadata=dict(lease.metadata) if lease.metadata is not None else None,
+        deadline_us=lease.deadline,
+        not_before_us=lease.not_before,
+        ended_before_us=lease.ended_before,
+        gap_seconds=lease.gap_seconds,
+        gap_reason=lease.gap_reason,
     )
 
 
@@ -279,6 +296,68 @@ def _ended(lease_id: int) -> Problem:
     return Problem("lease-ended", f"lease {lease_id} has ended: its URLs come again when they are due")
 
 
+async def _report(desk: Desk, ask: Ask) -> m.Reported:
+    """Outcomes as the library has them."""
+    body: m.Outcomes = ask.body
+    if sum(len(one.links) for one in body.outcomes) > SERVICE_LINKS_MAX:
+        raise Problem("too-many-rows", f"the outcomes have more than {SERVICE_LINKS_MAX:,} links; send them in parts")
+    report = await desk.frontier.report([told(one) for one in body.outcomes], request_id=_request(ask, "report"))
+    desk.handed.settle_tokens(one.token for one in body.outcomes)
+    return m.Reported(list(map(str, report.outcomes)), [list(map(str, row)) for row in report.links])
+
+
+async def _extend_tokens(desk: Desk, ask: Ask) -> m.Codes:
+    codes = await desk.frontier.extend(ask.body.tokens, ask.body.ttl_ms / 1000)
+    alive = [one for one, code in zip(ask.body.tokens, codes, strict=True) if code == Settled.OK]
+    desk.handed.extend_tokens(alive, await desk.frontier.now() + ask.body.ttl_ms * 1000)
+    return m.Codes(list(map(str, codes)))
+
+
+async def _release_tokens(desk: Desk, ask: Ask) -> m.Codes:
+    codes = await desk.frontier.release(ask.body.tokens)
+    desk.handed.settle_tokens(ask.body.tokens)
+    return m.Codes(list(map(str, codes)))
+
+
+async def _content(desk: Desk, ask: Ask) -> m.Seen:
+    return m.Seen(await desk.frontier.seen_content(ask.body.digests))
+
+
+async def _errands(desk: Desk, ask: Ask) -> m.Codes:
+    return m.Codes(list(map(str, await desk.frontier.queue_errands(ask.body.kind, ask.body.urls))))
+
+
+async def _allowed(desk: Desk, ask: Ask) -> m.Allowed:
+    return m.Allowed(await desk.frontier.robots_allow(ask.body.urls))
+
+
+async def _addresses(desk: Desk, ask: Ask) -> m.Ordered:
+    return m.Ordered(await desk.frontier.set_addresses(ask.body.addresses))
+
+
+async def _when_ready(desk: Desk, _: Ask) -> m.Ready:
+    ready = await desk.frontier.next_ready_seconds()
+    in_ms = None if ready is None else round(ready * 1000)
+    finished, at_limit = await desk.frontier.finished(), await desk.frontier.at_limit()
+    return m.Ready(await desk.frontier.now(), in_ms, finished, at_limit)
+
+
+async def _register(desk: Desk, ask: Ask) -> m.Registered:
+    """A worker is heard from its first word on; one that obeys another product's rules is refused."""
+    ours = desk.user_agent
+    if ask.body.user_agent is not None and ask.body.user_agent.lower() != ours.lower():
+        raise Problem(
+            "invalid-argument",
+            f"user_agent is {ask.body.user_agent!r:.80}, and robots.txt is read for {ours} here; crawl as {ours}",
+        )
+    desk.hear(ask.body.worker_id)
+    return m.Registered(ours, await desk.frontier.now())
+
+
+async def _status(desk: Desk, _: Ask) -> dict[str, Any]:
+    return await desk.status()
+
+
 async def _stats(desk: Desk, _: Ask) -> m.Stats:
     found = await desk.statistics()
     rates = desk.paces["fetched"].rates(seconds(elapsed()))
@@ -321,6 +400,9 @@ async def _explain(desk: Desk, ask: Ask) -> dict[str, Any]:
 
 
 async def _hosts(desk: Desk, ask: Ask) -> dict[str, Any]:
+    if ask.query.name is not None:
+        found = await desk.frontier.host(ask.query.name)
+        return {"rows": [] if found is None else [dated(asdict(found))], "cursor": None}
     return await _look(desk, "hosts", state=ask.query.state, after=ask.query.after, limit=ask.query.limit)
 
 
@@ -391,6 +473,18 @@ async def _document(_: Desk, __: Ask) -> dict[str, Any]:
 
 
 _API = "/api/v1"
+
+
+def _asked(name: str, answer: Answer, body: type[Struct], gives: type[Struct], words: str) -> Route:
+    """A path for workers that may be asked twice: it changes nothing the second time."""
+    path, problems = f"{_API}/frontier/{name}", ("too-many-rows", "invalid-argument", "invalid-url", "store-full")
+    return Route("POST", path, Role.WORK, answer, gives, words, body=body, problems=problems)
+
+
+def _tokens(name: str, answer: Answer, words: str) -> Route:
+    return _asked(name, answer, m.Tokens, m.Codes, words)
+
+
 ROUTES: Final[tuple[Route, ...]] = (
     Route(
         "POST",
@@ -445,6 +539,35 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=m.Nothing,
         problems=("unknown-lease", "lease-ended"),
     ),
+    Route(
+        "POST",
+        f"{_API}/frontier/report",
+        Role.WORK,
+        _report,
+        m.Reported,
+        "Report outcomes as the library has them, of any leases, as one record.",
+        body=m.Outcomes,
+        idempotent=True,
+        problems=("too-many-rows", "invalid-argument", "store-full"),
+    ),
+    _tokens("extend", _extend_tokens, "Let leases live until `ttl_ms` from now."),
+    _tokens("release", _release_tokens, "Give leases back unfetched."),
+    _asked("content", _content, m.Digests, m.Seen, "Whether contents were accepted before."),
+    _asked("errands", _errands, m.Wanted, m.Codes, "Queue requests for something else than pages."),
+    _asked("allowed", _allowed, m.Urls, m.Allowed, "Whether robots.txt allows URLs."),
+    _asked("addresses", _addresses, m.Addresses, m.Ordered, "Tell where hosts are; how many addresses were new."),
+    Route("GET", f"{_API}/frontier/ready", Role.READ, _when_ready, m.Ready, "When a lease can be had; the clock."),
+    Route(
+        "POST",
+        f"{_API}/workers",
+        Role.WORK,
+        _register,
+        m.Registered,
+        "Say that a worker is there, and as which product it crawls.",
+        body=m.Register,
+        problems=("invalid-argument",),
+    ),
+    Route("GET", f"{_API}/status", Role.READ, _status, dict[str, Any], "The fields of `outrider status --json`."),
     Route("GET", f"{_API}/stats", Role.READ, _stats, m.Stats, "Counts, rates, storage, workers."),
     Route("GET", f"{_API}/why-idle", Role.READ, _why_idle, dict[str, Any], "Why nothing more can be leased now."),
     Route(

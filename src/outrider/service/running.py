@@ -17,10 +17,8 @@ from typing import Any
 
 import uvicorn
 
-from outrider.clock import elapsed, seconds
 from outrider.crawl.control import Answer, Control
-from outrider.crawl.looks import LOOKS, ORDERS, answers_of, changing, settings_of
-from outrider.crawl.pace import eta_seconds, status_fields
+from outrider.crawl.looks import ORDERS, answers_of, changing, settings_of
 from outrider.engine import AsyncFrontier
 from outrider.errors import SettingsError, UnreachableError
 from outrider.limits import SERVICE_CONNECTIONS_MAX
@@ -155,11 +153,7 @@ def _answers(desk: Desk) -> dict[str, Answer]:
     answers: dict[str, Answer] = dict(answers_of(desk.frontier.sync, asyncio.to_thread))
 
     async def status(_: Mapping[str, Any]) -> dict[str, Any]:
-        found = await desk.statistics()
-        rates = desk.paces["fetched"].rates(seconds(elapsed()))
-        idle = await asyncio.to_thread(LOOKS["why-idle"], desk.frontier.sync, {})
-        eta = eta_seconds(found, rates, None, tail_seconds=idle["tail_seconds"] or 0.0)
-        return status_fields(found, rates, "running", eta)
+        return await desk.status()
 
     def ordered(name: str) -> Answer:
         async def answered(question: Mapping[str, Any]) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from outrider.crawl.visit import REDIRECTS, REFUSALS, RETRIED
+from outrider.engine.messages import OUTCOME_FIELDS, NewUrl, OutcomeBody, Result
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
-from outrider.service.messages import NewUrl, Result
 
 _UNASKED: Final = frozenset(
     {FetchError.DNS_UNKNOWN, FetchError.DNS_TEMPORARY, FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT}
@@ -25,6 +25,23 @@ def link_of(given: str | NewUrl, *, crawl: str | None, referrer: str | None = No
         priority=given.priority,
         referrer=given.source_url or referrer,
         depth=given.depth or depth,
+        key=given.key,
+        hops=given.hops,
+        not_before=given.not_before_us,
+        metadata=given.metadata,
+    )
+
+
+def told(body: OutcomeBody) -> Outcome:
+    """The outcome that a body names, judged by its sender."""
+    answer = body.robots
+    return Outcome(
+        **{name: getattr(body, name) for name in OUTCOME_FIELDS},
+        verdict=Verdict(body.verdict),
+        at=body.at_us,
+        links=[one if isinstance(one, str) else link_of(one, crawl=None) for one in body.links],
+        robots=RobotsAnswer(answer.status, answer.body, answer.location) if answer is not None else None,
+        metadata=body.metadata,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from outrider.limits import (
+    INSTANT_MAX,
     LEASE_SECONDS_MAX,
     NAME_CHARACTERS_MAX,
     RETRY_AFTER_SECONDS_MAX,
@@ -29,6 +30,7 @@ Text = Annotated[str, Meta(max_length=SERVICE_TEXT_CHARACTERS_MAX)]
 Token = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Micro = Annotated[int, Meta(ge=0, le=INSTANT_MAX)]
 Depth = Annotated[int, Meta(ge=0, le=65_535)]
 Status = Annotated[int, Meta(ge=100, le=999)]
 Milliseconds = Annotated[float, Meta(ge=0, le=_TTL_MS_MAX)]
@@ -36,8 +38,9 @@ TtlMs = Annotated[int, Meta(ge=1, le=_TTL_MS_MAX, description="how long the leas
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
 
 
-class NewUrl(Struct, frozen=True, forbid_unknown_fields=True):
-    """A URL to visit. `discovered_at` is taken and not kept: the frontier dates URLs itself."""
+class NewUrl(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A URL to visit. `discovered_at` is taken and not kept: the frontier dates URLs itself. `not_before_us`: an
+    instant, in microseconds since 1970."""
 
     url: str
     priority: Share | None = None
@@ -45,6 +48,10 @@ class NewUrl(Struct, frozen=True, forbid_unknown_fields=True):
     depth: Depth = 0
     discovered_at: datetime | None = None
     crawl_id: Name | None = None
+    key: Text | None = None
+    hops: Annotated[int, Meta(ge=0, le=255)] = 0
+    not_before_us: Micro | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class AddUrls(Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,6 +81,7 @@ class Next(Struct, frozen=True, forbid_unknown_fields=True):
     ttl_ms: TtlMs = 60_000
     per_queue: Annotated[int, Meta(ge=1, le=SERVICE_BATCH_MAX)] = 1
     crawl_id: Name | None = None
+    queue_key: Text | None = None
     robots: Literal["server", "worker"] = "worker"
 
 
@@ -85,7 +93,9 @@ class RobotsSaid(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True):
-    """One leased URL. `kind`: page, robots (fetch this robots.txt) or address (find the host's address)."""
+    """One leased URL. `kind`: page, robots (fetch this robots.txt) or address (find the host's address). `key`: of its
+    queue. Instants in `_us` are microseconds since 1970 by the server's clock; `ended_before_us`: when the last request
+    to this host ended, `gap_seconds`: what had to lie between, by the rule `gap_reason`."""
 
     url: str
     token: int
@@ -102,17 +112,28 @@ class Record(Struct, frozen=True):
     referrer: str | None
     etag: str | None
     last_modified: str | None
+    key: str = ""
+    authority: str = ""
+    hops: int = 0
+    metadata: dict[str, Any] | None = None
+    deadline_us: int = 0
+    not_before_us: int = 0
+    ended_before_us: int | None = None
+    gap_seconds: float | None = None
+    gap_reason: str | None = None
 
 
 class Leased(Struct, frozen=True):
     """A lease of some URLs; without any, `next_ready_in_ms` says when asking again makes sense, null for never by
-    waiting alone."""
+    waiting alone. `now_us`: the server's clock; `waited_ms`: how long the request waited here."""
 
     urls: list[Record]
     lease_id: int | None = None
     lease_expires_at: str | None = None
     lease_expires_in_ms: int | None = None
     next_ready_in_ms: int | None = None
+    now_us: int = 0
+    waited_ms: int = 0
 
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
@@ -156,6 +177,138 @@ class Taken(Struct, frozen=True):
     links: Added
 
 
+class RobotsBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The answer to a request for a robots.txt: its status (null: none came), its body as base64, where it moved to."""
+
+    status: Status | None = None
+    body: bytes = b""
+    location: str | None = None
+
+
+Seconds = Annotated[float, Meta(ge=0, le=RETRY_AFTER_SECONDS_MAX)]
+
+
+class OutcomeBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The outcome of one lease as the library has it: nothing is judged by the server. digest: of the content, as
+    base64."""
+
+    token: Token
+    verdict: Literal["done", "again", "retry", "gone"]
+    seconds: Seconds | None = None
+    status: Status | None = None
+    error: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    at_us: Micro | None = None
+    after_seconds: Seconds | None = None
+    retry_after_seconds: Seconds | None = None
+    refused: bool = False
+    location: str | None = None
+    links: list[str | NewUrl] = []
+    robots: RobotsBody | None = None
+    answered: bool | None = None
+    digest: bytes | None = None
+    duplicate: bool = False
+    bytes_read: Count = 0
+    etag: Text | None = None
+    last_modified: Text | None = None
+    metadata: dict[str, Any] | None = None
+    address: Text | None = None
+    ttl_seconds: Seconds | None = None
+
+
+OUTCOME_FIELDS = tuple(
+    name for name in OutcomeBody.__struct_fields__ if name not in ("verdict", "at_us", "links", "robots", "metadata")
+)
+"""The fields that are alike in an outcome and in its body."""
+
+
+class Outcomes(Struct, frozen=True, forbid_unknown_fields=True):
+    """Outcomes of any leases, kept together with their links."""
+
+    outcomes: Annotated[list[OutcomeBody], Meta(min_length=1, max_length=SERVICE_ROWS_MAX)]
+
+
+class Reported(Struct, frozen=True):
+    """A code for each outcome (`ok`, `stale`), and for each its links' codes."""
+
+    codes: list[str]
+    links: list[list[str]]
+
+
+class Tokens(Struct, frozen=True, forbid_unknown_fields=True):
+    """Leases by their tokens."""
+
+    tokens: Annotated[list[Token], Meta(max_length=SERVICE_ROWS_MAX)]
+    ttl_ms: TtlMs = 60_000
+
+
+class Codes(Struct, frozen=True):
+    """A code for each, in their order."""
+
+    codes: list[str]
+
+
+class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
+    """Requests for something else than pages; `kind`: sitemap."""
+
+    kind: Text
+    urls: Annotated[list[str], Meta(max_length=SERVICE_ROWS_MAX)]
+    crawl_id: Name | None = None
+
+
+class Urls(Struct, frozen=True, forbid_unknown_fields=True):
+    """URLs to look at."""
+
+    urls: Annotated[list[str], Meta(max_length=SERVICE_ROWS_MAX)]
+
+
+class Allowed(Struct, frozen=True):
+    """Whether robots.txt allows each; null where that of its authority was not read."""
+
+    allowed: list[bool | None]
+
+
+class Digests(Struct, frozen=True, forbid_unknown_fields=True):
+    """Digests of contents, as base64."""
+
+    digests: Annotated[list[bytes], Meta(max_length=SERVICE_ROWS_MAX)]
+
+
+class Seen(Struct, frozen=True):
+    """Whether content with each digest was accepted before."""
+
+    seen: list[bool]
+
+
+class Addresses(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where hosts are; null for one that is to be asked for again."""
+
+    addresses: Annotated[dict[str, str | None], Meta(max_length=SERVICE_ROWS_MAX)]
+
+
+class Ready(Struct, frozen=True):
+    """When a lease can be had, null for never by waiting alone; whether all work is done, and whether a limit keeps
+    some of it. `now_us`: the server's clock."""
+
+    now_us: int
+    next_ready_in_ms: int | None
+    finished: bool
+    at_limit: bool
+
+
+class Register(Struct, frozen=True, forbid_unknown_fields=True):
+    """A worker says that it is there, and as which product it crawls."""
+
+    worker_id: Name
+    user_agent: Text | None = None
+
+
+class Registered(Struct, frozen=True):
+    """The product for which this frontier reads robots.txt files, and the server's clock."""
+
+    user_agent: str
+    now_us: int
+
+
 class Extend(Struct, frozen=True, forbid_unknown_fields=True):
     """A longer life for a lease, from now on."""
 
@@ -188,8 +341,10 @@ class Explain(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ListHosts(Struct, frozen=True, forbid_unknown_fields=True):
-    """A piece of the list of hosts; `after` is the cursor of the piece before."""
+    """A piece of the list of hosts; `after` is the cursor of the piece before. `name`: that host alone, if it is
+    known."""
 
+    name: Text | None = None
     state: Literal["ready", "resting", "blocked", "empty"] | None = None
     after: Text | None = None
     limit: Limit = 100

@@ -1,0 +1,280 @@
+"""Requests to a served frontier, repeated until they are answered: kept connections, TLS, a token, jitter.
+
+Each request may be repeated: it carries an Idempotency-Key where its answer must be the first one's.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import os
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from outrider.errors import (
+    InvalidUrlError,
+    NamedPathError,
+    SettingsError,
+    StoreFullError,
+    UnreachableError,
+    shown,
+)
+from outrider.limits import (
+    REMOTE_ANSWER_BYTES_MAX,
+    REMOTE_CONNECT_SECONDS_MAX,
+    REMOTE_CONNECTIONS_KEPT,
+    REMOTE_ERROR_BYTES_MAX,
+    REMOTE_PATIENCE_SECONDS,
+    REMOTE_PAUSE_SECONDS_MAX,
+    REMOTE_PAUSE_SECONDS_MIN,
+    REMOTE_SECONDS_MAX,
+)
+
+API: Final = "/api/v1"
+_PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
+_SILENCE = (OSError, http.client.HTTPException)
+Given = TypeVar("Given")
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One request. seconds_max: how long its answer may take."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    key: str | None = None
+    seconds_max: float = REMOTE_SECONDS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to a request: its status, body, and the seconds that its `Retry-After` asks for."""
+
+    status: int
+    body: bytes
+    retry_after: float | None = None
+
+
+class Asks(Protocol):
+    """One try of a request. Raises OSError or HTTPException where no answer comes."""
+
+    def __call__(self, sent: Sent) -> Answered: ...
+
+
+class Connections:
+    """Kept connections to one server; any thread may ask."""
+
+    def __init__(self, address: str, *, token: str | None = None, ca: str | None = None) -> None:
+        """Raises SettingsError for an address that is none, and for a token that would travel in clear."""
+        self.scheme, self.host, self.port = parsed(address)
+        if self.scheme == "http" and token is not None and not _loopback(self.host):
+            raise SettingsError(f"{address}: a token would travel in clear; give https://")
+        if token is not None and not (token.isascii() and token.isprintable() and " " not in token and token):
+            raise SettingsError("token: give printable characters without a space")
+        if ca is not None and self.scheme != "https":
+            raise SettingsError(f"ca is given, and {address} has no TLS; give https://")
+        self._context: ssl.SSLContext | None = None
+        if self.scheme == "https":
+            try:
+                self._context = ssl.create_default_context(cafile=ca)
+            except (OSError, ssl.SSLError) as error:
+                raise NamedPathError(f"ca {ca}: no certificates can be read there ({error})") from None
+        self._headers = {"Accept": "application/json", "User-Agent": "outrider"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._kept: list[http.client.HTTPConnection] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, sent: Sent) -> Answered:
+        with self._lock:
+            kept = self._kept.pop() if self._kept else None
+        if kept is not None:
+            try:
+                return self._asked(kept, sent)
+            except (ConnectionError, http.client.BadStatusLine):
+                kept.close()  # the server closed it meanwhile
+        return self._asked(self._fresh(), sent)
+
+    def _fresh(self) -> http.client.HTTPConnection:
+        if self._context is not None:
+            return http.client.HTTPSConnection(
+                self.host, self.port, timeout=REMOTE_CONNECT_SECONDS_MAX, context=self._context
+            )
+        return http.client.HTTPConnection(self.host, self.port, timeout=REMOTE_CONNECT_SECONDS_MAX)
+
+    def _asked(self, connection: http.client.HTTPConnection, sent: Sent) -> Answered:
+        headers = dict(self._headers)
+        if sent.body is not None:
+            headers["Content-Type"] = "application/json"
+        if sent.key is not None:
+            headers["Idempotency-Key"] = sent.key
+        ends = time.monotonic() + sent.seconds_max
+        try:
+            if connection.sock is None:
+                connection.connect()
+            connection.sock.settimeout(sent.seconds_max)
+            connection.request(sent.method, sent.path, sent.body, headers)
+            answer = connection.getresponse()
+            body = bytearray()
+            while piece := answer.read1(1 << 16):
+                body += piece
+                if len(body) > REMOTE_ANSWER_BYTES_MAX or time.monotonic() > ends:
+                    raise http.client.HTTPException(f"an answer of {len(body):,} bytes is too long or too slow")
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            if answer.will_close or len(self._kept) >= REMOTE_CONNECTIONS_KEPT:
+                connection.close()
+            else:
+                self._kept.append(connection)
+        return Answered(answer.status, bytes(body), _seconds(answer.getheader("Retry-After")))
+
+    def close(self) -> None:
+        """Gives the kept connections back."""
+        with self._lock:
+            kept, self._kept = self._kept, []
+        for one in kept:
+            one.close()
+
+
+def parsed(address: str) -> tuple[str, str, int]:
+    """Scheme, host and port of a server's address. Raises SettingsError."""
+    way_out = "give http://HOST:PORT or https://HOST:PORT"
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:
+        raise SettingsError(f"address {shown(address)}: {way_out}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/") or parts.query:
+        raise SettingsError(f"address {shown(address)}: {way_out}")
+    if parts.username is not None:
+        raise SettingsError(f"address of {parts.hostname}: give the token as such, not in the address")
+    return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)
+
+
+def is_address(text: str) -> bool:
+    """Whether a word names a server rather than a directory."""
+    return text.startswith(("http://", "https://"))
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _seconds(value: str | None) -> float | None:
+    return float(value) if value is not None and value.isascii() and value.isdigit() and len(value) < 6 else None
+
+
+class Remote:
+    """Requests that are made until they are answered, or until `patience_seconds` are over.
+
+    asks: one try of a request. chance: gives numbers from 0 to 1, for the jitter of pauses. key_bytes: gives random
+    bytes, for keys. sleep, clock: pauses, and the seconds that they are measured by.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        asks: Asks,
+        *,
+        patience_seconds: float = REMOTE_PATIENCE_SECONDS,
+        chance: Callable[[], float] = random.random,
+        key_bytes: Callable[[int], bytes] = os.urandom,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.address = address
+        self._asks = asks
+        self._patience = patience_seconds
+        self._chance, self._key_bytes, self._sleep, self._clock = chance, key_bytes, sleep, clock
+
+    def key(self) -> str:
+        """A fresh Idempotency-Key."""
+        return self._key_bytes(16).hex()
+
+    def get(self, path: str, gives: type[Given], *, key: str | None = None, wait: float = 0.0, **query: Any) -> Given:
+        """The answer to a question; parameters of None are left out. wait: seconds that the server itself may take."""
+        words = {name: value for name, value in query.items() if value is not None}
+        whole = f"{path}?{urlencode(words)}" if words else path
+        return self._decoded(self.made(Sent("GET", whole, None, key, REMOTE_SECONDS_MAX + wait)), gives)
+
+    def post(self, path: str, body: Any, gives: type[Given], *, key: str | None = None) -> Given:
+        """The answer to a body."""
+        return self._decoded(self.made(Sent("POST", path, msgspec.json.encode(body), key)), gives)
+
+    def _decoded(self, body: bytes, gives: type[Given]) -> Given:
+        try:
+            return msgspec.json.decode(body, type=gives)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UnreachableError(f"{self.address} answered in another language ({str(error)[:200]})") from None
+
+    def made(self, sent: Sent) -> bytes:
+        """The body of the answer. Raises UnreachableError where none comes in time, and the server's refusal."""
+        ends = self._clock() + self._patience
+        tries = 0
+        while True:
+            try:
+                answered = self._asks(sent)
+            except ssl.SSLCertVerificationError as error:
+                raise UnreachableError(
+                    f"{self.address}: its certificate is not trusted ({error.verify_message}); `--ca FILE` names more"
+                ) from None
+            except _SILENCE as error:
+                refusal: Exception = UnreachableError(f"nobody answers at {self.address} ({_words(error)})")
+                asked = None
+            else:
+                if answered.status < 300:
+                    return answered.body
+                refusal = self._refusal(answered)
+                asked = answered.retry_after
+                if answered.status not in _PASSING:
+                    raise refusal
+            pause = max(self._pause(tries), asked or 0.0)
+            if self._clock() + pause > ends:
+                raise refusal from None
+            self._sleep(pause)
+            tries += 1
+
+    def _pause(self, tries: int) -> float:
+        """Exponential, with full jitter: workers that lost one server do not all come back at once."""
+        most = min(REMOTE_PAUSE_SECONDS_MAX, REMOTE_PAUSE_SECONDS_MIN * 2 ** min(tries, 16))
+        return float(most * (0.5 + self._chance() / 2))
+
+    def _refusal(self, answered: Answered) -> Exception:
+        try:
+            told = msgspec.json.decode(answered.body[:REMOTE_ERROR_BYTES_MAX], type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            told = {}
+        name = str(told.get("type", "")).rpartition(":")[2]
+        detail = str(told.get("detail") or f"status {answered.status}")[:2_000]
+        if name == "invalid-url":
+            return InvalidUrlError(detail)
+        if name == "store-full":
+            return StoreFullError(f"{self.address}: {detail}")
+        if 400 <= answered.status < 500 and name and answered.status not in (404, 405, 408, 421):
+            return SettingsError(f"{self.address}: {detail}")
+        if name:
+            return UnreachableError(f"{self.address}: {detail}")
+        return UnreachableError(f"{self.address} answered {answered.status}, and is no frontier of Outrider's")
+
+
+def _words(error: BaseException) -> str:
+    return str(getattr(error, "strerror", None) or str(error) or type(error).__name__)[:200]
+
+
+def path_of(*parts: str) -> str:
+    """A path of the interface, each part of it quoted."""
+    return "/".join((API, *(quote(part, safe="") for part in parts)))

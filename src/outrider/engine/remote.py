@@ -1,0 +1,497 @@
+"""A frontier elsewhere: the same verbs as `Frontier`, asked of a server (`outrider serve`) over HTTP.
+
+Instants are those of the server's clock. A call returns when the server has answered; one that broke off is repeated
+under its key, so that it is made once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from outrider.clock import Instant, elapsed, instant, seconds
+from outrider.engine import messages as m
+from outrider.engine.asking import Connections, Remote, path_of
+from outrider.errors import ClosedError, SettingsError
+from outrider.frontier.verbs import arguments
+from outrider.journey import (
+    Code,
+    Explanation,
+    HostStatus,
+    Idle,
+    Kind,
+    Lease,
+    LeaseBatch,
+    Link,
+    Outcome,
+    OutcomeBatch,
+    Page,
+    QueueStatus,
+    Report,
+    RequestId,
+    Settled,
+    State,
+    UrlStatus,
+    Verbs,
+    WorkerStatus,
+)
+from outrider.limits import REMOTE_BODY_BYTES, REMOTE_PATIENCE_SECONDS, REMOTE_ROWS_MAX, SERVICE_WAIT_SECONDS_MAX
+from outrider.url import UrlBatch
+
+Made = TypeVar("Made")
+_EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+_NESTED: Final[dict[str, type]] = {"UrlStatus": UrlStatus, "QueueStatus": QueueStatus, "HostStatus": HostStatus}
+
+
+class RemoteFrontier:
+    """The stand-in of a served frontier. Any thread may call it.
+
+    Errors: those of `Frontier`, and UnreachableError where no server answers for `patience_seconds`.
+    """
+
+    def __init__(
+        self,
+        remote: Remote,
+        *,
+        worker: str | None = None,
+        close: Callable[[], None] = lambda: None,
+        ticks: Callable[[], int] = elapsed,
+    ) -> None:
+        """worker: the name of leases that name none. ticks: microseconds that pass, from any beginning."""
+        self._ticks = ticks
+        self._remote = remote
+        self._worker = arguments.name("worker", worker) or f"client-{remote.key()[:12]}"
+        self._close = close
+        self._closed = False
+        self._ahead = self._ask_ready()[0]  # the server's instant less ours, at the most
+
+    # -- the three verbs ----------------------------------------------------------------------------------------------
+
+    def discover(self, links: Iterable[str | Link] | UrlBatch, *, request_id: RequestId | None = None) -> list[Code]:
+        """As `Frontier.discover`."""
+        codes: list[Code] = []
+        request = arguments.request(request_id)
+        for number, rows in enumerate(_parts(_listed(links), _link_bytes)):
+            body = m.AddUrls(rows)
+            codes += map(Code, self._post(("frontier", "urls"), body, m.Added, self._key(request, number)).codes)
+        return codes
+
+    def lease(
+        self,
+        want: int,
+        *,
+        ttl_seconds: float = 60,
+        per_queue: int = 1,
+        crawl: str | None = None,
+        key: str | None = None,
+        worker: str | None = None,
+        errands: bool = False,
+        wait_seconds: float = 0.0,
+        request_id: RequestId | None = None,
+    ) -> LeaseBatch:
+        """As `Frontier.lease`, for leases of a named worker: they outlive this process. Without `errands` the server
+        asks for each robots.txt itself, where it can."""
+        wait_seconds = arguments.seconds("wait_seconds", wait_seconds)
+        ends = self._ticks() + instant(wait_seconds)
+        while True:
+            wait = min(wait_seconds, max(0.0, seconds(ends - self._ticks())), SERVICE_WAIT_SECONDS_MAX)
+            key_sent = self._key(arguments.request(request_id), 0)
+            began = self._ticks()
+            found: m.Leased = self._asked(
+                partial(self._remote.get, path_of("frontier", "next"), m.Leased, key=key_sent, wait=wait),
+                worker_id=worker or self._worker,
+                batch_size=want,
+                timeout_ms=int(wait * 1000),
+                ttl_ms=max(1, round(arguments.ttl(ttl_seconds) * 1000)),
+                per_queue=per_queue,
+                crawl_id=crawl,
+                queue_key=key,
+                robots="worker" if errands else "server",
+            )
+            self._set_clock(found.now_us, self._ticks() - began - found.waited_ms * 1000)
+            if found.urls or self._ticks() >= ends or request_id is not None:
+                return LeaseBatch([_lease(one) for one in found.urls])
+
+    def report(
+        self,
+        outcomes: Sequence[Outcome] | OutcomeBatch,
+        links: Sequence[tuple[int, str | Link]] | UrlBatch = (),
+        *,
+        request_id: RequestId | None = None,
+        watermark: tuple[str, bytes] | None = None,
+    ) -> Report:
+        """As `Frontier.report`, for a sequence of outcomes. A long report is several ones: an outcome is never there
+        without its links. Lines and watermarks are the caller's own, and do not travel."""
+        if isinstance(outcomes, OutcomeBatch) or isinstance(links, UrlBatch):
+            raise SettingsError("report: a remote frontier takes a list of outcomes, and links by row")
+        request = arguments.request(request_id)
+        more: dict[int, list[str | Link]] = {}
+        for row, link in links:
+            more.setdefault(row, []).append(link)
+        rows = [_outcome(one, more.get(row, [])) for row, one in enumerate(outcomes)]
+        codes: list[Settled] = []
+        found: list[tuple[Code, ...]] = []
+        for number, some in enumerate(_parts(rows, _outcome_bytes)):
+            told = self._post(("frontier", "report"), m.Outcomes(some), m.Reported, self._key(request, number))
+            codes += map(Settled, told.codes)
+            found += (tuple(map(Code, row)) for row in told.links)
+        return Report(tuple(codes), tuple(found))
+
+    # -- around them --------------------------------------------------------------------------------------------------
+
+    def extend(self, tokens: Sequence[int], ttl_seconds: float) -> list[Settled]:
+        """As `Frontier.extend`."""
+        body = m.Tokens([int(one) for one in tokens], max(1, round(arguments.ttl(ttl_seconds) * 1000)))
+        return list(map(Settled, self._post(("frontier", "extend"), body, m.Codes).codes))
+
+    def release(self, tokens: Sequence[int]) -> list[Settled]:
+        """As `Frontier.release`."""
+        body = m.Tokens([int(one) for one in tokens])
+        return list(map(Settled, self._post(("frontier", "release"), body, m.Codes).codes))
+
+    def queue_errands(self, kind: str, urls: str | Sequence[str], *, crawl: str | None = None) -> list[Code]:
+        """As `Frontier.queue_errands`."""
+        body = m.Wanted(kind, [urls] if isinstance(urls, str) else list(urls), crawl)
+        return list(map(Code, self._post(("frontier", "errands"), body, m.Codes).codes))
+
+    def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
+        """As `Frontier.robots_allow`."""
+        return self._post(("frontier", "allowed"), m.Urls(list(urls)), m.Allowed).allowed
+
+    def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
+        """As `Frontier.seen_content`."""
+        return self._post(("frontier", "content"), m.Digests(list(digests)), m.Seen).seen
+
+    def set_address(self, host: str, address: str | None) -> None:
+        """As `Frontier.set_address`."""
+        self.set_addresses({host: address})
+
+    def set_addresses(self, addresses: Mapping[str, str | None]) -> int:
+        """As `Frontier.set_addresses`."""
+        return self._post(("frontier", "addresses"), m.Addresses(dict(addresses)), m.Ordered).count
+
+    def register(self, user_agent: str | None = None) -> m.Registered:
+        """Tell the server that this worker is there; its crawl's User-Agent, for which robots.txt files are read."""
+        return self._post(("workers",), m.Register(self._worker, user_agent), m.Registered)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def next_ready_seconds(self) -> float | None:
+        """As `Frontier.next_ready_seconds`."""
+        ready = self._ask_ready()[1].next_ready_in_ms
+        return None if ready is None else ready / 1000
+
+    def finished(self) -> bool:
+        """As `Frontier.finished`."""
+        return self._ask_ready()[1].finished
+
+    def at_limit(self) -> bool:
+        """As `Frontier.at_limit`."""
+        return self._ask_ready()[1].at_limit
+
+    def now(self) -> Instant:
+        """The server's instant, at the latest: as it was told last, and the time since."""
+        return self._ahead + self._ticks()
+
+    def status(self, url: str, *, crawl: str | None = None) -> UrlStatus:
+        """As `Frontier.status`."""
+        return self.explain(url, crawl=crawl).status
+
+    def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
+        """As `Frontier.explain`."""
+        arguments.text("url", url)
+        found = self._get(("explain",), url=url, crawl_id=arguments.name("crawl", crawl))
+        return _made(Explanation, {**found, "fingerprint": int(found["fingerprint"], 16)})
+
+    def explain_idle(self) -> Idle:
+        """As `Frontier.explain_idle`."""
+        return _made(Idle, self._get(("why-idle",)))
+
+    def host(self, name: str) -> HostStatus | None:
+        """As `Frontier.host`."""
+        row = self._get(("hosts",), name=name)["rows"]
+        return _made(HostStatus, row[0]) if row else None
+
+    def hosts(self, *, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
+        """As `Frontier.hosts`; at most 1,000 at once."""
+        found = self._get(("hosts",), after=after, limit=limit)
+        return Page([_made(HostStatus, row) for row in found["rows"]], found["cursor"])
+
+    def urls(
+        self, *, state: str | None = None, host: str | None = None, after: str | None = None, limit: int = 1_000
+    ) -> Page[UrlStatus]:
+        """As `Frontier.urls`; a piece may be shorter and have a cursor all the same."""
+        found = self._get(("urls",), state=state, host=host, after=after, limit=limit)
+        return Page([_made(UrlStatus, row) for row in found["rows"]], found["cursor"])
+
+    def workers(self) -> list[WorkerStatus]:
+        """As `Frontier.workers`: those that hold leases."""
+        rows = self._get(("workers",))["workers"]
+        return [
+            _made(WorkerStatus, {**row, "name": row["worker_id"]}) for row in rows if row["pages"] or row["errands"]
+        ]
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts for machines: the fields of `status --json`."""
+        return self._get(("status",))
+
+    # -- orders -------------------------------------------------------------------------------------------------------
+
+    def pause(self, key: str) -> int:
+        """As `Frontier.pause`, of one host."""
+        return self._order(key, "pause", None)
+
+    def resume(self, key: str) -> int:
+        """As `Frontier.resume`, of one host."""
+        return self._order(key, "resume", None)
+
+    def block_until(self, until: Instant, key: str) -> int:
+        """As `Frontier.block_until`, of one host."""
+        return self._order(key, "block", max(1, until - self.now()) / 1_000_000)
+
+    def set_delay(self, delay_seconds: float | None, key: str) -> int:
+        """As `Frontier.set_delay`, of one host."""
+        return self._order(key, "delay", delay_seconds)
+
+    def set_limit(self, limit: int | None, key: str) -> int:
+        """As `Frontier.set_limit`, of one host."""
+        return self._order(key, "limit", limit)
+
+    def retry(self, *, error: str | None = None, host: str | None = None) -> int:
+        """As `Frontier.retry`."""
+        return self._post(("retry",), m.Retry(error, host), m.Ordered).count
+
+    def _order(self, host: str, order: str, value: float | None) -> int:
+        return self._post(("hosts", arguments.text("key", host), order), m.Order(value), m.Ordered).count
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Gives the connections back; leases live on until their deadlines."""
+        self._closed = True
+        self._close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<RemoteFrontier {self._remote.address}>"
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _key(self, request: RequestId | None, number: int) -> str:
+        """The key of a call: the caller's, for each part of it, or a fresh one."""
+        return self._remote.key() if request is None else f"{request[0]}.{request[1]}.{number}"
+
+    def _asked(self, ask: Callable[..., Made], **query: Any) -> Made:
+        if self._closed:
+            raise ClosedError
+        return ask(**query)
+
+    def _get(self, parts: tuple[str, ...], **query: Any) -> dict[str, Any]:
+        return self._asked(partial(self._remote.get, path_of(*parts), dict[str, Any]), **query)
+
+    def _post(self, parts: tuple[str, ...], body: Any, gives: type[Made], key: str | None = None) -> Made:
+        return self._asked(partial(self._remote.post, path_of(*parts), body, gives, key=key))
+
+    def _ask_ready(self) -> tuple[Instant, m.Ready]:
+        began = self._ticks()
+        found = self._asked(partial(self._remote.get, path_of("frontier", "ready"), m.Ready))
+        self._set_clock(found.now_us, self._ticks() - began)
+        return self._ahead, found
+
+    def _set_clock(self, now: Instant, ago_at_most: Instant) -> None:
+        """The server's clock said `now` no longer ago than that: its instant may be so much later, and a lease ends no
+        later for it."""
+        self._ahead = now + max(0, ago_at_most) - self._ticks()
+
+
+class Connected:
+    """A served frontier to await: `await` gives it, `async with` closes it in the end."""
+
+    def __init__(self, work: Callable[[], RemoteFrontier]) -> None:
+        self._work = work
+        self._frontier: AwaitedRemote | None = None
+
+    def __await__(self) -> Generator[Any, None, AwaitedRemote]:
+        return self._open().__await__()
+
+    async def _open(self) -> AwaitedRemote:
+        return AwaitedRemote(await asyncio.to_thread(self._work))
+
+    async def __aenter__(self) -> AwaitedRemote:
+        self._frontier = await self._open()
+        return self._frontier
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._frontier is not None:
+            self._frontier.sync.close()
+
+
+class AwaitedRemote:
+    """Each method of `RemoteFrontier` to await, made in a thread."""
+
+    def __init__(self, frontier: RemoteFrontier) -> None:
+        self.sync = frontier
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return partial(asyncio.to_thread, getattr(self.sync, name))
+
+
+def connect(
+    address: str,
+    *,
+    token: str | None = None,
+    ca: str | None = None,
+    worker: str | None = None,
+    patience_seconds: float = REMOTE_PATIENCE_SECONDS,
+) -> RemoteFrontier:
+    """The frontier that a server at `http://HOST:PORT` or `https://HOST:PORT` has."""
+    connections = Connections(address, token=token, ca=ca)
+    remote = Remote(address, connections, patience_seconds=arguments.seconds("patience_seconds", patience_seconds))
+    return RemoteFrontier(remote, worker=worker, close=connections.close)
+
+
+# -- to bodies and back ------------------------------------------------------------------------------------------------
+
+
+def _listed(links: Iterable[str | Link] | UrlBatch) -> Iterator[str | m.NewUrl]:
+    if isinstance(links, str | bytes):
+        raise SettingsError(f"links is one text; give a list of them: [{links!r:.80}]")
+    return _with_columns(links) if isinstance(links, UrlBatch) else map(_link, links)
+
+
+def _link(given: str | Link) -> str | m.NewUrl:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Link):
+        raise SettingsError(f"link {given!r:.80}: give a URL as text, or a Link")
+    return m.NewUrl(
+        given.url,
+        priority=given.priority,
+        source_url=given.referrer,
+        depth=given.depth,
+        crawl_id=given.crawl,
+        key=given.key,
+        hops=given.hops,
+        not_before_us=given.not_before,
+        metadata=dict(given.metadata) if given.metadata is not None else None,
+    )
+
+
+def _outcome(one: Outcome, more: Sequence[str | Link]) -> m.OutcomeBody:
+    links = one.links
+    if isinstance(links, UrlBatch):
+        found = list(_with_columns(links))
+    elif isinstance(links, Sequence):
+        found = [_link(each) for each in links]
+    else:
+        found = [_link(each) for each in links.strings()]
+    answer = one.robots
+    return m.OutcomeBody(
+        **{name: getattr(one, name) for name in m.OUTCOME_FIELDS},
+        verdict=str(one.verdict),  # type: ignore[arg-type]
+        at_us=one.at,
+        links=[*found, *map(_link, more)],
+        robots=m.RobotsBody(answer.status, answer.body, answer.location) if answer is not None else None,
+        metadata=dict(one.metadata) if one.metadata is not None else None,
+    )
+
+
+def _with_columns(batch: UrlBatch) -> Iterator[str | m.NewUrl]:
+    """The rows of a batch with their depths and priorities."""
+    depths, priorities = batch.columns.get("depth"), batch.columns.get("priority")
+    if depths is None and priorities is None:
+        yield from batch.strings()
+        return
+    for row, url in enumerate(batch.strings()):
+        priority = None if priorities is None or priorities[row] != priorities[row] else float(priorities[row])
+        yield m.NewUrl(url, priority=priority, depth=0 if depths is None else int(depths[row]))
+
+
+def _lease(one: m.Record) -> Lease:
+    return Lease(
+        url=one.url,
+        key=one.key,
+        kind=Kind(one.kind),
+        authority=one.authority,
+        host=one.host,
+        token=one.token,
+        deadline=one.deadline_us,
+        priority=one.priority,
+        depth=one.depth,
+        attempt=one.attempt,
+        not_before=one.not_before_us,
+        hops=one.hops,
+        referrer=one.referrer,
+        metadata=one.metadata,
+        address=one.ip,
+        etag=one.etag,
+        last_modified=one.last_modified,
+        crawl=one.crawl_id,
+        ended_before=one.ended_before_us,
+        gap_seconds=one.gap_seconds,
+        gap_reason=one.gap_reason,
+    )
+
+
+def _made(kind: type[Made], told: Mapping[str, Any]) -> Made:
+    """A dataclass of its fields as JSON has them: instants as RFC 3339, others as they are."""
+    assert is_dataclass(kind)
+    found: dict[str, Any] = {}
+    for one in fields(kind):
+        value = told.get(one.name, None if one.default is MISSING else one.default)
+        words = re.split(r"[\s|]+", str(one.type))
+        if "Instant" in words and isinstance(value, str):
+            value = (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
+        elif words[0] in _NESTED and isinstance(value, Mapping):
+            value = _made(_NESTED[words[0]], value)
+        elif words[0] == "State" and isinstance(value, str):
+            value = State(value)
+        found[one.name] = value
+    return kind(**found)
+
+
+def _link_bytes(one: str | m.NewUrl) -> int:
+    return len(one) if isinstance(one, str) else len(one.url) + len(one.source_url or "") + 200
+
+
+def _outcome_bytes(one: m.OutcomeBody) -> int:
+    return 400 + sum(map(_link_bytes, one.links)) + (len(one.robots.body) * 4 // 3 if one.robots else 0)
+
+
+def _parts(rows: Iterable[Made], size: Callable[[Made], int]) -> Iterator[list[Made]]:
+    """The rows in pieces that fit into one body each."""
+    piece: list[Made] = []
+    total = 0
+    for row in rows:
+        length = size(row)
+        if piece and (total + length > REMOTE_BODY_BYTES or len(piece) >= REMOTE_ROWS_MAX):
+            yield piece
+            piece, total = [], 0
+        piece.append(row)
+        total += length
+    if piece:
+        yield piece
+
+
+if TYPE_CHECKING:
+
+    def _speaks(frontier: RemoteFrontier) -> Verbs:
+        """The type checker's word for it that a remote frontier has the verbs as `journey` tells them."""
+        return frontier

@@ -1,0 +1,338 @@
+"""One suite for every frontier that a program may hold: in this process, awaited, and of a server over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import itertools
+import json
+from urllib.parse import urlsplit
+
+import pytest
+
+from outrider import Frontier, Link
+from outrider.engine import AsyncFrontier
+from outrider.engine.asking import Answered, Connections, Remote, parsed
+from outrider.engine.remote import RemoteFrontier
+from outrider.errors import ClosedError, InvalidUrlError, SettingsError, UnreachableError
+from outrider.journey import Code, Kind, State
+from outrider.service.access import Hosts, Tokens
+from outrider.service.app import application
+from outrider.service.desk import Desk
+
+NOW = 1_700_000_000_000_000
+A, B = "http://a.com/", "http://b.com/"
+
+
+class Wire:
+    """Asks an application without a socket; `lose` answers are lost behind the server, one after the other."""
+
+    def __init__(self, frontier):
+        self.app = application(Desk(AsyncFrontier(frontier), hosts=Hosts(True), tokens=Tokens(), audit=None))
+        self.lose, self.asked = 0, []
+
+    def __call__(self, sent):
+        self.asked.append((sent.method, urlsplit(sent.path).path, sent.key))
+        answered = asyncio.run(self._made(sent))
+        if self.lose:
+            self.lose -= 1
+            raise http.client.RemoteDisconnected
+        return answered
+
+    async def _made(self, sent):
+        path, _, query = sent.path.partition("?")
+        headers = {"host": "127.0.0.1:7070", "content-type": "application/json", "idempotency-key": sent.key}
+        scope = {
+            "type": "http", "http_version": "1.1", "method": sent.method, "path": path, "raw_path": path.encode(),
+            "query_string": query.encode(), "scheme": "http", "root_path": "", "client": ("127.0.0.1", 5),
+            "server": ("127.0.0.1", 7070),
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items() if value is not None],
+        }  # fmt: skip
+        requests = [{"type": "http.request", "body": sent.body or b"", "more_body": False}]
+        told = []
+
+        async def receive():
+            while not requests:
+                await asyncio.Event().wait()
+            return requests.pop()
+
+        async def send(message):
+            told.append(message)
+
+        await self.app(scope, receive, send)
+        headers = {name.decode(): value.decode() for name, value in told[0]["headers"]}
+        body = b"".join(one.get("body", b"") for one in told[1:])
+        after = headers.get("retry-after")
+        return Answered(told[0]["status"], body, float(after) if after else None)
+
+
+class World:
+    """A frontier in memory on a virtual clock, and the face under test."""
+
+    def __init__(self, kind, robots="caller"):
+        self.now, self.slept = NOW, []
+        self.behind = Frontier.memory(
+            clock=lambda: self.now, robots=robots, settings={"delay": 1, "delay_factor": 0, "user_agent": "tester"}
+        )
+        self.wire = Wire(self.behind)
+        if kind == "embedded":
+            self.face = self.behind
+            return
+        keys = itertools.count()
+        remote = Remote(
+            "http://127.0.0.1:7070",
+            self.wire,
+            chance=lambda: 0.0,
+            key_bytes=lambda length: next(keys).to_bytes(length, "big"),
+            sleep=self.sleep,
+            clock=lambda: self.now / 1_000_000,
+        )
+        self.face = RemoteFrontier(remote, worker="w", ticks=lambda: self.now)
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.now += round(seconds * 1_000_000)
+
+
+@pytest.fixture(params=["embedded", "remote"])
+def world(request):
+    return World(request.param)
+
+
+def test_discover_gives_a_code_for_each_link_by_whatever_it_was_given(world):
+    links = [A, "HTTP://A.com", "ftp://a.com/", Link(B, priority=0.9, depth=3, metadata={"a": 1}, referrer=A)]
+    assert [Code.NEW, Code.KNOWN, Code.INVALID, Code.NEW] == world.face.discover(links)
+    (lease,) = [one for one in world.face.lease(10) if one.url == B]
+    assert (0.9, 3, {"a": 1}, A) == (lease.priority, lease.depth, lease.metadata, lease.referrer)
+
+
+def test_a_lease_has_all_that_an_embedded_one_has(world):
+    world.face.discover([A])
+    (lease,) = world.face.lease(1, ttl_seconds=30, worker="w")
+    told = (lease.kind, lease.key, lease.authority, lease.host, lease.crawl, lease.attempt, lease.deadline)
+    assert (Kind.PAGE, "a.com", "http://a.com", "a.com", "default", 1, NOW + 30_000_000) == told
+    world.now += 500_000
+    world.face.report([lease.done(seconds=0.5, links=[A + "2"])])
+    world.now += 1_000_000
+    (second,) = world.face.lease(1, worker="w")
+    assert (A, 1, "floor", 1.0, NOW + 500_000) == (
+        second.referrer, second.depth, second.gap_reason, second.gap_seconds, second.ended_before
+    )  # fmt: skip
+
+
+def test_a_host_that_rests_gives_nothing_and_says_until_when(world):
+    world.face.discover([A, A + "2"])
+    leases = world.face.lease(10)
+    assert 1 == len(leases)
+    world.face.report([leases[0].done(seconds=0.1)])
+    assert ([], 1.0) == (list(world.face.lease(10)), world.face.next_ready_seconds())
+    world.now += 1_000_000
+    assert [A + "2"] == world.face.lease(10).urls
+
+
+def test_report_gives_codes_for_outcomes_and_for_their_links(world):
+    world.face.discover([A])
+    (lease,) = world.face.lease(1)
+    report = world.face.report([lease.done(links=[B, A, "nonsense:"])])
+    assert (["ok"], [["new", "known", "invalid"]]) == (list(report), [list(row) for row in report.links])
+    assert ["stale"] == list(world.face.report([lease.done()]))
+    assert (State.DONE, State.QUEUED) == (world.face.status(A).state, world.face.status(B).state)
+
+
+def test_every_verdict_means_what_it_means_here(world):
+    world.face.discover([f"http://{name}.com/" for name in "abcd"])
+    leases = {one.host[0]: one for one in world.face.lease(10)}
+    world.face.report(
+        [
+            leases["a"].retry(error="timeout", after_seconds=5),
+            leases["b"].gone(status=404),
+            leases["c"].again(at=NOW + 60_000_000, seconds=0.1),
+            leases["d"].done(location="http://d.com/2", status=301, digest=b"1" * 20),
+        ]
+    )
+    states = {name: world.face.status(f"http://{name}.com/").state for name in "abcd"}
+    assert {"a": "waiting", "b": "gone", "c": "waiting", "d": "done"} == states
+    assert (NOW + 60_000_000, "timeout") == (
+        world.face.status("http://c.com/").due, world.face.status("http://a.com/").error
+    )  # fmt: skip
+    assert "queued" == world.face.status("http://d.com/2").state
+    assert [True, False] == world.face.seen_content([b"1" * 20, b"2" * 20])
+
+
+def test_a_robots_txt_of_any_bytes_is_reported_and_judges():
+    for kind in ("embedded", "remote"):
+        world = World(kind, robots="errands")
+        world.face.discover([A, A + "no", A + "\u00e9"])
+        (errand,) = world.face.lease(10, errands=True)
+        assert (Kind.ROBOTS, "http://a.com/robots.txt") == (errand.kind, errand.url)
+        world.face.report([errand.robots(200, b"# \xff\xfe\nUser-agent: *\nDisallow: /no\n", seconds=0.1)])
+        assert [True, False, None] == world.face.robots_allow([A, A + "no", B])
+        world.now += 1_000_000
+        assert 1 == len(world.face.lease(10, errands=True))
+
+
+def test_leases_are_extended_and_given_back(world):
+    world.face.discover([A])
+    (lease,) = world.face.lease(1, ttl_seconds=10)
+    assert ["ok", "stale"] == world.face.extend([lease.token, 77], 60)
+    world.now += 30_000_000
+    assert ["ok"] == world.face.release([lease.token])
+    assert [A] == world.face.lease(1).urls
+
+
+def test_a_call_with_a_request_id_is_made_once(world):
+    assert [Code.NEW] == world.face.discover([A], request_id=("c", 1))
+    assert [Code.NEW] == world.face.discover([A], request_id=("c", 1))
+    assert [Code.KNOWN] == world.face.discover([A], request_id=("c", 2))
+    first = world.face.lease(1, request_id=("c", 3))
+    assert list(first.tokens) == list(world.face.lease(1, request_id=("c", 3)).tokens)
+    assert ["ok"] == list(world.face.report([first[0].done()], request_id=("c", 4)))
+    assert ["ok"] == list(world.face.report([first[0].done()], request_id=("c", 4)))
+
+
+def test_hosts_are_ruled_and_lists_are_told(world):
+    world.face.discover([A, B])
+    assert 1 == world.face.pause("a.com")
+    assert (True, None) == (world.face.host("a.com").paused, world.face.host("c.com"))
+    assert [B] == world.face.lease(10).urls
+    assert 1 == world.face.resume("a.com")
+    assert 1 == world.face.set_delay(7.0, "a.com")
+    assert 1 == world.face.set_limit(3, "a.com")
+    assert (7.0, 3) == (world.face.host("a.com").delay_seconds, world.face.host("a.com").limit)
+    world.face.block_until(NOW + 5_000_000, "a.com")
+    assert [] == world.face.lease(10).urls
+    assert ["a.com", "b.com"] == [one.name for one in world.face.hosts()]
+    assert {A, B} == {one.url for one in world.face.urls(limit=10)}
+    page = world.face.urls(limit=1)
+    assert 1 == len(world.face.urls(limit=10, after=page.cursor))
+    assert 2 == world.face.statistics()["accepted"]
+    assert 0 == world.face.retry(error="timeout")
+
+
+def test_a_url_and_an_idle_frontier_are_explained(world):
+    world.face.discover([A])
+    found = world.face.explain(A)
+    assert (A, "queued", "a.com", "a.com") == (found.url, found.state, found.queue.key, found.host.name)
+    assert "unknown" == world.face.explain(B).state
+    assert (1, False, False) == (world.face.explain_idle().known, world.face.finished(), world.face.at_limit())
+
+
+def test_bad_input_raises_what_it_raises_here(world):
+    for wrong in (
+        lambda: world.face.discover("http://a.com/"),
+        lambda: world.face.discover([Link(A, priority=2)]),
+        lambda: world.face.lease(1, ttl_seconds=0),
+        lambda: world.face.urls(after="nonsense"),
+        lambda: world.face.set_limit(0, "a.com"),
+    ):
+        with pytest.raises(SettingsError):
+            wrong()
+    with pytest.raises((SettingsError, InvalidUrlError), match="nonsense"):
+        world.face.explain("nonsense")
+    world.face.close()
+    with pytest.raises(ClosedError):
+        world.face.finished()
+
+
+# -- what only a frontier elsewhere has to do --------------------------------------------------------------------------
+
+
+def test_a_lost_answer_is_asked_for_again_and_the_call_is_made_once():
+    world = World("remote")
+    world.wire.lose = 3
+    assert [Code.NEW, Code.NEW] == world.face.discover([A, B])
+    assert [0.05, 0.1, 0.2] == world.slept
+    assert 1 == len({key for method, path, key in world.wire.asked if path.endswith("/urls")})
+    world.wire.lose = 1
+    leases = world.face.lease(10)
+    assert 2 == len(leases)
+    world.wire.lose = 1
+    assert ["ok", "ok"] == list(world.face.report([one.done() for one in leases]))
+
+
+def test_a_server_that_stays_away_is_told_as_out_of_reach_after_the_patience():
+    world = World("remote")
+    world.wire.lose = 1_000
+    began = world.now
+    with pytest.raises(UnreachableError, match=r"http://127\.0\.0\.1:7070"):
+        world.face.finished()
+    assert 20_000_000 < world.now - began <= 30_000_000
+
+
+def test_a_closing_store_is_waited_for_and_then_told():
+    world = World("remote")
+    world.behind.close()
+    with pytest.raises(UnreachableError, match="closed"):
+        world.face.discover([A])
+    assert len(world.slept) > 3
+
+
+def test_a_crawl_as_another_product_is_refused():
+    world = World("remote")
+    assert "tester" == world.face.register("Tester").user_agent
+    with pytest.raises(SettingsError, match="tester"):
+        world.face.register("other")
+
+
+def test_a_long_call_goes_in_pieces(monkeypatch):
+    monkeypatch.setattr("outrider.engine.remote.REMOTE_ROWS_MAX", 2)
+    world = World("remote")
+    assert [Code.NEW] * 5 == world.face.discover([f"http://{name}.com/" for name in "abcde"], request_id=("c", 9))
+    assert 3 == len({key for _, path, key in world.wire.asked if path.endswith("/urls")})
+    leases = world.face.lease(10)
+    assert ["ok"] * 5 == list(world.face.report([one.done(links=[one.url + "x"]) for one in leases]))
+
+
+def test_a_deadline_is_never_later_than_the_servers():
+    world = World("remote")
+    world.face.discover([A])
+    (lease,) = world.face.lease(1, ttl_seconds=10)
+    world.now += 9_000_000
+    assert 1_000_000 == lease.deadline - world.face.now()
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("127.0.0.1:7070", "give http://"),
+        ("ftp://a.com", "give http://"),
+        ("http://a.com/x", "give http://"),
+        ("http://a.com:99999", "give http://"),
+        ("http://u:secret@a.com", "as such"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_without_its_secret(address, words):
+    with pytest.raises(SettingsError, match=words) as refused:
+        parsed(address)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_token_never_travels_in_clear_to_another_machine():
+    with pytest.raises(SettingsError, match="in clear"):
+        Connections("http://192.168.1.7:7070", token="a" * 16)
+    Connections("http://127.0.0.1:7070", token="a" * 16)
+
+
+def test_another_server_is_told_for_what_it_is():
+    remote = Remote("http://127.0.0.1:1", lambda sent: Answered(200, b"<html>"))
+    with pytest.raises(UnreachableError, match="another language"):
+        remote.get("/x", dict)
+    remote = Remote("http://127.0.0.1:1", lambda sent: Answered(404, b"<html>"))
+    with pytest.raises(UnreachableError, match="no frontier"):
+        remote.get("/x", dict)
+    remote = Remote("http://127.0.0.1:1", lambda sent: Answered(401, json.dumps({"type": "x:token-wrong"}).encode()))
+    with pytest.raises(SettingsError):
+        remote.get("/x", dict)
+
+
+def test_the_same_verbs_are_awaited_of_a_server(monkeypatch):
+    world = World("remote")
+    monkeypatch.setattr("outrider.engine.remote.connect", lambda *given, **named: world.face)
+
+    async def crawl():
+        async with AsyncFrontier.connect("http://127.0.0.1:7070") as frontier:
+            await frontier.discover([A])
+            (lease,) = await frontier.lease(1)
+            return list(await frontier.report([lease.done()]))
+
+    assert ["ok"] == asyncio.run(crawl())
