@@ -155,7 +155,9 @@ class Outcome(msgspec.Struct, frozen=True):
     answered: the site gave an HTTP answer; counts against `max_pages`.
     line, politeness: one line of JSON each for `pages.jsonl` and `politeness.jsonl`, kept with the outcome or not at
     all.
-    digest: of the content, for telling duplicates; bytes_read: decoded bytes, for the totals.
+    digest: of the content, for telling duplicates; duplicate: the content is that of another URL, byte by byte;
+    repeats: it is nearly that, so it counts as no new content either (docs/traps.md). bytes_read: decoded bytes, for
+    the totals.
     address, ttl_seconds: the answer to an errand of kind `address`, and how long it holds (None: five minutes).
     """
 
@@ -184,6 +186,7 @@ class Outcome(msgspec.Struct, frozen=True):
     address: str | None = None
     ttl_seconds: float | None = None
     first_byte_seconds: float | None = None
+    repeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +222,7 @@ class OutcomeBatch:
     addresses: Column[str] = None
     ttl_seconds: Column[float] = None
     first_byte_seconds: Column[float] = None
+    repeats: Column[bool] = None
 
     def __len__(self) -> int:
         return len(np.atleast_1d(np.asarray(self.tokens)))

@@ -89,6 +89,18 @@ RECHECK_ROWS_LEAST = 1_024  # a look into a slot of the ledger costs as much as 
 RECHECK_READ_BYTES = 16 << 10  # read at once of each run for it
 ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many URLs away
 
+
+# traps
+RETURNS_WINDOW = 16  # fetches that the share of new content of a shape of paths is the running mean of
+RETURNS_WINDOW_OF_HOST = 64  # the same for a host, which has good shapes beside bad ones
+RETURNS_FETCHES_MIN = 64  # a shape is parked after so many fetches at the earliest
+RETURNS_FETCHES_MIN_OF_HOST = 128  # and the new shapes of a host
+RETURNS_PROBE_FIRST = 64  # of the URLs of a parked shape the 64th, 128th, 256th … is fetched
+RETURNS_KEPT_MAX = 65_536  # shapes and hosts whose returns are known: some 16 MB; behind them old ones are forgotten
+RETURNS_LOOKS_MAX = 64  # rows that are looked at for one that may be forgotten
+SHAPE_BYTES_MAX = 200  # of the shape of a path: enough to tell shapes apart
+NEW_URLS_WINDOW_SECONDS = 86_400.0  # the window of --new-urls-per-host
+
 # frontier
 COLUMN_ROWS_STEPS = (1_024, 8_192, 65_536, 1 << 25)  # rows of a column asked for at once: copied while that takes a
 # millisecond or two; the last is address space that becomes memory as it is touched

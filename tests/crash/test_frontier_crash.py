@@ -19,7 +19,7 @@ from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import DamagedStoreError, OutriderError, StoreError, StoreFailedError, StoreFullError
 from outrider.frontier.state.replay import Window
-from outrider.frontier.state.tables import AUTHORITIES, CALLED, HOSTS, LEASES, OWN, QUEUES, TRANSIT
+from outrider.frontier.state.tables import AUTHORITIES, CALLED, HOSTS, LEASES, OWN, QUEUES, RETURNS, TRANSIT
 from outrider.frontier.stores.backlog import Backlog
 from outrider.journey import Outcome, Verdict
 from outrider.kernels import FRAME_HEADER_BYTES, scan_frames
@@ -394,7 +394,7 @@ def small_threshold(monkeypatch):
     monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 20_000)
     monkeypatch.setattr(
         "outrider.engine.rounds.COPY_ROWS",
-        {OWN: 1, HOSTS: 3, QUEUES: 3, LEASES: 1, AUTHORITIES: 2, TRANSIT: 1, CALLED: 2},
+        {OWN: 1, HOSTS: 3, QUEUES: 3, LEASES: 1, AUTHORITIES: 2, TRANSIT: 1, CALLED: 2, RETURNS: 2},
     )
     monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
     monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_RANGE_BYTES_MAX", 1)
@@ -641,7 +641,7 @@ def test_any_history_is_found_again_for_long(
             patch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", rng.choice([1, 3_000, 20_000]))
             patch.setattr("outrider.engine.rounds.CHECKPOINT_RANGE_BYTES_MAX", rng.choice([1, 700]))
             if rng.random() < 0.5:
-                patch.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(8), 1))
+                patch.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(9), 1))
             if rng.random() < 0.5:
                 patch.setattr("crash.busy.PATHS", 600)
             patch.setattr("crash.busy.DELETES", rng.choice([0.6, 2, 4]))

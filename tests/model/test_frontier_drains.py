@@ -176,7 +176,7 @@ def gaps(web: Web) -> None:
 def checkpoints(request, monkeypatch):
     if request.param != "log alone":
         monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
-        monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2})
+        monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2})
         monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
 
 

@@ -35,7 +35,7 @@ def kind(request, monkeypatch):
         for module in ("carried", "discovering", "reporting"):
             monkeypatch.setattr(f"outrider.frontier.verbs.{module}.CALL_BYTES_PER_FRAME", 300)
         monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
-        monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2})
+        monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2})
         monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
     if request.param == "tails and hosts on disk":
         monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "head_cards_max", 1)

@@ -39,8 +39,8 @@ def test_what_the_server_noted_is_a_violation():
     assert ("a/: closed",) == inspect([record("a", 1, 2, "closed")], {}).violations
 
 
-def test_a_crawl_that_was_cut_at_the_limit_is_a_good_demo():
-    assert (0, 0, 9, 4) == (exit_code(0, 0), exit_code(3, 0), exit_code(3, 1), exit_code(4, 1))
+def test_a_demo_is_good_when_its_crawl_came_to_its_end():
+    assert (0, 3, 9, 4) == (exit_code(0, 0), exit_code(3, 0), exit_code(0, 1), exit_code(4, 1))
 
 
 def test_a_torn_last_line_is_left_out(tmp_path):

@@ -92,7 +92,7 @@ def test_it_has_twenty_hosts_and_some_six_hundred_pages(web):
     assert (20, True) == (len(web.hosts), 550 <= len(web.must_fetch()) <= 650)
 
 
-def test_no_host_but_the_calendar_has_more_than_the_demo_fetches_of_one(web):
+def test_no_host_but_the_calendar_has_many_pages(web):
     counts = {host: sum(urlsplit(url).hostname == host for url in web.may_fetch()) for host in web.hosts}
     assert [] == [host for host, count in counts.items() if count > 50]
 

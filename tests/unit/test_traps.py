@@ -1,8 +1,9 @@
-"""Traps: which URLs the rules name, and how they are parked, explained, counted and put back."""
+"""Traps: which URLs the rules name, and how they are parked when drawn, explained, counted and put back."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +11,12 @@ from hypothesis import strategies as st
 from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
+from outrider.frontier.policy.returns import Returns, class_of_shape, is_parked, shape_of
+from outrider.frontier.state.returns import ReturnsKept
+from outrider.journey import Outcome, Verdict
+from outrider.limits import RETURNS_FETCHES_MIN, RETURNS_FETCHES_MIN_OF_HOST, RETURNS_PROBE_FIRST
 from outrider.url import UrlBatch
-from outrider.url.traps import RULES, Traps
+from outrider.url.traps import RULES, Traps, names_month
 
 NOW = instant(1_767_225_600.0)  # the first of January 2026
 TRAPS = Traps(url_bytes_max=200, path_depth_max=8, path_repeats_max=3, date_years_max=2.0)
@@ -19,10 +24,10 @@ LOOP = "http://a.test/a/b/a/b/a/b/a/x.html"
 
 
 def rule(url: str, traps: Traps = TRAPS) -> str | None:
-    urls = UrlBatch.of([url])
-    (number,) = traps.verdicts(urls, np.arange(1), NOW).tolist()
+    canonical = UrlBatch.of([url])[0]
+    number = traps.rule_of(canonical, NOW)
     named = RULES[number - 1] if number else None
-    assert (named is None) == (traps.explained(urls[0], NOW) is None)
+    assert (named is None) == (traps.explained(canonical, NOW) is None)
     return named
 
 
@@ -69,6 +74,8 @@ def test_any_url_is_judged(text: str) -> None:
     urls = UrlBatch.of(["http://a.test/" + text])
     if urls.valid[0]:
         rule(urls[0])
+        names_month(urls[0])
+        assert len(shape_of(urls[0][13:])) <= 210
 
 
 @pytest.fixture
@@ -76,28 +83,42 @@ def settings() -> dict[str, object]:
     return {"traps": TRAPS, "delay": 0, "delay_factor": 0}
 
 
-def test_a_trap_is_parked_explained_counted_and_put_back(tmp_path, settings) -> None:
+def test_a_trap_is_parked_when_it_is_drawn_explained_counted_and_put_back(tmp_path, settings) -> None:
     with Frontier.open(tmp_path / "store", settings=settings) as frontier:
         codes = frontier.discover([Link(LOOP, depth=1), Link("http://a.test/b", depth=1)])
-        assert ["parked", "new"] == [str(code) for code in codes]
+        assert ["new", "new"] == [str(code) for code in codes]
+        assert "queued" == str(frontier.status(LOOP).state)
+        assert ["http://a.test/b"] == [lease.url for lease in frontier.lease(9)]
         known = frontier.status(LOOP)
         assert ("parked", "trap", "trap_path_repeats") == (str(known.state), known.reason, known.error)
         text = frontier.explain(LOOP).reason_text
         assert all(part in text for part in ("trap_path_repeats", "'a' stands 4 times", "more than 3"))
         assert {"trap_path_repeats": 1} == frontier.statistics()["traps"]
-        assert ["http://a.test/b"] == [lease.url for lease in frontier.lease(9)]
     with Frontier.open(tmp_path / "store", settings=settings) as frontier:
         assert ("parked", "trap") == (str(frontier.status(LOOP).state), frontier.status(LOOP).reason)
         assert frontier.verify().ok
         assert 0 == frontier.retry()
         assert 1 == frontier.retry(error="trap")
-        assert LOOP in [lease.url for lease in frontier.lease(9, per_queue=2)]
+    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+        leased = frontier.lease(9, per_queue=2)
+        assert LOOP in [lease.url for lease in leased]
+        frontier.report([lease.done(seconds=0.1) for lease in leased])
+        assert "done" == str(frontier.status(LOOP).state)
         assert frontier.verify().ok
+
+
+def test_a_rule_that_was_changed_counts_for_urls_that_are_queued_already(tmp_path, settings) -> None:
+    with Frontier.open(tmp_path / "store", settings={"delay": 0, "delay_factor": 0}) as frontier:
+        frontier.discover([Link(LOOP, depth=1)])
+    with Frontier.open(tmp_path / "store", settings=settings) as frontier:
+        assert [] == list(frontier.lease(9))
+        assert "trap_path_repeats" == frontier.status(LOOP).error
 
 
 def test_traps_go_back_by_the_class_of_their_rule(tmp_path, settings) -> None:
     with Frontier.open(tmp_path / "store", settings=settings) as frontier:
         frontier.discover([Link(LOOP, depth=1), Link("http://a.test/2999/12/", depth=1)])
+        assert [] == list(frontier.lease(9))
         assert [0, 1, 0] == [frontier.retry(error=name) for name in ("trap_url_bytes", "trap_date", "trap_date")]
         assert ["http://a.test/2999/12/"] == [lease.url for lease in frontier.lease(9)]
 
@@ -105,15 +126,175 @@ def test_traps_go_back_by_the_class_of_their_rule(tmp_path, settings) -> None:
 def test_a_seed_is_no_trap(tmp_path, settings) -> None:
     with Frontier.open(tmp_path / "store", settings=settings) as frontier:
         assert ["new"] == [str(code) for code in frontier.discover([LOOP])]
+        assert [LOOP] == [lease.url for lease in frontier.lease(9)]
 
 
 def test_a_budget_that_grows_lets_no_trap_go(tmp_path, settings) -> None:
     with Frontier.open(tmp_path / "store", settings={**settings, "max_pages_per_host": 1}) as frontier:
         frontier.discover([Link(LOOP, depth=1)])
+        assert [] == list(frontier.lease(9))
     with Frontier.open(tmp_path / "store", settings=settings) as frontier:
         assert "parked" == str(frontier.status(LOOP).state)
 
 
-def test_ten_thousand_honest_pages_of_one_shape_are_no_trap() -> None:
-    urls = UrlBatch.of([f"http://a.test/shop/2025/item-{number}.html" for number in range(10_000)])
-    assert not TRAPS.verdicts(urls, np.arange(len(urls)), NOW).any()
+# -- new URLs in a window ----------------------------------------------------------------------------------------------
+
+
+def test_a_domain_that_makes_more_new_urls_in_a_day_than_it_may_has_the_others_parked(tmp_path) -> None:
+    now = [NOW]
+    rules = {"traps": Traps(new_urls_max=5), "delay": 0, "delay_factor": 0}
+    with Frontier.open(tmp_path / "store", settings=rules, clock=lambda: now[0]) as frontier:
+        told = [Link(f"http://{number}.a.example/{number}", depth=1) for number in range(8)]
+        assert ["new"] * 5 + ["parked"] * 3 == list(map(str, frontier.discover(told)))
+        assert ["new"] == [str(code) for code in frontier.discover([Link("http://b.example/", depth=1)])]
+        assert ["parked"] == [str(code) for code in frontier.discover([Link("http://a.example/more", depth=1)])]
+        assert ["new"] == [str(code) for code in frontier.discover(["http://a.example/seed"])]
+        assert "trap_new_urls" == frontier.status("http://7.a.example/7").error
+    with Frontier.open(tmp_path / "store", settings=rules, clock=lambda: now[0]) as frontier:
+        assert ["parked"] == [str(code) for code in frontier.discover([Link("http://a.example/again", depth=1)])]
+        now[0] += instant(86_401)
+        assert ["new"] == [str(code) for code in frontier.discover([Link("http://a.example/tomorrow", depth=1)])]
+        assert frontier.verify().ok
+
+
+# -- diminishing returns -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rest", "shape"),
+    [
+        ("/", "/"),
+        ("/about", "/a"),
+        ("/shop/item-12.html", "/shop/a#.html"),
+        ("/calendar/2026/05/17.html", "/calendar/#/#/#.html"),
+        ("/blog2/some-title/", "/blog#/a/"),
+        ("/list?page=3&sort=up&page=4", "/a?page&sort"),
+        ("/x/y;jsessionid=12", "/x/a# session"),
+    ],
+)
+def test_pages_of_one_kind_have_one_shape(rest: str, shape: str) -> None:
+    assert shape == shape_of(rest)
+
+
+def test_a_shape_falls_in_class_before_it_is_parked() -> None:
+    shape, host, told = Returns(), Returns(), []
+    for number in range(RETURNS_FETCHES_MIN):
+        shape.count(fresh=number < 8, window=16)
+        told.append((class_of_shape(8, shape), is_parked(shape, host, 0.03) is not None))
+    assert [(8, False), (4, False), (0, False), (0, True)] == list(dict.fromkeys(told))
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 5])
+def test_a_shape_of_which_one_in_five_brings_something_new_is_not_parked(every: int) -> None:
+    shape = Returns()
+    for number in range(10_000):
+        shape.count(fresh=number % every == 0, window=16)
+        assert is_parked(shape, Returns(), 0.03) is None
+
+
+def calendar(frontier: Frontier, path: str, *, fresh: bool, pages: int) -> int:
+    """Fetches pages of which each links to the next ten, until none is left; returns how many were fetched."""
+    fetched = 0
+    frontier.discover([Link(f"http://a.test/{path}/0", depth=1)])
+    while (leases := frontier.lease(20, per_queue=20)) and fetched < pages:
+        outcomes: list[Outcome] = []
+        for lease in leases:
+            number = int(lease.url.rpartition("/")[2])
+            links = [f"http://a.test/{path}/{number + more}" for more in range(1, 11) if number + more < pages]
+            outcomes.append(Outcome(lease.token, Verdict.DONE, seconds=0.0, status=200, links=links, repeats=not fresh))
+        frontier.report(outcomes)
+        fetched += len(leases)
+    return fetched
+
+
+RETURNS: dict[str, Any] = {"traps": Traps(returns_min=0.03), "delay": 0, "delay_factor": 0}
+
+
+def test_pages_without_end_that_bring_nothing_new_end(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        fetched = calendar(frontier, "calendar/2031", fresh=False, pages=100_000)
+        assert RETURNS_FETCHES_MIN <= fetched <= 2 * RETURNS_FETCHES_MIN
+        counts = frontier.statistics()["urls"]
+        assert (0, counts["done"]) == (counts["queued"], fetched)  # type: ignore[index]
+        last = f"http://a.test/calendar/2031/{counts['done']}"  # type: ignore[index]
+        known = frontier.status(last)
+        assert ("parked", "trap", "trap_returns") == (str(known.state), known.reason, known.error)
+        text = frontier.explain(last).reason_text
+        assert all(part in text for part in ("'/calendar/#/#'", f"{fetched} pages were fetched", " % brought new"))
+        assert 10 == calendar(frontier, "honest/page", fresh=True, pages=10)
+        assert frontier.verify().ok
+
+
+def test_the_returns_of_a_shape_are_the_same_after_a_replay_and_behind_a_checkpoint(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        calendar(frontier, "calendar/2031", fresh=False, pages=40)
+        calendar(frontier, "honest/page", fresh=True, pages=30)
+        before = frontier._machine.tables.returns.blocks(0, 100)
+        assert before
+    for _ in range(2):
+        with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+            assert sorted(map(str, before)) == sorted(map(str, frontier._machine.tables.returns.blocks(0, 100)))
+            frontier.checkpoint()
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        assert frontier._machine.tables.returns.get(0) == Returns()
+        assert calendar(frontier, "calendar/2032", fresh=False, pages=1_000) <= RETURNS_FETCHES_MIN
+
+
+def test_a_parked_shape_is_probed_now_and_then(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        calendar(frontier, "calendar/2031", fresh=False, pages=100_000)
+        passed = frontier.statistics()["urls"]["parked"]  # type: ignore[index]
+        told = [Link(f"http://a.test/calendar/2040/{number}", depth=1) for number in range(4 * RETURNS_PROBE_FIRST)]
+        frontier.discover(told)
+        probes = 0
+        while leases := frontier.lease(9, per_queue=9):
+            frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, repeats=True) for lease in leases])
+            probes += len(leases)
+        assert 1 <= probes <= 3
+        assert passed < frontier.statistics()["urls"]["parked"]  # type: ignore[index]
+
+
+def test_a_host_that_makes_ever_new_shapes_is_parked_and_its_good_shape_is_not(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        calendar(frontier, "good/page", fresh=True, pages=RETURNS_FETCHES_MIN + 1)
+        fetched = 0
+        for number in range(0, 8 * RETURNS_FETCHES_MIN_OF_HOST, 16):
+            letters = ["".join(chr(97 + int(digit)) for digit in str(number + more)) for more in range(16)]
+            frontier.discover([Link(f"http://a.test/{word}/x", depth=1) for word in letters])
+            leases = frontier.lease(16, per_queue=16)
+            frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, repeats=True) for lease in leases])
+            fetched += len(leases)
+        assert RETURNS_FETCHES_MIN_OF_HOST <= fetched <= 3 * RETURNS_FETCHES_MIN_OF_HOST
+        frontier.discover([Link("http://a.test/good/page/4711", depth=1)])
+        assert ["http://a.test/good/page/4711"] == frontier.lease(9).urls
+
+
+def test_a_session_id_is_named_where_its_urls_bring_nothing_new(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        frontier.discover([Link(f"http://a.test/shop/?PHPSESSID={number:032}", depth=1) for number in range(500)])
+        while leases := frontier.lease(50, per_queue=50):
+            frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, duplicate=True) for lease in leases])
+        assert {"trap_session"} == set(frontier.statistics()["traps"])  # type: ignore[call-overload]
+
+
+def test_returns_of_many_names_have_a_bound() -> None:
+    kept = ReturnsKept(most=100)
+    for name in range(1, 1_000):
+        for slot, victim in kept.victims([name]):
+            kept._returns(slot, victim, 0, 0.0, 0, 0, 0)
+        kept._returns(7, name, 50 if name < 30 else 1, 0.5, 0, 0, 0)
+    assert (100, 101) >= (len(kept), kept.places())
+    assert sum(kept.get(name).fetched == 50 for name in range(30)) >= 25  # names of few fetches go first
+
+
+@pytest.mark.parametrize("pages", [5_000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_honest_pages_of_one_shape_are_no_trap(tmp_path, pages: int) -> None:
+    with Frontier.open(tmp_path / "store", settings={**RETURNS, "traps": Traps(2_000, 15, 3, 2.0, None, 0.03)}) as one:
+        for first in range(0, pages, 5_000):
+            some = range(first, first + 5_000)
+            one.discover([Link(f"http://a.test/shop/2025/item-{number}.html", depth=1) for number in some])
+        fetched = 0
+        while leases := one.lease(5_000, per_queue=5_000):
+            one.report([Outcome(lease.token, Verdict.DONE, seconds=0.0, status=200) for lease in leases])
+            fetched += len(leases)
+        assert (pages, {}) == (fetched, one.statistics()["traps"])

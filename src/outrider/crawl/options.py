@@ -507,6 +507,22 @@ class CrawlOptions:
         _real(0, 1_000),
         "YEARS",
     )
+    new_urls_per_host: int | None = _setting(
+        None,
+        "Park new links of a host, or of a registrable domain, that has made so many within a day.",
+        "a whole number, 1 or more, or none",
+        _whole(1, COUNT_MAX),
+        "N",
+        optional=True,
+    )
+    least_returns: float = _setting(
+        0.03,
+        "Park links of a shape, or of a host with ever new shapes, of whose last fetches a smaller share brought new "
+        "content; 0 for never.",
+        "a number from 0 to 1",
+        _real(0, 1),
+        "SHARE",
+    )
     max_pages: int | None = _limit("Stop after so many answered pages; never exceeded.")
     max_depth: int | None = _limit("Follow links at most so far from a seed.", least=0)
     max_pages_per_host: int | None = _limit("At most so many pages of each host.")
@@ -738,7 +754,14 @@ class CrawlOptions:
     def frontier_settings(self) -> dict[str, object]:
         """The part that the frontier decides by, under the same names."""
         told = {name: getattr(self, name) for name in FRONTIER_SETTINGS} | {"group": read_groups(self.group)}
-        rules = Traps(self.max_url_bytes, self.max_path_depth, self.max_path_repeats, self.date_horizon)
+        rules = Traps(
+            self.max_url_bytes,
+            self.max_path_depth,
+            self.max_path_repeats,
+            self.date_horizon,
+            self.new_urls_per_host,
+            self.least_returns or None,
+        )
         told["traps"] = rules if self.traps else None
         # A function decides per page, before the frontier is told of its links.
         return {**told, "scope": "any"} if is_function(self.scope) else told

@@ -77,6 +77,7 @@ class _Settling:
     fault: HookFailed | None = None
     copy_of: tuple[str, int | None] | None = None  # URL, and in how many bits the SimHashes differ (None: same bytes)
     last: bool = False  # its links come last
+    repeats: bool = False  # its host gave nearly this text before
     found: Found | None = None  # content of a sitemap, or sitemaps of a robots.txt
 
     def bytes(self) -> int:
@@ -439,6 +440,7 @@ class Settler:
         last, or are left alone."""
         page, url = one.page, one.visit.lease.url
         assert page is not None
+        one.repeats = self._copies.repeats(url, one.visit.lease.host, page.octets)
         if known:
             original = self._copies.exact(url, digest)
             one.copy_of = (original, None) if original is not None else None
@@ -505,6 +507,7 @@ class Settler:
             follows=one.follows,
             due_again=one.due_again,
             copy_of=one.copy_of,
+            repeats=one.repeats,
         )
 
     def _note(self, one: _Settling, outcome: Outcome, code: Settled) -> None:

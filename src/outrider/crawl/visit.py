@@ -270,10 +270,12 @@ def page_outcome(
     follows: bool = True,
     due_again: float | None = None,
     copy_of: tuple[str, int | None] | None = None,
+    repeats: bool = False,
 ) -> Outcome:
     """The outcome of a page's lease with its two lines. fields: further ones of the line. follows: whether the target
     of a redirect is wanted. due_again: seconds until the page is due again. copy_of: the URL of which the page is a
-    copy, and in how many bits their SimHashes differ (None: in no byte)."""
+    copy, and in how many bits their SimHashes differ (None: in no byte). repeats: it brings no new content all the
+    same."""
     lease, response = visit.lease, visit.response
     word = judgement.word
     headers = response.headers if response is not None else None
@@ -342,6 +344,7 @@ def page_outcome(
         politeness=politeness_line(visit),
         digest=digest if accepted else None,
         duplicate=word == "duplicate",
+        repeats=repeats or copy_of is not None,
         bytes_read=len(response.content) if response is not None else 0,
         etag=_validator(etag) if accepted else None,
         last_modified=_validator(modified) if accepted else None,

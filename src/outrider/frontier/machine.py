@@ -27,6 +27,7 @@ from outrider.frontier.state.tables import (
     WAITING,
     Authority,
     Hand,
+    Reason,
     RobotsState,
 )
 from outrider.frontier.state.whereabouts import FOREVER, Whereabouts
@@ -59,6 +60,7 @@ from outrider.limits import (
 )
 from outrider.robots import Rules
 from outrider.url import authority_of, host_of, spell
+from outrider.url.traps import BY_RETURNS, BY_SESSION, RULES
 
 _Places = npt.NDArray[np.intp]
 _Instants = npt.NDArray[np.int64]
@@ -412,7 +414,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             rules_first=self._rules_first(text, now) if records else None,
             shared=self.turns.shared,
             paused_until=self.network.until,
-            traps=self.settings.traps,
+            trap=self._trap_told(records[0], now) if records else None,
             robots=self._robots_line(text),
             refusal="" if records or row is None else self._scope(row).refusal(text),
         )
@@ -427,6 +429,14 @@ class Machine(Reporting, Operations, Carrying, Errands):
             if line is not None:
                 return f"line {line.number}: {line}"
         return _ROBOTS_WORDS[RobotsState(authority.state)]
+
+    def _trap_told(self, record: Record, now: Instant) -> str | None:
+        """Which numbers make a parked URL a trap, in words; None where it is none, or where none do any more."""
+        if record.state != PARKED or record.reason != Reason.TRAP or self.settings.traps is None:
+            return None
+        if self.tables.registry.errors[record.error] in (RULES[BY_RETURNS - 1], RULES[BY_SESSION - 1]):
+            return self._returns_told(record.url)
+        return self.settings.traps.explained(record.url, now)
 
     def _rules_first(self, url: str, now: Instant) -> tuple[str, Instant | None] | None:
         """Why the host of a URL waits for a robots.txt, and until when; None where it does not."""

@@ -547,6 +547,8 @@ class DemoWeb:
         if entry.path.startswith("/calendar/"):
             title = f"Calendar, {entry.path[10:].removesuffix('.html').strip('/').replace('/', '-')}"
         paragraphs = [_paragraph(topic, chance) for _ in range(chance.randint(3, 7))]
+        if entry.path.startswith("/calendar/"):  # as most pages of most calendars
+            paragraphs = ["Nothing is planned here yet. Days that have an event are marked."]
         if entry.altered:
             words = paragraphs[0].split(" ")
             for row in range(entry.altered):

@@ -190,6 +190,14 @@ def _is_session(parameter: str) -> bool:
     return name in SESSION_NAMES_BY_VALUE and _TOKEN(value) is not None
 
 
+def has_session(rest: str) -> bool:
+    """Whether what stands behind the host of a canonical URL has a session id."""
+    path, _, query = rest.partition("?")
+    if (";" in path and _PATH_SESSION.search(path)) or ("/(" in path and _FOLDER_SESSION.search(path)):
+        return True
+    return bool(query) and any(map(_is_session, query.split("&")))
+
+
 def _index_files(url: str) -> str:
     parts = _split(url)
     folder, _, file = parts.path.rpartition("/")

@@ -1,9 +1,12 @@
-"""Traps: URLs that a site makes without end. Rules that look at one URL alone, for those that are new.
+"""Traps: URLs that a site makes without end. Rules that look at one URL alone, and the names of all rules.
 
 trap_url_bytes     longer than so many bytes
 trap_path_depth    more names in its path than that
 trap_path_repeats  one name stands more often in its path: links that are relative by mistake
 trap_date          names a month that lies further ahead than so many years: the pages of a calendar
+trap_new_urls      its host or registrable domain has made more new URLs in a day than that
+trap_returns       URLs of its shape, or of its host, have brought hardly any new content of late
+trap_session       the same, and it has a session id
 """
 
 from __future__ import annotations
@@ -12,15 +15,15 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from outrider.clock import Instant, seconds
 from outrider.errors import SettingsError
-from outrider.url.batch import UrlBatch
 
-RULES = ("trap_url_bytes", "trap_path_depth", "trap_path_repeats", "trap_date")
+RULES = (
+    *("trap_url_bytes", "trap_path_depth", "trap_path_repeats", "trap_date"),
+    *("trap_new_urls", "trap_returns", "trap_session"),
+)
 """The rules by number, from 1 on; 0 is no trap."""
+BY_NEW_URLS, BY_RETURNS, BY_SESSION = 5, 6, 7
 ANY_TRAP = "trap"
 """All of them, where a rule is asked for."""
 _YEAR_SECONDS = 31_556_952  # the mean year of the calendar
@@ -31,17 +34,24 @@ _DATE = re.compile(
     rb"|(?:date|day|month|week|from|start)=([2-9][0-9]{3})(0[1-9]|1[0-2])(?:[0-3][0-9])?(?![0-9])",
     re.IGNORECASE,
 )
+_ANY_DATE = re.compile(_DATE.pattern.replace(b"[2-9]", b"[0-9]"), re.IGNORECASE)
 _MAY_HOLD_DATE = re.compile(rb"[2-9][0-9]{3}")
 
 
 @dataclass(frozen=True, slots=True)
 class Traps:
-    """The bounds of the rules; None leaves a rule out."""
+    """The bounds of the rules; None leaves a rule out.
+
+    new_urls_max   new URLs of a host, and of a registrable domain, in a day
+    returns_min    share of the fetches of a shape, and of the new shapes of a host, that must bring new content
+    """
 
     url_bytes_max: int | None = None
     path_depth_max: int | None = None
     path_repeats_max: int | None = None
     date_years_max: float | None = None
+    new_urls_max: int | None = None
+    returns_min: float | None = None
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -49,19 +59,12 @@ class Traps:
             if value is not None and value < 0:
                 raise SettingsError(f"{name} is {value}; it can be 0 or more, or none")
 
-    def verdicts(self, urls: UrlBatch, rows: npt.NDArray[np.intp], now: Instant) -> npt.NDArray[np.uint8]:
-        """Of each of these rows the number of the first rule that it breaks, 0 for none."""
-        found = np.zeros(len(rows), np.uint8)
-        arena = urls.arena
-        paths, ends = urls.paths()
-        lengths = urls.lengths[rows]
-        if self.url_bytes_max is not None:
-            found[lengths > self.url_bytes_max] = 1
-        last = self._last_month(now)
-        for place, start, end in zip(range(len(rows)), paths[rows].tolist(), ends[rows].tolist(), strict=True):
-            if not found[place]:
-                found[place] = self._of_path(arena[start:end], last)
-        return found
+    def rule_of(self, url: str, now: Instant) -> int:
+        """The number of the first rule that a canonical URL breaks by itself, 0 for none."""
+        if self.url_bytes_max is not None and len(url) > self.url_bytes_max:
+            return 1
+        slash = url.find("/", 8)
+        return self._of_path(url[slash:].encode(), self._last_month(now))
 
     def explained(self, url: str, now: Instant) -> str | None:
         """Which rule a canonical URL breaks, with the numbers; None if it breaks none."""
@@ -103,6 +106,11 @@ class Traps:
             if latest is not None and latest > last:
                 return 4
         return 0
+
+
+def names_month(url: str) -> bool:
+    """Whether a canonical URL names a month, of any year: the page of a calendar or an archive."""
+    return _ANY_DATE.search(url.encode(), url.index("/", 8)) is not None
 
 
 def _names(path: bytes) -> list[bytes]:

@@ -90,6 +90,7 @@ class Fact(IntEnum):
     LOCATING = 38
     QUEUED_ERRAND = 39
     LEASED_ERRAND = 40
+    RETURNS = 41
     LINE = 48
 
 
@@ -208,6 +209,11 @@ KINDS: dict[int, Kind] = {
         _kind(Fact.ERRAND, "slot:u16 name:text token:u64 deadline:i64 holder:u32"),
         _kind(Fact.LEASED_ERRAND, "slot:u16 kind:u8 crawl:u32 name:text token:u64 deadline:i64 holder:u32"),
         _kind(Fact.LOCATING, "slot:u16 host:u64 token:u64 deadline:i64 holder:u32"),
+        _kind(
+            Fact.RETURNS,
+            "slot:u16 name:u64 fetched:u32 share:f64 passed:u32 since:i64 found:u32",
+            in_windows=True,
+        ),
         _kind(Fact.TOKEN, "slot:u16 token:u64 order:u64", in_windows=True),
         _kind(Fact.TALLY, "slot:u16 name:text value:u64", in_windows=True),
         _kind(

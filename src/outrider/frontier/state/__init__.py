@@ -8,6 +8,7 @@ the log behind them, and derives everything that schedules.
     crawls.py       crawls: names, rows, states, scopes
     registry.py     openings, workers, repeatable answers, places of output, counts, classes of errors
     transit.py      links between logs
+    returns.py      how much new content hosts and shapes of paths brought
     seen.py         the seen-set, which is derived
     hosts.py        hosts and queues: columns with a row each, found by hash
     cold.py         hosts with nothing due: records on disk, recalled when a call names them

@@ -33,6 +33,8 @@ class Judgement(Enum):
     REFUSE = "refuse"
     DEAD = "dead"  # no server answers for this authority
     SPENT = "spent"  # its host has given as many pages as it may
+    TRAP = "trap"  # the site makes such URLs without end
+    LOWER = "lower"  # its shape has fallen to a lower class
     LATER = "later"  # the call has judged as many pages as it may
 
 

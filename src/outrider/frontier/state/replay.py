@@ -407,6 +407,12 @@ class Window:
                 lasting = {name: row for row, name in enumerate(names.list())}
                 chosen = np.fromiter(lasting.values(), np.intp, len(lasting))
                 tables.apply(kind, [slots[chosen], list(lasting), *(_listed(_taken(one, chosen)) for one in rest)])
+        facts = self._columns(Fact.RETURNS)
+        if facts is not None:
+            values = facts[1]
+            lasting = {name: row for row, name in enumerate(values[1].tolist())}
+            chosen = np.fromiter(lasting.values(), np.intp, len(lasting))
+            tables.apply(Fact.RETURNS, [one[chosen] for one in values])
         facts = self._columns(Fact.REQUEST)
         if facts is not None:
             slots, clients, sequences, verbs, answers = facts[1]

@@ -55,6 +55,7 @@ from outrider.frontier.state.hosts import (
     words_of_keys,
 )
 from outrider.frontier.state.registry import Registry
+from outrider.frontier.state.returns import ReturnsKept
 from outrider.frontier.state.seen import SeenSet
 from outrider.frontier.state.transit import Transit
 from outrider.frontier.state.whereabouts import FOREVER, Whereabouts
@@ -208,6 +209,7 @@ class Tables:
         self.registry = Registry()
         self.seen = SeenSet()
         self.transit = Transit()
+        self.returns = ReturnsKept()
         self.token = 0
         self.turn = 0  # counts draws from hosts with several queues, whose queues take turns
         self.order = 1  # the number of the next URL that is accepted
@@ -244,7 +246,7 @@ class Tables:
     def _owner_of(self, fact: Fact) -> Callable[..., None]:
         """The method that applies facts of a kind, `_<name of the kind>`, of the part that owns them."""
         name = f"_{fact.name.lower()}"
-        owners = (self.registry, self.crawls, self.transit, self)
+        owners = (self.registry, self.crawls, self.transit, self.returns, self)
         found: Callable[..., None] = next(getattr(owner, name) for owner in owners if hasattr(owner, name))
         return found
 
@@ -1194,6 +1196,7 @@ class Tables:
             (AUTHORITIES, len(self.all_authorities)),
             (CALLED, self.callers_errands.places()),
             (TRANSIT, 1),
+            (RETURNS, self.returns.places()),
         ]
 
     def copy(self, section: int, first: int, last: int) -> list[Block]:
@@ -1204,6 +1207,8 @@ class Tables:
         blocks: list[Block] = []
         if section == TRANSIT:
             return self.transit.blocks()
+        if section == RETURNS:
+            return self.returns.blocks(first, last)
         if section == HOSTS:
             rows_ = first + np.flatnonzero(hosts.there[first:last])
             if not len(rows_):
@@ -1388,8 +1393,8 @@ class Tables:
             part.close()
 
 
-OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS, CALLED = range(8)
-COPY_ROWS = {OWN: 1, HOSTS: 250, QUEUES: 600, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1, CALLED: 100}
+OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS, CALLED, RETURNS = range(9)
+COPY_ROWS = {OWN: 1, HOSTS: 250, QUEUES: 600, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1, CALLED: 100, RETURNS: 400}
 """Rows of a range: about 16 KiB of hosts or queues; few authorities, for their rules may be long."""
 
 

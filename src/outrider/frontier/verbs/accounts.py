@@ -52,7 +52,6 @@ from outrider.journey import (
 from outrider.kernels.cards import Heads
 from outrider.limits import LISTED_ROWS_MAX, WAITS_NAMED_MAX
 from outrider.url import authority_of, host_of
-from outrider.url.traps import Traps
 
 
 def status_of(record: Record, tables: Tables, token: int) -> UrlStatus:
@@ -683,13 +682,13 @@ def explain(
     rules_first: tuple[str, Instant | None] | None = None,
     shared: SharedTurns | None = None,
     paused_until: Instant = 0,
-    traps: Traps | None = None,
+    trap: str | None = None,
     robots: str | None = None,
     refusal: str = "",
 ) -> Explanation:
     """The whole status of a URL, and the one reason why it is not being fetched now. rules_first: why its host waits
     for a robots.txt, and until when. robots: the line of its robots.txt that decides. refusal: the rule of the scope
-    that refuses an unknown URL."""
+    that refuses an unknown URL. trap: the numbers that make it a trap."""
     if record is None:
         word, text = "unknown", "it lies inside the scope, and no link or call has named it"
         if refusal:
@@ -706,9 +705,8 @@ def explain(
     own = tables.queues.group_of.get(row)
     word, text, at = _why_not(record, now, queue, there, rules_first, own, group, tables=tables, at_limit=at_limit)
     if record.state == PARKED and record.reason == Reason.TRAP:
-        told = traps.explained(record.url, now) if traps is not None else None
         rule = tables.registry.errors[record.error]
-        why = f": {told}" if told else ""
+        why = f": {trap}" if trap else ""
         text = f"it is parked as a trap ({rule}){why}; `outrider retry --error {rule}` puts it back"
     elif record.state == PARKED and record.reason == Reason.ROBOTS and robots:
         text = f"it is parked: its robots.txt closes it, {robots}"

@@ -27,8 +27,9 @@ from outrider.frontier.state.tables import (
 )
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, before_slot
 from outrider.frontier.verbs import arguments
-from outrider.frontier.verbs.deciding import Deciding, Place
+from outrider.frontier.verbs.deciding import Place
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import (
     RobotsAnswer,
 )
@@ -48,7 +49,7 @@ THROUGH: Place = (1 << 32, -1)
 NO_HEADS = np.zeros(0, HEAD)
 
 
-class Asking(Deciding):
+class Asking(Trapping):
     """Judges URLs by robots.txt files, and decides when to ask for a file again."""
 
     def _living(self, cards: Cards) -> Cards:

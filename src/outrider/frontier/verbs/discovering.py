@@ -39,8 +39,9 @@ from outrider.frontier.state.tables import (
 )
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import LINK_BYTES, NO_DUE, Arrival, Arrivals, Origin, pieces_of
-from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, Deciding, bounded, codes_of
+from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, bounded, codes_of
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.trapping import Trapping
 from outrider.journey import (
     Code,
     Link,
@@ -58,10 +59,9 @@ from outrider.limits import (
     URL_BYTES_MAX,
 )
 from outrider.url import Scope, UrlBatch, host_of, spell, undotted
-from outrider.url.traps import RULES
 
 
-class Discovering(Deciding):
+class Discovering(Trapping):
     """The part of the machine that takes links in."""
 
     def discover(
@@ -375,7 +375,7 @@ class Discovering(Deciding):
             over = answered >= limit
             heads["state"][over], heads["reason"][over] = PARKED, Reason.BUDGET
             codes[rows[over]] = CODE_NUMBERS[Code.PARKED]
-        self._park_traps(links.urls, rows, heads, codes, draft)
+        self._park_new(links.urls, rows, heads, codes, draft)
         if not self._limit(heads, known_queues, rows, codes, draft):
             draft.cards(self._bodies(links, rows, heads), queue_rows)
             return None
@@ -458,23 +458,6 @@ class Discovering(Deciding):
                 heads[name] = column if column is crawls else column[rows]
             elif column[0]:
                 heads[name] = column[0]
-
-    def _park_traps(
-        self, urls: UrlBatch, rows: npt.NDArray[np.intp], heads: Any, codes: npt.NDArray[np.uint8], draft: Draft
-    ) -> None:
-        """Parks new URLs that break a rule of traps; not seeds, which somebody wanted."""
-        traps = self.settings.traps
-        if traps is None:
-            return
-        broken = traps.verdicts(urls, rows, draft.now)
-        broken[(heads["depth"] == 0) | (heads["state"] == PARKED)] = 0
-        for number in set(broken[broken > 0].tolist()):
-            trapped = broken == number
-            rule = RULES[number - 1]
-            heads["state"][trapped], heads["reason"][trapped] = PARKED, Reason.TRAP
-            heads["error"][trapped] = draft.error_number(rule)
-            codes[rows[trapped]] = CODE_NUMBERS[Code.PARKED]
-            draft.tally(f"trap.{rule}", int(np.count_nonzero(trapped)))
 
     def _rule_new(
         self,

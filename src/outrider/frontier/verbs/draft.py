@@ -6,6 +6,7 @@ A call that ends in an error throws its draft away, and the tables stay as they 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import astuple, replace
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import LINES_AFTER, PLACES, STREAMS, Block, Fact, Row, columns_of
 from outrider.frontier.format.lines import completed
 from outrider.frontier.format.records import Record, packed
+from outrider.frontier.policy.returns import Returns
 from outrider.frontier.state.hosts import CELLS, RARE_CELLS, Rows
 from outrider.frontier.state.tables import Hand, Tables
 from outrider.journey import Line
@@ -76,6 +78,7 @@ class Draft:
         self._records: list[tuple[Record, int, int, bool]] = []
         self._clocks: dict[int, Clock] = {}
         self._columns_of_clocks: tuple[Rows, dict[str, Any]] | None = None
+        self._returns: dict[int, tuple[int, Returns]] = {}  # by name: slot, and as this call leaves them
         self._tallies: dict[str, int] = {}
         self._errors: dict[str, int] = {}
         self._sent: dict[int, int] = {}  # by slot: the highest sequence given to its outbox
@@ -100,6 +103,8 @@ class Draft:
             self._add_crawls()
         if self._clocks:
             self._add_clocks()
+        if self._returns:
+            self._add_returns()
         for name, value in self._tallies.items():
             self.add(Fact.TALLY, (OWN_SLOT, name, value))
         if self._records:
@@ -136,6 +141,13 @@ class Draft:
             ],
             Hand.of_rows(rows),
         )
+
+    def _add_returns(self) -> None:
+        none = astuple(Returns(share=0.0))
+        for slot, gone in self._tables.returns.victims(self._returns):
+            self.add(Fact.RETURNS, (slot, gone, *none))
+        for name, (slot, returns) in self._returns.items():
+            self.add(Fact.RETURNS, (slot, name, *astuple(returns)))
 
     def _pack_records(self) -> None:
         for whole in (False, True):
@@ -203,6 +215,18 @@ class Draft:
         self._columns_of_clocks = hosts, cells
         self.add_columns(Fact.HOST_CELLS, [here["slot"], here["hash"], *cells.values()], Hand.of_rows(hosts))
         return cells
+
+    def returns(self, slot: int, name: int) -> Returns:
+        """The returns under a name, for the caller to change. They become a fact in any case."""
+        found = self._returns.get(name)
+        if found is None:
+            found = self._returns[name] = slot, replace(self._tables.returns.get(name))
+        return found[1]
+
+    def returns_seen(self, name: int) -> Returns:
+        """The returns under a name as this call leaves them, to be looked at only."""
+        found = self._returns.get(name)
+        return found[1] if found is not None else self._tables.returns.get(name)
 
     def tally(self, name: str, more: int) -> None:
         """Adds to a count of the whole frontier, which stays at `TALLY_MAX` once it is there."""

@@ -2,14 +2,14 @@
 
 A round draws queues. One mask tells which of them may be visited now: clock, open requests, gate, budget, groups and
 operators' rules. Of those the backlog gives a card each, and robots rules judge the cards authority by authority. A
-card that they refuse is parked, and its queue gives the next one; a card whose rules are not known goes back, and its
-host is gated.
+card that they refuse, or that is a trap, is parked, and its queue gives the next one; a card whose rules are not known
+goes back, and its host is gated.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,15 +26,17 @@ from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.draft import Draft
 from outrider.limits import OLDEST_DRAW_EVERY
 from outrider.url import authority_of
+from outrider.url.traps import RULES
 
 _NO_ROWS: Rows = np.zeros(0, np.uint32)
 _NO_PLACES = np.zeros(0, np.intp)
 _Places: TypeAlias = npt.NDArray[np.intp]
 _Mask: TypeAlias = npt.NDArray[np.bool_]
-_Verdict: TypeAlias = tuple[Judgement, Authority | None]
-_ALLOWED: _Verdict = (Judgement.GO, None)
-_LATER: _Verdict = (Judgement.LATER, None)
-_SPENT: _Verdict = (Judgement.SPENT, None)
+_Verdict: TypeAlias = tuple[Judgement, Authority | None, int]
+"""The authority whose rules judged, and the number of the rule of a trap, or the class that a URL falls to."""
+_ALLOWED: _Verdict = (Judgement.GO, None, 0)
+_LATER: _Verdict = (Judgement.LATER, None, 0)
+_SPENT: _Verdict = (Judgement.SPENT, None, 0)
 _BACK = frozenset({Judgement.HOLD, Judgement.READ, Judgement.LATER})  # verdicts after which a card stays in its queue
 
 
@@ -327,18 +329,18 @@ class Drawing:
         """Picks the cards that may be fetched, refuses or parks others, and puts the rest back. Returns which were
         picked, and which of the others are out of their queues (None for none)."""
         hosts = pick.hosts[going]
-        verdicts = self._verdicts(hosts, cards)
+        verdicts = self._verdicts(hosts, queues, cards)
         if verdicts is None:
             self._add(pick, going, queues, cards)
             return np.ones(len(going), np.bool_), None
-        go = np.array([judgement is Judgement.GO for judgement, _ in verdicts], np.bool_)
-        back = np.array([judgement in _BACK for judgement, _ in verdicts], np.bool_)
+        go = np.array([judgement is Judgement.GO for judgement, *_ in verdicts], np.bool_)
+        back = np.array([judgement in _BACK for judgement, *_ in verdicts], np.bool_)
         if np.count_nonzero(go):
             self._add(pick, going[go], queues[go], cards.filter(go))
         if np.count_nonzero(back):
             self._tables.backlog.put(queues[back], cards.filter(back))
         for place in np.flatnonzero(back).tolist():
-            judgement, authority = verdicts[place]
+            judgement, authority, _ = verdicts[place]
             if authority is not None:
                 self._turns.set_class(authority, max(authority.klass, int(cards.heads["klass"][place])))
                 idle = not pick.got[going[place]]
@@ -350,16 +352,17 @@ class Drawing:
             self._put_away(Record.of(one, 0), *verdicts[place])
         return go, away
 
-    def _verdicts(self, hosts: Rows, cards: Cards) -> list[_Verdict] | None:
+    def _verdicts(self, hosts: Rows, queues: Rows, cards: Cards) -> list[_Verdict] | None:
         """A verdict for each card and, where it is not GO, its authority; None when all may be fetched."""
-        verbs, places, now = self._verbs, hosts.astype(np.intp), self._wish.now
+        verbs, places = self._verbs, hosts.astype(np.intp)
         limit = self._settings.max_pages_per_host
         spent = self._tables.hosts.answered[places] >= limit if limit is not None else None
         if spent is not None and not np.count_nonzero(spent):
             spent = None
         ruled = verbs.errands_mode or np.count_nonzero(self._tables.hosts.flags[places] & np.uint8(ROBOTS))
-        if spent is None and not ruled:
+        if spent is None and not ruled and self._settings.traps is None:
             return None
+        trapped = verbs._may_be_traps(cards.heads) if self._settings.traps is not None else [False] * len(cards)
         out = [_ALLOWED] * len(cards)
         plain = True
         for place, url in enumerate(cards.urls()):
@@ -367,17 +370,28 @@ class Drawing:
                 verdict = _LATER
             elif spent is not None and spent[place]:
                 verdict = _SPENT
-            elif ruled:
-                authority = self._tables.authority(authority_of(url))
-                judgement = verbs._judge(authority, url, now)
-                self.refusals -= verbs._looked_at(authority)
-                verdict = _ALLOWED if judgement is Judgement.GO else (judgement, authority)
             else:
-                continue
+                verdict = self._by_robots(url) if ruled else _ALLOWED
+                if verdict is _ALLOWED and trapped[place]:
+                    verdict = self._by_traps(int(queues[place]), cards.heads[place], url)
             if verdict is not _ALLOWED:
                 out[place], plain = verdict, False
                 self.refusals -= 1
         return None if plain else out
+
+    def _by_robots(self, url: str) -> _Verdict:
+        authority = self._tables.authority(authority_of(url))
+        judgement = self._verbs._judge(authority, url, self._wish.now)
+        self.refusals -= self._verbs._looked_at(authority)
+        return _ALLOWED if judgement is Judgement.GO else (judgement, authority, 0)
+
+    def _by_traps(self, queue: int, head: Any, url: str) -> _Verdict:
+        rule, klass = self._verbs._trap(self._draft, head, url)
+        if rule:
+            return Judgement.TRAP, None, rule
+        # A URL that has fallen goes back only where its queue has better ones.
+        falls = klass is not None and klass < self._class_of(queue) < EMPTY
+        return (Judgement.LOWER, None, klass) if falls and klass is not None else _ALLOWED
 
     def _gate(self, host: int, authority: Authority, *, idle: bool, unread: bool) -> None:
         """Gates a host until the rules of its authority are known, and leases the errand at once where it may be asked
@@ -394,13 +408,22 @@ class Drawing:
         else:
             self._lapsed.append(np.array([authority.wanted], np.uint32))
 
-    def _put_away(self, record: Record, judgement: Judgement, authority: Authority | None) -> None:
-        """Takes a card that was drawn out of its queue for good, or for as long as rules and budget stay."""
-        if authority is None:
-            self._verbs._move(self._draft, record, PARKED, Reason.BUDGET)
-            self._draft.record(record, QUEUED)
+    def _put_away(self, record: Record, judgement: Judgement, authority: Authority | None, number: int) -> None:
+        """Takes a card that was drawn out of its queue for good, or for as long as rules and budget stay, or back to a
+        lower class of it."""
+        verbs, draft = self._verbs, self._draft
+        if authority is not None:
+            verbs._refuse(draft, record, authority, judgement, self._wish.now)
+            return
+        if judgement is Judgement.LOWER:
+            record.klass = number
+        elif judgement is Judgement.TRAP:
+            rule = RULES[number - 1]
+            verbs._move(draft, record, PARKED, Reason.TRAP, error=rule)
+            draft.tally(f"trap.{rule}", 1)
         else:
-            self._verbs._refuse(self._draft, record, authority, judgement, self._wish.now)
+            verbs._move(draft, record, PARKED, Reason.BUDGET)
+        draft.record(record, QUEUED)
 
     def _add(self, pick: _Pick, going: _Places, queues: Rows, cards: Cards) -> None:
         self._cards.append(cards)

@@ -371,7 +371,9 @@ class Operations(Discovering):
                 continue
             heads = some.changed()
             old = heads["state"].astype(np.uint8)
-            heads["state"], heads["reason"], heads["attempts"], heads["losses"] = QUEUED, 0, 0, 0
+            # A trap keeps its reason, so that it is not judged again.
+            heads["reason"] = np.where(old == PARKED, Reason.TRAP, 0)
+            heads["state"], heads["attempts"], heads["losses"] = QUEUED, 0, 0
             heads["due"] = now
             draft = self._draft(now)
             draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), old)

@@ -68,6 +68,7 @@ class Outcomes:
     first_byte_seconds: Floats | None = None
     refused: Flags | None = None
     duplicate: Flags | None = None
+    repeats: Flags | None = None
     bytes_read: Instants | None = None
     errors: Mapping[int, str] = _NO_TEXTS
     locations: Mapping[int, str] = _NO_TEXTS
@@ -234,7 +235,8 @@ def _spread(name: str, given: Any, rows: int) -> Sequence[Any]:
 
 _COLUMNS: Final = {
     **{name: name for name in ("ended_at", "at", "after_seconds", "retry_after_seconds", "refused", "answered")},
-    **{name: name for name in ("duplicate", "bytes_read", "politeness", "last_modified", "metadata", "ttl_seconds")},
+    **{name: name for name in ("duplicate", "repeats", "bytes_read", "politeness")},
+    **{name: name for name in ("last_modified", "metadata", "ttl_seconds")},
     "first_byte_seconds": "first_byte_seconds",
     "errors": "error",
     "locations": "location",
@@ -246,7 +248,7 @@ _COLUMNS: Final = {
 }
 """The columns of an OutcomeBatch that may be left out, and the field of Outcome that each stands for."""
 _READ_OPTIONAL: Final[Callable[[OutcomeBatch], tuple[Any, ...]]] = attrgetter(*_COLUMNS)
-_ABSENT: Final = {"refused": False, "duplicate": False, "bytes_read": 0}
+_ABSENT: Final = {"refused": False, "duplicate": False, "repeats": False, "bytes_read": 0}
 
 
 def _completed(found: Outcomes, fields: Mapping[str, Sequence[Any]]) -> Outcomes:
@@ -362,6 +364,7 @@ _NUMBERS: Final[Mapping[str, _Number]] = {
     ),
     "refused": _FLAG,
     "duplicate": _FLAG,
+    "repeats": _FLAG,
     "answered": _Number(_check_flag_or_none, (bool,), "i1", -1, 1),
 }
 

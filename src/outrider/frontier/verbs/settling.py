@@ -105,7 +105,7 @@ class Settling(Asking, Discovering):
         tables, tokens = self.tables, outcomes.tokens
         rows = len(outcomes)
         # A URL that was fetched and brought nothing new needs only its head.
-        bodies = bodies or outcomes.needs_bodies()
+        bodies = bodies or self.counts_returns or outcomes.needs_bodies()
         leases = self._by_token(tokens, bodies=bodies)
         if not bodies and np.count_nonzero(leases.cards.heads["flags"]):
             leases = self._by_token(tokens)
@@ -357,6 +357,8 @@ class Settling(Asking, Discovering):
             pages.keeps = ~dead if pages.keeps is None else pages.keeps & ~dead
             pages.targets = {row: target for row, target in pages.targets.items() if not dead[row]}
         self._count_pages(draft, pages.outcomes, dead)
+        if self.counts_returns:
+            self._count_returns(draft, pages.cards, pages.outcomes)
         self._put_pages(draft, pages)
         return pages.targets if rows is None else {int(rows[row]): target for row, target in pages.targets.items()}
 

@@ -1,0 +1,117 @@
+"""Diminishing returns: the share of fetches that brought new content, by host and by shape of path, and its meaning.
+
+The share is a running mean: of all fetches while they are few, then with more weight on later ones. A shape that brings
+less than a fourth loses half of its class, one below an eighth all of it, and one below the bound of the settings is
+parked. Of the URLs that are parked then one is fetched at the 64th, 128th, 256th …: a shape that got better is found
+out, and one that links to any number of its own kind still ends.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from outrider.clock import Instant, instant
+from outrider.limits import (
+    NEW_URLS_WINDOW_SECONDS,
+    RETURNS_FETCHES_MIN,
+    RETURNS_FETCHES_MIN_OF_HOST,
+    RETURNS_PROBE_FIRST,
+    RETURNS_WINDOW,
+    RETURNS_WINDOW_OF_HOST,
+    SHAPE_BYTES_MAX,
+)
+from outrider.url.rules import has_session
+
+HALVED_BELOW: Final = 1 / 4
+LOWEST_BELOW: Final = 1 / 8
+_COUNT_MAX: Final = 2**32 - 1
+_DIGITS = re.compile(r"[0-9]+")
+
+
+@dataclass(slots=True)
+class Returns:
+    """The columns of a RETURNS fact. fetched: how many fetches; share: of those that brought new content; passed: how
+    many URLs were drawn since it is parked; since: the instant at which a window of new URLs began; found: how many
+    came in it."""
+
+    fetched: int = 0
+    share: float = 1.0
+    passed: int = 0
+    since: Instant = 0
+    found: int = 0
+
+    def count(self, *, fresh: bool, window: int) -> None:
+        """Counts a fetch. fresh: whether it brought new content."""
+        self.fetched = min(self.fetched + 1, _COUNT_MAX)
+        self.share += ((1.0 if fresh else 0.0) - self.share) / min(self.fetched, window)
+        if fresh:
+            self.passed = 0
+
+    def is_poor(self, least: float, fetches_min: int) -> bool:
+        """Whether so many fetches brought so little that no more are made."""
+        return self.fetched >= fetches_min and self.share < least
+
+    def is_probed(self) -> bool:
+        """Counts a URL that is drawn while it is parked. Returns whether this one is fetched all the same."""
+        self.passed = min(self.passed + 1, _COUNT_MAX)
+        return self.passed >= RETURNS_PROBE_FIRST and not self.passed & (self.passed - 1)
+
+    def room(self, most: int, now: Instant) -> int:
+        """How many more new URLs the window of this instant takes."""
+        if now >= self.since + instant(NEW_URLS_WINDOW_SECONDS) or not self.since:
+            self.since, self.found = now, 0
+        return max(0, most - self.found)
+
+
+def class_of_shape(klass: int, shape: Returns) -> int:
+    """The class of a URL whose shape has these returns."""
+    if shape.fetched < RETURNS_WINDOW or shape.share >= HALVED_BELOW:
+        return klass
+    return klass // 2 if shape.share >= LOWEST_BELOW else 0
+
+
+def is_parked(shape: Returns, host: Returns, least: float) -> Returns | None:
+    """The returns for which a URL is parked, None where it is not. Those of the host count for shapes of which it has
+    too few: a site may make new shapes without end."""
+    if shape.fetched >= RETURNS_FETCHES_MIN:
+        return shape if shape.is_poor(least, RETURNS_FETCHES_MIN) else None
+    return host if host.is_poor(least, RETURNS_FETCHES_MIN_OF_HOST) else None
+
+
+def counted(shape: Returns, host: Returns, *, fresh: bool) -> None:
+    """Counts a fetch for both."""
+    shape.count(fresh=fresh, window=RETURNS_WINDOW)
+    host.count(fresh=fresh, window=RETURNS_WINDOW_OF_HOST)
+
+
+@lru_cache(maxsize=4_096)
+def shape_of(rest: str) -> str:
+    """The shape of what stands behind the host of a canonical URL.
+
+    Its first folder with `#` for digits; of each other name whether it has letters (`a`), digits (`#`) or both; the
+    ending of the last; the names of its parameters, sorted; `session` where it has a session id.
+    """
+    path, _, query = rest.partition("?")
+    names = path.split("/")[1:]
+    last = names.pop() if names else ""
+    parts = [_DIGITS.sub("#", names[0])] if names else []
+    parts += [_kind(name) for name in names[1:]]
+    stem, dot, ending = last.rpartition(".")
+    parts.append(f"{_kind(stem)}.{_DIGITS.sub('#', ending)}" if dot and len(ending) <= 5 else _kind(last))
+    shape = "/" + "/".join(parts)
+    if query:
+        asked = {_DIGITS.sub("#", one.partition("=")[0]) for one in query.split("&")}
+        shape += "?" + "&".join(sorted(asked))
+    shape = shape[:SHAPE_BYTES_MAX]
+    return f"{shape} session" if has_session(rest) else shape
+
+
+def _kind(name: str) -> str:
+    if not name:
+        return ""
+    digits = _DIGITS.search(name) is not None
+    letters = any(map(str.isalpha, name))
+    return "a#" if digits and letters else "#" if digits else "a"
