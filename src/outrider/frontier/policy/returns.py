@@ -2,8 +2,8 @@
 
 The share is a running mean: of all fetches while they are few, then with more weight on later ones. A shape that brings
 less than a fourth loses half of its class, one below an eighth all of it, and one below the bound of the settings is
-parked. Of the URLs that are parked then one is fetched at the 64th, 128th, 256th …: a shape that got better is found
-out, and one that links to any number of its own kind still ends.
+parked. The 64th, 128th, 256th … URL after that is fetched all the same: a shape that got better is found out, and one
+that links to any number of its own kind still ends.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def class_of_shape(klass: int, shape: Returns) -> int:
 
 
 def is_parked(shape: Returns, host: Returns, least: float) -> Returns | None:
-    """The returns for which a URL is parked, None where it is not. Those of the host count for shapes of which it has
-    too few: a site may make new shapes without end."""
+    """The returns for which a URL is parked, None where it is not. A shape with too few fetches is judged by those of
+    its host: a site may make new shapes without end."""
     if shape.fetched >= RETURNS_FETCHES_MIN:
         return shape if shape.is_poor(least, RETURNS_FETCHES_MIN) else None
     return host if host.is_poor(least, RETURNS_FETCHES_MIN_OF_HOST) else None
