@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -505,6 +506,9 @@ class Operated:
             shared = self.frontier._machine.turns.shared
             problems = recount(self.frontier) + (shared.problems() if shared is not None else [])
             self.demand("counters", not problems, problems)
+            listed = Counter(host.state for host in self.frontier.hosts(limit=LISTED))
+            counted = {state: count for state, count in statistics["hosts"].items() if count and state != "known"}
+            self.demand("counters", dict(listed) == counted, f"hosts are listed as {listed}, counted as {counted}")
 
     # -- the end
 

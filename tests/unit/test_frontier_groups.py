@@ -622,10 +622,16 @@ def test_explain_names_an_address():
 def test_who_waits_for_a_group_is_counted_as_resting():
     world = World(group="domain")
     world.discover("http://a.x.com/", "http://b.x.com/", "http://c.x.com/")
-    world.one()
+    leased = world.one().host
     statistics = world.frontier.statistics()
     assert ({"known": 1, "waiting": 2}, 0) == (statistics["groups"], statistics["hosts"]["ready"])
     assert "group" in world.frontier.explain_idle().text
+    assert {"resting"} == {host.state for host in world.frontier.hosts()}
+    waiting = next(host for host in ("a.x.com", "b.x.com") if host != leased)
+    assert ("group_busy", "resting") == (
+        (told := world.frontier.explain(f"http://{waiting}/")).reason_now,
+        told.host and told.host.state,
+    )
 
 
 def test_a_frontier_without_groups_has_none():

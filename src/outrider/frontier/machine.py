@@ -483,7 +483,8 @@ class Machine(Reporting, Operations, Carrying, Errands):
 
     def hosts(self, now: Instant, after: str | None, limit: int) -> Page[HostStatus]:
         """A piece of the list of hosts."""
-        return accounts.list_hosts(self.tables, max(now, self.now), after, limit, self.turns.asking())
+        turns = self.turns
+        return accounts.list_hosts(self.tables, max(now, self.now), after, limit, turns.asking(), turns.shared)
 
     def chosen_cards(
         self,
@@ -572,7 +573,10 @@ class Machine(Reporting, Operations, Carrying, Errands):
     def host(self, name: str, now: Instant) -> HostStatus | None:
         """One host by any spelling; None for an unknown one."""
         row = self.host_named(name)
-        return accounts.host_status(self.tables, row, max(now, self.now), self.turns.asking()) if row != NONE else None
+        if row == NONE:
+            return None
+        turns = self.turns
+        return accounts.host_status(self.tables, row, max(now, self.now), turns.asking(), turns.shared)
 
     def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
         """The Crawl-delay of each authority in seconds, 0 for none; None where no rules were read. Raises

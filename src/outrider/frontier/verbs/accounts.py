@@ -121,9 +121,9 @@ def _host_states(
         may[at_host] |= at <= now and not busy[at_host]
         if gated[at_host] or not pending[at_host]:
             until[at_host] = max(int(until[at_host]), at)
-    if shared is not None and host is None:
-        may &= ~shared.waits()
-        for at_host in shared.asked_at():
+    if shared is not None:
+        may &= ~shared.waits() if host is None else shared.holds_back(host) is None
+        for at_host in shared.asked_at() if host is None else [0] if host in shared.seeking else ():
             may[at_host] = False
     states = np.full(len(homes), _RESTING, np.uint8)
     states[may & (until <= now)] = _READY
@@ -472,7 +472,9 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
     return Page(found, str(row - 1) if row < tables.queues.count else None)
 
 
-def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int, Instant]) -> HostStatus:
+def host_status(
+    tables: Tables, row: int, now: Instant, errands_at: Mapping[int, Instant], shared: SharedTurns | None
+) -> HostStatus:
     """One host as `hosts` lists it."""
     hosts, queues = tables.hosts, tables.queues
     rows = np.array(list(tables.queues_of(row)), np.uint32)
@@ -484,7 +486,7 @@ def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int,
         for queue in rows.tolist()
     )
     rest_until = int(hosts.rest_until[row])
-    state = _HOST_STATES[int(_host_states(tables, now, errands_at, host=row)[0])]
+    state = _HOST_STATES[int(_host_states(tables, now, errands_at, shared, row)[0])]
     return HostStatus(
         hosts.name(row),
         state,
@@ -502,7 +504,12 @@ def host_status(tables: Tables, row: int, now: Instant, errands_at: Mapping[int,
 
 
 def list_hosts(
-    tables: Tables, now: Instant, after: str | None, limit: int, errands_at: Mapping[int, Instant]
+    tables: Tables,
+    now: Instant,
+    after: str | None,
+    limit: int,
+    errands_at: Mapping[int, Instant],
+    shared: SharedTurns | None,
 ) -> Page[HostStatus]:
     """Hosts in the order in which they became known; once a host went cold, in the order of their hashes."""
     limit = _limit(limit)
@@ -516,12 +523,12 @@ def list_hosts(
             if isinstance(home, tuple):
                 listed.append(_cold_status(tables, *home))
             else:
-                listed.append(host_status(tables, home, now, errands_at))
+                listed.append(host_status(tables, home, now, errands_at, shared))
             last_one = number
         return Page(listed, None)
     row = _row_after(after, "hosts")
     last = min(row + limit, tables.hosts.count)
-    found = [host_status(tables, one, now, errands_at) for one in range(row, last)]
+    found = [host_status(tables, one, now, errands_at, shared) for one in range(row, last)]
     return Page(found, str(last - 1) if last < tables.hosts.count else None)
 
 
@@ -698,7 +705,7 @@ def explain(
     row = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
     host = int(tables.queues.host[row])
     queue = queue_status(tables, row)
-    there = host_status(tables, host, now, errands_at)
+    there = host_status(tables, host, now, errands_at, shared)
     name = authority_of(record.url)
     authority = tables.authorities.get(name)
     group = shared.holds_back(host) if shared is not None else None
