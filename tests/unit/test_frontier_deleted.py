@@ -229,6 +229,47 @@ def test_a_crawl_into_which_nothing_came_leaves_the_row_and_the_scope_to_the_nex
     assert (3, True) == (store.frontier.statistics()["accepted"], store.frontier.verify().ok)
 
 
+@pytest.mark.parametrize("way", ["go on", "kill", "checkpoint"])
+def test_of_a_deleted_queue_stays_one_row_however_often_it_is_deleted(store, way):
+    for number in range(40):
+        assert ["new"] == store.frontier.discover([f"http://a.com/{number % 3}"])
+        store.frontier.delete("a.com")
+        if way != "go on" and number % 10 == 9:
+            store.end(way)
+    queues = store.tables.queues
+    assert (1, 1, 1) == (queues.count, len(queues.voids), store.tables.hosts.count)
+    assert ([], store.frontier.verify().ok) == (store.frontier.lease(9).urls, True)
+
+
+def test_keys_that_were_deleted_keep_a_row_each_until_their_crawl_goes(store):
+    for number in range(40):
+        store.frontier.discover([Link("http://a.com/", key=f"k{number}", crawl="c"), "http://a.com/"])
+        store.frontier.delete(f"k{number}", crawl="c")
+    assert 41 == store.tables.queues.count
+    store.frontier.delete(crawl="c")
+    for _ in range(3):
+        store.frontier.lease(0)
+    assert (1, 0) == (len(store.frontier.queues()), len(store.tables.queues.groups))
+    assert {"default"} == {queue.crawl for queue in store.frontier.queues()}
+
+
+# -- classes of errors
+
+
+@pytest.mark.parametrize("way", ["go on", "kill", "checkpoint"])
+def test_urls_remember_a_bounded_number_of_classes_of_errors(store, way, monkeypatch):
+    """They lie in memory and in each checkpoint for ever, since records of URLs name them by number."""
+    monkeypatch.setattr("outrider.frontier.verbs.draft.ERROR_CLASSES_KEPT_MAX", 10)
+    for number in range(30):
+        store.frontier.discover([f"http://h{number}.com/"])
+        store.frontier.report([lease.gone(error=f"class {number}") for lease in store.frontier.lease(9)])
+        if way != "go on" and number in (5, 20):
+            store.end(way)
+    assert 11 == len(store.tables.registry.errors), "none, nine of them, and `other`"
+    states = [store.frontier.status(f"http://h{number}.com/").error for number in (0, 8, 9, 29)]
+    assert ["class 0", "class 8", "other", "other"] == states
+
+
 # -- workers
 
 

@@ -263,6 +263,24 @@ def test_a_report_without_a_name_that_met_a_full_disk_answers_for_all_when_it_is
 
 
 @pytest.mark.usefixtures("small")
+def test_answers_that_no_caller_came_back_for_are_bounded(monkeypatch):
+    monkeypatch.setattr("outrider.frontier.verbs.reporting.ANSWERS_UNTAKEN_MAX", 3)
+    world = World()
+    world.discover(*(f"http://h{n}.com/" for n in range(9)))
+    leases = world.lease(worker="w")
+    outcomes = [lease.done(links=found(20, lease.host)) for lease in leases]
+    world.frontier.release([])
+    stale = []
+    for _ in broken_off(world, lambda: world.frontier.report(outcomes)):
+        assert len(world.frontier._machine._unanswered) <= 3
+        codes = list(map(str, world.frontier.report(outcomes).outcomes))
+        assert sorted(codes, reverse=True) == codes, "those whose answers went come first"
+        stale.append(codes.count("stale"))
+        assert ({"queued": 180, "done": 9}, []) == (world.counts(), recount(world.frontier))
+    assert 0 == min(stale) < max(stale)
+
+
+@pytest.mark.usefixtures("small")
 def test_a_power_cut_between_the_frames_of_a_report_loses_no_link_and_ends_no_lease_twice():
     """The disk as it may be at each of its calls: links without their outcome, never an outcome without its links."""
     rng = random.Random(1)
