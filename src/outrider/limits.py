@@ -275,6 +275,8 @@ SEEDS_MAX = 10_000_000  # 1 GB of text in memory; more are fed through Frontier.
 SEEDS_PENDING_BYTES_MAX = 64 << 30  # the size of seeds.pending: SEEDS_MAX seeds, each of up to URL_BYTES_MAX
 # bytes of bodies, texts and links that one turn of a crawl holds; the rest waits for the next turn
 TURN_BYTES_MAX = 16 << 20
+READING_THREADS = 2  # threads that read answers: one more than a crawl keeps busy on two cores
+READ_AT_ONCE = 8  # answers that such a thread takes at once: a wake of the event loop for each costs half of a reading
 TIMEOUT_SECONDS_MAX = 600.0  # ten minutes for one request: leases under way are extended; longer is a hung site
 TRUNCATE_BYTES_MAX = 16 << 20  # bytes of one answer: 64 at once are a gigabyte, and WARC readers take 64 MiB
 HOSTS_RULED_MAX = 10_000  # hosts whose own settings are remembered; they are made again in microseconds

@@ -9,7 +9,6 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from outrider.archive import WarcPlace
 from outrider.crawl.fetching import Fetching
 from outrider.crawl.output import Output
 from outrider.engine import Frontier
@@ -140,11 +139,10 @@ def test_a_lease_that_names_an_address_goes_there_and_nowhere_else():
 def test_the_address_that_answered_goes_into_the_archive(tmp_path, monkeypatch):
     kept: list[str] = []
 
-    def keep(_output, answer, *_more):
+    def packed(_output, answer, *_more):
         kept.append(answer.address)
-        return WarcPlace("x", 0, 1)
 
-    monkeypatch.setattr(Output, "keep", keep)
+    monkeypatch.setattr(Output, "packed", packed)
     house = House(tmp_path, {"max_pages": 1}, names=lambda: Table("127.0.0.99", "127.0.0.1"))
     house.dead = {"127.0.0.99"}
     asyncio.run(house.run(seeds=["http://h0.test/"]))

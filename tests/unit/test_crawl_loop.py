@@ -195,7 +195,7 @@ def test_answers_that_are_more_than_a_turn_holds_wait_and_hold_their_places(tmp_
     def watched(settler, visits, want, *more):
         turns.append(len(visits))
         told = turn(settler, visits, want, *more)
-        leased.append(len(house.crawler._running) + len(house.crawler._finished) + len(told.leases))
+        leased.append(house.crawler._at_work + len(house.crawler._finished) + len(told.leases))
         return told
 
     monkeypatch.setattr(Settler, "turn", watched)

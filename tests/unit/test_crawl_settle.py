@@ -35,12 +35,12 @@ class FullNow(Output):
     sync_fails = 0
     kept: list[str]
 
-    def keep(self, response, at, token, digest):
+    def keep(self, records):
         self.keeps += 1
         if self.keep_fails_at is not None and self.keeps == self.keep_fails_at:
             raise StoreFullError("no room for a record")
-        self.kept.append(response.url)
-        return super().keep(response, at, token, digest)
+        self.kept.append(records.url)
+        return super().keep(records)
 
     def sync_archive(self):
         if self.sync_fails:

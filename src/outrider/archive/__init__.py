@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from outrider.archive.projection import Projection
-from outrider.archive.warc import Exchange, WarcPlace, WarcRecord, WarcWriter, Watermark, payload_digest, read_record
+from outrider.archive.warc import (
+    Exchange,
+    Records,
+    WarcPlace,
+    WarcRecord,
+    WarcWriter,
+    Watermark,
+    payload_digest,
+    read_record,
+    shown_digest,
+)
 
 __all__ = [
     "Exchange",
     "Projection",
+    "Records",
     "WarcPlace",
     "WarcRecord",
     "WarcWriter",
     "Watermark",
     "payload_digest",
     "read_record",
+    "shown_digest",
 ]

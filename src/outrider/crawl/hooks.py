@@ -12,7 +12,7 @@
 
 `books` is the one thread that writes the store and the archive: pages come one after the other, in the order in which
 their outcomes are kept. A function that fails ends its page with the error `hook_<name>`, and its traceback stands in
-crawl.log; the crawl goes on.
+crawl.log; the crawl goes on. Where neither `on_response` nor `readers` is there, answers are read in threads beside.
 """
 
 from __future__ import annotations
@@ -319,6 +319,11 @@ class Hooks:
         self.downloader: MakeDownloader | Downloader | None = _found("downloader", options.downloader, places)
         self.watch = Watch()
         self.looks_at_pages = bool(self.on_page or self.scope or self.priority or self.key or self.revisit)
+
+    @property
+    def look_at_answers(self) -> bool:
+        """Whether one of them is asked while an answer is read."""
+        return bool(self.on_response or self.readers)
 
     def made_downloader(self, options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
         """The user's downloader. Raises SettingsError for a maker that fails, or that makes something else."""

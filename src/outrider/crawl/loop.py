@@ -50,6 +50,7 @@ from outrider.crawl.pace import Pace, eta_seconds, status_fields
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.places import aside_max
 from outrider.crawl.progress import Progress
+from outrider.crawl.reading import Reader, Readings
 from outrider.crawl.seeds import loopback_of
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn, visit_bytes
 from outrider.crawl.sitemaps import Sitemaps
@@ -182,6 +183,7 @@ class Crawler:
         self._journal: Journal
         self._output: Output
         self._settler: Settler
+        self._readings: Readings
 
     @property
     def options(self) -> CrawlOptions:
@@ -230,7 +232,7 @@ class Crawler:
         """Seconds that this run will wait for resting hosts, and for all hosts when nothing is in flight; the run ends
         before hosts that rest for longer than --max-wait."""
         longest = self._frontier.waits(within_seconds=self._options.max_wait).longest_seconds
-        ready = None if self._running else self._frontier.next_ready_seconds()
+        ready = None if self._at_work else self._frontier.next_ready_seconds()
         return longest if ready is None or ready > self._options.max_wait else max(longest, ready)
 
     def go_on(self) -> None:
@@ -292,6 +294,7 @@ class Crawler:
             self._answered = int(str(statistics["answered"]))
             copies = Copies()
             copies.read(self._output.pages())
+            reader = Reader(options, self._hooks, self._output, keeps_links=self._reader is not None)
             self._settler = Settler(
                 self._frontier,
                 self._output,
@@ -299,10 +302,12 @@ class Crawler:
                 self._journal,
                 self._hooks,
                 tell=self._reader.tell if self._reader is not None else None,
-                under_way=lambda: [lease.token for lease in list(self._running.values())],
+                under_way=lambda: [lease.token for lease in (*list(self._running.values()), *self._readings.leases)],
                 copies=copies,
                 sitemaps=Sitemaps(self._frontier, options, self._files),
+                reader=reader,
             )
+            self._readings = Readings(reader.ahead, self._read)
         except BaseException:
             self._shut("stopped")
             raise
@@ -396,6 +401,7 @@ class Crawler:
             await asyncio.gather(watching, *self._running, return_exceptions=True)
             await control.close()
             await fetching.close()
+            await asyncio.to_thread(self._readings.close)
         code, words = self._ending
         statistics: Mapping[str, Any] = await self._in_books(self._frontier.statistics)
         if code == FINISHED and not statistics["urls"]["done"]:
@@ -422,7 +428,7 @@ class Crawler:
                 task.add_done_callback(self._visited)
             if self._failure is not None:
                 raise self._failure
-            if not self._running and not self._finished and not turn.leases and not held and await self._at_end(turn):
+            if not self._at_work and not self._finished and not turn.leases and not held and await self._at_end(turn):
                 return
             await self._wait(turn, self._room(fetching))
 
@@ -445,13 +451,27 @@ class Crawler:
             self._finished.append(Visit(lease, wall(), self._clock(), stopped=True))
         elif (error := task.exception()) is not None:
             self._failure = error  # a bug in one visit ends the crawl, in good order
+        elif (visit := task.result()).response is None or visit.stopped:
+            self._finished.append(visit)
         else:
-            self._finished.append(task.result())
+            self._readings.put(visit)
+            return
         self._wake.set()
+
+    def _read(self, visits: Sequence[Visit], error: BaseException | None) -> None:
+        """Visits were read; or one could not be, which is a bug."""
+        self._finished += visits
+        self._failure = self._failure or error
+        self._wake.set()
+
+    @property
+    def _at_work(self) -> int:
+        """Visits that have not come to their end: under way, or being read."""
+        return len(self._running) + len(self._readings)
 
     def _want(self, fetching: Fetching) -> int:
         """How many leases may be asked for: none while we stop or wait for space."""
-        if self._stopping or (self._full_since is not None and self._running):
+        if self._stopping or (self._full_since is not None and self._at_work):
             return 0
         limit = self._options.max_seconds
         if limit is not None and time.monotonic() - self._began >= limit:
@@ -464,7 +484,7 @@ class Crawler:
     def _room(self, fetching: Fetching) -> int:
         """The number of visits that may begin. A visit whose name or answer is long in coming holds no place, a visit
         that waits for its turn does."""
-        held = len(self._running) + len(self._finished) - min(fetching.aside, ASIDE_MAX)
+        held = self._at_work + len(self._finished) - min(fetching.aside, ASIDE_MAX)
         return max(0, self._concurrency - held)
 
     def _ending_leases(self) -> list[int]:
@@ -474,7 +494,7 @@ class Crawler:
         if now < self._looked_at + instant(EXTEND_STEP_SECONDS):
             return []
         self._looked_at, soon, until = now, now + instant(EXTEND_SECONDS), now + instant(LEASE_SECONDS)
-        leases = [*self._running.values(), *(visit.lease for visit in self._finished)]
+        leases = [*self._running.values(), *self._readings.leases, *(visit.lease for visit in self._finished)]
         ending = [one.token for one in leases if self._extended.get(one.token, one.deadline) < soon]
         self._extended.update(dict.fromkeys(ending, until))
         return ending
@@ -520,7 +540,7 @@ class Crawler:
     async def _wait(self, turn: Turn, room: int) -> None:
         """Waits until a visit has ended (and a little longer, for more of them), a URL is ready, or it is time to
         stop."""
-        if self._finished and not self._running:
+        if self._finished and not self._at_work:
             return
         seconds_max = WAIT_SECONDS_MAX
         if turn.next_ready_seconds is not None and room:
@@ -541,7 +561,7 @@ class Crawler:
                     await self._wake.wait()
         there = 0
         for _ in range(GATHER_STEPS_MAX):
-            if not self._running or not there < len(self._finished) < GATHER_VISITS_MAX:
+            if not self._at_work or not there < len(self._finished) < GATHER_VISITS_MAX:
                 return
             there = len(self._finished)
             await asyncio.sleep(GATHER_SECONDS)
@@ -553,10 +573,10 @@ class Crawler:
             self._full_since = now
             self._journal.note("disk_full", text=str(error))
             self._progress.say(f"{error}; waiting {self._full_seconds_max:g} s for space")
-        if now - self._full_since >= self._full_seconds_max and not self._running:
+        if now - self._full_since >= self._full_seconds_max and not self._at_work:
             self._ending = (FULL, str(error))
             return True
-        if self._stopping > 1 or (self._stopping and not self._running):
+        if self._stopping > 1 or (self._stopping and not self._at_work):
             return True
         await asyncio.sleep(min(FULL_STEP_SECONDS, self._full_seconds_max))
         return False

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from outrider.archive import Exchange, Projection, WarcPlace, WarcWriter, Watermark
+from outrider.archive import Exchange, Projection, Records, WarcPlace, WarcWriter, Watermark
 from outrider.clock import Instant
 from outrider.crawl.directory import ARCHIVE_NAME
 from outrider.crawl.options import COUNT_MAX, CrawlOptions
@@ -82,11 +82,11 @@ class Output:
             )
         return again
 
-    def keep(self, response: Response, at: Instant, token: int, digest: str) -> WarcPlace | None:
-        """Appends one answer to the archive; None when there is none, or no head came. Raises StoreFullError."""
+    def packed(self, response: Response, at: Instant, token: int, digest: str) -> Records | None:
+        """One answer as the archive will have it; None when there is none, or no head came. Any thread may ask."""
         if self._archive is None or not response.head:
             return None
-        return self._archive.add(
+        return self._archive.records(
             Exchange(
                 response.url,
                 response.address,
@@ -99,6 +99,11 @@ class Output:
                 digest,
             )
         )
+
+    def keep(self, records: Records) -> WarcPlace:
+        """Appends one answer to the archive. Raises StoreFullError."""
+        assert self._archive is not None, "without an archive nothing is packed for it"
+        return self._archive.add(records)
 
     def sync_archive(self) -> tuple[str, bytes] | None:
         """Makes the kept records durable, and gives the watermark that the report carries."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.archive import Records
 from outrider.clock import Instant, instant
 from outrider.crawl.copies import Copies
 from outrider.crawl.groups import read_groups
@@ -20,6 +21,7 @@ from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
+from outrider.crawl.reading import NO_LINKS, Reader
 from outrider.crawl.sitemaps import Found, Sitemaps
 from outrider.crawl.visit import (
     NOT_MODIFIED,
@@ -27,7 +29,6 @@ from outrider.crawl.visit import (
     Judgement,
     Visit,
     address_outcome,
-    content_digest,
     judged,
     page_outcome,
     robots_outcome,
@@ -39,10 +40,9 @@ from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.policy.grouping import SharedClocks
 from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
-from outrider.limits import HOOK_SLOW_SECONDS, HOOK_TRACEBACKS_MAX, HOSTS_RULED_MAX, LINKS_PER_PAGE_MAX, TURN_BYTES_MAX
+from outrider.limits import HOOK_SLOW_SECONDS, HOOK_TRACEBACKS_MAX, HOSTS_RULED_MAX, TURN_BYTES_MAX
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page
-from outrider.robots import header_directives, strictest
 from outrider.url import UrlBatch, canonical_target
 
 LEASE_SECONDS: Final = 90.0  # DNS (15 s) and a fetch (60 s) end before
@@ -51,7 +51,6 @@ QUIET: Final = frozenset({"done", "truncated", "duplicate", "redirect", "gone"})
 
 
 LINKS_TIMES: Final = 4  # the bytes of links count so often: read, decided, logged and kept
-NO_LINKS: Final = UrlBatch.of(())
 
 
 @dataclass(slots=True)
@@ -66,6 +65,7 @@ class _Settling:
     links: UrlBatch | list[Link] = field(default_factory=lambda: NO_LINKS)
     digest: bytes | None = None
     shown: str | None = None
+    records: Records | None = None
     warc: dict[str, Any] | None = None
     outcome: Outcome | None = None
     hooked: bool = False
@@ -128,13 +128,15 @@ class Settler:
         under_way: Callable[[], Sequence[int]] = tuple,
         copies: Copies | None = None,
         sitemaps: Sitemaps | None = None,
+        reader: Reader | None = None,
     ) -> None:
         """tell: is given each answered page once it is kept. under_way: tokens of visits that have not ended, whose
-        leases a slow hook must not let end."""
+        leases a slow hook must not let end. reader: has read some visits ahead, perhaps."""
         self._hooks = hooks or Hooks(options)
         self._copies = copies if copies is not None else Copies()
         self._sitemaps = sitemaps if sitemaps is not None else Sitemaps(frontier, options)
         self._tell = tell
+        self._reader = reader or Reader(options, self._hooks, output, keeps_links=tell is not None)
         self._under_way = under_way
         self._per_host = PerHost(options)
         self._ruled: set[str] = set()
@@ -362,44 +364,21 @@ class Settler:
             self._frontier.extend(ending, LEASE_SECONDS)
 
     def _read(self, one: _Settling) -> None:
-        """Judges a page, and reads it if it has text."""
+        """Takes what was read of a visit."""
+        read = self._reader.of(one.visit)
+        one.visit, one.digest, one.shown, one.records = read.visit, read.digest, read.shown, read.records
+        one.judgement, one.page, one.links = read.judgement, read.page, read.links
         visit = one.visit
-        response = visit.response
-        if response is not None and response.head:
-            one.digest, one.shown = content_digest(response)
         if self._clocks is not None:
             clocks = self._clocks.of(visit.lease.host, visit.lease.address)
             told = tuple({"name": name, "capacity": most, "gap": gap} for name, most, gap in clocks)
             one.visit = visit = replace(visit, groups=told)
-        if visit.stopped or visit.lease.kind is Kind.ADDRESS:
-            return
-        if visit.lease.kind is not Kind.PAGE:
+        if read.nofollow:
+            one.passed["nofollow"] = read.nofollow
+        if read.fault is not None:
+            self._fail(one, read.fault)
+        elif not visit.stopped and visit.lease.kind in (Kind.ROBOTS, Kind.SITEMAP):
             self._read_errand(one)
-            return
-        own = self._per_host.of(visit.lease.host)
-        one.judgement = judged(visit, own.retries)
-        if response is None:
-            return
-        try:
-            response = self._hooks.response(response, visit.lease)
-            new = visit.status != NOT_MODIFIED
-            if new and one.judgement.verdict is Verdict.DONE and one.judgement.location is None:
-                one.page = self._hooks.read(response, self._options.user_agent)
-        except HookFailed as failed:
-            self._fail(one, failed)
-            return
-        if response is not visit.response:
-            one.visit = replace(visit, response=response)
-        if one.page is not None:
-            said = header_directives(response.headers, self._options.user_agent)
-            if said or one.page.robots:
-                one.page = replace(one.page, robots=strictest(one.page.robots | said))
-            one.links = one.page.link_batch(nofollow_too=own.follow_nofollow)[:LINKS_PER_PAGE_MAX]
-            nofollow = 0 if own.follow_nofollow else _nofollow(one.page, len(one.links))
-            if nofollow:
-                one.passed["nofollow"] = nofollow
-            if not self._hooks.looks_at_pages and self._tell is None:
-                one.page = replace(one.page, found=NO_FOUND)  # its links are taken
 
     def _read_errand(self, one: _Settling) -> None:
         """Reads a sitemap, or the names of sitemaps in a robots.txt."""
@@ -487,10 +466,10 @@ class Settler:
             return stopped_outcome(visit)
         if visit.lease.kind is Kind.ADDRESS:
             return address_outcome(visit)
-        if visit.response is not None and one.shown is not None:
-            place = self._output.keep(visit.response, visit.at, visit.lease.token, one.shown)
-            if place is not None:
-                one.warc = {"file": place.file, "offset": place.offset, "length": place.length}
+        if one.records is not None:
+            place = self._output.keep(one.records)
+            one.warc = {"file": place.file, "offset": place.offset, "length": place.length}
+            one.records = None
         if one.judgement is None:
             return robots_outcome(visit)
         if visit.lease.kind is Kind.SITEMAP:
@@ -554,10 +533,3 @@ class Settler:
 
 def _batch(links: UrlBatch | list[Link]) -> UrlBatch:
     return links if isinstance(links, UrlBatch) else UrlBatch.of([one.url for one in links])
-
-
-def _nofollow(page: Page, followed: int) -> int:
-    """How many links of a page are left alone because the page or their rel says nofollow."""
-    if not (page.robots & {"nofollow", "none"}) and len(page.found.rel_names) < 2:
-        return 0
-    return max(0, len(page.link_batch(nofollow_too=True)) - followed)

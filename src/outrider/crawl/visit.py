@@ -12,7 +12,6 @@ any other error                          error                        gone
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from outrider.archive import payload_digest
+from outrider.archive import shown_digest
 from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
 from outrider.crawl.hooks import HookFailed
 from outrider.errors import InvalidUrlError
@@ -251,9 +250,10 @@ def content_digest(response: Response) -> tuple[bytes, str]:
 
     They differ where the body was chunked or compressed: the record's is that of the bytes as they came.
     """
-    shown = payload_digest(response.body)
+    digest = hashlib.sha1(response.body, usedforsecurity=False).digest()
+    shown = shown_digest(digest)
     if response.content is response.body or response.content == response.body:
-        return base64.b32decode(shown.removeprefix("sha1:")), shown
+        return digest, shown
     return hashlib.sha1(response.content, usedforsecurity=False).digest(), shown
 
 
@@ -311,7 +311,7 @@ def page_outcome(
     }
     if page is not None and page.octets:
         line["shingles"] = page.shingles
-    if digest is not None and (content := f"sha1:{base64.b32encode(digest).decode()}") != digest_shown:
+    if digest is not None and (content := shown_digest(digest)) != digest_shown:
         line["content_digest"] = content
     if copy_of is not None:
         line["duplicate_of"] = copy_of[0]

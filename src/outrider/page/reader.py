@@ -140,10 +140,10 @@ class FoundLinks:
     def alternates(self) -> tuple[Alternate, ...]:
         return tuple(Alternate(self.urls[row], hreflang, kind) for row, hreflang, kind in self._alternates)
 
-    def with_rel(self, *words: str) -> npt.NDArray[np.bool_]:
-        """Whether the rel of each has one of these words."""
-        having = np.array([not set(words).isdisjoint(name.split(" ")) for name in self.rel_names], np.bool_)
-        return having[self.rel_codes]
+    def with_rel(self, *words: str) -> npt.NDArray[np.bool_] | None:
+        """Whether the rel of each has one of these words; None where none has."""
+        having = [not set(words).isdisjoint(name.split(" ")) for name in self.rel_names]
+        return np.array(having, np.bool_)[self.rel_codes] if True in having else None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FoundLinks):
@@ -228,9 +228,15 @@ class Page:
         if not len(found) or (not nofollow_too and ("nofollow" in self.robots or "none" in self.robots)):
             return NO_LINKS.urls
         wanted = found.codes < LEADING
-        if not nofollow_too and len(found.rel_names) > 1:
-            wanted &= ~found.with_rel(*UNFOLLOWED)
-        return found.urls.unique(wanted)
+        refused = None if nofollow_too else found.with_rel(*UNFOLLOWED)
+        return found.urls.unique(wanted if refused is None else wanted & ~refused)
+
+    def left_alone(self, followed: int) -> int:
+        """How many URLs a crawler leaves alone for nofollow, ugc or sponsored, that follows so many."""
+        found = self.found
+        if not (self.robots & {"nofollow", "none"}) and found.with_rel(*UNFOLLOWED) is None:
+            return 0
+        return max(0, len(found.urls.unique(found.codes < LEADING)) - followed)
 
     def followed(self, *, nofollow_too: bool = False) -> list[str]:
         """The same as strings."""
@@ -301,9 +307,10 @@ def _base(written: str | None, url: str) -> str:
 
 def _canonical(found: FoundLinks) -> str | None:
     """The URL of the first link with rel=canonical, if it is not too long to be one."""
-    if len(found.rel_names) < 2:
+    named = found.with_rel("canonical")
+    if named is None:
         return None
-    rows = np.flatnonzero((found.codes == KINDS.index("link")) & found.with_rel("canonical"))
+    rows = np.flatnonzero((found.codes == KINDS.index("link")) & named)
     if not len(rows) or found.urls.lengths[rows[0]] > URL_BYTES_MAX:
         return None
     starts, ends = found.urls.texts()

@@ -1,0 +1,133 @@
+"""Answers are read beside the books, as they would be in them; hooks that look at answers stay in the books."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import fields
+
+import pytest
+
+from outrider.crawl.hooks import Hooks
+from outrider.crawl.reading import Reader, Readings
+from outrider.limits import READING_THREADS
+from unit.test_crawl_settle import House
+
+PAGE = b'<title>x</title><a href="/a">a</a> <a href="/b" rel="nofollow">b</a> <a href="/a#top">again</a> some words'
+
+
+def names(read) -> dict[str, object]:
+    """What a reading says, without its records, whose ids are random."""
+    return {one.name: getattr(read, one.name) for one in fields(read) if one.name not in ("records", "visit")}
+
+
+def test_a_reading_made_ahead_is_that_of_the_books(tmp_path):
+    house = House(tmp_path)
+    reader = Reader(house.options, Hooks(house.options), house.output)
+    for lease in house.pages():
+        visit = house.visit(lease, body=PAGE)
+        now = reader.of(visit)
+        thread = threading.Thread(target=reader.ahead, args=(visit,))
+        thread.start()
+        thread.join()
+        ahead = reader.of(visit)
+        assert names(now) == names(ahead)
+        assert [f"{lease.url}a"] == ahead.links.strings()
+        assert 1 == ahead.nofollow
+        assert ahead.records is not None
+        assert now.records is not ahead.records
+
+
+def test_a_reading_is_given_once(tmp_path):
+    house = House(tmp_path)
+    reader = Reader(house.options, Hooks(house.options), house.output)
+    visit = house.visit(house.pages()[0], body=PAGE)
+    reader.ahead(visit)
+    assert reader.of(visit) is not reader.of(visit)
+
+
+def test_a_visit_of_the_same_lease_that_was_not_read_is_read(tmp_path):
+    """A reading belongs to its answer: one of another answer under the same token is none of it."""
+    house = House(tmp_path)
+    reader = Reader(house.options, Hooks(house.options), house.output)
+    lease = house.pages()[0]
+    reader.ahead(house.visit(lease, body=b"<title>old</title>"))
+    assert "new" == reader.of(house.visit(lease, body=b"<title>new</title>")).page.title
+
+
+@pytest.mark.parametrize("hook", ["on_response", "readers"])
+def test_hooks_that_look_at_answers_are_asked_in_the_books(tmp_path, hook):
+    threads = []
+
+    def on_response(response, lease):
+        threads.append(threading.current_thread().name)
+
+    def reads(body, url, content_type):
+        threads.append(threading.current_thread().name)
+
+    given = {"on_response": on_response} if hook == "on_response" else {"readers": {"text/html": reads}}
+    house = House(tmp_path, **given)
+    reader = Reader(house.options, Hooks(house.options), house.output)
+    visit = house.visit(house.pages()[0], body=PAGE)
+    thread = threading.Thread(target=reader.ahead, args=(visit,), name="beside")
+    thread.start()
+    thread.join()
+    assert [] == threads
+    reader.of(visit)
+    assert [threading.current_thread().name] == threads
+
+
+class Told:
+    """Takes what readings tell, until so many visits came."""
+
+    def __init__(self, want: int) -> None:
+        self.want, self.visits, self.faults = want, [], []
+        self.done = asyncio.Event()
+
+    def __call__(self, visits, fault) -> None:
+        self.visits += visits
+        self.faults += [fault] if fault is not None else []
+        if len(self.visits) == self.want:
+            self.done.set()
+
+
+def test_all_visits_are_read_in_few_threads_and_told_in_the_loop(tmp_path):
+    house = House(tmp_path)
+    visits = [house.visit(lease, body=PAGE) for lease in house.pages()]
+    threads = set()
+
+    async def run():
+        told = Told(len(visits))
+        readings = Readings(lambda visit: threads.add(threading.current_thread().name), told)
+        for visit in visits:
+            readings.put(visit)
+        assert len(visits) == len(readings) == len(readings.leases)
+        await told.done.wait()
+        assert 0 == len(readings)
+        readings.close()
+        return told
+
+    told = asyncio.run(run())
+    assert {visit.lease.token for visit in visits} == {visit.lease.token for visit in told.visits}
+    assert [] == told.faults
+    assert READING_THREADS >= len(threads)
+
+
+def test_a_reading_that_fails_is_told(tmp_path):
+    house = House(tmp_path)
+    visit = house.visit(house.pages()[0], body=PAGE)
+
+    def fails(visit):
+        raise RuntimeError("a bug")
+
+    async def run():
+        told = Told(1)
+        readings = Readings(fails, told)
+        readings.put(visit)
+        await told.done.wait()
+        readings.close()
+        return told
+
+    told = asyncio.run(run())
+    assert [visit] == told.visits
+    assert ["a bug"] == [str(fault) for fault in told.faults]
