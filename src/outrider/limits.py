@@ -371,6 +371,7 @@ SITEMAPS_PER_AUTHORITY_MAX = 50_000  # of one robots.txt and its indexes: as man
 SITEMAPS_PER_CRAWL_MAX = 1_000_000  # each takes some 300 bytes of memory
 SITEMAPS_FILE_BYTES_MAX = 17 << 30  # sitemaps.jsonl of so many, each with the longest URL
 SITEMAPS_AT_ONCE = 4  # sitemaps that are fetched at once: 200 MB when all of them are as long as may be
+SITEMAPS_WAITING_MAX = 128  # others that wait for these beside the places of a crawl, well within their leases
 SITEMAP_DEPTH_MAX = 64  # elements within each other: those of sitemaps and feeds have half a dozen
 SITEMAP_PROBLEMS_MAX = 20  # of one kind, as examples
 SITEMAP_FIELD_CHARACTERS_MAX = 100  # of a date or name, and of what a problem quotes

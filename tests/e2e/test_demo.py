@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from outrider.limits import RETURNS_FETCHES_MIN
 from outrider.sim import verdict as judge
 from outrider.sim.web import DemoWeb
 
@@ -45,16 +46,18 @@ def test_every_page_that_must_be_fetched_was_and_once(web, verdict):
 
 def test_nothing_was_asked_for_that_must_not_be(web, verdict):
     asked = {web.url(host, path) for host, path in verdict.asked()}
-    assert set() == {url for url in asked - web.may_fetch() - web.mapped() if not web.endless(url)}
+    others = asked - web.may_fetch() - web.mapped()
+    # Sites whose robots.txt names no sitemap are asked for the well-known one.
+    assert set() == {url for url in others if not web.endless(url) and not url.endswith("/sitemap.xml")}
 
 
 def test_an_independent_judge_finds_no_breach(verdict):
     assert [] == verdict.breaches
 
 
-def test_the_calendar_was_cut_at_the_limit(web, verdict):
+def test_the_endless_calendar_ended_by_itself(web, verdict):
     calendar = [path for host, path in verdict.asked(status=200) if host == "endless-calendar.demo.test"]
-    assert 60 == len(calendar)
+    assert 2 * RETURNS_FETCHES_MIN <= len(calendar) <= 2 * RETURNS_FETCHES_MIN + 10  # two shapes: months, days
 
 
 def test_it_takes_less_than_forty_seconds(demo):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import json
 import re
 
 import pytest
 
+from outrider import limits
 from outrider.crawl import sitemaps
+from outrider.crawl.exchange import import_files
+from outrider.crawl.fetching import Fetching
 from outrider.crawl.loop import Crawler
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.progress import NoProgress
@@ -257,9 +261,39 @@ def test_priority_and_date_of_an_entry_go_with_its_url(house):
     with Frontier.open(house.output / "frontier", robots="errands", addresses="errands", output=True) as frontier:
         if frontier.status(f"{A}/x").state is State.QUEUED:
             (lease,) = frontier.lease(1)
-            assert (0.9, {"lastmod": "2026-01-02"}) == (lease.priority, dict(lease.metadata))
+            assert (0.95625, {"lastmod": "2026-01-02"}) == (lease.priority, dict(lease.metadata))
             return
-    assert 0.9 == house.pages()[f"{A}/x"]["priority"]
+    assert 0.95625 == house.pages()[f"{A}/x"]["priority"]
+
+
+def test_pages_of_a_sitemap_come_before_links_whatever_priority_it_gives_them(house):
+    house.names(MAP)
+    house.web.pages[f"{A}/"] = "".join(f'<a href="/link{number}">' for number in range(3))
+    house.web.pages[MAP] = urlset(f"{A}/x", f"{A}/y", more="<priority>0.0</priority>")
+    house.crawl()
+    order = [url.removeprefix(A) for url in house.web.urls]
+    mapped, links = [order.index(path) for path in ("/x", "/y")], [order.index(f"/link{n}") for n in range(3)]
+    assert max(mapped) < max(links)
+    assert all(place < link for link in links for place in mapped if link > order.index("/sitemap.xml"))
+
+
+def test_a_site_whose_robots_txt_names_no_sitemap_is_asked_for_the_well_known_one(house):
+    house.web.pages[ROBOTS] = "User-agent: *\nDisallow: /private/\n"
+    house.web.pages[MAP] = urlset(f"{A}/only-mapped")
+    house.web.pages[f"{A}/only-mapped"] = "page"
+    house.crawl()
+    assert f"{A}/only-mapped" in house.pages()
+    house.web.asked.clear()
+    house.crawl(anew=True, sitemaps=False)
+    assert MAP not in house.web.urls
+
+
+@pytest.mark.parametrize("robots", [None, "User-agent: *\nDisallow: /sitemap.xml\n", f"Sitemap: {A}/other.xml\n"])
+def test_the_well_known_sitemap_is_left_alone_without_a_robots_txt_where_it_closes_it_or_names_another(house, robots):
+    if robots is not None:
+        house.web.pages[ROBOTS] = robots
+    house.crawl()
+    assert MAP not in house.web.urls
 
 
 def test_a_scope_function_judges_entries(house):
@@ -334,3 +368,68 @@ def test_a_frontier_tells_what_robots_txt_says_of_a_url():
         frontier.report([one.robots(*told[one.host]) for one in frontier.lease(2, errands=True)])
         urls = [f"{A}/yes", f"{A}/no", f"{B}/x", "http://c.test/"]
         assert [True, False, True, None] == frontier.robots_allow(urls)
+
+
+# -- told by hand ------------------------------------------------------------------------------------------------------
+
+
+def imported(directory, name: str, text: str | bytes):
+    path = directory / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return import_files(str(directory / "out"), [str(path)], io.StringIO())
+
+
+def test_a_sitemap_that_is_imported_gives_its_pages_whatever_host_it_is_of(house, tmp_path):
+    entries = urlset(f"{A}/x", f"{B}/y", more="<priority>0.9</priority>")
+    assert {"imported": 2} == imported(tmp_path, "sitemap.xml", entries).codes
+    assert {"known": 2} == imported(tmp_path, "again.xml.gz", gzip.compress(entries.encode())).codes
+    with Frontier.open(tmp_path / "out" / "frontier") as frontier:
+        assert [("queued", 0.95625, 0)] * 2 == [
+            (str(one.state), one.priority, one.depth) for one in map(frontier.status, (f"{A}/x", f"{B}/y"))
+        ]
+
+
+def test_an_index_that_is_imported_has_its_sitemaps_fetched(house, tmp_path):
+    assert {"sitemaps queued": 2} == imported(tmp_path, "index.xml", index(MAP, f"{A}/more.xml")).codes
+    house.web.pages[MAP] = urlset(f"{A}/only-mapped")
+    house.web.pages[f"{A}/only-mapped"] = "page"
+    house.crawl()
+    assert f"{A}/only-mapped" in house.pages()
+    assert [1, 1] == [house.web.urls.count(url) for url in (MAP, f"{A}/more.xml")]
+
+
+@pytest.mark.parametrize("text", ["<html><p>none", "", "<urlset><url><loc>nonsense:</loc></url></urlset>"])
+def test_a_file_that_is_no_sitemap_is_said_to_be_none(tmp_path, text):
+    found = imported(tmp_path, "sitemap.xml", text)
+    assert (1, {}) == (found.skipped, found.codes)
+
+
+# -- many at once ------------------------------------------------------------------------------------------------------
+
+
+def test_sitemaps_beyond_four_hold_no_place_of_the_crawl():
+    told: list[int] = []
+
+    async def many() -> list[int]:
+        fetching = Fetching(
+            None, None, None, user_agent="Test", loopback_only=True, clock=lambda: 0, make_room=lambda: told.append(1)
+        )
+        goes, counts = asyncio.Event(), []
+
+        async def one() -> None:
+            async with fetching._one_of_few():
+                await goes.wait()
+
+        tasks = [asyncio.create_task(one()) for _ in range(limits.SITEMAPS_AT_ONCE + 10)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        counts.append(fetching.aside)
+        tasks[-1].cancel()
+        await asyncio.sleep(0)
+        counts.append(fetching.aside)
+        goes.set()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return [*counts, fetching.aside]
+
+    assert [10, 9, 0] == asyncio.run(many())
+    assert 10 == len(told)

@@ -19,17 +19,31 @@ import msgspec
 from outrider.crawl.looks import asked, changing, store_of
 from outrider.crawl.output import FILES
 from outrider.crawl.output import PAGES as PAGES_STREAM
+from outrider.crawl.sitemaps import link_of
 from outrider.crawl.summary import counted
-from outrider.crawl.tabular import FRONTIER, PAGES, READ, URLS, WRITTEN, Read, form_of, read_records, write_records
+from outrider.crawl.tabular import (
+    FRONTIER,
+    PAGES,
+    READ,
+    SITEMAPS,
+    URLS,
+    WRITTEN,
+    Read,
+    form_of,
+    read_records,
+    write_records,
+)
 from outrider.crawl.terminal import drawable, say
 from outrider.engine import Frontier
 from outrider.errors import InvalidUrlError, NamedPathError, SettingsError, StoreInUseError
 from outrider.journey import Code, State
-from outrider.limits import IMPORT_FAULTS_NAMED_MAX, IMPORT_ROWS_AT_ONCE
+from outrider.limits import IMPORT_FAULTS_NAMED_MAX, IMPORT_ROWS_AT_ONCE, SITEMAP_BYTES_MAX
+from outrider.page import read_sitemap
 from outrider.url import normalize
 
 SHOW_SECONDS: Final = 1.0  # between two lines on how far it is
 IMPORTED: Final = "imported"
+QUEUED_SITEMAPS: Final = "sitemaps queued"
 _STATES: Final = frozenset(state.value for state in State if state is not State.UNKNOWN)
 
 
@@ -159,7 +173,11 @@ def import_files(directory: str, paths: Sequence[str], talk: TextIO) -> Imported
 
 def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:
     """One file, batch by batch."""
-    urls = form_of(path, READ) == URLS
+    form = form_of(path, READ)
+    if form in SITEMAPS:
+        _take_sitemap(frontier, path, found, counter)
+        return
+    urls = form == URLS
     rows = read_records(path, FRONTIER)
     while batch := list(islice(rows, IMPORT_ROWS_AT_ONCE)):
         found.rows += len(batch)
@@ -169,6 +187,31 @@ def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) 
         else:
             _restore(frontier, good, path, found)
         counter.add(len(batch))
+
+
+def _take_sitemap(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:
+    """A sitemap or feed: its pages become seeds, in the order of their priorities; the sitemaps of an index are queued
+    for the next run of the crawl. Somebody who imports it vouches for it, so it speaks for any host."""
+    with open(path, "rb") as file:
+        body = file.read(SITEMAP_BYTES_MAX + 1)
+    if len(body) > SITEMAP_BYTES_MAX:
+        raise NamedPathError(f"{path!r} has more than {SITEMAP_BYTES_MAX:,} bytes; a sitemap has no more")
+    sitemap = read_sitemap(body, "")
+    for problem in sitemap.problems:
+        found.rows += 1
+        found.fault(path, 1, f"it is no sitemap: {problem}" if sitemap.kind == "error" else problem)
+    for first in range(0, len(sitemap.entries), IMPORT_ROWS_AT_ONCE):
+        links = [link_of(entry) for entry in sitemap.entries[first : first + IMPORT_ROWS_AT_ONCE]]
+        found.rows += len(links)
+        for code in frontier.discover(links):
+            found.note(IMPORTED if code is Code.NEW else str(code))
+        counter.add(len(links))
+    for first in range(0, len(sitemap.children), IMPORT_ROWS_AT_ONCE):
+        some = [child.url for child in sitemap.children[first : first + IMPORT_ROWS_AT_ONCE]]
+        found.rows += len(some)
+        for code in frontier.queue_errands("sitemap", some):
+            found.note(QUEUED_SITEMAPS if code is Code.NEW else str(code))
+        counter.add(len(some))
 
 
 def _usable(batch: Sequence[Read], path: str, found: Imported, *, states: bool) -> list[Read]:

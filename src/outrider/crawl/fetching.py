@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import ipaddress
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -31,6 +31,7 @@ from outrider.limits import (
     HEAD_BYTES_MAX,
     SITEMAP_BYTES_MAX,
     SITEMAPS_AT_ONCE,
+    SITEMAPS_WAITING_MAX,
 )
 
 _PORT_ASKED = 443  # the port in questions to the name service; an address goes for all ports
@@ -78,12 +79,13 @@ class Fetching:
         self._make_room = make_room
         self._sitemaps = asyncio.Semaphore(SITEMAPS_AT_ONCE)
         self._unnamed = 0  # visits whose name is long in coming
+        self._mapless = 0  # visits to sitemaps that wait until others are read
         self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()  # (host, address) that took no connection
 
     @property
     def aside(self) -> int:
-        """Visits that hold no place: their name is long in coming, or their answer."""
-        return self._unnamed + self._places.aside
+        """Visits that hold no place: their name is long in coming, or their answer, or the end of other sitemaps."""
+        return self._unnamed + self._mapless + self._places.aside
 
     async def visit(self, lease: Lease) -> Visit:
         """Asks for the lease's URL. When it is cancelled, the visit says whether the site may have noticed."""
@@ -105,7 +107,7 @@ class Fetching:
                 request = self._hooks.request(request, lease)
             if lease.kind is Kind.SITEMAP:
                 request = replace(request, bytes_max=SITEMAP_BYTES_MAX + HEAD_BYTES_MAX)
-            long = self._sitemaps if lease.kind is Kind.SITEMAP else contextlib.nullcontext()
+            long = self._one_of_few() if lease.kind is Kind.SITEMAP else contextlib.nullcontext()
             async with long, self._places.of(target.host):
                 at = wall()
                 began = self._clock()
@@ -123,6 +125,22 @@ class Fetching:
         if lease.kind is Kind.PAGE:
             response = own.cut(response)
         return Visit(lease, at, self._clock(), response)
+
+    @contextlib.asynccontextmanager
+    async def _one_of_few(self) -> AsyncIterator[None]:
+        """Lets `SITEMAPS_AT_ONCE` visits in; the others wait, and most of them hold no place meanwhile."""
+        waits = self._sitemaps.locked() and self._mapless < SITEMAPS_WAITING_MAX
+        if waits:
+            self._mapless += 1
+            self._make_room()
+        try:
+            await self._sitemaps.acquire()
+        finally:
+            self._mapless -= waits
+        try:
+            yield
+        finally:
+            self._sitemaps.release()
 
     async def _dial(self, request: Request, others: Sequence[str]) -> Response:
         """Asks at the request's address, then at one after the other of `others` until one takes the connection; all of

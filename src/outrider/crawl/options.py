@@ -495,7 +495,7 @@ class CrawlOptions:
         COPIES,
         "What becomes of the links of a page whose bytes were met under another URL: taken last, or dropped.",
     )
-    sitemaps: bool = _switch(True, "Fetch the sitemaps that robots.txt files name, and the pages that these name.")
+    sitemaps: bool = _switch(True, "Fetch the sitemaps of sites that keep a robots.txt, and the pages that these name.")
     traps: bool = _switch(True, "Park links that look like traps: URLs that a site makes without end.")
     max_url_bytes: int = _bound(2_000, "A link of more bytes counts as a trap.")
     max_path_depth: int = _bound(15, "A link with more names in its path counts as a trap.")

@@ -17,6 +17,7 @@ from outrider.crawl.options import CrawlOptions
 from outrider.crawl.visit import Judgement, Visit
 from outrider.engine import Frontier
 from outrider.errors import InvalidUrlError
+from outrider.frontier.priority import PRIORITY_DEFAULT
 from outrider.journey import Code, Link, RobotsAnswer, Verdict
 from outrider.limits import (
     REDIRECT_HOPS_MAX,
@@ -35,6 +36,8 @@ SITEMAPS_FILE: Final = "sitemaps.jsonl"
 _MARK: Final = b"site"  # in a robots.txt without it there is no line for a sitemap
 UNREADABLE: Final = "sitemap_unreadable"  # it is none: HTML, broken XML, a text without URLs
 NESTED: Final = "sitemap_nested"  # an index behind more indexes than are followed
+ABOVE_LINKS: Final = 0.5625  # one class above links without a priority: the lowest that a page of a sitemap gets
+WELL_KNOWN: Final = "/sitemap.xml"
 REDIRECT: Final = "sitemap_redirect"  # to where this crawl asks for no sitemap
 
 
@@ -99,12 +102,14 @@ class Sitemaps:
     # -- from a robots.txt --------------------------------------------------------------------------------------------
 
     def of_robots(self, url: str, authority: str, answer: RobotsAnswer | None) -> Found:
-        """The sitemaps that the robots.txt at `url` names for an authority."""
+        """The sitemaps that the robots.txt at `url` names for an authority; the well-known one where it names none."""
         found = Found()
-        if not self._wanted or answer is None or _MARK not in answer.body.lower():
+        if not self._wanted or answer is None or answer.status is None or not 200 <= answer.status < 300:
             return found
         rules = Rules.parse(answer.body)
-        for text in rules.sitemaps:
+        # A site that keeps a robots.txt and names none may have one where most sites have it.
+        named = rules.sitemaps if _MARK in answer.body.lower() else ()
+        for text in named or (authority + WELL_KNOWN,):
             target = _joined(url, text)
             if target is None:
                 found.leave_out("invalid")
@@ -192,7 +197,7 @@ class Sitemaps:
         for entry in sitemap.entries:
             inside = entry.within or in_location(queued_as, entry.url) or authority_of(entry.url) in speaks_for
             if inside:
-                found.links.append(_link(entry))
+                found.links.append(link_of(entry))
             else:
                 found.leave_out("location")
         for child in sitemap.children if self._wanted else ():
@@ -215,8 +220,9 @@ def _joined(url: str, text: str) -> str | None:
     return target if len(target) <= URL_BYTES_MAX else None
 
 
-def _link(entry: SitemapEntry) -> Link:
+def link_of(entry: SitemapEntry) -> Link:
     """The link of an entry; what the sitemap says of its changes comes back with the lease of the page."""
     said = {"lastmod": entry.lastmod, "changefreq": entry.changefreq}
     told = {name: value for name, value in said.items() if value is not None}
-    return Link(entry.url, priority=entry.priority, metadata=told or None)
+    said_priority = entry.priority if entry.priority is not None else PRIORITY_DEFAULT
+    return Link(entry.url, priority=ABOVE_LINKS + (1.0 - ABOVE_LINKS) * said_priority, metadata=told or None)

@@ -31,8 +31,9 @@ from outrider.storage.files import is_no_space
 Record = dict[str, Any]
 MORE: Final = "more"
 JSON_LINES, CSV, PARQUET, URLS = ".jsonl", ".csv", ".parquet", ".txt"
+SITEMAPS: Final = (".xml", ".xml.gz", ".rss", ".atom")
 WRITTEN: Final = (JSON_LINES, CSV, PARQUET)
-READ: Final = (*WRITTEN, URLS)
+READ: Final = (*WRITTEN, URLS, *SITEMAPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,8 @@ class Count:
 def form_of(path: str, known: tuple[str, ...]) -> str:
     """The form of a file by the end of its name. Raises NamedPathError."""
     ending = os.path.splitext(path)[1].lower()
+    if path.lower().endswith(".xml.gz"):
+        ending = ".xml.gz"
     if ending not in known:
         raise NamedPathError(f"{path!r}: the end of its name says its form; there are {', '.join(known)}")
     if ending == PARQUET:

@@ -95,7 +95,8 @@ def in_location(sitemap: str, url: str) -> bool:
 
 
 def read_sitemap(body: bytes, url: str) -> Sitemap:
-    """What a body fetched from `url` says as a sitemap; a packed one (gzip) is unpacked first.
+    """What a body fetched from `url` says as a sitemap; a packed one (gzip) is unpacked first. url: "" for a file that
+    speaks for any host.
 
     A document that is cut off gives what stands before the cut. `kind` is `error` where there is no sitemap: another
     root element, tags that do not match, a text without any URL.
@@ -394,7 +395,7 @@ class _Reader:
         if self._kind == "index":
             return Sitemap(self._url, "index", children=tuple(entries), problems=tuple(self._problems))
         outside = sum(not entry.within for entry in entries)
-        if outside:
+        if outside and folder is not None:
             self._problem(f"{outside} URLs lie outside of {folder}")
         return Sitemap(self._url, self._kind, entries=tuple(entries), problems=tuple(self._problems))
 
