@@ -249,7 +249,7 @@ def test_a_lease_outlives_the_wait_for_a_name(tmp_path, soon, monkeypatch):
 
 def test_six_hundred_silent_names_keep_nobody_from_sixty_good_ones(soon, monkeypatch):
     """Each hangs for good; the good ones are all found, none with a false `no answer`, and the silent ones are told."""
-    monkeypatch.setattr("outrider.fetch.names.DNS_PROMPT_SECONDS", 0.02)
+    monkeypatch.setattr("outrider.fetch.lookups.DNS_PROMPT_SECONDS", 0.02)
     go = threading.Event()
 
     def look_up(host, _port):

@@ -25,7 +25,7 @@ UNREACHABLE = 8
 _ASKED = frozenset(
     {
         *("scope", "include", "exclude", "follow_nofollow", "delay", "delay_factor", "contact", "user_agent", "hosts"),
-        *("allow_address", "ca", "header", "timeout", "truncate", "robots_unreachable"),
+        *("resolver", "allow_address", "ca", "header", "timeout", "truncate", "robots_unreachable"),
         *("crawl_delay_max", "crawl_delay_over"),
     }
 )

@@ -26,7 +26,7 @@ from outrider.robots import REFUSE_ALL
 from outrider.url import Url
 
 FINISHED, REFUSED = 0, 2
-_ASKED = frozenset({"contact", "user_agent", "hosts", "allow_address", "ca"})
+_ASKED = frozenset({"contact", "user_agent", "hosts", "resolver", "allow_address", "ca"})
 
 
 @click.group()

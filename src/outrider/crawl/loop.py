@@ -63,7 +63,7 @@ from outrider.errors import SettingsError, StoreError, StoreFullError, Unreachab
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.chosen import make_downloader
 from outrider.fetch.downloader import Downloader
-from outrider.fetch.names import Resolver
+from outrider.fetch.names import make_resolver
 from outrider.journey import Lease
 from outrider.kernels import in_use
 from outrider.limits import (
@@ -156,7 +156,9 @@ class Crawler:
         self._progress = progress
         self._make_downloader = make_downloader or _downloader
         self._make_names = make_names or (
-            lambda: Resolver(hosts, threads_max=_look_ups_max(_connections_max(options.concurrency)))
+            lambda: make_resolver(
+                hosts, options.resolver, threads_max=_look_ups_max(_connections_max(options.concurrency))
+            )
         )
         self._concurrency = options.concurrency
         self._full_seconds_max = full_seconds_max

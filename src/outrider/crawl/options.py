@@ -20,12 +20,14 @@ from typing import Any
 
 from outrider.crawl.groups import GROUP_WORDS, read_groups
 from outrider.errors import SettingsError
+from outrider.fetch.dns import read_server
 from outrider.fetch.downloader import Request
 from outrider.frontier.policy.settings import CRAWL_DELAY_AS, CRAWL_DELAY_OVER, ROBOTS_UNREACHABLE
 from outrider.limits import (
     CONNECT_SECONDS_MAX,
     DELAY_FACTOR,
     DELAY_SECONDS_FLOOR,
+    DNS_SERVERS_MAX,
     GROUP_CAPACITY_MAX,
     IDLE_SECONDS_MAX,
     RETRY_SECONDS,
@@ -274,6 +276,16 @@ def spelled(value: object) -> str:
     for part in str(path).split("."):
         found = getattr(found, part, None)
     return f"{module}:{path}" if found is not None and found is value else LOST
+
+
+def _servers(value: object) -> tuple[str, ...]:
+    try:
+        servers = tuple(dict.fromkeys(read_server(server) for server in _several(value)))
+    except SettingsError as error:
+        raise RefusedError(error.facts) from None
+    if len(servers) > DNS_SERVERS_MAX:
+        raise RefusedError(f"it names more than {DNS_SERVERS_MAX}")
+    return servers
 
 
 def _networks(value: object) -> tuple[str, ...]:
@@ -599,6 +611,14 @@ class CrawlOptions:
         "FILE",
         optional=True,
         path=True,
+    )
+    resolver: tuple[str, ...] = _setting(
+        (),
+        "DNS servers to ask in place of the system's (repeatable).",
+        "addresses such as 9.9.9.9, 127.0.0.1:5353 or [2620:fe::fe]:53",
+        _servers,
+        "IP[:PORT]",
+        many=True,
     )
     allow_address: tuple[str, ...] = _setting(
         (),

@@ -10,7 +10,7 @@ from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.seeds import loopback_of, require_contact
 from outrider.crawl.visit import location_of
-from outrider.fetch import AddressGuard, Decoding, Resolver, Response
+from outrider.fetch import AddressGuard, Decoding, Resolver, Response, make_resolver
 from outrider.fetch.downloader import Downloader
 from outrider.limits import BODY_BYTES_MAX, REDIRECT_HOPS_MAX, ROBOTS_BYTES_MAX
 from outrider.robots import ALLOW_ALL, REFUSE_ALL, Rules, verdict_of_status
@@ -58,7 +58,7 @@ class Sites:
 
         allowed = (*options.allow_address, *loopback_of(urls, hosts, options.allow_address))
         downloader = make_downloader(clock=elapsed, ca_file=options.ca)
-        return cls(options, hosts, Resolver(hosts), AddressGuard(allowed, hosts), downloader)
+        return cls(options, hosts, make_resolver(hosts, options.resolver), AddressGuard(allowed, hosts), downloader)
 
     async def page(self, url: str) -> Response:
         """The answer to a request for a page, with as much of it as a crawl keeps. Raises as `get`."""

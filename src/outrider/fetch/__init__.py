@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.fetch.addresses import AddressGuard, is_public_address
 from outrider.fetch.downloader import Decoding, Downloader, Headers, Request, Response
-from outrider.fetch.names import Resolver, parse_hosts
+from outrider.fetch.names import Resolver, make_resolver, parse_hosts
 from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure, retry_after_seconds
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Resolver",
     "Response",
     "is_public_address",
+    "make_resolver",
     "parse_hosts",
     "retry_after_seconds",
 ]

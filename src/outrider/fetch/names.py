@@ -1,4 +1,4 @@
-"""From a host name to its addresses: the --hosts file, literals, special names, then the system, in threads."""
+"""From a host name to its addresses: the --hosts file, literals, special names, then DNS servers or the system."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import errno
 import re
 import socket
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -17,12 +17,13 @@ from typing import TypeVar
 from outrider.clock import ClockFunction, elapsed, instant
 from outrider.errors import SettingsError
 from outrider.fetch.addresses import host_key, parsed
+from outrider.fetch.dns import NameServers, open_channel, system_servers
+from outrider.fetch.lookups import Lanes, LookUp, Told
 from outrider.fetch.outcomes import FetchError, FetchFailure, safe_text
 from outrider.limits import (
     DNS_ADDRESSES_MAX,
     DNS_CACHE_NAMES_MAX,
     DNS_KNOWN_SECONDS,
-    DNS_PROMPT_SECONDS,
     DNS_QUEUE_SECONDS_MAX,
     DNS_SECONDS_MAX,
     DNS_SLOW_THREADS,
@@ -31,6 +32,8 @@ from outrider.limits import (
     DNS_TEMPORARY_SECONDS,
     DNS_THREADS,
     DNS_THREADS_MAX,
+    DNS_TTL_SECONDS_LEAST,
+    DNS_TTL_SECONDS_MAX,
     DNS_UNKNOWN_SECONDS,
     HOSTS_FILE_BYTES_MAX,
 )
@@ -94,120 +97,37 @@ class _Known:
     told_at: int = 0  # when the name service last told these addresses
 
 
-class _LookUp:
-    """One question to the system: it waits for a thread, gets one, and is answered, perhaps after all callers gave
-    up."""
-
-    __slots__ = ("answer", "begun", "host", "lane", "patience", "port")
-
-    def __init__(self, host: str, port: int, lane: _Lane) -> None:
-        loop = asyncio.get_running_loop()
-        self.host = host
-        self.port = port
-        self.lane = lane
-        self.begun: asyncio.Future[None] = loop.create_future()
-        self.answer: asyncio.Future[tuple[str, ...]] = loop.create_future()
-        self.patience: asyncio.TimerHandle | None = None  # until it has been asked for so long that it may hang
-
-
-class _Lane:
-    """Look-ups that share threads: `prompt_max` at once that have begun lately, `threads_max` with those that hang."""
-
-    def __init__(self, prompt_max: int, threads_max: int) -> None:
-        self.prompt_max = prompt_max
-        self.threads_max = threads_max
-        self.waiting: deque[_LookUp] = deque()
-        self.prompt = 0
-        self.busy = 0
-
-    def has_room(self) -> bool:
-        return self.prompt < self.prompt_max and self.busy < self.threads_max
-
-
-class _Threads:
-    """A daemon thread for each look-up; unlike a pool's they never hold the process at its exit.
-
-    A look-up that takes long gives its place to the next one and keeps its thread, so silent names delay other names
-    only when all threads are taken. Names that were silent before share a few threads of their own. Used by one event
-    loop.
-    """
+class _Threads(Lanes):
+    """A daemon thread for each look-up; unlike a pool's they never hold the process at its exit."""
 
     def __init__(self, prompt_max: int, threads_max: int, slow_max: int, look_up: AskSystem) -> None:
+        super().__init__(prompt_max, threads_max, slow_max)
         self._look_up = look_up
-        self._lane = _Lane(prompt_max, threads_max)
-        self._slow_lane = _Lane(slow_max, slow_max)
 
-    @property
-    def busy(self) -> int:
-        """Threads that wait for an answer of the system."""
-        return self._lane.busy + self._slow_lane.busy
-
-    def ask(self, host: str, port: int, *, slow: bool) -> _LookUp:
-        """A look-up that begins as soon as there is a thread for it. slow: the name was silent before."""
-        lane = self._slow_lane if slow else self._lane
-        one = _LookUp(host, port, lane)
-        lane.waiting.append(one)
-        self._begin(lane)
-        return one
-
-    def _begin(self, lane: _Lane) -> None:
-        while lane.waiting and lane.has_room():
-            one = lane.waiting.popleft()
-            if one.answer.done():  # its callers gave up meanwhile
-                continue
-            loop = one.answer.get_loop()
-            try:
-                threading.Thread(target=self._run, args=(one, loop), name="outrider-names", daemon=True).start()
-            except RuntimeError as error:  # the machine gives no more threads
-                if lane.busy:
-                    lane.waiting.appendleft(one)
-                    return
-                one.begun.set_result(None)
-                one.answer.set_exception(OSError(errno.EAGAIN, str(error)))
-                continue
-            lane.busy += 1
-            lane.prompt += 1
-            one.patience = loop.call_later(DNS_PROMPT_SECONDS, self._give_place, one)
-            one.begun.set_result(None)
-
-    def _give_place(self, one: _LookUp) -> None:
-        one.patience = None
-        one.lane.prompt -= 1
-        self._begin(one.lane)
-
-    def _run(self, one: _LookUp, loop: asyncio.AbstractEventLoop) -> None:
-        outcome: tuple[str, ...] | Exception
+    def _start(self, one: LookUp, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            outcome = self._look_up(one.host, one.port)
+            threading.Thread(target=self._run, args=(one, loop), name="outrider-names", daemon=True).start()
+        except RuntimeError as error:  # the machine gives no more threads
+            raise OSError(errno.EAGAIN, str(error)) from None
+
+    def _run(self, one: LookUp, loop: asyncio.AbstractEventLoop) -> None:
+        outcome: Told | Exception
+        try:
+            outcome = Told(self._look_up(one.host, one.port))
         except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
             outcome = error
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no task waits
             loop.call_soon_threadsafe(self._settle, one, outcome)
 
-    def _settle(self, one: _LookUp, outcome: tuple[str, ...] | Exception) -> None:
-        one.lane.busy -= 1
-        if one.patience is not None:
-            one.patience.cancel()
-            one.lane.prompt -= 1
-        if not one.answer.done():
-            if isinstance(outcome, Exception):
-                one.answer.set_exception(outcome)
-            else:
-                one.answer.set_result(outcome)
-        self._begin(one.lane)
-
-    def close(self) -> None:
-        """Begins nothing more; threads that hang end with the process."""
-        self._lane.waiting.clear()
-        self._slow_lane.waiting.clear()
-
 
 class Resolver:
     """Finds the addresses of hosts, remembers answers and failures for a while, and asks for each name once at a time.
 
-    `hosts` is a parsed --hosts file and comes first. `ttl_seconds` is how long an answer of the system is used. `clock`
-    gives microseconds that never step back. `look_up` asks the system, each time in a thread: `threads` at once
-    that began lately, `threads_max` with the ones that hang. A name's `seconds_max` run from when it is really asked.
+    `hosts` is a parsed --hosts file and comes first. `servers` are DNS servers; their answers are used for their TTL,
+    within bounds. Names that DNS does not have (without a dot, below .local), and all without `servers`, are looked up
+    by the system: `look_up`, each time in a thread, `threads` at once that began lately, `threads_max` with the ones
+    that hang; such an answer is used for `ttl_seconds`. A name's `seconds_max` run from when it is really asked.
+    `clock` gives microseconds that never step back.
     """
 
     def __init__(
@@ -221,6 +141,7 @@ class Resolver:
         seconds_max: float = DNS_SECONDS_MAX,
         names_max: int = DNS_CACHE_NAMES_MAX,
         look_up: AskSystem = system_look_up,
+        servers: NameServers | None = None,
     ) -> None:
         self._hosts = {host_key(name): tuple(addresses) for name, addresses in (hosts or {}).items()}
         self._ttl = instant(ttl_seconds)
@@ -228,8 +149,9 @@ class Resolver:
         self._seconds_max = seconds_max
         self._names_max = names_max
         self._threads = _Threads(threads, threads_max, min(DNS_SLOW_THREADS, threads_max), look_up)
+        self._servers = servers
         self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._silent: dict[str, _LookUp] = {}  # asked, and without an answer in the time there is
+        self._silent: dict[str, LookUp] = {}  # asked, and without an answer in the time there is
         self._were_silent: OrderedDict[str, None] = OrderedDict()  # answered late, or not at all
         self._asking: dict[str, asyncio.Task[_Known]] = {}
         self._asked = 0
@@ -285,32 +207,39 @@ class Resolver:
 
     async def _ask(self, name: str, port: int) -> _Known:
         failure: FetchFailure | None = None
-        addresses: tuple[str, ...] = ()
+        told = Told(())
         try:
             one = self._silent.get(name)
             if one is None:
                 self._asked += 1
-                one = self._threads.ask(name, port, slow=name in self._were_silent)
+                one = self._service_of(name).ask(name, port, slow=name in self._were_silent)
             await self._begun(one)
             await asyncio.wait({one.answer}, timeout=self._seconds_max)
             if one.answer.done():
-                addresses = one.answer.result()
+                told = one.answer.result()
             else:
                 failure = FetchFailure(FetchError.DNS_TEMPORARY, f"{name}: no answer in {self._seconds_max:g} s")
                 self._give_up(name, one)
+        except FetchFailure as error:
+            failure = error
         except OSError as error:
             failure = failure_of(name, error)
         finally:
             self._asking.pop(name, None)
-        return self._remember(name, addresses, failure)
+        return self._remember(name, told, failure)
 
-    def _give_up(self, name: str, one: _LookUp) -> None:
+    def _service_of(self, name: str) -> NameServers | _Threads:
+        if self._servers is None or "." not in name or name.endswith(".local"):  # RFC 6762: asked for by multicast
+            return self._threads
+        return self._servers
+
+    def _give_up(self, name: str, one: LookUp) -> None:
         """The callers stop waiting for this look-up; a later call for this name waits for the same thread."""
         if name not in self._silent:
             self._silent[name] = one
             one.answer.add_done_callback(partial(self._answered_late, name))
 
-    async def _begun(self, one: _LookUp) -> None:
+    async def _begun(self, one: LookUp) -> None:
         """Waits until a thread has taken it: that is no error of the name, and keeps none of its time."""
         try:
             async with asyncio.timeout(DNS_QUEUE_SECONDS_MAX):
@@ -321,7 +250,7 @@ class Resolver:
                 errno.EAGAIN, f"{self._threads.busy} look-ups hang, and none could begin in {DNS_QUEUE_SECONDS_MAX:g} s"
             ) from None
 
-    def _answered_late(self, name: str, answer: asyncio.Future[tuple[str, ...]]) -> None:
+    def _answered_late(self, name: str, answer: asyncio.Future[Told]) -> None:
         """An answer that comes after the callers gave up is remembered all the same; such a name has few threads the
         next time."""
         self._silent.pop(name, None)
@@ -329,14 +258,16 @@ class Resolver:
             self._remember(name, answer.result(), None)
         _bounded(self._were_silent, name, None, self._names_max)
 
-    def _remember(self, name: str, addresses: tuple[str, ...], failure: FetchFailure | None) -> _Known:
+    def _remember(self, name: str, told: Told, failure: FetchFailure | None) -> _Known:
+        addresses = told.addresses
         if failure is None and not addresses:
             failure = FetchFailure(FetchError.DNS_UNKNOWN, f"{name}: no address")
         now = self._clock()
         before = self._known.get(name)
         told_at = now
         if failure is None:
-            kept, reason = self._ttl, None
+            reason = None
+            kept = self._ttl if told.seconds is None else instant(_between(told.seconds))
             self._were_silent.pop(name, None)
         elif (
             failure.error is FetchError.DNS_TEMPORARY
@@ -358,10 +289,27 @@ class Resolver:
     async def close(self) -> None:
         """Gives up the open look-ups; threads that hang end with the process."""
         self._threads.close()
+        if self._servers is not None:
+            self._servers.close()
         tasks = list(self._asking.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def make_resolver(
+    hosts: Mapping[str, tuple[str, ...]], servers: Sequence[str] = (), *, threads_max: int = DNS_THREADS_MAX
+) -> Resolver:
+    """A resolver that asks these DNS servers, else those of this machine, else, where none are named, the system."""
+    asked = tuple(servers) or system_servers()
+    lookups = "b" if servers else "fb"  # the hosts file of the system comes before its servers
+    names = NameServers(asked, open_channel=lambda server: open_channel(server, lookups)) if asked else None
+    return Resolver(hosts, threads_max=threads_max, servers=names)
+
+
+def _between(seconds: float) -> float:
+    """A TTL within the bounds."""
+    return max(DNS_TTL_SECONDS_LEAST, min(seconds, DNS_TTL_SECONDS_MAX))
 
 
 def _bounded(kept: OrderedDict[str, Value], name: str, value: Value, most: int) -> None:

@@ -17,7 +17,7 @@ from outrider.engine import AsyncFrontier
 from outrider.errors import OutriderError
 from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.chosen import make_downloader
-from outrider.fetch.names import Resolver
+from outrider.fetch.names import make_resolver
 from outrider.journey import Kind, Lease
 from outrider.limits import SERVICE_ERRANDS_MAX
 
@@ -87,7 +87,7 @@ def visits_of(options: CrawlOptions, frontier: AsyncFrontier) -> Fetching:
     hosts = read_hosts(options.hosts)
     return Fetching(
         make_downloader(clock=frontier.sync.now, ca_file=options.ca, connections_max=SERVICE_ERRANDS_MAX),
-        Resolver(hosts),
+        make_resolver(hosts, options.resolver),
         AddressGuard(options.allow_address, hosts),
         user_agent=options.user_agent_sent,
         loopback_only=options.contact is None,

@@ -1,0 +1,118 @@
+"""Look-ups of names that share places: those that hang keep none from the others."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import NamedTuple
+
+from outrider.limits import DNS_PROMPT_SECONDS
+
+
+class Told(NamedTuple):
+    """What a name service told: addresses, best first, and how long they hold; None where it does not say."""
+
+    addresses: tuple[str, ...]
+    seconds: float | None = None
+
+
+class LookUp:
+    """One question to a name service: it waits for a place, gets one, and is answered, perhaps after all callers gave
+    up."""
+
+    __slots__ = ("answer", "begun", "host", "lane", "patience", "port")
+
+    def __init__(self, host: str, port: int, lane: Lane) -> None:
+        loop = asyncio.get_running_loop()
+        self.host = host
+        self.port = port
+        self.lane = lane
+        self.begun: asyncio.Future[None] = loop.create_future()
+        self.answer: asyncio.Future[Told] = loop.create_future()
+        self.patience: asyncio.TimerHandle | None = None  # until it has been asked for so long that it may hang
+
+
+class Lane:
+    """Look-ups that share places: `prompt_max` at once that have begun lately, `most` with those that hang."""
+
+    def __init__(self, prompt_max: int, most: int) -> None:
+        self.prompt_max = prompt_max
+        self.most = most
+        self.waiting: deque[LookUp] = deque()
+        self.prompt = 0
+        self.busy = 0
+
+    def has_room(self) -> bool:
+        return self.prompt < self.prompt_max and self.busy < self.most
+
+
+class Lanes(ABC):
+    """A name service that is asked so many questions at once.
+
+    A look-up that takes long gives its place to the next one and stays open, so silent names delay other names only
+    when `most` are open. Names that were silent before share a lane of their own. Used by one event loop.
+    """
+
+    def __init__(self, prompt_max: int, most: int, slow_max: int) -> None:
+        self._lane = Lane(prompt_max, most)
+        self._slow_lane = Lane(slow_max, slow_max)
+
+    @property
+    def busy(self) -> int:
+        """Look-ups that have begun and are not answered."""
+        return self._lane.busy + self._slow_lane.busy
+
+    def ask(self, host: str, port: int, *, slow: bool) -> LookUp:
+        """A look-up that begins as soon as there is a place for it. slow: the name was silent before."""
+        lane = self._slow_lane if slow else self._lane
+        one = LookUp(host, port, lane)
+        lane.waiting.append(one)
+        self._begin(lane)
+        return one
+
+    @abstractmethod
+    def _start(self, one: LookUp, loop: asyncio.AbstractEventLoop) -> None:
+        """Asks; `_settle` is called in the loop with the outcome. Raises OSError where it cannot ask at all."""
+
+    def _begin(self, lane: Lane) -> None:
+        while lane.waiting and lane.has_room():
+            one = lane.waiting.popleft()
+            if one.answer.done():  # its callers gave up meanwhile
+                continue
+            loop = one.answer.get_loop()
+            try:
+                self._start(one, loop)
+            except OSError as error:
+                if lane.busy:
+                    lane.waiting.appendleft(one)
+                    return
+                one.begun.set_result(None)
+                one.answer.set_exception(error)
+                continue
+            lane.busy += 1
+            lane.prompt += 1
+            one.patience = loop.call_later(DNS_PROMPT_SECONDS, self._give_place, one)
+            one.begun.set_result(None)
+
+    def _give_place(self, one: LookUp) -> None:
+        one.patience = None
+        one.lane.prompt -= 1
+        self._begin(one.lane)
+
+    def _settle(self, one: LookUp, outcome: Told | Exception) -> None:
+        one.lane.busy -= 1
+        if one.patience is not None:
+            one.patience.cancel()
+            one.lane.prompt -= 1
+        if not one.answer.done():
+            if isinstance(outcome, Exception):
+                one.answer.set_exception(outcome)
+            else:
+                one.answer.set_result(outcome)
+        self._begin(one.lane)
+
+    def close(self) -> None:
+        """Begins nothing more; look-ups that hang end with the process."""
+        self._lane.waiting.clear()
+        self._slow_lane.waiting.clear()
