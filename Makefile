@@ -8,7 +8,7 @@ PROCESSES ?= 2
 FAST := $(wildcard tests/unit tests/contract tests/model)
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long bench lint docs lock clean
+.PHONY: help install demo test test-long bench lint docs lock wheels clean
 # One recipe at a time: they share .venv and target.
 .NOTPARALLEL:
 
@@ -18,9 +18,10 @@ help:
 	@echo 'make test-long  the tests that take more than some seconds'
 	@echo 'make bench      measures what README and docs claim, peers beside us in the same run'
 	@echo 'make lint       style, types, Rust lints'
-	@echo 'make docs       checks that what the documents point at is there'
+	@echo 'make docs       checks the documents, and builds their site into build/site'
 	@echo 'make install    .venv with Outrider in it (.venv/bin/outrider)'
 	@echo 'make lock       writes requirements/*.txt and Cargo.lock anew'
+	@echo 'make wheels     dist/*.whl: with the kernels for this machine, and of plain Python for every other one'
 	@echo 'make clean      removes all that was built'
 
 install:
@@ -50,12 +51,18 @@ lint: install
 
 docs: install
 	@$(RUN) scripts/check_docs.py
+	@$(RUN) scripts/api.py > docs/api.md
+	@$(PYTHON) scripts/install.py --docs
+	@.venv-docs/bin/python scripts/site.py
+
+wheels: install
+	@$(RUN) scripts/wheels.py all dist
 
 lock: install
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf .venv .venv-bench target build dist demo-crawl demo-output
+	rm -rf .venv .venv-bench .venv-docs target build dist demo-crawl demo-output
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/.cache bench/results
 	rm -f src/outrider/_native*.so
 	find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

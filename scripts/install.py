@@ -3,7 +3,8 @@
 Needs nothing but a Python 3.11 or later. Locked dependencies are installed with their hashes; pip's own settings
 (index, proxy, certificates) are left alone. Rust is present when `cargo --version` succeeds; else the system's package
 is tried where that is permitted (root, apt), else the plain Python kernels serve. A stamp in the environment makes the
-second run take no time. `--bench` makes `.venv-bench` with the peers that `make bench` measures.
+second run take no time. `--bench` makes `.venv-bench` with the peers that `make bench` measures, `--docs`
+makes `.venv-docs` with the generator of the documents' site.
 
 This file must at least parse on any Python 3, so that an old one can say what is missing.
 """
@@ -241,37 +242,53 @@ def native_files(root):
 # --------------------------------------------------------------------------------------------------- the package
 
 
-def write_wheel(root, folder):
-    """An editable wheel: a .pth file to `src`, the metadata and the `outrider` command. Returns its path."""
+def write_wheel(root, folder, content=None):
+    """A wheel of plain Python with the metadata and the `outrider` command; returns its path.
+
+    content: the files of the package by path; None makes an editable wheel, with a .pth file to `src`.
+    """
     import tomllib
 
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
     name, version = project["name"], project["version"]
-    metadata = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    description, python = project["description"], project["requires-python"]
-    metadata += [f"Summary: {description}", f"Requires-Python: {python}"]
-    metadata += [f"Requires-Dist: {dependency}" for dependency in project["dependencies"]]
-    scripts = ["[console_scripts]", *(f"{command} = {target}" for command, target in project["scripts"].items())]
+    files = content if content is not None else {f"{name}.pth": f"{root / 'src'}\n".encode()}
     info = f"{name}-{version}.dist-info"
-    files = {
-        f"{name}.pth": f"{root / 'src'}\n",
-        f"{info}/METADATA": "\n".join(metadata) + "\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: outrider\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": "\n".join(scripts) + "\n",
-    }
+    files |= {f"{info}/{entry}": text.encode("utf-8") for entry, text in wheel_metadata(root, project).items()}
+    files[f"{info}/RECORD"] = record_of(files, info)
+    wheel = Path(folder) / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, octets in files.items():
+            archive.writestr(zipfile.ZipInfo(path, (1980, 1, 1, 0, 0, 0)), octets, zipfile.ZIP_DEFLATED)
+    return wheel
+
+
+def record_of(files, info):
+    """The list of a wheel's files, with their hashes."""
     record = io.StringIO()
     rows = csv.writer(record, lineterminator="\n")
-    for path, text in files.items():
-        content = text.encode("utf-8")
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode("ascii")
-        rows.writerow((path, "sha256=" + digest, len(content)))
+    for path, octets in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(octets).digest()).rstrip(b"=").decode("ascii")
+        rows.writerow((path, "sha256=" + digest, len(octets)))
     rows.writerow((f"{info}/RECORD", "", ""))
-    files[f"{info}/RECORD"] = record.getvalue()
-    wheel = Path(folder) / (f"{name}-{version}-py3-none-any.whl")
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for path, text in files.items():
-            archive.writestr(path, text)
-    return wheel
+    return record.getvalue().encode()
+
+
+def wheel_metadata(root, project):
+    """The files of a wheel's dist-info, without its list of files."""
+    name, version = project["name"], project["version"]
+    lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Summary: {project['description']}", f"Requires-Python: {project['requires-python']}"]
+    lines += [f"License-Expression: {project['license']}"]
+    lines += [f"Requires-Dist: {dependency}" for dependency in project["dependencies"]]
+    for extra, dependencies in project.get("optional-dependencies", {}).items():
+        lines.append(f"Provides-Extra: {extra}")
+        lines += [f"Requires-Dist: {dependency}; extra == '{extra}'" for dependency in dependencies]
+    scripts = ["[console_scripts]", *(f"{command} = {target}" for command, target in project["scripts"].items())]
+    return {
+        "METADATA": "\n".join(lines) + "\n",
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: outrider\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "entry_points.txt": "\n".join(scripts) + "\n",
+    }
 
 
 def install_package(root, place):
@@ -282,6 +299,8 @@ def install_package(root, place):
         command += ["--no-index", "--no-deps", "--force-reinstall", str(wheel)]
         if subprocess.run(command, check=False).returncode != 0:
             raise InstallError("pip could not install the package itself; what it says is above.")
+    # The manual page and completion scripts; an environment works without them, too.
+    ask([str(place / "bin" / "python"), "-m", "outrider.cli.manual", str(place)], dict(os.environ, OUTRIDER_KERNELS=""))
 
 
 # ---------------------------------------------------------------------------------------------------- the stamp
@@ -391,12 +410,24 @@ def install_bench(root):
     write_stamp(place, {"dependencies": wanted})
 
 
+def install_docs(root):
+    """`.venv-docs`: the generator of the documents' site, and nothing of Outrider."""
+    place = root / ".venv-docs"
+    wanted = digest_of(root, ["requirements/docs.txt"])
+    if read_stamp(place).get("dependencies") == wanted and (place / "bin" / "python").exists():
+        return
+    say("Installing the generator of the documents' site into .venv-docs ...")
+    make_environment(place)
+    install_locked(place, root / "requirements" / "docs.txt")
+    write_stamp(place, {"dependencies": wanted})
+
+
 def main(arguments):
     if sys.version_info < PYTHON_MIN:
         python = find_python(os.environ.get("PATH", ""))
         os.execv(python, [python, os.path.abspath(__file__), *arguments])
-    if set(arguments) - {"--bench"}:
-        raise InstallError("usage: install.py [--bench]")
+    if set(arguments) - {"--bench", "--docs"}:
+        raise InstallError("usage: install.py [--bench | --docs]")
     wish = os.environ.get("OUTRIDER_KERNELS", "")
     if wish not in ("", "python", "native"):
         raise InstallError(f"OUTRIDER_KERNELS is {wish!r}; it may be 'native', 'python' or unset.")
@@ -408,6 +439,8 @@ def main(arguments):
         fcntl.flock(lock, fcntl.LOCK_EX)
         if "--bench" in arguments:
             install_bench(ROOT)
+        elif "--docs" in arguments:
+            install_docs(ROOT)
         else:
             install(ROOT, wish)
     finally:

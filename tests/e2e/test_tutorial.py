@@ -4,52 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from e2e.crawling import environment
-
-PORT = "8123"
-
-
-def blocks(project: Path) -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```", (project / "docs/tutorial.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+from e2e.walking import PORT, walk
 
 
 @pytest.fixture(scope="module")
 def walked(project, tmp_path_factory):
     """The folder after all blocks, and what each of them wrote."""
     folder = tmp_path_factory.mktemp("tutorial")
-    commands = folder / "bin"
-    commands.mkdir()
-    for name, more in (("python3", ""), ("outrider", " -m outrider")):
-        (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable}{more} "$@"\n')
-        (commands / name).chmod(0o755)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    between = "\necho; echo '----- end of a block'\n"
-    waits = "\nuntil : 2>/dev/null </dev/tcp/127.0.0.1/8123; do sleep 0.05; done\n"  # a reader takes longer to type
-    first, *others = blocks(project)
-    script = f"trap 'kill $!' EXIT\n{between.join([first + waits, *others])}".replace(PORT, port)
-    made = environment()
-    ran = subprocess.run(
-        [shutil.which("bash"), "-c", script],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=120,
-        cwd=folder,
-        env={**made, "PATH": f"{commands}:{made['PATH']}"},
-        check=False,
-    )
-    assert "Traceback" not in ran.stdout, ran.stdout
-    return folder, ran.stdout.replace(port, PORT).split("----- end of a block")
+    return folder, walk(project / "docs" / "tutorial.md", folder)
 
 
 def test_the_crawl_stops_at_its_limit_and_goes_on_to_the_end(walked):

@@ -1,4 +1,4 @@
-"""Of which page another is a copy: by bytes, by likeness, in earlier runs, and as it is listed."""
+"""Pages that are copies of others: by bytes, by likeness, in earlier runs, and as it is listed."""
 
 from __future__ import annotations
 

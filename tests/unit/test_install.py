@@ -179,7 +179,25 @@ def test_the_package_needs_what_the_runtime_is_locked_for(project):
     assert sorted(stated) == sorted(line for line in lines if line and not line.startswith("#"))
 
 
-@pytest.mark.parametrize("kind", ["runtime", "test", "bench"])
+def test_every_dependency_has_bounds_and_the_locked_version_lies_within(project):
+    from packaging.requirements import Requirement
+
+    stated = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    wanted = [*stated["dependencies"], *(one for extra in stated["optional-dependencies"].values() for one in extra)]
+    locked = (project / "requirements" / "test.txt").read_text()
+    pins: dict[str, list[str]] = {}
+    for name, version in re.findall(r"^([a-z0-9.-]+)==(\S+)", locked, re.MULTILINE):
+        pins.setdefault(name, []).append(version)
+    assert len(wanted) > 14
+    for requirement in map(Requirement, wanted):
+        operators = {one.operator for one in requirement.specifier}
+        # certifi goes by dates: the newest is the one to have.
+        assert ({">="} if requirement.name == "certifi" else {">=", "<"}) == operators, requirement
+        versions = pins[re.sub(r"[._]", "-", requirement.name)]
+        assert all(version in requirement.specifier for version in versions), requirement
+
+
+@pytest.mark.parametrize("kind", ["runtime", "test", "bench", "docs"])
 def test_a_lock_file_names_all_that_is_asked_for_each_with_a_hash(project, kind):
     asked = set()
     for line in (project / "requirements" / f"{kind}.in").read_text().splitlines():
@@ -202,7 +220,9 @@ def test_every_lock_file_holds_the_same_runtime(project, kind):
     assert runtime == {name: version for name, version in pins(kind).items() if name in runtime}
 
 
-@pytest.mark.parametrize("name", ["runtime.txt", "test.txt", "bench.txt", "runtime.in", "test.in", "bench.in"])
+@pytest.mark.parametrize(
+    "name", ["runtime.txt", "test.txt", "bench.txt", "docs.txt", "runtime.in", "test.in", "bench.in", "docs.in"]
+)
 def test_no_lock_file_names_an_index_or_a_place_on_a_machine(project, name):
     text = (project / "requirements" / name).read_text()
     assert [] == re.findall(r"https?://|file:|--(?:extra-)?index-url|--find-links|--trusted-host|(?<!\S)/\w+", text)

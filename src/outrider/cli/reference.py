@@ -17,7 +17,7 @@ WIDTH = 100
 def reference() -> str:
     """The whole page, in Markdown."""
     parts = ["# The command line", "", "Made from `outrider --help` by `python -m outrider.cli.reference`.", ""]
-    for name, command in _commands("", outrider):
+    for name, command in commands_of("", outrider):
         shown = f"outrider {name}".strip()
         names = ["-h", "--help"]
         context = click.Context(
@@ -43,12 +43,12 @@ def reference() -> str:
     return "\n".join(line.rstrip() for line in "\n".join(parts).splitlines()) + "\n"
 
 
-def _commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+def commands_of(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     """A command and those below it, each with the words that call it."""
     yield name, command
     if isinstance(command, click.Group):
         for below, subcommand in command.commands.items():
-            yield from _commands(f"{name} {below}".strip(), subcommand)
+            yield from commands_of(f"{name} {below}".strip(), subcommand)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ _ASKED = frozenset({"contact", "user_agent", "hosts", "resolver", "allow_address
 
 @click.group()
 def robots() -> None:
-    """What a robots.txt says."""
+    """Read a robots.txt."""
 
 
 @robots.command()

@@ -114,11 +114,16 @@ def completion(shell: str) -> int:
     For bash it goes into ~/.local/share/bash-completion/completions/outrider, for zsh into a folder of $fpath as
     _outrider, for fish into ~/.config/fish/completions/outrider.fish.
     """
+    click.echo(completion_text(shell), nl=False)
+    return 0
+
+
+def completion_text(shell: str) -> str:
+    """The script that completes the commands in a shell; it asks the command itself, so that it does not go stale."""
     from click.shell_completion import get_completion_class
 
     made = get_completion_class(shell)
     assert made is not None
-    root = click.get_current_context().find_root()
     # bash asks for its own version when a class checks it; the script alone needs no shell.
-    click.echo(made.source_template % made(root.command, {}, "outrider", "_OUTRIDER_COMPLETE").source_vars())
-    return 0
+    variables = made(click.Command("outrider"), {}, "outrider", "_OUTRIDER_COMPLETE").source_vars()
+    return f"{made.source_template % variables}\n"

@@ -1,4 +1,4 @@
-"""Of which page another is a copy: the same bytes under another URL, or nearly the same text.
+"""Pages that are copies of others: the same bytes under another URL, or nearly the same text.
 
 The pages of a crawl stand here by digest and SimHash, those of earlier runs as `pages.jsonl` tells them. The frontier
 knows for ever whether a digest was seen (`Frontier.seen_content`); this says where, for as many pages as a bound says.

@@ -510,7 +510,7 @@ def _as_links(
 
 
 def _fields(given: Mapping[str, object]) -> dict[str, Any]:
-    """What `on_page` gave, as JSON will have it. Raises TypeError and ValueError."""
+    """The answer of `on_page`, as JSON will have it. Raises TypeError and ValueError."""
     if not isinstance(given, Mapping):
         raise TypeError(f"on_page gave {given!r:.80}; it takes a mapping of names to values, or None")
     for name in given:
@@ -534,7 +534,7 @@ def _plain(value: object) -> object:
 
 
 def _page(given: object, url: str) -> Page:
-    """What a reader gave, as a page. Raises TypeError."""
+    """The answer of a reader, as a page. Raises TypeError."""
     if given is None:
         return Page(url=url, base=url)
     if isinstance(given, Page):

@@ -158,7 +158,7 @@ async def _rested(
 
 
 def fates(page: Page, options: CrawlOptions, rules: Rules | None = None) -> list[Fate]:
-    """Of each link of a page: whether a crawl that begins there would follow it, and why."""
+    """The fate of each link of a page: whether a crawl that begins there would follow it, and why."""
     kind: Any = "any" if is_function(options.scope) else options.scope
     scope = Scope.of_seeds(kind, [page.url], options.include, options.exclude)
     own = Url(page.url).origin
