@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import shutil
 import tomllib
@@ -11,6 +12,7 @@ import tomllib
 import pytest
 
 from outrider.archive import Exchange, WarcWriter
+from outrider.crawl import exchange
 from outrider.crawl import start as starting
 from outrider.crawl.aside import put_aside
 from outrider.crawl.kept_output import judge_of, refuse_output_alone
@@ -276,3 +278,76 @@ def test_resume_does_not_begin_anew(tmp_path):
     shutil.rmtree(house.output / "frontier")
     with pytest.raises(UnknownOutputError):
         starting.start((), {"output": str(house.output)}, environment={}, talk=io.StringIO(), resume=True)
+
+
+# -- a frontier made again from lines and archive
+
+
+def taken_in(house, directory) -> exchange.Imported:
+    return exchange.import_files(str(directory), [str(house.output / "pages.jsonl")], io.StringIO())
+
+
+def test_the_pages_of_a_crawl_whose_frontier_is_gone_are_taken_into_a_new_one(tmp_path, monkeypatch):
+    """The new crawl fetches what the old one had left, and nothing twice."""
+    whole = crawled(tmp_path / "whole")
+    house = crawled(tmp_path / "half", max_pages=11)
+    shutil.rmtree(house.output / "frontier")
+    assert f"`outrider import NEW {house.output / 'pages.jsonl'}`" in refused(house)
+    rest = House(tmp_path / "new", {})
+    found = taken_in(house, rest.output)
+    assert (11, 0, []) == (found.codes["imported"], found.skipped, found.faults)
+    assert "without_their_links" not in found.codes
+    again = taken_in(house, rest.output)
+    assert (0, 11) == (again.codes.get("imported", 0), again.codes["known"])
+    asyncio.run(rest.run(seeds=[]))
+    old, late = ([line["url"] for line in one.pages()] for one in (house, rest))
+    assert (set(), sorted(line["url"] for line in whole.pages())) == (set(old) & set(late), sorted(old + late))
+
+
+def test_lines_without_their_archive_are_taken_in_and_it_is_said(tmp_path):
+    house = crawled(tmp_path, max_pages=11)
+    shutil.rmtree(house.output / "frontier")
+    shutil.rmtree(house.output / "archive")
+    found = taken_in(house, tmp_path / "new")
+    linked = sum(line["outcome"] != "redirect" and line["links"] > 0 for line in house.pages())
+    assert (11, linked) == (found.codes["imported"], found.codes["without_their_links"])
+    assert 0 < linked
+
+
+@pytest.mark.parametrize("place", [{"file": "../secret", "offset": 0, "length": 9}, {"file": "x"}, [], "x"])
+def test_a_line_that_names_no_place_of_the_archive_is_named(tmp_path, place):
+    (tmp_path / "archive").mkdir(mode=0o700)
+    line = {"url": "http://a.com/", "outcome": "done", "status": 200, "depth": 0, "links": 3, "warc": place}
+    (tmp_path / "pages.jsonl").write_text(json.dumps(line) + "\n")
+    found = exchange.import_files(str(tmp_path / "new"), [str(tmp_path / "pages.jsonl")], io.StringIO())
+    assert (1, 1) == (found.codes["imported"], found.codes["without_their_links"])
+    ((_, number, words),) = found.faults
+    assert (1, True) == (number, "names no place in the archive" in words)
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        ({"outcome": "gone", "status": 404}, "gone"),
+        ({"outcome": "error", "error": "decode"}, "gone"),
+        ({"outcome": "retry", "status": 503}, "queued"),
+        ({"outcome": "robots"}, "queued"),
+        ({"outcome": "redirect", "status": 301, "location": "http://b.com/"}, "done"),
+        ({"outcome": "duplicate", "status": 200, "digest": "sha1:HLXCF7IEN7KQ5DVJT5BW6N5H3HYZVXL6"}, "done"),
+        ({"outcome": "done", "status": 200, "digest": "sha1:no base 32", "etag": "e"}, "done"),
+        ({"outcome": ["x"], "status": 200}, None),
+        ({"outcome": "done", "status": "x"}, None),
+        ({"outcome": "done", "depth": -1}, None),
+    ],
+)
+def test_each_outcome_of_a_line_has_its_state(tmp_path, line, state):
+    """The line of the last attempt counts, wherever it stands."""
+    lines = [{"url": "http://a.com/", "outcome": "retry", "depth": 0}] if state in ("gone", "done") else []
+    lines += [{"url": "http://a.com/", "depth": 0, **line}]
+    (tmp_path / "pages.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    found = exchange.import_files(str(tmp_path / "new"), [str(tmp_path / "pages.jsonl")], io.StringIO())
+    with Frontier.look(str(tmp_path / "new" / "frontier")) as frontier:
+        states = {one["url"]: one["state"] for one in frontier.records()}
+    expected = {} if state is None else {"http://a.com/": state}
+    assert (expected | ({"http://b.com/": "queued"} if "location" in line else {})) == states
+    assert (state is None) == (found.skipped == 1)

@@ -257,8 +257,9 @@ def import_command(directory: str, files: tuple[str, ...]) -> int:
 
     FILE is what `export` wrote (.jsonl, .csv, .parquet; each URL keeps its state), a list of URLs (.txt, one a line), a
     sitemap or a feed (.xml, .xml.gz, .rss, .atom): its pages become seeds, and the sitemaps of an index are fetched by
-    the next run. A record that cannot be used is skipped, with its line and the reason, and the rest is taken; exit
-    code 2 when nothing could be. An import that was broken off is run again.
+    the next run; or the pages.jsonl of a crawl, whose links are read from the archive beside it. A record that cannot
+    be used is skipped, with its line and the reason, and the rest is taken; exit code 2 when nothing could be. An
+    import that was broken off is run again.
     """
     from outrider.crawl.exchange import IMPORTED, import_files
 

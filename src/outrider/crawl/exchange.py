@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final, TextIO
 
 import msgspec
@@ -23,6 +23,7 @@ from outrider.crawl.sitemaps import link_of
 from outrider.crawl.summary import counted
 from outrider.crawl.tabular import (
     FRONTIER,
+    JSON_LINES,
     PAGES,
     READ,
     SITEMAPS,
@@ -33,17 +34,21 @@ from outrider.crawl.tabular import (
     read_records,
     write_records,
 )
+from outrider.crawl.taken_in import archive_beside, is_final, is_line, links_of, record_of
 from outrider.crawl.terminal import drawable, say
 from outrider.engine import Frontier
-from outrider.errors import InvalidUrlError, NamedPathError, SettingsError, StoreInUseError
+from outrider.errors import DamagedStoreError, InvalidUrlError, NamedPathError, SettingsError, StoreInUseError
 from outrider.journey import Code, State
 from outrider.limits import IMPORT_FAULTS_NAMED_MAX, IMPORT_ROWS_AT_ONCE, SITEMAP_BYTES_MAX
 from outrider.page import read_sitemap
+from outrider.storage.files import Directory
 from outrider.url import normalize
 
 SHOW_SECONDS: Final = 1.0  # between two lines on how far it is
 IMPORTED: Final = "imported"
 QUEUED_SITEMAPS: Final = "sitemaps queued"
+LINKS: Final = "links"
+WITHOUT_LINKS: Final = "without_their_links"
 _STATES: Final = frozenset(state.value for state in State if state is not State.UNKNOWN)
 
 
@@ -141,6 +146,10 @@ class Imported:
     def fault(self, path: str, place: int, words: str) -> None:
         """A row that cannot be used."""
         self.skipped += 1
+        self.name(path, place, words)
+
+    def name(self, path: str, place: int, words: str) -> None:
+        """Something to say of a row."""
         if len(self.faults) < IMPORT_FAULTS_NAMED_MAX:
             self.faults.append((path, place, words))
 
@@ -179,6 +188,12 @@ def take_file(frontier: Frontier, path: str, found: Imported, counter: Counter) 
         return
     urls = form == URLS
     rows = read_records(path, FRONTIER)
+    if form == JSON_LINES:
+        first = list(islice(rows, 1))
+        if first and is_line(first[0].record or {}):
+            _take_lines(frontier, path, found, counter)
+            return
+        rows = chain(first, rows)
     while batch := list(islice(rows, IMPORT_ROWS_AT_ONCE)):
         found.rows += len(batch)
         good = _usable(batch, path, found, states=not urls)
@@ -212,6 +227,49 @@ def _take_sitemap(frontier: Frontier, path: str, found: Imported, counter: Count
         for code in frontier.queue_errands("sitemap", some):
             found.note(QUEUED_SITEMAPS if code is Code.NEW else str(code))
         counter.add(len(some))
+
+
+def _take_lines(frontier: Frontier, path: str, found: Imported, counter: Counter) -> None:
+    """A file of pages.jsonl, in three readings: URLs that the crawl was through with, then the others, for a URL may
+    have lines of both kinds; then the links of the archived pages, when all seeds are known."""
+    for final in (True, False):
+        rows = (read for read in read_records(path, FRONTIER) if _is_final(read) is final)
+        while batch := list(islice(rows, IMPORT_ROWS_AT_ONCE)):
+            found.rows += len(batch)
+            made = [
+                Read(read.place, record_of(read.record)) if read.record and is_line(read.record) else read
+                for read in batch
+            ]
+            _restore(frontier, _usable(made, path, found, states=True), path, found)
+            counter.add(len(batch))
+    with archive_beside(path) as files:
+        rows = (read for read in read_records(path, FRONTIER) if read.record and _is_final(read))
+        for read in rows:
+            _take_links(frontier, read, files, path, found)
+
+
+def _is_final(read: Read) -> bool:
+    line = read.record or {}
+    return is_line(line) and is_final(line)
+
+
+def _take_links(frontier: Frontier, read: Read, files: Directory | None, path: str, found: Imported) -> None:
+    """Takes the links of a line's page in."""
+    try:
+        links = links_of(read.record or {}, files, path)
+    except FileNotFoundError:
+        links = None
+    except DamagedStoreError as error:
+        found.note(WITHOUT_LINKS)
+        found.name(path, read.place, f"its links are not taken: {error.facts}")
+        return
+    if links is None:
+        found.note(WITHOUT_LINKS)
+    elif links:
+        codes = frontier.discover(links)
+        new = sum(code is Code.NEW for code in codes)
+        if new:
+            found.note(LINKS, new)
 
 
 def _usable(batch: Sequence[Read], path: str, found: Imported, *, states: bool) -> list[Read]:

@@ -76,9 +76,10 @@ def _unknown(path: str, place: str) -> UnknownOutputError:
 
 
 def _ways_out(path: str) -> str:
+    lines = shlex.quote(os.path.join(path, FILES["pages"]))
     return (
-        f"bring back the {FRONTIER_NAME} that belongs to it, or put all of it aside and begin anew: "
-        f"`outrider crawl URL -o {shlex.quote(path)} --anew`"
+        f"bring back the {FRONTIER_NAME} that belongs to it, or take its pages into a new crawl: `outrider import NEW "
+        f"{lines}`, or put all of it aside and begin anew: `outrider crawl URL -o {shlex.quote(path)} --anew`"
     )
 
 

@@ -210,33 +210,38 @@ def kept_page(directory: str, url: str) -> Kept:
         )
     if line.get("warc") is None:
         return Kept(line)
-    place = _place_of(line, url, directory)
+    place = place_of(line, url, os.path.join(directory, FILES[PAGES]))
     files = Directory(os.path.join(directory, ARCHIVE_NAME), create=False, read_only=True)
     try:
-        record = read_record(files, place)
+        return Kept(line, *archived(files, place, url))
     except FileNotFoundError:
         raise NamedPathError(f"{directory}/{ARCHIVE_NAME}/{place.file} is gone; bring it back") from None
     finally:
         files.close()
+
+
+def archived(files: Directory, place: WarcPlace, url: str) -> tuple[bytes, bytes, Page | None]:
+    """The head, the content and the page of an archived answer. Raises FileNotFoundError, DamagedStoreError."""
+    record = read_record(files, place)
     head, _, body = record.block.partition(b"\r\n\r\n")
     headers = Headers.parse(head)
     if "chunked" in codings_of(headers.get_all("transfer-encoding")):
         body = unchunk(body).content
     content, _ = decoded(body, codings_of(headers.get_all("content-encoding")), BODY_BYTES_MAX)
-    page = read(content, url, headers.get("content-type") or "") if content else None
-    return Kept(line, head, content, page)
+    return head, content, read(content, url, headers.get("content-type") or "") if content else None
 
 
-def _place_of(line: Mapping[str, Any], url: str, directory: str) -> WarcPlace:
-    """The place in the archive that a line names. Raises DamagedStoreError for a line that somebody edited."""
+def place_of(line: Mapping[str, Any], url: str, path: str) -> WarcPlace:
+    """The place in the archive that a line of the file `path` names. Raises DamagedStoreError for a line that was
+    edited."""
     try:
         place = msgspec.convert(line["warc"], WarcPlace)
         if place.file in ("", ".", "..") or "/" in place.file or min(place.offset, place.length) < 0:
             raise msgspec.ValidationError("it is outside of the archive")
     except msgspec.ValidationError as error:
         raise DamagedStoreError(
-            f"{directory}/{FILES[PAGES]}: the line of {url} names no place in the archive ({error}); "
-            f"`outrider verify {directory}` says what else is not as it was written"
+            f"{path}: the line of {url} names no place in the archive ({error}); "
+            f"`outrider verify {os.path.dirname(path)}` says what else is not as it was written"
         ) from None
     return place
 
