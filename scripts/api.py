@@ -69,8 +69,8 @@ def public(of: type) -> list[str]:
 
 def entry(name: str, what: Any, heading: str, like: type | None = None) -> Iterator[str]:
     """A heading, how it is called, and its docstring."""
-    if isinstance(what, ModuleType):
-        return
+    if isinstance(what, ModuleType):  # `outrider.crawl` is both, the function and its room
+        what = getattr(what, name.rpartition(".")[2])
     of = (
         what.__func__
         if isinstance(what, classmethod | staticmethod)
