@@ -348,6 +348,10 @@ REMOTE_BODY_BYTES = 6 << 20  # about the size of one body: escaped text may take
 REMOTE_PATIENCE_SECONDS = 30.0  # a call asks again for so long while no server answers: a restart takes less
 REMOTE_ROWS_MAX = 5_000  # rows of one body, below SERVICE_ROWS_MAX
 
+REPORTS_FILE_BYTES_MAX = 1 << 30  # reports of a worker: written anew long before
+REPORTS_BYTES_KEPT = 32 << 20  # so long the file of a worker's reports grows: half a second to read at an opening
+WORK_FILE_BYTES_MAX = 64 << 10  # work.json has two names
+
 # files that go out and come in
 EXPORT_ROWS_AT_ONCE = 10_000  # written, counted and told of at once: some megabytes of memory
 # records of an export in memory at once: some 300 MB; a larger ledger is scanned again for each such part

@@ -48,6 +48,7 @@ def test_there_are_exactly_the_commands_that_do_something():
         "verify",
         "version",
         "why-idle",
+        "work",
     }
     assert known == set(cli.outrider.commands)
 

@@ -232,7 +232,7 @@ def _value(order: str, value: str | None) -> float | None:
 
 
 @click.command(name="export")
-@_directory
+@click.argument("directories", nargs=-1, required=True, metavar="DIR...")
 @click.option("--to", "path", metavar="FILE", required=True, help="A name that ends in .jsonl, .csv or .parquet.")
 @click.option(
     "--what",
@@ -241,11 +241,14 @@ def _value(order: str, value: str | None) -> float | None:
     show_default=True,
     help="The record of every URL, or the lines of pages.jsonl.",
 )
-def export_command(directory: str, path: str, what: str) -> int:
-    """Write the frontier of DIR, or its pages, to a file: as a whole or not at all."""
+def export_command(directories: tuple[str, ...], path: str, what: str) -> int:
+    """Write the frontier of DIR, or its pages, to a file: as a whole or not at all.
+
+    With --what pages the pages of several directories, of workers too, become one list.
+    """
     from outrider.crawl.exchange import export
 
-    export(directory, path, what, sys.stderr)
+    export(directories, path, what, sys.stderr)
     return 0
 
 

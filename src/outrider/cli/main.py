@@ -26,6 +26,7 @@ try:
     from outrider.cli.settings import completion, given, setting_options, settings
     from outrider.cli.sim import sim
     from outrider.cli.url import url
+    from outrider.cli.working import work
     from outrider.crawl.terminal import safe, say
 except OutriderError as error:  # OUTRIDER_KERNELS asks for kernels that are not there
     sys.stderr.write(f"outrider: {error}\n")
@@ -159,6 +160,7 @@ _OTHERS = (
     robots,
     judge,
     serve,
+    work,
     sim,
 )
 for _command in _OTHERS:

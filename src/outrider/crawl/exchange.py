@@ -8,6 +8,7 @@ also be given again after a scope was widened or a crawl deleted, and then no UR
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,10 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
+from outrider.crawl.accounts import FOLDER, Kept, read_reports
+from outrider.crawl.directory import ARCHIVE_NAME
 from outrider.crawl.looks import asked, changing, store_of
-from outrider.crawl.output import FILES
+from outrider.crawl.output import FILES, whole_lines
 from outrider.crawl.output import PAGES as PAGES_STREAM
 from outrider.crawl.sitemaps import link_of
 from outrider.crawl.summary import counted
@@ -87,18 +90,24 @@ class Counter:
         return f"{self._verb} {counted(self.total, 'record')}{rate}"
 
 
-def export(directory: str, path: str, what: str, talk: TextIO) -> int:
+def export(directories: Sequence[str], path: str, what: str, talk: TextIO) -> int:
     """Writes the records of the frontier (or the lines of pages.jsonl) to a file; gives the number of records.
+
+    The pages of several directories become one list, each token once. Reports of workers tell which lines count.
 
     A running crawl writes the frontier itself. Raises SettingsError, StoreError; StoreInUseError for a frontier whose
     owner does not answer.
     """
     form_of(path, WRITTEN)
-    store = store_of(directory)
     counter = Counter(talk, "exported")
     if what == "pages":
-        write_records(path, _pages(directory), PAGES, counter.add)
+        kept = {directory: _reports(directory) for directory in directories}
+        write_records(path, _merged(kept), PAGES, counter.add)
     else:
+        if len(directories) > 1:
+            raise SettingsError(f"{len(directories)} directories are given: a frontier is exported alone")
+        (directory,) = directories
+        store = store_of(directory)
         try:
             frontier = Frontier.look(store)
         except StoreInUseError as owned:
@@ -113,7 +122,57 @@ def export(directory: str, path: str, what: str, talk: TextIO) -> int:
     return counter.total
 
 
-def _pages(directory: str) -> Iterator[Mapping[str, Any]]:
+def _reports(directory: str) -> Kept | None:
+    """The reports of a worker; None in a crawl's directory. Raises SettingsError where some have no answer: nobody here
+    knows whether their lines count."""
+    folder = os.path.join(directory, FOLDER)
+    if not os.path.isdir(folder):
+        store_of(directory)
+        return None
+    files = Directory(folder, create=False, read_only=True)
+    try:
+        kept = read_reports(files)
+    finally:
+        files.close()
+    if kept.unanswered:
+        raise SettingsError(
+            f"{directory} has reports that its server did not answer: `outrider work ADDRESS -o "
+            f"{shlex.quote(directory)}` asks for the answers"
+        )
+    return kept
+
+
+def _merged(kept: Mapping[str, Kept | None]) -> Iterator[Mapping[str, Any]]:
+    """The lines of all directories, each token once. Where there are several, a line's WARC file is told with its
+    directory."""
+    tokens: set[int] = set()
+    for directory, reports in kept.items():
+        for line in _pages(directory, reports):
+            token = line.get("token")
+            if isinstance(token, int):
+                if token in tokens:
+                    continue
+                tokens.add(token)
+            place = line.get("warc")
+            if len(kept) > 1 and isinstance(place, Mapping):
+                file = os.path.join(directory, ARCHIVE_NAME, str(place.get("file")))
+                line = {**line, "warc": {**place, "file": file}}
+            yield line
+
+
+def _pages(directory: str, reports: Kept | None) -> Iterator[Mapping[str, Any]]:
+    """The lines of pages.jsonl. Of a worker's those that it had noted as written, then those of its reports."""
+    if reports is not None:
+        length, lsn = reports.state.projections.get(PAGES_STREAM, (0, 0))
+        for line in whole_lines(os.path.join(directory, FILES[PAGES_STREAM]), length):
+            yield msgspec.json.decode(line)
+        for _, line in reports.lines(PAGES_STREAM, lsn):
+            yield msgspec.json.decode(line)
+        return
+    yield from _whole(directory)
+
+
+def _whole(directory: str) -> Iterator[Mapping[str, Any]]:
     """The whole lines of pages.jsonl; one that is being written is left out."""
     path = os.path.join(directory, FILES[PAGES_STREAM])
     decoder = msgspec.json.Decoder(dict[str, Any])

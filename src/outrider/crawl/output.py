@@ -15,10 +15,10 @@ import msgspec
 
 from outrider.archive import Exchange, Projection, Records, WarcPlace, WarcWriter, Watermark
 from outrider.clock import Instant
+from outrider.crawl.accounts import Books
 from outrider.crawl.directory import ARCHIVE_NAME
 from outrider.crawl.options import COUNT_MAX, CrawlOptions
 from outrider.crawl.version import version
-from outrider.engine import Frontier
 from outrider.fetch.downloader import Response
 from outrider.journey import Line
 from outrider.limits import OUTPUT_LINE_BYTES_MAX
@@ -38,7 +38,7 @@ NOTE_LINES: Final = 20_000  # after so many lines the files are synced and their
 class Output:
     """The archive and the line files of one crawl; used by one thread, the frontier's."""
 
-    def __init__(self, files: Directory, frontier: Frontier, options: CrawlOptions) -> None:
+    def __init__(self, files: Directory, frontier: Books, options: CrawlOptions) -> None:
         self._frontier = frontier
         self._options = options
         self._projections = {stream: Projection(files, name) for stream, name in FILES.items()}

@@ -14,6 +14,7 @@ import msgspec
 
 from outrider.archive import Records
 from outrider.clock import Instant, instant
+from outrider.crawl.accounts import Books
 from outrider.crawl.copies import Copies
 from outrider.crawl.groups import read_groups
 from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
@@ -36,7 +37,6 @@ from outrider.crawl.visit import (
     stopped_outcome,
     unkept_outcome,
 )
-from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.policy.grouping import SharedClocks
 from outrider.journey import Code, Kind, LeaseBatch, Link, Outcome, Report, Settled, State, Verdict
@@ -118,7 +118,7 @@ class Settler:
 
     def __init__(
         self,
-        frontier: Frontier,
+        frontier: Books,
         output: Output,
         options: CrawlOptions,
         journal: Journal,
@@ -129,9 +129,12 @@ class Settler:
         copies: Copies | None = None,
         sitemaps: Sitemaps | None = None,
         reader: Reader | None = None,
+        told: Callable[[Settled], None] = lambda _: None,
     ) -> None:
         """tell: is given each answered page once it is kept. under_way: tokens of visits that have not ended, whose
-        leases a slow hook must not let end. reader: has read some visits ahead, perhaps."""
+        leases a slow hook must not let end. reader: has read some visits ahead, perhaps. told: hears the code of each
+        page."""
+        self._told = told
         self._hooks = hooks or Hooks(options)
         self._copies = copies if copies is not None else Copies()
         self._sitemaps = sitemaps if sitemaps is not None else Sitemaps(frontier, options)
@@ -236,6 +239,8 @@ class Settler:
             answered += code is Settled.OK and bool(one.outcome.answered)
             self._note(one, one.outcome, code)
             self._note_fault(one)
+            if one.visit.lease.kind is Kind.PAGE:
+                self._told(code)
         self._count_passed(done, report)
         self._output.write(report.lines, report.lsn)
         self._forget_addresses(done)

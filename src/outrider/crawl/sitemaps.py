@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
+from outrider.crawl.accounts import Books
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.visit import Judgement, Visit
-from outrider.engine import Frontier
 from outrider.errors import InvalidUrlError
 from outrider.frontier.priority import PRIORITY_DEFAULT
 from outrider.journey import Code, Link, RobotsAnswer, Verdict
@@ -69,7 +69,7 @@ class Found:
 class Sitemaps:
     """Queues and reads the sitemaps of one crawl; used by one thread, the frontier's."""
 
-    def __init__(self, frontier: Frontier, options: CrawlOptions, files: Files | None = None) -> None:
+    def __init__(self, frontier: Books, options: CrawlOptions, files: Files | None = None) -> None:
         """files: the crawl's directory; None keeps nothing beyond this object. Raises StoreError."""
         self._frontier = frontier
         self._wanted = options.sitemaps

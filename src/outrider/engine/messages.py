@@ -303,9 +303,10 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Registered(Struct, frozen=True):
-    """The product for which this frontier reads robots.txt files, and the server's clock."""
+    """The product for which this frontier reads robots.txt files, the id of its store, and the server's clock."""
 
     user_agent: str
+    store: str
     now_us: int
 
 

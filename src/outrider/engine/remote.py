@@ -134,14 +134,18 @@ class RemoteFrontier:
         more: dict[int, list[str | Link]] = {}
         for row, link in links:
             more.setdefault(row, []).append(link)
-        rows = [_outcome(one, more.get(row, [])) for row, one in enumerate(outcomes)]
+        rows = [outcome_body(one, more.get(row, [])) for row, one in enumerate(outcomes)]
         codes: list[Settled] = []
         found: list[tuple[Code, ...]] = []
         for number, some in enumerate(_parts(rows, _outcome_bytes)):
-            told = self._post(("frontier", "report"), m.Outcomes(some), m.Reported, self._key(request, number))
+            told = self.report_bodies(some, self._key(request, number))
             codes += map(Settled, told.codes)
             found += (tuple(map(Code, row)) for row in told.links)
         return Report(tuple(codes), tuple(found))
+
+    def report_bodies(self, bodies: list[m.OutcomeBody], key: str) -> m.Reported:
+        """Reports outcomes that fit into one body, under this key; the same call has the same answer."""
+        return self._post(("frontier", "report"), m.Outcomes(bodies), m.Reported, key)
 
     # -- around them --------------------------------------------------------------------------------------------------
 
@@ -288,6 +292,10 @@ class RemoteFrontier:
     def __repr__(self) -> str:
         return f"<RemoteFrontier {self._remote.address}>"
 
+    def key(self) -> str:
+        """A fresh key for a call that may be repeated."""
+        return self._remote.key()
+
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def _key(self, request: RequestId | None, number: int) -> str:
@@ -394,7 +402,8 @@ def _link(given: str | Link) -> str | m.NewUrl:
     )
 
 
-def _outcome(one: Outcome, more: Sequence[str | Link]) -> m.OutcomeBody:
+def outcome_body(one: Outcome, more: Sequence[str | Link] = ()) -> m.OutcomeBody:
+    """The body that tells a server of an outcome; its lines stay here."""
     links = one.links
     if isinstance(links, UrlBatch):
         found = list(_with_columns(links))

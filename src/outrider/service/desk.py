@@ -29,7 +29,7 @@ class Desk:
     """One per served frontier. Everything here runs on the loop."""
 
     def __init__(self, frontier: AsyncFrontier, *, hosts: Hosts, tokens: Tokens, audit: Audit | None) -> None:
-        self.user_agent = frontier.sync.user_agent
+        self.user_agent, self.store = frontier.sync.user_agent, frontier.sync._store.hex()
         self.frontier, self.hosts, self.tokens, self.audit = frontier, hosts, tokens, audit
         self.errands: Errands | None = None
         """The errands that this server does itself, where it can fetch."""

@@ -351,7 +351,7 @@ async def _register(desk: Desk, ask: Ask) -> m.Registered:
             f"user_agent is {ask.body.user_agent!r:.80}, and robots.txt is read for {ours} here; crawl as {ours}",
         )
     desk.hear(ask.body.worker_id)
-    return m.Registered(ours, await desk.frontier.now())
+    return m.Registered(ours, desk.store, await desk.frontier.now())
 
 
 async def _status(desk: Desk, _: Ask) -> dict[str, Any]:
