@@ -48,7 +48,7 @@ def test_a_broad_crawl_goes_to_other_hosts(walked):
 
 def test_a_focused_crawl_stops_where_its_topic_ends(walked):
     assert [("1", "5.html"), ("2", "cheese.html"), ("2", "other.html")] == got(walked, "focused")
-    assert ["0.5", "1.0", "0.0"] == re.findall(r'"score":([0-9.]+)', walked[1][4])
+    assert ["0.5", "0.5", "0.0"] == re.findall(r'"score":([0-9.]+)', walked[1][4])
 
 
 def test_a_recrawl_ends_when_all_is_due_next_week(walked):
