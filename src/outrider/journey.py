@@ -134,11 +134,13 @@ class UrlColumns(Protocol):
 @dataclass(frozen=True, slots=True)
 class RobotsAnswer:
     """The answer to a request for a robots.txt: an HTTP status (None: no answer, or one that broke off), the whole body
-    with its codings undone, and the next hop of a redirect."""
+    with its codings undone, and the next hop of a redirect. fresh_seconds: how long the answer says that it may be kept
+    (Cache-Control, Expires), None where it does not say; it may shorten the day that rules hold."""
 
     status: int | None
     body: bytes = b""
     location: str | None = None
+    fresh_seconds: float | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -325,12 +327,17 @@ class Lease(msgspec.Struct, frozen=True):
         return Outcome(self.token, Verdict.GONE, seconds=seconds, status=status, error=error)
 
     def robots(
-        self, status: int | None, body: bytes = b"", *, location: str | None = None, seconds: float | None = None
+        self,
+        status: int | None,
+        body: bytes = b"",
+        *,
+        location: str | None = None,
+        seconds: float | None = None,
+        fresh_seconds: float | None = None,
     ) -> Outcome:
         """The answer to an errand of kind `robots`; status None means that nothing answered."""
-        return Outcome(
-            self.token, Verdict.DONE, seconds=seconds, status=status, robots=RobotsAnswer(status, body, location)
-        )
+        answer = RobotsAnswer(status, body, location, fresh_seconds)
+        return Outcome(self.token, Verdict.DONE, seconds=seconds, status=status, robots=answer)
 
     def located(self, address: str, *, ttl_seconds: float | None = None) -> Outcome:
         """The answer to an errand of kind `address`: the host is there, for so long (None: five minutes; half a minute
@@ -492,10 +499,30 @@ class QueueStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RobotsStatus:
+    """A robots.txt as it is known.
+
+    state: unknown, rules, allow (there are none), refused (out of reach, so its pages stay closed), dead (no server) or
+    retrying. status: of the last answer, None for none. fetched_at: the last good answer; expires_at: when it is asked
+    for again. error: the class of the last failure.
+    """
+
+    authority: str
+    state: str
+    status: int | None
+    fetched_at: Instant | None
+    expires_at: Instant | None
+    crawl_delay: float | None
+    sitemaps: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class HostStatus:
     """One host: ready, resting (or being visited), blocked (paused, or backing off) or empty, and its clock.
 
     rest_until: an instant. gap_seconds: what had to lie behind its last request, and the rule that said so (`reason`).
+    robots: the files of its authorities; none for a host whose record lies on disk.
     """
 
     name: str
@@ -510,6 +537,7 @@ class HostStatus:
     delay_seconds: float | None = None
     limit: int | None = None
     paused: bool = False
+    robots: tuple[RobotsStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

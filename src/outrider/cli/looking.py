@@ -171,7 +171,9 @@ def explained(found: Mapping[str, Any]) -> Iterator[str]:
     yield from named({**first, **own, **print_, "order": found["order"], **robots})
     for name in ("queue", "host"):
         if found[name] is not None:
-            yield from named({name: found[name]})
+            yield from named({name: {key: value for key, value in dict(found[name]).items() if key != "robots"}})
+    for file in (found["host"] or {}).get("robots", ()):
+        yield from named({"robots.txt": file})
 
 
 def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:

@@ -25,6 +25,7 @@ from outrider.crawl.hooks import HookFailed
 from outrider.errors import InvalidUrlError
 from outrider.fetch.codings import unchunk
 from outrider.fetch.downloader import Decoding, Response, is_field_value
+from outrider.fetch.freshness import fresh_seconds
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
 from outrider.frontier.policy.revisit import retries_left
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
@@ -361,6 +362,8 @@ def robots_outcome(visit: Visit) -> Outcome:
         answer, error = _robots_file(response, response.status)
     else:
         answer = RobotsAnswer(response.status, b"", location_of(response) if response.status in REDIRECTS else None)
+    if response is not None and answer.status is not None:
+        answer = replace(answer, fresh_seconds=fresh_seconds(response.headers, visit.at / MICROSECONDS))
     return Outcome(
         visit.lease.token,
         Verdict.DONE,

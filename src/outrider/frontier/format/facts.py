@@ -189,7 +189,7 @@ KINDS: dict[int, Kind] = {
         _kind(
             Fact.ROBOTS,
             "slot:u16 name:text state:u8 expires:i64 next_at:i64 attempts:u8 hops:u8 status:u16 url:text error:text "
-            "again:u8=2@3",
+            "again:u8=2@3 fetched:i64=0@4 failing_since:i64=0@4",
         ),
         _kind(Fact.RULES, "slot:u16 name:text digest:u64 body:blob"),
         _kind(

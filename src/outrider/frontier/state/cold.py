@@ -538,6 +538,7 @@ def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ..
         *(name, one.logged, int(one.state), one.expires, one.next_at, one.attempts, one.hops, one.status, url),
         # An error's class comes from callers and may hold half a surrogate pair.
         *(one.error.encode("utf-8", "surrogatepass"), 0 if body else one.digest, body, int(one.again)),
+        *(one.fetched, one.failing_since),
     )
 
 
@@ -545,7 +546,7 @@ def told_bytes(tables: Tables, row: int) -> int:
     """An upper bound of the bytes in the cells of a host's authorities."""
     some = tables.authorities_of.get(row, ())
     rules = sum(tables.rulebook.size(one.digest) for one in some)
-    return rules + sum(100 + len(one.name) + len(one.url) + 3 * len(one.error) for one in some)
+    return rules + sum(120 + len(one.name) + len(one.url) + 3 * len(one.error) for one in some)
 
 
 def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
@@ -553,7 +554,8 @@ def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
     one = tables.authority(_origin(name, host) if isinstance(name, int) else name)
     one.logged, one.expires, one.next_at, one.attempts, one.hops = logged, expires, next_at, attempts, hops
     one.state = type(one.state)(state)
-    one.again = type(one.again)(*later or (one.again,))  # older records lack it
+    later = [*later, *(int(one.again), 0, 0)[len(later) :]]  # older records lack them
+    one.again, one.fetched, one.failing_since = type(one.again)(later[0]), later[1], later[2]
     one.status, one.error = status, error.decode("utf-8", "surrogatepass")
     one.url = url or one.name + "/robots.txt"
     one.digest = tables.hash_of(body.decode("latin-1")) if body else digest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from outrider.clock import Instant, instant
@@ -15,6 +15,8 @@ from outrider.journey import RobotsAnswer
 from outrider.limits import (
     REDIRECT_HOPS_MAX,
     ROBOTS_AGE_SECONDS_MAX,
+    ROBOTS_AGE_SECONDS_MIN,
+    ROBOTS_UNREACHABLE_SECONDS_MAX,
     URL_BYTES_MAX,
 )
 from outrider.robots import verdict_of_status, whole_lines
@@ -76,7 +78,8 @@ def judged(authority: Authority, url: str, now: Instant, *, errands: bool, ruleb
 @dataclass(frozen=True, slots=True)
 class Found:
     """An authority's cells after an answer, which ends its errand. body: the new rules (b"" for none), None to keep the
-    old ones. asks_next: the host of the next hop."""
+    old ones. asks_next: the host of the next hop. fetched: when the last good answer came; failing_since: the first
+    failure since then; 0 for none."""
 
     state: RobotsState
     expires: Instant
@@ -88,11 +91,14 @@ class Found:
     error: str
     body: bytes | None = None
     asks_next: str | None = None
+    fetched: Instant = 0
+    failing_since: Instant = 0
 
     def row(self, authority: Authority, again: Again) -> Row:
         """The columns of a ROBOTS fact."""
         place = (authority.slot, authority.name, int(self.state), self.expires, self.next_at)
-        return (*place, self.attempts, self.hops, self.status, self.url, self.error, int(again))
+        cells = (self.attempts, self.hops, self.status, self.url, self.error, int(again))
+        return (*place, *cells, self.fetched, self.failing_since)
 
 
 def again_after(authority: Authority, found: Found, digest: int) -> Again:
@@ -123,17 +129,16 @@ def after_answer(
 
     error: the class of the error, if there was one. retry_after: seconds. retries: whether an unreachable robots.txt is
     tried again soon (after 5, 30, 300 s) or counts as refused for a day at once. opens: whether the owner's settings
-    then open the host for a day, by the rules that were read last, or by none. follows: False where a redirect leads to
-    a host that another frontier visits: the rules there cannot be known, so they count as refused for a day.
+    then open the host for a day, by the rules that were read last, or by none.
+
+    An answer holds for a day, or as long as it says itself where that is shorter (§2.4), five minutes at least.
     """
     status = answer.status or 0
     own = authority.name + "/robots.txt"
     day = now + instant(ROBOTS_AGE_SECONDS_MAX)
     if error in _NOBODY_THERE and not authority.hops:
-        return Found(RobotsState.DEAD, day, 0, 0, 0, status, own, error or "")
+        return Found(RobotsState.DEAD, day, 0, 0, 0, status, own, error or "", fetched=authority.fetched)
     verdict = verdict_of_status(answer.status)
-    if verdict == "redirect" and not follows:
-        verdict, retries, error = "unreachable", False, _ELSEWHERE
     if verdict == "redirect":
         target = spell([answer.location or ""], authority.url or own)[0] if answer.location else None
         if target is not None and len(target) <= URL_BYTES_MAX and authority.hops < REDIRECT_HOPS_MAX:
@@ -147,17 +152,47 @@ def after_answer(
                 target,
                 authority.error,
                 asks_next=host_of(target),
+                fetched=authority.fetched,
+                failing_since=authority.failing_since,
             )
         verdict = "allow"  # beyond five hops a robots.txt may be treated as unavailable, RFC 9309 §2.3.1.2
     if verdict == "unreachable":
-        attempt = authority.attempts + 1
-        if retries and retries_left(attempt):
-            at = now + instant(max(retry_seconds(attempt), min(retry_after or 0.0, ROBOTS_AGE_SECONDS_MAX)))
-            return Found(RobotsState.RETRYING, 0, at, attempt, 0, status, own, error or "")
-        if opens:
-            state = RobotsState.RULES if authority.digest else RobotsState.ALLOW
-            return Found(state, day, 0, 0, 0, status, own, error or "")
-        return Found(RobotsState.REFUSED, day, day, 0, 0, status, own, error or "")
+        return _unreachable(authority, status, error or "", retry_after, now, retries=retries, opens=opens)
+    until = day
+    if answer.fresh_seconds is not None:
+        until = min(day, now + instant(max(min(answer.fresh_seconds, ROBOTS_AGE_SECONDS_MAX), ROBOTS_AGE_SECONDS_MIN)))
     if verdict == "rules":
-        return Found(RobotsState.RULES, day, 0, 0, 0, status, own, "", whole_lines(answer.body))
-    return Found(RobotsState.ALLOW, day, 0, 0, 0, status, own, "", b"")
+        body = whole_lines(answer.body)
+        return Found(RobotsState.RULES, until, 0, 0, 0, status, own, "", body, fetched=now)
+    return Found(RobotsState.ALLOW, until, 0, 0, 0, status, own, "", b"", fetched=now)
+
+
+def _unreachable(
+    authority: Authority,
+    status: int,
+    error: str,
+    retry_after: float | None,
+    now: Instant,
+    *,
+    retries: bool,
+    opens: bool,
+) -> Found:
+    """The cells after a failure, by RFC 9309 §2.3.1.4 and §2.4: a good copy holds until it is a day old, then the host
+    is closed, and after 30 days of failures the last good copy holds again. Without one the host stays closed."""
+    own = authority.name + "/robots.txt"
+    day = instant(ROBOTS_AGE_SECONDS_MAX)
+    since = authority.failing_since or max(now, 1)
+    attempt = authority.attempts + 1
+    copy = RobotsState.RULES if authority.digest else RobotsState.ALLOW
+    young = authority.fetched + day if authority.fetched else 0  # until then the good copy holds
+    tried = Found(copy, now + day, 0, 0, 0, status, own, error, fetched=authority.fetched, failing_since=since)
+    if retries and retries_left(attempt):
+        at = now + instant(max(retry_seconds(attempt), min(retry_after or 0.0, ROBOTS_AGE_SECONDS_MAX)))
+        if now < young:
+            return replace(tried, expires=min(at, young), attempts=attempt)
+        return replace(tried, state=RobotsState.RETRYING, expires=0, next_at=at, attempts=attempt)
+    if opens or (authority.fetched and now - since >= instant(ROBOTS_UNREACHABLE_SECONDS_MAX)):
+        return tried
+    if now < young:
+        return replace(tried, expires=young)
+    return replace(tried, state=RobotsState.REFUSED, next_at=now + day)

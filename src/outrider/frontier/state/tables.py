@@ -125,7 +125,7 @@ class Authority(Errand):
     pages makes it, or a call that gives rules. url: its own robots.txt, or the hop of a redirect; klass: the best class
     among the URLs of its host, while they wait for its rules."""
 
-    __slots__ = ("again", "digest", "expires", "logged", "place", "state", "status")
+    __slots__ = ("again", "digest", "expires", "failing_since", "fetched", "logged", "place", "state", "status")
 
     def __init__(self, slot: int, host: int, name: str) -> None:
         super().__init__(Kind.ROBOTS, slot, host, name, name + "/robots.txt")
@@ -135,6 +135,8 @@ class Authority(Errand):
         self.state = RobotsState.UNKNOWN
         self.expires: Instant = 0
         self.status = 0
+        self.fetched: Instant = 0  # its last good answer
+        self.failing_since: Instant = 0  # the first failure since then
         self.digest = 0  # names its rules, which the rulebook holds
 
     def opening(self, token: int, deadline: Instant, holder: int) -> tuple[Fact, Row]:
@@ -776,6 +778,8 @@ class Tables:
         url: str,
         error: str,
         again: int,
+        fetched: int,
+        failing_since: int,
     ) -> None:
         authority = self._known(name)
         self._end_errand(authority)
@@ -788,6 +792,7 @@ class Tables:
         authority.url = url
         authority.error = error
         authority.again = Again(again)
+        authority.fetched, authority.failing_since = fetched, failing_since
         self.changed.append(np.array([authority.host], np.uint32))
 
     def _lease_errand(self, errand: Errand, token: int, deadline: int, holder: int) -> None:
@@ -1415,7 +1420,8 @@ def robots_cells(authority: Authority, next_at: Instant | None = None, again: Ag
     a = authority
     at = a.next_at if next_at is None else next_at
     later = int(a.again if again is None else again)
-    return (a.slot, a.name, int(a.state), a.expires, at, a.attempts, a.hops, a.status, a.url, a.error, later)
+    place = (a.slot, a.name, int(a.state), a.expires, at, a.attempts, a.hops, a.status, a.url, a.error)
+    return (*place, later, a.fetched, a.failing_since)
 
 
 def rules_cells(slot: int, queue: int, rules: QueueRules) -> Row:

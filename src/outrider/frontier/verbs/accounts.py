@@ -43,6 +43,7 @@ from outrider.journey import (
     Idle,
     Page,
     QueueStatus,
+    RobotsStatus,
     State,
     UrlStatus,
     Verification,
@@ -51,6 +52,7 @@ from outrider.journey import (
 )
 from outrider.kernels.cards import Heads
 from outrider.limits import LISTED_ROWS_MAX, WAITS_NAMED_MAX
+from outrider.robots import Rules
 from outrider.url import authority_of, host_of
 
 
@@ -500,6 +502,22 @@ def host_status(
         delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
         limit=max((rule.limit for rule in rules if rule.limit), default=None),
         paused=paused,
+        robots=tuple(robots_status(one, tables) for one in tables.authorities_of.get(row, ())),
+    )
+
+
+def robots_status(one: Authority, tables: Tables) -> RobotsStatus:
+    """The robots.txt of an authority as it is known."""
+    ruled = one.state == RobotsState.RULES
+    return RobotsStatus(
+        one.name,
+        RobotsState(one.state).name.lower(),
+        one.status or None,
+        one.fetched or None,
+        max(one.expires, one.next_at) or None,
+        (tables.rulebook.crawl_delay(one.digest) or None) if ruled else None,
+        len(Rules.parse(tables.rulebook.body(one.digest)).sitemaps) if ruled else 0,
+        one.error or None,
     )
 
 

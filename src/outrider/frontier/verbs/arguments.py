@@ -292,7 +292,9 @@ def builtin(value: Any) -> Any:
         if isinstance(value, kind) and not isinstance(value, Verdict | bool):
             return _COPIES[kind](value)
     if isinstance(value, RobotsAnswer) and type(value) is not RobotsAnswer:
-        return RobotsAnswer(builtin(value.status), builtin(value.body), builtin(value.location))
+        return RobotsAnswer(
+            builtin(value.status), builtin(value.body), builtin(value.location), builtin(value.fresh_seconds)
+        )
     return value
 
 
@@ -435,6 +437,9 @@ def robots(answer: object) -> None:
         raise SettingsError(f"robots {shown(answer)}: give a RobotsAnswer, as lease.robots(status, body) makes it")
     status(answer.status)
     _text("location", answer.location)
+    fresh = answer.fresh_seconds
+    if fresh is not None and not (is_number(fresh) and 0 <= fresh <= SPAN_SECONDS_MAX):
+        raise SettingsError(f"fresh_seconds {shown(fresh)}: give seconds from 0 on, or None")
     if not isinstance(answer.body, bytes):
         raise SettingsError(f"body {shown(answer.body)}: give the bytes of the robots.txt")
 

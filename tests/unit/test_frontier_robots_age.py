@@ -1,0 +1,166 @@
+"""How long a robots.txt holds: a day, less where its answer says so, and longer only after 30 days of failures."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.world import World
+from outrider.clock import instant
+from outrider.frontier.state.errands import after_answer
+from outrider.frontier.state.tables import Authority, RobotsState
+from outrider.journey import RobotsAnswer
+
+DAY = 86_400.0
+RULES = b"User-agent: *\nDisallow: /closed\n"
+OPEN, CLOSED = "http://a.test/open", "http://a.test/closed"
+
+
+def world_of(**how: object) -> World:
+    world = World(robots="errands", delay=0, delay_factor=0.0, **how)
+    world.discover(*[f"{OPEN}{page}" for page in range(100)])
+    return world
+
+
+def asked(world: World) -> list[str]:
+    """The kinds of what can be leased now, given back unfetched."""
+    leases = list(world.lease(1, errands=True))
+    world.frontier.release([lease.token for lease in leases])
+    return [str(lease.kind) for lease in leases]
+
+
+def answer(world: World, status: int | None, body: bytes = b"", **how: object) -> None:
+    (lease,) = world.lease(1, errands=True)
+    assert "robots" == lease.kind
+    world.report(lease.robots(status, body, **how))
+
+
+@pytest.mark.parametrize(
+    ("fresh", "age"), [(None, DAY), (3_600.0, 3_600.0), (0.0, 300.0), (10 * DAY, DAY), (86_399.5, 86_399.5)]
+)
+@pytest.mark.parametrize("status", [200, 404])
+def test_an_answer_may_shorten_the_day_that_rules_hold_and_never_lengthen_it(status, fresh, age):
+    world = world_of()
+    answer(world, status, RULES, fresh_seconds=fresh)
+    world.clock.move(age - 0.01)
+    assert ["page"] == asked(world)
+    world.kill()
+    assert ["page"] == asked(world)
+    world.clock.move(0.02)
+    assert ["robots"] == asked(world)
+
+
+def test_a_good_copy_holds_until_it_is_a_day_old_while_its_file_is_out_of_reach():
+    world = world_of()
+    answer(world, 200, RULES, fresh_seconds=600.0)
+    world.clock.move(600.0)
+    for wait in (5.0, 30.0, 300.0):
+        answer(world, 500)
+        assert ["page"] == asked(world)
+        world.clock.move(wait)
+    answer(world, None)
+    assert ["page"] == asked(world)
+    assert "parked" == closed_state(world)
+    world.discover(*[f"{OPEN}/later{page}" for page in range(9)])
+    world.clock.move(DAY - 600.0 - 335.0 - 1.0)
+    assert ["page"] == asked(world)
+    world.clock.move(1.0)
+    assert ["robots"] == asked(world)
+    answer(world, 500)
+    assert [] == asked(world)
+
+
+def closed_state(world: World) -> str:
+    world.discover(CLOSED)
+    while (leases := world.lease(1)) and leases[0].url != CLOSED:
+        world.report(leases[0].done(seconds=0.0))
+    return world.state(CLOSED)
+
+
+def fail_for(world: World, days: float) -> None:
+    """Lets every request for the robots.txt fail for so long."""
+    end = world.clock() + instant(days * DAY)
+    while world.clock() < end:
+        for lease in world.lease(1, errands=True):
+            assert "robots" == lease.kind
+            world.report(lease.robots(500))
+        world.clock.move(min(max(world.ready_in() or DAY, 0.001), (end - world.clock()) / 1_000_000 or 0.001))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_after_thirty_days_out_of_reach_the_last_good_copy_holds_again(killed):
+    world = world_of()
+    answer(world, 200, RULES)
+    world.clock.move(DAY)
+    fail_for(world, 29.9)
+    if killed:
+        world.kill()
+    world.discover(CLOSED)
+    assert "page" not in asked(world)
+    world.clock.move(0.11 * DAY)
+    while "page" not in asked(world):
+        answer(world, 500)
+        world.clock.move(max(world.ready_in() or 0.0, 0.001))
+    world.settle_robots(500)
+    assert "parked" == closed_state(world)
+
+
+def test_a_host_whose_robots_txt_never_answered_stays_closed():
+    world = world_of()
+    fail_for(world, 40.0)
+    assert "page" not in asked(world)
+
+
+def test_a_good_answer_begins_the_thirty_days_again():
+    world = world_of()
+    answer(world, 200, RULES)
+    world.clock.move(DAY)
+    fail_for(world, 29.0)
+    while "robots" not in asked(world):
+        world.clock.move(max(world.ready_in() or 0.0, 0.001))
+    answer(world, 200, RULES)
+    world.clock.move(DAY)
+    fail_for(world, 20.0)
+    assert "page" not in asked(world)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([200, 404, 500, 429, None]), st.none() | st.floats(0, 1e6), st.floats(1, 5 * DAY)),
+        max_size=40,
+    )
+)
+def test_pages_are_open_only_by_a_copy_of_today_or_after_thirty_days_of_failures(steps):
+    """Plain rules: an authority is open while its last good answer is younger than a day, or when every answer of the
+    last 30 days failed and there was a good one before."""
+    one, now = Authority(0, 0, "http://a.test"), instant(1_000.0)
+    good, failing = None, None
+    for status, fresh, wait in steps:
+        found = after_answer(one, RobotsAnswer(status, RULES, None, fresh), None, None, now, retries=True)
+        if status in (200, 404):
+            good, failing = now, None
+        else:
+            failing = failing or now
+        one.state, one.expires, one.attempts = found.state, found.expires, found.attempts
+        one.fetched, one.failing_since = found.fetched, found.failing_since
+        one.digest = one.digest if found.body is None else len(found.body)
+        now += instant(wait)
+        if one.state in (RobotsState.RULES, RobotsState.ALLOW) and one.expires > now:
+            young = now < good + instant(DAY)
+            assert young or (failing is not None and now - failing >= instant(30 * DAY))
+
+
+def test_a_host_shows_what_is_known_of_its_robots_txt():
+    world = world_of()
+    begun = world.clock()
+    answer(world, 200, RULES + b"Crawl-delay: 2.5\nSitemap: http://a.test/map.xml\n", fresh_seconds=3_600.0)
+    (file,) = world.frontier.host("a.test").robots
+    assert ("http://a.test", "rules", 200, 2.5, 1, None) == (
+        *(file.authority, file.state, file.status, file.crawl_delay, file.sitemaps, file.error),
+    )
+    assert (begun, begun + instant(3_600)) == (file.fetched_at, file.expires_at)
+    world.clock.move(DAY)
+    answer(world, 503)
+    (file,) = world.frontier.explain(f"{OPEN}9").host.robots
+    assert ("retrying", 503, begun) == (file.state, file.status, file.fetched_at)
