@@ -151,6 +151,7 @@ class Outcome(msgspec.Struct, frozen=True):
     ended_at: instant of the request's end; None means now. A named worker's lease ends at the report's instant instead,
     for clocks of workers differ.
     first_byte_seconds: how long the first byte of the answer took; a host that answers later than usual gets more room.
+    challenged: a challenge for a browser or a person came in place of the page; two in a row park the host.
     retry_after_seconds: what the site asked for (Retry-After); it rests the whole host.
     refused: the site refused for load (429, 503); without retry_after_seconds the host backs off.
     location: target of a redirect; it becomes a URL of its own, hops + 1.
@@ -189,6 +190,7 @@ class Outcome(msgspec.Struct, frozen=True):
     ttl_seconds: float | None = None
     first_byte_seconds: float | None = None
     repeats: bool = False
+    challenged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,7 @@ class OutcomeBatch:
     addresses: Column[str] = None
     ttl_seconds: Column[float] = None
     first_byte_seconds: Column[float] = None
+    challenged: Column[bool] = None
     repeats: Column[bool] = None
 
     def __len__(self) -> int:
@@ -308,6 +311,7 @@ class Lease(msgspec.Struct, frozen=True):
         status: int | None = None,
         error: str | None = None,
         refused: bool = False,
+        challenged: bool = False,
     ) -> Outcome:
         """It failed and may work later: after `after_seconds`, or by the frontier's own steps (5, 30, 300 s, then
         dead letter)."""
@@ -320,6 +324,7 @@ class Lease(msgspec.Struct, frozen=True):
             after_seconds=after_seconds,
             retry_after_seconds=retry_after_seconds,
             refused=refused,
+            challenged=challenged,
         )
 
     def gone(self, *, status: int | None = None, error: str | None = None, seconds: float | None = None) -> Outcome:
@@ -522,7 +527,8 @@ class HostStatus:
     """One host: ready, resting (or being visited), blocked (paused, or backing off) or empty, and its clock.
 
     rest_until: an instant. gap_seconds: what had to lie behind its last request, and the rule that said so (`reason`).
-    robots: the files of its authorities; none for a host whose record lies on disk.
+    not_welcome: why it is parked until an operator resumes it. robots: the files of its authorities; none for a host
+    whose record lies on disk.
     """
 
     name: str
@@ -537,6 +543,7 @@ class HostStatus:
     delay_seconds: float | None = None
     limit: int | None = None
     paused: bool = False
+    not_welcome: str | None = None
     robots: tuple[RobotsStatus, ...] = ()
 
 

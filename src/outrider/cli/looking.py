@@ -38,6 +38,7 @@ _HOST_COLUMNS = {
     "rest_until": "RESTS UNTIL",
     "back_off_seconds": "BACK-OFF",
     "paused": "PAUSED",
+    "not_welcome": "NOT WELCOME",
 }
 _URL_COLUMNS = {
     "state": "STATE",

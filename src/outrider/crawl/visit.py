@@ -4,6 +4,7 @@ answer                                   outcome in pages.jsonl       the fronti
 2xx                                      done, truncated, duplicate   done, links
 2xx of which nothing can be decoded      error                        gone
 301 302 303 307 308 with a location      redirect                     done, location
+a challenge for browsers or people       retry, at last error         retry, challenged: not_welcome
 408 425 429 5xx, errors that may pass    retry, at last error         retry (429, 503: refused)
 304 to a request with validators         duplicate                    done, nothing new
 any other status                         gone                         gone
@@ -27,6 +28,7 @@ from outrider.fetch.codings import unchunk
 from outrider.fetch.downloader import Decoding, Response, is_field_value
 from outrider.fetch.freshness import fresh_seconds
 from outrider.fetch.outcomes import FetchError, retry_after_seconds
+from outrider.fetch.unwelcome import sign_of
 from outrider.frontier.policy.revisit import retries_left
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
 from outrider.limits import (
@@ -108,6 +110,14 @@ class Visit:
         return self.response.status if self.response is not None else None
 
     @property
+    def sign(self) -> str | None:
+        """The sign by which an answer is a challenge for a browser or a person, None for any other."""
+        response = self.response
+        if response is None or response.status is None or response.error is not None:
+            return None
+        return sign_of(response.status, response.headers, response.content)
+
+    @property
     def sent(self) -> bool:
         """Whether the site was asked, or at least a connection to it tried."""
         return self.response is not None and not (not self.response.request_head and self.response.error in UNSENT)
@@ -171,6 +181,9 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS)) -> Judgement:
         return Judgement("error", Verdict.GONE, str(failure), None, asked)
     assert visit.response is not None
     assert status is not None
+    if visit.sign is not None:
+        word, verdict = _again(lease.attempt, retries)
+        return Judgement(word, verdict, str(FetchError.NOT_WELCOME), None, asked, status in REFUSALS)
     if 200 <= status < 300:
         return _answered(visit.response)
     if status == NOT_MODIFIED and validators_of(lease):
@@ -333,6 +346,7 @@ def page_outcome(
         at=again,
         seconds=visit.seconds,
         first_byte_seconds=visit.first_byte_seconds,
+        challenged=visit.sign is not None,
         status=visit.status,
         error=judgement.error,
         ended_at=response.ended_at if response is not None else visit.now,
@@ -358,6 +372,8 @@ def robots_outcome(visit: Visit) -> Outcome:
     error = visit.error_class
     if response is None or response.error is not None or response.status is None:
         answer = RobotsAnswer(None)
+    elif visit.sign is not None:  # it is no robots.txt, and does not allow anything
+        answer, error = RobotsAnswer(None), str(FetchError.NOT_WELCOME)
     elif 200 <= response.status < 300:
         answer, error = _robots_file(response, response.status)
     else:
@@ -369,6 +385,7 @@ def robots_outcome(visit: Visit) -> Outcome:
         Verdict.DONE,
         seconds=visit.seconds,
         first_byte_seconds=visit.first_byte_seconds,
+        challenged=visit.sign is not None,
         status=visit.status,
         error=error,
         ended_at=response.ended_at if response is not None else visit.now,
@@ -407,6 +424,7 @@ def sitemap_outcome(visit: Visit, judgement: Judgement, links: UrlBatch | list[L
         judgement.verdict,
         seconds=visit.seconds,
         first_byte_seconds=visit.first_byte_seconds,
+        challenged=visit.sign is not None,
         status=visit.status,
         error=judgement.error,
         ended_at=response.ended_at if response is not None else visit.now,

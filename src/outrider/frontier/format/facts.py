@@ -181,7 +181,7 @@ KINDS: dict[int, Kind] = {
         _kind(
             Fact.HOST_CELLS,
             "slot:u16 host:u64 ended:i64 rest_until:i64 gap:f64 reason:u8 back_off:f64 refused_at:i64 answered:u32 "
-            "strain:f64=0.0@3 usual:u16=0@4",
+            "strain:f64=0.0@3 usual:u16=0@4 unwelcome:u8=0@5",
             applied=Applied.IN_COLUMNS,
             in_windows=True,
         ),

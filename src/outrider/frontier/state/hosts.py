@@ -186,6 +186,7 @@ class Hosts(Columns):
 
     hash, slot; ended, rest_until, refused_at: instants; gap, back_off: seconds; reason: a GapReason; answered: pages;
     strain: the share of its rate that a host under strain is not given; usual: milliseconds to a first byte;
+    unwelcome: points for signs (policy/welcome.py);
     in_flight: open leases; turns: how often it was drawn; flags: MANY …; first_queue: a row of Queues, NONE for none;
     there: whether a host has the row. cells: the columns that most calls touch, as records; octets: their bytes. _name:
     the arena of the name (1 bit), its length in bytes (16 bits), its start (47 bits).
@@ -204,6 +205,7 @@ class Hosts(Columns):
     answered: Column
     strain: Column
     usual: Column
+    unwelcome: Column
     in_flight: Column
     turns: Column
     flags: Column

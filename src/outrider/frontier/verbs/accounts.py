@@ -16,6 +16,7 @@ from outrider.errors import SettingsError, shown
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
+from outrider.frontier.policy.welcome import TEXTS
 from outrider.frontier.schedule.shared import HeldBack, SharedTurns
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.cold import Told, weigh
@@ -502,6 +503,7 @@ def host_status(
         delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
         limit=max((rule.limit for rule in rules if rule.limit), default=None),
         paused=paused,
+        not_welcome=TEXTS.get(int(hosts.unwelcome[row])),
         robots=tuple(robots_status(one, tables) for one in tables.authorities_of.get(row, ())),
     )
 
@@ -666,6 +668,7 @@ def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
         int(head["answered"]),
         delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
         limit=max((rule.limit for rule in rules if rule.limit), default=None),
+        not_welcome=TEXTS.get(int(told.rare_cells(place)["unwelcome"])),
         paused=all(
             (queue.rules is not None and queue.rules.paused) or tables.crawls.states[queue.crawl] != CrawlState.RUNNING
             for queue in queues
@@ -735,7 +738,7 @@ def explain(
         text = f"it is parked as a trap ({rule}){why}; `outrider retry --error {rule}` puts it back"
     elif record.state == PARKED and record.reason == Reason.ROBOTS and robots:
         text = f"it is parked: its robots.txt closes it, {robots}"
-    kept = word in ("paused", "blocked", "limit") or (at is not None and at >= paused_until)
+    kept = word in ("paused", "not_welcome", "blocked", "limit") or (at is not None and at >= paused_until)
     if record.state == QUEUED and paused_until > now and not kept:
         word, text, at = "network", _paused(paused_until), paused_until
     place = tables.whereabouts.get(host) if shared is not None and shared.asks else None
@@ -826,6 +829,9 @@ def _why_not(
         return "waiting", f"it waits until {rfc3339(record.due)}", record.due
     if at_limit:
         return "limit", "the limit of pages (max_pages) is reached", None
+    if queue.paused and host.not_welcome is not None:
+        text = f"{host.name} is parked, for a crawler is not welcome there: {host.not_welcome}"
+        return "not_welcome", f"{text}; `outrider host DIR {host.name} resume` wakes it", None
     if queue.paused:
         return "paused", "its queue or crawl is paused", None
     if queue.blocked_until is not None and queue.blocked_until > now:

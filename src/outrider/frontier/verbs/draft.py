@@ -43,6 +43,7 @@ class Clock:
     answered: int
     strain: float
     usual: int
+    unwelcome: int
 
     def __init__(self, cells: Iterable[tuple[str, Any]]) -> None:
         for name, value in cells:

@@ -100,7 +100,18 @@ class Operations(Discovering):
             self.turns.touch([self.turns.hops()], now)
             of_crawl = self.tables.queues.crawl[: self.tables.queues.count] == row
             return int(of_crawl.sum()) + self.tables.cold.queues_in(row)
-        return self._rule(key, crawl, now, lambda rules: replace(rules, paused=paused))
+        count = self._rule(key, crawl, now, lambda rules: replace(rules, paused=paused))
+        if not paused:
+            self._forget_signs(self.chosen(key, crawl), now)
+        return count
+
+    def _forget_signs(self, queues: Rows, now: Instant) -> None:
+        """Forgets the signs of hosts that an operator wakes."""
+        draft = self._draft(self._advance(now))
+        for host in np.unique(self.tables.queues.host[queues.astype(np.intp)]).tolist():
+            if self.tables.hosts.unwelcome[host]:
+                draft.clock(host).unwelcome = 0
+        self._commit(draft, reserve=True)
 
     def block_until(self, until: Instant, key: str | None, crawl: str | None, now: Instant) -> int:
         """Keeps these queues from being leased before an instant."""

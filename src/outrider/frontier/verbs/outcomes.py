@@ -67,6 +67,7 @@ class Outcomes:
     retry_after_seconds: Floats | None = None
     first_byte_seconds: Floats | None = None
     refused: Flags | None = None
+    challenged: Flags | None = None
     duplicate: Flags | None = None
     repeats: Flags | None = None
     bytes_read: Instants | None = None
@@ -238,6 +239,7 @@ _COLUMNS: Final = {
     **{name: name for name in ("duplicate", "repeats", "bytes_read", "politeness")},
     **{name: name for name in ("last_modified", "metadata", "ttl_seconds")},
     "first_byte_seconds": "first_byte_seconds",
+    "challenged": "challenged",
     "errors": "error",
     "locations": "location",
     "lines": "line",
@@ -248,7 +250,7 @@ _COLUMNS: Final = {
 }
 """The columns of an OutcomeBatch that may be left out, and the field of Outcome that each stands for."""
 _READ_OPTIONAL: Final[Callable[[OutcomeBatch], tuple[Any, ...]]] = attrgetter(*_COLUMNS)
-_ABSENT: Final = {"refused": False, "duplicate": False, "repeats": False, "bytes_read": 0}
+_ABSENT: Final = {"refused": False, "challenged": False, "duplicate": False, "repeats": False, "bytes_read": 0}
 
 
 def _completed(found: Outcomes, fields: Mapping[str, Sequence[Any]]) -> Outcomes:
@@ -363,6 +365,7 @@ _NUMBERS: Final[Mapping[str, _Number]] = {
         lambda name, value: arguments.whole(name, value, 0, INSTANT_MAX), (int,), "i8", None, INSTANT_MAX
     ),
     "refused": _FLAG,
+    "challenged": _FLAG,
     "duplicate": _FLAG,
     "repeats": _FLAG,
     "answered": _Number(_check_flag_or_none, (bool,), "i1", -1, 1),

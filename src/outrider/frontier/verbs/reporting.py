@@ -226,9 +226,11 @@ class Reporting(Leasing, Settling):
         stale = len(outcomes) - int(np.count_nonzero(accepted)) - len(taken_before)
         if stale:
             draft.tally("stale", stale)
+        self._unwelcome = []
         self._hear_network(draft, ends)
         self._answer_errands(draft, ends)
         until, ended = self._rest_hosts(draft, ends)
+        self._park_unwelcome(draft)
         targets = self._move_pages(draft, ends, until, ended)
         # The links of stale outcomes stay unread: the present holder of the URL will report them.
         codes, new_targets = self._take_links(draft, ends, links, targets)
@@ -250,6 +252,8 @@ class Reporting(Leasing, Settling):
             self._answered(draft, request_id, "report", answer.packed(), begun=begun)
         self._commit(draft, reserve=True)
         self.network = ends.network
+        if self._unwelcome:
+            self.turns.touch([np.array(self._unwelcome, np.uint32), self.turns.hops()], draft.now)
         for token in taken_before.values():
             self._unanswered.pop(token, None)
         return self._take_lines(draft)

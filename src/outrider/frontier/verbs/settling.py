@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,19 @@ from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import NO_PARTS, extra_of, parts_of
 from outrider.frontier.policy.network import SILENT, Network
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
+from outrider.frontier.policy.welcome import PARKED_FROM, Signal, Signals, unwelcome_after
 from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
-from outrider.frontier.state.hosts import NONE, ROBOTS, RULED, Rows, Uint64s, has_equals, mixed
+from outrider.frontier.state.hosts import (
+    NONE,
+    ROBOTS,
+    RULED,
+    QueueRules,
+    Rows,
+    Uint64s,
+    has_equals,
+    mixed,
+    words_of_keys,
+)
 from outrider.frontier.state.tables import (
     DONE,
     GONE,
@@ -26,6 +37,7 @@ from outrider.frontier.state.tables import (
     WAITING,
     Authority,
     Reason,
+    rules_cells,
     states_of,
 )
 from outrider.frontier.state.whereabouts import Whereabouts
@@ -39,7 +51,14 @@ from outrider.frontier.verbs.outcomes import Outcomes
 from outrider.frontier.verbs.pieces import ByRow
 from outrider.journey import Kind, RobotsAnswer
 from outrider.kernels.cards import HAS_CONTENT, Heads
-from outrider.limits import MICROSECONDS, NETWORK_HOSTS_MIN, REDIRECT_HOPS_MAX, RETRY_AFTER_SECONDS_MAX, RETRY_SECONDS
+from outrider.limits import (
+    MICROSECONDS,
+    NETWORK_HOSTS_MIN,
+    OWN_SLOT,
+    REDIRECT_HOPS_MAX,
+    RETRY_AFTER_SECONDS_MAX,
+    RETRY_SECONDS,
+)
 from outrider.robots import verdict_of_status
 from outrider.url import UrlBatch, host_of
 
@@ -48,6 +67,7 @@ Instants = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 
 _ALL = slice(None)
+HTTP_FORBIDDEN = 403
 _PHASES = np.uint64((1 << 50) - 1)  # the windows of a Crawl-delay begin at another instant for each host
 _WAITS = np.array([*RETRY_SECONDS, 0.0])  # by attempt, 1 for the first; behind the last attempt there is none
 
@@ -99,6 +119,8 @@ class _Pages:
 
 class Settling(Asking, Discovering):
     """The part of the machine that turns outcomes into facts."""
+
+    _unwelcome: list[int]  # rows of the hosts that the draft at hand parks
 
     def _ends(self, outcomes: Outcomes, *, bodies: bool) -> Ends:
         """Looks up the leases of these outcomes. bodies: whether their texts are needed in any case."""
@@ -239,6 +261,7 @@ class Settling(Asking, Discovering):
             answered=outcomes.answered if not requested else outcomes.answered & ends.ended,
             strained=_strained(outcomes, hosts, rested, ends.spared),
             first_byte=outcomes.first_byte_seconds,
+            signals=_signals(outcomes, ends.spared),
         )
         requests = requests if rows is None else requests.take(rows)
         some = hosts if rows is None else hosts[rows]
@@ -311,6 +334,12 @@ class Settling(Asking, Discovering):
         clocks["gap"][at], clocks["reason"][at] = rests.gap, rests.reason
         clocks["back_off"][at], clocks["refused_at"][at] = rests.back_off, rests.refused_at
         clocks["strain"][at], clocks["usual"][at] = rests.strain, rests.usual
+        before = clocks["unwelcome"][at].copy()
+        signals = requests.signals
+        signals = np.where((signals == Signal.BROKEN) & (clocks["answered"][at] == 0), Signal.NEUTRAL, signals)
+        clocks["unwelcome"][at] = unwelcome_after(before, signals)
+        parked = (clocks["unwelcome"][at] >= PARKED_FROM) & (before < PARKED_FROM)
+        self._unwelcome += hosts[at][parked].tolist()
         clocks["answered"][at] += requests.answered
 
     def _draws(self, hashes: Uint64s, ended: Instants | Instant) -> npt.NDArray[np.float64]:
@@ -319,6 +348,19 @@ class Settling(Asking, Discovering):
         drawn = mixed(hashes ^ mixed(instants ^ np.uint64(self.seed)))
         found: npt.NDArray[np.float64] = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return found
+
+    def _park_unwelcome(self, draft: Draft) -> None:
+        """Pauses the queues of hosts at which a crawler is not welcome, as an operator would: those that are there, and
+        those that come later under the hosts' names."""
+        tables = self.tables
+        for host in sorted(set(self._unwelcome)):
+            for queue in tables.queues_of(host):
+                rules = tables.queues.rules.get(queue) or QueueRules()
+                draft.add(Fact.QUEUE_RULES, tables.queue_rules(queue, replace(rules, paused=True)))
+            name = np.array([tables.hash_of(tables.hosts.name(host))], np.uint64)
+            (number,) = words_of_keys(name).tolist()
+            rules = tables.words.get(number) or QueueRules()
+            draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, number, replace(rules, paused=True)))
 
     def _crawl_delays(self, draft: Draft, hosts: Rows) -> npt.NDArray[np.float64] | None:
         """The Crawl-delays of hosts in seconds, also of rules that came with this call; None where none has any."""
@@ -569,7 +611,7 @@ class _Requests:
     """The requests that hosts rest after, a row each; a value stands for a column of equal ones, None for one without
     any."""
 
-    __slots__ = ("answered", "ended", "first_byte", "floor", "refused", "retry_after", "seconds", "strained")
+    __slots__ = ("answered", "ended", "first_byte", "floor", "refused", "retry_after", "seconds", "signals", "strained")
 
     def __init__(
         self,
@@ -582,8 +624,9 @@ class _Requests:
         answered: Flags,
         strained: Flags | None,
         first_byte: npt.NDArray[np.float64] | None,
+        signals: Signals,
     ) -> None:
-        self.strained, self.first_byte = strained, first_byte
+        self.strained, self.first_byte, self.signals = strained, first_byte, signals
         self.seconds, self.ended, self.floor = seconds, ended, floor
         self.retry_after, self.refused, self.answered = retry_after, refused, answered
 
@@ -663,6 +706,22 @@ def _strained(outcomes: Outcomes, hosts: Rows, rested: Flags, spared: frozenset[
         if len(silent) < asked or len(np.unique(hosts[silent])) < NETWORK_HOSTS_MIN:
             strained[silent] = True
     return strained if strained.any() else None
+
+
+def _signals(outcomes: Outcomes, spared: frozenset[int]) -> Signals:
+    """The signs that requests give about the welcome of a crawler. spared: rows that failed in an outage of our
+    network."""
+    statuses = outcomes.statuses
+    signals = np.where((statuses >= 200) & (statuses < 500), Signal.HEALTHY, Signal.NEUTRAL).astype(np.uint8)
+    signals[statuses == HTTP_FORBIDDEN] = Signal.WALL
+    if outcomes.refused is not None:
+        signals[outcomes.refused] = Signal.NEUTRAL
+    for row, error in outcomes.errors.items():
+        if error in ("reset", "empty_reply") and not statuses[row] and row not in spared:
+            signals[row] = Signal.BROKEN
+    if outcomes.challenged is not None:
+        signals[outcomes.challenged] = Signal.CHALLENGE
+    return signals
 
 
 def of_their_kinds(outcomes: Outcomes, errands: Mapping[int, Errand], ended: Flags) -> None:

@@ -1,0 +1,67 @@
+"""Answers that ask for a browser or a person instead of giving the page: a table of signs, as they were on 2026-11-23.
+
+A sign names a field of the header or bytes of the body that its maker's documents or pages show; the statuses keep a
+page that only speaks of such a service from being taken for one. Nothing here helps to get around a challenge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from outrider.limits import UNWELCOME_BODY_BYTES_MAX
+
+_CLOSED = (401, 403, 405, 429, 503)
+
+
+class _Fields(Protocol):
+    def get(self, name: str, /) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """One sign. header: a field and a text in its value ("" for any value); body: bytes in lower case, all of which
+    must be there; statuses: () for any status."""
+
+    name: str
+    statuses: tuple[int, ...] = ()
+    header: tuple[str, str] | None = None
+    body: tuple[bytes, ...] = ()
+
+
+SIGNS = (
+    Sign("cloudflare", header=("cf-mitigated", "challenge")),
+    Sign("cloudflare", _CLOSED, ("server", "cloudflare"), (b"/cdn-cgi/challenge-platform/",)),
+    Sign("cloudflare", _CLOSED, ("server", "cloudflare"), (b"cf-error-code", b"1020")),
+    Sign("aws-waf", header=("x-amzn-waf-action", "challenge")),
+    Sign("aws-waf", header=("x-amzn-waf-action", "captcha")),
+    Sign("datadome", _CLOSED, ("x-datadome", "")),
+    Sign("datadome", _CLOSED, None, (b"captcha-delivery.com",)),
+    Sign("imperva", (*_CLOSED, 200), ("x-iinfo", ""), (b"_incapsula_resource", b"<iframe")),
+    Sign("akamai", (403,), ("server", "akamaighost"), (b"access denied", b"reference")),
+    Sign("human", _CLOSED, None, (b"px-captcha",)),
+    Sign("ddos-guard", _CLOSED, ("server", "ddos-guard"), (b"ddos-guard",)),
+    Sign("sucuri", _CLOSED, ("x-sucuri-block", "")),
+    Sign("siteground", header=("sg-captcha", "challenge")),
+    Sign("anubis", (*_CLOSED, 200), None, (b"anubis_challenge", b"/.within.website/")),
+    Sign("interstitial", _CLOSED, None, (b"enable javascript and cookies to continue",)),
+    Sign("interstitial", _CLOSED, None, (b"checking your browser before accessing",)),
+    Sign("interstitial", _CLOSED, None, (b"verify you are human",)),
+    Sign("interstitial", _CLOSED, None, (b"g-recaptcha",)),
+    Sign("interstitial", _CLOSED, None, (b"h-captcha",)),
+)
+
+
+def sign_of(status: int | None, headers: _Fields, body: bytes) -> str | None:
+    """The name of the first sign in an answer, None for none. Only the first bytes of its decoded body are read."""
+    text = body[:UNWELCOME_BODY_BYTES_MAX].lower()
+    for sign in SIGNS:
+        if sign.statuses and status not in sign.statuses:
+            continue
+        if sign.header is not None:
+            value = headers.get(sign.header[0])
+            if value is None or sign.header[1] not in value.lower():
+                continue
+        if all(piece in text for piece in sign.body):
+            return sign.name
+    return None

@@ -1,0 +1,226 @@
+"""Not welcome is told from too fast: the host is parked with its reason until an operator wakes it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
+from e2e.hostile import closes_after, hostile
+from model.world import World
+from outrider import Frontier
+from outrider.clock import wall
+from outrider.crawl.visit import Visit, judged, page_outcome, robots_outcome
+from outrider.fetch.downloader import Headers, Request
+from outrider.fetch.unwelcome import SIGNS, sign_of
+from outrider.frontier.policy.welcome import PARKED_FROM, Signal, unwelcome_after
+from outrider.journey import Kind, Verdict
+from outrider.limits import UNWELCOME_POINTS_MAX
+from outrider.url import UrlBatch
+
+A = "http://a.test/"
+CHALLENGE = (
+    b"HTTP/1.1 403 Forbidden\r\nServer: cloudflare\r\nCf-Mitigated: challenge\r\n"
+    b"Connection: close\r\nContent-Length: 4\r\n\r\nwait"
+)
+
+
+# -- signs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "headers", "body"),
+    [
+        ("cloudflare", 403, {"cf-mitigated": "challenge"}, b""),
+        ("cloudflare", 503, {"server": "cloudflare"}, b"<script src='/cdn-cgi/challenge-platform/h/b/orchestrate.js'>"),
+        ("aws-waf", 202, {"x-amzn-waf-action": "challenge"}, b""),
+        ("aws-waf", 405, {"x-amzn-waf-action": "captcha"}, b""),
+        ("datadome", 403, {}, b"<script src='https://geo.CAPTCHA-delivery.com/captcha/'>"),
+        ("imperva", 200, {"x-iinfo": "5-1-1 NNNN"}, b"<iframe src='/_Incapsula_Resource?SWUDNSAI=31'></iframe>"),
+        ("akamai", 403, {"server": "AkamaiGHost"}, b"<TITLE>Access Denied</TITLE> Reference&#32;&#35;18"),
+        (
+            "anubis",
+            200,
+            {},
+            b"<script id='anubis_challenge'></script><link href='/.within.website/x/anubis.css'>",
+        ),
+        ("interstitial", 503, {}, b"Enable JavaScript and cookies to continue"),
+    ],
+)
+def test_a_challenge_is_told_by_its_signs(name, status, headers, body):
+    assert name == sign_of(status, Headers(tuple(headers.items())), body)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body"),
+    [
+        (403, {}, b"Forbidden"),
+        (403, {"server": "cloudflare"}, b"you may not see this"),
+        (429, {"server": "cloudflare"}, b"slow down"),
+        (503, {"server": "nginx"}, b"maintenance"),
+        (200, {"server": "cloudflare"}, b"an article about /cdn-cgi/challenge-platform/ and captcha-delivery.com"),
+        (200, {}, b"how 'enable javascript and cookies to continue' pages work, with g-recaptcha in a form"),
+        (403, {}, b" " * (64 << 10) + b"px-captcha"),
+    ],
+)
+def test_a_page_that_speaks_of_challenges_or_a_plain_refusal_is_none(status, headers, body):
+    assert sign_of(status, Headers(tuple(headers.items())), body) is None
+
+
+def test_every_sign_names_something_that_it_looks_for():
+    assert [] == [sign.name for sign in SIGNS if sign.header is None and not sign.body]
+    assert [] == [sign.name for sign in SIGNS for piece in sign.body if piece != piece.lower()]
+
+
+# -- points ------------------------------------------------------------------------------------------------------------
+
+
+def plain(signals: list[Signal]) -> int:
+    """The rule as it is told: points in a row, none left behind a healthy answer, parked from twelve on."""
+    points = 0
+    for signal in signals:
+        if signal is Signal.HEALTHY:
+            points = 0
+        points += {Signal.CHALLENGE: 6, Signal.WALL: 1, Signal.BROKEN: 1}.get(signal, 0)
+        if points >= UNWELCOME_POINTS_MAX:
+            return PARKED_FROM + signal
+    return points
+
+
+@given(st.lists(st.lists(st.sampled_from(list(Signal)), min_size=30, max_size=30), min_size=1, max_size=8))
+def test_the_columns_count_signs_as_the_plain_rule_does(hosts):
+    cells = np.zeros(len(hosts), np.uint8)
+    for signals in zip(*hosts, strict=True):
+        cells = unwelcome_after(cells, np.array(signals, np.uint8))
+    assert [plain(signals) for signals in hosts] == cells.tolist()
+
+
+# -- the host ----------------------------------------------------------------------------------------------------------
+
+
+def world_of(**how: object) -> World:
+    world = World(delay=1.0, delay_factor=0.0, **how)
+    world.discover(*[f"{A}{page}" for page in range(60)], "http://b.test/")
+    return world
+
+
+def asked(world: World, rounds: int, **outcome: object) -> int:
+    """Answers pages of a.test alike, so often at most; how many were asked for."""
+    count = 0
+    for _ in range(rounds):
+        for lease in world.lease(2, key="a.test"):
+            count += 1
+            if outcome.get("status") == 200:
+                world.report(lease.done(seconds=0.01))
+            elif outcome.get("status") == 403 and not outcome.get("challenged"):
+                world.report(lease.gone(status=403, seconds=0.01))
+            else:
+                world.report(lease.retry(seconds=0.01, after_seconds=100_000, **outcome))
+        world.clock.move(400.0)
+    return count
+
+
+def words(world: World) -> str:
+    return str(world.frontier.explain(f"{A}59").reason_now)
+
+
+@pytest.mark.parametrize("status", [200, 403, 429, 503])
+def test_a_challenge_page_parks_its_host_within_three_fetches_until_an_operator_wakes_it(status):
+    world = world_of()
+    assert 1 == asked(world, 1, status=200)
+    for lease in world.lease(1, key="a.test"):
+        world.report(lease.retry(seconds=0.01, status=status, challenged=True, refused=status in (429, 503)))
+    world.clock.move(200.0)
+    assert asked(world, 30, status=403, challenged=True) <= 2
+    host = world.frontier.host("a.test")
+    assert ("not_welcome", True) == (words(world), host.paused)
+    assert "it answers with challenges for browsers or people" == host.not_welcome
+    assert "`outrider host DIR a.test resume` wakes it" in world.frontier.explain(f"{A}59").reason_text
+    world.clock.move(40 * 86_400.0)
+    assert ["http://b.test/"] == world.urls()
+    world.discover(f"{A}later")
+    world.kill()
+    assert [] == world.urls(key="a.test")
+    assert "not_welcome" == words(world)
+    world.frontier.resume("a.test")
+    assert (None, False) == (world.frontier.host("a.test").not_welcome, world.frontier.host("a.test").paused)
+    assert 10 == asked(world, 10, status=200)
+
+
+def test_a_host_that_was_woken_and_challenges_again_is_parked_again():
+    world = world_of()
+    assert 2 == asked(world, 30, status=403, challenged=True)
+    world.frontier.resume("a.test")
+    assert 2 == asked(world, 30, status=403, challenged=True)
+    assert "not_welcome" == words(world)
+
+
+def test_a_wall_of_403_parks_its_host_and_a_folder_of_them_does_not():
+    world = world_of()
+    assert 11 == asked(world, 11, status=403)
+    assert 1 == asked(world, 1, status=200)
+    assert 12 == asked(world, 30, status=403)
+    assert "it answers everything with 403" == world.frontier.host("a.test").not_welcome
+
+
+def test_a_host_that_breaks_every_connection_after_a_healthy_start_is_parked():
+    world = world_of()
+    assert 1 == asked(world, 1, status=200)
+    assert 12 == asked(world, 30, error="reset")
+    assert "it breaks every connection, and answered before" == world.frontier.host("a.test").not_welcome
+
+
+@pytest.mark.parametrize(
+    "how", [{"status": 429, "refused": True}, {"status": 503, "refused": True}, {"status": 500}, {"error": "reset"},
+            {"error": "connect_timeout"}]
+)  # fmt: skip
+def test_too_fast_down_or_never_there_is_not_unwelcome(how):
+    world = world_of()
+    world.clock.move(86_400.0)
+    for _ in range(15):
+        for lease in world.lease(1, key="a.test"):
+            world.report(lease.retry(seconds=0.01, after_seconds=1e6, **how))
+        world.clock.move(100_000.0)
+    assert words(world) in ("ready", "behind", "host_resting")
+
+
+# -- the crawl ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("each_downloader")
+@pytest.mark.parametrize("robots", ["errands", "caller"])
+def test_a_server_that_answers_with_challenges_is_asked_twice(robots, tmp_path):
+    """A challenge in the place of robots.txt allows nothing, and is a sign as any other."""
+
+    async def main() -> tuple[int, str]:
+        now = [wall()]
+        requests = 0
+        frontier = Frontier.open(tmp_path, clock=lambda: now[0], robots=robots, settings={"delay": 0.0})
+        async with hostile(closes_after(CHALLENGE)) as site:
+            downloader = new()
+            frontier.discover([f"http://site.test:{site.port}/{page}" for page in range(20)])
+            for _ in range(60):
+                for lease in frontier.lease(1, errands=True):
+                    requests += 1
+                    answer = await downloader.fetch(Request(lease.url, "127.0.0.1", "Outrider/0.1"))
+                    visit = Visit(lease, wall(), now[0], answer)
+                    frontier.report([_outcome(visit)])
+                now[0] += int(1e6 * (frontier.next_ready_seconds() or 1.0))
+            await downloader.close()
+        word = frontier.explain(f"http://site.test:{site.port}/19").reason_now
+        frontier.close()
+        return requests, word
+
+    assert (2, "not_welcome") == asyncio.run(main())
+
+
+def _outcome(visit: Visit):
+    if visit.lease.kind is Kind.ROBOTS:
+        return robots_outcome(visit)
+    judgement = judged(visit)
+    assert ("retry", Verdict.RETRY, "not_welcome") == (judgement.word, judgement.verdict, judgement.error)
+    return page_outcome(visit, judgement, page=None, links=UrlBatch.of(()), digest=None, digest_shown=None, warc=None)
