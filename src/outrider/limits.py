@@ -352,6 +352,7 @@ REMOTE_ANSWER_BYTES_MAX = 64 << 20  # a thousand leases with metadata and referr
 REMOTE_ERROR_BYTES_MAX = 64 << 10  # an error's body is some hundred bytes
 REMOTE_BODY_BYTES = 6 << 20  # about the size of one body: escaped text may take twice as much
 REMOTE_PATIENCE_SECONDS = 30.0  # a call asks again for so long while no server answers: a restart takes less
+REMOTE_PATIENCE_ASKING_SECONDS = 5.0  # a command that looks: somebody waits before it
 REMOTE_ROWS_MAX = 5_000  # rows of one body, below SERVICE_ROWS_MAX
 
 REPORTS_FILE_BYTES_MAX = 1 << 30  # reports of a worker: written anew long before

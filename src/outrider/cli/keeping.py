@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from outrider.cli.access import asks_a_server
 from outrider.cli.layout import machine_text
 from outrider.crawl.summary import counted
 from outrider.crawl.terminal import safe, say
@@ -18,6 +19,7 @@ from outrider.errors import DamagedStoreError, SettingsError
 if TYPE_CHECKING:
     from outrider.crawl.mending import Repaired
     from outrider.crawl.politeness import HostProof, Proof
+    from outrider.crawl.served import Access
 
 VIOLATION = 9
 PROOF_HOSTS_SHOWN = 20  # hosts with the least room; --json has all
@@ -25,6 +27,7 @@ NOTHING_USABLE = 2
 _WHAT = ("frontier", "pages")
 
 _directory = click.argument("directory", metavar="DIR")
+_place = click.argument("directory", metavar="DIR|ADDRESS")
 _json = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
 
 
@@ -159,14 +162,15 @@ def repair_lines(done: Repaired) -> Iterator[str]:
 
 
 @click.command()
-@_directory
+@_place
 @click.option("--error", metavar="CLASS", help="Only those that failed so, as http_503 or timeout.")
 @click.option("--host", metavar="HOST", help="Only those of this host.")
-def retry(directory: str, error: str | None, host: str | None) -> int:
+@asks_a_server
+def retry(directory: str, error: str | None, host: str | None, access: Access) -> int:
     """Put the URLs that were given up back into their queues; of a running crawl, too."""
     from outrider.crawl.looks import ordering
 
-    with ordering(directory) as order:
+    with ordering(directory, access) as order:
         count = order("retry", {"error": error, "host": host})["count"]
     if not count:
         say(f"nothing of that kind was given up; `outrider urls {directory} --state gone` lists what was", sys.stderr)
@@ -175,9 +179,10 @@ def retry(directory: str, error: str | None, host: str | None) -> int:
 
 
 @click.command()
-@_directory
+@_place
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
-def add(directory: str, urls: tuple[str, ...]) -> int:
+@asks_a_server
+def add(directory: str, urls: tuple[str, ...], access: Access) -> int:
     """Add URLs to the crawl in DIR, running or not.
 
     A URL may also be @FILE with one URL a line, or - for standard input. It counts as a seed: it widens the scope.
@@ -188,7 +193,7 @@ def add(directory: str, urls: tuple[str, ...]) -> int:
 
     seeds = read_seeds(urls, sys.stdin.buffer if sys.stdin is not None else None)
     counts: dict[str, int] = {}
-    with ordering(directory) as order:
+    with ordering(directory, access) as order:
         for start in range(0, len(seeds), ADD_URLS_AT_ONCE):
             for code, count in order("add", {"urls": seeds[start : start + ADD_URLS_AT_ONCE]})["codes"].items():
                 counts[code] = counts.get(code, 0) + count
@@ -197,11 +202,12 @@ def add(directory: str, urls: tuple[str, ...]) -> int:
 
 
 @click.command()
-@_directory
+@_place
 @click.argument("host", metavar="HOST")
 @click.argument("order", metavar="pause|resume|block|delay|limit")
 @click.argument("value", metavar="[VALUE]", required=False)
-def host(directory: str, host: str, order: str, value: str | None) -> int:
+@asks_a_server
+def host(directory: str, host: str, order: str, value: str | None, access: Access) -> int:
     """Rule a host of the crawl in DIR, running or not.
 
     pause, resume: nothing more is fetched from HOST until it is resumed. block SECONDS: nothing for so long. delay
@@ -211,7 +217,7 @@ def host(directory: str, host: str, order: str, value: str | None) -> int:
     from outrider.crawl.looks import ordering
 
     number = _value(order, value)
-    with ordering(directory) as orders:
+    with ordering(directory, access) as orders:
         count = orders("host", {"host": host, "order": order, "value": number})["count"]
     click.echo(f"{order} {safe(host)}: {counted(count, 'queue')}")
     return 0

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from outrider.cli.access import asks_a_server
 from outrider.cli.layout import machine_text, named, shown, table
 from outrider.crawl.instants import dated
 from outrider.crawl.progress import eta_text
 from outrider.crawl.summary import counted
 from outrider.crawl.terminal import safe, say
+from outrider.errors import SettingsError
 from outrider.url import normalize
 
 if TYPE_CHECKING:
     from outrider.crawl.looks import Looks
+    from outrider.crawl.served import Access
 
 HOST_STATES = ("ready", "resting", "blocked", "empty")
 URL_STATES = ("queued", "leased", "waiting", "parked", "done", "gone")
@@ -52,6 +55,7 @@ _URL_COLUMNS = {
 }
 
 _directory = click.argument("directory", metavar="DIR")
+_place = click.argument("directory", metavar="DIR|ADDRESS")
 _after = click.option("--after", metavar="CURSOR", help="Go on behind this cursor, which an earlier list ended with.")
 _limit = click.option(
     "--limit", type=click.IntRange(min=0), default=LIST_ROWS, show_default=True, help="At most N rows; 0: all."
@@ -67,44 +71,53 @@ _json_lines = click.option(
 
 @click.command()
 @click.argument("url", metavar="URL")
-@click.option("-o", "--output", "directory", metavar="DIR", required=True, help="The crawl's directory.")
+@click.option("-o", "--output", "directory", metavar="DIR", help="The crawl's directory.")
+@click.option("--server", metavar="ADDRESS", help="The address of a served frontier, in its place.")
 @click.option("--crawl", metavar="NAME", help="The namespace to look in.  [default: default]")
 @_json
-def explain(url: str, directory: str, crawl: str | None, as_json: bool) -> int:
+@asks_a_server
+def explain(
+    url: str, directory: str | None, server: str | None, crawl: str | None, as_json: bool, access: Access
+) -> int:
     """Say everything that is known of one URL, and why it is not being fetched now."""
     from outrider.crawl.looks import looking
 
+    place = directory if server is None else server
+    if place is None or (directory is not None and server is not None):
+        raise SettingsError("give -o DIR or --server ADDRESS, one of them")
     spelled = normalize(url)
-    with looking(directory) as look:
+    with looking(place, access) as look:
         found = look("explain", {"url": spelled, "crawl": crawl})
     _say(found, as_json, explained)
     return 0
 
 
 @click.command(name="why-idle")
-@_directory
+@_place
 @_json
-def why_idle(directory: str, as_json: bool) -> int:
+@asks_a_server
+def why_idle(directory: str, access: Access, as_json: bool) -> int:
     """Say why nothing more can be fetched now, and when it can."""
     from outrider.crawl.looks import looking
 
-    with looking(directory) as look:
+    with looking(directory, access) as look:
         found = look("why-idle", {})
     _say(found, as_json, idle_lines)
     return 0
 
 
 @click.command()
-@_directory
+@_place
 @click.option("--state", type=click.Choice(HOST_STATES), help="Only hosts in this state.")
 @_after
 @_limit
 @_json_lines
-def hosts(directory: str, state: str | None, after: str | None, limit: int, as_json: bool) -> int:
+@asks_a_server
+def hosts(directory: str, access: Access, state: str | None, after: str | None, limit: int, as_json: bool) -> int:
     """List the hosts of the crawl in DIR with their clocks."""
     from outrider.crawl.looks import looking
 
-    with looking(directory) as look:
+    with looking(directory, access) as look:
         _list(look, "hosts", {"state": state, "after": after}, limit, _HOST_COLUMNS, as_json)
     return 0
 
@@ -134,17 +147,20 @@ def duplicates(directory: str, url: str | None, as_json: bool) -> int:
 
 
 @click.command()
-@_directory
+@_place
 @click.option("--state", type=click.Choice(URL_STATES), help="Only URLs in this state.")
 @click.option("--host", metavar="HOST", help="Only URLs of this host.")
 @_after
 @_limit
 @_json_lines
-def urls(directory: str, state: str | None, host: str | None, after: str | None, limit: int, as_json: bool) -> int:
+@asks_a_server
+def urls(
+    directory: str, access: Access, state: str | None, host: str | None, after: str | None, limit: int, as_json: bool
+) -> int:
     """List the URLs of the crawl in DIR with their states."""
     from outrider.crawl.looks import looking
 
-    with looking(directory) as look:
+    with looking(directory, access) as look:
         _list(look, "urls", {"state": state, "host": host, "after": after}, limit, _URL_COLUMNS, as_json)
     return 0
 

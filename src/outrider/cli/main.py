@@ -10,13 +10,14 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from outrider.errors import OutriderError
 
 try:
+    from outrider.cli.access import asks_a_server
     from outrider.cli.judge import judge
     from outrider.cli.keeping import add, export_command, host, import_command, politeness, repair, retry, verify
     from outrider.cli.looking import duplicates, explain, hosts, urls, why_idle
@@ -31,6 +32,9 @@ try:
 except OutriderError as error:  # OUTRIDER_KERNELS asks for kernels that are not there
     sys.stderr.write(f"outrider: {error}\n")
     sys.exit(error.exit_code)
+
+if TYPE_CHECKING:
+    from outrider.crawl.served import Access
 
 EXIT_CODES = (
     (0, "finished"),
@@ -102,13 +106,14 @@ def resume(directory: str, **flags: Any) -> int:
 
 
 @outrider.command()
-@click.argument("directory", metavar="DIR")
+@click.argument("directory", metavar="DIR|ADDRESS")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
-def status(directory: str, as_json: bool) -> int:
-    """Say how the crawl in DIR stands, whether it runs or not."""
+@asks_a_server
+def status(directory: str, as_json: bool, access: Access) -> int:
+    """Say how the crawl in DIR stands, whether it runs or not; or the frontier that is served at ADDRESS."""
     from outrider.crawl.status import status_lines, status_of
 
-    found = status_of(directory)
+    found = status_of(directory, access)
     if as_json:
         click.echo(json.dumps(found, ensure_ascii=True))
     else:

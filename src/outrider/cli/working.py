@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
 import click
 
+from outrider.cli.access import token_of
 from outrider.cli.settings import given, setting_options
 from outrider.crawl.summary import counted
 from outrider.crawl.terminal import say
 from outrider.errors import SettingsError
-
-TOKEN_BYTES_MAX = 4_096
 
 
 @click.command()
@@ -54,17 +52,3 @@ def work(
     late = f", {done.late:,} came too late" if done.late else ""
     say(f"{counted(done.accepted, 'answer')} counted{late}; they lie in {options['output']}", sys.stderr)
     return done.exit_code
-
-
-def token_of(path: str | None) -> str | None:
-    """The token of a file, or of the environment. Raises SettingsError; no message tells a token."""
-    if path is None:
-        return os.environ.get("OUTRIDER_TOKEN") or None
-    try:
-        with open(path, encoding="ascii") as file:
-            token = file.read(TOKEN_BYTES_MAX).strip()
-    except (OSError, UnicodeDecodeError):
-        raise SettingsError(f"token-file {path!r}: it cannot be read as a token") from None
-    if not token:
-        raise SettingsError(f"token-file {path!r} is empty")
-    return token

@@ -32,7 +32,9 @@ from outrider.crawl.options import (
     resolved,
 )
 from outrider.crawl.seeds import loopback_of, read_hosts
+from outrider.crawl.served import Access, asking
 from outrider.engine import Frontier
+from outrider.engine.asking import is_address
 from outrider.errors import ForeignStoreError, NoCrawlError, SettingsError, StoreInUseError, UnreachableError, shown
 from outrider.limits import CONTROL_PAGE_ROWS_MAX, LOOK_PAGES_MAX
 from outrider.storage.files import Directory
@@ -163,11 +165,16 @@ ORDERS: Final[dict[str, Callable[[Frontier, Mapping[str, Any]], dict[str, Any]]]
 
 
 @contextmanager
-def ordering(path: str) -> Iterator[Looks]:
-    """Orders to the crawl in `path`, for the length of a block: it is told where it runs, its store is opened else.
+def ordering(path: str, access: Access | None = None) -> Iterator[Looks]:
+    """Orders to the crawl in `path`, for the length of a block: it is told where it runs, its store is opened else. The
+    address of a server is as good as a path.
 
     Raises SettingsError, StoreError (StoreInUseError where the owner does not answer) and the errors of the orders.
     """
+    if is_address(path):
+        with asking(path, access) as ask_server:
+            yield ask_server
+        return
     store_of(path)
     try:
         opened = changing(path)
@@ -228,11 +235,15 @@ def store_of(path: str) -> str:
 
 
 @contextmanager
-def looking(path: str) -> Iterator[Looks]:
-    """Questions about the crawl in `path`, for the length of a block.
+def looking(path: str, access: Access | None = None) -> Iterator[Looks]:
+    """Questions about the crawl in `path`, or at the address of a server, for the length of a block.
 
     Raises SettingsError, StoreError (StoreInUseError where the owner does not answer) and the errors of the questions.
     """
+    if is_address(path):
+        with asking(path, access) as ask_server:
+            yield ask_server
+        return
     store = store_of(path)
     try:
         frontier = Frontier.look(store)

@@ -10,13 +10,20 @@ from outrider.crawl.control import ask
 from outrider.crawl.directory import FRONTIER_NAME, GIVE_A_CRAWL, Found, inspect, last_run, no_crawl
 from outrider.crawl.pace import Rates, status_fields
 from outrider.crawl.progress import eta_text
+from outrider.crawl.served import Access, asking
 from outrider.crawl.summary import bytes_text, counted
 from outrider.engine import Frontier
+from outrider.engine.asking import is_address
 from outrider.errors import StoreInUseError, UnreachableError
 
 
-def status_of(path: str) -> dict[str, Any]:
-    """The fields of `status --json` for the crawl in `path`. Raises SettingsError, StoreError."""
+def status_of(path: str, access: Access | None = None) -> dict[str, Any]:
+    """The fields of `status --json` for the crawl in `path`, or at the address of a server. Raises SettingsError,
+    StoreError, UnreachableError."""
+    if is_address(path):
+        with asking(path, access) as ask_server:
+            found_there: dict[str, Any] = ask_server("status", {})
+            return found_there
     found = inspect(path, GIVE_A_CRAWL)
     if found is not Found.CRAWL:
         raise no_crawl(path, found)

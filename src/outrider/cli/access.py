@@ -1,0 +1,42 @@
+"""The options by which a command may ask a server: a token and certificates to trust."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from outrider.errors import SettingsError
+
+TOKEN_BYTES_MAX = 4_096
+
+
+def asks_a_server(command: Callable[..., int]) -> Callable[..., int]:
+    """Gives a command `--token-file` and `--ca`; it is called with `access`."""
+
+    @click.option("--token-file", metavar="FILE", help="With an address: its token.  [default: OUTRIDER_TOKEN]")
+    @click.option("--ca", metavar="FILE", help="With an https address: certificates to trust, as PEM.")
+    @wraps(command)
+    def with_access(token_file: str | None, ca: str | None, **words: Any) -> int:
+        from outrider.crawl.served import Access
+
+        return command(access=Access(token_of(token_file), ca), **words)
+
+    return with_access
+
+
+def token_of(path: str | None) -> str | None:
+    """The token of a file, or of the environment. Raises SettingsError; no message tells a token."""
+    if path is None:
+        return os.environ.get("OUTRIDER_TOKEN") or None
+    try:
+        with open(path, encoding="ascii") as file:
+            token = file.read(TOKEN_BYTES_MAX).strip()
+    except (OSError, UnicodeDecodeError):
+        raise SettingsError(f"token-file {path!r}: it cannot be read as a token") from None
+    if not token:
+        raise SettingsError(f"token-file {path!r} is empty")
+    return token

@@ -1,0 +1,74 @@
+"""Questions and orders of commands to a served frontier: the same table as of a directory, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from outrider.engine import messages as m
+from outrider.engine.asking import Connections, Remote, path_of
+from outrider.limits import REMOTE_PATIENCE_ASKING_SECONDS
+
+Answer = Callable[[Remote, Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The right to ask a server: a token, and a file of certificates to trust."""
+
+    token: str | None = None
+    ca: str | None = None
+
+
+@contextmanager
+def asking(address: str, access: Access | None = None) -> Iterator[Callable[[str, Mapping[str, Any]], Any]]:
+    """Questions and orders to the server at `address`, for the length of a block.
+
+    Raises SettingsError, InvalidUrlError and UnreachableError, with what the server says.
+    """
+    access = access or Access()
+    connections = Connections(address, token=access.token, ca=access.ca)
+    remote = Remote(address, connections, patience_seconds=REMOTE_PATIENCE_ASKING_SECONDS)
+    try:
+        yield lambda name, question: _ANSWERS[name](remote, question)
+    finally:
+        connections.close()
+
+
+def _get(*parts: str) -> Answer:
+    def answer(remote: Remote, question: Mapping[str, Any]) -> Any:
+        return remote.get(path_of(*parts), dict[str, Any], **question)
+
+    return answer
+
+
+def _explain(remote: Remote, question: Mapping[str, Any]) -> Any:
+    return remote.get(path_of("explain"), dict[str, Any], url=question["url"], crawl_id=question.get("crawl"))
+
+
+def _host(remote: Remote, question: Mapping[str, Any]) -> Any:
+    path = path_of("hosts", str(question["host"]), str(question["order"]))
+    return remote.post(path, m.Order(question.get("value")), dict[str, Any])
+
+
+def _retry(remote: Remote, question: Mapping[str, Any]) -> Any:
+    return remote.post(path_of("retry"), m.Retry(question.get("error"), question.get("host")), dict[str, Any])
+
+
+def _add(remote: Remote, question: Mapping[str, Any]) -> Any:
+    told = remote.post(path_of("frontier", "urls"), m.AddUrls(list(question["urls"])), m.Added, key=remote.key())
+    return {"codes": {code: told.codes.count(code) for code in dict.fromkeys(told.codes)}}
+
+
+_ANSWERS: Final[dict[str, Answer]] = {
+    "status": _get("status"),
+    "why-idle": _get("why-idle"),
+    "hosts": _get("hosts"),
+    "urls": _get("urls"),
+    "explain": _explain,
+    "host": _host,
+    "retry": _retry,
+    "add": _add,
+}
