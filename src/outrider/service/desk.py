@@ -103,6 +103,13 @@ class Desk:
             )
         return told
 
+    @property
+    def silent_seconds(self) -> float | None:
+        """How long the worker has been silent that holds leases and was heard longest ago; None where none was heard
+        since the server began."""
+        heard = [self.heard[one.name] for one in self.frontier.sync.workers() if one.name in self.heard]
+        return seconds(max(0, wall() - min(heard))) if heard else None
+
     async def given(self, lease_id: int, tokens: Iterable[int] = ()) -> Given | None:
         """A lease that is out; one of before a restart is asked for in the store, by its id and by these tokens of it,
         for its first URL may have had its result."""

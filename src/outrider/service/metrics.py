@@ -57,6 +57,9 @@ class _Told(Collector):
             ("workers_heard", "Workers heard since the server began.", len(desk.heard)),
         ):
             yield GaugeMetricFamily(PREFIX + name, words, value)
+        if desk.silent_seconds is not None:
+            words = "Since the last word of the worker that holds leases and is silent longest."
+            yield GaugeMetricFamily(PREFIX + "worker_silent_seconds", words, desk.silent_seconds)
         yield CounterMetricFamily(PREFIX + "duplicate_urls", "Answers with content known before.", found["duplicates"])
         yield CounterMetricFamily(PREFIX + "fetched_urls", "Pages that a site answered.", found["answered"])
         yield CounterMetricFamily(PREFIX + "lost_leases", "Leases that ended without a report.", found["lost"])
