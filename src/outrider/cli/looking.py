@@ -18,7 +18,6 @@ from outrider.crawl.instants import dated
 from outrider.crawl.progress import eta_text
 from outrider.crawl.summary import counted
 from outrider.crawl.terminal import safe, say
-from outrider.errors import SettingsError
 from outrider.url import normalize
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def explain(
 
     place = directory if server is None else server
     if place is None or (directory is not None and server is not None):
-        raise SettingsError("give -o DIR or --server ADDRESS, one of them")
+        raise click.UsageError("Missing option '-o' or '--server', one of them", ctx=click.get_current_context())
     spelled = normalize(url)
     with looking(place, access) as look:
         found = look("explain", {"url": spelled, "crawl": crawl})
