@@ -460,6 +460,7 @@ th:first-child,td:first-child{text-align:left;padding-left:0}
 td.name{overflow-wrap:anywhere;white-space:normal;min-width:11rem}
 pre{margin:0;font:.85rem/1.5 ui-monospace,Menlo,Consolas,monospace}
 ul{margin:.25rem 0;padding-left:1.2rem;overflow-wrap:anywhere}
+table.URL th{text-align:left}
 table.URL td{text-align:left;white-space:normal;overflow-wrap:anywhere}
 td.bar{width:40%;min-width:6rem}
 td.bar i{display:block;height:.7rem;background:var(--mark);border-radius:2px;min-width:2px}
