@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from outrider.cli import main as cli
+from outrider.sim import judge as judging
 from outrider.sim.judge import JudgeWeb
 
 CRAWLER = Path(__file__).with_name("faulty_crawler.py")
@@ -61,3 +65,34 @@ def test_the_command_takes_options_of_the_crawler(capsys):
     crawler = [sys.executable, str(CRAWLER), "{addresses}", "none", "1.5", "--delay", "9"]
     assert 0 == cli.run(["judge", "--delay", "0.1", "--", *crawler])
     assert "polite" in capsys.readouterr().out.splitlines()[-1]
+
+
+_LEADER = """
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+                          "print('deaf', flush=True); time.sleep(600)"], stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_process_that_a_crawler_started_and_that_ignores_sigterm_is_killed(monkeypatch):
+    monkeypatch.setattr(judging, "GRACE_SECONDS", 0.2)
+    with subprocess.Popen([sys.executable, "-c", _LEADER], stdout=subprocess.PIPE, start_new_session=True) as leader:
+        assert leader.stdout is not None
+        child = int(leader.stdout.readline())
+        judging._end(leader, kill=False)
+        assert -signal.SIGTERM == leader.returncode
+        until = time.monotonic() + 30
+        while _lives(child) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert not _lives(child)
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process runs; one that ended and waits for its parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -96,6 +96,14 @@ def test_an_edited_line_is_found_by_its_seal(record):
     assert ("seal", host, 7) in broken(record)
 
 
+def test_a_line_whose_seal_was_taken_away_is_refused(record):
+    lines = lines_of(record)
+    told = json.loads(lines[6])
+    del told["seal"]
+    write(record, [*lines[:6], json.dumps(told, separators=(",", ":")).encode(), *lines[7:]])
+    assert ("seal", told["host"], 7) in broken(record)
+
+
 def test_an_edited_line_with_a_new_seal_is_found_too(record):
     lines = lines_of(record)
     told = json.loads(lines[6])

@@ -208,7 +208,9 @@ class Judge:
             return None
         host = request.host
         self._proof.requests += 1
-        if request.seal is not None and seal_of(line[:-_SEAL_BYTES] + b"}") != request.seal.encode():
+        if request.seal is None:
+            self._proof.add("seal", host, number, "it has no seal, so nothing proves that it was not edited")
+        elif seal_of(line[:-_SEAL_BYTES] + b"}") != request.seal.encode():
             self._proof.add("seal", host, number, "it was edited")
         if ended < started or (first is not None and not started <= first <= ended):
             self._proof.add("instants", host, number, "its start, first byte and end are not in this order")

@@ -17,7 +17,6 @@ answers to its name and to that address, so that a crawler without a hosts file 
 
 from __future__ import annotations
 
-import contextlib
 import html
 import os
 import signal
@@ -41,6 +40,7 @@ CRAWL_DELAY_SECONDS = 2
 RETRY_AFTER_SECONDS = 2
 STORM_SECONDS = 3.0
 SLOW_SECONDS = 0.4
+GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL: a crawler may end its requests
 SLACK_SECONDS = 0.002  # two clocks read one after the other; a crawler that pauses pauses longer
 _HTML = (("Content-Type", "text/html; charset=utf-8"),)
 _TEXT = (("Content-Type", "text/plain"),)
@@ -206,14 +206,24 @@ def _run(words: list[str], seconds: float, *, kill: bool) -> int | None:
 
 
 def _end(running: subprocess.Popen[bytes], *, kill: bool) -> None:
-    """Ends the command and all that it started."""
-    for sign in (signal.SIGKILL,) if kill else (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(running.pid, sign)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            running.wait(10)
-            if sign == signal.SIGKILL or running.returncode is not None:
-                break
+    """Ends the command and all that it started: what ignores SIGTERM for longer than a grace is killed."""
+    if not kill and _signalled(running, signal.SIGTERM):
+        until = time.monotonic() + GRACE_SECONDS
+        while _signalled(running, 0) and time.monotonic() < until:
+            time.sleep(0.02)
+    _signalled(running, signal.SIGKILL)
+    running.wait()
+
+
+def _signalled(running: subprocess.Popen[bytes], sign: int) -> bool:
+    """Sends a signal to the group of the command's processes, 0 for none. Whether anything of it lives; the command
+    itself does not count once it ended."""
+    running.poll()  # reaps it: an ended process that nobody waited for still stands in its group
+    try:
+        os.killpg(running.pid, sign)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def table(found: Judged) -> list[str]:
