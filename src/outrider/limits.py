@@ -99,7 +99,7 @@ ROBOTS_REFUSALS_PER_CALL_MAX = 1_000  # one lease call judges at most so many UR
 # traps
 RETURNS_WINDOW = 16  # fetches that the share of new content of a shape of paths is the running mean of
 RETURNS_WINDOW_OF_HOST = 64  # the same for a host, which has good shapes beside bad ones
-RETURNS_FETCHES_MIN = 64  # a shape is parked after so many fetches at the earliest
+RETURNS_FETCHES_MIN = 48  # a shape is parked after so many fetches at the earliest
 RETURNS_FETCHES_MIN_OF_HOST = 128  # and the new shapes of a host
 RETURNS_PROBE_FIRST = 64  # of the URLs of a parked shape the 64th, 128th, 256th … is fetched
 RETURNS_KEPT_MAX = 65_536  # shapes and hosts whose returns are known: some 16 MB; behind them old ones are forgotten
@@ -386,6 +386,10 @@ DESCRIPTION_CHARACTERS_MAX = 2_000  # a longer text is no description
 METAS_PER_PAGE_MAX = 1_000  # pages have some dozens; a million would only cost time
 DIRECTIVES_PER_PAGE_MAX = 64  # robots metas know a dozen
 DIRECTIVE_CHARACTERS_MAX = 100  # the longest known, unavailable_after with a date, has half of that
+
+HEADER_LINKS_MAX = 1_000  # links of the head of an answer
+HEADER_LINKS_BYTES_MAX = 64 << 10  # and the bytes of its Link fields that are read
+JPEG_SEGMENTS_MAX = 1_000  # looked at for the size of an image: photographs have some dozens before it
 
 # sitemaps
 SITEMAP_BYTES_MAX = 52_428_800  # sitemaps.org 0.90: of one file, unpacked

@@ -295,6 +295,7 @@ def test_no_page_and_no_answer_makes_an_outcome_that_the_frontier_refuses(letter
         title = description = language = long
         canonical = "http://a.test/" + "a" * 2_000_000
         charset, simhash, shingles, left_out, octets, robots = "utf-8", 1, 1, 1, b"text", frozenset({long})
+        image = None
 
     found = visit(response(etag=long, last_modified=long, content_type=long, date=long, location=long))
     told = {"page": Page(), "links": UrlBatch.of([]), "digest": b"x" * 20, "digest_shown": "sha1:x", "warc": None}

@@ -263,7 +263,8 @@ def test_on_request_sets_headers_for_pages_alone(crawled):
 def test_on_request_cannot_turn_a_request_elsewhere(crawled):
     import dataclasses
 
-    lines = crawled(on_request=lambda request, lease: dataclasses.replace(request, url="http://two.test/"))
+    elsewhere = {"on_request": lambda request, lease: dataclasses.replace(request, url="http://two.test/")}
+    lines = crawled(**elsewhere, sitemaps=False)
     assert ("hook_on_request", []) == (lines["/"]["error"], Web.last.urls)
 
 

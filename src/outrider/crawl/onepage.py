@@ -115,6 +115,7 @@ async def fetch_page(
     if response.status is not None and 200 <= response.status < 300 and response.decoding is not Decoding.UNKNOWN:
         content_type = response.headers.get("content-type") or ""
         found.page = read(response.content, url, content_type, agent=options.user_agent)
+        found.page = found.page.with_header(response.headers.get_all("link"))
         found.links = fates(found.page, options, rules)
     return found
 

@@ -110,6 +110,7 @@ class Reader:
     def _links(self, made: Reading, page: Page, follow_nofollow: bool) -> None:
         """The links that are followed."""
         assert made.visit.response is not None
+        page = page.with_header(made.visit.response.headers.get_all("link"))
         said = header_directives(made.visit.response.headers, self._agent)
         if said or page.robots:
             page = replace(page, robots=strictest(page.robots | said))

@@ -107,9 +107,11 @@ class Sitemaps:
         if not self._wanted or answer is None or answer.status is None or not 200 <= answer.status < 300:
             return found
         rules = Rules.parse(answer.body)
-        # A site that keeps a robots.txt and names none may have one where most sites have it.
-        named = rules.sitemaps if _MARK in answer.body.lower() else ()
-        for text in named or (authority + WELL_KNOWN,):
+        named = rules.sitemaps if _MARK in answer.body.lower() else []
+        if not named and rules.records:
+            # A site that keeps a robots.txt may have a sitemap where most sites have it.
+            named = [authority + WELL_KNOWN]
+        for text in named:
             target = _joined(url, text)
             if target is None:
                 found.leave_out("invalid")

@@ -106,6 +106,7 @@ PAGES: Final = Shape(
         "etag": "text",
         "links": "whole",
         "links_left_out": "whole",
+        "image": "json",
         "new_links": "whole",
         "token": "whole",
         "warc": "json",

@@ -41,6 +41,7 @@ from outrider.limits import (
     ROBOTS_BYTES_MAX,
     URL_BYTES_MAX,
 )
+from outrider.page import Image
 from outrider.robots import whole_lines
 from outrider.url import UrlBatch, join
 
@@ -143,6 +144,8 @@ class Reading(Protocol):
     def simhash(self) -> int: ...
     @property
     def octets(self) -> bytes: ...
+    @property
+    def image(self) -> Image | None: ...
     @property
     def shingles(self) -> int: ...
     @property
@@ -325,6 +328,8 @@ def page_outcome(
     }
     if page is not None and page.octets:
         line["shingles"] = page.shingles
+    if page is not None and page.image is not None:
+        line["image"] = page.image._asdict()
     if digest is not None and (content := shown_digest(digest)) != digest_shown:
         line["content_digest"] = content
     if copy_of is not None:

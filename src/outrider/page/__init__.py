@@ -1,7 +1,9 @@
 """Reads a page: bytes in, links, directives, text and a SimHash out."""
 
 from outrider.kernels import SimHashIndex
+from outrider.page.image import Image, image_of
 from outrider.page.likeness import SHINGLES_MIN, SIMHASH_VERSION, simhash, simhash_of_text
+from outrider.page.link_header import HeaderLink, header_links
 from outrider.page.reader import FOLLOWABLE, NO_LINKS, Alternate, FoundLinks, Page, PageLink, read
 from outrider.page.sitemap import Sitemap, SitemapEntry, in_location, read_sitemap
 
@@ -12,11 +14,15 @@ __all__ = [
     "SIMHASH_VERSION",
     "Alternate",
     "FoundLinks",
+    "HeaderLink",
+    "Image",
     "Page",
     "PageLink",
     "SimHashIndex",
     "Sitemap",
     "SitemapEntry",
+    "header_links",
+    "image_of",
     "in_location",
     "read",
     "read_sitemap",

@@ -8,9 +8,10 @@ template, whose content scripts put into pages.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -34,7 +35,10 @@ from outrider.limits import (
     TITLE_CHARACTERS_MAX,
     URL_BYTES_MAX,
 )
+from outrider.page.image import Image, image_of
 from outrider.page.likeness import simhash_of_text
+from outrider.page.link_header import HeaderLink, header_links
+from outrider.page.sitemap import read_sitemap
 from outrider.url import UrlBatch, spell
 
 FOLLOWABLE = frozenset(KINDS[:LEADING])
@@ -50,7 +54,6 @@ LIMITS = Limits(
     ATTRIBUTES_PER_TAG_MAX,
     PAGE_VALUE_BYTES_MAX,
 )
-_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _CHARSET = re.compile(r"""(?i);\s*charset\s*=\s*["']?([^\s"';,]{1,40})""")
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
 
@@ -197,6 +200,10 @@ class Page:
     """64 bits over the shingles of `text`, three words each; 0 when there are none."""
     shingles: int = 0
     """How many different shingles it has; with fewer than `SHINGLES_MIN` its SimHash says little."""
+    image: Image | None = None
+    """What its bytes say it is, for an image: type, width and height."""
+    header_links: tuple[HeaderLink, ...] = ()
+    """The links that the `Link` fields of its answer name: recorded, not followed."""
 
     @property
     def text(self) -> str:
@@ -205,18 +212,29 @@ class Page:
 
     @property
     def links(self) -> tuple[PageLink, ...]:
-        """In order of appearance, doubles included."""
-        return self.found.links()
+        """In order of appearance, doubles included; those of the answer's head last, as kind `link`."""
+        named = (PageLink(one.url, "link", one.rel, one.title) for one in self.header_links)
+        return (*self.found.links(), *named) if self.header_links else self.found.links()
 
     @property
     def alternates(self) -> tuple[Alternate, ...]:
         """Its links with rel=alternate: other languages (`hreflang`), other forms (`type`)."""
-        return self.found.alternates()
+        named = (one for one in self.header_links if "alternate" in one.rel.split())
+        return (*self.found.alternates(), *(Alternate(one.url, one.hreflang, one.type) for one in named))
 
     @property
     def feeds(self) -> tuple[str, ...]:
         """The URLs of its feeds: alternates whose type is that of RSS or Atom."""
         return tuple(one.url for one in self.alternates if one.type.partition(";")[0].strip().lower() in FEED_TYPES)
+
+    def with_header(self, values: Iterable[str]) -> Page:
+        """The page with the links of its answer's `Link` fields. A canonical URL that the page names itself counts
+        more."""
+        links = header_links(values, self.url)
+        if not links:
+            return self
+        named = next((one.url for one in links if "canonical" in one.rel.split()), None)
+        return replace(self, header_links=links, canonical=self.canonical if self.canonical is not None else named)
 
     def link_batch(self, *, nofollow_too: bool = False) -> UrlBatch:
         """The URLs a crawler goes on to: unique, in order, of a, area, frame, iframe and meta refresh.
@@ -246,22 +264,42 @@ class Page:
 def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str | None = None) -> Page:
     """The content of a body fetched from the absolute `url`, by its Content-Type header.
 
-    text/html and application/xhtml+xml are parsed, text/plain has text and SimHash, any other type only its URL. An
-    empty type counts as HTML if a tag comes first. `agent` is the crawler's product token: a meta of that name counts
+    text/html and application/xhtml+xml are parsed, text/plain has text and SimHash. RSS, Atom and sitemaps have the
+    links that they name, images their size; any other type has only its URL. An empty type counts as HTML if a tag
+    comes first. `agent` is the crawler's product token: a meta of that name counts
     as one named robots.
     """
     essence = content_type.partition(";")[0].strip().lower()
-    if essence in _HTML_TYPES or (not essence and body[:512].lstrip()[:1] == b"<"):
-        return _read_html(body, url, _label(content_type), essence == "application/xhtml+xml", agent)
-    if essence == "text/plain":
-        charset, text = kernels.decode_text(body, _label(content_type), TEXT_BYTES_MAX)
-        value, shingles = simhash_of_text(text)
-        return Page(url=url, base=url, charset=charset, octets=text, simhash=value, shingles=shingles)
-    return Page(url=url, base=url)
+    if not essence and body[:512].lstrip()[:1] == b"<":
+        essence = "text/html"
+    reader = READERS.get(essence) or READERS.get(essence.partition("/")[0] + "/*")
+    return Page(url=url, base=url) if reader is None else reader(body, url, content_type, agent)
 
 
-def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str | None) -> Page:
-    columns = kernels.read_html(body, label, xml, LIMITS)
+def _read_text(body: bytes, url: str, content_type: str, agent: str | None) -> Page:
+    charset, text = kernels.decode_text(body, _label(content_type), TEXT_BYTES_MAX)
+    value, shingles = simhash_of_text(text)
+    return Page(url=url, base=url, charset=charset, octets=text, simhash=value, shingles=shingles)
+
+
+def _read_image(body: bytes, url: str, content_type: str, agent: str | None) -> Page:
+    return Page(url=url, base=url, image=image_of(body))
+
+
+def _read_feed(body: bytes, url: str, content_type: str, agent: str | None) -> Page:
+    """A feed or sitemap that a link led to: the pages that it names are links as those of any page."""
+    named = read_sitemap(body, url)
+    urls = UrlBatch.of([entry.url for entry in (*named.entries, *named.children)[:LINKS_PER_PAGE_MAX]])
+    if not len(urls):
+        return Page(url=url, base=url)
+    fit = _within(np.ones(len(urls), np.bool_), urls, len(url), {True: LINKS_PER_PAGE_BYTES_MAX})
+    left_out = len(named.entries) + len(named.children) - int(np.count_nonzero(fit))
+    return Page(url=url, base=url, found=FoundLinks.of(urls.filter(fit)), left_out=left_out)
+
+
+def _read_html(body: bytes, url: str, content_type: str, agent: str | None) -> Page:
+    xml = content_type.partition(";")[0].strip().lower() == "application/xhtml+xml"
+    columns = kernels.read_html(body, _label(content_type), xml, LIMITS)
     charset, metas, asked, written_base, title, language, text, behind = columns[0], *columns[10:]
     base = _base(written_base, url)
     directives = _Directives(agent)
@@ -295,6 +333,16 @@ def _read_html(body: bytes, url: str, label: str | None, xml: bool, agent: str |
         simhash=value,
         shingles=shingles,
     )
+
+
+READERS: Final[Mapping[str, Callable[[bytes, str, str, str | None], Page]]] = {
+    **dict.fromkeys(("text/html", "application/xhtml+xml"), _read_html),
+    "text/plain": _read_text,
+    **dict.fromkeys(("application/rss+xml", "application/atom+xml", "application/xml", "text/xml"), _read_feed),
+    "image/*": _read_image,
+}
+"""The readers by media type: functions of body, URL, Content-Type and the crawler's product token. None of them raises;
+each is bounded in text and links, and linear in the bytes."""
 
 
 def _base(written: str | None, url: str) -> str:

@@ -1,0 +1,69 @@
+"""`Link:` header fields (RFC 8288): the links that an answer of any type names in its head."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from outrider.limits import HEADER_LINKS_BYTES_MAX, HEADER_LINKS_MAX, URL_BYTES_MAX
+from outrider.url import spell
+
+_PARAMETER: Final = re.compile(
+    r"""[ \t]*;[ \t]*([A-Za-z0-9!#$&+.^_`|~*-]+)[ \t]*(?:=[ \t]*(?:"((?:[^"\\]|\\.)*)"|([^\s",;]*)))?"""
+)
+_QUOTED: Final = re.compile(r"\\(.)")
+
+
+class HeaderLink(NamedTuple):
+    """One link: its canonical absolute URL, and its parameters of these names."""
+
+    url: str
+    rel: str = ""
+    hreflang: str = ""
+    type: str = ""
+    title: str = ""
+
+
+def header_links(values: Iterable[str], url: str) -> tuple[HeaderLink, ...]:
+    """The links of the values of `Link` fields of an answer from `url`, in order: `HEADER_LINKS_MAX` at most.
+
+    Only http and https count. A link with an `anchor` speaks of another resource and is left out. Text that is no link
+    is passed over.
+    """
+    written: list[tuple[str, dict[str, str]]] = []
+    room = HEADER_LINKS_BYTES_MAX
+    for value in values:
+        written += _parsed(value[:room], HEADER_LINKS_MAX - len(written))
+        room -= len(value)
+        if room <= 0 or len(written) >= HEADER_LINKS_MAX:
+            break
+    urls = spell([target for target, _ in written], url) if written else []
+    return tuple(
+        HeaderLink(target, _words(told, "rel"), _words(told, "hreflang"), _words(told, "type"), told.get("title", ""))
+        for target, (_, told) in zip(urls, written, strict=True)
+        if target is not None and len(target) <= URL_BYTES_MAX and "anchor" not in told
+    )
+
+
+def _words(told: dict[str, str], name: str) -> str:
+    return " ".join(told.get(name, "").lower().split())
+
+
+def _parsed(text: str, most: int) -> list[tuple[str, dict[str, str]]]:
+    """Targets and parameters; of equal parameters the first counts (RFC 8288 section 3.3)."""
+    found: list[tuple[str, dict[str, str]]] = []
+    at = 0
+    while len(found) < most:
+        start = text.find("<", at)
+        end = text.find(">", start)
+        if start < 0 or end < 0:
+            break
+        told: dict[str, str] = {}
+        at = end + 1
+        while (part := _PARAMETER.match(text, at)) is not None:
+            at = part.end()
+            value = part[3] or "" if part[2] is None else _QUOTED.sub(r"\1", part[2])
+            told.setdefault(part[1].lower(), value)
+        found.append((text[start + 1 : end], told))
+    return found
