@@ -850,6 +850,7 @@ class Tables:
         self, slot: int, kind: int, crawl: int, name: str, token: int, deadline: int, holder: int
     ) -> None:
         errand = self.callers_errands.get(kind, crawl, name)
+        self.token = max(self.token, token)
         if errand is not None:
             self._lease_errand(errand, token, deadline, holder)
 
