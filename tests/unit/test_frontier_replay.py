@@ -22,7 +22,7 @@ from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact, columns_of, encode, instant_of
 from outrider.frontier.state import recovery
-from outrider.frontier.state.errand import Kind
+from outrider.frontier.state.errand import KINDS, Kind
 from outrider.frontier.state.hosts import CELLS
 from outrider.frontier.state.replay import Window, apply
 from outrider.frontier.state.tables import Tables
@@ -327,7 +327,7 @@ def test_a_key_that_spans_hosts_rests_as_long_as_was_ever_said():
 def test_the_token_of_an_errand_that_is_gone_is_never_given_again():
     """A checkpoint without the errand is older than the log that leased it."""
     tables = Tables(Ledger.open(MemoryFiles(), store=KEY, names=[]), fingerprint_key=KEY, scratch=None)
-    leased = columns_of([(0, int(Kind.SITEMAP), 0, "http://a.com/sitemap.xml", 974, 60_000_000, 0)])
+    leased = columns_of([(0, KINDS[Kind.SITEMAP].number, 0, "http://a.com/sitemap.xml", 974, 60_000_000, 0)])
     apply(tables, encode(5, [(Fact.LEASED_ERRAND, leased)]))
     assert 974 == tables.token
     assert not tables.errands
