@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import platform
@@ -51,6 +52,8 @@ EXIT_CODES = (
 STOPPED_BY_USER = 4
 USAGE = 2
 BUG = 1
+_COLLECT_OBJECTS = 20_000  # made since the last look for cycles: some megabytes; Python's own measure is 700
+_COLLECT_ROUNDS = 20  # such looks before one at older objects
 
 
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES) + "."
@@ -90,6 +93,7 @@ def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
     """
     from outrider.crawl.start import start
 
+    _collect_seldom()
     # A stream that was closed before we began is None.
     stdin = sys.stdin.buffer if sys.stdin is not None else None
     return start(seeds, given(flags), stdin=stdin, talk=sys.stderr).exit_code
@@ -102,7 +106,16 @@ def resume(directory: str, **flags: Any) -> int:
     """Go on with the crawl in DIR, with the settings it was made with; flags override them."""
     from outrider.crawl.start import start
 
+    _collect_seldom()
     return start((), {**given(flags), "output": directory}, talk=sys.stderr, resume=True).exit_code
+
+
+def _collect_seldom() -> None:
+    """Leaves the objects of all modules alone when cycles are looked for, and looks for them seldom: a crawl makes
+    few, and Python's own pace took a twentieth of its CPU time. For this program; a library leaves that to its user."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_OBJECTS, _COLLECT_ROUNDS, _COLLECT_ROUNDS)
 
 
 @outrider.command()

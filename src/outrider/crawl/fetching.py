@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from outrider.crawl.perhost import PerHost
 from outrider.crawl.places import Places
 from outrider.crawl.visit import Visit, validators_of
 from outrider.errors import InvalidUrlError, SettingsError
-from outrider.fetch.addresses import AddressGuard, is_web_port
+from outrider.fetch.addresses import AddressGuard, is_web_port, parsed
 from outrider.fetch.downloader import Downloader, Request, Response, target_of
 from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure
 from outrider.journey import Kind, Lease
@@ -203,10 +202,12 @@ class Fetching:
         addresses that took connections, then the ones that did not."""
         addresses = [pinned] if pinned is not None else await self._resolved(host, port)
         if self._loopback_only:
-            addresses = [address for address in addresses if ipaddress.ip_address(address).is_loopback]
+            addresses = [ip for ip in addresses if (address := parsed(ip)) is not None and address.is_loopback]
             if not addresses:
                 raise BlockedAddress(f"{host} is not this machine, and no --contact says who crawls")
         permitted = self._guard.permitted(host, addresses)
+        if len(permitted) < 2 or not self._failed:
+            return permitted
         return sorted(permitted, key=lambda address: (host, address) in self._failed)
 
     async def _resolved(self, host: str, port: int) -> Sequence[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Final
 
 from outrider.limits import SLOW_HOSTS_MAX, SLOW_REQUEST_SECONDS
@@ -27,49 +26,60 @@ class Places:
 
     def __init__(self, most: int, aside_most: int, make_room: Callable[[], None]) -> None:
         """make_room: is told of each request that goes aside."""
-        self._free = asyncio.Semaphore(most)
+        self.free = asyncio.Semaphore(most)
         self._aside_most = aside_most
         self._make_room = make_room
-        self._slow_hosts: OrderedDict[str, None] = OrderedDict()
+        self.slow_hosts: OrderedDict[str, None] = OrderedDict()
         self.aside = 0
 
-    @asynccontextmanager
-    async def of(self, host: str) -> AsyncIterator[None]:
-        """A place for a request to this host, for as long as the block runs."""
-        loop = asyncio.get_running_loop()
-        is_aside = host in self._slow_hosts and self._step_aside()
-        if not is_aside:
-            await self._free.acquire()
+    def of(self, host: str) -> _Place:
+        """A place for a request to this host, for as long as the block runs; for `async with`."""
+        return _Place(self, host)
 
-        def give_place() -> None:
-            nonlocal is_aside
-            self._remember(host)
-            if not is_aside and self._step_aside():
-                is_aside = True
-                self._free.release()
-
-        patience = loop.call_later(SLOW_REQUEST_SECONDS, give_place)
-        began = loop.time()
-        try:
-            yield
-        finally:
-            patience.cancel()
-            if is_aside:
-                self.aside -= 1
-            else:
-                self._free.release()
-            if self._slow_hosts and loop.time() - began < SLOW_REQUEST_SECONDS:
-                self._slow_hosts.pop(host, None)
-
-    def _step_aside(self) -> bool:
+    def step_aside(self) -> bool:
         if self.aside >= self._aside_most:
             return False
         self.aside += 1
         self._make_room()
         return True
 
-    def _remember(self, host: str) -> None:
-        self._slow_hosts[host] = None
-        self._slow_hosts.move_to_end(host)
-        if len(self._slow_hosts) > SLOW_HOSTS_MAX:
-            self._slow_hosts.popitem(last=False)
+    def remember(self, host: str) -> None:
+        self.slow_hosts[host] = None
+        self.slow_hosts.move_to_end(host)
+        if len(self.slow_hosts) > SLOW_HOSTS_MAX:
+            self.slow_hosts.popitem(last=False)
+
+
+class _Place:
+    # A class: a generator with a decorator takes four times as long, once for each request.
+    __slots__ = ("_began", "_host", "_is_aside", "_patience", "_places")
+    _patience: asyncio.TimerHandle
+    _began: float
+
+    def __init__(self, places: Places, host: str) -> None:
+        self._places, self._host = places, host
+        self._is_aside = False
+
+    async def __aenter__(self) -> None:
+        places, loop = self._places, asyncio.get_running_loop()
+        self._is_aside = self._host in places.slow_hosts and places.step_aside()
+        if not self._is_aside:
+            await places.free.acquire()
+        self._began = loop.time()
+        self._patience = loop.call_at(self._began + SLOW_REQUEST_SECONDS, self._give_place)
+
+    def _give_place(self) -> None:
+        self._places.remember(self._host)
+        if not self._is_aside and self._places.step_aside():
+            self._is_aside = True
+            self._places.free.release()
+
+    async def __aexit__(self, *_: object) -> None:
+        places = self._places
+        self._patience.cancel()
+        if self._is_aside:
+            places.aside -= 1
+        else:
+            places.free.release()
+        if places.slow_hosts and asyncio.get_running_loop().time() - self._began < SLOW_REQUEST_SECONDS:
+            places.slow_hosts.pop(self._host, None)

@@ -146,7 +146,7 @@ class AddressGuard:
         address = parsed(ip)
         if address is None:
             return False
-        if _is_public(address):
+        if is_public_address(ip):
             return True
         if any(address.version == network.version and address in network for network in self.allowed):
             return True
