@@ -309,6 +309,29 @@ def test_equal_spans_are_numbered_as_they_appear(kernel):
 
 
 @BOTH
+def test_each_wanted_text_is_taken_where_it_appears_first(kernel):
+    starts, ends, wanted = int64s(0, 3, 5, 2, 1), int64s(2, 5, 6, 2, 1), np.array([False, True, True, True, True])
+    texts, offsets, rows = kernel.unique_spans(b"abcabx", starts, ends, wanted)
+    assert (b"abx", (0, 2, 3, 3), (1, 2, 3)) == (
+        texts,
+        struct.unpack("<4q", offsets),
+        struct.unpack("<3I", rows),
+    )
+
+
+@BOTH
+def test_marks_of_another_number_of_spans_are_refused(kernel):
+    with pytest.raises(ValueError, match="2 spans and 3 marks"):
+        kernel.unique_spans(b"abc", int64s(0, 2), int64s(3, 3), np.ones(3, np.bool_))
+
+
+@BOTH
+def test_wanted_spans_outside_the_arena_are_refused(kernel):
+    with pytest.raises(ValueError, match="row 1: a span from 2 to 4 lies outside 3 bytes"):
+        kernel.unique_spans(b"abc", int64s(0, 2), int64s(3, 4), b"\0\0")
+
+
+@BOTH
 @given(texts=st.lists(st.sampled_from(["", "a", "b", "ab", "é"]), max_size=12))
 def test_spans_are_gathered_read_and_hashed_as_their_texts(kernel, texts):
     octets = [text.encode() for text in texts]
@@ -444,6 +467,8 @@ def test_twin_and_kernel_number_spans_alike(texts):
     arena = b"".join(texts)
     assert twin.distinct_spans(arena, starts, ends) == NATIVE.distinct_spans(arena, starts, ends)
     assert twin.hash_spans(arena, starts, ends, KEY) == NATIVE.hash_spans(arena, starts, ends, KEY)
+    wanted = np.arange(len(texts)) % 3 != 0
+    assert twin.unique_spans(arena, starts, ends, wanted) == NATIVE.unique_spans(arena, starts, ends, wanted)
 
 
 @WITHOUT_NATIVE

@@ -418,6 +418,29 @@ fn distinct_spans<'py>(
 }
 
 #[pyfunction]
+fn unique_spans<'py>(
+    arena: &Bound<'py, PyAny>,
+    starts: &Bound<'py, PyAny>,
+    ends: &Bound<'py, PyAny>,
+    wanted: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let py = arena.py();
+    let marks = Octets::of_items(wanted, 1, "marks")?.as_slice().to_vec();
+    let octets = Octets::of(arena)?;
+    let spans = spans_of(&int64s(starts)?, &int64s(ends)?, octets.as_slice().len())?;
+    if marks.len() != spans.len() {
+        let message = format!("{} spans and {} marks do not go together", spans.len(), marks.len());
+        return Err(PyValueError::new_err(message));
+    }
+    let (texts, offsets, rows) = octets.run(py, |octets| urls::unique(octets, &spans, &marks));
+    Ok((
+        PyBytes::new(py, &texts),
+        columns::bytes_of(py, offsets.into_iter().map(i64::to_le_bytes)),
+        columns::bytes_of(py, rows.into_iter().map(u32::to_le_bytes)),
+    ))
+}
+
+#[pyfunction]
 fn gather_spans<'py>(
     arena: &Bound<'py, PyAny>,
     starts: &Bound<'py, PyAny>,
@@ -497,5 +520,6 @@ mod _native {
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,
         scan_frames, simhash_of_text, spell_arena, spell_texts, spell_urls, texts_of_spans,
+        unique_spans,
     };
 }

@@ -1,7 +1,7 @@
 //! Canonical spelling of http and https URLs, row by row into one arena. What is ordinary is spelled; what is odd is
 //! only marked, for a full parser to look at. The rules are written at the twin, `src/outrider/kernels/urls.py`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::siphash::Fingerprinter;
 
@@ -702,9 +702,39 @@ pub fn distinct<'a>(texts: impl ExactSizeIterator<Item = &'a [u8]>) -> (Vec<u8>,
     (codes, firsts)
 }
 
+/// Of the spans that are wanted each text where it appears first: the texts one after the other, where each begins and
+/// the last ends, and the rows.
+#[must_use]
+pub fn unique(
+    arena: &[u8],
+    spans: &[(usize, usize)],
+    wanted: &[u8],
+) -> (Vec<u8>, Vec<i64>, Vec<u32>) {
+    let (mut texts, mut offsets, mut rows) = (Vec::new(), vec![0], Vec::new());
+    let mut known: HashSet<&[u8]> = HashSet::with_capacity(spans.len());
+    for (row, (&(start, end), _)) in
+        spans.iter().zip(wanted).enumerate().filter(|(_, (_, &wanted))| wanted != 0)
+    {
+        let text = &arena[start..end];
+        if known.insert(text) {
+            texts.extend_from_slice(text);
+            offsets.push(texts.len() as i64);
+            rows.push(row as u32);
+        }
+    }
+    (texts, offsets, rows)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_row_of_each_wanted_text_is_taken() {
+        let spans = [(0, 1), (1, 2), (2, 3), (0, 0), (3, 4)];
+        let (texts, offsets, rows) = unique(b"abab", &spans, &[0, 1, 1, 1, 1]);
+        assert_eq!((b"ba".to_vec(), vec![0, 1, 2, 2], vec![1, 2, 3]), (texts, offsets, rows));
+    }
 
     fn spelled(row: &str, page: Option<&str>) -> Result<String, State> {
         let page = page.map(|page| Page::of(page.as_bytes()).unwrap());

@@ -45,7 +45,7 @@ def _choose(wish: str) -> Literal["native", "python"]:
 _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_text"),
     *("spell_urls", "spell_arena", "spell_texts"),
-    *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans"),
+    *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans", "unique_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
     *("SimHashIndex",),
     *("FetchEngine",),
@@ -80,6 +80,7 @@ if TYPE_CHECKING or _IN_USE == "python":
         spell_texts,
         spell_urls,
         texts_of_spans,
+        unique_spans,
     )
 else:
     from outrider._native import (
@@ -114,6 +115,7 @@ else:
         spell_texts,
         spell_urls,
         texts_of_spans,
+        unique_spans,
         unpack_heads,
     )
 
@@ -174,5 +176,6 @@ __all__ = [
     "spell_texts",
     "spell_urls",
     "texts_of_spans",
+    "unique_spans",
     "unpack_heads",
 ]

@@ -48,6 +48,7 @@ Columns = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
     host fingerprints  u64 of each host; both empty without a key
 """
 Numbers = npt.NDArray[np.int64] | memoryview
+Marks = npt.NDArray[np.bool_] | Bytes  # one byte per row, 0 for no
 """A contiguous buffer of i64."""
 
 _ROW_BYTES_MAX = 1 << 28
@@ -259,6 +260,26 @@ def distinct_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> tuple[bytes,
             firsts.append(row)
         codes.append(number)
     return _packed("I", codes), _packed("I", firsts)
+
+
+def unique_spans(arena: Bytes, starts: Numbers, ends: Numbers, wanted: Marks) -> tuple[bytes, bytes, bytes]:
+    """Of the spans that are wanted each text where it appears first: the texts one after the other, where each begins
+    and the last ends (little-endian i64), and the rows (u32).
+
+    wanted: one byte per row, 0 for one that is left out. Raises ValueError for another number of rows.
+    """
+    spans = spans_of(arena, starts, ends)
+    marks = wanted.tobytes() if isinstance(wanted, np.ndarray) else as_octets(wanted)
+    if len(marks) != len(spans):
+        raise ValueError(f"{len(spans)} spans and {len(marks)} marks do not go together")
+    rows: dict[bytes, int] = {}
+    for row, (text, mark) in enumerate(zip(spans, marks, strict=True)):
+        if mark:
+            rows.setdefault(text, row)
+    offsets = [0]
+    for text in rows:
+        offsets.append(offsets[-1] + len(text))
+    return b"".join(rows), _packed("q", offsets), _packed("I", list(rows.values()))
 
 
 def gather_spans(arena: Bytes, starts: Numbers, ends: Numbers) -> bytes:

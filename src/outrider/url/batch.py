@@ -440,8 +440,12 @@ class UrlBatch:
         starts, ends = self._offsets[:-1][chosen], self._offsets[1:][chosen]
         offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
         np.cumsum(ends - starts, out=offsets[1:])
-        taken = UrlBatch(
-            kernels.gather_spans(self._arena, starts, ends),
+        return self._picked(chosen, kernels.gather_spans(self._arena, starts, ends), offsets)
+
+    def _picked(self, chosen: npt.NDArray[Any], arena: bytes, offsets: Int64s) -> UrlBatch:
+        """The batch of these rows, whose texts are these."""
+        picked = UrlBatch(
+            arena,
             offsets,
             self._valid[chosen],
             self._flags[chosen],
@@ -449,8 +453,8 @@ class UrlBatch:
             self._path_starts[chosen],
             {name: column[chosen] for name, column in self._columns.items()},
         )
-        taken._hashes = {what: _frozen(hashes[chosen]) for what, hashes in self._hashes.items()}
-        return taken
+        picked._hashes = {what: _frozen(hashes[chosen]) for what, hashes in self._hashes.items()}
+        return picked
 
     def _piece(self, start: int, stop: int) -> UrlBatch:
         """Rows that follow one another: columns are looked at, not copied."""
@@ -481,10 +485,9 @@ class UrlBatch:
 
     def unique(self, mask: npt.ArrayLike | None = None) -> UrlBatch:
         """The valid rows, each URL where it appears first; with a `mask`, of those rows for which it is true."""
-        rows = np.flatnonzero(self._valid if mask is None else self._masked(mask) & self._valid)
-        starts, ends = self.texts()
-        _, firsts = kernels.distinct_spans(self._arena, starts[rows], ends[rows])
-        return self.take(rows[np.frombuffer(firsts, np.uint32)])
+        wanted = self._valid if mask is None else self._masked(mask) & self._valid
+        arena, offsets, firsts = kernels.unique_spans(self._arena, *self.texts(), wanted)
+        return self._picked(np.frombuffer(firsts, np.uint32), arena, np.frombuffer(offsets, np.int64))
 
     def with_columns(self, **columns: npt.ArrayLike) -> UrlBatch:
         """The same URLs with further columns: one value per row, or one for all rows. They follow `take`, `filter` and
