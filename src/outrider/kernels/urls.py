@@ -48,8 +48,9 @@ Columns = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, bytes]
     host fingerprints  u64 of each host; both empty without a key
 """
 Numbers = npt.NDArray[np.int64] | memoryview
-Marks = npt.NDArray[np.bool_] | Bytes  # one byte per row, 0 for no
 """A contiguous buffer of i64."""
+Marks = npt.NDArray[np.bool_] | Bytes
+"""One byte per row, 0 for no."""
 
 _ROW_BYTES_MAX = 1 << 28
 _BLANKS = bytes(range(0x21))
