@@ -92,7 +92,17 @@ def crawled(directory: Path, hosts: int, robots: object, seconds: float) -> tupl
         (directory / "seeds").write_text(
             "".join(f"http://h{n}.test:{site.port}/{path}\n" for n in range(hosts) for path in ("closed", "open"))
         )
-        how = ("--hosts", directory / "hosts", "--delay", "0.05", "--delay-factor", "0", "--progress", "none")
+        how = (
+            "--hosts",
+            directory / "hosts",
+            "--delay",
+            "0.05",
+            "--delay-factor",
+            "0",
+            "--progress",
+            "none",
+            "--no-sitemaps",
+        )
         done = subprocess.run(
             [sys.executable, "-c", RUN, "crawl", f"@{directory / 'seeds'}", "-o", directory / "out", *map(str, how)],
             capture_output=True,

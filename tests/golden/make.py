@@ -213,8 +213,9 @@ def contents_of(frontier: Frontier) -> dict[str, Any]:
 
 
 def _without_state(host: HostStatus) -> dict[str, Any]:
-    """Whether a host is ready goes by what this process has asked of its robots.txt."""
-    return {name: value for name, value in dataclasses.asdict(host).items() if name != "state"}
+    """Without fields younger than the golden files, and without `state`, which goes by what this process has asked."""
+    younger = {"not_welcome", "robots"}
+    return {name: value for name, value in dataclasses.asdict(host).items() if name not in {"state", *younger}}
 
 
 def packed(disk: MemoryFiles) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -91,7 +93,9 @@ def test_everything_of_a_host_comes_back(world):
     queues = world.frontier.queues()
     world.frontier.checkpoint()
     assert 4 == cold(world)
-    assert sorted(map(repr, told)) == sorted(map(repr, world.frontier.hosts()))
+    # The files of a cold host's authorities are read when it comes back.
+    bare = [dataclasses.replace(host, robots=()) for host in told]
+    assert sorted(map(repr, bare)) == sorted(map(repr, world.frontier.hosts()))
     assert sorted(map(repr, queues)) == sorted(map(repr, world.frontier.queues()))
     assert 4 == recall_all(world.frontier)
     assert before == everything(world.frontier)

@@ -67,6 +67,7 @@ def test_urls_to_be_judged_again_are_judged_when_an_unreachable_robots_txt_is_ba
     world.discover("http://a.com/x")
     assert ([], {"parked": 1}) == (world.urls(), world.counts())
     world.frontier.set_robots("http://a.com", 200, OPEN)
+    world.clock.move(DAY)  # a younger copy holds while the file is out of reach
     for _ in range(5):  # with errands, the fourth answer in a row says that there is none
         world.frontier.set_robots("http://a.com", 503)
     assert [] == world.urls()

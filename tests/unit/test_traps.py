@@ -178,7 +178,7 @@ def test_pages_of_one_kind_have_one_shape(rest: str, shape: str) -> None:
 
 def test_a_shape_falls_in_class_before_it_is_parked() -> None:
     shape, host, told = Returns(), Returns(), []
-    for number in range(RETURNS_FETCHES_MIN):
+    for number in range(2 * RETURNS_FETCHES_MIN):
         shape.count(fresh=number < 8, window=16)
         told.append((class_of_shape(8, shape), is_parked(shape, host, 0.03) is not None))
     assert [(8, False), (4, False), (0, False), (0, True)] == list(dict.fromkeys(told))

@@ -129,7 +129,8 @@ def after_answer(
 
     error: the class of the error, if there was one. retry_after: seconds. retries: whether an unreachable robots.txt is
     tried again soon (after 5, 30, 300 s) or counts as refused for a day at once. opens: whether the owner's settings
-    then open the host for a day, by the rules that were read last, or by none.
+    then open the host for a day, by the rules that were read last, or by none. follows: False where a redirect leads to
+    a host that another frontier visits: the rules there cannot be known, so they count as refused for a day.
 
     An answer holds for a day, or as long as it says itself where that is shorter (§2.4), five minutes at least.
     """
@@ -139,6 +140,8 @@ def after_answer(
     if error in _NOBODY_THERE and not authority.hops:
         return Found(RobotsState.DEAD, day, 0, 0, 0, status, own, error or "", fetched=authority.fetched)
     verdict = verdict_of_status(answer.status)
+    if verdict == "redirect" and not follows:
+        verdict, retries, error = "unreachable", False, _ELSEWHERE
     if verdict == "redirect":
         target = spell([answer.location or ""], authority.url or own)[0] if answer.location else None
         if target is not None and len(target) <= URL_BYTES_MAX and authority.hops < REDIRECT_HOPS_MAX:
