@@ -540,6 +540,7 @@ def live_any_history(
     busy = Busy(world, rng, odd=odd)
     tails, runs, rounds, cold, newest = 0, 0, 0, 0, 0
     for turn in range(turns):
+        refused = False
         if full and rng.random() < 0.1:
             verb, partial = rng.choice(["write", "open", "truncate"]), rng.random() < 0.5
             world.disk.fail(rng.randrange(1, 20), errno.ENOSPC, verb=verb, partial=partial)
@@ -549,6 +550,7 @@ def live_any_history(
         except (StoreFullError, StoreFailedError) as error:
             if not full:
                 raise
+            refused = True
             if isinstance(error, StoreFailedError):  # no room for bytes that had theirs already: that stops a store
                 world.disk = rng.choice(list(world.disk.crash_images(rng, 2)))
                 world.frontier = world._open()
@@ -562,8 +564,10 @@ def live_any_history(
         tails = max(tails, sum(name.endswith(".tail") for name in world.disk.names()))
         runs = max(runs, sum(name.endswith(".run") for name in world.disk.names()))
         rounds = max(rounds, newest)
-        images = [world.disk.copy(), *rng.sample(list(world.disk.crash_images(rng, 1)), 2)]
-        while rng.random() < 0.5 and world.threads.go_to_the_disk(world.disk):
+        # A call that found no room was not answered: a power cut may take what it wrote before, as leases that ended.
+        lost = [] if refused else rng.sample(list(world.disk.crash_images(rng, 1)), 2)
+        images = [world.disk.copy(), *lost]
+        while not refused and rng.random() < 0.5 and world.threads.go_to_the_disk(world.disk):
             images.append(rng.choice(list(world.disk.crash_images(rng, 1))))
         for image in images:
             looker = found_again(image, monkeypatch, rng)
