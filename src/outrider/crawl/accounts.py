@@ -121,7 +121,7 @@ class Kept:
 
 
 def read_reports(files: Files) -> Kept:
-    """What the file holds; a line that a crash tore is its end. Raises DamagedStoreError for damage before that."""
+    """The content of the file; a line that a crash tore is its end. Raises DamagedStoreError for damage before that."""
     kept = Kept()
     try:
         content = read_whole(files, REPORTS_FILE, bytes_max=REPORTS_FILE_BYTES_MAX)

@@ -32,7 +32,7 @@ NO_LINKS: Final = UrlBatch.of(())
 
 @dataclass(slots=True)
 class Reading:
-    """What was read of a visit. `digest` and `shown` as `content_digest` gives them; `records` where there is an
+    """The result of reading a visit. `digest` and `shown` as `content_digest` gives them; `records` where there is an
     archive; `fault`: a hook failed."""
 
     visit: Visit

@@ -67,7 +67,7 @@ FINISHED, LIMIT, STOPPED = 0, 3, 4
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What a worker's directory belongs to: a store, and the name under which it leases."""
+    """The owner of a worker's directory: a store, and the name under which it leases."""
 
     store: str
     worker: str

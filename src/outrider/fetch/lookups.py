@@ -11,7 +11,7 @@ from outrider.limits import DNS_PROMPT_SECONDS
 
 
 class Told(NamedTuple):
-    """What a name service told: addresses, best first, and how long they hold; None where it does not say."""
+    """An answer of a name service: addresses, best first, and how long they hold; None where it does not say."""
 
     addresses: tuple[str, ...]
     seconds: float | None = None
