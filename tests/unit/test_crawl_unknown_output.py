@@ -12,14 +12,23 @@ import tomllib
 import pytest
 
 from outrider.archive import Exchange, WarcWriter
-from outrider.crawl import exchange
+from outrider.cli import main as cli
+from outrider.crawl import exchange, mending
 from outrider.crawl import start as starting
 from outrider.crawl.aside import put_aside
 from outrider.crawl.kept_output import judge_of, refuse_output_alone
 from outrider.crawl.loop import Crawler
+from outrider.crawl.mending import repair
 from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from_file
 from outrider.engine import Frontier
-from outrider.errors import ForeignStoreError, SettingsError, StoreError, StoreInUseError, UnknownOutputError
+from outrider.errors import (
+    DamagedStoreError,
+    ForeignStoreError,
+    SettingsError,
+    StoreError,
+    StoreInUseError,
+    UnknownOutputError,
+)
 from outrider.storage.files import Directory
 from unit.test_crawl_loop import SEEDS, House, Names
 
@@ -199,6 +208,70 @@ def test_a_directory_without_output_needs_no_frontier(tmp_path):
     (tmp_path / "pages.jsonl").touch()
     (tmp_path / "archive").mkdir()
     refuse_output_alone(str(tmp_path))
+
+
+# -- `verify` and `repair` say so, too
+
+
+def test_verify_says_of_an_older_frontier_that_the_output_is_ahead(tmp_path, capsys):
+    """Its counts are true of itself: "all is true" alone was an answer to another question."""
+    house = with_older_frontier(tmp_path)
+    before = bytes_of(house.output)
+    assert 5 == cli.run(["verify", str(house.output)])
+    said = capsys.readouterr()
+    assert "all is true, but the output is ahead of it: " in said.out
+    assert ("line at byte" in said.err, "--anew" in said.err) == (True, True)
+    assert 5 == cli.run(["verify", str(house.output), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert (False, [], [], True) == (
+        told["ok"], told["damage"], told["problems"], "line at byte" in told["unknown_output"],
+    )  # fmt: skip
+    assert before == bytes_of(house.output)
+
+
+def test_repair_does_not_take_newer_output_for_damage(tmp_path):
+    house = with_older_frontier(tmp_path)
+    before = bytes_of(house.output)
+    with pytest.raises(UnknownOutputError, match="line at byte"):
+        repair(str(house.output))
+    assert before == bytes_of(house.output)
+
+
+def test_verify_has_nothing_against_what_one_process_left_unacknowledged(tmp_path):
+    house = crawled(tmp_path, max_pages=11)
+    with (house.output / "pages.jsonl").open("ab") as pages:
+        pages.write(b'{"url":"http://h0')
+    assert mending.verify(str(house.output)).ok
+
+
+@pytest.mark.parametrize("lost", OUTPUT)
+@pytest.mark.parametrize("how", ["gone", "shorter", "empty"])
+def test_output_that_is_gone_or_shorter_is_damage_that_a_repair_mends(tmp_path, lost, how):
+    """An opening refuses it and names `repair`, which found nothing damaged: the crawl could not go on."""
+    house = crawled(tmp_path, max_pages=11)
+    file = house.output / lost
+    whole = file.read_bytes()
+    match how:
+        case "gone":
+            file.unlink()
+        case "shorter":
+            file.write_bytes(whole[: len(whole) // 2])
+        case "empty":
+            file.write_bytes(b"")
+    with pytest.raises(DamagedStoreError):
+        asyncio.run(house.run())
+    assert [lost] == [loss.file for loss in mending.verify(str(house.output)).damage]
+    (loss,) = repair(str(house.output)).losses
+    assert loss.file in lost
+    assert mending.verify(str(house.output)).ok
+    house.options = CrawlOptions(**{**options_of(house), "max_pages": None})
+    result = asyncio.run(house.run())
+    assert (0, 32) == (result.exit_code, result.statistics["answered"])
+    assert 21 <= len(house.pages()) <= 32
+    places = [line["warc"] for line in house.pages()[-21:]]
+    archive = house.output / "archive"
+    assert all((archive / at["file"]).stat().st_size >= at["offset"] + at["length"] for at in places)
+    assert mending.verify(str(house.output)).ok
 
 
 # -- --anew

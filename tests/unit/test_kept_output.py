@@ -108,10 +108,17 @@ def test_an_archive_shorter_than_the_store_says_is_named(archive):
     place, loss = archive_end(str(folder), ("crawl-000000.warc.gz", 10_000))
     assert (("crawl-000000.warc.gz", len(members[0])), 10_000) == (place, loss.end)
     (folder / "archive" / "crawl-000000.warc.gz").unlink()
-    assert (None, "crawl-000000.warc.gz") == (
-        archive_end(str(folder), ("crawl-000000.warc.gz", 5))[0],
-        archive_end(str(folder), ("crawl-000000.warc.gz", 5))[1].file,
-    )
+    place, loss = archive_end(str(folder), ("crawl-000000.warc.gz", 5))
+    assert (("crawl-000001.warc.gz", 0), "crawl-000000.warc.gz") == (place, loss.file)
+
+
+def test_behind_an_archive_without_a_whole_record_comes_the_next_file(archive):
+    folder, _, write = archive
+    write(0, b"")
+    write(3, b"")
+    place, loss = archive_end(str(folder), ("crawl-000000.warc.gz", 5))
+    assert (("crawl-000004.warc.gz", 0), "no whole record is in it") == (place, loss.what)
+    assert (None, None) == archive_end(str(folder), ("crawl-000000.warc.gz", 0))
 
 
 def test_no_archive_is_no_loss(tmp_path):

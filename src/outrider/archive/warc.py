@@ -253,6 +253,7 @@ class WarcWriter:
                 raise DamagedStoreError(f"the archive's watermark names {name!r}, which is no file of {self._prefix!r}")
             serial = found
             self._open_existing(name, serial, offset)
+            serial = self._serial
         numbered = [(serial_of(self._prefix, other), other) for other in self._files.names()]
         later = [other for number, other in numbered if number is not None and number > serial]
         for other in later:
@@ -264,6 +265,9 @@ class WarcWriter:
         try:
             file = self._files.open(name)
         except FileNotFoundError:
+            if offset == 0:  # a repair, which found no archive, left this number to the next file
+                self._serial = serial - 1
+                return
             raise DamagedStoreError(
                 f"{self._files.describe(name)} is missing; the log says it has {offset} bytes of records"
             ) from None

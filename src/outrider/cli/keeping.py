@@ -37,7 +37,8 @@ _json = click.option("--json", "as_json", is_flag=True, help="One JSON object, f
 def verify(directory: str, as_json: bool) -> int:
     """Recount everything in DIR and check every checksum, beside a running crawl too; nothing is changed.
 
-    Exit code 0 when all is true, 9 when a count is wrong, 5 when a file is damaged.
+    Exit code 0 when all is true, 9 when a count is wrong, 5 when a file is damaged or the output of the crawl reaches
+    further than its frontier knows.
     """
     from outrider.crawl.mending import verify as verified
 
@@ -46,16 +47,22 @@ def verify(directory: str, as_json: bool) -> int:
     counts = dict(done.found.counts) if done.found is not None else {}
     if as_json:
         damage = [asdict(loss) for loss in done.damage]
-        click.echo(machine_text({"ok": done.ok, "damage": damage, "problems": list(problems), "counts": counts}))
+        told = {"ok": done.ok, "damage": damage, "problems": list(problems), "counts": counts}
+        click.echo(machine_text({**told, "unknown_output": str(done.unknown) if done.unknown is not None else None}))
     else:
         for found in (*done.damage, *problems):
             click.echo(safe(found))
         if not done.damage:
-            told = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-            click.echo(f"{'all is true' if done.ok else 'this is not true'}: {told}")
+            words = "all is true" if done.ok else "this is not true"
+            if done.unknown is not None and not problems:
+                words = "all is true, but the output is ahead of it"
+            click.echo(f"{words}: {', '.join(f'{count:,} {name}' for name, count in counts.items())}")
     if done.damage:
         say(f"outrider: {directory} is damaged; `outrider repair {directory}` keeps what is whole", sys.stderr)
         return DamagedStoreError.exit_code
+    if done.unknown is not None:
+        say(f"outrider: {done.unknown}", sys.stderr)
+        return done.unknown.exit_code
     return 0 if done.ok else VIOLATION
 
 

@@ -21,7 +21,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from outrider.archive.projection import tame
-from outrider.archive.warc import TOKEN_FIELD, serial_of
+from outrider.archive.warc import TOKEN_FIELD, file_name, serial_of
 from outrider.crawl.directory import ARCHIVE_NAME, FRONTIER_NAME
 from outrider.crawl.output import ARCHIVE_PREFIX, ARCHIVE_WRITER, FILES
 from outrider.engine import Recovered
@@ -49,6 +49,31 @@ def judge_of(path: str) -> Callable[[Recovered], None]:
             raise _unknown(path, f"record at byte {at:,} of {os.path.join(path, ARCHIVE_NAME, name)}")
 
     return judge
+
+
+def cut_short(path: str, known: Recovered) -> Iterator[Loss]:
+    """The files of the crawl in `path` that hold less than its store says, for which an opening refuses them."""
+    for stream, name in FILES.items():
+        if known.projection(stream)[0]:
+            yield from _cut_short(path, name, known.projection(stream)[0], b"\n")
+    place = known.watermarks().get(ARCHIVE_WRITER)
+    if place is not None:
+        name, offset = unpacked_watermark(place)
+        yield from _cut_short(path, os.path.join(ARCHIVE_NAME, name), offset, b"")
+
+
+def _cut_short(path: str, name: str, length: int, end: bytes) -> Iterator[Loss]:
+    file = _opened(os.path.join(path, name))
+    if file is None:
+        if length:
+            yield Loss(name, 0, 0, f"it is not there; the store says {length:,} bytes")
+        return
+    with file:
+        size = os.fstat(file.fileno()).st_size
+        if size < length:
+            yield Loss(name, size, length, "it is shorter than the store says")
+        elif end and os.pread(file.fileno(), len(end), length - len(end)) != end:
+            yield Loss(name, 0, 0, f"no line ends at byte {length:,}, where the store says one does")
 
 
 def refuse_output_alone(path: str) -> None:
@@ -129,7 +154,7 @@ def _is_record(line: bytes) -> bool:
 def _unknown_records(path: str, known: Recovered) -> Iterator[tuple[str, int]]:
     """(file, offset) of the whole records that an opening would cut, made under tokens that were never given out."""
     value = known.watermarks().get(ARCHIVE_WRITER)
-    name, offset = msgspec.json.decode(value, type=tuple[str, int]) if value is not None else ("", 0)
+    name, offset = unpacked_watermark(value) if value is not None else ("", 0)
     serial = serial_of(ARCHIVE_PREFIX, name)
     for number, other in _archive_files(path):
         if serial is not None and number < serial:
@@ -199,21 +224,23 @@ def line_file_end(
 
 
 def archive_end(path: str, noted: tuple[str, int] | None) -> tuple[tuple[str, int] | None, Loss | None]:
-    """(file, offset) behind the last whole record of the archive, and the loss in it."""
-    folder = os.path.join(path, ARCHIVE_NAME)
+    """(file, offset) behind the last whole record of the archive, and the loss in it. Of an archive that is gone the
+    next file: lines name places in the files that were lost."""
     numbered = _archive_files(path)
     known = serial_of(ARCHIVE_PREFIX, noted[0]) if noted is not None else None
-    if not numbered:
-        return None, (Loss(noted[0], 0, noted[1], "it is not there") if noted is not None else None)
     for number, name in reversed(numbered):
-        place = os.path.join(folder, name)
+        place = os.path.join(path, ARCHIVE_NAME, name)
         size = os.path.getsize(place)
         begin = noted[1] if noted is not None and number == known and noted[1] <= size else 0
         end = _whole_members(place, begin)
         if end > 0:
             break
     else:
-        return None, None
+        if noted is None or known is None or not noted[1]:
+            return None, None
+        free = max([known, *(number for number, _ in numbered)]) + 1
+        what = "no whole record is in it" if numbered else "it is not there"
+        return (file_name(ARCHIVE_PREFIX, free), 0), Loss(noted[0], 0, noted[1], what)
     if noted is not None and known is not None and (number, end) < (known, noted[1]):
         return (name, end), Loss(noted[0], end if number == known else 0, noted[1], "it is shorter than the store says")
     return (name, end), None
@@ -262,6 +289,11 @@ def _members(pieces: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
             rest = member.unused_data
             yield length + given - len(rest), begin
             member, length, begin = zlib.decompressobj(wbits=31), 0, b""
+
+
+def unpacked_watermark(value: bytes) -> tuple[str, int]:
+    """The place that a report carried."""
+    return msgspec.json.decode(value, type=tuple[str, int])
 
 
 def packed_watermark(place: tuple[str, int]) -> bytes:

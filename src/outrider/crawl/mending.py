@@ -8,16 +8,28 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import msgspec
-
 from outrider.clock import Instant, instant, rfc3339, wall
 from outrider.crawl.directory import kept_settings
-from outrider.crawl.kept_output import archive_end, line_file_end, packed_watermark
+from outrider.crawl.kept_output import (
+    archive_end,
+    cut_short,
+    judge_of,
+    line_file_end,
+    packed_watermark,
+    unpacked_watermark,
+)
 from outrider.crawl.looks import asked, store_of
 from outrider.crawl.options import from_environment, resolved
 from outrider.crawl.output import ARCHIVE_WRITER
-from outrider.engine import Frontier
-from outrider.errors import DamagedStoreError, ForeignStoreError, NoStoreError, StoreError, StoreInUseError
+from outrider.engine import Frontier, Recovered
+from outrider.errors import (
+    DamagedStoreError,
+    ForeignStoreError,
+    NoStoreError,
+    StoreError,
+    StoreInUseError,
+    UnknownOutputError,
+)
 from outrider.frontier.format.facts import (
     FRAME_KIND,
     STREAMS,
@@ -66,15 +78,17 @@ _NOTHING = Filler(FRAME_KIND, 1, 0, empty_payload(0))
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The findings of a check: damaged places, and the recount of a store that can be opened."""
+    """The findings of a check: damaged places, the recount of a store that can be opened, and why its opening would
+    refuse the output beside it."""
 
     damage: tuple[Loss, ...] = ()
     found: Verification | None = None
+    unknown: UnknownOutputError | None = None
 
     @property
     def ok(self) -> bool:
         """Whether every file is whole and every count true."""
-        return not self.damage and self.found is not None and self.found.ok
+        return not self.damage and self.unknown is None and self.found is not None and self.found.ok
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +108,25 @@ class Repaired:
 
 
 def verify(path: str) -> Verified:
-    """Checks every checksum of a store and recounts the store; changes nothing. A running crawl does so itself.
+    """Checks every checksum of a store, recounts the store, and compares with it how far the output of its crawl
+    reaches; changes nothing. A running crawl recounts itself.
 
     Raises StoreError where it can neither be read nor told why: StoreInUseError, ForeignStoreError.
     """
+    store = store_of(path)
     try:
-        return _verified(store_of(path))
+        return _verified(store, _crawl_of(path, store))
     except StoreInUseError as owned:
         found = asked(path, owned, "verify")
     return Verified((), Verification(bool(found["ok"]), tuple(found["problems"]), dict(found["counts"])))
 
 
-def _verified(store: str) -> Verified:
+def _crawl_of(path: str, store: str) -> str | None:
+    """The directory of the crawl whose store it is, None for a store that a program keeps alone."""
+    return path if store != path else None
+
+
+def _verified(store: str, crawl: str | None) -> Verified:
     with _held(store, read_only=True) as files:
         losses: list[Loss] = []
         data = _manifest(files, losses)
@@ -117,12 +138,23 @@ def _verified(store: str) -> Verified:
             losses = _survey(files, manifest).losses
     if losses:
         return Verified(tuple(losses))
+    unknown: list[UnknownOutputError] = []
+
+    def judge(known: Recovered) -> None:
+        if crawl is None:
+            return
+        losses.extend(cut_short(crawl, known))
+        try:
+            judge_of(crawl)(known)
+        except UnknownOutputError as error:
+            unknown.append(error)
+
     try:
-        frontier = Frontier.look(store)
+        frontier = Frontier.look(store, judge=judge)
     except DamagedStoreError as error:
         return Verified((Loss(store, 0, 0, error.facts),))
     try:
-        return Verified((), frontier.verify())
+        return Verified(tuple(losses), frontier.verify(), next(iter(unknown), None))
     finally:
         frontier.close()
 
@@ -130,11 +162,16 @@ def _verified(store: str) -> Verified:
 def repair(path: str, *, now: Instant | None = None) -> Repaired:
     """Mends a store without an owner so that it opens: keeps the whole parts, and the replaced files in a folder of the
     store. now: hosts rest one whole delay from this instant on (default: the wall clock's now), because a visit may be
-    lost. Raises StoreError; the next attempt mends the rest.
+    lost. Raises StoreError; the next attempt mends the rest. Raises UnknownOutputError for a store that is older than
+    its output: nothing in it is damaged.
     """
     store = store_of(path)
-    if _verified(store).ok:
+    crawl = _crawl_of(path, store)
+    verified = _verified(store, crawl)
+    if verified.ok:
         return Repaired()
+    if verified.unknown is not None:
+        raise verified.unknown
     delay = _delay_of(path)
     with _held(store, read_only=False) as files:
         losses: list[Loss] = []
@@ -163,7 +200,7 @@ def repair(path: str, *, now: Instant | None = None) -> Repaired:
         losses += more
         kept += keep_checkpoints(files, folder)
         until = (wall() if now is None else now) + instant(delay)
-        salvaged = _salvage(files, manifest, found, until, path if store != path else None, losses)
+        salvaged = _salvage(files, manifest, found, until, crawl, losses)
         kept += mend_log(files, found, _NOTHING, folder)
         done = Repaired(folder, tuple(kept), tuple(losses), salvaged)
         report(files, Mended(folder, done.kept, done.losses), facts | {"salvaged": asdict(salvaged)})
@@ -276,7 +313,7 @@ def _keep_output(crawl: str, files: Directory, found: Survey, tables: Tables, lo
         tables.apply(Fact.PROJECTION, columns_of([(OWN_SLOT, stream, *place)]))
         losses += [loss] if loss is not None else []
     known = tables.registry.watermarks.get(ARCHIVE_WRITER)
-    end, loss = archive_end(crawl, msgspec.json.decode(known, type=tuple[str, int]) if known is not None else None)
+    end, loss = archive_end(crawl, unpacked_watermark(known) if known is not None else None)
     if end is not None:
         tables.apply(Fact.WATERMARK, columns_of([(OWN_SLOT, ARCHIVE_WRITER, packed_watermark(end))]))
     losses += [loss] if loss is not None else []

@@ -139,9 +139,9 @@ class AsyncFrontier:
         )
 
     @classmethod
-    def look(cls, path: str | os.PathLike[str] | Files) -> Opened:
+    def look(cls, path: str | os.PathLike[str] | Files, *, judge: Callable[[Recovered], None] | None = None) -> Opened:
         """As `Frontier.look`, to await or for `async with`."""
-        return Opened(partial(Frontier.look, path))
+        return Opened(partial(Frontier.look, path, judge=judge))
 
     @classmethod
     def connect(

@@ -238,8 +238,13 @@ class Frontier:
         return cls.open(MemoryFiles(), clock=clock, seed=seed, settings=settings, robots=robots, addresses=addresses)
 
     @classmethod
-    def look(cls, path: str | os.PathLike[str] | Files) -> Frontier:
-        """Open a store without an owner for looking only: nothing in the directory changes, the verbs are refused."""
+    def look(
+        cls, path: str | os.PathLike[str] | Files, *, judge: Callable[[Recovered], None] | None = None
+    ) -> Frontier:
+        """Open a store without an owner for looking only: nothing in the directory changes, the verbs are refused.
+
+        judge: as of `open`.
+        """
         files = files_to_look_at(path)
         try:
             files.lock()
@@ -256,6 +261,8 @@ class Frontier:
                 raise NoStoreError(f"{files.describe()} is empty; give the directory of a store")
             store = manifest.store_bytes
             checkpoint, tables, log = read_store(files, manifest, scratch=None)
+            if judge is not None:
+                judge(Recovered(tables, log))
             machine = Machine(
                 tables,
                 log,
