@@ -23,9 +23,9 @@ from typing import Any
 
 from bench.frontier_peers import PEERS, POPS_SECONDS, SECONDS_MAX
 from bench.measuring import CACHE, PEERS_PYTHON, ROOT, ChildFailedError, run
-from bench.plot import Line, log_log
 from bench.tables import Table
 from bench.urlfrontier_peer import serving
+from outrider.chart import Line, log_log
 from outrider.limits import LOG_BYTES_BEFORE_CHECKPOINT
 
 QUEUES = (10_000, 100_000, 1_000_000)

@@ -19,11 +19,12 @@ ARCHIVE = {"storage", "url", "journey"} | SECOND
 GETTING = {"url", "robots", "journey"} | SECOND
 FRONTIER = {"storage"} | GETTING
 ENGINE = {"frontier"} | FRONTIER
-BELOW_CRAWL = {"engine", "fetch", "page", "archive"} | ENGINE
+BELOW_CRAWL = {"chart", "engine", "fetch", "page", "archive"} | ENGINE
 BELOW_SIM = {"crawl", "cluster", "integrations"} | BELOW_CRAWL
 EVERYTHING = {"service", "sim", "cli", "__init__"} | BELOW_SIM
 
 MAY_IMPORT = {
+    "chart": GROUND,
     "clock": GROUND,
     "errors": GROUND,
     "limits": GROUND,

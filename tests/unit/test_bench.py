@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from bench import frontier, urlfrontier_peer
 from bench.frontier_engine import REST_TICKS_MAX, REST_TICKS_MIN, STARTED_AT, TICK, Rests
 from bench.made import batches, url_of
 from bench.measuring import ChildFailedError, Spent, run
-from bench.plot import LABEL_HEIGHT, Line, log_log
 from bench.tables import Table, middle, quantile, ratio
 from bench.urls import sample
 
@@ -148,22 +145,6 @@ def test_a_figure_is_missed_when_its_share_of_the_limit_is_above_one():
     fast = frontier.Figure("rate", 600_000.0, "URL/s", least=300_000)
     assert (2.0, "MISSED") == (slow.share, slow.row()[-1])
     assert (0.5, "reached") == (fast.share, fast.row()[-1])
-
-
-def test_a_drawing_is_whole_and_its_labels_do_not_cover_one_another():
-    lines = [Line("ours & theirs", ((100, 5e5), (1e6, 4e5)), ours=True)]
-    lines += [Line(f"peer {row}", ((100, 6e4), (1e5, 26 + row)), ending="fails") for row in range(6)]
-    root = ElementTree.fromstring(log_log(lines, title="<out>", x_title="hosts", y_title="URLs"))
-    name = "{http://www.w3.org/2000/svg}"
-    assert len(root.findall(f"{name}polyline")) == len(lines)
-    places = sorted(float(text.get("y", 0)) for text in root.findall(f"{name}text") if "style" in text.attrib)
-    assert len(places) == len(lines)
-    assert min(after - before for before, after in pairwise(places)) >= LABEL_HEIGHT - 0.2
-
-
-def test_nothing_to_draw_is_said():
-    with pytest.raises(ValueError, match="no line"):
-        log_log([], title="", x_title="", y_title="")
 
 
 def test_an_item_of_the_peers_protocol_is_written_as_proto3_has_it():

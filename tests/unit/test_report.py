@@ -6,8 +6,6 @@ import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
-import pytest
-
 from outrider.crawl import report
 from outrider.crawl.report import ReportData, collect, render
 from outrider.crawl.summary import HostGaps, Totals, summary_lines, visible
@@ -190,16 +188,6 @@ def test_the_summary_holds_no_control_character():
 
 def test_visible_leaves_letters_of_all_scripts_alone():
     assert "Přívoz 渡し船" == visible("Přívoz 渡し船")
-
-
-@pytest.mark.parametrize("span", [0.4, 7, 45, 119, 200, 1_000, 7_199, 8_000, 100_000, 300_000, 400_000, 40_000_000])
-def test_places_on_an_axis_of_time_are_whole_in_their_unit(span):
-    ticks = list(report._time_ticks(span))
-    assert 3 <= len(ticks) <= 11
-    if span > 10:
-        numbers = [report._tick_text(tick, span).split()[0] for tick in ticks]
-        assert [number for number in numbers if not number.isdigit()] == []
-    assert len({report._tick_text(tick, span).split()[1] for tick in ticks}) == 1
 
 
 def test_the_time_of_a_crawl_is_that_of_its_runs():

@@ -8,11 +8,13 @@ from __future__ import annotations
 import html
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
+from outrider import chart
+from outrider.chart import Drawing, Scale
 from outrider.crawl.summary import (
     HostGaps,
     Totals,
@@ -434,12 +436,9 @@ def _host_of(url: str) -> str:
 
 # ── drawing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-STYLE = """
-:root{color-scheme:light dark;--paper:#fbfaf7;--ink:#1d2329;--soft:#5c6670;--line:#dcdad3;--card:#fff;--mark:#0b6e74;
---mark-soft:#8fc4c4;--rest:#e3e8e2;--bad:#b3261e;--robots:#a86a00}
-@media (prefers-color-scheme:dark){:root{--paper:#14181c;--ink:#e6e8ea;--soft:#9aa4ad;--line:#2c343b;--card:#1a2026;
---mark:#5cc2c2;--mark-soft:#2f6b6d;--rest:#273038;--bad:#ff8a80;--robots:#f0b35a}}
-*{box-sizing:border-box}
+STYLE = (
+    chart.colours(":root")
+    + """*{box-sizing:border-box}
 body{margin:0 auto;max-width:66rem;padding:1.5rem 1rem 4rem;background:var(--paper);color:var(--ink);
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 h1{font-size:1.6rem;line-height:1.2;margin:0 0 .25rem;overflow-wrap:anywhere}
@@ -469,14 +468,13 @@ figure{margin:.75rem 0;background:var(--card);border:1px solid var(--line);borde
 figcaption{font-size:.85rem;margin-top:.4rem}
 svg{display:block;width:100%;height:auto;min-width:40rem}
 svg text{font:11px system-ui,sans-serif;fill:var(--soft)}
-svg .name{fill:var(--ink)}
-.mark{fill:var(--mark)}.rest{fill:var(--rest)}.robots{fill:var(--robots)}.early{fill:var(--bad)}
-.axis{stroke:var(--line);stroke-width:1}
 .key i{display:inline-block;width:.9em;height:.7em;border-radius:2px;margin:0 .3em 0 1em}
 .key i:first-child{margin-left:0}
 .key .mark{background:var(--mark)}.key .rest{background:var(--rest)}.key .robots{background:var(--robots)}
 .key .early{background:var(--bad)}
 """
+    + chart.MARKS
+)
 
 WIDTH = 960.0  # the width of a drawing, in its own units
 
@@ -553,49 +551,6 @@ def _figures(data: ReportData) -> str:
     return f'<dl class="figures">{body}</dl>'
 
 
-def _ticks(length: float) -> Iterator[float]:
-    """Round places on an axis of `length` units: 4 to 10 of them."""
-    step = 10.0**-3
-    while length / step > 10:
-        for factor in (2.0, 2.5, 2.0):
-            step *= factor
-            if length / step <= 10:
-                break
-    count = 0
-    while count * step <= length * 1.0001:
-        yield count * step
-        count += 1
-
-
-_TIME_STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1_200, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200)
-_DAY = 86_400
-
-
-def _time_ticks(length: float) -> Iterator[float]:
-    """Places on an axis of `length` seconds that are whole in the unit of their text: 3 to 10 of them."""
-    if length <= 10:
-        yield from _ticks(length)
-        return
-    days = (factor * 10**power * _DAY for power in range(9) for factor in (1, 2, 5))
-    _, size = _unit(length)
-    step = next(step for step in (*_TIME_STEPS, *days) if step % size == 0 and length / step <= 10)
-    yield from (float(count * step) for count in range(int(length * 1.0001 / step) + 1))
-
-
-def _tick_text(seconds: float, span: float) -> str:
-    """A place on an axis of `span` seconds, in the unit of the axis."""
-    unit, size = _unit(span)
-    return f"{seconds / size:g} {unit}"
-
-
-def _unit(span: float) -> tuple[str, int]:
-    """The unit of an axis of `span` seconds: its name and its seconds."""
-    for unit, size, most in (("s", 1, 120), ("min", 60, 7_200), ("h", 3_600, 4 * _DAY)):
-        if span < most:
-            return unit, size
-    return "d", _DAY
-
-
 def _pages_over_time(data: ReportData) -> str:
     heading = "<section><h2>Pages over time</h2>"
     if not data.buckets:
@@ -604,35 +559,19 @@ def _pages_over_time(data: ReportData) -> str:
     rates = [count / data.bucket_seconds for count in data.buckets]
     peak = max(rates)
     span = len(rates) * data.bucket_seconds
-    wide = (WIDTH - left) / len(rates)
-    drawing = [f'<svg viewBox="0 0 {WIDTH:g} {height + bottom:g}" role="img" aria-label="Pages a second over time">']
-    for tick in list(_ticks(peak))[::2]:
-        y = height - tick / peak * (height - 12)
-        drawing.append(f'<line class="axis" x1="{left:g}" x2="{WIDTH:g}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        drawing.append(f'<text x="{left - 6:g}" y="{y + 4:.1f}" text-anchor="end">{tick:,.4g}</text>')
+    across, up = Scale(0, span, left, WIDTH), Scale(0, peak, height, 12)
+    picture = Drawing(WIDTH, height + bottom, "Pages a second over time", alone=False)
+    picture.rows(up, [(tick, f"{tick:,.4g}") for tick in list(chart.round_ticks(peak))[::2]], left, WIDTH)
+    wide = max((WIDTH - left) / len(rates) - 0.6, 0.6)
     for row, rate in enumerate(rates):
         if rate:
-            tall = rate / peak * (height - 12)
-            drawing.append(
-                f'<rect class="mark" x="{left + row * wide:.2f}" y="{height - tall:.2f}" '
-                f'width="{max(wide - 0.6, 0.6):.2f}" height="{tall:.2f}"/>'
-            )
-    drawing.extend(_time_axis(span, left, height))
-    drawing.append("</svg>")
+            picture.box(across(row * data.bucket_seconds), up(rate), wide, height - up(rate))
+    picture.times(across, height)
     caption = (
         f"Answered pages a second, in steps of {seconds_text(data.bucket_seconds)}; the most was {peak:,.1f}. "
         "Time counts from the first answer."
     )
-    picture = "".join(drawing)
     return f'{heading}<figure><div class="wide">{picture}</div><figcaption>{caption}</figcaption></figure></section>'
-
-
-def _time_axis(span: float, left: float, y: float, right: float = WIDTH) -> Iterator[str]:
-    yield f'<line class="axis" x1="{left:g}" x2="{right:g}" y1="{y:g}" y2="{y:g}"/>'
-    for tick in _time_ticks(span):
-        x = left + tick / span * (right - left)
-        anchor = "end" if x > right - 20 else "start" if tick == 0 else "middle"
-        yield f'<text x="{x:.1f}" y="{y + 16:g}" text-anchor="{anchor}">{_tick_text(tick, span)}</text>'
 
 
 def _hosts_table(data: ReportData) -> str:
@@ -684,14 +623,13 @@ def _politeness_timeline(data: ReportData) -> str:
     span = min(max(span, 0.5), TIMELINE_SECONDS_MAX)
     left, tall = 210.0, 16.0
     height = tall * len(data.timelines) + 6
-    drawing = [f'<svg viewBox="0 0 {WIDTH:g} {height + 22:g}" role="img" aria-label="Requests of each host over time">']
-    scale = (WIDTH - left) / span
+    across = Scale(0, span, left, WIDTH)
+    picture = Drawing(WIDTH, height + 22, "Requests of each host over time", alone=False)
     for row, line in enumerate(data.timelines):
         y = 4 + row * tall
-        drawing.append(f'<text class="name" x="0" y="{y + 10:g}">{_safe(_shortened(line.host, 34))}</text>')
-        drawing.extend(_visits(line.visits, left, y, scale, span))
-    drawing.extend(_time_axis(span, left, height))
-    drawing.append("</svg>")
+        picture.text(0, y + 10, _shortened(line.host, 34), kind="name")
+        _visits(picture, line.visits, across, y)
+    picture.times(across, height)
     left_out = sum(line.left_out for line in data.timelines)
     more = sum(1 for row in data.hosts if row.gaps.requests) - len(data.timelines)
     notes = []
@@ -706,32 +644,26 @@ def _politeness_timeline(data: ReportData) -> str:
     caption = "Time counts from the first request; a request is drawn at least one unit wide." + (
         " " + "; ".join(notes).capitalize() + "." if notes else ""
     )
-    picture = "".join(drawing)
     figure = f'<figure><div class="wide">{picture}</div><figcaption>{caption}</figcaption></figure>'
     return f"{heading}{key}{figure}</section>"
 
 
-def _visits(visits: Sequence[Visit], left: float, y: float, scale: float, span: float) -> Iterator[str]:
-    """The rests first, joined into one path, then the requests above them: one path for each colour."""
-    rests: list[str] = []
-    marks: list[str] = []
-    robots: list[str] = []
-    early: list[str] = []
+def _visits(picture: Drawing, visits: Sequence[Visit], across: Scale, y: float) -> None:
+    """Draws one host's row: the rests first, then the requests above them, one path for each colour."""
+    span = across.last
+    boxes: dict[str, list[tuple[float, float, float, float]]] = {"rest": [], "mark": [], "robots": [], "early": []}
     for visit in visits:
         if visit.started > span:
             break
-        x = left + visit.started * scale
-        wide = max((min(visit.ended, span) - visit.started) * scale, 1.0)
-        box = f"M{x:.1f} {y + 1:g}h{wide:.1f}v10h-{wide:.1f}z"
-        (early if visit.early else robots if visit.robots else marks).append(box)
+        x, end = across(visit.started), across(min(visit.ended, span))
+        kind = "early" if visit.early else "robots" if visit.robots else "mark"
+        boxes[kind].append((x, y + 1, max(end - x, 1.0), 10))
         allowed = visit.rested_until
         if allowed is not None and allowed > visit.ended:
-            begin = left + visit.ended * scale
-            length = max((min(allowed, span) - visit.ended) * scale, 0.0)
-            rests.append(f"M{begin:.1f} {y + 3:g}h{length:.1f}v6h-{length:.1f}z")
-    for name, boxes in (("rest", rests), ("mark", marks), ("robots", robots), ("early", early)):
-        if boxes:
-            yield f'<path class="{name}" d="{"".join(boxes)}"/>'
+            begin = across(visit.ended)
+            boxes["rest"].append((begin, y + 3, max(across(min(allowed, span)) - begin, 0.0), 6))
+    for kind, row in boxes.items():
+        picture.boxes(kind, row)
 
 
 def _shortened(text: str, length: int) -> str:

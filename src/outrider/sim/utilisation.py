@@ -9,13 +9,13 @@ is spread (Heydon and Najork, "Mercator", 1999, has the structure; the law follo
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heapreplace
 from typing import Final
 
 import numpy as np
 
+from outrider.chart import Drawing, Scale
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
 from outrider.frontier.policy.politeness import GapReason, rests_after
@@ -127,61 +127,36 @@ def _still_busy(free: list[Instant], now: Instant) -> Instant:
 
 # -- the plot ----------------------------------------------------------------------------------------------------------
 
-_STYLE = """
-svg{color-scheme:light dark;--paper:#fbfaf7;--ink:#1d2329;--soft:#5c6670;--line:#dcdad3;--mark:#0b6e74;--law:#a86a00}
-@media (prefers-color-scheme:dark){svg{--paper:#14181c;--ink:#e6e8ea;--soft:#9aa4ad;--line:#2c343b;--mark:#5cc2c2;
---law:#f0b35a}}
-text{font:13px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;fill:var(--soft)}
-.title{font-size:17px;fill:var(--ink)}.value{fill:var(--ink)}
-.paper{fill:var(--paper)}.axis{stroke:var(--line)}.mark{fill:var(--mark)}
-.law{fill:none;stroke:var(--law);stroke-width:2}
-"""
 _WIDTH, _HEIGHT = 760.0, 440.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60.0, 30.0, 78.0, 74.0
 
 
 def svg(made: Experiment) -> str:
     """The experiment as a drawing by itself: dots are simulated, the line is the law, durations stand below it."""
-    return "\n".join(_drawing(made)) + "\n"
-
-
-def _drawing(made: Experiment) -> Iterator[str]:
     most = max(run.queues_per_thread for run in made.runs)
-    floor = _HEIGHT - _BOTTOM
-
-    def x(ratio: float) -> float:
-        return _LEFT + ratio / most * (_WIDTH - _LEFT - _RIGHT)
-
-    def y(share: float) -> float:
-        return floor - share * (floor - _TOP)
-
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}" role="img">'
-    yield f"<title>Busy share of {made.threads} threads by queues per thread, k = {made.factor:g}</title>"
-    yield f"<style>{_STYLE}</style>"
-    yield f'<rect class="paper" width="{_WIDTH:g}" height="{_HEIGHT:g}"/>'
-    yield f'<text class="title" x="{_LEFT:g}" y="30">How busy B back queues keep T threads</text>'
-    yield (
-        f'<text x="{_LEFT:g}" y="52">A queue rests {made.factor:g} × the duration of its last fetch. '
-        f"Dots: simulated. Line: min(1, B / ({made.factor + 1:g} T)).</text>"
+    floor, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    x, y = Scale(0, most, _LEFT, right), Scale(0, 1, floor, _TOP)
+    title = f"Busy share of {made.threads} threads by queues per thread, k = {made.factor:g}"
+    picture = Drawing(_WIDTH, _HEIGHT, title, alone=True)
+    picture.text(_LEFT, 30, "How busy B back queues keep T threads", kind="title")
+    picture.text(
+        _LEFT,
+        52,
+        f"A queue rests {made.factor:g} × the duration of its last fetch. "
+        f"Dots: simulated. Line: min(1, B / ({made.factor + 1:g} T)).",
     )
-    for fifth in range(6):
-        share = fifth / 5
-        yield f'<line class="axis" x1="{_LEFT:g}" x2="{_WIDTH - _RIGHT:g}" y1="{y(share):.1f}" y2="{y(share):.1f}"/>'
-        yield f'<text x="{_LEFT - 8:g}" y="{y(share) + 4:.1f}" text-anchor="end">{share:.0%}</text>'
+    picture.rows(y, [(fifth / 5, f"{fifth / 5:.0%}") for fifth in range(6)], _LEFT, right)
     enough = min(made.factor + 1, most)
     corners = [(0.0, 0.0), (enough, enough / (made.factor + 1)), (most, min(1.0, most / (made.factor + 1)))]
-    path = " ".join(f"{x(ratio):.1f},{y(share):.1f}" for ratio, share in corners)
-    yield f'<polyline class="law" points="{path}"/>'
+    picture.curve([(x(ratio), y(share)) for ratio, share in corners], kind="law")
     for run in made.runs:
         place, height = x(run.queues_per_thread), y(run.busy)
-        yield f'<circle class="mark" cx="{place:.1f}" cy="{height:.1f}" r="5"/>'
+        picture.dot(place, height, 5)
         # Below and to the right, since the law's line comes from the left.
-        beside, anchor = (place + 6, "start") if run.queues_per_thread < most else (place, "end")
-        yield f'<text class="value" x="{beside:.1f}" y="{height + 18:.1f}" text-anchor="{anchor}">{run.busy:.3f}</text>'
-        yield f'<text x="{place:.1f}" y="{floor + 18:.1f}" text-anchor="middle">{run.queues_per_thread:g}</text>'
-    yield f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2:.1f}" y="{floor + 38:.1f}" text-anchor="middle">B / T</text>'
-    yield (
-        f'<text x="{_LEFT:g}" y="{_HEIGHT - 12:g}">Durations: {made.durations}. '
-        f"T = {made.threads}, seed {made.seed}.</text>"
-    )
-    yield "</svg>"
+        last = run.queues_per_thread == most
+        value = f"{run.busy:.3f}"
+        picture.text(place if last else place + 6, height + 18, value, anchor="end" if last else "start", kind="value")
+        picture.text(place, floor + 18, f"{run.queues_per_thread:g}", anchor="middle")
+    picture.text((_LEFT + right) / 2, floor + 38, "B / T", anchor="middle")
+    picture.text(_LEFT, _HEIGHT - 12, f"Durations: {made.durations}. T = {made.threads}, seed {made.seed}.")
+    return str(picture)
