@@ -101,10 +101,13 @@ RETURNS_WINDOW = 16  # fetches that the share of new content of a shape of paths
 RETURNS_WINDOW_OF_HOST = 64  # the same for a host, which has good shapes beside bad ones
 RETURNS_FETCHES_MIN = 48  # a shape is parked after so many fetches at the earliest
 RETURNS_FETCHES_MIN_OF_HOST = 128  # and the new shapes of a host
+RETURNS_FETCHES_OF_TRIALS = 512  # until a host has had so many, each new shape has one fetch to show what it brings
 RETURNS_PROBE_FIRST = 64  # of the URLs of a parked shape the 64th, 128th, 256th … is fetched
 RETURNS_KEPT_MAX = 65_536  # shapes and hosts whose returns are known: some 16 MB; behind them old ones are forgotten
 RETURNS_LOOKS_MAX = 64  # rows that are looked at for one that may be forgotten
 SHAPE_BYTES_MAX = 200  # of the shape of a path: enough to tell shapes apart
+WORDING_BYTES_MAX = 64 << 10  # of the text of a page that is compared with others of its kind, numbers left out
+WORDING_LINKS_MAX = 1_000  # links of such a page whose texts are looked at: some 5 ms
 NEW_URLS_WINDOW_SECONDS = 86_400.0  # the window of --new-urls-per-host
 
 # frontier

@@ -14,9 +14,14 @@ from outrider.errors import SettingsError
 from outrider.frontier.policy.returns import Returns, class_of_shape, is_parked, shape_of
 from outrider.frontier.state.returns import ReturnsKept
 from outrider.journey import Outcome, Verdict
-from outrider.limits import RETURNS_FETCHES_MIN, RETURNS_FETCHES_MIN_OF_HOST, RETURNS_PROBE_FIRST
+from outrider.limits import (
+    RETURNS_FETCHES_MIN,
+    RETURNS_FETCHES_MIN_OF_HOST,
+    RETURNS_FETCHES_OF_TRIALS,
+    RETURNS_PROBE_FIRST,
+)
 from outrider.url import UrlBatch
-from outrider.url.traps import RULES, Traps, names_month
+from outrider.url.traps import RULES, Traps, may_be_endless
 
 NOW = instant(1_767_225_600.0)  # the first of January 2026
 TRAPS = Traps(url_bytes_max=200, path_depth_max=8, path_repeats_max=3, date_years_max=2.0)
@@ -74,7 +79,7 @@ def test_any_url_is_judged(text: str) -> None:
     urls = UrlBatch.of(["http://a.test/" + text])
     if urls.valid[0]:
         rule(urls[0])
-        names_month(urls[0])
+        may_be_endless(urls[0], text)
         assert len(shape_of(urls[0][13:])) <= 210
 
 
@@ -264,9 +269,37 @@ def test_a_host_that_makes_ever_new_shapes_is_parked_and_its_good_shape_is_not(t
             leases = frontier.lease(16, per_queue=16)
             frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, repeats=True) for lease in leases])
             fetched += len(leases)
-        assert RETURNS_FETCHES_MIN_OF_HOST <= fetched <= 3 * RETURNS_FETCHES_MIN_OF_HOST
+        assert RETURNS_FETCHES_MIN_OF_HOST <= fetched <= RETURNS_FETCHES_OF_TRIALS + 32
         frontier.discover([Link("http://a.test/good/page/4711", depth=1)])
         assert ["http://a.test/good/page/4711"] == frontier.lease(9).urls
+
+
+def test_honest_pages_beside_a_trap_are_fetched_also_when_they_are_found_late(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        for path in ("calendar/a", "day/b/c", "shop/d/e/f", "list/g/h/i/j"):
+            calendar(frontier, path, fresh=False, pages=10_000)
+        assert 30 == calendar(frontier, "honest/page", fresh=True, pages=30)
+
+
+@pytest.mark.parametrize(
+    ("path", "title", "expected"),
+    [
+        ("calendar/2031/05/", "", True),
+        ("day/20413", "Calendar 2026-05-17", True),
+        ("day/20413", "Events on 17 May 2026", True),
+        ("day/20413", "May 17th, 2026 - Town hall", True),
+        ("day/20413", "17.05.2026", True),
+        ("page/3;jsessionid=1F", "Page 3", True),
+        ("f/0a1b2c3d4e5f", "", True),
+        ("shop?color=red&size=m&sort=new", "Shop", True),
+        ("shop?page=3", "Shop", False),
+        ("item/4711.html", "Item 4711", False),
+        ("item/20260517", "Maybe 2000 items", False),
+        ("deadbeef/", "Releases 1.2.3", False),
+    ],
+)
+def test_pages_that_may_be_without_end_are_told_by_url_and_title(path: str, title: str, expected: bool) -> None:
+    assert expected == may_be_endless("http://a.test/" + path, title)
 
 
 def test_a_session_id_is_named_where_its_urls_bring_nothing_new(tmp_path) -> None:

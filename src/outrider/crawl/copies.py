@@ -7,7 +7,6 @@ knows for ever whether a digest was seen (`Frontier.seen_content`); this says wh
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 from array import array
 from collections.abc import Iterable, Iterator
@@ -22,7 +21,6 @@ from outrider.crawl.directory import GIVE_A_CRAWL, inspect, no_crawl
 from outrider.crawl.output import FILES, PAGES, whole_lines
 from outrider.limits import COPIES_PAGES_MAX, DUPLICATES_LISTED_MAX
 from outrider.page import SHINGLES_MIN, SimHashIndex
-from outrider.url.traps import names_month
 
 _ORIGINALS: Final = frozenset({"done", "truncated"})
 _NO_ROW: Final = 2**32 - 1
@@ -49,7 +47,7 @@ class Copies:
         self._by_digest = kernels.Index()
         self._by_simhash = kernels.Index()
         self._near = SimHashIndex()
-        self._words: set[int] = set()  # texts of this run without their digits, by host
+        self._wordings: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._ends) - 1
@@ -96,17 +94,14 @@ class Copies:
                 return found, (other ^ simhash).bit_count()
         return None
 
-    def repeats(self, url: str, host: str, text: bytes) -> bool:
-        """Whether a page whose URL names a month has a text that its host gave before, digits left out: an empty page
-        of a calendar. The first pages of a run are known."""
-        if not text or not names_month(url):
+    def repeats(self, wording: int | None) -> bool:
+        """Whether a page with this `wording_of` it came before, in this run; the first ones of a run are known."""
+        if wording is None:
             return False
-        octets = host.encode() + b"\n" + text.translate(None, b"0123456789")
-        words = _number(hashlib.blake2b(octets, digest_size=8).digest())
-        if words in self._words:
+        if wording in self._wordings:
             return True
-        if len(self._words) < self._pages_max:
-            self._words.add(words)
+        if len(self._wordings) < self._pages_max:
+            self._wordings.add(wording)
         return False
 
     def _note(self, index: kernels.Index, number: int, row: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> None:

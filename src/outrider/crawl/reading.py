@@ -20,6 +20,7 @@ from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.visit import NOT_MODIFIED, Judgement, Visit, content_digest, judged
+from outrider.crawl.wording import wording_of
 from outrider.journey import Kind, Lease, Verdict
 from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READING_THREADS
 from outrider.page import NO_LINKS as NO_FOUND
@@ -42,6 +43,7 @@ class Reading:
     judgement: Judgement | None = None
     page: Page | None = None
     links: UrlBatch = field(default_factory=lambda: NO_LINKS)
+    wording: int | None = None  # as `wording_of` tells it
     nofollow: int = 0  # links that were left alone because the page or their rel says so
     fault: HookFailed | None = None
 
@@ -116,6 +118,7 @@ class Reader:
             page = replace(page, robots=strictest(page.robots | said))
         made.links = page.link_batch(nofollow_too=follow_nofollow)[:LINKS_PER_PAGE_MAX]
         made.nofollow = 0 if follow_nofollow else page.left_alone(len(made.links))
+        made.wording = wording_of(page, made.visit.lease.url)
         made.page = page if self._keeps_links else replace(page, found=NO_FOUND)
 
 

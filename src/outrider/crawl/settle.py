@@ -77,7 +77,8 @@ class _Settling:
     fault: HookFailed | None = None
     copy_of: tuple[str, int | None] | None = None  # URL, and in how many bits the SimHashes differ (None: same bytes)
     last: bool = False  # its links come last
-    repeats: bool = False  # its host gave nearly this text before
+    wording: int | None = None
+    repeats: bool = False  # its host gave these words before, numbers left out
     found: Found | None = None  # content of a sitemap, or sitemaps of a robots.txt
 
     def bytes(self) -> int:
@@ -373,6 +374,7 @@ class Settler:
         read = self._reader.of(one.visit)
         one.visit, one.digest, one.shown, one.records = read.visit, read.digest, read.shown, read.records
         one.judgement, one.page, one.links = read.judgement, read.page, read.links
+        one.wording = read.wording
         visit = one.visit
         if self._clocks is not None:
             clocks = self._clocks.of(visit.lease.host, visit.lease.address)
@@ -424,7 +426,7 @@ class Settler:
         last, or are left alone."""
         page, url = one.page, one.visit.lease.url
         assert page is not None
-        one.repeats = self._copies.repeats(url, one.visit.lease.host, page.octets)
+        one.repeats = self._copies.repeats(one.wording)
         if known:
             original = self._copies.exact(url, digest)
             one.copy_of = (original, None) if original is not None else None

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from outrider.clock import Instant, seconds
 from outrider.errors import SettingsError
+from outrider.url.rules import has_session
 
 RULES = (
     *("trap_url_bytes", "trap_path_depth", "trap_path_repeats", "trap_date"),
@@ -35,6 +36,16 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 _ANY_DATE = re.compile(_DATE.pattern.replace(b"[2-9]", b"[0-9]"), re.IGNORECASE)
+# A day in a title, by numbers or with the English name of its month.
+_TITLE_DATE = re.compile(
+    r"(?<![0-9])(?:[0-9]{4}[-/.][01]?[0-9]|[0-3]?[0-9][/.][01]?[0-9][/.][0-9]{4})(?![0-9])"
+    r"|\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\.?,? (?:[0-3]?[0-9](?:st|nd|rd|th)?,? )?[0-9]{4}\b",
+    re.IGNORECASE,
+)
+# Eight hexadecimal digits or more, of both sorts: made by chance, or from something.
+_RANDOM = re.compile(r"(?<![0-9a-z])(?=[a-f]*[0-9])(?=[0-9]*[a-f])[0-9a-f]{8,}(?![0-9a-z])", re.IGNORECASE)
+_FILTERS_MIN = 3  # parameters of a URL that combines filters
 _MAY_HOLD_DATE = re.compile(rb"[2-9][0-9]{3}")
 
 
@@ -111,6 +122,19 @@ class Traps:
 def names_month(url: str) -> bool:
     """Whether a canonical URL names a month, of any year: the page of a calendar or an archive."""
     return _ANY_DATE.search(url.encode(), url.index("/", 8)) is not None
+
+
+def may_be_endless(url: str, title: str) -> bool:
+    """Whether a page may be one of a kind without end, by its canonical URL and its title: one of a month or day, of a
+    session, of a random name, or of filters over filters. What it says has to tell, too."""
+    rest = url[url.index("/", 8) :]
+    return (
+        names_month(url)
+        or has_session(rest)
+        or rest.partition("?")[2].count("&") >= _FILTERS_MIN - 1
+        or _RANDOM.search(rest) is not None
+        or _TITLE_DATE.search(title) is not None
+    )
 
 
 def _names(path: bytes) -> list[bytes]:

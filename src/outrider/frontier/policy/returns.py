@@ -18,6 +18,7 @@ from outrider.limits import (
     NEW_URLS_WINDOW_SECONDS,
     RETURNS_FETCHES_MIN,
     RETURNS_FETCHES_MIN_OF_HOST,
+    RETURNS_FETCHES_OF_TRIALS,
     RETURNS_PROBE_FIRST,
     RETURNS_WINDOW,
     RETURNS_WINDOW_OF_HOST,
@@ -75,10 +76,14 @@ def class_of_shape(klass: int, shape: Returns) -> int:
 
 def is_parked(shape: Returns, host: Returns, least: float) -> Returns | None:
     """The returns for which a URL is parked, None where it is not. A shape with too few fetches is judged by those of
-    its host: a site may make new shapes without end."""
+    its host: a site may make new shapes without end. Not while its own few are good, nor before its first one, as long
+    as the host has not had many."""
     if shape.fetched >= RETURNS_FETCHES_MIN:
         return shape if shape.is_poor(least, RETURNS_FETCHES_MIN) else None
-    return host if host.is_poor(least, RETURNS_FETCHES_MIN_OF_HOST) else None
+    if not host.is_poor(least, RETURNS_FETCHES_MIN_OF_HOST):
+        return None
+    good = shape.share >= HALVED_BELOW if shape.fetched else host.fetched < RETURNS_FETCHES_OF_TRIALS
+    return None if good else host
 
 
 def counted(shape: Returns, host: Returns, *, fresh: bool) -> None:
