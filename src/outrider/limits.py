@@ -124,6 +124,12 @@ RECENT_BITS_STEPS = (14, 17, 21)  # places for URLs met lately, as powers of two
 DROP_LOOKS_AT_CARDS = 4_096  # a queue of so many is looked through for the card to drop: a millisecond or two
 WAITS_NAMED_MAX = 100  # hosts that rest long are named so far; all of them are counted
 LISTED_ROWS_MAX = 100_000  # rows of one piece of a list; a cursor leads to the next
+LISTED_HOSTS_PER_STEP = 32  # some milliseconds without the frontier's lock would be felt by whoever leases
+LISTED_URLS_PER_STEP = 64
+LISTED_READ_BYTES = 256 << 10  # read at once of each run for a list
+CENSUS_ROWS_PER_STEP = 16_384  # hosts or queues that are counted at once: half a millisecond
+CENSUS_ERRANDS_PER_STEP = 256  # hosts with lines of errands, each a look at Python objects
+LOOK_PAUSE_SECONDS = 0.0002  # between the steps of a look, so that the lock changes hands
 NAME_CHARACTERS_MAX = 1_024  # a name of a crawl, key, worker or client: memory and every lease keep it
 ERROR_CLASSES_KEPT_MAX = 65_535  # error classes that URLs remember by a number of 16 bits; later ones are `other`
 ERROR_CLASSES_MAX = 256  # error classes counted apart; a caller that makes them up per page must not fill the memory
@@ -324,7 +330,6 @@ CONTROL_ANSWER_SECONDS_MAX = 10.0  # between two calls of the frontier there is 
 CONTROL_SLOW_SECONDS_MAX = 3_600.0  # a recount or an export beside a running crawl: some seconds per million URLs
 ADD_URLS_AT_ONCE = 8  # URLs of one order to a running crawl: each may have URL_BYTES_MAX, all fit into a question
 CONTROL_QUESTIONS_MAX = 16  # at once; people and their monitors ask one at a time
-LOOK_PAGES_MAX = 32  # pages of a list that one question goes through: a running crawl answers between two calls
 SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
 
 # the service

@@ -55,10 +55,11 @@ class FakeFrontier:
     def explain_idle(self):
         return self.said
 
-    def hosts(self, *, after=None, limit=100):
-        begin = int(after or 0)
-        page = Page(self.rows[begin : begin + limit])
-        page.cursor = str(begin + limit) if begin + limit < len(self.rows) else None
+    def hosts(self, *, state=None, after=None, limit=100):
+        places = [place for place, row in enumerate(self.rows) if state in (None, row.state)]
+        places = [place for place in places if place > int(after or 0) - 1]
+        page = Page([self.rows[place] for place in places[:limit]])
+        page.cursor = str(places[limit - 1] + 1) if len(places) > limit else None
         return page
 
     def urls(self, *, state=None, host=None, after=None, limit=1000):

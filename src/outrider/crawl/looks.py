@@ -36,7 +36,7 @@ from outrider.crawl.served import Access, asking
 from outrider.engine import Frontier
 from outrider.engine.asking import is_address
 from outrider.errors import ForeignStoreError, NoCrawlError, SettingsError, StoreInUseError, UnreachableError, shown
-from outrider.limits import CONTROL_PAGE_ROWS_MAX, LOOK_PAGES_MAX
+from outrider.limits import CONTROL_PAGE_ROWS_MAX
 from outrider.storage.files import Directory
 from outrider.storage.manifest import MANIFEST_NAME
 
@@ -56,22 +56,8 @@ def _why_idle(frontier: Frontier, _: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hosts(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
-    state, after, limit = question.get("state"), question.get("after"), _limit(question)
-    rows: list[dict[str, Any]] = []
-    rows_per_page = CONTROL_PAGE_ROWS_MAX if state is not None else limit
-    # Where few hosts are in this state, the answer has the hosts found so far, and a cursor.
-    for _ in range(LOOK_PAGES_MAX):
-        page = frontier.hosts(after=after, limit=rows_per_page)
-        found = [asdict(host) for host in page if state is None or host.state == state]
-        if len(rows) + len(found) > limit:
-            # A page of no more than are wanted, so that its end is the answer's.
-            rows_per_page = limit - len(rows)
-            continue
-        rows += found
-        after = page.cursor
-        if after is None or len(rows) >= limit:
-            break
-    return {"rows": rows, "cursor": after}
+    page = frontier.hosts(state=question.get("state"), after=question.get("after"), limit=_limit(question))
+    return {"rows": [asdict(host) for host in page], "cursor": page.cursor}
 
 
 def _urls(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:

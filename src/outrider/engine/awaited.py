@@ -341,8 +341,8 @@ class AsyncFrontier:
         return self.sync.explain(url, crawl=crawl)
 
     async def explain_idle(self) -> Idle:
-        """As `Frontier.explain_idle`."""
-        return self.sync.explain_idle()
+        """As `Frontier.explain_idle`, in a thread."""
+        return await self._in_thread(self.sync.explain_idle)
 
     async def host(self, name: str) -> HostStatus | None:
         """As `Frontier.host`."""
@@ -365,8 +365,10 @@ class AsyncFrontier:
         return self.sync.held(lease_id)
 
     async def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
-        """As `Frontier.waits`."""
-        return self.sync.waits(beyond_seconds=beyond_seconds, within_seconds=within_seconds)
+        """As `Frontier.waits`, in a thread."""
+        return await self._in_thread(
+            partial(self.sync.waits, beyond_seconds=beyond_seconds, within_seconds=within_seconds)
+        )
 
     async def queues(
         self, *, crawl: str | None = None, after: str | None = None, limit: int = 100
@@ -374,9 +376,9 @@ class AsyncFrontier:
         """As `Frontier.queues`."""
         return self.sync.queues(crawl=crawl, after=after, limit=limit)
 
-    async def hosts(self, *, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
-        """As `Frontier.hosts`."""
-        return self.sync.hosts(after=after, limit=limit)
+    async def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
+        """As `Frontier.hosts`, in a thread."""
+        return await self._in_thread(partial(self.sync.hosts, state=state, after=after, limit=limit))
 
     async def urls(
         self,
@@ -496,8 +498,8 @@ class AsyncFrontier:
         await self._in_thread(partial(self.sync.delivered, source, sequence))
 
     async def statistics(self) -> dict[str, object]:
-        """As `Frontier.statistics`."""
-        return self.sync.statistics()
+        """As `Frontier.statistics`, in a thread."""
+        return await self._in_thread(self.sync.statistics)
 
     async def verify(self) -> Verification:
         """As `Frontier.verify`, in a thread."""

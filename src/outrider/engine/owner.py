@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -55,6 +56,7 @@ from outrider.frontier.state import recovery
 from outrider.frontier.state.tables import STATES, Tables
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.leased import Unclaimed
+from outrider.frontier.verbs.listing import Reading
 from outrider.journey import (
     Code,
     Explanation,
@@ -77,7 +79,7 @@ from outrider.journey import (
     Waits,
     WorkerStatus,
 )
-from outrider.limits import RECORDS_PER_SCAN, REMOTE_PATIENCE_SECONDS, VERIFY_PROBLEMS_MAX
+from outrider.limits import LOOK_PAUSE_SECONDS, RECORDS_PER_SCAN, REMOTE_PATIENCE_SECONDS, VERIFY_PROBLEMS_MAX
 from outrider.storage.checkpoint import Checkpoint, checkpoint_name, newest_checkpoint
 from outrider.storage.files import Files
 from outrider.storage.log import Log
@@ -532,9 +534,7 @@ class Frontier:
 
     def explain_idle(self) -> Idle:
         """Why nothing, or no more, can be leased now."""
-        with self._alone():
-            self._check()
-            return self._machine.explain_idle(self._instant())
+        return self._looked(lambda m, now: m.explain_idle(now))
 
     def host(self, name: str) -> HostStatus | None:
         """One host, by any spelling; None for an unknown one."""
@@ -571,9 +571,7 @@ class Frontier:
 
     def waits(self, *, beyond_seconds: float = 0.0, within_seconds: float | None = None) -> Waits:
         """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
-        with self._alone():
-            self._check()
-            return self._machine.waits(self._instant(), beyond_seconds, within_seconds)
+        return self._looked(lambda m, now: m.waits(now, beyond_seconds, within_seconds))
 
     def queues(self, *, crawl: str | None = None, after: str | None = None, limit: int = 100) -> Page[QueueStatus]:
         """A piece of the list of queues; `after` is the cursor of the piece before."""
@@ -582,11 +580,10 @@ class Frontier:
             self._check()
             return self._machine.queues(crawl, after, limit)
 
-    def hosts(self, *, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
-        """A piece of the list of hosts."""
-        with self._alone():
-            self._check()
-            return self._machine.hosts(self._instant(), after, limit)
+    def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
+        """A piece of the list of hosts. state: ready, resting, blocked or empty; a piece of these may have fewer rows
+        than `limit` and still a cursor."""
+        return self._looked(lambda m, now: m.hosts(now, state, after, limit))
 
     def urls(
         self,
@@ -600,18 +597,16 @@ class Frontier:
     ) -> Page[UrlStatus]:
         """A piece of the list of URLs, in an order that stays while others write. host: by any spelling."""
         arguments.name("crawl", crawl)
-        with self._alone():
-            self._check()
-            return self._machine.urls(state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
+        return self._looked(
+            lambda m, now: m.urls(state=state, host=host, crawl=crawl, key=key, after=after, limit=limit)
+        )
 
     def count(
         self, *, state: str | None = None, host: str | None = None, crawl: str | None = None, key: str | None = None
     ) -> int:
         """How many URLs there are, in a state, of a host (by any spelling), a crawl, a key."""
         arguments.name("crawl", crawl)
-        with self._alone():
-            self._check()
-            return self._machine.count(state=state, host=host, crawl=crawl, key=key)
+        return self._looked(lambda m, now: m.count(state=state, host=host, crawl=crawl, key=key))
 
     # -- what operators do --------------------------------------------------------------------------------------------
 
@@ -680,13 +675,20 @@ class Frontier:
 
     def statistics(self) -> dict[str, object]:
         """Counts for machines; the names of `status --json`."""
+        return self._looked(lambda m, now: m.statistics(now)) | self._own_statistics()
+
+    def _tallies(self) -> dict[str, object]:
+        """As `statistics`, without the counts of hosts, which cost by their number."""
         with self._alone():
             self._check()
-            return self._machine.statistics(self._instant()) | {
-                "state": self.opening.previous_state if self._read_only else "running",
-                "log": self._log.statistics(),
-                "checkpoint": self._rounds.statistics(),
-            }
+            return self._machine.tallies() | self._own_statistics()
+
+    def _own_statistics(self) -> dict[str, object]:
+        return {
+            "state": self.opening.previous_state if self._read_only else "running",
+            "log": self._log.statistics(),
+            "checkpoint": self._rounds.statistics(),
+        }
 
     def verify(self) -> Verification:
         """Recount everything, and read every byte of manifest, checkpoint, ledger and log again; up to a hundred
@@ -815,6 +817,32 @@ class Frontier:
     def _check_owner(self) -> None:
         if self._read_only:
             raise ForeignStoreError("it was opened for looking only")
+
+    def _looked(self, look: Callable[[Machine, Instant], Reading[Answer]]) -> Answer:
+        """The answer of a look that takes steps. Other calls come between them, also those of a thread that waits for
+        the lock, which a thread that runs on would take again at once."""
+        with self._alone():
+            self._check()
+            steps = look(self._machine, self._instant())
+        found: Any = None
+        while True:
+            with self._alone():
+                self._check()
+                try:
+                    reading = steps.send(found)
+                except StopIteration as end:
+                    answer: Answer = end.value
+                    return answer
+            found = None
+            if reading is None:
+                time.sleep(LOOK_PAUSE_SECONDS)
+                continue
+            try:
+                found = reading()
+            except Exception:
+                with self._alone():
+                    self._check()  # the files were closed meanwhile
+                raise
 
     def _call(self, name: str, verb: Verb[Answer], *, wait: bool = True, request_id: RequestId | None = None) -> Answer:
         """Run a verb alone, then wait outside the lock until its frames are synced: callers that come meanwhile share

@@ -222,9 +222,9 @@ class RemoteFrontier:
         row = self._get(("hosts",), name=name)["rows"]
         return _made(HostStatus, row[0]) if row else None
 
-    def hosts(self, *, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
+    def hosts(self, *, state: str | None = None, after: str | None = None, limit: int = 100) -> Page[HostStatus]:
         """As `Frontier.hosts`; at most 1,000 at once."""
-        found = self._get(("hosts",), after=after, limit=limit)
+        found = self._get(("hosts",), state=state, after=after, limit=limit)
         return Page([_made(HostStatus, row) for row in found["rows"]], found["cursor"])
 
     def urls(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,17 +13,15 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.clock import Instant, instant, rfc3339
 from outrider.errors import SettingsError, shown
-from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import LINES_AFTER, STREAMS, Fact
 from outrider.frontier.format.records import Record
 from outrider.frontier.state.errands import unanswered
-from outrider.frontier.state.hosts import NONE
+from outrider.frontier.state.hosts import NONE, Rows
 from outrider.frontier.state.tables import (
     DONE,
     LEASED,
     PARKED,
     QUEUED,
-    STATES,
     WAITING,
     Authority,
     Hand,
@@ -33,8 +31,10 @@ from outrider.frontier.state.tables import (
 from outrider.frontier.state.whereabouts import FOREVER, Whereabouts
 from outrider.frontier.verbs import accounts, arguments
 from outrider.frontier.verbs.carried import Carrying
+from outrider.frontier.verbs.census import Census
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.errands import Errands
+from outrider.frontier.verbs.listing import Reading, Wish, after_of, chosen_heads, listed, state_number
 from outrider.frontier.verbs.operations import Operations
 from outrider.frontier.verbs.reporting import Reporting
 from outrider.journey import (
@@ -50,6 +50,7 @@ from outrider.journey import (
     Waits,
     WorkerStatus,
 )
+from outrider.kernels.cards import Heads
 from outrider.limits import (
     HELD_ROWS_MAX,
     LISTED_ROWS_MAX,
@@ -340,10 +341,12 @@ class Machine(Reporting, Operations, Carrying, Errands):
             return not self.finished() or self._spent()
         return self.finished() and self._spent()
 
-    def errands(self) -> int:
-        """How many errands are open or wanted."""
+    def errands(self, lined_up: int | None = None) -> int:
+        """How many errands are open or wanted. lined_up: how many of those in lines are awaited, where a census counted
+        them."""
         open_ones = {errand.host for errand in self.tables.errands.values() if isinstance(errand, Whereabouts)}
-        lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
+        if lined_up is None:
+            lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
         if self.turns.shared is not None:
             lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
         queued = sum(not errand.token for errand in self.tables.callers_errands)
@@ -409,10 +412,9 @@ class Machine(Reporting, Operations, Carrying, Errands):
             token=self.token_of(records[0]) if records else 0,
             slot=self.slot_of(self.tables.home_of(host_of(text))),
             fingerprint=fingerprint,
-            errands_at=self.turns.asking(),
+            turns=self.turns,
             at_limit=self._pages_left() <= 0,
             rules_first=self._rules_first(text, now) if records else None,
-            shared=self.turns.shared,
             paused_until=self.network.until,
             trap=self._trap_told(records[0], now) if records else None,
             robots=self._robots_line(text),
@@ -454,77 +456,56 @@ class Machine(Reporting, Operations, Carrying, Errands):
             return None  # the visit or the rest comes before the errand
         return "the robots.txt of its authority is to be asked for first, by whoever leases errands", now
 
-    def explain_idle(self, now: Instant) -> Idle:
-        """Why nothing, or no more, can be leased now."""
+    def explain_idle(self, now: Instant) -> Generator[None, None, Idle]:
+        """Why nothing, or no more, can be leased now. It yields between its steps."""
+        census = yield from self._census(now)
         now = max(now, self.now)
         return accounts.idle(
             self.tables,
             now,
+            census,
             next_at=self.next_ready(now),
-            errands=self.errands(),
-            errands_at=self.turns.asking(),
             at_limit=self._pages_left() <= 0,
-            delay=self.settings.delay,
             errands_wanted=self.errands_mode and not self.turns.runs_errands,
-            shared=self.turns.shared,
             paused_until=self.network.until,
         )
 
-    def waits(self, now: Instant, beyond_seconds: float, within_seconds: float | None) -> Waits:
+    def _census(self, now: Instant) -> Generator[None, None, Census]:
+        census = Census()
+        yield from census.take(self.tables, self.turns, max(now, self.now), self.settings.delay)
+        census.errands = self.errands(census.errands)
+        return census
+
+    def waits(self, now: Instant, beyond_seconds: float, within_seconds: float | None) -> Generator[None, None, Waits]:
         """Hosts that hold URLs and rest for longer than one and no longer than the other number of seconds. Raises
         SettingsError."""
         least = arguments.span("beyond_seconds", beyond_seconds)
         most = None if within_seconds is None else arguments.span("within_seconds", within_seconds)
-        return accounts.waits(self.tables, max(now, self.now), beyond_seconds=least, within_seconds=most)
+        return accounts.waits(self.tables, self.turns, max(now, self.now), beyond_seconds=least, within_seconds=most)
 
     def queues(self, crawl: str | None, after: str | None, limit: int) -> Page[QueueStatus]:
         """A piece of the list of queues."""
         return accounts.list_queues(self.tables, crawl, after, limit)
 
-    def hosts(self, now: Instant, after: str | None, limit: int) -> Page[HostStatus]:
-        """A piece of the list of hosts."""
-        turns = self.turns
-        return accounts.list_hosts(self.tables, max(now, self.now), after, limit, turns.asking(), turns.shared)
+    def hosts(
+        self, now: Instant, state: str | None, after: str | None, limit: int
+    ) -> Generator[None, None, Page[HostStatus]]:
+        """A piece of the list of hosts. It yields between its steps."""
+        now = max(now, self.now)
+        if state is None:
+            return accounts.list_hosts(self.tables, self.turns, now, after, limit)
+        return accounts.list_hosts_in(state, self.tables, self.turns, now, after, limit)
 
-    def chosen_cards(
-        self,
-        *,
-        state: str | None,
-        host: str | None,
-        crawl: str | None,
-        key: str | None,
-        after: str | None = None,
-    ) -> Iterator[Cards]:
-        """The newest cards of all URLs that match, in the order of the ledger, each in the state that time and leases
-        have given it."""
-        tables = self.tables
-        if state is not None and state not in [one.value for one in State]:
-            raise SettingsError(f"state {shown(state)}: give one of {', '.join(one.value for one in State)}")
-        number = [one.value for one in STATES].index(state) if state is not None else None
-        home = self.host_named(host) if host is not None else None
-        of_crawl = self._crawl_row(crawl) if crawl is not None else None
-        of_key = self.chosen(key, crawl) if key is not None else None
-        open_ones = set(accounts.leased_heads(tables)["order"].tolist())
-        for cards in tables.ledger.scan(after=accounts.after_of(after)):
-            if tables.voids():
-                cards = self._living(cards)
-            heads = cards.changed()
-            heads["state"][(heads["state"] == WAITING) & (heads["due"] <= self._woken)] = QUEUED
-            if open_ones:
-                heads["state"][np.array([order in open_ones for order in heads["order"].tolist()], np.bool_)] = LEASED
-            mask = np.ones(len(heads), np.bool_)
-            if number is not None:
-                mask &= heads["state"] == number
-            if of_crawl is not None:
-                mask &= heads["crawl"] == of_crawl
-            if home is not None or of_key is not None:
-                rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
-                if home is not None:
-                    mask &= np.isin(rows, list(tables.queues_of(home)) if home != NONE else [])
-                if of_key is not None:
-                    mask &= np.isin(rows, of_key)
-            if mask.any():
-                yield cards.with_heads(heads).filter(mask)
+    def _wish(self, state: str | None, host: str | None, crawl: str | None, key: str | None) -> Wish:
+        number = state_number(state)
+        queues: Rows | None = None
+        if host is not None:
+            home = self.host_named(host)
+            queues = np.array(list(self.tables.queues_of(home)) if home != NONE else [], np.uint32)
+        if key is not None:
+            keyed = self.chosen(key, crawl)
+            queues = keyed if queues is None else np.intersect1d(queues, keyed)
+        return Wish(number, self._crawl_row(crawl) if crawl is not None else None, queues)
 
     def urls(
         self,
@@ -535,37 +516,43 @@ class Machine(Reporting, Operations, Carrying, Errands):
         key: str | None,
         after: str | None,
         limit: int,
-    ) -> Page[UrlStatus]:
+    ) -> Reading[Page[UrlStatus]]:
         """A piece of the list of URLs, in the order of their keys."""
         limit = arguments.whole("limit", limit, 1, LISTED_ROWS_MAX)
-        found: list[UrlStatus] = []
-        cursor: str | None = None
-        for cards in self.chosen_cards(state=state, host=host, crawl=crawl, key=key, after=after):
-            for row in range(len(cards)):
-                if len(found) == limit:
-                    return Page(found, cursor)
-                record = Record.of(cards, row)
-                token = self.token_of(record) if record.state == LEASED else 0
-                found.append(accounts.status_of(record, self.tables, token))
-                cursor = accounts.cursor_of(cards, row)
-        return Page(found, None)
+        wish = self._wish(state, host, crawl, key)
+        return listed(self.tables, wish, self._woken, after_of(after), limit, self.token_of)
 
-    def count(self, *, state: str | None, host: str | None, crawl: str | None, key: str | None) -> int:
+    def count(self, *, state: str | None, host: str | None, crawl: str | None, key: str | None) -> Reading[int]:
         """How many URLs match."""
         if host is crawl is key is None:
-            if state is None:
-                return self.tables.accepted()
-            if state in [one.value for one in STATES]:
-                return self.tables.counts[[one.value for one in STATES].index(state)]
-        return sum(map(len, self.chosen_cards(state=state, host=host, crawl=crawl, key=key)))
+            number = state_number(state)
+            if number != 0:
+                return self.tables.accepted() if number is None else self.tables.counts[number]
+        count = 0
 
-    def statistics(self, now: Instant) -> dict[str, object]:
-        """Counts of URLs, hosts, errands and fetches, under the names of `status --json`."""
+        def take(heads: Heads) -> bool:
+            nonlocal count
+            count += len(heads)
+            return False
+
+        yield from chosen_heads(self.tables, self._wish(state, host, crawl, key), self._woken, take)
+        return count
+
+    def statistics(self, now: Instant) -> Generator[None, None, dict[str, object]]:
+        """Counts of URLs, hosts, errands and fetches, under the names of `status --json`. It yields between its
+        steps."""
+        census = yield from self._census(now)
+        return self._statistics(census.errands, census)
+
+    def tallies(self) -> dict[str, object]:
+        """The same without counts of hosts."""
+        return self._statistics(self.errands(), None)
+
+    def _statistics(self, errands: int, census: Census | None) -> dict[str, object]:
         return accounts.statistics(
             self.tables,
-            now,
-            errands=self.errands(),
-            errands_at=self.turns.asking(),
+            errands=errands,
+            census=census,
             shared=self.turns.shared,
             recent_bytes=self._recent.bytes(),
         )
@@ -575,8 +562,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         row = self.host_named(name)
         if row == NONE:
             return None
-        turns = self.turns
-        return accounts.host_status(self.tables, row, max(now, self.now), turns.asking(), turns.shared)
+        return accounts.host_statuses(self.tables, (row,), max(now, self.now), self.turns)[0]
 
     def crawl_delays(self, authorities: Sequence[str]) -> list[float | None]:
         """The Crawl-delay of each authority in seconds, 0 for none; None where no rules were read. Raises

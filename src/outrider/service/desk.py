@@ -38,7 +38,7 @@ class Desk:
         self.heard: OrderedDict[str, Instant] = OrderedDict()
         self.requests: dict[tuple[str, int], int] = {}  # (path of the table, status) -> how many
         self._counted: tuple[float, dict[str, Any]] | None = None
-        counts = self._totals(frontier.sync.statistics())
+        counts = self._totals(frontier.sync._tallies())
         now = seconds(elapsed())
         self.paces = {name: Pace(now, pages=counts[name]) for name in RATES}
 
@@ -59,9 +59,13 @@ class Desk:
             return self._counted[1]
         found: dict[str, Any] = await asyncio.to_thread(self.frontier.sync.statistics)
         self._counted = (now, found)
+        self._keep(found)
+        return found
+
+    def _keep(self, found: Mapping[str, Any]) -> None:
+        now = seconds(elapsed())
         for name, total in self._totals(found).items():
             self.paces[name].add(now, total)
-        return found
 
     async def status(self) -> dict[str, Any]:
         """The fields of `status --json`."""
@@ -73,7 +77,7 @@ class Desk:
     async def keep_pace(self) -> None:
         """Samples the counts each second, for the rates; until it is cancelled."""
         while True:
-            await self.statistics()
+            self._keep(self.frontier.sync._tallies())
             await asyncio.sleep(1)
 
     def hear(self, worker: str) -> None:

@@ -387,7 +387,7 @@ async def _stats(desk: Desk, _: Ask) -> m.Stats:
 
 async def _look(desk: Desk, name: str, **question: Any) -> dict[str, Any]:
     """A question of the table that commands ask a running crawl by, in a thread: it may read much."""
-    found: dict[str, Any] = dated(await asyncio.to_thread(LOOKS[name], desk.frontier.sync, question))
+    found: dict[str, Any] = await asyncio.to_thread(lambda: dated(LOOKS[name](desk.frontier.sync, question)))
     return found
 
 

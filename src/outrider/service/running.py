@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,7 @@ from outrider.service.audit import Audit
 from outrider.service.desk import Desk
 from outrider.service.errands import Errands, visits_of
 
+SWITCH_SECONDS = 0.0005  # the loop is kept from going on no longer by a thread that looks at a million hosts
 ANSWERS_SECONDS_MAX = 5  # behind the drain, for answers that are under way
 
 
@@ -93,6 +95,7 @@ async def _run(
     say: Callable[[str], None],
 ) -> bool:
     frontier = desk.frontier
+    sys.setswitchinterval(SWITCH_SECONDS)
     control = Control(directory, _answers(desk))
     server = _Server(
         uvicorn.Config(

@@ -445,11 +445,12 @@ class SharedTurns:
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
-    def waits(self) -> Masks:
-        """Whether each host waits for a turn, by row."""
-        rows = np.arange(self._hosts.count, dtype=np.uint32)
-        found = np.zeros(self._tables.hosts.count, np.bool_)
-        found[rows] = np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE
+    def waits(self, hosts: Rows) -> Masks:
+        """Whether each of these hosts waits for a turn."""
+        found = np.zeros(len(hosts), np.bool_)
+        known = np.flatnonzero(hosts < self._hosts.count)
+        rows = np.ascontiguousarray(hosts[known])
+        found[known] = np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE
         return found
 
     def holds_back(self, host: int) -> HeldBack | None:

@@ -490,12 +490,12 @@ class Turns:
                 self._asking.cancel(np.array([host], np.uint32))
         return host
 
-    def asking(self) -> dict[int, Instant]:
-        """Hosts where errands are lined up that operators allow, and the first instant at which one of them may be
-        asked."""
+    def asking(self, hosts: Iterable[int]) -> dict[int, Instant]:
+        """Those among some hosts where errands are lined up that operators allow, and the first instant at which one of
+        them may be asked."""
         found: dict[int, Instant] = {}
-        for host, line in self.errands_at.items():
-            for errand in line:
+        for host in hosts:
+            for errand in self.errands_at.get(host, ()):
                 allowed = self.may_ask_at(errand, host)
                 if allowed is not None:
                     at = max(errand.next_at, allowed)

@@ -42,7 +42,7 @@ from outrider.frontier.state.hosts import (
 from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.frontier.stores.ledger import Ledger, LedgerStatistics
 from outrider.kernels.cards import HEAD
-from outrider.limits import MICROSECONDS, RUN_BODY_BYTES_MAX
+from outrider.limits import MICROSECONDS, RUN_BODY_BYTES_MAX, RUN_READ_BYTES
 from outrider.storage.ahead import ahead
 from outrider.storage.files import Files
 from outrider.storage.runs import COLD
@@ -220,12 +220,12 @@ class ColdHosts:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def scan(self, *, after: int | None = None) -> Iterator[Told]:
+    def scan(self, *, after: int | None = None, bytes_at_once: int = RUN_READ_BYTES) -> Iterator[Told]:
         """The records of all cold hosts, in the order of their hashes, above `after`; some thousand at once."""
         if self._ledger is None or not len(self._set):
             return
         key = None if after is None else (0, after >> 48, after)
-        for cards in self._ledger.scan(after=key):
+        for cards in self._ledger.scan(after=key, bytes_at_once=bytes_at_once):
             told = Told.of(cards)
             here = self.has(told.hashes)
             if here.any():

@@ -363,7 +363,10 @@ class Backlog:
 
     def _tails_of(self, rows: Rows) -> list[tuple[int, _Tail]]:
         tails = self._tails
-        return [(row, tails[queue]) for row, queue in enumerate(rows.tolist()) if queue in tails]
+        if len(rows) <= len(tails):
+            return [(row, tails[queue]) for row, queue in enumerate(rows.tolist()) if queue in tails]
+        places = np.flatnonzero(np.isin(rows, np.fromiter(tails, np.uint32, len(tails))))
+        return [(row, tails[int(rows[row])]) for row in places.tolist()]
 
     def _take_chunk(self, queue: int, tail: _Tail, at: int) -> Cards:
         """Takes one chunk from disk and returns its cards."""

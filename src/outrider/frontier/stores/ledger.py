@@ -195,12 +195,12 @@ class Ledger:
         hit = records.keys[rows] == keys
         return hit, _cards(records.take(rows[hit]))
 
-    def scan(self, *, after: Key | None = None) -> Iterator[Cards]:
+    def scan(self, *, after: Key | None = None, bytes_at_once: int = RUN_READ_BYTES) -> Iterator[Cards]:
         """Every record with a key above `after`, in the order of keys, some thousand at once, as of the first step.
 
         Raises DamagedStoreError when a block is damaged; the records given before that are good.
         """
-        return self._scan(after, bodies=True)
+        return self._scan(after, bodies=True, bytes_at_once=bytes_at_once)
 
     def scan_heads(self, *, after: Key | None = None, bytes_at_once: int = RUN_READ_BYTES) -> Iterator[Heads]:
         """As `scan`, only the heads, at a fraction of the cost. bytes_at_once: how much of a run is read for a step;

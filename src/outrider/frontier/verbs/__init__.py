@@ -17,5 +17,6 @@ error throws its draft away, and the state is what it was. `machine.py`, above t
     reporting.py     report, extend, release, defer; pieces.py cuts long reports into frames
     operations.py    the words of operators: pause, block, delay, limit, delete, retry
     carried.py       records of URLs out of one frontier and into another
-    accounts.py      the looks: status, counts, lists, explain, and the recount of `verify`
+    census.py        counts over all hosts in bounded steps; listing.py lists URLs likewise
+    accounts.py      the looks: status, counts, lists of hosts, explain, and the recount of `verify`
 """

@@ -6,14 +6,13 @@ No function here changes the tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
+from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
 from outrider.clock import Instant, instant, rfc3339, seconds
 from outrider.errors import SettingsError, shown
-from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.policy.welcome import TEXTS
@@ -21,7 +20,7 @@ from outrider.frontier.schedule.shared import HeldBack, SharedTurns
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.cold import Told, weigh
 from outrider.frontier.state.crawls import CrawlState
-from outrider.frontier.state.hosts import GATED, NONE, Group, QueueRules, Rows, queue_hashes
+from outrider.frontier.state.hosts import NONE, Group, QueueRules, Rows, queue_hashes
 from outrider.frontier.state.tables import (
     DONE,
     GONE,
@@ -37,6 +36,7 @@ from outrider.frontier.state.tables import (
 )
 from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.census import HOST_STATES, Census, looked, pieces, rows_in, states_of
 from outrider.journey import (
     Explanation,
     HostStatus,
@@ -52,7 +52,7 @@ from outrider.journey import (
     WorkerStatus,
 )
 from outrider.kernels.cards import Heads
-from outrider.limits import LISTED_ROWS_MAX, WAITS_NAMED_MAX
+from outrider.limits import LISTED_HOSTS_PER_STEP, LISTED_READ_BYTES, LISTED_ROWS_MAX, WAITS_NAMED_MAX
 from outrider.robots import Rules
 from outrider.url import authority_of, host_of
 
@@ -90,117 +90,17 @@ def reason_text(record: Record, tables: Tables) -> str | None:
 # -- counts ------------------------------------------------------------------------------------------------------------
 
 
-_EMPTY, _READY, _RESTING, _BLOCKED = range(4)
-_HOST_STATES = ("empty", "ready", "resting", "blocked")
-
-
-def _host_states(
-    tables: Tables,
-    now: Instant,
-    errands_at: Mapping[int, Instant],
-    shared: SharedTurns | None = None,
-    host: int | None = None,
-) -> npt.NDArray[np.uint8]:
-    """The state of each host (host: of this one alone). ready: a lease of a page or an errand is possible now; resting:
-    it rests, has a request open, or waits for a turn of its groups or its key; blocked: it backs off, or all its queues
-    with URLs are paused; empty: it holds nothing."""
-    hosts, queues = tables.hosts, tables.queues
-    homes = np.arange(hosts.count) if host is None else np.array([host])
-    rows = np.arange(queues.count, dtype=np.uint32)
-    if host is not None:
-        rows = np.array(list(tables.queues_of(host)), np.uint32)
-    rows = rows[tables.backlog.waiting(rows) > 0]
-    free, paused, capacity = _free_queues(tables, rows, now)
-    place = queues.host[rows].astype(np.intp) if host is None else np.zeros(len(rows), np.intp)
-    busy, until = hosts.in_flight[homes].astype(np.int64), hosts.rest_until[homes].copy()
-    pending, going, may, asked = (np.zeros(len(homes), np.bool_) for _ in range(4))
-    pending[place] = True
-    going[place[~paused]] = True
-    may[place[free & (busy[place] < capacity)]] = True
-    gated = (hosts.flags[homes] & np.uint8(GATED)) != 0
-    may &= ~gated
-    for at_host, at in errands_at.items() if host is None else [(0, errands_at[host])] if host in errands_at else ():
-        asked[at_host] = True
-        may[at_host] |= at <= now and not busy[at_host]
-        if gated[at_host] or not pending[at_host]:
-            until[at_host] = max(int(until[at_host]), at)
-    if shared is not None:
-        may &= ~shared.waits() if host is None else shared.holds_back(host) is None
-        for at_host in shared.asked_at() if host is None else [0] if host in shared.seeking else ():
-            may[at_host] = False
-    states = np.full(len(homes), _RESTING, np.uint8)
-    states[may & (until <= now)] = _READY
-    states[(until > now) & (hosts.back_off[homes] > 0)] = _BLOCKED
-    states[pending & ~going & ~asked & (busy == 0)] = _BLOCKED
-    states[~(pending | asked | (busy > 0))] = _EMPTY
-    return states
-
-
-def _free_queues(
-    tables: Tables, rows: Rows, now: Instant
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """Three columns for these queues: whether their own rules and their key's clock allow a request now, whether they
-    are paused, and how many requests of each may be open at once."""
-    queues = tables.queues
-    crawls = queues.crawl[rows]
-    paused: npt.NDArray[np.bool_] = tables.crawls.are_gone(crawls)
-    states = tables.crawls.states
-    for crawl in crawls.tolist() if len(crawls) < len(states) else states:
-        if states[crawl] != CrawlState.RUNNING:
-            paused |= crawls == crawl
-    free, capacity = ~paused, np.ones(len(rows), np.int64)
-    for told in (queues.rules, queues.group_of):
-        for at in _places_in(rows, told):
-            row = int(rows[at])
-            rules, group = queues.rules.get(row), queues.group_of.get(row)
-            if rules is not None:
-                paused[at] |= rules.paused
-                capacity[at] = max(1, rules.limit)
-                free[at] &= not rules.paused and rules.blocked_until <= now
-            if group is not None:
-                free[at] &= not group.busy and group.rest_until <= now
-    return free, paused, capacity
-
-
-def _places_in(rows: Rows, told: Mapping[int, object]) -> list[int]:
-    """The places of the queues that a mapping names. The cost is that of the shorter side: `hosts` asks for each host
-    alone, and an operator may have named every queue."""
-    if not told:
-        return []
-    if len(rows) < len(told):
-        return [at for at, row in enumerate(rows.tolist()) if row in told]
-    places: list[int] = np.flatnonzero(np.isin(rows, np.fromiter(told, np.uint32, len(told)))).tolist()
-    return places
-
-
-def host_counts(
-    tables: Tables, now: Instant, *, errands_at: Mapping[int, Instant], shared: SharedTurns | None = None
-) -> dict[str, int]:
-    """How many hosts are in each state now."""
-    return _counted(tables, _host_states(tables, now, errands_at, shared))
-
-
-def _counted(tables: Tables, states: npt.NDArray[np.uint8]) -> dict[str, int]:
-    counts = np.bincount(states[tables.hosts.there[: tables.hosts.count]], minlength=len(_HOST_STATES)).tolist()
-    return {
-        "known": len(tables.hosts) + len(tables.cold),
-        "ready": counts[_READY],
-        "resting": counts[_RESTING],
-        "blocked": counts[_BLOCKED],
-        "empty": len(tables.cold) + counts[_EMPTY],
-    }
+def _host_counts(tables: Tables, census: Census) -> dict[str, int]:
+    counts = {name: census.hosts[name] for name in ("ready", "resting", "blocked")}
+    cold = len(tables.cold)
+    return {"known": len(tables.hosts) + cold, **counts, "empty": cold + census.hosts["empty"]}
 
 
 def statistics(
-    tables: Tables,
-    now: Instant,
-    *,
-    errands: int,
-    errands_at: Mapping[int, Instant],
-    shared: SharedTurns | None = None,
-    recent_bytes: int = 0,
+    tables: Tables, *, errands: int, census: Census | None, shared: SharedTurns | None = None, recent_bytes: int = 0
 ) -> dict[str, object]:
-    """Counts of URLs, hosts, errands and fetches, under the names of `status --json`."""
+    """Counts of URLs, hosts, errands and fetches, under the names of `status --json`; without a census none of
+    hosts."""
     errors = {name[6:]: value for name, value in tables.registry.tallies.items() if name.startswith("error.")}
     seen = [found.statistics() for found in tables.seen.of_crawls.values()]
     ledger, cold = tables.ledger.statistics(), tables.cold.statistics()
@@ -210,7 +110,7 @@ def statistics(
         "held": 0,
         "in_transit": tables.transit.under_way,
         "errands": errands,
-        "hosts": host_counts(tables, now, errands_at=errands_at, shared=shared),
+        **({"hosts": _host_counts(tables, census)} if census is not None else {}),
         "groups": {"known": len(shared or ()), "waiting": shared.waiting if shared is not None else 0},
         "answered": tables.registry.tallies.get("answered", 0),
         "bytes": tables.registry.tallies.get("bytes", 0),
@@ -475,10 +375,14 @@ def list_queues(tables: Tables, crawl: str | None, after: str | None, limit: int
     return Page(found, str(row - 1) if row < tables.queues.count else None)
 
 
-def host_status(
-    tables: Tables, row: int, now: Instant, errands_at: Mapping[int, Instant], shared: SharedTurns | None
-) -> HostStatus:
-    """One host as `hosts` lists it."""
+def host_statuses(tables: Tables, rows: Iterable[int], now: Instant, turns: Turns) -> list[HostStatus]:
+    """Hosts by their rows, as `hosts` lists them."""
+    rows = list(rows)
+    states = states_of(tables, rows, now, turns)
+    return [_host_status(tables, row, state) for row, state in zip(rows, states, strict=True)]
+
+
+def _host_status(tables: Tables, row: int, state: str) -> HostStatus:
     hosts, queues = tables.hosts, tables.queues
     rows = np.array(list(tables.queues_of(row)), np.uint32)
     queued = int(tables.backlog.waiting(rows).sum())
@@ -489,7 +393,6 @@ def host_status(
         for queue in rows.tolist()
     )
     rest_until = int(hosts.rest_until[row])
-    state = _HOST_STATES[int(_host_states(tables, now, errands_at, shared, row)[0])]
     return HostStatus(
         hosts.name(row),
         state,
@@ -524,37 +427,67 @@ def robots_status(one: Authority, tables: Tables) -> RobotsStatus:
 
 
 def list_hosts(
-    tables: Tables,
-    now: Instant,
-    after: str | None,
-    limit: int,
-    errands_at: Mapping[int, Instant],
-    shared: SharedTurns | None,
-) -> Page[HostStatus]:
-    """Hosts in the order in which they became known; once a host went cold, in the order of their hashes."""
+    tables: Tables, turns: Turns, now: Instant, after: str | None, limit: int
+) -> Generator[None, None, Page[HostStatus]]:
+    """Hosts in the order in which they became known; once a host went cold, in the order of their hashes. It yields
+    between its steps."""
     limit = _limit(limit)
-    if _by_hash(tables, after):
-        (beyond,) = _hashes_after(after, 1, "hosts")
-        listed: list[HostStatus] = []
-        last_one = -1
-        for number, home in _hosts_from(tables, beyond + 1):
-            if len(listed) == limit:
-                return Page(listed, f"{_HASHED}{last_one:016x}")
-            if isinstance(home, tuple):
-                listed.append(_cold_status(tables, *home))
-            else:
-                listed.append(host_status(tables, home, now, errands_at, shared))
-            last_one = number
-        return Page(listed, None)
-    row = _row_after(after, "hosts")
-    last = min(row + limit, tables.hosts.count)
-    found = [host_status(tables, one, now, errands_at, shared) for one in range(row, last)]
-    return Page(found, str(last - 1) if last < tables.hosts.count else None)
+    found: list[HostStatus] = []
+    if not _by_hash(tables, after):
+        row = _row_after(after, "hosts")
+        # Once a host went cold a row may be another host's: the rest of the list goes by hashes.
+        while row < tables.hosts.count and len(found) < limit and not tables.cold.ever:
+            last = min(row + LISTED_HOSTS_PER_STEP, row + limit - len(found), tables.hosts.count)
+            found += host_statuses(tables, range(row, last), now, turns)
+            row = last
+            yield
+        return Page(found, str(row - 1) if row < tables.hosts.count else None)
+    (beyond,) = _hashes_after(after, 1, "hosts")
+    while True:
+        want = min(LISTED_HOSTS_PER_STEP, limit + 1 - len(found))
+        some = list(islice(_hosts_from(tables, beyond + 1), want))
+        hot = host_statuses(tables, (home for _, home in some if not isinstance(home, tuple)), now, turns)
+        told = iter(hot)
+        for number, home in some:
+            if len(found) == limit:
+                return Page(found, f"{_HASHED}{beyond:016x}")
+            found.append(_cold_status(tables, *home) if isinstance(home, tuple) else next(told))
+            beyond = number
+        if len(some) < want:
+            return Page(found, None)
+        yield
+
+
+def list_hosts_in(
+    state: str, tables: Tables, turns: Turns, now: Instant, after: str | None, limit: int
+) -> Generator[None, None, Page[HostStatus]]:
+    """Those in one state, as `list_hosts`; it looks at all hosts in memory, in bounded steps. Raises SettingsError."""
+    limit = _limit(limit)
+    if state not in HOST_STATES:
+        raise SettingsError(f"state {shown(state)}: give one of {', '.join(HOST_STATES)}")
+    if state == "empty" and tables.cold.ever:
+        page = yield from list_hosts(tables, turns, now, after, limit)
+        return Page([one for one in page if one.state == state], page.cursor)
+    by_hash = _by_hash(tables, after)
+    beyond = _hashes_after(after, 1, "hosts")[0] if by_hash else _row_after(after, "hosts") - 1
+    rows = yield from rows_in(HOST_STATES.index(state), tables, turns, now)
+    places = tables.hosts.hash[rows] if by_hash else rows.astype(np.uint64)
+    places = np.sort(places[places > np.uint64(beyond)] if beyond >= 0 else places)
+    found: list[HostStatus] = []
+    for first in range(0, min(len(places), limit), LISTED_HOSTS_PER_STEP):
+        yield
+        some = places[first : min(first + LISTED_HOSTS_PER_STEP, limit)]
+        homes = tables.hosts.find(some) if by_hash else some.astype(np.uint32)
+        told = host_statuses(tables, (row for row in homes.tolist() if row != NONE), now, turns)
+        found += [one for one in told if one.state == state]
+    if len(places) <= limit:
+        return Page(found, None)
+    last = int(places[limit - 1])
+    return Page(found, f"{_HASHED}{last:016x}" if by_hash else str(last))
 
 
 _HASHED = "h"
 """The first character of a cursor by hash."""
-_HOSTS_AT_ONCE = 1_024
 
 
 def _by_hash(tables: Tables, after: str | None) -> bool:
@@ -595,26 +528,25 @@ def _hosts_from(tables: Tables, least: int) -> Iterator[tuple[int, int | tuple[T
 
 
 def _cold_from(tables: Tables, least: int) -> Iterator[tuple[int, tuple[Told, int]]]:
-    for told in tables.cold.scan(after=least - 1 if least > 0 else None):
+    for told in tables.cold.scan(after=least - 1 if least > 0 else None, bytes_at_once=LISTED_READ_BYTES):
         for place, number in enumerate(told.hashes.tolist()):
             yield number, (told, place)
 
 
 def _hot_from(tables: Tables, least: int) -> Iterator[tuple[int, int]]:
-    hosts = tables.hosts
-    while True:
-        rows = np.flatnonzero(hosts.there[: hosts.count] & (hosts.hash[: hosts.count] >= np.uint64(max(least, 0))))
+    """Hosts in memory by their hashes: a window of all hashes after another, of some hosts each, for hashes lie evenly.
+    The window grows where it holds few."""
+    hosts, least = tables.hosts, max(least, 0)
+    width = ((1 << 64) // max(1, len(hosts)) + 1) * LISTED_HOSTS_PER_STEP
+    while least < 1 << 64:
+        width = min(width, (1 << 64) - least)
+        inside = hosts.hash[: hosts.count] - np.uint64(least) <= np.uint64(width - 1)
+        rows = np.flatnonzero(inside & hosts.there[: hosts.count])
         hashes = hosts.hash[rows]
-        if len(rows) > _HOSTS_AT_ONCE:
-            rows = rows[np.argpartition(hashes, _HOSTS_AT_ONCE)[:_HOSTS_AT_ONCE]]
-            hashes = hosts.hash[rows]
-        if not len(rows):
-            return
         order = np.argsort(hashes)
         yield from zip(hashes[order].tolist(), rows[order].tolist(), strict=True)
-        least = int(hashes.max()) + 1
-        if least >= 1 << 64:
-            return
+        least += width
+        width *= 2 if len(rows) < LISTED_HOSTS_PER_STEP else 1
 
 
 def _queues_there(
@@ -676,23 +608,6 @@ def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
     )
 
 
-def cursor_of(cards: Cards, row: int) -> str:
-    """The cursor behind a card in a list of URLs: the key of the card in the ledger."""
-    head = cards.heads[row]
-    return f"{int(head['crawl'])}.{int(head['slot'])}.{int(head['fingerprint']):016x}"
-
-
-def after_of(cursor: str | None) -> tuple[int, int, int] | None:
-    """The key behind which a list of URLs goes on. Raises SettingsError for a text that is no cursor."""
-    if cursor is None:
-        return None
-    try:
-        crawl, slot, print_ = cursor.split(".")
-        return int(crawl), int(slot), int(print_, 16)
-    except (AttributeError, TypeError, ValueError):
-        raise SettingsError(f"after {shown(cursor)}: give the cursor of an earlier list of URLs") from None
-
-
 # -- why ---------------------------------------------------------------------------------------------------------------
 
 
@@ -705,10 +620,9 @@ def explain(
     token: int,
     slot: int,
     fingerprint: int,
-    errands_at: Mapping[int, Instant],
+    turns: Turns,
     at_limit: bool,
     rules_first: tuple[str, Instant | None] | None = None,
-    shared: SharedTurns | None = None,
     paused_until: Instant = 0,
     trap: str | None = None,
     robots: str | None = None,
@@ -726,7 +640,7 @@ def explain(
     row = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
     host = int(tables.queues.host[row])
     queue = queue_status(tables, row)
-    there = host_status(tables, host, now, errands_at, shared)
+    (there,), shared = host_statuses(tables, (host,), now, turns), turns.shared
     name = authority_of(record.url)
     authority = tables.authorities.get(name)
     group = shared.holds_back(host) if shared is not None else None
@@ -884,24 +798,20 @@ def _held_back(host: str, group: HeldBack, now: Instant) -> tuple[str, str, Inst
 def idle(
     tables: Tables,
     now: Instant,
+    census: Census,
     *,
     next_at: Instant | None,
-    errands: int,
-    errands_at: Mapping[int, Instant],
     at_limit: bool,
-    delay: float,
     errands_wanted: bool = False,
-    shared: SharedTurns | None = None,
     paused_until: Instant = 0,
 ) -> Idle:
     """Why nothing, or no more, can be leased now. paused_until: of an outage of our network. errands_wanted: robots
     rules come by errands, and nobody has leased any since the opening."""
-    states = _host_states(tables, now, errands_at, shared)
-    counts = _counted(tables, states)
+    counts = _host_counts(tables, census)
     known = counts.pop("known")
-    leased = int(np.count_nonzero((states == _RESTING) & (tables.hosts.in_flight[: tables.hosts.count] > 0)))
-    counts["resting"], counts["leased"] = counts["resting"] - leased, leased
+    counts["resting"], counts["leased"] = counts["resting"] - census.leased, census.leased
     urls = {STATES[state].value: tables.counts[state] for state in range(1, 7)}
+    errands = census.errands
     if at_limit:
         word, text = "limit", "a limit of pages is reached, and work is left"
     elif not (tables.counts[QUEUED] or tables.counts[LEASED] or tables.counts[WAITING] or errands):
@@ -913,15 +823,9 @@ def idle(
     elif paused_until > now:
         word, text = "network", _paused(paused_until)
     elif counts["ready"]:
-        word, text = "ready", _ready(tables, now, counts["ready"], errands_at, shared, errands_wanted=errands_wanted)
+        word, text = "ready", _ready(counts["ready"], census.pages, errands_wanted=errands_wanted)
     elif counts["resting"]:
-        word, text = "resting", f"all {counts['resting']} hosts that hold something rest"
-        if counts["resting"] == 1:
-            text = "the one host that holds something rests"
-        if shared is not None and shared.waiting:
-            text += f", {shared.waiting} of them because a group they belong to rests or is being visited"
-        if shared is not None and shared.seeking:
-            text += f", {len(shared.seeking)} because their addresses are to be asked for first, by errands"
+        word, text = "resting", _resting(counts["resting"], census)
     elif counts["leased"]:
         word, text = (
             "leased",
@@ -933,7 +837,7 @@ def idle(
         word, text = "blocked", f"{_some(counts['blocked'], 'host is', 'hosts are')} paused or without a robots.txt yet"
     else:
         word, text = "paused", "what is queued is paused or blocked"
-    tail_host, tail_urls, tail_seconds = _tail(tables, delay)
+    tail_host, tail_urls, tail_seconds = census.tail or (None, 0, None)
     return Idle(
         word,
         text,
@@ -949,23 +853,23 @@ def idle(
     )
 
 
+def _resting(count: int, census: Census) -> str:
+    text = "the one host that holds something rests" if count == 1 else f"all {count} hosts that hold something rest"
+    if census.waits_for_group:
+        text += f", {census.waits_for_group} of them because a group they belong to rests or is being visited"
+    if census.waits_for_address:
+        text += f", {census.waits_for_address} because their addresses are to be asked for first, by errands"
+    return text
+
+
 def _some(count: int, one: str, many: str) -> str:
     """A count with the noun and verb that go with it."""
     return f"{count:,} {one if count == 1 else many}"
 
 
-def _ready(
-    tables: Tables,
-    now: Instant,
-    ready: int,
-    errands_at: Mapping[int, Instant],
-    shared: SharedTurns | None,
-    *,
-    errands_wanted: bool,
-) -> str:
+def _ready(ready: int, pages: int, *, errands_wanted: bool) -> str:
     """How the ready hosts are leased: some of them, perhaps, by errands alone."""
     text = f"{_some(ready, 'host is', 'hosts are')} ready: lease from {'it' if ready == 1 else 'them'}"
-    pages = int(np.count_nonzero(_host_states(tables, now, {}, shared) == _READY)) if errands_at else ready
     if pages < ready:
         text += (
             f" with errands=True: {_some(ready - pages, 'waits', 'wait')} for a robots.txt, which may be asked for now"
@@ -975,47 +879,38 @@ def _ready(
     return text
 
 
-def waits(tables: Tables, now: Instant, *, beyond_seconds: float, within_seconds: float | None) -> Waits:
-    """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`."""
+def waits(
+    tables: Tables, turns: Turns, now: Instant, *, beyond_seconds: float, within_seconds: float | None
+) -> Generator[None, None, Waits]:
+    """Hosts that hold URLs and rest for longer than `beyond_seconds`, and no longer than `within_seconds`. It yields
+    between its steps."""
+    look = yield from looked(tables, turns, now)
     hosts = tables.hosts
-    urls = _urls_held(tables)
-    until = hosts.rest_until[: hosts.count]
-    resting = (urls > 0) & (until > now + instant(beyond_seconds))
-    if within_seconds is not None:
-        resting &= until <= now + instant(within_seconds)
-    found = np.flatnonzero(resting)
-    found = found[np.argsort(until[found], kind="stable")]
-    soonest = tuple(
+    count, last = 0, now
+    soonest: list[tuple[int, int]] = []
+    for first, end in pieces(look.holdings.count):
+        if first:
+            yield
+        end = min(end, hosts.count)
+        until = hosts.rest_until[first:end]
+        resting = (look.holdings.urls[first:end] > 0) & (until > now + instant(beyond_seconds))
+        if within_seconds is not None:
+            resting &= until <= now + instant(within_seconds)
+        rows = np.flatnonzero(resting)
+        if len(rows):
+            count, last = count + len(rows), max(last, int(until[rows].max()))
+            some = rows[np.argsort(until[rows], kind="stable")[:WAITS_NAMED_MAX]]
+            soonest += [(int(until[row]), first + row) for row in some.tolist()]
+            soonest = sorted(soonest)[:WAITS_NAMED_MAX]
+    named = tuple(
         HostWait(
             hosts.name(row),
-            int(until[row]),
-            seconds(int(until[row]) - now),
-            int(urls[row]),
+            at,
+            seconds(at - now),
+            int(look.holdings.urls[row]),
             GapReason(int(hosts.reason[row])).name.lower(),
             int(hosts.reason[row]) in (GapReason.RETRY_AFTER, GapReason.BACK_OFF),
         )
-        for row in found[:WAITS_NAMED_MAX].tolist()
+        for at, row in soonest
     )
-    return Waits(len(found), seconds(int(until[found[-1]]) - now) if len(found) else 0.0, soonest)
-
-
-def _urls_held(tables: Tables) -> npt.NDArray[np.int64]:
-    """How many URLs of each host are in its queues or wait for their due time."""
-    queues = tables.queues
-    rows = np.arange(queues.count, dtype=np.uint32)
-    urls = np.zeros(tables.hosts.count, np.int64)
-    if len(rows):
-        np.add.at(urls, queues.host[rows], tables.backlog.waiting(rows).astype(np.int64) + queues.waiting[rows])
-    return urls
-
-
-def _tail(tables: Tables, delay: float) -> tuple[str | None, int, float | None]:
-    """The host that needs the longest time for its URLs at its gap: its name, its URLs, and the time in seconds."""
-    urls = _urls_held(tables)
-    if not len(urls):
-        return None, 0, None
-    gaps = np.maximum(tables.hosts.gap[: tables.hosts.count], delay)
-    worst = int(np.argmax(urls * gaps))
-    if not urls[worst]:
-        return None, 0, None
-    return tables.hosts.name(worst), int(urls[worst]), float(urls[worst] * gaps[worst])
+    return Waits(count, seconds(last - now), named)

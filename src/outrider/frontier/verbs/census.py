@@ -1,0 +1,290 @@
+"""A census: the state of every host, and counts over all of them, in bounded steps between which other calls come.
+
+Each step looks at some thousand rows; a store of fewer hosts is counted in one step, at one instant. What changes
+between two steps is counted as it was when its row was looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant
+from outrider.frontier.schedule.shared import SharedTurns
+from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.state.crawls import CrawlState
+from outrider.frontier.state.hosts import GATED, Rows
+from outrider.frontier.state.tables import Tables
+from outrider.limits import CENSUS_ERRANDS_PER_STEP, CENSUS_ROWS_PER_STEP
+
+EMPTY, READY, RESTING, BLOCKED = range(4)
+HOST_STATES = ("empty", "ready", "resting", "blocked")
+
+Steps = Generator[None, None, None]
+_Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Hosts where errands are lined up that operators allow, in the order of rows, and when the first one of each may
+    be asked."""
+
+    hosts: npt.NDArray[np.int64]
+    at: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, found: Mapping[int, Instant]) -> Asked:
+        """From a mapping of rows to instants."""
+        hosts = np.fromiter(found, np.int64, len(found))
+        order = np.argsort(hosts)
+        return cls(hosts[order], np.fromiter(found.values(), np.int64, len(found))[order])
+
+    def at_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The instant of each of these hosts, -1 for none."""
+        places = self.hosts.searchsorted(rows)
+        here = self.hosts.take(places, mode="clip") == rows
+        return np.where(here, self.at.take(places, mode="clip"), -1)
+
+
+NOBODY = Asked(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class Holdings:
+    """The queues of some hosts, summed: whether a host has queued URLs (pending), in a queue that is not paused
+    (going), in one whose own rules allow a request (may), and how many URLs are queued or wait (urls).
+
+    hosts: the rows of the hosts, sorted; a number: all rows below it.
+    """
+
+    def __init__(self, hosts: int | npt.NDArray[np.int64]) -> None:
+        self.count = hosts if isinstance(hosts, int) else len(hosts)
+        self._hosts = None if isinstance(hosts, int) else hosts
+        self.pending, self.going, self.may = (np.zeros(self.count, np.bool_) for _ in range(3))
+        self.urls = np.zeros(self.count, np.int64)
+
+    def _places(self, hosts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], _Bools]:
+        """The place of each host here, and which of them have one."""
+        if self._hosts is None:
+            return hosts, hosts < self.count
+        places = self._hosts.searchsorted(hosts)
+        return places, self._hosts.take(places, mode="clip") == hosts
+
+    def take(self, tables: Tables, rows: Rows, now: Instant) -> None:
+        """Counts some queues in."""
+        queues = tables.queues
+        places, known = self._places(queues.host[rows].astype(np.int64))
+        held = tables.backlog.waiting(rows).astype(np.int64)
+        np.add.at(self.urls, places[known], (held + queues.waiting[rows])[known])
+        some = np.flatnonzero(known & (held > 0))
+        if not len(some):
+            return
+        rows, places = np.ascontiguousarray(rows[some]), places[some]
+        free, paused, capacity = _free_queues(tables, rows, now)
+        busy = tables.hosts.in_flight[queues.host[rows]]
+        self.pending[places] = True
+        self.going[places[~paused]] = True
+        self.may[places[free & (busy < capacity)]] = True
+
+    def states(
+        self, tables: Tables, own: slice, now: Instant, asked: Asked, shared: SharedTurns | None, seeking: _Bools
+    ) -> npt.NDArray[np.uint8]:
+        """The state of these hosts, by their places here.
+
+        ready: a lease of a page or an errand is possible now; resting: it rests, has a request open, or waits for a
+        turn of its groups or its key; blocked: it backs off, or all its queues with URLs are paused; empty: it holds
+        nothing. seeking: which of them need an address first.
+        """
+        hosts, rows = tables.hosts, own if self._hosts is None else self._hosts[own]
+        pending, going, may = self.pending[own], self.going[own], self.may[own].copy()
+        busy, until = hosts.in_flight[rows].astype(np.int64), hosts.rest_until[rows].copy()
+        gated = (hosts.flags[rows] & np.uint8(GATED)) != 0
+        may &= ~gated
+        wanted = np.zeros(len(may), np.bool_)
+        if len(asked.hosts):
+            all_rows = np.arange(own.start, own.stop) if isinstance(rows, slice) else rows
+            at = asked.at_of(all_rows)
+            wanted = at >= 0
+            may |= wanted & (at <= now) & (busy == 0)
+            later = wanted & (gated | ~pending)
+            until[later] = np.maximum(until[later], at[later])
+        if shared is not None:
+            all_rows = np.arange(own.start, own.stop) if isinstance(rows, slice) else rows
+            may &= ~(shared.waits(all_rows.astype(np.uint32)) | seeking)
+        states = np.full(len(may), RESTING, np.uint8)
+        states[may & (until <= now)] = READY
+        states[(until > now) & (hosts.back_off[rows] > 0)] = BLOCKED
+        states[pending & ~going & ~wanted & (busy == 0)] = BLOCKED
+        states[~(pending | wanted | (busy > 0))] = EMPTY
+        return states
+
+
+class Census:
+    """Counts over all hosts. hosts: by state; leased: those that rest and have a request open; pages: those that are
+    ready for a page; errands: lined up and awaited; in_flight: open requests; busiest: the most at one host.
+    tail: the host that takes longest for its URLs at its gap, how many, and the seconds; None: none holds any."""
+
+    def __init__(self) -> None:
+        self.hosts = dict.fromkeys(HOST_STATES, 0)
+        self.leased = self.pages = self.errands = self.busiest = 0
+        self.waits_for_group = self.waits_for_address = self.waits_for_robots = 0
+        self.tail: tuple[str, int, float] | None = None
+        self.largest: list[tuple[int, str]] = []
+        """Up to ten hosts with the most URLs that are queued or wait, the most first."""
+
+    def take(self, tables: Tables, turns: Turns, now: Instant, delay: float) -> Steps:
+        """Counts all hosts, and yields between the steps."""
+        look = yield from looked(tables, turns, now, self)
+        for first, end in pieces(look.holdings.count):
+            if first:
+                yield
+            if (end := min(end, tables.hosts.count)) > first:  # hosts go, too, between two steps
+                self._count(tables, look, first, end, now, turns.shared, delay)
+        self.waits_for_robots = len(turns.gates)
+        self.waits_for_group = turns.shared.waiting if turns.shared is not None else 0
+        self.waits_for_address = len(turns.shared.seeking) if turns.shared is not None else 0
+
+    def _count(
+        self, tables: Tables, look: Look, first: int, end: int, now: Instant, shared: SharedTurns | None, delay: float
+    ) -> None:
+        hosts = tables.hosts
+        there, in_flight = hosts.there[first:end], hosts.in_flight[first:end]
+        states = look.states(tables, first, end, now, shared)
+        counts = np.bincount(states[there], minlength=len(HOST_STATES)).tolist()
+        for name, count in zip(HOST_STATES, counts, strict=True):
+            self.hosts[name] += count
+        self.leased += int(np.count_nonzero((states == RESTING) & (in_flight > 0)))
+        self.busiest = max(self.busiest, int(in_flight.max()))
+        if len(look.asked.hosts):
+            states = look.states(tables, first, end, now, shared, errands=False)
+        self.pages += int(np.count_nonzero(states == READY))
+        urls = look.holdings.urls[first:end]
+        length = urls * np.maximum(hosts.gap[first:end], delay)
+        worst = int(np.argmax(length))
+        if urls[worst] and (self.tail is None or length[worst] > self.tail[2]):
+            self.tail = (hosts.name(first + worst), int(urls[worst]), float(length[worst]))
+        least = self.largest[-1][0] if len(self.largest) == _LARGEST else 0
+        more = np.flatnonzero(urls > least)
+        more = more[np.argsort(-urls[more], kind="stable")[:_LARGEST]]
+        some = [(int(urls[row]), hosts.name(first + row)) for row in more.tolist()]
+        self.largest = sorted([*self.largest, *some], key=lambda one: -one[0])[:_LARGEST]
+
+
+_LARGEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Queues summed by host, and the hosts where errands are lined up or that need an address first."""
+
+    holdings: Holdings
+    asked: Asked
+    seeking: _Bools
+
+    def states(
+        self, tables: Tables, first: int, end: int, now: Instant, shared: SharedTurns | None, *, errands: bool = True
+    ) -> npt.NDArray[np.uint8]:
+        """The state of the hosts from one row to before another; errands: whether one counts that may be leased."""
+        asked = self.asked if errands else NOBODY
+        return self.holdings.states(tables, slice(first, end), now, asked, shared, self.seeking[first:end])
+
+
+def looked(tables: Tables, turns: Turns, now: Instant, census: Census | None = None) -> Generator[None, None, Look]:
+    """All queues summed by host, for a look at all hosts. It yields between its steps. census: gets the number of
+    awaited errands."""
+    found: dict[int, Instant] = {}
+    hosts = list(turns.errands_at)
+    for first in range(0, len(hosts), CENSUS_ERRANDS_PER_STEP):
+        if first:
+            yield
+        some = hosts[first : first + CENSUS_ERRANDS_PER_STEP]
+        if census is not None:
+            lines = (turns.errands_at.get(host, ()) for host in some)
+            census.errands += sum(turns.is_awaited(errand) for line in lines for errand in line)
+        found |= turns.asking(some)
+    holdings = Holdings(tables.hosts.count)
+    seeking = np.zeros(holdings.count, np.bool_)
+    seekers = list(turns.shared.seeking) if turns.shared is not None else []
+    for first, end in pieces(len(seekers)):
+        if first:
+            yield
+        rows = np.array(seekers[first:end], np.int64)
+        seeking[rows[rows < holdings.count]] = True
+    for first, end in pieces(tables.queues.count):
+        if first:
+            yield
+        if (end := min(end, tables.queues.count)) > first:
+            holdings.take(tables, np.arange(first, end, dtype=np.uint32), now)
+    return Look(holdings, Asked.of(found), seeking)
+
+
+def pieces(count: int) -> list[tuple[int, int]]:
+    """Ranges of as many rows as are looked at in one step."""
+    firsts = range(0, count, CENSUS_ROWS_PER_STEP)
+    return [(first, min(first + CENSUS_ROWS_PER_STEP, count)) for first in firsts]
+
+
+def rows_in(state: int, tables: Tables, turns: Turns, now: Instant) -> Generator[None, None, Rows]:
+    """The rows of the hosts in memory that are in a state. It yields between its steps."""
+    look = yield from looked(tables, turns, now)
+    rows = [np.zeros(0, np.uint32)]
+    for first, end in pieces(look.holdings.count):
+        if first:
+            yield
+        if (end := min(end, tables.hosts.count)) > first:
+            states = look.states(tables, first, end, now, turns.shared)
+            here = (states == state) & tables.hosts.there[first:end]
+            rows.append((np.flatnonzero(here) + first).astype(np.uint32))
+    return np.concatenate(rows)
+
+
+def states_of(tables: Tables, hosts: Iterable[int], now: Instant, turns: Turns) -> list[str]:
+    """The states of some hosts by their rows, in their order."""
+    given = np.fromiter(hosts, np.int64)
+    rows, shared = np.unique(given), turns.shared
+    holdings = Holdings(rows)
+    queues = [queue for row in rows.tolist() for queue in tables.queues_of(row)]
+    holdings.take(tables, np.array(queues, np.uint32), now)
+    seeking = np.array([shared is not None and row in shared.seeking for row in rows.tolist()], np.bool_)
+    asked = Asked.of(turns.asking(rows.tolist()))
+    states = holdings.states(tables, slice(0, len(rows)), now, asked, shared, seeking)
+    return [HOST_STATES[state] for state in states[rows.searchsorted(given)].tolist()]
+
+
+def _free_queues(
+    tables: Tables, rows: Rows, now: Instant
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """Three columns for these queues: whether their own rules and their key's clock allow a request now, whether they
+    are paused, and how many requests of each may be open at once."""
+    queues = tables.queues
+    crawls = queues.crawl[rows]
+    paused: npt.NDArray[np.bool_] = tables.crawls.are_gone(crawls)
+    states = tables.crawls.states
+    for crawl in crawls.tolist() if len(crawls) < len(states) else states:
+        if states[crawl] != CrawlState.RUNNING:
+            paused |= crawls == crawl
+    free, capacity = ~paused, np.ones(len(rows), np.int64)
+    for told in (queues.rules, queues.group_of):
+        for at in _places_in(rows, told):
+            row = int(rows[at])
+            rules, group = queues.rules.get(row), queues.group_of.get(row)
+            if rules is not None:
+                paused[at] |= rules.paused
+                capacity[at] = max(1, rules.limit)
+                free[at] &= not rules.paused and rules.blocked_until <= now
+            if group is not None:
+                free[at] &= not group.busy and group.rest_until <= now
+    return free, paused, capacity
+
+
+def _places_in(rows: Rows, told: Mapping[int, object]) -> list[int]:
+    """The places of the queues that a mapping names. The cost is that of the shorter side: `hosts` asks for each host
+    alone, and an operator may have named every queue."""
+    if not told:
+        return []
+    if len(rows) < len(told):
+        return [at for at, row in enumerate(rows.tolist()) if row in told]
+    places: list[int] = np.flatnonzero(np.isin(rows, np.fromiter(told, np.uint32, len(told)))).tolist()
+    return places

@@ -1,0 +1,217 @@
+"""Lists of URLs in bounded steps, between which other calls come: by state, host, crawl and key.
+
+The URLs of a host or key lie in the ledger's ranges of their slots; leased ones are found by their leases. Every other
+list reads the ledger from its cursor on, heads alone, and the bodies of the rows that it gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider.clock import Instant
+from outrider.errors import SettingsError, shown
+from outrider.frontier.format.records import Record
+from outrider.frontier.state.hosts import NONE, Rows
+from outrider.frontier.state.tables import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Tables
+from outrider.frontier.stores.ledger import FINGERPRINT_MAX, Key, before_slot
+from outrider.frontier.verbs.accounts import leased_heads, status_of
+from outrider.frontier.verbs.asking import NO_HEADS
+from outrider.journey import Page, State, UrlStatus
+from outrider.kernels.cards import Heads
+from outrider.limits import LISTED_READ_BYTES, LISTED_URLS_PER_STEP
+
+_NAMES = [state.value for state in STATES]
+_CRAWL_SHIFT = np.uint64(40)
+_QUEUES_PER_STEP = 1 << 18
+_RANGES_MAX = 256
+"""In more queues than this, the whole ledger is read rather than their ranges."""
+Answer = TypeVar("Answer")
+Range: TypeAlias = tuple[int, int]
+"""A part of the ledger: (crawl, slot)."""
+Reading: TypeAlias = Generator[Callable[[], Any] | None, Any, Answer]
+"""A look in steps. It yields what is to be read outside of the frontier's lock, and is sent what that gave; None where
+other calls may come between."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Which URLs a list has; None: all of them. queues: the rows of these queues alone."""
+
+    state: int | None = None
+    crawl: int | None = None
+    queues: Rows | None = None
+
+
+_COUNTED = {WAITING: "waiting", PARKED: "parked", DONE: "done", GONE: "gone"}
+"""The states whose URLs each queue counts."""
+
+
+def _ranges(tables: Tables, wish: Wish) -> Reading[list[Range] | None]:
+    """(crawl, slot) of all URLs of a wish, in the order of the ledger; None: they may be anywhere."""
+    queues = tables.queues
+    rows = wish.queues
+    if rows is None and wish.state is not None and not tables.counts[wish.state]:
+        return []
+    if rows is None and wish.state in _COUNTED:
+        found, counted = [], 0
+        for first in range(0, queues.count, _QUEUES_PER_STEP):
+            column = getattr(queues, _COUNTED[wish.state])[first : min(first + _QUEUES_PER_STEP, queues.count)]
+            counted += int(column.sum())
+            found.append((np.flatnonzero(column) + first).astype(np.uint32))
+            yield None
+        # The others are those of cold hosts, or came meanwhile.
+        rows = np.concatenate(found) if found and counted >= tables.counts[wish.state] else None
+    if rows is None or len(rows) > _RANGES_MAX:
+        return None
+    crawls, hosts = queues.crawl[rows], queues.host[rows]
+    slots = tables.hosts.slot[hosts.astype(np.intp)]
+    return sorted(set(zip(crawls.tolist(), slots.tolist(), strict=True)))
+
+
+def state_number(state: str | None) -> int | None:
+    """The number of a state. Raises SettingsError for a word that is none."""
+    if state is not None and state not in [one.value for one in State]:
+        raise SettingsError(f"state {shown(state)}: give one of {', '.join(one.value for one in State)}")
+    return _NAMES.index(state) if state is not None else None
+
+
+def chosen_heads(
+    tables: Tables, wish: Wish, woken: Instant, take: Callable[[Heads], bool], after: Key | None = None
+) -> Reading[None]:
+    """Gives `take` the heads of all URLs of a wish above a key, in the order of the ledger, some at a time, each in the
+    state that time and leases have given it; until it answers that it has enough."""
+    leased = leased_heads(tables)
+    if wish.state == LEASED:
+        keys = np.lexsort((_prints(leased), leased["slot"], leased["crawl"]))
+        take(_filtered(tables, _above(leased[keys], after), wish, woken, np.sort(_names(leased))))
+        return
+    names = np.sort(_names(leased))
+    ranges = yield from _ranges(tables, wish)
+    for bounds, scan in _scans(tables, ranges, after):
+        while (heads := (yield partial(next, scan, None))) is not None:
+            own = heads if bounds is None else heads[(heads["crawl"] == bounds[0]) & (heads["slot"] == bounds[1])]
+            if take(_filtered(tables, own, wish, woken, names)):
+                return
+            if len(own) < len(heads):
+                break
+
+
+def listed(
+    tables: Tables,
+    wish: Wish,
+    woken: Instant,
+    after: Key | None,
+    limit: int,
+    token_of: Callable[[Record], int],
+) -> Reading[Page[UrlStatus]]:
+    """Up to `limit` URLs above a key, and the cursor behind them."""
+    chosen: list[Heads] = []
+
+    def take(heads: Heads) -> bool:
+        if len(heads):
+            chosen.append(heads[: limit + 1])
+        return sum(map(len, chosen)) > limit
+
+    yield from chosen_heads(tables, wish, woken, take, after)
+    found: list[UrlStatus] = []
+    heads = np.concatenate(chosen) if chosen else NO_HEADS
+    more = len(heads) > limit
+    heads = heads[:limit]
+    for begin in range(0, len(heads), LISTED_URLS_PER_STEP):
+        some = heads[begin : begin + LISTED_URLS_PER_STEP]
+        keys = some["crawl"], some["slot"], some["fingerprint"]
+        hit, cards = yield partial(tables.ledger.find, *keys)
+        changed = cards.changed()
+        changed["state"] = some["state"][hit]
+        cards = cards.with_heads(changed)
+        for row in range(len(cards)):
+            record = Record.of(cards, row)
+            found.append(status_of(record, tables, token_of(record) if record.state == LEASED else 0))
+    return Page(found, cursor_of(heads, limit - 1) if more else None)
+
+
+def cursor_of(heads: Heads, row: int) -> str:
+    """The cursor behind a head in a list of URLs: its key in the ledger."""
+    head = heads[row]
+    return f"{int(head['crawl'])}.{int(head['slot'])}.{int(head['fingerprint']):016x}"
+
+
+def after_of(cursor: str | None) -> Key | None:
+    """The key behind which a list of URLs goes on. Raises SettingsError for a text that is no cursor."""
+    if cursor is None:
+        return None
+    try:
+        crawl, slot, print_ = cursor.split(".")
+        key = int(crawl), int(slot), int(print_, 16)
+    except (AttributeError, TypeError, ValueError):
+        key = -1, -1, -1
+    if not (0 <= key[0] < 1 << 32 and 0 <= key[1] < 1 << 16 and 0 <= key[2] < 1 << 64):
+        raise SettingsError(f"after {shown(cursor)}: give the cursor of an earlier list of URLs")
+    return key
+
+
+def _scans(
+    tables: Tables, ranges: list[Range] | None, after: Key | None
+) -> Iterator[tuple[Range | None, Iterator[Heads]]]:
+    """The parts of the ledger to read, and where each ends: behind its last URL of a slot, or at the end."""
+    ledger = tables.ledger
+    if ranges is None:
+        yield None, ledger.scan_heads(after=after, bytes_at_once=LISTED_READ_BYTES)
+        return
+    for part in ranges:
+        if after is None or part > after[:2]:
+            yield part, ledger.scan_heads(after=before_slot(*part), bytes_at_once=LISTED_READ_BYTES)
+        elif part == after[:2]:
+            yield part, ledger.scan_heads(after=after, bytes_at_once=LISTED_READ_BYTES)
+
+
+def _above(heads: Heads, after: Key | None) -> Heads:
+    if after is None:
+        return heads
+    crawls, slots, prints = heads["crawl"], heads["slot"], _prints(heads)
+    above = crawls > after[0]
+    above |= (crawls == after[0]) & (slots > after[1])
+    above |= (crawls == after[0]) & (slots == after[1]) & (prints > np.uint64(after[2] & FINGERPRINT_MAX))
+    found: Heads = heads[above]
+    return found
+
+
+def _prints(heads: Heads) -> npt.NDArray[np.uint64]:
+    prints: npt.NDArray[np.uint64] = heads["fingerprint"] & np.uint64(FINGERPRINT_MAX)
+    return prints
+
+
+def _names(heads: Heads) -> npt.NDArray[np.uint64]:
+    """A number for each URL: its fingerprint, and the crawl in bits that differ between two crawls."""
+    names: npt.NDArray[np.uint64] = heads["fingerprint"] ^ (heads["crawl"].astype(np.uint64) << _CRAWL_SHIFT)
+    return names
+
+
+def _filtered(tables: Tables, heads: Heads, wish: Wish, woken: Instant, leased: npt.NDArray[np.uint64]) -> Heads:
+    """Those of a wish, copied, in their states. leased: the names of leased URLs, sorted."""
+    states = heads["state"].copy()
+    states[(states == WAITING) & (heads["due"] <= woken)] = QUEUED
+    mask = np.ones(len(heads), np.bool_)
+    if wish.state is not None and wish.state != LEASED:
+        mask &= states == wish.state
+    if wish.crawl is not None:
+        mask &= heads["crawl"] == wish.crawl
+    found: Heads = heads[mask]
+    found["state"] = states[mask]
+    if len(found) and tables.voids():
+        found = found[~tables.void(found)]
+    if len(found) and wish.queues is not None:
+        rows = tables.queues.find(np.ascontiguousarray(found["queue"]))
+        found = found[np.isin(rows, wish.queues) & (rows != NONE)]
+    if len(found) and len(leased):
+        names = _names(found)
+        out = leased.take(leased.searchsorted(names), mode="clip") == names
+        found["state"][out] = LEASED
+        found = found if wish.state in (None, LEASED) else found[~out]
+    return found

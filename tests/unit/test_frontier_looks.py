@@ -1,0 +1,172 @@
+"""Looks at all hosts and URLs in bounded steps: they answer as in one step, and other calls come between."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider import Frontier
+from outrider.errors import SettingsError
+from outrider.frontier.verbs import accounts, census, listing
+
+NOW = 1_700_000_000_000_000
+
+
+class World:
+    """90 hosts in every state, and a clock."""
+
+    def __init__(self, robots="caller"):
+        self.now = NOW
+        settings = {"delay": 5, "delay_factor": 0}
+        self.frontier = Frontier.memory(clock=lambda: self.now, settings=settings, robots=robots)
+        frontier = self.frontier
+        frontier.discover([f"http://h{host}.test/{page}" for host in range(90) for page in range(1 + host % 3)])
+        for lease in (done := frontier.lease(60)):
+            word = int(lease.host[1:].partition(".")[0])
+            one = lease.gone(status=404, error="http_404") if word % 5 == 0 else lease.done(seconds=0.1, status=200)
+            frontier.report([one])
+        assert 60 == len(done)
+        frontier.lease(9, worker="ann")
+        for host in range(0, 90, 15):
+            frontier.pause(f"h{host}.test")
+
+    def told(self):
+        frontier = self.frontier
+        states = ["queued", "leased", "waiting", "parked", "done", "gone"]
+        return {
+            "hosts": frontier.statistics()["hosts"],
+            "idle": frontier.explain_idle(),
+            "waits": frontier.waits(),
+            "rows": walked(frontier.hosts),
+            "by state": {
+                state: [one.name for one in walked(frontier.hosts, state=state)] for state in census.HOST_STATES
+            },
+            "urls": walked(frontier.urls),
+            "of": {state: [one.url for one in walked(frontier.urls, state=state)] for state in states},
+            "host": [one.url for one in frontier.urls(host="h5.test")],
+            "counts": {state: frontier.count(state=state, host="h3.test") for state in states},
+        }
+
+
+def walked(look, limit=20, **how):
+    rows, after = [], None
+    while True:
+        page = look(after=after, limit=limit, **how)
+        rows += page
+        after = page.cursor
+        if after is None:
+            return rows
+
+
+@pytest.fixture
+def small_steps(monkeypatch):
+    """Steps so small that each look takes many."""
+
+    def use():
+        monkeypatch.setattr(census, "CENSUS_ROWS_PER_STEP", 7)
+        monkeypatch.setattr(census, "CENSUS_ERRANDS_PER_STEP", 3)
+        monkeypatch.setattr(accounts, "LISTED_HOSTS_PER_STEP", 2)
+        monkeypatch.setattr(listing, "LISTED_URLS_PER_STEP", 2)
+        monkeypatch.setattr(listing, "_QUEUES_PER_STEP", 9)
+        monkeypatch.setattr("outrider.engine.owner.LOOK_PAUSE_SECONDS", 0)
+
+    return use
+
+
+@pytest.mark.parametrize("robots", ["caller", "errands"])
+def test_a_look_in_many_steps_answers_as_in_one(small_steps, robots):
+    world = World() if robots == "caller" else World.__new__(World)
+    if robots == "errands":
+        world.now = NOW
+        world.frontier = Frontier.memory(clock=lambda: world.now, robots="errands", settings={"delay": 5})
+        world.frontier.discover([f"http://h{host}.test/" for host in range(60)])
+        for lease in world.frontier.lease(20, errands=True):
+            world.frontier.report([lease.robots(503, b"") if lease.token % 3 else lease.robots(404, b"")])
+    whole = world.told()
+    assert sum(whole["hosts"].values()) == 2 * whole["hosts"]["known"]
+    assert len(whole["rows"]) == whole["hosts"]["known"]
+    small_steps()
+    assert whole == world.told()
+
+
+def test_states_of_hosts_are_listed_as_they_are_counted():
+    told = World().told()
+    assert {name: len(rows) for name, rows in told["by state"].items()} == {
+        name: told["hosts"][name] for name in told["by state"]
+    }
+    assert all(told["hosts"][name] for name in ("blocked", "resting", "ready"))
+    by_name = {row.name: row.state for row in told["rows"]}
+    assert all(by_name[name] == state for state, names in told["by state"].items() for name in names)
+
+
+def test_urls_are_listed_by_state_as_they_are_counted():
+    world = World()
+    told, urls = world.told(), world.frontier.statistics()["urls"]
+    assert urls == {state: len(rows) for state, rows in told["of"].items()}
+    assert sorted(row.url for row in told["urls"]) == sorted(url for rows in told["of"].values() for url in rows)
+    assert ["http://h5.test/0", "http://h5.test/1", "http://h5.test/2"] == sorted(told["host"])
+
+
+def test_other_calls_come_between_the_steps_of_a_look(small_steps):
+    """What is there all the time is told once, whatever is discovered, leased and reported between two steps."""
+    small_steps()
+    world = World()
+    frontier, machine = world.frontier, world.frontier._machine
+    before = {row.url for row in walked(frontier.urls)}
+    looks = (
+        lambda now: machine.statistics(now),
+        lambda now: machine.explain_idle(now),
+        lambda now: machine.hosts(now, None, None, 90),
+        lambda now: machine.hosts(now, "ready", None, 90),
+        lambda now: machine.waits(now, 0.0, None),
+        lambda now: machine.urls(state=None, host=None, crawl=None, key=None, after=None, limit=10_000),
+    )
+    found, fresh = [], 0
+    for look in looks:
+        steps, sent = look(frontier.now()), None
+        while True:
+            try:
+                reading = steps.send(sent)
+            except StopIteration as end:
+                found.append(end.value)
+                break
+            sent = None if reading is None else reading()
+            world.now += 100_000
+            fresh += 1
+            if fresh % 3:
+                continue
+            frontier.discover([f"http://new{fresh}.test/"])
+            frontier.report([lease.done(seconds=0.1, status=200) for lease in frontier.lease(2)])
+    counted = found[0]["hosts"]
+    assert 90 <= counted["ready"] + counted["resting"] + counted["blocked"] + counted["empty"] <= counted["known"]
+    urls = [row.url for row in found[-1]]
+    assert before <= set(urls)
+    assert len(urls) == len(set(urls))
+    assert frontier.verify().ok
+
+
+def test_the_urls_of_a_host_are_read_from_its_part_of_the_ledger(monkeypatch):
+    world = World()
+    read = []
+    ledger = world.frontier._machine.tables.ledger
+    scan = type(ledger).scan_heads
+    monkeypatch.setattr(type(ledger), "scan_heads", lambda self, **how: read.append(how["after"]) or scan(self, **how))
+    world.frontier.urls(host="h5.test")
+    assert 1 == len(read)
+    assert read[0] is not None
+    read.clear()
+    assert 0 == len(world.frontier.urls(state="parked"))
+    assert [] == read
+    assert 3 == len(world.frontier.urls(state="gone", host="h5.test")) + world.frontier.count(
+        state="queued", host="h5.test"
+    )
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1.0.0", "0.70000.0", "0.0.fffffffffffffffff", "1.2", "99999999999.0.0"])
+def test_a_cursor_that_is_none_of_ours_is_refused(cursor):
+    with pytest.raises(SettingsError, match="cursor of an earlier list"):
+        World().frontier.urls(after=cursor)
+
+
+def test_a_state_that_no_host_has_is_refused():
+    with pytest.raises(SettingsError, match="give one of empty, ready"):
+        World().frontier.hosts(state="lost")
