@@ -8,10 +8,8 @@ Without a path it reads this project. With `--list` it prints each sentence that
 from __future__ import annotations
 
 import ast
-import io
 import re
 import sys
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +21,10 @@ PEOPLE = frozenset(
 )
 _WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
 _END = re.compile(r"(?<=[.!?:;])[\"'”)\]]*\s+(?=[\"'“(\[]*[A-Z`])")
+_STRING_OR_COMMENT = re.compile(
+    r'"""(?:[^\\]|\\.)*?"""|' r"'''(?:[^\\]|\\.)*?'''|" r'"(?:[^"\\\n]|\\.)*"|' r"'(?:[^'\\\n]|\\.)*'|#[^\n]*",
+    re.DOTALL,
+)
 _DIRECTIVE = re.compile(r"^#\s*(noqa|type:|fmt:|pragma|ruff|mypy|!|--|──)")
 
 
@@ -63,25 +65,41 @@ def sentences_of(path: Path) -> list[Sentence]:
 
 def _python(path: Path) -> Iterator[tuple[int, str]]:
     source = path.read_text("utf-8")
-    for node in ast.walk(ast.parse(source)):
+    waiting: list[ast.AST] = [ast.parse(source)]
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:
                 yield node.body[0].lineno, _paragraphs(text)
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, block, ())
+            waiting += inner if isinstance(inner, list) else ()
     run: list[str] = []
     first = last = 0
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and not _DIRECTIVE.match(token.string):
-            line, text = token.start[0], token.string.lstrip("#:! ").rstrip(" -")
-            if run and line == last + 1 and not token.line[: token.start[1]].strip():
-                run.append(text)
-            else:
-                if run:
-                    yield first, " ".join(run)
-                first, run = line, [text]
-            last = line
+    for line, alone, comment in _comments(source):
+        if _DIRECTIVE.match(comment):
+            continue
+        text = comment.lstrip("#:! ").rstrip(" -")
+        if run and line == last + 1 and alone:
+            run.append(text)
+        else:
+            if run:
+                yield first, " ".join(run)
+            first, run = line, [text]
+        last = line
     if run:
         yield first, " ".join(run)
+
+
+def _comments(source: str) -> Iterator[tuple[int, bool, str]]:
+    """The comments of a source: line, whether nothing stands before it, text. Strings are passed over."""
+    line, at = 1, 0
+    for match in _STRING_OR_COMMENT.finditer(source):
+        if match[0].startswith("#"):
+            line, at = line + source.count("\n", at, match.start()), match.start()
+            before = source[source.rfind("\n", 0, at) + 1 : at]
+            yield line, not before.strip(), match[0]
 
 
 def _paragraphs(text: str) -> str:

@@ -527,7 +527,7 @@ def found_again(image: CrashDisk, monkeypatch: pytest.MonkeyPatch, rng: random.R
 
 
 def live_any_history(
-    seed: str, robots: str, monkeypatch: pytest.MonkeyPatch, *, turns: int = 250, looks: float = 0.1, odd: bool = False,
+    seed: str, robots: str, monkeypatch: pytest.MonkeyPatch, *, turns: int = 150, looks: float = 0.1, odd: bool = False,
     full: bool = False, **settings: Any,
 ) -> tuple[int, ...]:  # fmt: skip
     """Images of the disk after some calls, and where threads beside them have got to: all hold what the process had.

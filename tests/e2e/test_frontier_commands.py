@@ -18,10 +18,11 @@ def rows(ended):
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
-@pytest.fixture
-def finished(tmp_path):
-    with crawling.web(tmp_path / "web", hosts=4, pages=40) as served:
-        output = tmp_path / "out"
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    with crawling.web(folder / "web", hosts=4, pages=40) as served:
+        output = folder / "out"
         assert 0 == crawling.outrider(*crawling.on(served, output, "--delay", "0.01")).returncode
         yield served, output
 
@@ -42,7 +43,7 @@ def test_lists_and_explanations_of_a_crawl_that_has_ended(finished):
 
 def test_a_running_crawl_is_asked_and_not_disturbed(tmp_path):
     output = tmp_path / "out"
-    with crawling.web(tmp_path / "web", hosts=3, pages=60) as served:
+    with crawling.web(tmp_path / "web", hosts=3, pages=240) as served:
         crawl = crawling.started(*crawling.on(served, output, "--delay", "1.5"))
         try:
             crawling.wait_for(lambda: (output / "control.sock").exists())

@@ -180,7 +180,7 @@ def checkpoints(request, monkeypatch):
         monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_crawl_comes_to_its_end(seed, checkpoints):
     live(seed, 60)
 

@@ -334,7 +334,7 @@ def _crash_disk(disk: CrashDisk) -> CrashDisk:
 
 def test_a_frontier_lives_as_its_model():
     run_state_machine_as_test(
-        Life, settings=settings(max_examples=40, stateful_step_count=40, deadline=None, derandomize=True)
+        Life, settings=settings(max_examples=20, stateful_step_count=40, deadline=None, derandomize=True)
     )
 
 

@@ -165,7 +165,7 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
         yield patched
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), calls=st.integers(5, 120), deletes=st.booleans(), robots=st.booleans(),
        checkpoints=st.booleans())  # fmt: skip
 def test_every_verb_at_random(patch, seed, calls, deletes, robots, checkpoints):
@@ -182,7 +182,7 @@ def test_every_verb_at_random(patch, seed, calls, deletes, robots, checkpoints):
     assert_alike(world.disk, patch, (1, 9, 16_384))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32), calls=st.integers(40, 160), robots=st.booleans(), cold=st.booleans())
 def test_every_verb_at_random_behind_a_checkpoint_that_is_younger_than_its_log(patch, seed, calls, robots, cold):
     """Rounds that copy a row now and then, while queues are deleted and rules change: facts meet what came after."""
@@ -248,7 +248,7 @@ def test_the_usual_is_applied_together(patch):
     assert window.one_by_one == 2  # the opening, and the frame that makes a crawl
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 2**32), calls=st.integers(5, 150))
 def test_the_usual_at_random(patch, seed, calls):
     world = World()
