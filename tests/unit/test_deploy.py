@@ -59,3 +59,20 @@ def test_promtool_reads_the_metrics():
     done = subprocess.run([PROMTOOL, "check", "metrics"], input=exposed(), capture_output=True, check=False)
     assert b"error" not in done.stdout + done.stderr
     assert done.returncode in (0, 3), done.stderr  # 3: advice on names
+
+
+ANALYZE = shutil.which("systemd-analyze")
+
+
+@pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze comes with systemd")
+def test_the_unit_file_of_the_page_is_one_that_systemd_reads(project, tmp_path):
+    page = (project / "docs" / "operations.md").read_text("utf-8")
+    unit = re.search(r"```ini\n(\[Unit\].*?)```", page, re.DOTALL)
+    assert unit is not None
+    file = tmp_path / "crawl.service"
+    file.write_text(unit[1].replace("/opt/outrider/bin/outrider", "/bin/true"))
+    told = subprocess.run([ANALYZE, "verify", str(file)], capture_output=True, text=True, check=False)
+    assert (0, "") == (told.returncode, "".join(line for line in told.stderr.splitlines() if file.name in line))
+    file.write_text(unit[1].replace("Restart=on-failure", "Restart=sometimes").replace("/opt/outrider", "/nowhere"))
+    told = subprocess.run([ANALYZE, "verify", str(file)], capture_output=True, text=True, check=False)
+    assert "sometimes" in told.stderr
