@@ -319,7 +319,7 @@ BAD = [
     ("POST", "/frontier/urls", b'{"urls":[{"url":"http://a.com/","priority":2}]}', None, 422, "invalid-body"),
     ("POST", "/frontier/urls", b'{"urls":[{"url":"http://a.com/","priority":1e999}]}', None, 422, "invalid-body"),
     ("POST", "/frontier/urls", URLS + b'"depth":99999999999999999999}]}', None, 422, "invalid-body"),
-    ("POST", "/frontier/urls", b'{"urls":[' + b'"",' * 10_000 + b'""]}', None, 413, "too-many-rows"),
+    ("POST", "/frontier/urls", b'{"urls":[' + b'"",' * 10_000 + b'""]}', None, 422, "too-many-rows"),
     ("POST", "/frontier/urls", b"x" * (SERVICE_BODY_BYTES_MAX + 1), None, 413, "body-too-large"),
     ("POST", "/frontier/urls", b"{}", {"content-type": "text/plain"}, 415, "media-type"),
     ("POST", "/frontier/urls", b'{"urls":["http://a.com/"]}', {"idempotency-key": "x" * 256}, 400, "invalid-query"),
@@ -338,6 +338,25 @@ BAD = [
     ("POST", "/frontier/results", LEASE + b"1" + ONE + b',"retry_after":1e308}]}', None, 422, "invalid-body"),
     ("POST", "/frontier/leases/x/extend", b'{"ttl_ms":1}', None, 404, "unknown-lease"),
     ("POST", "/frontier/leases/77777777777777777/return", None, None, 404, "unknown-lease"),
+    ("POST", "/frontier/urls", b'{"urls":[' + b'"a",' * 999_999 + b'"a"]}', None, 422, "too-many-rows"),
+    ("POST", "/frontier/urls", b'{"urls":[' + b'"http://a.com/%",' * 1_000_000 + b'""]}', None, 413, "body-too-large"),
+    ("POST", "/frontier/urls", URLS + b'"depth":1.5}]}', None, 422, "invalid-body"),
+    ("POST", "/frontier/urls", URLS + b'"depth":1e300}]}', None, 422, "invalid-body"),
+    ("POST", "/frontier/urls", URLS + b'"priority":Infinity}]}', None, 400, "malformed-body"),
+    ("GET", "/frontier/next?worker_id=w&batch_size=1.5", None, None, 400, "invalid-query"),
+    ("GET", "/frontier/next?worker_id=w&ttl_ms=" + "9" * 400, None, None, 400, "invalid-query"),
+    ("GET", "/frontier/next?worker_id=" + "w" * 2_000, None, None, 400, "invalid-query"),
+    ("POST", "/frontier/release", b'{"tokens":[-1]}', None, 422, "invalid-body"),
+    ("POST", "/frontier/release", b'{"tokens":[1e30]}', None, 422, "invalid-body"),
+    ("POST", "/frontier/content", b'{"digests":["no base64"]}', None, 422, "invalid-body"),
+    ("POST", "/frontier/addresses", b'{"addresses":{"a.com":"999.1.1.1"}}', None, 400, "invalid-argument"),
+    ("POST", "/frontier/errands", b'{"kind":"robots","urls":[]}', None, 400, "invalid-argument"),
+    ("GET", "/urls?after=h0000000000000000", None, None, 400, "invalid-argument"),
+    ("GET", "/urls?after=0.70000.0", None, None, 400, "invalid-argument"),
+    ("GET", "/hosts?after=0.0.00", None, None, 400, "invalid-argument"),
+    ("GET", "/hosts?after=" + "9" * 30, None, None, 400, "invalid-argument"),
+    ("GET", "/urls?limit=1000000", None, None, 400, "invalid-query"),
+    ("GET", "/urls?host=%00", None, None, 400, "invalid-argument"),
     ("GET", "/urls?after=nonsense", None, None, 400, "invalid-argument"),
     ("GET", "/hosts?after=1.2.3", None, None, 400, "invalid-argument"),
     ("GET", "/urls?state=lost", None, None, 400, "invalid-query"),
@@ -368,6 +387,25 @@ def test_bad_input_has_a_status_and_a_type(method, path, body, headers, status, 
     served = Served()
     assert (status, name) == served.problem(method, API + path, body, headers=headers)
     assert 0 == served.frontier.count()
+
+
+def test_a_wrong_method_is_told_which_ones_there_are():
+    _, headers, _ = Served().ask("OPTIONS", f"{API}/workers")
+    assert "GET, HEAD, POST" == headers["allow"]
+
+
+def test_a_whole_number_may_be_written_with_a_point():
+    served = Served()
+    served.add(A)
+    lease = served.next()
+    body = b'{"ttl_ms":9e3}'
+    assert (
+        9_000 == served.answer("POST", f"{API}/frontier/leases/{lease['lease_id']}/extend", body)["lease_expires_in_ms"]
+    )
+    body = json.dumps(
+        {"lease_id": lease["lease_id"], "results": [{"url": A, "status": "success", "http_status": 200.0}]}
+    )
+    assert 1 == served.answer("POST", f"{API}/frontier/results", body.encode())["accepted"]
 
 
 def test_a_result_of_a_url_that_is_not_in_the_lease_changes_nothing():
@@ -583,12 +621,63 @@ _PLACES = ["a.com", "1", "0", "-1", "w", str(1 << 40), "9" * 30, "http://[::1", 
 _TEXTS = st.text(max_size=12) | st.sampled_from([A, *_PLACES])
 
 
+DOCUMENT = document(routes.ROUTES)
+_TYPES = {
+    "object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float),
+    "null": type(None),
+}  # fmt: skip
+
+
+def misfits(value, schema, whole):
+    """Where a value of JSON breaks a schema, of the words that the document uses; another word is an error."""
+    if "$ref" in schema:
+        yield from misfits(value, whole["components"]["schemas"][schema["$ref"].rpartition("/")[2]], whole)
+        return
+    if "anyOf" in schema:
+        if all(list(misfits(value, one, whole)) for one in schema["anyOf"]):
+            yield f"{value!r:.80} is none of {schema['anyOf']}"
+        return
+    known = {"type", "properties", "required", "items", "additionalProperties", "title", "description", "default"}
+    assert set(schema) <= known | {"minimum", "maximum", "minLength", "maxLength", "enum", "format"}, schema
+    kind = schema.get("type")
+    if kind and (not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean")):
+        yield f"{value!r:.80} is no {kind}"
+        return
+    if isinstance(value, dict):
+        properties, more = schema.get("properties", {}), schema.get("additionalProperties", True)
+        yield from (f"{name} is missing" for name in schema.get("required", ()) if name not in value)
+        for name, one in value.items():
+            if name in properties or isinstance(more, dict):
+                yield from misfits(one, properties.get(name, more), whole)
+            elif not more:
+                yield f"{name} is no property"
+    elif isinstance(value, list):
+        for one in value:
+            yield from misfits(one, schema.get("items", {}), whole)
+    elif isinstance(value, int | float) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        yield f"{value} is out of bounds"
+    elif isinstance(value, str) and not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
+        yield f"{value!r:.80} is too long or too short"
+    if value not in schema.get("enum", (value,)):
+        yield f"{value!r:.80} is none of {schema['enum']}"
+
+
+def test_a_value_that_breaks_a_schema_is_found():
+    right = {"url": A, "token": 1, "kind": "page"}
+    schema = {"type": "object", "properties": {"token": {"type": "integer", "minimum": 1}}, "required": ["url"]}
+    assert [] == list(misfits(right, schema, DOCUMENT))
+    for wrong in ({}, {**right, "token": 0}, {**right, "token": "1"}, {**right, "token": True}, []):
+        assert list(misfits(wrong, schema, DOCUMENT))
+    assert list(misfits({"state": 1}, {"$ref": "#/components/schemas/Health"}, DOCUMENT))
+
+
 @pytest.mark.parametrize("route", routes.ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_whatever_is_sent_the_answer_is_no_bug(route):
     served = Served(robots="errands")
     served.add(A, A + "2", B)
     names = [one.name for one in msgspec.structs.fields(route.query)] if route.query is not None else ["x"]
     query = st.dictionaries(st.sampled_from([*names, "x"]), _TEXTS, max_size=4)
+    documented = DOCUMENT["paths"][route.path][route.method.lower()]["responses"]
 
     @settings(max_examples=40, deadline=None)
     @given(query, _JSON | _RESULTS | st.binary(max_size=60), st.lists(_TEXTS, min_size=2, max_size=2))
@@ -599,7 +688,10 @@ def test_whatever_is_sent_the_answer_is_no_bug(route):
         path = route.path.replace("{lease_id}", places[0]).replace("{host}", places[0]).replace("{order}", places[1])
         status, headers, found = served.ask(route.method, f"{path.replace('?', '')}?{urlencode(query)}", body)
         assert status < 500, found
-        assert status == 200 or "application/problem+json" == headers["content-type"]
+        assert str(status) in documented, (route.method, path, status, found)
+        ((media, how),) = documented[str(status)]["content"].items()
+        assert headers["content-type"].startswith(media)
+        assert [] == list(misfits(found if media != "text/plain" else found.decode(), how["schema"], DOCUMENT))
 
     sent()
 

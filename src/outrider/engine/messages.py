@@ -250,7 +250,7 @@ class Codes(Struct, frozen=True):
 class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
     """Requests for something else than pages; `kind`: sitemap."""
 
-    kind: Text
+    kind: Annotated[str, Meta(max_length=SERVICE_TEXT_CHARACTERS_MAX, extra_json_schema={"enum": ["sitemap"]})]
     urls: Annotated[list[str], Meta(max_length=SERVICE_ROWS_MAX)]
     crawl_id: Name | None = None
 

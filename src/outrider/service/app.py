@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.routing import Route as Path
 
 from outrider.errors import OutriderError
@@ -22,6 +23,7 @@ from outrider.service.routes import ROUTES, Ask, Route, Text
 
 _LOG: Final = logging.getLogger("outrider.service")
 _JSON: Final = "application/json"
+_EXACT: Final = 1 << 53  # whole numbers up to here are themselves as floats
 _SAFE: Final = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 _STRAY: Final = "other"
 """The path under which requests are counted that no path of the table met: a stranger must not fill the memory."""
@@ -39,12 +41,18 @@ def application(desk: Desk) -> Starlette:
             desk.hosts.check(request.headers.get("host"), request.headers.get("origin"))
         except Problem as other:
             problem = other
-        headers = error.headers if isinstance(error, HTTPException) and error.headers else {}
-        return _counted(desk, _STRAY, _refused(problem, dict(headers)))
+        headers = {"allow": ", ".join(_methods(paths, request))} if problem.name == "wrong-method" else {}
+        return _counted(desk, _STRAY, _refused(problem, headers))
 
     app = Starlette(routes=paths, exception_handlers={HTTPException: stray})
     app.router.redirect_slashes = False
     return app
+
+
+def _methods(paths: list[Path], request: Request) -> list[str]:
+    """The methods of all routes at the path of a request."""
+    met = [path.methods or () for path in paths if path.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for methods in met for method in methods})
 
 
 def _endpoint(desk: Desk, route: Route) -> Callable[[Request], Awaitable[Response]]:
@@ -116,12 +124,27 @@ async def _body(request: Request) -> bytes:
 
 def _decoded(decoder: msgspec.json.Decoder[Any], octets: bytes) -> Any:
     try:
-        return decoder.decode(octets)
+        try:
+            return decoder.decode(octets)
+        except msgspec.ValidationError as error:
+            if "got `float`" not in str(error):
+                raise
+            # JSON has one kind of number: 60000.0 is as whole as 60000, and some clients write all of theirs so.
+            return msgspec.convert(_whole(msgspec.json.decode(octets)), decoder.type)
     except msgspec.ValidationError as error:
         name = "too-many-rows" if "`array` of length <=" in str(error) else "invalid-body"
         raise Problem(name, str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem("malformed-body", str(error)[:200]) from None
+
+
+def _whole(value: Any) -> Any:
+    """A value of JSON, whose whole numbers are ints."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= _EXACT else value
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    return {name: _whole(one) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 def _written(found: Any) -> Response:

@@ -11,12 +11,15 @@ from msgspec import NODEFAULT
 
 from outrider.crawl.version import version
 from outrider.engine.messages import ProblemDetails
+from outrider.limits import SERVICE_KEY_CHARACTERS_MAX
 from outrider.service.problems import MEDIA_TYPE, PREFIX, TYPES
 
 if TYPE_CHECKING:
     from outrider.service.routes import Route
 
 _REF: Final = "#/components/schemas/{name}"
+_KEY: Final = {"type": "string", "minLength": 1, "maxLength": SERVICE_KEY_CHARACTERS_MAX, "pattern": "^[!-~]*$"}
+_BASE64: Final = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 _ALWAYS: Final = ("wrong-host", "cross-origin")
 
 
@@ -34,10 +37,20 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         "info": {"title": "Outrider's frontier", "version": version()},
         "paths": paths,
         "components": {
-            "schemas": components,
+            "schemas": _with_patterns(components),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _with_patterns(schema: Any) -> Any:
+    """A schema in which base64 says how it looks, as `contentEncoding` alone binds nobody."""
+    if isinstance(schema, list):
+        return [_with_patterns(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _with_patterns(one) for name, one in schema.items()}
+    return {**found, "pattern": _BASE64} if found.get("contentEncoding") == "base64" else found
 
 
 def _is_struct(one: type) -> bool:
@@ -56,9 +69,7 @@ def _operation(route: Route) -> dict[str, Any]:
         parameters += list(_query(route.query))
     if route.idempotent:
         words = "A repeated request with this key has the first one's answer."
-        parameters.append(
-            {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"}, "description": words}
-        )
+        parameters.append({"name": "Idempotency-Key", "in": "header", "schema": _KEY, "description": words})
     if parameters:
         found["parameters"] = parameters
     if route.body is not None:

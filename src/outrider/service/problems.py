@@ -26,7 +26,7 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "invalid-url": (400, "This is not a URL that can be crawled."),
     "slow-body": (408, "The body did not come in time."),
     "body-too-large": (413, "The body is too large."),
-    "too-many-rows": (413, "The body has too many rows."),
+    "too-many-rows": (422, "The body has too many rows."),
     "media-type": (415, "The body is not said to be JSON."),
     "unknown-path": (404, "There is nothing at this path."),
     "wrong-method": (405, "This path takes another method."),

@@ -313,11 +313,14 @@ def _limit(limit: int) -> int:
     return arguments.whole("limit", limit, 1, LISTED_ROWS_MAX)
 
 
+_ROW_DIGITS_MAX = 10
+
+
 def _row_after(after: str | None, what: str) -> int:
     """The first row behind a cursor. As long as no host went cold no row is used twice, so a row serves as a cursor."""
     if after is None:
         return 0
-    if not isinstance(after, str) or not after.isascii() or not after.isdigit():
+    if not isinstance(after, str) or not after.isascii() or not after.isdigit() or len(after) > _ROW_DIGITS_MAX:
         raise SettingsError(f"after {shown(after)}: give the cursor of an earlier list of {what}")
     return int(after) + 1
 
