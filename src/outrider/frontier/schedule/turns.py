@@ -439,7 +439,13 @@ class Turns:
         if not (tables.hosts.flags[errand.host] | tables.hosts.flags[host]) & RULED:
             return 0  # thousands of authorities may be in line at one host, and each look at it asks for all of them
         crawls, states = tables.queues.crawl, tables.crawls.states
-        own = np.array(list(tables.queues_of(errand.host)), np.uint32)
+        queues = list(tables.queues_of(errand.host))
+        for queue in queues:
+            if states[int(crawls[queue])] == CrawlState.RUNNING and self._allowed_at(queue) is not None:
+                break
+        else:
+            return None  # thousands of a paused crawl may stand before one that is allowed
+        own = np.array(queues, np.uint32)
         waiting = own[self._waits(errand, own)].tolist()
         running = [queue for queue in waiting if states[int(crawls[queue])] == CrawlState.RUNNING]
         at = self._first_allowed(running)
