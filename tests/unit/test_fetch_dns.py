@@ -161,6 +161,55 @@ def test_garbage_for_one_name_spoils_the_answer_of_no_other() -> None:
     run(test)
 
 
+def test_garbage_beside_silent_names_keeps_no_other_name_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """c-ares gives all questions of the channel up: each silent one held a place of its own for 13 seconds."""
+    monkeypatch.setattr(dns, "DNS_PROMPT_SECONDS", 0.01, raising=False)
+    monkeypatch.setattr(dns, "DNS_ALONE_MAX", 2)
+
+    async def test() -> None:
+        stub = Stub({"good.test": [("192.0.2.1", 300)]}, garbage=("bad.test",))
+        answer, asked, good_asked = stub.datagram_received, [], asyncio.Event()
+
+        def answered(data: bytes, address: tuple[str, int]) -> None:
+            name = read_question(data)[0]
+            asked.append(name)
+            if name == "good.test":
+                good_asked.set()
+            if name == "bad.test" or (name == "good.test" and asked.count("bad.test") > 1):
+                answer(data, address)
+
+        stub.datagram_received = answered  # type: ignore[method-assign]
+        async with served(stub) as servers:
+            names = resolver(servers, seconds_max=5.0)
+            silent = [asyncio.create_task(names.resolve(f"{n}.test", 80)) for n in range(40)]
+            good = asyncio.create_task(names.resolve("good.test", 80))
+            await good_asked.wait()
+            assert FetchError.DNS_TEMPORARY == (await error_of(names, "bad.test")).error
+            assert ("192.0.2.1",) == await good
+            assert not any(one.done() for one in silent)
+            await names.close()
+            await asyncio.gather(*silent, return_exceptions=True)
+
+    run(test)
+
+
+def test_a_name_that_waits_for_a_second_place_loses_none_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look-up that begins again is as one that has not begun."""
+
+    class Again(lookups.Lanes):
+        def _start(self, one: lookups.LookUp, loop: asyncio.AbstractEventLoop) -> None:
+            loop.call_soon(one.begin_again)
+            loop.call_later(0.3, one.begins)
+            loop.call_later(0.35, self._settle, one, lookups.Told(("192.0.2.1",)))
+
+    async def test() -> None:
+        names = Resolver(look_up=no_system, servers=Again(9, 9, 9), seconds_max=0.1)  # type: ignore[arg-type]
+        assert ("192.0.2.1",) == await names.resolve("a.test", 80)
+        await names.close()
+
+    run(test)
+
+
 def test_a_channel_that_was_asked_enough_makes_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dns, "DNS_CHANNEL_NAMES", 10)
 

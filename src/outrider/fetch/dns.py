@@ -23,10 +23,12 @@ from outrider.fetch.lookups import Lanes, LookUp, Told
 from outrider.fetch.outcomes import FetchError, FetchFailure, safe_text
 from outrider.limits import (
     DNS_ALONE_MAX,
+    DNS_ALONE_OPEN_MAX,
     DNS_CHANNEL_NAMES,
     DNS_HEDGE_SECONDS,
     DNS_OPEN_MAX,
     DNS_PROMPT,
+    DNS_PROMPT_SECONDS,
     DNS_REST_SECONDS,
     DNS_REST_SECONDS_MAX,
     DNS_SERVERS_MAX,
@@ -150,6 +152,7 @@ class NameServers(Lanes):
         self._servers = [_Server(name, _Line(open_channel(name))) for name in dict.fromkeys(servers)]
         self._tasks: set[asyncio.Task[None]] = set()
         self._alone = asyncio.Semaphore(DNS_ALONE_MAX)
+        self._alone_open = asyncio.Semaphore(DNS_ALONE_OPEN_MAX)
         if not 0 < len(self._servers) <= DNS_SERVERS_MAX:
             raise SettingsError(f"{len(self._servers)} DNS servers were named; 1 to {DNS_SERVERS_MAX} are possible")
 
@@ -200,11 +203,22 @@ class NameServers(Lanes):
         raise failure
 
     async def _asked_alone(self, one: LookUp) -> Told:
-        """Asks once more on a channel of its own: c-ares gives up all questions of a channel that brings garbage."""
-        async with self._alone:
-            server = min(self._servers, key=lambda each: (each.rests_until, each.waiting))
-            line = _Line(self._open_channel(server.name), retired=True)
-            return await self._ask_server(server, one, line)
+        """Asks once more on a channel of its own: c-ares gives up all questions of a channel that brings garbage.
+
+        A silent name gives its place to the next one after a while, and the time of a name runs from here anew: else
+        one garbled answer would take the time of hundreds of names.
+        """
+        one.begin_again()
+        async with self._alone_open:
+            async with self._alone:
+                if one.answer.done():
+                    raise FetchFailure(FetchError.DNS_TEMPORARY, f"{one.host}: its callers gave up")
+                server = min(self._servers, key=lambda each: (each.rests_until, each.waiting))
+                line = _Line(self._open_channel(server.name), retired=True)
+                told = self._ask_server(server, one, line)
+                one.begins()
+                await asyncio.wait({told}, timeout=DNS_PROMPT_SECONDS)
+            return await told
 
     def _ask_server(self, server: _Server, one: LookUp, line: _Line | None = None) -> asyncio.Future[Told]:
         """Asks one server, on its shared channel or on the given one. The future ends with what it told or with

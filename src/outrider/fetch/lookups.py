@@ -32,6 +32,15 @@ class LookUp:
         self.answer: asyncio.Future[Told] = loop.create_future()
         self.patience: asyncio.TimerHandle | None = None  # until it has been asked for so long that it may hang
 
+    def begins(self) -> None:
+        """The name service is asked now: the time of the look-up runs from here."""
+        if not self.begun.done():
+            self.begun.set_result(None)
+
+    def begin_again(self) -> None:
+        """The look-up waits for a place once more, and its time does not run."""
+        self.begun = asyncio.get_running_loop().create_future()
+
 
 class Lane:
     """Look-ups that share places: `prompt_max` at once that have begun lately, `most` with those that hang."""
@@ -87,13 +96,13 @@ class Lanes(ABC):
                 if lane.busy:
                     lane.waiting.appendleft(one)
                     return
-                one.begun.set_result(None)
+                one.begins()
                 one.answer.set_exception(error)
                 continue
             lane.busy += 1
             lane.prompt += 1
             one.patience = loop.call_later(DNS_PROMPT_SECONDS, self._give_place, one)
-            one.begun.set_result(None)
+            one.begins()
 
     def _give_place(self, one: LookUp) -> None:
         one.patience = None

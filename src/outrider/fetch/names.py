@@ -213,8 +213,7 @@ class Resolver:
             if one is None:
                 self._asked += 1
                 one = self._service_of(name).ask(name, port, slow=name in self._were_silent)
-            await self._begun(one)
-            await asyncio.wait({one.answer}, timeout=self._seconds_max)
+            await self._waited(one)
             if one.answer.done():
                 told = one.answer.result()
             else:
@@ -238,6 +237,14 @@ class Resolver:
         if name not in self._silent:
             self._silent[name] = one
             one.answer.add_done_callback(partial(self._answered_late, name))
+
+    async def _waited(self, one: LookUp) -> None:
+        """Waits for the answer, as long as there is time from the beginning on, which may be a second one."""
+        begun = None
+        while begun is not one.begun and not one.answer.done():
+            begun = one.begun
+            await self._begun(one)
+            await asyncio.wait({one.answer}, timeout=self._seconds_max)
 
     async def _begun(self, one: LookUp) -> None:
         """Waits until a thread has taken it: that is no error of the name, and keeps none of its time."""
