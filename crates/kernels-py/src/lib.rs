@@ -14,6 +14,7 @@ mod planes;
 mod ready;
 mod robots;
 mod simhash;
+mod sitemap;
 mod suffixes;
 mod timetable;
 mod turns;
@@ -510,6 +511,8 @@ mod _native {
     use super::robots::{robots_verdicts, RobotsRules, RobotsText};
     #[pymodule_export]
     use super::simhash::SimHashIndex;
+    #[pymodule_export]
+    use super::sitemap::read_sitemap_xml;
     #[pymodule_export]
     use super::suffixes::PublicSuffixes;
     #[pymodule_export]

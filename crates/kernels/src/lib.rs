@@ -16,6 +16,7 @@ pub mod robots;
 pub mod rows;
 pub mod simhash;
 pub mod siphash;
+pub mod sitemap;
 pub mod suffixes;
 pub mod timetable;
 pub mod turns;

@@ -50,7 +50,7 @@ _FUNCTIONS = (
     *("SimHashIndex",),
     *("FetchEngine",),
     *("RobotsRules", "RobotsText", "robots_verdicts"),
-    *("decode_text", "read_html"),
+    *("decode_text", "read_html", "read_sitemap_xml"),
     *("count_leases", "pack_heads", "settle_turns", "shuffle_columns", "unpack_heads"),
 )
 _OF_GROUPS = ("claim", "hold", "step_aside")  # where they are not, `admit` takes other arguments
@@ -69,6 +69,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.robots import RobotsRules, RobotsText, robots_verdicts
     from outrider.kernels.simhash import SimHashIndex, simhash_of_text
     from outrider.kernels.siphash import fingerprints
+    from outrider.kernels.sitemap import read_sitemap_xml
     from outrider.kernels.suffixes import PublicSuffixes
     from outrider.kernels.timetable import Timetable
     from outrider.kernels.turns import count_leases, settle_turns
@@ -106,6 +107,7 @@ else:
         pack_frames,
         pack_heads,
         read_html,
+        read_sitemap_xml,
         robots_verdicts,
         scan_frames,
         settle_turns,
@@ -167,6 +169,7 @@ __all__ = [
     "pack_frames",
     "pack_heads",
     "read_html",
+    "read_sitemap_xml",
     "robots_verdicts",
     "scan_frames",
     "settle_turns",

@@ -1,0 +1,326 @@
+"""A sitemap in XML as columns (sitemaps.org 0.90): one pass, nothing expanded, opened or asked for; the plain twin."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from outrider.kernels.framing import Bytes
+
+KINDS: Final = ("error", "urlset", "index", "rss", "atom")
+CHANGES: Final = (None, "always", "hourly", "daily", "weekly", "monthly", "yearly", "never")
+NO_DATE, DATED, TEXT = 0, 1, 2
+CUT, FULL, SUBSET, ENTITY, WRONG_TAG, WRONG_END, WRONG_DEPTH, WRONG_SECOND, WRONG_ROOT = range(9)
+"""The problems by number; from WRONG_TAG on the document is no sitemap."""
+
+Columns = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes, bytes, list[tuple[int, str]]]
+"""What `read_sitemap_xml` gives, numbers in little endian; one row for each address:
+
+    kind             a number in KINDS
+    arena            the addresses as written, references undone, one after the other, in UTF-8
+    offsets          i64: where each begins, and where the last ends
+    dates            the dates, likewise
+    date offsets     i64
+    date kinds       u8: none, one as W3C writes it, another text
+    changes          u8: numbers in CHANGES
+    priorities       f64: from 0 to 1, else no number
+    problems         (number, what it speaks of), of each number the first ones
+"""
+
+_ROOTS = {b"urlset": 1, b"sitemapindex": 2, b"rss": 3, b"rdf": 3, b"feed": 4}
+_HOLDERS = {b"url": 1, b"sitemap": 2, b"item": 3, b"entry": 4}
+_DATES = frozenset({b"lastmod", b"pubdate", b"date", b"updated"})
+_ABOUT = _DATES | {b"published", b"changefreq", b"priority"}
+_DATE = re.compile(
+    r"[0-9]{4}(?:-[0-9]{2}(?:-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?"
+    r"(?:Z|[+-][0-9]{2}:?[0-9]{2})?)?)?)?"
+)
+_SHARE = re.compile(r"(?=.{1,40}\Z)(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+_REFERENCE = re.compile(r"&(?:#([0-9]{1,9})|#[xX]([0-9a-fA-F]{1,8})|([A-Za-z_][A-Za-z0-9._-]{0,40}));")
+_NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_NAME = re.compile(rb"[^\s/>]++")
+_TAG_END = re.compile(rb"""[^>"']*+(?:"[^"]*+"[^>"']*+|'[^']*+'[^>"']*+)*+>""")
+_ATTRIBUTE = re.compile(rb"""([^\s=/"']++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'))?""")
+_SUBSET = re.compile(rb"""<!DOCTYPE[^\[>]*+(?:\[(?:[^\]"']|"[^"]*+"|'[^']*+')*+\]\s*+)?>""", re.IGNORECASE)
+
+# An entry as nearly all are written, which is read in one step.
+_PLAIN = re.compile(
+    rb"\s*+<url>\s*+<loc>([^<&]*+(?:&amp;[^<&]*+)*+)</loc>\s*+(?:<lastmod>([^<&]*+)</lastmod>\s*+)?"
+    rb"(?:<changefreq>([^<&]*+)</changefreq>\s*+)?(?:<priority>([^<&]*+)</priority>\s*+)?</url>"
+)
+
+
+class SitemapLimits(NamedTuple):
+    """How much of a sitemap is kept: the first ones each time."""
+
+    entries: int
+    depth: int
+    """Elements within each other; a deeper document is no sitemap."""
+    problems: int
+    """Of each number."""
+    field_characters: int
+    """Of a date, and of what a problem quotes."""
+
+
+def read_sitemap_xml(octets: Bytes, limits: SitemapLimits) -> Columns:
+    """The columns of a document in UTF-8: the addresses of a urlset, an index, an RSS or Atom feed.
+
+    An address is the loc of an entry, in RSS its link, in Atom the first link that is the entry itself. Dates are
+    lastmod, pubDate, date, updated, and published where none of these is there; the last one counts. A document that is
+    cut off gives what stands before the cut. Names count without prefix and case.
+    """
+    reader = _Reader(bytes(octets), limits)
+    try:
+        for _ in reader.elements():
+            pass
+    except _WrongError as wrong:
+        reader.kind = 0
+        reader.problem(*wrong.args)
+    reader.flush()
+    return reader.columns()
+
+
+class _WrongError(Exception):
+    """The document is no sitemap, for this reason."""
+
+
+class _Reader:
+    def __init__(self, octets: bytes, limits: SitemapLimits) -> None:
+        self.octets, self.limits = octets, limits
+        self.kind = 0
+        self.problems: list[tuple[int, str]] = []
+        self.addresses: list[bytes] = []
+        self.rows: list[tuple[str | None, int, float]] = []
+        self.stack: list[tuple[bytes, bytes]] = []  # names, and without prefix in lower case
+        self.pieces: list[bytes] = []  # the text of the field that is being read
+        self.field_depth = 0  # how deep its element is; 0 for none
+        self.typed = False  # a document type was looked for
+        self.new = True  # the entry that was begun has no address yet
+        self.forget()
+
+    def forget(self) -> None:
+        self.has_address = False
+        self.date: str | None = None
+        self.published: str | None = None
+        self.change, self.priority = 0, math.nan
+
+    def problem(self, number: int, more: str = "") -> None:
+        if sum(known == number for known, _ in self.problems) < self.limits.problems:
+            self.problems.append((number, more))
+
+    def shown(self, octets: bytes) -> str:
+        return octets.decode("utf-8", "replace")[: self.limits.field_characters]
+
+    def elements(self) -> Iterator[None]:
+        octets, at = self.octets, 0
+        while (open_ := octets.find(b"<", self.plain(at))) >= 0:
+            yield
+            if self.field_depth:
+                self.pieces.append(octets[at:open_])
+            mark = octets[open_ + 1 : open_ + 2]
+            if mark in {b"!", b"?"}:
+                at = self.aside(open_)
+                if at < 0:
+                    self.problem(CUT)
+                    return
+                continue
+            name_at = open_ + 2 if mark == b"/" else open_ + 1
+            ended = _TAG_END.match(octets, name_at)
+            if ended is None:
+                self.problem(CUT)
+                if self.field_depth:
+                    self.field()
+                return
+            named = _NAME.match(octets, name_at)
+            if named is None:
+                raise _WrongError(WRONG_TAG)
+            at = ended.end()
+            if mark == b"/":
+                self.close(named[0])
+            elif not self.open(named[0], octets[named.end() : at - 1]):
+                return
+        if self.stack:
+            self.problem(CUT)
+
+    def plain(self, at: int) -> int:
+        """Reads entries of a urlset in one step each; answers where the first other thing begins."""
+        while len(self.stack) == 1 and self.kind == 1 and len(self.addresses) < self.limits.entries:
+            found = _PLAIN.match(self.octets, at)
+            if found is None:
+                break
+            self.flush()
+            for name, octets in zip((b"loc", b"lastmod", b"changefreq", b"priority"), found.groups(), strict=True):
+                if octets is not None:
+                    self.told(name, octets.decode("utf-8", "replace").replace("&amp;", "&"))
+            at = found.end()
+        return at
+
+    def close(self, name: bytes) -> None:
+        if not self.stack or self.stack[-1][0] != name:
+            raise _WrongError(WRONG_END, self.shown(name))
+        if self.field_depth == len(self.stack):
+            self.field()
+        self.stack.pop()
+
+    def open(self, name: bytes, rest: bytes) -> bool:
+        """Takes a start tag; False when there is no more room."""
+        local = name.rpartition(b":")[2].lower()
+        if not self.stack:
+            if self.kind:
+                raise _WrongError(WRONG_SECOND)
+            if local not in _ROOTS:
+                raise _WrongError(WRONG_ROOT, self.shown(name))
+            self.kind = _ROOTS[local]
+        elif len(self.stack) >= self.limits.depth:
+            raise _WrongError(WRONG_DEPTH)
+        held = bool(self.stack) and _HOLDERS.get(self.stack[-1][1]) == self.kind
+        if KINDS[self.kind] == "atom" and local == b"link" and held and not self.atom_link(rest):
+            return False
+        if rest.endswith(b"/"):
+            return True
+        self.stack.append((name, local))
+        if self.field_depth:
+            return True
+        if _HOLDERS.get(local) == self.kind:
+            self.flush()
+            self.new = True
+        is_address = local == (b"link" if KINDS[self.kind] == "rss" else b"loc")
+        if held and (is_address or local in _ABOUT):
+            if is_address and len(self.addresses) >= self.limits.entries:
+                self.problem(FULL)
+                return False
+            self.pieces, self.field_depth = [], len(self.stack)
+        return True
+
+    def aside(self, at: int) -> int:
+        """Passes over a comment, a declaration or an instruction, and reads a CDATA section; -1 when it has no end."""
+        octets = self.octets
+        if octets.startswith(b"<!--", at):
+            return _behind(octets, b"-->", at + 4)
+        if octets.startswith(b"<![CDATA[", at):
+            end = _behind(octets, b"]]>", at + 9)
+            if self.field_depth and end >= 0:
+                # Its text stands for itself.
+                self.pieces.append(octets[at + 9 : end - 3].replace(b"&", b"&amp;"))
+            return end
+        if octets.startswith(b"<?", at):
+            return _behind(octets, b"?>", at + 2)
+        # There is one, in front: a second look for the end of each would make a bomb of many.
+        found = None if self.typed else _SUBSET.match(octets, at)
+        self.typed = True
+        if found is not None:
+            self.problem(SUBSET)
+            return found.end()
+        return _behind(octets, b">", at)
+
+    def field(self) -> None:
+        """Takes the text of the field: an address, or something about the entry."""
+        name = self.stack[self.field_depth - 1][1]
+        self.field_depth = 0
+        text = self.decoded(b"".join(self.pieces))
+        if text is not None:
+            self.told(name, text)
+
+    def told(self, name: bytes, text: str) -> None:
+        """Takes an address, or something about the entry."""
+        text = text.strip()
+        if name in {b"loc", b"link"}:
+            if text:
+                self.take(text)
+            self.new = False
+        elif not text:
+            return
+        elif name in _DATES:
+            self.date = text[: self.limits.field_characters]
+        elif name == b"published":
+            self.published = text[: self.limits.field_characters]
+        elif name == b"changefreq":
+            word = text.lower() if text.isascii() else text
+            self.change = CHANGES.index(word) if word in CHANGES else 0
+        elif name == b"priority":
+            value = float(text) if _SHARE.fullmatch(text) is not None else math.nan
+            self.priority = value if 0 <= value <= 1 else math.nan
+
+    def atom_link(self, rest: bytes) -> bool:
+        """Takes the first link of an entry that is the entry itself; False when there is no more room."""
+        if not self.new:
+            return True
+        found = {
+            one[1].lower(): one[2] if one[2] is not None else one[3]
+            for one in _ATTRIBUTE.finditer(rest)
+            if one[0] != one[1]
+        }
+        if found.get(b"rel", b"alternate").lower() != b"alternate":
+            return True
+        self.new = False
+        text = (self.decoded(found.get(b"href", b"")) or "").strip()
+        if text and len(self.addresses) >= self.limits.entries:
+            self.problem(FULL)
+            return False
+        if text:
+            self.take(text)
+        return True
+
+    def take(self, text: str) -> None:
+        """Takes an address. One entry has several where a feed or a sitemap is wrong: each is an entry then."""
+        if self.has_address:
+            self.flush()
+        self.addresses.append(text.encode())
+        self.has_address = True
+
+    def flush(self) -> None:
+        """Writes the fields of the entry that ended, if it has an address, and forgets them."""
+        if self.has_address:
+            self.rows.append((self.date if self.date is not None else self.published, self.change, self.priority))
+        self.forget()
+
+    def decoded(self, octets: bytes) -> str | None:
+        """A text with the references of XML undone; None if it names an entity."""
+        unknown: list[str] = []
+
+        def one(match: re.Match[str]) -> str:
+            decimal, hexadecimal, name = match.groups()
+            if name is not None:
+                if name not in _NAMED:
+                    unknown.append(name)
+                return _NAMED.get(name, "")
+            code = int(decimal) if decimal is not None else int(hexadecimal, 16)
+            return chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\ufffd"
+
+        text = octets.decode("utf-8", "replace")
+        decoded = _REFERENCE.sub(one, text) if "&" in text else text
+        if unknown:
+            self.problem(ENTITY, unknown[0][:40])
+            return None
+        return decoded
+
+    def columns(self) -> Columns:
+        dates = [(date or "").encode() for date, _, _ in self.rows]
+        kinds = [NO_DATE if date is None else DATED if _DATE.fullmatch(date) else TEXT for date, _, _ in self.rows]
+        return (
+            self.kind,
+            b"".join(self.addresses),
+            _offsets(self.addresses),
+            b"".join(dates),
+            _offsets(dates),
+            bytes(kinds),
+            bytes(change for _, change, _ in self.rows),
+            struct.pack(f"<{len(self.rows)}d", *(share for _, _, share in self.rows)),
+            self.problems,
+        )
+
+
+def _offsets(texts: list[bytes]) -> bytes:
+    at, offsets = 0, [0]
+    for text in texts:
+        at += len(text)
+        offsets.append(at)
+    return struct.pack(f"<{len(offsets)}q", *offsets)
+
+
+def _behind(octets: bytes, mark: bytes, at: int) -> int:
+    end = octets.find(mark, at)
+    return -1 if end < 0 else end + len(mark)
