@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import ssl
@@ -14,9 +13,6 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 
 import pytest
 
@@ -68,91 +64,6 @@ def post(url, body):
     asked = urllib.request.Request(url, octets, {"Content-Type": "application/json"})
     with urllib.request.urlopen(asked, timeout=30) as answer:
         return json.load(answer)
-
-
-class Web(BaseHTTPRequestHandler):
-    """Pages of hosts 127.0.0.2 and 127.0.0.3; the first request for /slow stays unanswered until it is let go."""
-
-    protocol_version = "HTTP/1.0"
-
-    def do_GET(self):
-        host = self.headers["Host"]
-        self.server.asked.append((time.monotonic(), host, self.path))
-        if self.path == "/slow" and not self.server.stuck.is_set():
-            self.server.stuck_by.append(self.headers["User-Agent"])
-            self.server.stuck.set()
-            self.server.released.wait(60)
-            return
-        if self.path == "/robots.txt":
-            body = b'User-agent: *\nDisallow: /"no"/\nDisallow: /closed\n'
-        else:
-            names = ("a", "b", "closed") if self.path == "/" else ()
-            names += ("slow",) if names and host.startswith("127.0.0.2:") else ()
-            body = b"".join(f'<a href="http://{host}/{name}">{name}</a>'.encode() for name in names)
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def web():
-    servers, asked, stuck_by, stuck, released = [], [], [], threading.Event(), threading.Event()
-    port = 0
-    for host in ("127.0.0.2", "127.0.0.3"):
-        server = ThreadingHTTPServer((host, port), Web)
-        server.asked, server.stuck, server.released, server.stuck_by = asked, stuck, released, stuck_by
-        port = server.server_address[1]
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-    yield servers[0]
-    released.set()
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the page's worker is curl and sh")
-def test_curl_alone_crawls_as_the_page_says_and_a_dead_workers_urls_come_again(served, web, project, tmp_path):
-    page = (project / "docs" / "howto" / "serve.md").read_text("utf-8")
-    worker = tmp_path / "worker.sh"
-    worker.write_text(re.search(r"^```sh worker\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1])
-    _, at = served()
-    port = web.server_address[1]
-    post(f"{at}{API}/frontier/urls", {"urls": [f"http://127.0.0.{host}:{port}/" for host in (2, 3)]})
-    environment = {**os.environ, "WAIT": "6000", "TTL": "4000"}
-
-    def begin(name):
-        return subprocess.Popen(["sh", worker, at, name], env=environment, start_new_session=True)
-
-    workers = {name: begin(name) for name in ("one", "two")}
-    try:
-        assert web.stuck.wait(40)
-        (held,) = [row for row in get(f"{at}{API}/urls?state=leased")["rows"] if row["url"].endswith("/slow")]
-        dead = re.search(r"\((\w+);", web.stuck_by[0])[1]
-        assert dead in {one["worker_id"] for one in get(f"{at}{API}/workers")["workers"] if one["pages"]}
-        os.killpg(workers[dead].pid, signal.SIGKILL)
-        (alive,) = set(workers) - {dead}
-        assert 0 == workers[alive].wait(60)
-    finally:
-        for process in workers.values():
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    counts = get(f"{at}{API}/stats")["urls"]
-    assert {"done": 7, "parked": 2, "queued": 0, "leased": 0} == {
-        name: counts[name] for name in ("done", "parked", "queued", "leased")
-    }
-    fetched = Counter((host, path) for _, host, path in web.asked)
-    assert 2 == fetched.pop((held["url"].split("/")[2], "/slow"))
-    assert {1} == set(fetched.values())
-    assert not [path for _, path in fetched if path == "/closed"]
-    for name in (f"127.0.0.2:{port}", f"127.0.0.3:{port}"):
-        times = [when for when, host, _ in web.asked if host == name]
-        assert all(late - early >= 0.29 for early, late in pairwise(times))
 
 
 def test_sigterm_answers_who_waits_takes_results_and_ends_with_4_where_work_is_left(served):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections import Counter
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -142,6 +146,53 @@ def test_killed_workers_and_a_killed_server_lose_nothing_and_their_merged_output
     assert 0 == alone.returncode, alone.stderr
     one = [json.loads(line) for line in (tmp_path / "one" / "pages.jsonl").read_text().splitlines()]
     assert sorted(map(told, one)) == sorted(map(told, merged))
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the page's worker is curl and sh")
+@pytest.mark.timeout(300)
+def test_ten_workers_of_curl_alone_crawl_as_the_page_says_also_where_two_and_the_server_die(fleet, tmp_path, project):
+    page = (project / "docs" / "howto" / "serve.md").read_text("utf-8")
+    script, home, log = tmp_path / "worker.sh", tmp_path / "home", fleet.served.log_file
+    script.write_text(re.search(r"^```sh worker\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1])
+    home.mkdir()
+    named = [line.split() for line in fleet.served.hosts_file.read_text().splitlines() if line.strip()]
+    seeds = fleet.served.seeds_file.read_text().split()
+    port = urlsplit(seeds[0]).port
+    rows = [f'resolve = "{name}:{port}:{address}"\n' for address, name, *_ in named]
+    (home / ".curlrc").write_text("".join(rows))
+    variables = {**os.environ, "HOME": str(home), "WAIT": "3000", "TTL": "4000"}
+    server = fleet.serve()
+    workers = []
+
+    def begin(name):
+        words = ["sh", str(script), fleet.address, name]
+        workers.append(subprocess.Popen(words, env=variables, start_new_session=True))
+
+    try:
+        with Frontier.connect(fleet.address, worker="teller", patience_seconds=60) as frontier:
+            frontier.discover(seeds)
+            for number in range(10):
+                begin(f"w{number}")
+            until(lambda: asked(log) > 15)
+            for process in workers[:2]:
+                os.killpg(process.pid, signal.SIGKILL)
+            until(lambda: asked(log) > 30)
+            server.kill()
+            server.wait()
+            fleet.serve()
+            assert [0] * 8 == [process.wait(150) for process in workers[2:]]
+            counts = frontier.statistics()
+    finally:
+        for process in workers:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert 0 == counts["urls"]["queued"] + counts["urls"]["leased"] + counts["urls"]["waiting"]
+    asked_for = Counter(f"http://{host}:{port}{path}" for host, path in _urls(log))
+    assert fleet.served.web.must_fetch() <= set(asked_for)
+    # Twice come the URLs of the two workers, and those whose answers died with the server.
+    assert sum(count - 1 for count in asked_for.values()) <= 2 + 8
+    assert [] == judge(log, delay=DELAY).breaches
 
 
 def _urls(log):

@@ -394,6 +394,19 @@ def test_a_wrong_method_is_told_which_ones_there_are():
     assert "GET, HEAD, POST" == headers["allow"]
 
 
+def test_links_of_a_result_count_from_its_page():
+    served = Served()
+    served.add(A + "deep/page")
+    lease = served.next()
+    links = ["/top", "beside?a=b", "#here", "//b.com/", "HTTP://A.com/%7Ex", "mailto:x@y", "http://["]
+    _, _, taken = served.results(lease["lease_id"], {"url": A + "deep/page", "links": links})
+    codes = ["new", "new", "known", "new", "new", "invalid", "invalid"]
+    assert codes == taken["links"]["codes"]
+    assert {B, A + "top", A + "deep/beside?a=b", A + "deep/page", A + "~x"} == {
+        one.url for one in served.frontier.urls()
+    }
+
+
 def test_a_whole_number_may_be_written_with_a_point():
     served = Served()
     served.add(A)

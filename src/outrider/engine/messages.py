@@ -138,7 +138,8 @@ class Leased(Struct, frozen=True):
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
     """The result of one URL, named by `url` or `token`. `fetch_time_ms` is the time that the site took; it sets the
-    host's rest. `body` answers a record of kind robots, `address` one of kind address."""
+    host's rest. `links` are URLs, or references as the page has them; they count from the page's URL. `body` answers a
+    record of kind robots, `address` one of kind address."""
 
     status: Literal["success", "error"]
     url: str | None = None

@@ -8,6 +8,7 @@ from outrider.crawl.visit import REDIRECTS, REFUSALS, RETRIED
 from outrider.engine.messages import OUTCOME_FIELDS, NewUrl, OutcomeBody, Result
 from outrider.fetch.outcomes import FetchError
 from outrider.journey import Kind, Lease, Link, Outcome, RobotsAnswer, Verdict
+from outrider.url import spell
 
 _UNASKED: Final = frozenset(
     {FetchError.DNS_UNKNOWN, FetchError.DNS_TEMPORARY, FetchError.BLOCKED_ADDRESS, FetchError.BLOCKED_PORT}
@@ -63,7 +64,10 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
             if result.error == FetchError.DNS_UNKNOWN
             else lease.retry(error=result.error)
         )
-    links = tuple(link_of(one, crawl=lease.crawl, referrer=lease.url, depth=lease.depth + 1) for one in result.links)
+    links = tuple(
+        link_of(_absolute(one, lease.url), crawl=lease.crawl, referrer=lease.url, depth=lease.depth + 1)
+        for one in result.links
+    )
     status = result.http_status if result.http_status is not None else 200 if result.status == "success" else None
     verdict, error, location = _judged(result, status)
     return Outcome(
@@ -83,6 +87,13 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
         etag=result.etag,
         last_modified=result.last_modified,
     )
+
+
+def _absolute(link: str | NewUrl, page: str) -> str | NewUrl:
+    """A link as a reference on its page; one that means no URL there stays as it is, and is answered so."""
+    if not isinstance(link, str):
+        return link
+    return spell((link,), page)[0] or link
 
 
 def _judged(result: Result, status: int | None) -> tuple[Verdict, str | None, str | None]:
