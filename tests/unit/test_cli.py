@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import io
 import json
+import sys
 
 import pytest
 
 from outrider import Frontier
 from outrider.cli import main as cli
 from outrider.cli.reference import reference
+from outrider.cli.settings import asked_twice
 from outrider.crawl.options import SETTINGS, from_environment
 from outrider.errors import DamagedStoreError, SettingsError, StoreFullError, StoreInUseError
 
@@ -268,3 +270,15 @@ def test_a_reader_of_results_that_goes_away_is_no_failure(stranger, monkeypatch)
 
     monkeypatch.setattr("sys.stdout", Closed())
     assert 0 == cli.run(["urls", "crawl"])
+
+
+@pytest.mark.parametrize(("typed", "own"), [("y\n", True), ("\n", False), ("no\n", False)])
+def test_a_terminal_is_asked_whose_the_sites_are_before_robots_txt_is_ignored(monkeypatch, capsys, typed, own):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    assert {"obey_robots": False, "own_sites": own} == asked_twice({"obey_robots": False})
+    assert "your own?" in capsys.readouterr().err
+    assert [{"obey_robots": True}, {}] == [asked_twice({"obey_robots": True}), asked_twice({})]

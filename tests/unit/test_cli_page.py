@@ -229,6 +229,7 @@ def test_fetch_cuts_a_crawl_delay_or_passes_the_page_by_as_the_settings_say(slow
     told = {"delay": 0, "delay_factor": 0, "crawl_delay_max": 2}
     assert [2.0] == fetched(url, **told, crawl_delay_over="cap")[1]
     assert [30.0] == fetched(url, **told)[1]
+    assert fetched(url, **told, crawl_delay_over="cap", crawl_delay_as="window")[1][0] < 2.0
     asked.clear()
     found, rests, _ = fetched(url, **told, crawl_delay_over="skip")
     assert (False, [], 1) == (found.allowed, rests, len(asked))

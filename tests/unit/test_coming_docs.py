@@ -21,6 +21,7 @@ def test_every_option_is_one_of_a_crawl(project, name):
     if name == "coming.md":  # the first cell of a row is theirs
         text = "\n".join("|".join(row.split("|")[2:]) for row in text.splitlines() if row.startswith("| "))
     there = {f"--{more}{name.replace('_', '-')}" for name in SETTINGS for more in ("", "no-")}
+    there |= {f"--{setting.off}" for setting in SETTINGS.values() if setting.off}
     flags = set(re.findall(r"`(--[a-z-]+)", text)) - {"--what", "--to"}
     assert len(flags) > 2
     assert set() == flags - there

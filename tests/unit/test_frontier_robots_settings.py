@@ -74,7 +74,36 @@ def test_the_pages_of_a_host_that_asks_for_more_are_skipped():
     assert ([], "robots") == (world.urls(), world.reason(A))
 
 
-@pytest.mark.parametrize("setting", [{"robots_unreachable": "ajar"}, {"crawl_delay_over": 1}, {"crawl_delay_max": -1}])
+@pytest.mark.parametrize("body", [RULES, b"User-agent: *\nDisallow: /\nCrawl-delay: 40\n", b""])
+@pytest.mark.parametrize("status", [200, 404, 500, None])
+def test_the_owner_may_ignore_robots_txt_and_its_crawl_delay(status, body):
+    """It is asked for once, for the sitemaps that it names, and closes nothing."""
+    world = World(robots="errands", delay=1, delay_factor=0.0, obey_robots=False)
+    world.discover(A, B)
+    assert [] == world.urls()
+    answered(world, status, body)
+    world.clock.move(4)  # a 500 slows its host
+    first = world.one()
+    world.report(first.done(seconds=0.0))
+    world.clock.move(4)
+    assert {A, B} == {first.url, world.one().url}
+
+
+def test_urls_that_robots_txt_closed_before_it_was_ignored_come_back_when_an_operator_says_so():
+    world = World(robots="errands", delay=0, delay_factor=0.0)
+    world.discover(A)
+    answered(world, 200, RULES)
+    world.clock.move(1)
+    assert ([], "robots") == (world.urls(), world.reason(A))
+    world.kill(obey_robots=False)
+    world.clock.move(1)
+    assert ([], 0, 1) == (world.urls(), world.frontier.retry(), world.frontier.retry(error="robots"))
+    assert [A] == world.urls()
+
+
+@pytest.mark.parametrize(
+    "setting", [{"robots_unreachable": "ajar"}, {"obey_robots": "no"}, {"crawl_delay_over": 1}, {"crawl_delay_max": -1}]
+)
 def test_a_setting_that_is_none_is_named(setting):
     with pytest.raises(SettingsError, match=next(iter(setting))):
         World(**setting)

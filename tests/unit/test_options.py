@@ -176,3 +176,9 @@ def test_patterns_with_quotes_and_backslashes_survive_the_file():
     options = CrawlOptions(output="/tmp/x", include=(r'"\d+\\"',))
     kept = from_file(as_toml(options, ()), "outrider.toml", "/tmp/x")
     assert options.include == resolved({}, {}, kept.options, "/tmp/x").include
+
+
+def test_robots_txt_is_ignored_only_where_it_was_said_twice_and_all_sites_are_ones_own():
+    assert "--own-sites" in refusal(obey_robots=False)
+    assert "scope is any" in refusal(obey_robots=False, own_sites=True, scope="any")
+    assert CrawlOptions(obey_robots=False, own_sites=True).frontier_settings()["obey_robots"] is False

@@ -160,6 +160,33 @@ def test_a_result_means_what_it_would_mean_in_a_crawl(result, state, error):
     assert (state, error) == (served.frontier.status(A).state, served.frontier.status(A).error)
 
 
+def test_a_worker_tells_of_challenges_and_their_host_is_parked_after_two():
+    served = Served()
+    left = {A, A + "2", A + "3"}
+    served.add(*left)
+    for _ in range(2):
+        lease = served.next()
+        (record,) = lease["urls"]
+        left.discard(record["url"])
+        result = {"url": record["url"], "http_status": 403, "challenged": True, "fetch_time_ms": 0}
+        assert 200 == served.results(lease["lease_id"], result)[0]
+        served.now += 3_600_000_000
+    assert ([], "not_welcome") == (served.next()["urls"], served.frontier.explain(left.pop()).reason_now)
+
+
+def test_a_worker_tells_how_long_the_first_byte_took_and_its_host_gets_room():
+    served = Served()
+    served.add(*(f"{A}{number}" for number in range(4)))
+    rests = []
+    for waited in (100, 100, 1_000):
+        lease = served.next()
+        result = {"token": lease["urls"][0]["token"], "first_byte_ms": waited, "fetch_time_ms": 0, "http_status": 200}
+        assert 200 == served.results(lease["lease_id"], result)[0]
+        rests.append(served.frontier.next_ready_seconds())
+        served.now += 60_000_000
+    assert rests[0] == rests[1] < rests[2]
+
+
 def test_a_site_that_asks_for_time_gets_it_from_all_workers():
     served = Served()
     served.add(A, A + "2")

@@ -25,7 +25,7 @@ try:
     from outrider.cli.page import fetch, show
     from outrider.cli.robots import robots
     from outrider.cli.serving import serve
-    from outrider.cli.settings import completion, given, setting_options, settings
+    from outrider.cli.settings import asked_twice, completion, given, setting_options, settings
     from outrider.cli.sim import sim
     from outrider.cli.url import url
     from outrider.cli.working import work
@@ -96,7 +96,7 @@ def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
     _collect_seldom()
     # A stream that was closed before we began is None.
     stdin = sys.stdin.buffer if sys.stdin is not None else None
-    return start(seeds, given(flags), stdin=stdin, talk=sys.stderr).exit_code
+    return start(seeds, asked_twice(given(flags)), stdin=stdin, talk=sys.stderr).exit_code
 
 
 @outrider.command()
@@ -107,7 +107,7 @@ def resume(directory: str, **flags: Any) -> int:
     from outrider.crawl.start import start
 
     _collect_seldom()
-    return start((), {**given(flags), "output": directory}, talk=sys.stderr, resume=True).exit_code
+    return start((), {**asked_twice(given(flags)), "output": directory}, talk=sys.stderr, resume=True).exit_code
 
 
 def _collect_seldom() -> None:

@@ -26,7 +26,7 @@ _ASKED = frozenset(
     {
         *("scope", "include", "exclude", "follow_nofollow", "delay", "delay_factor", "contact", "user_agent", "hosts"),
         *("resolver", "allow_address", "ca", "header", "timeout", "truncate", "robots_unreachable"),
-        *("crawl_delay_max", "crawl_delay_over"),
+        *("crawl_delay_max", "crawl_delay_over", "crawl_delay_as", "obey_robots", "own_sites"),
     }
 )
 

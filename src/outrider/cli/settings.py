@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -40,7 +41,8 @@ def setting_options(*left_out: str) -> Callable[[Command], Command]:
             flag = flag_of(name)
             text = setting.meaning + default_shown(name)
             if setting.switch:
-                option = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)
+                off = setting.off or f"no-{flag[2:]}"
+                option = click.option(f"{flag}/--{off}", name, default=None, help=text)
             else:
                 names = (setting.short, flag) if setting.short else (flag,)
                 option = click.option(
@@ -55,6 +57,15 @@ def setting_options(*left_out: str) -> Callable[[Command], Command]:
 def given(flags: dict[str, Any]) -> dict[str, object]:
     """The flags that were typed."""
     return {name: value for name, value in flags.items() if value is not None and value != ()}
+
+
+def asked_twice(flags: dict[str, object]) -> dict[str, object]:
+    """The flags, with the second word that --ignore-robots takes where somebody at a terminal gives it now."""
+    stdin = sys.stdin
+    if flags.get("obey_robots") is not False or flags.get("own_sites") or stdin is None or not stdin.isatty():
+        return flags
+    own = click.confirm("robots.txt will be ignored. Are all sites of this crawl your own?", default=False, err=True)
+    return {**flags, "own_sites": own}
 
 
 @click.command()

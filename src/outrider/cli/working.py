@@ -25,7 +25,7 @@ from outrider.errors import SettingsError
     metavar="SECONDS",
     help="How long to wait for a server that is away.  [default: 300]",
 )
-@setting_options("anew", "scope")
+@setting_options("anew", "scope", "obey_robots", "own_sites")
 def work(
     address: str, token_file: str | None, worker: str | None, stay: bool, patience: float | None, **flags: Any
 ) -> int:

@@ -125,6 +125,8 @@ def _judged(found: OnePage, told: SiteRules, options: CrawlOptions) -> Rules:
     rules, why = told.rules, told.why or "no line matches"
     if rules is REFUSE_ALL and options.robots_unreachable == "open":
         rules, why = ALLOW_ALL, f"{told.why}, but --robots-unreachable is open"
+    if not options.obey_robots:
+        rules, why = ALLOW_ALL, "the settings ignore it (obey-robots is False)"
     line = None if rules is REFUSE_ALL else rules.explain(options.user_agent, found.url)
     found.allowed = rules.allowed(options.user_agent, found.url)
     found.robots = why if line is None else f"line {line.number}: {line}"
@@ -149,6 +151,8 @@ async def _rested(
     delay = rules.crawl_delay(options.user_agent) or 0.0
     if options.crawl_delay_max is not None and options.crawl_delay_over == "cap":
         delay = min(delay, options.crawl_delay_max)
+    if options.crawl_delay_as == "window":  # of unknown phase: a whole one behind the beginning of the request before
+        delay = max(0.0, delay - found.robots_seconds)
     factor = min(options.delay_factor * found.robots_seconds, DELAY_FACTOR_SECONDS_MAX)
     usual = max(options.delay if own is None else own, factor)
     found.waited_seconds = max(usual, delay)

@@ -389,9 +389,10 @@ class Setting:
     """How one option is read and explained: the row from which command line, environment, outrider.toml, Python and
     docs/cli.md are made.
 
-    optional: None (written `none`) is a value of its own. many: a list. switch: a flag with a `no-`. once: it is said
-    for one run, and outrider.toml does not keep it. frontier: the frontier decides by it. path: it names a file; in
-    outrider.toml it is seen from the directory; words that are no path are listed in `words`. short: a second flag.
+    optional: None (written `none`) is a value of its own. many: a list. switch: a flag with a `no-`, or one named
+    `off`, beside it. once: it is said for one run, and outrider.toml does not keep it. frontier: the frontier decides
+    by it. path: it names a file; in outrider.toml it is seen from the directory; words that are no path are listed in
+    `words`. short: a second flag.
     per_host: a [[host]] table may have it. file_only: it stands in outrider.toml and in Python, and has no flag.
     """
 
@@ -402,6 +403,7 @@ class Setting:
     optional: bool = False
     many: bool = False
     switch: bool = False
+    off: str = ""
     once: bool = False
     frontier: bool = False
     path: bool = False
@@ -644,6 +646,13 @@ class CrawlOptions:
         _whole(0, SEED_MAX),
         "N",
     )
+    obey_robots: bool = _switch(
+        True,
+        "Fetch nothing that robots.txt closes, and keep its Crawl-delay; to ignore them takes own-sites too.",
+        frontier=True,
+        off="ignore-robots",
+    )
+    own_sites: bool = _switch(False, "The sites of this crawl are your own: the second word that ignore-robots takes.")
     robots_unreachable: str = _choice(
         ROBOTS_UNREACHABLE,
         "A host whose robots.txt cannot be read stays closed; open is for its owner: the last rules hold, or none.",
@@ -755,6 +764,8 @@ class CrawlOptions:
     def __post_init__(self) -> None:
         for name, setting in SETTINGS.items():
             object.__setattr__(self, name, checked(name, getattr(self, name), setting))
+        if not self.obey_robots:
+            _require_owner(own_sites=self.own_sites, anywhere=self.scope == "any")
 
     @property
     def user_agent_sent(self) -> str:
@@ -785,6 +796,19 @@ class CrawlOptions:
         told["traps"] = rules if self.traps else None
         # A function decides per page, before the frontier is told of its links.
         return {**told, "scope": "any"} if is_function(self.scope) else told
+
+
+def _require_owner(*, own_sites: bool, anywhere: bool) -> None:
+    """Raises SettingsError where robots.txt may not be ignored: for sites of others, or of nobody knows whom."""
+    if not own_sites:
+        raise SettingsError(
+            "obey-robots is False: robots.txt may be ignored on sites of your own alone; where they all are, add "
+            "--own-sites (own_sites = true), else take --ignore-robots back"
+        )
+    if anywhere:
+        raise SettingsError(
+            "obey-robots is False, and scope is any, which leads to sites of others: give scope host, domain or prefix"
+        )
 
 
 SETTINGS: dict[str, Setting] = {entry.name: entry.metadata["setting"] for entry in fields(CrawlOptions)}

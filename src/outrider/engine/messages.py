@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from outrider.limits import (
+    DELTA_SECONDS_MAX,
     INSTANT_MAX,
     LEASE_SECONDS_MAX,
     NAME_CHARACTERS_MAX,
@@ -138,8 +139,10 @@ class Leased(Struct, frozen=True):
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
     """The result of one URL, named by `url` or `token`. `fetch_time_ms` is the time that the site took; it sets the
-    host's rest. `links` are URLs, or references as the page has them; they count from the page's URL. `body` answers a
-    record of kind robots, `address` one of kind address."""
+    host's rest. `first_byte_ms`: until its first byte; a host that answers later than usual gets more room.
+    `challenged`: a challenge for browsers or people came in place of the page. `links` are URLs, or references as the
+    page has them; they count from the page's URL. `body` answers a record of kind robots, `fresh_seconds` says how long
+    it may be kept, `address` answers one of kind address."""
 
     status: Literal["success", "error"]
     url: str | None = None
@@ -150,6 +153,8 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
     content_hash: Text | None = None
     simhash: Text | None = None
     fetch_time_ms: Milliseconds | None = None
+    first_byte_ms: Milliseconds | None = None
+    challenged: bool = False
     links_found: Count | None = None
     is_duplicate: bool = False
     error: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
@@ -159,6 +164,7 @@ class Result(Struct, frozen=True, forbid_unknown_fields=True):
     last_modified: Text | None = None
     links: list[str | NewUrl] = []
     body: str | None = None
+    fresh_seconds: Annotated[float, Meta(ge=0, le=DELTA_SECONDS_MAX)] | None = None
     address: Text | None = None
 
 
@@ -179,11 +185,13 @@ class Taken(Struct, frozen=True):
 
 
 class RobotsBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The answer to a request for a robots.txt: its status (null: none came), its body as base64, where it moved to."""
+    """The answer to a request for a robots.txt: its status (null: none came), its body as base64, where it moved to,
+    and how long it may be kept."""
 
     status: Status | None = None
     body: bytes = b""
     location: str | None = None
+    fresh_seconds: Annotated[float, Meta(ge=0, le=DELTA_SECONDS_MAX)] | None = None
 
 
 Seconds = Annotated[float, Meta(ge=0, le=RETRY_AFTER_SECONDS_MAX)]
@@ -196,6 +204,8 @@ class OutcomeBody(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     token: Token
     verdict: Literal["done", "again", "retry", "gone"]
     seconds: Seconds | None = None
+    first_byte_seconds: Seconds | None = None
+    challenged: bool = False
     status: Status | None = None
     error: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     at_us: Micro | None = None

@@ -417,7 +417,9 @@ def outcome_body(one: Outcome, more: Sequence[str | Link] = ()) -> m.OutcomeBody
         verdict=str(one.verdict),  # type: ignore[arg-type]
         at_us=one.at,
         links=[*found, *map(_link, more)],
-        robots=m.RobotsBody(answer.status, answer.body, answer.location) if answer is not None else None,
+        robots=m.RobotsBody(answer.status, answer.body, answer.location, answer.fresh_seconds)
+        if answer is not None
+        else None,
         metadata=dict(one.metadata) if one.metadata is not None else None,
     )
 

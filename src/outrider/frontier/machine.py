@@ -426,6 +426,8 @@ class Machine(Reporting, Operations, Carrying, Errands):
         authority = self.tables.authorities.get(authority_of(url))
         if authority is None or authority.state not in _ROBOTS_WORDS:
             return None
+        if not self.settings.obey_robots:
+            return "the settings ignore it (obey-robots is False)"
         if authority.state == RobotsState.RULES:
             line = Rules.parse(self._rulebook.body(authority.digest)).explain(self._rulebook.agent, url)
             if line is not None:

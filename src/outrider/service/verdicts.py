@@ -41,7 +41,9 @@ def told(body: OutcomeBody) -> Outcome:
         verdict=Verdict(body.verdict),
         at=body.at_us,
         links=[one if isinstance(one, str) else link_of(one, crawl=None) for one in body.links],
-        robots=RobotsAnswer(answer.status, answer.body, answer.location) if answer is not None else None,
+        robots=RobotsAnswer(answer.status, answer.body, answer.location, answer.fresh_seconds)
+        if answer is not None
+        else None,
         metadata=body.metadata,
     )
 
@@ -54,7 +56,7 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
     if lease.kind == Kind.ROBOTS:
         status = result.http_status if result.status == "success" or result.http_status is not None else None
         body = (result.body or "").encode("utf-8", "replace")
-        answer = RobotsAnswer(status, body, result.location)
+        answer = RobotsAnswer(status, body, result.location, result.fresh_seconds)
         return Outcome(lease.token, Verdict.DONE, seconds=seconds, status=status, robots=answer)
     if lease.kind == Kind.ADDRESS:
         if result.status == "success" and result.address is not None:
@@ -74,6 +76,8 @@ def outcome_of(result: Result, lease: Lease) -> Outcome:
         lease.token,
         verdict,
         seconds=seconds,
+        first_byte_seconds=result.first_byte_ms / 1000 if result.first_byte_ms is not None else None,
+        challenged=result.challenged,
         status=status,
         error=error,
         retry_after_seconds=result.retry_after,

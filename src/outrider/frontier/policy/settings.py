@@ -50,11 +50,12 @@ class FrontierSettings:
     group: politeness clocks that several hosts share: "domain", "address", tables of groups, or a list of these
     (docs/groups.md).
 
-    robots_unreachable: "closed" keeps a host shut whose robots.txt cannot be read (RFC 9309 section 2.3.1.4); "open",
-    for owners of the hosts, goes by the rules that were read last, or by none, for a day. crawl_delay_max: seconds of a
-    Crawl-delay, None for no limit; crawl_delay_over: how a longer one is taken: "obey" it, "cap" it at the limit, or
-    "skip" the pages of its authority; crawl_delay_as: a "gap" behind each request, or the length of a "window" in which
-    one request begins, as Bing reads it.
+    obey_robots: False, for owners of the hosts, takes every robots.txt as one without a rule; it is asked for all the
+    same, once, for the sitemaps that it names. robots_unreachable: "closed" keeps a host shut whose robots.txt cannot
+    be read (RFC 9309 section 2.3.1.4); "open", for owners of the hosts, goes by the rules that were read last, or by
+    none, for a day. crawl_delay_max: seconds of a Crawl-delay, None for no limit; crawl_delay_over: how a longer one is
+    taken: "obey" it, "cap" it at the limit, or "skip" the pages of its authority; crawl_delay_as: a "gap" behind each
+    request, or the length of a "window" in which one request begins, as Bing reads it.
 
     memory_bytes: the limit of memory for the cards of queued URLs and robots rules. A sixteenth of it is for robots.txt
     files and their rules: beyond that, the files that were used longest ago lie on disk. The rest is for the cards:
@@ -80,6 +81,7 @@ class FrontierSettings:
     memory_bytes: int = CARD_BYTES_MAX
     group: Grouping | None = None
     traps: Traps | None = None
+    obey_robots: bool = True
     robots_unreachable: str = "closed"
     crawl_delay_max: float | None = None
     crawl_delay_over: str = "obey"
@@ -119,6 +121,8 @@ class FrontierSettings:
         for name, words in _CHOICES.items():
             if given.get(name, words[0]) not in words:
                 raise SettingsError(f"{name} {given[name]!r}: give {', '.join(words[:-1])} or {words[-1]}")
+        if not isinstance(given.get("obey_robots", True), bool):
+            raise SettingsError(f"obey_robots {given['obey_robots']!r}: give True or False")
         if given.get("priority") is not None and not callable(given["priority"]):
             raise SettingsError(f"priority {given['priority']!r}: give a function of (urls, page)")
         if isinstance(given.get("url_rules"), str):

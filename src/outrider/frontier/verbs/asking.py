@@ -82,6 +82,8 @@ class Asking(Trapping):
 
     def _judge(self, authority: Authority, url: str, now: Instant) -> Judgement:
         found = judged(authority, url, now, errands=self.errands_mode, rulebook=self._rulebook)
+        if not self.settings.obey_robots:
+            return Judgement.GO if found in (Judgement.REFUSE, Judgement.READ) else found
         most = self.settings.crawl_delay_max
         if found is Judgement.GO and most is not None and self.settings.crawl_delay_over == "skip":
             asked = self._rulebook.crawl_delay(authority.digest) if authority.state == RobotsState.RULES else 0.0
@@ -217,10 +219,9 @@ class Asking(Trapping):
         """The draft gets the meaning of an answer as a fact, which ends the authority's errand. told: a caller gave the
         rules unasked; then an open errand goes on, for its request may be under way, and the host gets no second
         request beside it."""
-        opens = self.settings.robots_unreachable == "open"
-        of_answer = partial(
-            after_answer, authority, answer, error, retry_after, now, retries=self.errands_mode, opens=opens
-        )
+        obeys = self.settings.obey_robots
+        opens, retries = self.settings.robots_unreachable == "open" or not obeys, self.errands_mode and obeys
+        of_answer = partial(after_answer, authority, answer, error, retry_after, now, retries=retries, opens=opens)
         found = of_answer()
         if found.asks_next is not None and not self._owns(found.asks_next):
             found = of_answer(follows=False)

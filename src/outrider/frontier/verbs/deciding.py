@@ -467,6 +467,8 @@ class Deciding:
 
     def _obeyed(self, delay: float) -> float:
         """Seconds of a Crawl-delay as the settings take it."""
+        if not self.settings.obey_robots:
+            return 0.0
         most = self.settings.crawl_delay_max
         return min(delay, most) if most is not None and self.settings.crawl_delay_over == "cap" else delay
 

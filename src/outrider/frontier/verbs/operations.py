@@ -352,8 +352,8 @@ class Operations(Discovering):
         return int(np.frombuffer(self.tables.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
 
     def retry(self, error: str | None, host: str | None, now: Instant) -> int:
-        """Puts dead letters back into their queues. Returns how many. error: only this class; parked
-        traps only by the class of their rule, or all of them by "trap". Raises SettingsError."""
+        """Puts dead letters back into their queues. Returns how many. error: only this class; URLs
+        that robots.txt or a trap's rule parked only by that class, and all traps by "trap". Raises SettingsError."""
         if error is not None:
             arguments.text("error", error)
         now = self._advance(now)
@@ -368,8 +368,10 @@ class Operations(Discovering):
             mask = heads["state"] == GONE
             if number is not None:
                 mask &= heads["error"] == number
-                trapped = (heads["state"] == PARKED) & (heads["reason"] == Reason.TRAP)
-                mask |= trapped & (heads["error"] == number) if error != ANY_TRAP else trapped
+                parked = heads["state"] == PARKED
+                trapped = parked & (heads["reason"] == Reason.TRAP)
+                ruled = parked & ((heads["reason"] == Reason.ROBOTS) | trapped)
+                mask |= trapped if error == ANY_TRAP else ruled & (heads["error"] == number)
             if not mask.any():
                 continue
             if tables.voids():
@@ -383,7 +385,7 @@ class Operations(Discovering):
             heads = some.changed()
             old = heads["state"].astype(np.uint8)
             # A trap keeps its reason, so that it is not judged again.
-            heads["reason"] = np.where(old == PARKED, Reason.TRAP, 0)
+            heads["reason"] = np.where((old == PARKED) & (heads["reason"] == Reason.TRAP), Reason.TRAP, 0)
             heads["state"], heads["attempts"], heads["losses"] = QUEUED, 0, 0
             heads["due"] = now
             draft = self._draft(now)
