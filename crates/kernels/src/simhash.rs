@@ -77,8 +77,12 @@ pub fn simhash(text: &[u8], print: &Fingerprinter, words_max: usize) -> (u64, us
     let mut at = 0;
     let mut lowered = Vec::new();
     while words.len() < words_max {
-        while at < text.len() {
-            match parting(&text[at..]) {
+        while let Some(octet) = text.get(at) {
+            match if *octet < 0x80 {
+                usize::from(PARTS[*octet as usize])
+            } else {
+                parting(&text[at..])
+            } {
                 0 => break,
                 width => at += width,
             }
@@ -87,11 +91,18 @@ pub fn simhash(text: &[u8], print: &Fingerprinter, words_max: usize) -> (u64, us
             break;
         }
         let start = at;
-        while at < text.len() && parting(&text[at..]) == 0 {
+        let mut capitals = false;
+        while let Some(octet) = text.get(at) {
+            let parts =
+                if *octet < 0x80 { PARTS[*octet as usize] } else { parting(&text[at..]) > 0 };
+            if parts {
+                break;
+            }
+            capitals |= octet.is_ascii_uppercase();
             at += 1;
         }
         let word = &text[start..at];
-        if word.iter().any(u8::is_ascii_uppercase) {
+        if capitals {
             lowered.clear();
             lowered.extend(word.iter().map(u8::to_ascii_lowercase));
             words.push(print.fingerprint(&lowered));
@@ -103,14 +114,40 @@ pub fn simhash(text: &[u8], print: &Fingerprinter, words_max: usize) -> (u64, us
         return (0, 0);
     }
     let width = words.len().min(SHINGLE_WORDS);
-    let mut shingles: Vec<u64> = words.windows(width).map(mixed).collect();
-    shingles.sort_unstable();
-    shingles.dedup();
+    let shingles = distinct(words.windows(width).map(mixed).collect());
     let mut bits = Bits::new();
     for shingle in &shingles {
         bits.count(*shingle);
     }
     (bits.outweigh(), shingles.len())
+}
+
+/// So many places of a table may be looked at for each hash: a text whose hashes crowd in few places is sorted.
+const LOOKS_MAX: usize = 8;
+
+/// Hashes, each once, in any order.
+fn distinct(mut hashes: Vec<u64>) -> Vec<u64> {
+    let bits = (2 * hashes.len()).next_power_of_two().trailing_zeros().max(1);
+    let mut places = vec![0; 1 << bits]; // each hash where its high bits say, or behind that
+    let mut kept = Vec::with_capacity(hashes.len());
+    let mut left = LOOKS_MAX * hashes.len();
+    for &hash in &hashes {
+        let mut place = (hash >> (64 - bits)) as usize;
+        while places[place] != 0 && places[place] != hash && left > 0 {
+            place = (place + 1) & (places.len() - 1);
+            left -= 1;
+        }
+        if left == 0 || hash == 0 {
+            hashes.sort_unstable();
+            hashes.dedup();
+            return hashes;
+        }
+        if places[place] == 0 {
+            places[place] = hash;
+            kept.push(hash);
+        }
+    }
+    kept
 }
 
 /// One hash of the hashes of words, in their order.
@@ -122,6 +159,17 @@ fn mixed(words: &[u64]) -> u64 {
         value ^ (value >> 32)
     })
 }
+
+/// Of each octet below 0x80 whether it parts words.
+const PARTS: [bool; 128] = {
+    let mut table = [false; 128];
+    let mut octet = 0;
+    while octet < 128 {
+        table[octet] = !(octet as u8).is_ascii_alphanumeric();
+        octet += 1;
+    }
+    table
+};
 
 /// How many octets at the front part words: 1 for ASCII that is neither letter nor digit, 2 or 3 for other white space,
 /// else 0.
@@ -344,6 +392,22 @@ mod tests {
         (0..1_000).for_each(|_| bits.count(u64::MAX));
         (0..999).for_each(|_| bits.count(0));
         assert_eq!(u64::MAX, bits.outweigh());
+    }
+
+    #[test]
+    fn each_hash_is_kept_once_however_they_crowd() {
+        let some =
+            |step: u64| (0..1_000).chain(0..1_000).map(|n: u64| n.wrapping_mul(step)).collect();
+        for step in [0, 1, 3, 1 << 52, MULTIPLIER] {
+            let mut kept = distinct(some(step));
+            kept.sort_unstable();
+            let mut sorted: Vec<u64> = some(step);
+            sorted.sort_unstable();
+            sorted.dedup();
+            assert_eq!(sorted, kept, "{step}");
+        }
+        assert_eq!(vec![7], distinct(vec![7, 7, 7]));
+        assert!(distinct(Vec::new()).is_empty());
     }
 
     #[test]

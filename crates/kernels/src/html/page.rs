@@ -128,43 +128,135 @@ fn lowered<'n>(name: &str, room: &'n mut [u8; NAME_BYTES_MAX]) -> Option<&'n [u8
     Some(room)
 }
 
-fn element(name: &str) -> Element {
-    let mut room = [0; NAME_BYTES_MAX];
-    let Some(name) = lowered(name, &mut room) else { return Element::Other };
-    match name {
-        b"a" => Element::Link(0),
-        b"div" | b"p" | b"li" | b"ul" | b"tr" | b"br" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5"
-        | b"h6" => Element::Block,
-        b"td" | b"th" => Element::Cell,
-        b"span" | b"b" | b"i" | b"em" | b"strong" | b"code" => Element::Other,
-        b"area" => Element::Link(1),
-        b"frame" => Element::Link(2),
-        b"iframe" => Element::Link(3),
-        b"link" => Element::Link(5),
-        b"img" | b"image" => Element::Link(6),
-        b"script" => Element::Link(7),
-        b"source" => Element::Link(8),
-        b"form" => Element::Link(9),
-        b"base" => Element::Base,
-        b"meta" => Element::Meta,
-        b"title" => Element::Title,
-        b"html" => Element::Html,
-        b"template" => Element::Template,
-        b"style" => Element::Style,
-        b"textarea" => Element::Textarea,
-        b"xmp" => Element::Xmp,
-        b"noembed" | b"noframes" => Element::Hidden,
-        b"plaintext" => Element::Plaintext,
-        b"svg" => Element::Svg,
-        b"math" => Element::Math,
-        b"address" | b"article" | b"aside" | b"blockquote" | b"body" | b"button" | b"caption"
-        | b"center" | b"dd" | b"details" | b"dialog" | b"dir" | b"dl" | b"dt" | b"fieldset"
-        | b"figcaption" | b"figure" | b"footer" | b"frameset" | b"header" | b"hgroup" | b"hr"
-        | b"legend" | b"listing" | b"main" | b"menu" | b"nav" | b"ol" | b"optgroup" | b"option"
-        | b"pre" | b"search" | b"section" | b"select" | b"summary" | b"table" | b"tbody"
-        | b"tfoot" | b"thead" => Element::Block,
-        _ => Element::Other,
+/// The elements that are treated in a way of their own, by the numbers of their names.
+const ELEMENTS: [(&[u8], Element); 76] = [
+    (b"a", Element::Link(0)),
+    (b"area", Element::Link(1)),
+    (b"frame", Element::Link(2)),
+    (b"iframe", Element::Link(3)),
+    (b"link", Element::Link(5)),
+    (b"img", Element::Link(6)),
+    (b"image", Element::Link(6)),
+    (b"script", Element::Link(7)),
+    (b"source", Element::Link(8)),
+    (b"form", Element::Link(9)),
+    (b"base", Element::Base),
+    (b"meta", Element::Meta),
+    (b"title", Element::Title),
+    (b"html", Element::Html),
+    (b"template", Element::Template),
+    (b"style", Element::Style),
+    (b"textarea", Element::Textarea),
+    (b"xmp", Element::Xmp),
+    (b"noembed", Element::Hidden),
+    (b"noframes", Element::Hidden),
+    (b"plaintext", Element::Plaintext),
+    (b"svg", Element::Svg),
+    (b"math", Element::Math),
+    (b"td", Element::Cell),
+    (b"th", Element::Cell),
+    (b"div", Element::Block),
+    (b"p", Element::Block),
+    (b"li", Element::Block),
+    (b"ul", Element::Block),
+    (b"tr", Element::Block),
+    (b"br", Element::Block),
+    (b"h1", Element::Block),
+    (b"h2", Element::Block),
+    (b"h3", Element::Block),
+    (b"h4", Element::Block),
+    (b"h5", Element::Block),
+    (b"h6", Element::Block),
+    (b"address", Element::Block),
+    (b"article", Element::Block),
+    (b"aside", Element::Block),
+    (b"blockquote", Element::Block),
+    (b"body", Element::Block),
+    (b"button", Element::Block),
+    (b"caption", Element::Block),
+    (b"center", Element::Block),
+    (b"dd", Element::Block),
+    (b"details", Element::Block),
+    (b"dialog", Element::Block),
+    (b"dir", Element::Block),
+    (b"dl", Element::Block),
+    (b"dt", Element::Block),
+    (b"fieldset", Element::Block),
+    (b"figcaption", Element::Block),
+    (b"figure", Element::Block),
+    (b"footer", Element::Block),
+    (b"frameset", Element::Block),
+    (b"header", Element::Block),
+    (b"hgroup", Element::Block),
+    (b"hr", Element::Block),
+    (b"legend", Element::Block),
+    (b"listing", Element::Block),
+    (b"main", Element::Block),
+    (b"menu", Element::Block),
+    (b"nav", Element::Block),
+    (b"ol", Element::Block),
+    (b"optgroup", Element::Block),
+    (b"option", Element::Block),
+    (b"pre", Element::Block),
+    (b"search", Element::Block),
+    (b"section", Element::Block),
+    (b"select", Element::Block),
+    (b"summary", Element::Block),
+    (b"table", Element::Block),
+    (b"tbody", Element::Block),
+    (b"tfoot", Element::Block),
+    (b"thead", Element::Block),
+];
+
+/// A name of up to 16 letters as a number.
+const fn number_of(name: &[u8]) -> u128 {
+    let mut number = 0;
+    let mut at = 0;
+    while at < name.len() {
+        number = number << 8 | name[at].to_ascii_lowercase() as u128;
+        at += 1;
     }
+    number
+}
+
+const SLOT_BITS: u32 = 8;
+
+const fn slot_of(number: u128) -> usize {
+    let folded = number as u64 ^ (number >> 64) as u64;
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOT_BITS)) as usize
+}
+
+/// `ELEMENTS` as a table: from where a name's number leads on, to the first place that is free.
+static SLOTS: [(u128, Element); 1 << SLOT_BITS] = slots();
+
+const fn slots() -> [(u128, Element); 1 << SLOT_BITS] {
+    let mut table = [(0, Element::Other); 1 << SLOT_BITS];
+    let mut row = 0;
+    while row < ELEMENTS.len() {
+        let number = number_of(ELEMENTS[row].0);
+        let mut slot = slot_of(number);
+        while table[slot].0 != 0 {
+            slot = (slot + 1) % table.len();
+        }
+        table[slot] = (number, ELEMENTS[row].1);
+        row += 1;
+    }
+    table
+}
+
+fn element(name: &str) -> Element {
+    if name.len() > NAME_BYTES_MAX {
+        return Element::Other;
+    }
+    let number = number_of(name.as_bytes());
+    let mut slot = slot_of(number);
+    while SLOTS[slot].0 != number {
+        if SLOTS[slot].0 == 0 {
+            return Element::Other;
+        }
+        slot = (slot + 1) % SLOTS.len();
+    }
+    SLOTS[slot].1
 }
 
 /// Elements of HTML that end svg and math around them (WHATWG HTML 13.2.6.5).
@@ -262,6 +354,19 @@ impl Words {
 
     fn part(&mut self, gap: Gap) {
         self.gap = self.gap.max(gap);
+    }
+
+    /// Keeps words, one or several that are parted by one blank each.
+    fn keep_all(&mut self, words: &str, several: bool) {
+        if !several || self.text.len() + words.len() + 4 <= self.bytes_max {
+            return self.keep(words);
+        }
+        for (row, word) in words.split(' ').enumerate() {
+            if row > 0 {
+                self.part(Gap::Blank);
+            }
+            self.keep(word);
+        }
     }
 
     fn keep(&mut self, word: &str) {
@@ -479,15 +584,26 @@ impl<'t> Reader<'t> {
                 }
                 continue;
             }
-            let width =
-                octets[at..].iter().position(|octet| is_space(*octet)).unwrap_or(octets.len() - at);
-            let word = &text[at..at + width];
-            at += width;
-            if visible {
-                self.visible.keep(word);
+            let start = at;
+            let mut last = at; // where the last word begins
+            loop {
+                while octets.get(at).is_some_and(|octet| !is_space(*octet)) {
+                    at += 1;
+                }
+                let parted = octets.get(at) == Some(&b' ')
+                    && octets.get(at + 1).is_some_and(|octet| !is_space(*octet));
+                if !parted {
+                    break;
+                }
+                at += 1;
+                last = at;
             }
-            if let Some((_, words)) = &mut self.anchor {
-                words.keep(word);
+            let words = &text[start..at];
+            if visible {
+                self.visible.keep_all(words, last > start);
+            }
+            if let Some((_, anchor)) = &mut self.anchor {
+                anchor.keep_all(words, last > start);
             }
         }
     }
