@@ -308,6 +308,7 @@ READING_THREADS = 2  # threads that read answers: one more than a crawl keeps bu
 READ_AT_ONCE = 8  # answers that such a thread takes at once: a wake of the event loop for each costs half of a reading
 TIMEOUT_SECONDS_MAX = 600.0  # ten minutes for one request: leases under way are extended; longer is a hung site
 TRUNCATE_BYTES_MAX = 16 << 20  # bytes of one answer: 64 at once are a gigabyte, and WARC readers take 64 MiB
+GUARDED_HOSTS_MAX = 10_000  # names and their addresses that the guard remembers to have permitted
 HOSTS_RULED_MAX = 10_000  # hosts whose own settings are remembered; they are made again in microseconds
 HOOK_FIELDS_BYTES_MAX = 64 << 10  # fields that a hook adds to one page's line: beside them the fullest line fits
 HOOK_REVISIT_SECONDS_MAX = 10 * 365 * 86_400.0  # a page is due again within ten years, or never

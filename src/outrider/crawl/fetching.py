@@ -23,6 +23,7 @@ from outrider.fetch.downloader import Downloader, Request, Response, target_of
 from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure
 from outrider.journey import Kind, Lease
 from outrider.limits import (
+    BODY_BYTES_MAX,
     CONNECT_ALL_SECONDS_MAX,
     CONNECT_FAILURES_MAX,
     CONNECTIONS_MAX,
@@ -34,6 +35,9 @@ from outrider.limits import (
 )
 
 _PORT_ASKED = 443  # the port in questions to the name service; an address goes for all ports
+
+_BYTES_MAX = {Kind.ROBOTS: BODY_BYTES_MAX, Kind.SITEMAP: SITEMAP_BYTES_MAX + HEAD_BYTES_MAX}
+"""How much of an answer is asked for, where the host's own settings do not say."""
 
 
 class NameService(Protocol):
@@ -99,13 +103,10 @@ class Fetching:
             first, *others = await self._addresses(target.host, target.port, lease.address)
             own = self._per_host.of(target.host)
             again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
-            request = own.request(lease.url, first, self._user_agent, self._headers, last=again)
-            if lease.kind is Kind.PAGE:
-                request = replace(request, bytes_max=own.bytes_max)
+            most = _BYTES_MAX.get(lease.kind, own.bytes_max)
+            request = own.request(lease.url, first, self._user_agent, self._headers, last=again, bytes_max=most)
             if self._hooks is not None and lease.kind is Kind.PAGE:
                 request = self._hooks.request(request, lease)
-            if lease.kind is Kind.SITEMAP:
-                request = replace(request, bytes_max=SITEMAP_BYTES_MAX + HEAD_BYTES_MAX)
             long = self._one_of_few() if lease.kind is Kind.SITEMAP else contextlib.nullcontext()
             async with long, self._places.of(target.host):
                 at = wall()

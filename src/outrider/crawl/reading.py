@@ -119,7 +119,12 @@ class Reader:
         made.links = page.link_batch(nofollow_too=follow_nofollow)[:LINKS_PER_PAGE_MAX]
         made.nofollow = 0 if follow_nofollow else page.left_alone(len(made.links))
         made.wording = wording_of(page, made.visit.lease.url)
-        made.page = page if self._keeps_links else replace(page, found=NO_FOUND)
+        made.page = page
+        if not self._keeps_links:
+            if self._hooks.readers:  # the page is the user's, who may give it again
+                made.page = replace(page, found=NO_FOUND)
+            else:
+                page.forget_links()
 
 
 class Readings:

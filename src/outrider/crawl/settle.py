@@ -304,7 +304,8 @@ class Settler:
     def _fail(self, one: _Settling, failed: HookFailed) -> None:
         """Ends a page whose hook failed: as an error of its own class, without links."""
         one.fault = failed
-        one.judgement = Judgement("error", Verdict.GONE, failed.word)
+        challenged = one.judgement is not None and one.judgement.challenged
+        one.judgement = Judgement("error", Verdict.GONE, failed.word, challenged=challenged)
         one.page, one.links, one.fields, one.due_again = None, NO_LINKS, {}, None
         if one.seen is not None:
             one.seen.outcome = "error"

@@ -164,6 +164,7 @@ class Judgement:
     location: str | None = None
     retry_after: float | None = None
     refused: bool = False
+    challenged: bool = False  # the answer has the sign of a challenge
 
     def as_duplicate(self) -> Judgement:
         """The same for a page whose content is known; a cut one stays `truncated`, for its end may differ."""
@@ -186,7 +187,7 @@ def judged(visit: Visit, retries: int = len(RETRY_SECONDS)) -> Judgement:
     assert status is not None
     if visit.sign is not None:
         word, verdict = _again(lease.attempt, retries)
-        return Judgement(word, verdict, str(FetchError.NOT_WELCOME), None, asked, status in REFUSALS)
+        return Judgement(word, verdict, str(FetchError.NOT_WELCOME), None, asked, status in REFUSALS, True)
     if 200 <= status < 300:
         return _answered(visit.response)
     if status == NOT_MODIFIED and validators_of(lease):
@@ -351,7 +352,7 @@ def page_outcome(
         at=again,
         seconds=visit.seconds,
         first_byte_seconds=visit.first_byte_seconds,
-        challenged=visit.sign is not None,
+        challenged=judgement.challenged,
         status=visit.status,
         error=judgement.error,
         ended_at=response.ended_at if response is not None else visit.now,

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from outrider.errors import SettingsError
 from outrider.fetch.outcomes import BlockedAddress, safe_text
+from outrider.limits import GUARDED_HOSTS_MAX
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -129,6 +130,7 @@ class AddressGuard:
 
     def __init__(self, allowed: tuple[str, ...] = (), hosts: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self.allowed: tuple[Network, ...] = tuple(_network(text) for text in allowed)
+        self._permitted: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}  # of names, for those that were asked
         self.hosts: dict[str, frozenset[Address]] = {
             host_key(name): frozenset(address for ip in ips if (address := parsed(ip)) is not None)
             for name, ips in (hosts or {}).items()
@@ -139,6 +141,7 @@ class AddressGuard:
 
     def allow(self, more: Sequence[str]) -> None:
         """Permits further ranges for every host."""
+        self._permitted.clear()
         self.allowed = (*self.allowed, *(_network(text) for text in more))
 
     def permits(self, host: str, ip: str) -> bool:
@@ -161,6 +164,10 @@ class AddressGuard:
 
         Raises BlockedAddress when none is left, or when the host is itself an address and every answer differs from it.
         """
+        question = (host, tuple(addresses))
+        known = self._permitted.get(question)
+        if known is not None:
+            return known
         literal = parsed(host)
         found = {
             str(address): None
@@ -170,7 +177,10 @@ class AddressGuard:
             and self.permits(host, ip)
         }
         if found:
-            return tuple(found)
+            if len(self._permitted) >= GUARDED_HOSTS_MAX:
+                self._permitted.clear()
+            self._permitted[question] = tuple(found)
+            return self._permitted[question]
         listed = ", ".join(safe_text(ip, 45) for ip in addresses[:4]) or "no address"
         raise BlockedAddress(
             f"{safe_text(host)} is at {listed}, which is not a public address; `--allow-address` permits a range, "

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Protocol
 
 from outrider.clock import Instant
@@ -50,6 +51,7 @@ class Target:
         return (self.scheme, self.host, self.port)
 
 
+@lru_cache(maxsize=1_024)
 def target_of(url: str) -> Target:
     """Takes an absolute http or https URL apart; raises InvalidUrlError on user names, fragments, spaces, controls."""
     match = _URL.match(url) if len(url) <= URL_BYTES_MAX else None

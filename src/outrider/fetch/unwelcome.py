@@ -7,6 +7,7 @@ page that only speaks of such a service from being taken for one. Nothing here h
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from outrider.limits import UNWELCOME_BODY_BYTES_MAX
@@ -54,14 +55,20 @@ SIGNS = (
 
 def sign_of(status: int | None, headers: _Fields, body: bytes) -> str | None:
     """The name of the first sign in an answer, None for none. Only the first bytes of its decoded body are read."""
-    text = body[:UNWELCOME_BODY_BYTES_MAX].lower()
-    for sign in SIGNS:
-        if sign.statuses and status not in sign.statuses:
-            continue
+    text: bytes | None = None
+    for sign in _signs_of(status):
         if sign.header is not None:
             value = headers.get(sign.header[0])
             if value is None or sign.header[1] not in value.lower():
                 continue
-        if all(piece in text for piece in sign.body):
+        if sign.body and text is None:
+            text = body[:UNWELCOME_BODY_BYTES_MAX].lower()
+        if text is None or all(piece in text for piece in sign.body):
             return sign.name
     return None
+
+
+@lru_cache(maxsize=1_024)
+def _signs_of(status: int | None) -> tuple[Sign, ...]:
+    """The signs that an answer of this status may carry."""
+    return tuple(sign for sign in SIGNS if not sign.statuses or status in sign.statuses)

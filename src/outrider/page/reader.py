@@ -236,6 +236,10 @@ class Page:
         named = next((one.url for one in links if "canonical" in one.rel.split()), None)
         return replace(self, header_links=links, canonical=self.canonical if self.canonical is not None else named)
 
+    def forget_links(self) -> None:
+        """Gives up the memory of its links, which whoever has taken them needs no longer."""
+        object.__setattr__(self, "found", NO_LINKS)
+
     def link_batch(self, *, nofollow_too: bool = False) -> UrlBatch:
         """The URLs a crawler goes on to: unique, in order, of a, area, frame, iframe and meta refresh.
 

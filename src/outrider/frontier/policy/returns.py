@@ -44,6 +44,10 @@ class Returns:
     since: Instant = 0
     found: int = 0
 
+    def cells(self) -> tuple[int, float, int, Instant, int]:
+        """The columns, in their order."""
+        return self.fetched, self.share, self.passed, self.since, self.found
+
     def count(self, *, fresh: bool, window: int) -> None:
         """Counts a fetch. fresh: whether it brought new content."""
         self.fetched = min(self.fetched + 1, _COUNT_MAX)

@@ -5,7 +5,6 @@ A row is given to another name only by a fact that takes it from the first, so a
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import astuple
 
 from outrider.frontier.format.facts import Block, Fact, columns_of
 from outrider.frontier.policy.returns import Returns
@@ -74,5 +73,5 @@ class ReturnsKept:
 
     def blocks(self, first: int, last: int) -> list[Block]:
         """The facts that rebuild these rows."""
-        rows = [(slot, name, *astuple(one)) for slot, name, one in filter(None, self._kept[first:last])]
+        rows = [(slot, name, *one.cells()) for slot, name, one in filter(None, self._kept[first:last])]
         return [(Fact.RETURNS, columns_of(rows))] if rows else []

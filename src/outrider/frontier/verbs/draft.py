@@ -6,7 +6,7 @@ A call that ends in an error throws its draft away, and the tables stay as they 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -144,11 +144,11 @@ class Draft:
         )
 
     def _add_returns(self) -> None:
-        none = astuple(Returns(share=0.0))
+        none = Returns(share=0.0).cells()
         for slot, gone in self._tables.returns.victims(self._returns):
             self.add(Fact.RETURNS, (slot, gone, *none))
         for name, (slot, returns) in self._returns.items():
-            self.add(Fact.RETURNS, (slot, name, *astuple(returns)))
+            self.add(Fact.RETURNS, (slot, name, *returns.cells()))
 
     def _pack_records(self) -> None:
         for whole in (False, True):
