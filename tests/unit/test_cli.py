@@ -22,6 +22,13 @@ def test_the_reference_is_what_the_commands_say(project):
     assert (project / "docs" / "cli.md").read_text() == reference()
 
 
+def test_the_list_of_commands_cuts_no_sentence(capsys):
+    assert 0 == cli.run(["--help"])
+    listed = capsys.readouterr().out.partition("Commands:")[2].partition("Exit codes")[0]
+    assert "..." not in listed
+    assert listed.count("\n  ") >= 26
+
+
 def test_there_are_exactly_the_commands_that_do_something():
     known = {
         "add",

@@ -57,6 +57,7 @@ _COLLECT_ROUNDS = 20  # such looks before one at older objects
 
 
 _EPILOG = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES) + "."
+_SENTENCE_MAX = 1_000  # characters; no sentence of help is so long
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -66,6 +67,16 @@ class _Commands(click.Group):
             return super().invoke(context)
         except BrokenPipeError:  # which click itself would make an exit code of 1 of
             raise click.exceptions.Exit(_enough()) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Each command with the whole first sentence of its help: click cuts them at the width of a line."""
+        rows = [
+            (name, command.get_short_help_str(limit=_SENTENCE_MAX))
+            for name, command in sorted(self.commands.items())
+            if not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
