@@ -18,7 +18,7 @@ from outrider.crawl.visit import Visit, judged, page_outcome, robots_outcome
 from outrider.fetch.downloader import Headers, Request
 from outrider.fetch.unwelcome import SIGNS, sign_of
 from outrider.frontier.policy.welcome import PARKED_FROM, Signal, unwelcome_after
-from outrider.journey import Kind, Verdict
+from outrider.journey import Kind, Outcome, Verdict
 from outrider.limits import UNWELCOME_POINTS_MAX
 from outrider.url import UrlBatch
 
@@ -85,7 +85,7 @@ def plain(signals: list[Signal]) -> int:
     for signal in signals:
         if signal is Signal.HEALTHY:
             points = 0
-        points += {Signal.CHALLENGE: 6, Signal.WALL: 1, Signal.BROKEN: 1}.get(signal, 0)
+        points += {Signal.CHALLENGE: 6, Signal.WALL: 1, Signal.BROKEN: 1, Signal.SAME: 12}.get(signal, 0)
         if points >= UNWELCOME_POINTS_MAX:
             return PARKED_FROM + signal
     return points
@@ -171,7 +171,45 @@ def test_a_host_that_breaks_every_connection_after_a_healthy_start_is_parked():
     world = world_of()
     assert 1 == asked(world, 1, status=200)
     assert 12 == asked(world, 30, error="reset")
-    assert "it breaks every connection, and answered before" == world.frontier.host("a.test").not_welcome
+    assert "it breaks every connection or is silent, and answered before" == world.frontier.host("a.test").not_welcome
+
+
+@pytest.mark.parametrize("error", ["connect_timeout", "first_byte_timeout", "empty_reply"])
+def test_a_host_that_is_silent_after_a_healthy_start_is_parked(error):
+    world = world_of()
+    assert 1 == asked(world, 1, status=200)
+    assert 12 == asked(world, 30, error=error)
+    assert "not_welcome" == words(world)
+
+
+def bodies(world: World, count: int, body: bytes | None) -> int:
+    """Answers so many pages of a.test at most, with one body, or each with its own; how many were asked for."""
+    asked_for = 0
+    for _ in range(count):
+        for lease in world.lease(1, key="a.test"):
+            asked_for += 1
+            digest = body if body is not None else lease.url.encode()
+            copy = body is not None and asked_for > 1
+            outcome = Outcome(lease.token, Verdict.DONE, seconds=0.01, digest=digest, status=200, duplicate=copy)
+            world.report(outcome)
+        world.clock.move(10.0)
+    return asked_for
+
+
+def test_a_host_that_gives_one_same_body_after_a_healthy_start_is_parked():
+    world = world_of()
+    assert (3, 25) == (bodies(world, 3, None), bodies(world, 40, b"blocked"))
+    assert "it gives one same body for every page, and gave others before" == world.frontier.host("a.test").not_welcome
+    assert "not_welcome" == words(world)
+
+
+def test_one_body_for_all_pages_from_the_first_on_or_with_others_between_is_no_sign():
+    world = world_of()
+    assert 40 == bodies(world, 40, b"application")
+    world = world_of()
+    for _ in range(2):
+        assert (20, 1) == (bodies(world, 20, b"login"), bodies(world, 1, None))
+    assert None is world.frontier.host("a.test").not_welcome
 
 
 @pytest.mark.parametrize(

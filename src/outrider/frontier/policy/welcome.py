@@ -3,12 +3,13 @@ healthy answer between them."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
-from outrider.limits import UNWELCOME_CHALLENGE, UNWELCOME_POINTS_MAX
+from outrider.limits import UNWELCOME_CHALLENGE, UNWELCOME_POINTS_MAX, UNWELCOME_RUNS_MAX, UNWELCOME_SAME_BODIES
 
 Signals = npt.NDArray[np.uint8]
 
@@ -20,7 +21,8 @@ class Signal(IntEnum):
     HEALTHY = 1
     CHALLENGE = 2  # an answer that asks for a browser or a person
     WALL = 3  # 403
-    BROKEN = 4  # the connection was broken, though the host had answered before
+    BROKEN = 4  # the connection was broken or led to no answer, though the host had answered before
+    SAME = 5  # the last of many other pages in a row with one same body, though the host had given others before
 
 
 PARKED_FROM = 240
@@ -28,15 +30,41 @@ PARKED_FROM = 240
 TEXTS = {
     PARKED_FROM + Signal.CHALLENGE: "it answers with challenges for browsers or people",
     PARKED_FROM + Signal.WALL: "it answers everything with 403",
-    PARKED_FROM + Signal.BROKEN: "it breaks every connection, and answered before",
+    PARKED_FROM + Signal.BROKEN: "it breaks every connection or is silent, and answered before",
+    PARKED_FROM + Signal.SAME: "it gives one same body for every page, and gave others before",
 }
-_POINTS = np.array([0, 0, UNWELCOME_CHALLENGE, 1, 1], np.uint8)
+BREAKS = frozenset({"reset", "empty_reply", "connect_timeout", "first_byte_timeout"})
+"""Errors that are the sign BROKEN. A refused connection is none: nothing listens there, as while a server restarts."""
+_POINTS = np.array([0, 0, UNWELCOME_CHALLENGE, 1, 1, UNWELCOME_POINTS_MAX], np.uint8)
 
 
 def unwelcome_after(cells: Signals, signals: Signals) -> Signals:
     """The hosts' cells after these requests. A cell counts points: a challenge has six, a 403 or a broken connection
-    one; a healthy answer takes all of them. With twelve the host is parked, and stays so until an operator wakes it."""
+    one, the end of a long run of same bodies twelve; a healthy answer takes all of them. With twelve the host is
+    parked, and stays so until an operator wakes it."""
     points = np.minimum(cells + _POINTS[signals], UNWELCOME_POINTS_MAX).astype(np.uint8)
     found = np.where(points >= UNWELCOME_POINTS_MAX, PARKED_FROM + signals, points)
     found = np.where(signals == Signal.HEALTHY, 0, found)
     return np.where(cells >= PARKED_FROM, cells, np.where(signals == Signal.NEUTRAL, cells, found)).astype(np.uint8)
+
+
+class SameBodies:
+    """Runs of pages with one same body, by host. In memory alone, and of a bounded number of hosts: a restart begins to
+    count anew, which parks a host later and none wrongly."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[int, tuple[bytes, bool, int, int]] = OrderedDict()
+
+    def take(self, host: int, digest: bytes, token: int, *, copy: bool) -> bool:
+        """Counts a page of a host (by its hash). copy: whether its body is that of another URL. Whether its run is so
+        long that it is a sign; a host that never gave another body, as an application that draws its pages in the
+        browser, gives none."""
+        last, others, run, ended = self._runs.pop(host, (digest, False, 0, -1))
+        if digest != last:
+            others, run = True, 0
+        elif copy and token != ended:  # a report that is told twice is one page
+            run += 1
+        self._runs[host] = (digest, others, run, token)
+        if len(self._runs) > UNWELCOME_RUNS_MAX:
+            self._runs.popitem(last=False)
+        return others and run >= UNWELCOME_SAME_BODIES

@@ -18,6 +18,7 @@ from outrider.frontier.format.lines import refusal
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.network import Network
 from outrider.frontier.policy.settings import FrontierSettings
+from outrider.frontier.policy.welcome import SameBodies
 from outrider.frontier.schedule.cooling import Cooling
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.errand import Errand
@@ -139,6 +140,7 @@ class Deciding:
         self._spans: dict[int, set[Scope]] = {}
         # authorities whose parked URLs are being judged again, and the last place that was looked at in the ledger
         self._recheck: dict[str, Place] = {}
+        self._same_bodies = SameBodies()
         self._unread: dict[str, Authority] = {}  # authorities with URLs that wait until their rules are read
         self._lines_of_wakes: list[Line] = []
         # The codes of links, by token, of outcomes whose report broke off behind their frame: a full disk kept their

@@ -16,7 +16,7 @@ from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import NO_PARTS, extra_of, parts_of
 from outrider.frontier.policy.network import SILENT, Network
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
-from outrider.frontier.policy.welcome import PARKED_FROM, Signal, Signals, unwelcome_after
+from outrider.frontier.policy.welcome import BREAKS, PARKED_FROM, SameBodies, Signal, Signals, unwelcome_after
 from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
 from outrider.frontier.state.hosts import (
     NONE,
@@ -121,6 +121,7 @@ class Settling(Asking, Discovering):
     """The part of the machine that turns outcomes into facts."""
 
     _unwelcome: list[int]  # rows of the hosts that the draft at hand parks
+    _same_bodies: SameBodies
 
     def _ends(self, outcomes: Outcomes, *, bodies: bool) -> Ends:
         """Looks up the leases of these outcomes. bodies: whether their texts are needed in any case."""
@@ -261,7 +262,7 @@ class Settling(Asking, Discovering):
             answered=outcomes.answered if not requested else outcomes.answered & ends.ended,
             strained=_strained(outcomes, hosts, rested, ends.spared),
             first_byte=outcomes.first_byte_seconds,
-            signals=_signals(outcomes, ends.spared),
+            signals=self._signals(outcomes, hosts, rested, ends.spared),
         )
         requests = requests if rows is None else requests.take(rows)
         some = hosts if rows is None else hosts[rows]
@@ -341,6 +342,27 @@ class Settling(Asking, Discovering):
         parked = (clocks["unwelcome"][at] >= PARKED_FROM) & (before < PARKED_FROM)
         self._unwelcome += hosts[at][parked].tolist()
         clocks["answered"][at] += requests.answered
+
+    def _signals(self, outcomes: Outcomes, hosts: Rows, rested: Flags, spared: frozenset[int]) -> Signals:
+        """The signs that requests give about the welcome of a crawler. spared: rows that failed in an outage of our
+        network."""
+        statuses = outcomes.statuses
+        signals = np.where((statuses >= 200) & (statuses < 500), Signal.HEALTHY, Signal.NEUTRAL).astype(np.uint8)
+        signals[statuses == HTTP_FORBIDDEN] = Signal.WALL
+        if outcomes.refused is not None:
+            signals[outcomes.refused] = Signal.NEUTRAL
+        for row, error in outcomes.errors.items():
+            if error in BREAKS and not statuses[row] and row not in spared:
+                signals[row] = Signal.BROKEN
+        copies = outcomes.duplicate
+        for row, digest in outcomes.digests.items():
+            if rested[row] and signals[row] == Signal.HEALTHY:
+                host, copy = int(self.tables.hosts.hash[hosts[row]]), copies is not None and bool(copies[row])
+                if self._same_bodies.take(host, digest, int(outcomes.tokens[row]), copy=copy):
+                    signals[row] = Signal.SAME
+        if outcomes.challenged is not None:
+            signals[outcomes.challenged] = Signal.CHALLENGE
+        return signals
 
     def _draws(self, hashes: Uint64s, ended: Instants | Instant) -> npt.NDArray[np.float64]:
         """Chance from 0 to below 1 for each host, by the frontier's seed: the same request draws the same."""
@@ -706,22 +728,6 @@ def _strained(outcomes: Outcomes, hosts: Rows, rested: Flags, spared: frozenset[
         if len(silent) < asked or len(np.unique(hosts[silent])) < NETWORK_HOSTS_MIN:
             strained[silent] = True
     return strained if strained.any() else None
-
-
-def _signals(outcomes: Outcomes, spared: frozenset[int]) -> Signals:
-    """The signs that requests give about the welcome of a crawler. spared: rows that failed in an outage of our
-    network."""
-    statuses = outcomes.statuses
-    signals = np.where((statuses >= 200) & (statuses < 500), Signal.HEALTHY, Signal.NEUTRAL).astype(np.uint8)
-    signals[statuses == HTTP_FORBIDDEN] = Signal.WALL
-    if outcomes.refused is not None:
-        signals[outcomes.refused] = Signal.NEUTRAL
-    for row, error in outcomes.errors.items():
-        if error in ("reset", "empty_reply") and not statuses[row] and row not in spared:
-            signals[row] = Signal.BROKEN
-    if outcomes.challenged is not None:
-        signals[outcomes.challenged] = Signal.CHALLENGE
-    return signals
 
 
 def of_their_kinds(outcomes: Outcomes, errands: Mapping[int, Errand], ended: Flags) -> None:
