@@ -81,7 +81,7 @@ def crawl(tmp_path, monkeypatch):
     (tmp_path / "frontier").mkdir()
 
     def put(frontier):
-        monkeypatch.setattr(looks.Frontier, "look", lambda path: frontier)
+        monkeypatch.setattr(looks.Frontier, "look", lambda path, **_: frontier)
         return str(tmp_path)
 
     return put
@@ -263,7 +263,7 @@ def running(tmp_path, monkeypatch):
     """A directory whose store has an owner, which answers for a frontier over the socket."""
     (tmp_path / "frontier").mkdir()
 
-    def owned(path):
+    def owned(path, **_):
         raise StoreInUseError("it is owned by process 4711")
 
     monkeypatch.setattr(looks.Frontier, "look", owned)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider import Frontier
+from outrider.crawl.looks import looking
 from outrider.errors import SettingsError
 from outrider.frontier.verbs import accounts, census, listing
 
@@ -170,3 +171,37 @@ def test_a_cursor_that_is_none_of_ours_is_refused(cursor):
 def test_a_state_that_no_host_has_is_refused():
     with pytest.raises(SettingsError, match="give one of empty, ready"):
         World().frontier.hosts(state="lost")
+
+
+def test_a_look_without_an_owner_tells_of_a_robots_txt_that_is_asked_for_first(tmp_path):
+    """It told of a resting host, or of nothing at all, where the next word is with a robots.txt in some seconds."""
+    now = [NOW]
+    frontier = Frontier.open(tmp_path / "store", clock=lambda: now[0], settings={"delay": 1}, robots="errands")
+    frontier.discover(["http://a.test/1"])
+    (errand,) = frontier.lease(9, errands=True)
+    frontier.report([errand.retry(error="dns_temporary")])
+    now[0] += 1_000_000
+    frontier.discover(["http://b.test/1"])
+    words = [frontier.explain(f"http://{host}.test/1") for host in "ab"]
+    frontier.close()
+    with Frontier.look(tmp_path / "store", robots="errands") as looker:
+        told = [looker.explain(f"http://{host}.test/1") for host in "ab"]
+        assert [(one.reason_now, one.reason_text, one.next_at) for one in words] == [
+            (one.reason_now, one.reason_text, one.next_at) for one in told
+        ]
+        assert ("robots", NOW + 5_000_000) == (told[0].reason_now, told[0].next_at)
+    with pytest.raises(SettingsError, match="give caller or errands"):
+        Frontier.look(tmp_path / "store", robots="nobody")
+
+
+def test_explain_of_a_crawl_that_stopped_names_the_robots_txt_that_it_waits_for(tmp_path):
+    now = [NOW]
+    (tmp_path / "outrider.toml").write_text("")
+    frontier = Frontier.open(tmp_path / "frontier", clock=lambda: now[0], settings={"delay": 1}, robots="errands")
+    frontier.discover(["http://a.test/1"])
+    (errand,) = frontier.lease(9, errands=True)
+    frontier.report([errand.retry(error="dns_temporary")])
+    frontier.close()
+    with looking(str(tmp_path)) as look:
+        assert "robots" == look("explain", {"url": "http://a.test/1"})["reason_now"]
+        assert 1 == look("why-idle", {})["errands"]

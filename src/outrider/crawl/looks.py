@@ -232,7 +232,7 @@ def looking(path: str, access: Access | None = None) -> Iterator[Looks]:
         return
     store = store_of(path)
     try:
-        frontier = Frontier.look(store)
+        frontier = Frontier.look(store, robots="errands" if store != path else "caller")
     except StoreInUseError as owned:
         yield _asking(path, owned)
         return

@@ -38,7 +38,7 @@ def status_of(path: str, access: Access | None = None) -> dict[str, Any]:
 
 
 def _from_files(path: str) -> dict[str, Any]:
-    frontier = Frontier.look(os.path.join(path, FRONTIER_NAME))
+    frontier = Frontier.look(os.path.join(path, FRONTIER_NAME), robots="errands")
     try:
         statistics = frontier.statistics()
         state = frontier.opening.previous_state

@@ -139,9 +139,15 @@ class AsyncFrontier:
         )
 
     @classmethod
-    def look(cls, path: str | os.PathLike[str] | Files, *, judge: Callable[[Recovered], None] | None = None) -> Opened:
+    def look(
+        cls,
+        path: str | os.PathLike[str] | Files,
+        *,
+        robots: str = "caller",
+        judge: Callable[[Recovered], None] | None = None,
+    ) -> Opened:
         """As `Frontier.look`, to await or for `async with`."""
-        return Opened(partial(Frontier.look, path, judge=judge))
+        return Opened(partial(Frontier.look, path, robots=robots, judge=judge))
 
     @classmethod
     def connect(

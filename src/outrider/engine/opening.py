@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from outrider import clock as clocks
 from outrider.clock import ClockFunction, Instant, checked, rfc3339, seconds
-from outrider.errors import ForeignStoreError, NoStoreError, SettingsError, StoreError
+from outrider.errors import ForeignStoreError, NoStoreError, SettingsError, StoreError, shown
 from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.state import recovery
 from outrider.frontier.state.cold import ColdHosts
@@ -151,10 +151,20 @@ def files_to_look_at(path: str | os.PathLike[str] | Files) -> Files:
         raise NoStoreError(f"{os.fspath(path)} does not exist; give the directory of a store") from None
 
 
-def check_options(clock: object, seed: object, slots: object, keys: object) -> None:
+def check_asking(name: str, value: object) -> None:
+    """Raises SettingsError for a word that does not say whose rules or addresses hold."""
+    if value not in ("caller", "errands"):
+        raise SettingsError(f"{name} {shown(value)}: give caller or errands")
+
+
+def check_options(
+    clock: object, seed: object, slots: object, keys: object, *, robots: object, addresses: object
+) -> None:
     """Raises SettingsError for arguments with which no store can be opened."""
+    check_asking("robots", robots)
     if clock is not None and not callable(clock):
         raise SettingsError(f"clock {clock!r:.80}: give a function that gives instants, microseconds since 1970")
+    check_asking("addresses", addresses)
     arguments.whole("seed", seed, 0, (1 << 64) - 1)
     if slots is not None and not (
         isinstance(slots, Set) and all(type(slot) is int and 0 <= slot < SLOTS for slot in slots)

@@ -21,6 +21,7 @@ from outrider.engine.opening import (
     Opening,
     Recovered,
     all_stays,
+    check_asking,
     check_options,
     clock_of,
     files_of,
@@ -162,11 +163,7 @@ class Frontier:
         raises, the store is left as it was.
         Raises StoreInUseError, DamagedStoreError, ForeignStoreError, StoreFullError, SettingsError.
         """
-        if robots not in ("caller", "errands"):
-            raise SettingsError(f"robots {shown(robots)}: give caller or errands")
-        check_options(clock, seed, slots, keys)
-        if addresses not in ("caller", "errands"):
-            raise SettingsError(f"addresses {shown(addresses)}: give caller or errands")
+        check_options(clock, seed, slots, keys, robots=robots, addresses=addresses)
         options = FrontierSettings.of(settings)
         files = files_of(path)
         try:
@@ -241,12 +238,17 @@ class Frontier:
 
     @classmethod
     def look(
-        cls, path: str | os.PathLike[str] | Files, *, judge: Callable[[Recovered], None] | None = None
+        cls,
+        path: str | os.PathLike[str] | Files,
+        *,
+        robots: str = "caller",
+        judge: Callable[[Recovered], None] | None = None,
     ) -> Frontier:
         """Open a store without an owner for looking only: nothing in the directory changes, the verbs are refused.
 
-        judge: as of `open`.
+        robots, judge: as of `open`.
         """
+        check_asking("robots", robots)
         files = files_to_look_at(path)
         try:
             files.lock()
@@ -270,6 +272,7 @@ class Frontier:
                 log,
                 FrontierSettings(),
                 slot_key=manifest.slot_key_bytes,
+                errands=robots == "errands",
             )
             with all_stays():
                 machine.settle_all(tables.now)
