@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,6 +113,13 @@ class LocalWeb:
         """The exit status and words of the tool's own judge: 0 when no request since then violated anything."""
         done = _tool("log-check", self.directory, "--min-gap", str(min_gap), "--since", str(since), "--agent", agent)
         return done.returncode, done.stdout + done.stderr
+
+    def judged(self, min_gap: float, *, since: float = 0.0, agent: str = "outrider") -> dict[str, dict[str, Any]]:
+        """The findings of the tool's own judge, host for host."""
+        done = _tool(
+            "log-check", self.directory, "--json", "--min-gap", str(min_gap), "--since", str(since), "--agent", agent
+        )
+        return {told["host"]: told for told in json.loads(done.stdout)["hosts_detail"]}
 
 
 class _Links(HTMLParser):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from e2e import crawling, localweb
 from e2e.test_kill import kill_after, leases_open, verified
+from outrider.crawl.politeness import prove
 
 DELAY = 0.1
 
@@ -21,8 +24,9 @@ pytestmark = [
 ]
 
 
-def crawled(output: Path, kills: int, seed: int) -> None:
-    """Crawls the small web, killed so often at random moments, and checks what was promised."""
+def crawled(output: Path, kills: int, seed: int) -> dict[str, dict[str, Any]]:
+    """Crawls the small web, killed so often at random moments, and checks what was promised. Returns the findings of
+    the web's own judge, host for host."""
     chance = random.Random(seed)
     with localweb.serving("small") as web:
         since = time.time()
@@ -45,13 +49,36 @@ def crawled(output: Path, kills: int, seed: int) -> None:
         assert refetched <= leases, f"seed {seed}: {refetched} refetched, {leases} leases were open"
         code, words = web.check(DELAY, since=since)
         assert 0 == code, words
+        judged = web.judged(DELAY, since=since)
     assert ([], []) == (crawling.doubled(output), crawling.final_twice(output))
     assert [] == crawling.not_kept_once(output)
     assert () == verified(output)
+    return judged
 
 
-def test_a_crawl_fetches_exactly_what_the_manifest_says(tmp_path):
-    crawled(tmp_path / "out", 0, 0)
+def edited(lines: list[bytes]) -> list[bytes]:
+    told = json.loads(lines[99]) | {"gap_required": 0.0}
+    return [*lines[:99], json.dumps(told, separators=(",", ":")).encode(), *lines[100:]]
+
+
+def test_a_crawl_fetches_exactly_what_the_manifest_says_and_its_record_agrees_with_the_webs_log(tmp_path):
+    """An edited, a removed and a reordered line of the record are each found."""
+    output = tmp_path / "out"
+    judged = crawled(output, 0, 0)
+    proof = prove(str(output))
+    assert [] == proof.violations
+    assert {host: (told["requests"], []) for host, told in judged.items()} == {
+        host: (told.requests, []) for host, told in proof.hosts.items()
+    }
+    assert [] == [host for host, told in judged.items() if told["violations"]]
+    record = output / "politeness.jsonl"
+    whole = record.read_bytes()
+    lines = whole.splitlines()
+    for changed in (edited(lines), [*lines[:99], *lines[100:]], [*lines[:99], lines[100], lines[99], *lines[101:]]):
+        record.write_bytes(b"".join(line + b"\n" for line in changed))
+        assert not prove(str(output)).ok
+    record.write_bytes(whole)
+    assert prove(str(output)).ok
 
 
 def test_a_crawl_that_is_killed_ten_times_fetches_exactly_that_too(tmp_path):
