@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from outrider.page import read
+from outrider.page import Page, read
 from outrider.url import spell
 
 pytestmark = pytest.mark.conformance
@@ -110,3 +110,86 @@ def test_links_of_scrapys_extractor_are_found(html_data: Path) -> None:
         urls = spell([link["url"] for link in case["links"]])
         wrong += [(number, url) for url in urls if url is not None and url not in found]
     assert [] == wrong
+
+
+def octets_of(value: Any) -> bytes:
+    """A recorded argument, which stands there as text or in base 64."""
+    return base64.b64decode(value["b64"]) if isinstance(value, dict) else str(value).encode()
+
+
+W3LIB_DIFFERS = {
+    # The standard reads a page without scripts so, and a crawler runs none.
+    "<noscript><base href": "a base in noscript counts",
+    '<noscript foo="bar"><base': "a base in noscript counts",
+    "<head><noscript><meta": "a refresh in noscript counts",
+    "<head><script>if(!foobar())": "markup in a script is text, whatever a caller asks for",
+    # WHATWG HTML 13.2.5, 4.2.5.3, 13.2.3.2.
+    'content="5;url=newpage"': "a tag that the page breaks off in is none",
+    '"refresh" content="5" />': "a refresh without an address leads to the page itself",
+    "httpequiv=": "the attribute has another name",
+    "&illegal;": "an entity that is none stays as it stands, a number that is no character becomes U+FFFD",
+    "&#157;": "a number that is no character of text becomes the control character",
+    "&#82179209091;": "a number that is no character becomes U+FFFD",
+    "charset = utf-8": "blanks around the sign are read",
+    'charset= "utf-8"': "blanks around the sign are read",
+    "charset='utf-8'": "quotes of the other sort are read",
+    'charset="utf-8': "a quote without its end is read",
+    "<b>Low &lt; High": "all references are undone, whatever a caller asks to keep",
+}
+"""How the page differs, by a part of the case."""
+
+
+def as_w3lib(case: Case) -> tuple[object, object]:
+    """The answer of w3lib to a case, and that of the page."""
+    body = octets_of(case["args"][0])
+    told = case["args"][2] if len(case["args"]) > 2 else case["kw"].get("encoding", "utf-8")
+    result = case["result"]
+    given = octets_of(case["args"][1]).decode() if len(case["args"]) > 1 else ""
+    url = given or "http://x.test/"
+    match case["fn"]:
+        case "get_base_url":
+            return spell([result or url])[0], spell([read(body, url, f"text/html; charset={told}").base])[0]
+        case "get_meta_refresh":
+            found = read(body, url, f"text/html; charset={told}").refresh
+            return None if result[0] is None else (int(result[0]), spell([result[1]], url)[0]), found
+        case "replace_entities":
+            page = read(b"<title>" + body + b"</title>", url, f"text/html; charset={told}")
+            return " ".join(result.split()), page.title
+        case "http_content_type_encoding":
+            page = read(b"<p>", url, "text/html; " + body.decode().partition(";")[2])
+        case _:
+            page = read(body, url)
+    return label_of(result), page.charset
+
+
+def label_of(name: str | None) -> str:
+    """The label that the standard has for an encoding, as w3lib names it; pages that name none have windows-1252."""
+    if name is None:
+        return "windows-1252"
+    return read(b"", URL, f"text/html; charset={name.replace('gb18030', 'gbk')}").charset
+
+
+def test_helpers_of_w3lib_say_the_same_but_for_what_the_standard_says(html_data: Path) -> None:
+    cases = [case for case in json_lines(html_data / "w3lib-helpers.jsonl") if case["fn"] != "html_to_unicode"]
+    differing = []
+    for case in cases:
+        expected, found = as_w3lib(case)
+        text = octets_of(case["args"][0]).decode("latin-1")
+        if expected != found and not any(part in text for part in W3LIB_DIFFERS):
+            differing.append((case["fn"], text, expected, found))
+    assert (103, []) == (len(cases), differing)
+
+
+def test_links_of_courlan_are_found(html_data: Path) -> None:
+    """Which of them its callers keep (by host, language, kind of page) is their choice; so is the slash at the end."""
+    cases = json_lines(html_data / "courlan-extract-links.jsonl")
+    wrong = []
+    for case in cases:
+        page, url = (*case["args"], *(case["kw"].get(name) for name in ("pagecontent", "url")))[:2]
+        if page is None or "raises" in case:
+            continue
+        url = url or case["kw"]["url"]
+        found: Page = read(page.encode(), url)
+        known = {link.url.partition("?")[0].rstrip("/") for link in found.links}
+        wrong += [one for one in spell(case["result"]["set"]) if one is None or one.rstrip("/") not in known]
+    assert (24, []) == (len(cases), wrong)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from contract.kinds import NATIVE, WITHOUT_NATIVE, both
 from outrider.kernels import simhash as twin
 from outrider.kernels.siphash import fingerprints
+from outrider.page import near_pairs
 
 BOTH = both(twin)
 KEY = bytes(range(16))
@@ -141,6 +143,41 @@ def test_a_fingerprint_is_kept_once(kernel):
     index = kernel.SimHashIndex()
     assert [True, False, 1] == [index.add(5), index.add(5), len(index)]
     assert [5] == index.near(4)
+
+
+@BOTH
+@DESIGNS
+def test_many_at_once_are_answered_as_one_by_one(kernel, tables):
+    index = kernel.SimHashIndex(3, tables)
+    numbers = [hash_of(str(number)) for number in range(60)] * 2
+    assert [60, 60] == [index.add_many(np.array(numbers, np.uint64)), len(index)]
+    asked = [number ^ 1 << place for place, number in enumerate(numbers[:60])] + [0, 2**64 - 1]
+    found, counts = index.near_many(np.array(asked, "<u8").tobytes())
+    rest = np.frombuffer(found, "<u8").tolist()
+    for one, count in zip(asked, np.frombuffer(counts, "<u4").tolist(), strict=True):
+        assert rest[:count] == index.near(one)
+        rest = rest[count:]
+    assert [] == rest
+
+
+@BOTH
+def test_a_column_of_something_else_is_refused(kernel):
+    with pytest.raises(ValueError, match="fingerprints: 9 bytes are no column of 8"):
+        kernel.SimHashIndex().near_many(bytes(9))
+    with pytest.raises(BufferError, match="fingerprints"):
+        kernel.SimHashIndex().add_many(np.zeros(2, np.uint32))
+
+
+def test_near_pairs_are_found_among_more_fingerprints_than_an_index_holds():
+    chance = np.random.default_rng(3)
+    asked = chance.integers(0, 2**64, 500, np.uint64)
+    planted = asked[:90] ^ np.uint64(0b1010_0001)
+    far = asked[90:200] ^ np.uint64(0b1111 << 40)
+    known = np.concatenate([chance.integers(0, 2**64, 5_000, np.uint64), planted, far])
+    chance.shuffle(known)
+    for tables in (4, 10, 16, 20):
+        found = near_pairs(asked, (known[at : at + 999] for at in range(0, len(known), 999)), tables=tables)
+        assert sorted(zip(asked[:90].tolist(), planted.tolist(), strict=True)) == sorted(found)
 
 
 @BOTH

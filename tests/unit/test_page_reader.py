@@ -402,3 +402,31 @@ def test_hostile_pages_take_time_by_their_size(name: str, content_type: str) -> 
     begun = time.process_time()
     page(HOSTILE[name], content_type)
     assert time.process_time() - begun < 5.0
+
+
+@pytest.mark.parametrize(
+    ("content_type", "charset"),
+    [
+        ('text/html; foo="bar; charset=utf-7;"; charset=koi8-r', "koi8-r"),
+        ("text/html; charset=\"\"; Charset = 'koi8-r'", "koi8-r"),
+        ('text/html;charset="koi8-r', "koi8-r"),
+        ("text/html; xcharset=koi8-r", "windows-1252"),
+    ],
+)
+def test_the_charset_of_a_content_type_is_a_parameter_of_it(content_type: str, charset: str) -> None:
+    assert charset == read(b"<p>", URL, content_type).charset
+
+
+@pytest.mark.parametrize(
+    ("front", "charset"),
+    [
+        (b'<?xml version="1.0" encoding="iso-8859-2"?>', "iso-8859-2"),
+        (b"<?xml version='1.0' encoding = 'UTF-16'?>", "utf-8"),
+        (b'<?xml version="1.0" encoding="none"?>', "windows-1252"),
+        (b'<?xml version="1.0" encoding="iso-8859-2"?><meta charset=koi8-r>', "koi8-r"),
+        (b'\xef\xbb\xbf<?xml version="1.0" encoding="iso-8859-2"?>', "utf-8"),
+        (b' <?xml version="1.0" encoding="iso-8859-2"?>', "windows-1252"),
+    ],
+)
+def test_a_declaration_of_xml_names_the_encoding_where_no_meta_does(front: bytes, charset: str) -> None:
+    assert charset == read(front + b"<p>x", URL).charset

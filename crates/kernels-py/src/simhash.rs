@@ -3,6 +3,9 @@
 use outrider_kernels::simhash;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::columns::column;
 
 /// See `outrider.kernels.simhash.SimHashIndex`.
 #[pyclass(module = "outrider._native")]
@@ -35,6 +38,24 @@ impl SimHashIndex {
 
     fn candidates(&self, fingerprint: u64) -> usize {
         self.0.near(fingerprint).1
+    }
+
+    fn add_many(&mut self, fingerprints: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let fingerprints = column::<u64>(fingerprints, "fingerprints")?;
+        Ok(self.0.add_many(fingerprints.into_iter()))
+    }
+
+    fn near_many<'py>(
+        &self,
+        fingerprints: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let py = fingerprints.py();
+        let fingerprints = column::<u64>(fingerprints, "fingerprints")?;
+        let index = &self.0;
+        let (found, counts) = py.detach(|| index.near_many(fingerprints.into_iter()));
+        let found: Vec<u8> = found.iter().flat_map(|one| one.to_le_bytes()).collect();
+        let counts: Vec<u8> = counts.iter().flat_map(|one| one.to_le_bytes()).collect();
+        Ok((PyBytes::new(py, &found), PyBytes::new(py, &counts)))
     }
 
     fn __len__(&self) -> usize {

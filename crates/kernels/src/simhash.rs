@@ -353,6 +353,23 @@ impl SimHashIndex {
         (found, looked)
     }
 
+    /// Takes many fingerprints in; how many are new.
+    pub fn add_many(&mut self, fingerprints: impl Iterator<Item = u64>) -> usize {
+        fingerprints.map(|fingerprint| usize::from(self.add(fingerprint))).sum()
+    }
+
+    /// The known fingerprints within the distance of each of these, one after the other, and how many each has.
+    #[must_use]
+    pub fn near_many(&self, fingerprints: impl Iterator<Item = u64>) -> (Vec<u64>, Vec<u32>) {
+        let (mut all, mut counts) = (Vec::new(), Vec::new());
+        for fingerprint in fingerprints {
+            let found = self.near(fingerprint).0;
+            counts.push(found.len() as u32);
+            all.extend_from_slice(&found);
+        }
+        (all, counts)
+    }
+
     /// How many fingerprints are in it.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -94,6 +94,8 @@ _PIECES = re.compile("[\t\n\f\r ]+|[^\t\n\f\r ]+")
 _SELF_CLOSED = re.compile(rb"(?i)<(script|style|title|textarea|iframe|noframes|noembed|xmp)(\s[^<>]*)?/>")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"))
 _XML_ENCODING = re.compile(rb"""\A<\?xml[^>]{0,200}?\sencoding\s*=\s*["']([A-Za-z0-9._:-]{1,40})["']""")
+_META_CHARSET = re.compile(rb"<meta[\s/][^>]*charset", re.IGNORECASE)
+_PRESCAN_BYTES = 1_024
 _OTHER_SCHEME = re.compile(r"[\x00-\x20]*(?!https?:)[a-z][a-z0-9+.-]*:", re.IGNORECASE | re.ASCII)
 _SPACES = re.compile("[\t\n\f\r ]+")
 # WHATWG HTML 4.2.5.3: "shared declarative refresh steps", as far as their shape is regular.
@@ -116,6 +118,8 @@ def read_html(body: Bytes, label: str | None, xml: bool, limits: Limits) -> Colu
         declared = _XML_ENCODING.match(body)
         if label is None and declared is not None:
             label = _known(declared[1].decode("ascii"))
+    elif label is None:
+        label = _declared_in_front(body)
     document = turbohtml.parse(body, encoding=label, positions=False, allow_declarative_shadow_roots=False)
     reader = _Reader(limits)
     reader.walk(document)
@@ -408,6 +412,18 @@ def one_line(text: str, bytes_max: int) -> str:
 
 def _words(text: str) -> list[str]:
     return [word for word in _SPACES.split(text) if word]
+
+
+def _declared_in_front(body: bytes) -> str | None:
+    """The encoding of a declaration of XML in front of a page without a mark or a meta that names one."""
+    declared = _XML_ENCODING.match(body)
+    if declared is None or _META_CHARSET.search(body, 0, _PRESCAN_BYTES) is not None:
+        return None
+    label = _known(declared[1].decode("ascii"))
+    if label is None:
+        return None
+    # A declaration that reads as ASCII is no UTF-16.
+    return "utf-8" if label.lower().startswith(("utf-16", "unicode", "ucs-2", "csunicode", "iso-10646")) else label
 
 
 def _known(label: str | None) -> str | None:

@@ -10,6 +10,7 @@ import re
 import struct
 from itertools import combinations, islice
 
+from outrider.kernels.columns import Column, column
 from outrider.kernels.framing import Bytes
 from outrider.kernels.siphash import hash_messages
 
@@ -126,6 +127,18 @@ class SimHashIndex:
         """How many fingerprints `near` looks at, of all tables together."""
         fingerprint = _checked(fingerprint)
         return sum(len(table.get(fingerprint & mask, ())) for mask, table in self._tables)
+
+    def add_many(self, fingerprints: Column) -> int:
+        """Takes a column of u64 in; returns how many of them are new. Raises BufferError or ValueError for another
+        column."""
+        return sum(map(self.add, column(fingerprints, "<u8", "fingerprints").tolist()))
+
+    def near_many(self, fingerprints: Column) -> tuple[bytes, bytes]:
+        """Gives the answers of `near` for each of a column of u64, one after the other (u64), and how many each has
+        (u32). Raises as `add_many`."""
+        found = [self.near(one) for one in column(fingerprints, "<u8", "fingerprints").tolist()]
+        flat = [other for some in found for other in some]
+        return struct.pack(f"<{len(flat)}Q", *flat), struct.pack(f"<{len(found)}I", *map(len, found))
 
     def __len__(self) -> int:
         return self._size

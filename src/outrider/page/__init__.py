@@ -2,7 +2,7 @@
 
 from outrider.kernels import SimHashIndex
 from outrider.page.image import Image, image_of
-from outrider.page.likeness import SHINGLES_MIN, SIMHASH_VERSION, simhash, simhash_of_text
+from outrider.page.likeness import SHINGLES_MIN, SIMHASH_VERSION, near_pairs, simhash, simhash_of_text
 from outrider.page.link_header import HeaderLink, header_links
 from outrider.page.reader import FOLLOWABLE, NO_LINKS, Alternate, FoundLinks, Page, PageLink, read
 from outrider.page.sitemap import Sitemap, SitemapEntry, in_location, read_sitemap
@@ -24,6 +24,7 @@ __all__ = [
     "header_links",
     "image_of",
     "in_location",
+    "near_pairs",
     "read",
     "read_sitemap",
     "simhash",

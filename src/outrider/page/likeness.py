@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
 
 from outrider import kernels
 from outrider.limits import WORDS_PER_PAGE_MAX
@@ -33,3 +36,21 @@ def simhash(features: Iterable[int | tuple[int, float]]) -> int:
         for bit in range(64):
             sums[bit] += weight if value >> bit & 1 else -weight
     return sum(1 << bit for bit in range(64) if sums[bit] > 0)
+
+
+def near_pairs(
+    fingerprints: npt.ArrayLike, known: Iterable[npt.ArrayLike], *, distance: int = 3, tables: int = 4
+) -> Iterator[tuple[int, int]]:
+    """Pairs (one of `fingerprints`, one of `known`) that differ in no more than `distance` bits: all of them.
+
+    For more known fingerprints than memory holds (Manku, Jain, Das Sarma 2007, section 4.1): the index is made of the
+    first ones, and the known ones go past it once, in pieces: of a `numpy.memmap`, of runs, of files. Raises ValueError
+    as `SimHashIndex`.
+    """
+    index = kernels.SimHashIndex(distance, tables)
+    index.add_many(np.asarray(fingerprints, "<u8").tobytes())
+    for piece in known:
+        others = np.asarray(piece, "<u8")
+        found, counts = index.near_many(others.tobytes())
+        rows = np.repeat(others, np.frombuffer(counts, "<u4"))
+        yield from zip(np.frombuffer(found, "<u8").tolist(), rows.tolist(), strict=True)

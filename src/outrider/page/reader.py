@@ -54,7 +54,8 @@ LIMITS = Limits(
     ATTRIBUTES_PER_TAG_MAX,
     PAGE_VALUE_BYTES_MAX,
 )
-_CHARSET = re.compile(r"""(?i);\s*charset\s*=\s*["']?([^\s"';,]{1,40})""")
+_PARAMETER = re.compile(r""";\s*([^\s;=,"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^\s"';,]*))""")
+_LABEL_CHARACTERS_MAX = 40  # of an encoding; the longest has 19
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
 
 Int64s = npt.NDArray[np.int64]
@@ -488,9 +489,12 @@ class _Directives:
 
 
 def _label(content_type: str) -> str | None:
-    """The encoding that a Content-Type header names."""
-    match = _CHARSET.search(content_type)
-    return match[1] if match is not None else None
+    """The encoding that a Content-Type header names: its first charset that is not empty, quoted or not."""
+    for name, *values in _PARAMETER.findall(content_type):
+        label = "".join(values).strip()
+        if name.lower() == "charset" and label:
+            return label[:_LABEL_CHARACTERS_MAX]
+    return None
 
 
 def _one_line(text: str, characters_max: int) -> str:

@@ -86,7 +86,7 @@ def in_location(sitemap: str, url: str) -> bool:
 
 
 def read_sitemap(body: bytes, url: str) -> Sitemap:
-    """What a body fetched from `url` says as a sitemap; a packed one (gzip) is unpacked first. url: "" for a file that
+    """Reads a body fetched from `url` as a sitemap; a packed one (gzip) is unpacked first. url: "" for a file that
     speaks for any host.
 
     A document that is cut off gives what stands before the cut. `kind` is `error` where there is no sitemap: another

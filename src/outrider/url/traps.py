@@ -126,7 +126,7 @@ def names_month(url: str) -> bool:
 
 def may_be_endless(url: str, title: str) -> bool:
     """Whether a page may be one of a kind without end, by its canonical URL and its title: one of a month or day, of a
-    session, of a random name, or of filters over filters. What it says has to tell, too."""
+    session, of a random name, or of filters over filters. Its words have to tell, too."""
     rest = url[url.index("/", 8) :]
     return (
         names_month(url)

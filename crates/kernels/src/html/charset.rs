@@ -1,5 +1,5 @@
-//! The encoding of a page, and its text (WHATWG HTML 13.2.3.2): mark, transport, meta, UTF-8 if the bytes are, else
-//! windows-1252.
+//! The encoding of a page, and its text (WHATWG HTML 13.2.3.2): mark, transport, meta, XML declaration,
+//! UTF-8 if the bytes are, else windows-1252.
 
 use std::borrow::Cow;
 
@@ -29,8 +29,14 @@ pub fn decoded<'b>(body: &'b [u8], label: Option<&str>, markup: bool, xml: bool)
     let named = label.and_then(|label| Encoding::for_label(label.as_bytes()));
     let declared = || if xml { xml_declared(body) } else { None };
     let sniffed = || if markup { prescan(&body[..body.len().min(PRESCAN_BYTES)]) } else { None };
-    let certain = named.or_else(declared);
-    let encoding = certain.or_else(sniffed).unwrap_or_else(|| guessed(body, markup));
+    let mut certain = named.or_else(declared);
+    let mut found = certain.or_else(sniffed);
+    if found.is_none() && markup {
+        // "Get an XML encoding": HTML with a declaration of XML in front and no meta is common.
+        certain = xml_declared(body).map(as_declared);
+        found = certain;
+    }
+    let encoding = found.unwrap_or_else(|| guessed(body, markup));
     Decoded { text: text_of(body, encoding), encoding, certain: certain.is_some() }
 }
 
