@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from outrider.clock import ClockFunction
 from outrider.errors import ClosedError, SettingsError
@@ -50,8 +49,7 @@ _TRUNCATED = (None, "length", "time", "disconnect", "unspecified")
 _SENT, _NEW_CONNECTION, _AMBIGUOUS, _KEPT_DIED = 1, 2, 4, 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(NamedTuple):
     """One row of the columns that the kernel gives."""
 
     status: int
@@ -230,7 +228,7 @@ class NativeDownloader:
         for one, row in zip(memoryview(ids).cast("Q"), rows, strict=True):
             answer = self._waiting.get(one)
             if answer is not None and not answer.done():
-                answer.set_result(_Answer(*row))
+                answer.set_result(_Answer._make(row))
 
     async def close(self) -> None:
         """Ends the transfers in flight (as `internal`) and closes every connection."""

@@ -146,7 +146,8 @@ class FoundLinks:
 
     def with_rel(self, *words: str) -> npt.NDArray[np.bool_] | None:
         """Whether the rel of each has one of these words; None where none has."""
-        having = [not set(words).isdisjoint(name.split(" ")) for name in self.rel_names]
+        apart = set(words).isdisjoint
+        having = [not apart(name.split(" ")) for name in self.rel_names]
         return np.array(having, np.bool_)[self.rel_codes] if True in having else None
 
     def __eq__(self, other: object) -> bool:
