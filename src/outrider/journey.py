@@ -552,7 +552,9 @@ class Explanation:
     """Everything known about one URL, and the one reason why it is not being fetched now.
 
     slot, fingerprint, order: its identity. klass: 0 to 15. reason_now: a word; reason_text: a sentence. robots: the
-    line of its robots.txt that decides, in words where none does; robots_state: how far that file is known.
+    line of its robots.txt that decides, in words where none does; robots_state: how far that file is known. due_since:
+    since when the URL itself may be fetched: its discovery, or the instant until which it waited. worker: who holds its
+    lease, empty for this process, and lease_until the end of that.
     """
 
     url: str
@@ -570,6 +572,9 @@ class Explanation:
     robots: str | None = None
     robots_state: str | None = None
     next_at: Instant | None = None
+    due_since: Instant | None = None
+    worker: str | None = None
+    lease_until: Instant | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as dicts and values that JSON knows."""

@@ -130,6 +130,7 @@ LISTED_HOSTS_PER_STEP = 32  # some milliseconds without the frontier's lock woul
 LISTED_URLS_PER_STEP = 64
 LISTED_READ_BYTES = 256 << 10  # read at once of each run for a list
 CENSUS_ROWS_PER_STEP = 16_384  # hosts or queues that are counted at once: half a millisecond
+CENSUS_FILES_PER_STEP = 2_048  # robots.txt files, each a look at a Python object
 CENSUS_ERRANDS_PER_STEP = 256  # hosts with lines of errands, each a look at Python objects
 LOOK_PAUSE_SECONDS = 0.0002  # between the steps of a look, so that the lock changes hands
 NAME_CHARACTERS_MAX = 1_024  # a name of a crawl, key, worker or client: memory and every lease keep it

@@ -528,7 +528,37 @@ def test_metrics_have_the_names_that_are_promised_and_none_that_is_not_known():
         one.labels["state"] for one in found["outrider_urls_per_second"].samples
     }
     assert 1.0 == found["outrider_leased_urls"].samples[0].value
+    assert 1.0 == found["outrider_host_concurrency"].samples[0].value
+    assert {"front", "back"} == {one.labels["queue"] for one in found["outrider_frontier_depth"].samples}
+    assert {"lateness_seconds", "sync_latency_seconds", "retry_count", "robots_status_code", "per_host_queue_size"} <= {
+        name.removeprefix("outrider_") for name in found
+    }
+    assert "outrider_robots_cache_age_p95_seconds" not in found
     assert not [name for name in found if "render" in name or "bloom" in name]
+
+
+def test_metrics_tell_queues_robots_files_and_waits_as_they_are():
+    from prometheus_client.parser import text_string_to_metric_families
+
+    served = Served()
+    served.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /x\n")
+    served.frontier.set_robots("http://b.com", 404, b"")
+    served.frontier.set_robots("http://c.com", 404, b"")
+    served.add(*(A + str(page) for page in range(5)), B)
+    served.now += 4_000_000
+    lease = served.next("worker_id=w&batch_size=2")
+    served.results(lease["lease_id"], {"url": B, "http_status": 503})
+    served.desk._counted = None
+    page = served.answer("GET", "/metrics").decode()
+    samples = [one for family in text_string_to_metric_families(page) for one in family.samples]
+    told = {(one.name.removeprefix("outrider_"), *one.labels.values()): one.value for one in samples}
+    assert (4, 1) == tuple(told["per_host_queue_size", host] for host in ("a.com", "b.com"))
+    assert (1, 2) == tuple(told["robots_status_code", code] for code in ("200", "404"))
+    assert 4.0 == told["robots_cache_age_p95_seconds",]
+    assert (2.0, 8.0) == (told["frontier_latency_seconds_count",], told["frontier_latency_seconds_sum",])
+    assert (2.0, 8.0) == (told["lateness_seconds_count",], told["lateness_seconds_sum",])
+    assert 1.0 == told["retry_count_total",]
+    assert told["sync_latency_seconds_count",] > 0
 
 
 def test_the_document_names_every_path_with_its_problems():

@@ -184,7 +184,8 @@ def explained(found: Mapping[str, Any]) -> Iterator[str]:
     own = {name: value for name, value in status.items() if name not in ("url", "state", "due")}
     print_ = {"fingerprint": found["fingerprint"], "slot": found["slot"], "class": found["klass"]}
     robots = {name: found.get(name) for name in ("authority", "robots", "robots_state")}
-    yield from named({**first, **own, **print_, "order": found["order"], **robots})
+    since = {"due_since": found["due_since"]} if found.get("due_since") else {}
+    yield from named({**first, **own, **print_, "order": found["order"], **since, **robots})
     for name in ("queue", "host"):
         if found[name] is not None:
             yield from named({name: {key: value for key, value in dict(found[name]).items() if key != "robots"}})

@@ -8,7 +8,7 @@ from typing import Any
 from outrider.clock import rfc3339
 
 _INSTANTS = ("due", "deadline", "expires", "not_before", "visited")
-_INSTANT_ENDINGS = ("_at", "_until", "_before")
+_INSTANT_ENDINGS = ("_at", "_until", "_before", "_since")
 
 
 def dated(value: object, name: str = "") -> Any:

@@ -56,6 +56,7 @@ from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.state import recovery
 from outrider.frontier.state.tables import STATES, Tables
 from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.delays import Sum
 from outrider.frontier.verbs.leased import Unclaimed
 from outrider.frontier.verbs.listing import Reading
 from outrider.journey import (
@@ -123,6 +124,7 @@ class Frontier:
         self._unclaimed: deque[Unclaimed] = deque()  # leases of calls that were given up
         self._sync_turn = threading.Condition()
         self._syncing = False
+        self._syncs = Sum()
         self._failure = Failure()
         self._closed = False
         self._process = os.getpid()
@@ -680,6 +682,11 @@ class Frontier:
         """Counts for machines; the names of `status --json`."""
         return self._looked(lambda m, now: m.statistics(now)) | self._own_statistics()
 
+    def _metrics(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._looked(lambda m, now: m.metrics(now))
+        found["statistics"] |= self._own_statistics()
+        return found | {"syncs": self._syncs}
+
     def _tallies(self) -> dict[str, object]:
         """As `statistics`, without the counts of hosts, which cost by their number."""
         with self._alone():
@@ -979,7 +986,9 @@ class Frontier:
                         return
                 mine = True  # first, so that wherever an interruption comes the turn is given back
                 self._syncing = True
+            began = clocks.elapsed()
             self._log.sync()
+            self._syncs.add(seconds(clocks.elapsed() - began), 1)
         except OutriderError as error:
             self._failure.stop(error, "a sync of the log")
             raise

@@ -31,7 +31,7 @@ from outrider.frontier.state.tables import (
 from outrider.frontier.state.whereabouts import FOREVER, Whereabouts
 from outrider.frontier.verbs import accounts, arguments
 from outrider.frontier.verbs.carried import Carrying
-from outrider.frontier.verbs.census import Census
+from outrider.frontier.verbs.census import Census, robots_counts
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.errands import Errands
 from outrider.frontier.verbs.listing import Reading, Wish, after_of, chosen_heads, listed, state_number
@@ -545,6 +545,22 @@ class Machine(Reporting, Operations, Carrying, Errands):
         steps."""
         census = yield from self._census(now)
         return self._statistics(census.errands, census)
+
+    def metrics(self, now: Instant) -> Generator[None, None, dict[str, object]]:
+        """Numbers of this process, of a census and of robots.txt files, beside those of `statistics`. It yields between
+        its steps."""
+        census = yield from self._census(now)
+        files = yield from robots_counts(self.tables, max(now, self.now))
+        return {
+            "statistics": self._statistics(census.errands, census),
+            "front": len(self.turns.ready),
+            "busiest": census.busiest,
+            "largest": {name: count for count, name in census.largest},
+            "robots_status": files.by_status,
+            "robots_age_p95": files.age_p95,
+            "found": self.delays.found,
+            "due": self.delays.due,
+        }
 
     def tallies(self) -> dict[str, object]:
         """The same without counts of hosts."""

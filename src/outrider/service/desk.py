@@ -57,7 +57,8 @@ class Desk:
         now = seconds(elapsed())
         if self._counted is not None and now - self._counted[0] < SERVICE_COUNTS_SECONDS:
             return self._counted[1]
-        found: dict[str, Any] = await asyncio.to_thread(self.frontier.sync.statistics)
+        self.measured: dict[str, Any] = await asyncio.to_thread(self.frontier.sync._metrics)
+        found: dict[str, Any] = self.measured["statistics"]
         self._counted = (now, found)
         self._keep(found)
         return found

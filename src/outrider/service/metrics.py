@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
@@ -57,6 +62,8 @@ class _Told(Collector):
             ("workers_heard", "Workers heard since the server began.", len(desk.heard)),
         ):
             yield GaugeMetricFamily(PREFIX + name, words, value)
+        yield from _of_hosts(desk.measured)
+        yield from _of_times(desk.measured)
         if desk.silent_seconds is not None:
             words = "Since the last word of the worker that holds leases and is silent longest."
             yield GaugeMetricFamily(PREFIX + "worker_silent_seconds", words, desk.silent_seconds)
@@ -73,3 +80,42 @@ class _Told(Collector):
         for (path, status), count in desk.requests.items():
             requests.add_metric([path, str(status)], count)
         yield requests
+
+
+def _of_hosts(found: Mapping[str, Any]) -> Iterator[Metric]:
+    """Depths, the hosts with the most, and robots.txt files; bounded in number."""
+    statistics = found["statistics"]
+    depth = GaugeMetricFamily(
+        PREFIX + "frontier_depth", "front: queues that may be leased from now; back: URLs in queues.", labels=["queue"]
+    )
+    depth.add_metric(["front"], found["front"])
+    depth.add_metric(["back"], statistics["structures"]["backlog"]["cards"])
+    yield depth
+    yield GaugeMetricFamily(PREFIX + "host_concurrency", "Open requests of the busiest host.", found["busiest"])
+    sizes = GaugeMetricFamily(
+        PREFIX + "per_host_queue_size", "URLs that are queued or wait, of the ten hosts with the most.", labels=["host"]
+    )
+    for host, count in found["largest"].items():
+        sizes.add_metric([host], count)
+    yield sizes
+    files = GaugeMetricFamily(
+        PREFIX + "robots_status_code", "robots.txt files by the status of their last answer.", labels=["code"]
+    )
+    for code, count in sorted(found["robots_status"].items()):
+        files.add_metric([str(code) if code else "none"], count)
+    yield files
+    if found["robots_age_p95"] is not None:
+        words = "95 of 100 robots.txt copies are no older."
+        yield GaugeMetricFamily(PREFIX + "robots_cache_age_p95_seconds", words, found["robots_age_p95"])
+    words = "Failed attempts whose URLs were to be tried again, since the store was made."
+    yield CounterMetricFamily(PREFIX + "retry_count", words, statistics["retries"])
+
+
+def _of_times(found: Mapping[str, Any]) -> Iterator[Metric]:
+    """Sums and counts since the server began: their quotient over any time is a mean."""
+    for name, words, kept in (
+        ("frontier_latency_seconds", "From discovery to the first lease.", found["found"]),
+        ("lateness_seconds", "From the instant at which URL and host allowed a request to the lease.", found["due"]),
+        ("sync_latency_seconds", "Syncs of the log.", found["syncs"]),
+    ):
+        yield SummaryMetricFamily(PREFIX + name, words, count_value=kept.count, sum_value=kept.seconds)

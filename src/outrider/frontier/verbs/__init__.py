@@ -10,6 +10,7 @@ error throws its draft away, and the state is what it was. `machine.py`, above t
     discovering.py   discover, and links between logs
     trapping.py      traps: rules, windows of new URLs, diminishing returns
     asking.py        robots rules and the errands that fetch them
+    delays.py        how long URLs waited for their leases, summed
     leasing.py       lease; drawing.py draws URLs and errands, leased.py gives a call's leases in columns
     errands.py       errands that callers queue
     outcomes.py      outcomes in columns, read and checked

@@ -119,6 +119,7 @@ def statistics(
         "lost": tables.registry.tallies.get("lost", 0),
         "dropped": tables.registry.tallies.get("dropped", 0),
         "refused": tables.registry.tallies.get("refused", 0),
+        "retries": tables.registry.tallies.get("retries", 0),
         "errors": errors,
         "traps": {name[5:]: count for name, count in tables.registry.tallies.items() if name.startswith("trap.")},
         "structures": {
@@ -464,7 +465,7 @@ def list_hosts(
 def list_hosts_in(
     state: str, tables: Tables, turns: Turns, now: Instant, after: str | None, limit: int
 ) -> Generator[None, None, Page[HostStatus]]:
-    """Those in one state, as `list_hosts`; it looks at all hosts in memory, in bounded steps. Raises SettingsError."""
+    """Hosts in one state, as `list_hosts`; it looks at all hosts in memory, in bounded steps. Raises SettingsError."""
     limit = _limit(limit)
     if state not in HOST_STATES:
         raise SettingsError(f"state {shown(state)}: give one of {', '.join(HOST_STATES)}")
@@ -655,6 +656,9 @@ def explain(
         text = f"it is parked as a trap ({rule}){why}; `outrider retry --error {rule}` puts it back"
     elif record.state == PARKED and record.reason == Reason.ROBOTS and robots:
         text = f"it is parked: its robots.txt closes it, {robots}"
+    worker, until = _held_by(tables, token)
+    if word == "leased" and until is not None:
+        text = f"it is leased: {worker or 'this process'} fetches it, until {rfc3339(until)} at the latest"
     kept = word in ("paused", "not_welcome", "blocked", "limit") or (at is not None and at >= paused_until)
     if record.state == QUEUED and paused_until > now and not kept:
         word, text, at = "network", _paused(paused_until), paused_until
@@ -681,7 +685,22 @@ def explain(
         robots=robots,
         robots_state=RobotsState(authority.state).name.lower() if authority is not None else None,
         next_at=at,
+        due_since=record.due if record.state in (QUEUED, LEASED) and record.due <= now else None,
+        worker=worker,
+        lease_until=until,
     )
+
+
+def _held_by(tables: Tables, token: int) -> tuple[str | None, Instant | None]:
+    """The holder of the lease with a token, empty for this process, and until when."""
+    if not token:
+        return None, None
+    found, _, deadlines, holders = tables.leases.get(np.array([token], np.uint64), False)[:4]
+    if not np.frombuffer(found, np.bool_)[0]:
+        return None, None
+    holder = int(np.frombuffer(holders, np.uint32)[0])
+    name = tables.registry.holders[holder][0] if holder else ""
+    return name, int(np.frombuffer(deadlines, np.int64)[0])
 
 
 def _address_sought(host: str, place: Whereabouts | None, at: Instant, now: Instant) -> tuple[str, str, Instant | None]:

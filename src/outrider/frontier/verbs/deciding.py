@@ -45,6 +45,7 @@ from outrider.frontier.state.tables import (
 )
 from outrider.frontier.stores.recent import Recent
 from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.delays import Delays
 from outrider.frontier.verbs.draft import Draft
 from outrider.journey import (
     Code,
@@ -147,6 +148,7 @@ class Deciding:
         # answer from the caller.
         self._unanswered: dict[int, bytes] = {}
         self.network = Network()
+        self.delays = Delays()
         self._woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
         self.lsn = 0
         self.asked = ""  # the caller's function that runs now, in words for an error

@@ -142,6 +142,8 @@ class Leasing(Asking):
         opened = [tables.errands[token] for token in range(first + drawing.count, first + given)]
         errand_leases = [errand_lease(errand, tables, now) for errand in opened]
         leases = Leased(tables, first, cards, queues, not_before, wish.deadline, errand_leases)
+        if len(cards):
+            self.delays.note(cards.heads, tables.hosts.rest_until[tables.queues.host[queues]], not_before, now)
         for one in opened:
             one.begun = now
             heapq.heappush(self._deadlines, (one.deadline, one.token))

@@ -194,7 +194,7 @@ def _names(heads: Heads) -> npt.NDArray[np.uint64]:
 
 
 def _filtered(tables: Tables, heads: Heads, wish: Wish, woken: Instant, leased: npt.NDArray[np.uint64]) -> Heads:
-    """Those of a wish, copied, in their states. leased: the names of leased URLs, sorted."""
+    """The heads of a wish, copied, in their states. leased: the names of leased URLs, sorted."""
     states = heads["state"].copy()
     states[(states == WAITING) & (heads["due"] <= woken)] = QUEUED
     mask = np.ones(len(heads), np.bool_)

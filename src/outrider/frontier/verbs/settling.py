@@ -470,6 +470,8 @@ class Settling(Asking, Discovering):
             some = retry[left]
             heads["due"][some] = np.maximum(due, pages.until[retry])[left]
             again = np.concatenate((again, some))
+            if len(some):
+                draft.tally("retries", len(some))
             spent = retry[~left]
             heads["state"][spent], heads["reason"][spent] = GONE, Reason.ERROR
             for row in spent.tolist():

@@ -1,0 +1,291 @@
+"""`explain` in many situations: the one reason that holds now, its words, and when it changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider import Frontier, Link
+
+NOW = 1_700_000_000_000_000
+SECOND = 1_000_000
+A, B = "http://a.example.org/", "http://b.example.org/"
+
+
+class World:
+    """A frontier in memory and its clock."""
+
+    def __init__(self, robots="caller", addresses="caller", **settings):
+        self.now = NOW
+        settings = {"delay": 5, "delay_factor": 0, **settings}
+        self.frontier = Frontier.memory(
+            clock=lambda: self.now, robots=robots, addresses=addresses, settings=settings, seed=1
+        )
+
+    def add(self, *urls):
+        self.frontier.discover(urls)
+        return self
+
+    def lease(self, want=1, **how):
+        return list(self.frontier.lease(want, **how))
+
+    def report(self, *outcomes):
+        self.frontier.report(outcomes)
+        return self
+
+    def after(self, seconds):
+        self.now += int(seconds * SECOND)
+        return self
+
+
+def unknown():
+    return World().add(A), A + "other", "unknown", "no link or call has named it", None
+
+
+def out_of_scope():
+    world = World(scope="host").add(A)
+    return world, "http://elsewhere.test/", "out_of_scope", "outside the scope", None
+
+
+def ready():
+    return World().add(A), A, "ready", "whoever leases next", 0
+
+
+def behind():
+    return World().add(A, A + "b"), A + "b", "behind", "1 other URL of its queue may go first", 0
+
+
+def leased_here():
+    world = World().add(A)
+    world.lease(ttl_seconds=60)
+    return world, A, "leased", "this process fetches it, until 2023-11-14T22:14:20", None
+
+
+def leased_by_a_worker():
+    world = World().add(A)
+    world.lease(worker="ann", ttl_seconds=60)
+    return world, A, "leased", "ann fetches it, until 2023-11-14T22:14:20", None
+
+
+def host_busy():
+    world = World().add(A, A + "b")
+    (lease,) = world.lease()
+    return world, A if lease.url != A else A + "b", "host_busy", "one request at a time", None
+
+
+def two_at_once_are_busy():
+    world = World().add(*(A + str(page) for page in range(3)))
+    world.frontier.set_limit(2, "a.example.org")
+    urls = {lease.url for lease in world.lease(2, per_queue=2)}
+    (left,) = {A + str(page) for page in range(3)} - urls
+    return world, left, "host_busy", "at most 2 requests at once", None
+
+
+def host_resting():
+    world = World().add(A, A + "b")
+    (lease,) = world.lease()
+    world.report(lease.done(seconds=0.1, status=200)).after(2)
+    return world, A if lease.url != A else A + "b", "host_resting", "rests for 3 s more (floor)", 3
+
+
+def retry_after():
+    world = World().add(A, A + "b")
+    (lease,) = world.lease()
+    world.report(lease.retry(status=429, seconds=0.1, retry_after_seconds=100))
+    return world, A if lease.url != A else A + "b", "host_resting", "rests for 100 s more (retry_after)", 100
+
+
+def crawl_delay():
+    world = World()
+    world.frontier.set_robots("http://a.example.org", 200, b"User-agent: *\nCrawl-delay: 30\n")
+    world.add(A, A + "b")
+    (lease,) = world.lease()
+    world.report(lease.done(seconds=0.1, status=200))
+    return world, A if lease.url != A else A + "b", "host_resting", "rests for 30 s more (crawl_delay)", 30
+
+
+def lease_that_ran_out():
+    world = World().add(A)
+    world.lease(ttl_seconds=10)
+    world.after(11).lease()
+    return world, A, "host_resting", "rests for 5 s more", 5
+
+
+def not_before():
+    world = World().add(Link(A, not_before=NOW + 60 * SECOND))
+    return world, A, "waiting", "it waits until 2023-11-14T22:14:20", 60
+
+
+def retried():
+    world = World().add(A)
+    world.report(world.lease()[0].retry(after_seconds=20, status=503))
+    return world, A, "waiting", "it waits until 2023-11-14T22:13:40", 20
+
+
+def revisited():
+    world = World().add(A)
+    world.report(world.lease()[0].again(at=NOW + 500 * SECOND))
+    return world, A, "waiting", "it waits until", 500
+
+
+def done():
+    world = World().add(A)
+    world.report(world.lease()[0].done(seconds=0.1, status=200))
+    return world, A, "done", "it was fetched", None
+
+
+def gone():
+    world = World().add(A)
+    world.report(world.lease()[0].gone(status=404, error="http_404"))
+    return world, A, "gone", "http_404", None
+
+
+def out_of_attempts():
+    world = World().add(A)
+    for _ in range(5):
+        for lease in world.after(10_000).lease():
+            world.report(lease.retry(error="reset"))
+    return world, A, "gone", "it is gone: reset", None
+
+
+def refused_by_robots():
+    world = World()
+    world.frontier.set_robots("http://a.example.org", 200, b"User-agent: *\nDisallow: /private\n")
+    world.add(A + "private")
+    world.lease()
+    return world, A + "private", "parked", "line 2: Disallow: /private", None
+
+
+def robots_out_of_reach():
+    world = World()
+    world.frontier.set_robots("http://a.example.org", 503, b"")
+    world.add(A)
+    world.lease()
+    return world, A, "parked", "robots", None
+
+
+def budget_of_the_host():
+    world = World(max_pages_per_host=1).add(A, A + "b")
+    (lease,) = world.lease()
+    world.report(lease.done(seconds=0.1, status=200))
+    world.after(60).lease()
+    return world, A if lease.url != A else A + "b", "parked", "budget", None
+
+
+def limit_of_pages():
+    world = World(max_pages=1).add(A, B)
+    (lease,) = world.lease()
+    world.report(lease.done(seconds=0.1, status=200))
+    return world, A if lease.url != A else B, "limit", "max_pages", None
+
+
+def paused_queue():
+    world = World().add(A)
+    world.frontier.pause("a.example.org")
+    return world, A, "paused", "its queue or crawl is paused", None
+
+
+def paused_crawl():
+    world = World().add(A)
+    world.frontier.pause()
+    return world, A, "paused", "its queue or crawl is paused", None
+
+
+def blocked_queue():
+    world = World().add(A)
+    world.frontier.block_until(NOW + 40 * SECOND, "a.example.org")
+    return world, A, "blocked", "blocked until 2023-11-14T22:14:00", 40
+
+
+def robots_first():
+    return World(robots="errands").add(A), A, "robots", "is to be asked for first", 0
+
+
+def robots_being_asked_for():
+    world = World(robots="errands").add(A)
+    assert "robots" == world.lease(errands=True)[0].kind
+    return world, A, "robots", "is being asked for", None
+
+
+def robots_asked_for_again():
+    world = World(robots="errands").add(A)
+    world.report(world.lease(errands=True)[0].robots(503, b""))
+    return world, A, "robots", "is to be asked for first, from 2023-11-14T22:13:30", 10
+
+
+def robots_of_another_authority_first():
+    world = World(robots="errands").add(A)
+    world.report(world.lease(errands=True)[0].robots(404, b""))
+    world.after(6).add("https://a.example.org/")
+    return world, "https://a.example.org/", "robots", "is to be asked for first", 0
+
+
+def group_is_busy():
+    world = World(group=("domain",)).add(A, B)
+    (lease,) = world.lease(2)
+    return world, A if lease.url != A else B, "group_busy", "group", None
+
+
+def group_rests():
+    world = World(group=("domain",)).add(A, B)
+    (lease,) = world.lease(2)
+    world.report(lease.done(seconds=0.1, status=200))
+    return world, A if lease.url != A else B, "group_resting", "belongs to it", 5
+
+
+def keyed_queues_share_a_clock():
+    world = World().add(Link(A, key="team"), Link(B, key="team"))
+    (lease,) = world.lease(2)
+    return world, A if lease.url != A else B, "group_busy", "another queue of the key team", None
+
+
+def address_first():
+    world = World(addresses="errands", group=("address",)).add(A)
+    return world, A, "address", "the address of a.example.org is to be asked for first", 0
+
+
+def address_being_asked_for():
+    world = World(addresses="errands", group=("address",)).add(A)
+    assert "address" == world.lease(errands=True)[0].kind
+    return world, A, "address", "is being asked for", None
+
+
+def deleted():
+    world = World().add(A)
+    world.frontier.delete("a.example.org")
+    return world, A, "unknown", "no link or call has named it", None
+
+
+def brought_back():
+    world = World().add(A)
+    world.report(world.lease()[0].gone(status=404, error="http_404"))
+    assert 1 == world.after(60).frontier.retry(error="http_404")
+    return world, A, "ready", "whoever leases next", 0
+
+
+SITUATIONS = (
+    unknown, out_of_scope, ready, behind, leased_here, leased_by_a_worker, host_busy, two_at_once_are_busy,
+    host_resting, retry_after, crawl_delay, lease_that_ran_out, not_before, retried, revisited, done, gone,
+    out_of_attempts, refused_by_robots, robots_out_of_reach, budget_of_the_host, limit_of_pages, paused_queue,
+    paused_crawl, blocked_queue, robots_first, robots_being_asked_for, robots_asked_for_again,
+    robots_of_another_authority_first, group_is_busy, group_rests, keyed_queues_share_a_clock, address_first,
+    address_being_asked_for, deleted, brought_back,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.__name__)
+def test_a_url_is_explained(situation):
+    """Word, words, and the seconds until that changes; and a lease agrees: only a ready URL is given."""
+    world, url, word, words, seconds = situation()
+    found = world.frontier.explain(url)
+    assert (word, True) == (found.reason_now, words in found.reason_text), found.reason_text
+    at = None if found.next_at is None else max(0, found.next_at - world.now) / SECOND
+    assert at == (None if seconds is None else pytest.approx(seconds, abs=0.2))
+    given = {lease.url for lease in world.lease(10, per_queue=10)}
+    assert (url in given) <= (word in ("ready", "behind"))
+
+
+def test_a_lease_is_told_with_its_holder_and_its_end():
+    world = World().add(A)
+    world.after(3).lease(worker="ann", ttl_seconds=60)
+    found = world.frontier.explain(A)
+    assert ("ann", NOW + 63 * SECOND, NOW) == (found.worker, found.lease_until, found.due_since)
