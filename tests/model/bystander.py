@@ -113,6 +113,7 @@ class Known:
     closed: bool = True
     until: int = 0
     hops: int = 0
+    failing: bool = False  # the last good copy holds until it is a day old
 
 
 @dataclass
@@ -257,9 +258,11 @@ class Judge:
             return
         known.hops = 0
         if status is None or status == 429 or status >= 500:
-            known.closed, known.robots = True, None
+            known.failing = not known.closed and self.told < known.until
+            if not known.failing:
+                known.closed, known.robots = True, None
             return
-        known.closed, known.until = False, self.told + ROBOTS_HOLD
+        known.closed, known.failing, known.until = False, False, self.told + ROBOTS_HOLD
         known.robots = Robots(body.decode(), "outrider") if status < 300 else None
 
     def crawl_delay(self, host: str) -> float:
@@ -428,6 +431,8 @@ class Judge:
             self.demand("robots", not self.settings.robots_errands, request, "its robots.txt is not known")
             return
         self.demand("robots", not rules.closed, request, "its robots.txt was not answered")
+        current = not rules.failing or self.told < rules.until
+        self.demand("robots", current, request, "its robots.txt was not answered for a day")
         parts = urlsplit(request.url)
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         self.demand("robots", rules.robots is None or rules.robots.allowed(path), request, "its robots.txt closes it")
