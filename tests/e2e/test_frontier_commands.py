@@ -50,7 +50,7 @@ def test_a_running_crawl_is_asked_and_not_disturbed(tmp_path):
             crawling.wait_for(lambda: bool(rows(crawling.outrider("urls", output, "--state", "done", "--json"))))
             (idle,) = rows(crawling.outrider("why-idle", output, "--json"))
             assert idle["known"] == sum(idle["hosts"].values()) > 0
-            (url, *_) = [row["url"] for row in rows(crawling.outrider("urls", output, "--json"))]
+            url = rows(crawling.outrider("urls", output, "--json"))[0]["url"]
             (explained,) = rows(crawling.outrider("explain", url, "-o", output, "--json"))
             assert url == explained["url"]
             assert rows(crawling.outrider("hosts", output, "--json"))
