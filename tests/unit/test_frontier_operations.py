@@ -8,7 +8,7 @@ from model.world import START, World, recount
 from outrider import Link
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.verbs import deciding
-from outrider.journey import OutcomeBatch, State, Waits
+from outrider.journey import Outcome, OutcomeBatch, State, Verdict, Waits
 from outrider.limits import MICROSECONDS
 
 A, B = "http://a.com/", "http://b.com/"
@@ -185,6 +185,23 @@ def test_a_block_of_a_crawl_holds_for_hosts_found_later(world, how):
     ended(world, how)
     world.discover(A, Link(B, crawl="other"))
     assert ([B], 30.0) == (world.urls(), world.ready_in())
+
+
+@pytest.mark.parametrize(("open_ones", "rests"), [(1, 0.3), (2, 1.0)])
+def test_a_new_queue_rests_its_host_for_requests_that_stay_open_alone(open_ones, rests):
+    """With a limit of two a link makes a second queue of a host in the report that ends its request, 0.7 s ago."""
+    world = World(delay=1.0, delay_factor=0)
+    world.frontier.set_limit(2)
+    world.discover(A, "http://a.com/2")
+    leases = []
+    for _ in range(open_ones):
+        leases += world.lease(1)
+        world.clock.move(3)
+    assert open_ones == len(leases)
+    ended = world.clock() - 700_000
+    links = [Link("http://a.com/1", key="k")]
+    world.report(Outcome(leases[0].token, Verdict.RETRY, seconds=0.0, error="timeout", ended_at=ended, links=links))
+    assert rests == pytest.approx(world.frontier.host("a.com").rest_until / MICROSECONDS - world.clock() / MICROSECONDS)
 
 
 @ENDS

@@ -477,10 +477,15 @@ class Discovering(Trapping):
                 continue
             draft.add(Fact.QUEUE_RULES, rules_cells(int(slots[place]), int(queues[place]), rules))
             host = int(homes[place])
-            if rules.limit > 1 and host < tables.hosts.count and tables.hosts.in_flight[host]:
+            if rules.limit > 1 and host < tables.hosts.count and self._stays_busy(draft, host):
                 # A second request may begin beside the open one: their beginnings keep the gap.
                 floor = max(self._floor_under(rules), self._floor_of_host(host))
                 self._rest_whole(draft, host, floor, draft.now, over=False)
+
+    def _stays_busy(self, draft: Draft, host: int) -> bool:
+        """Whether a host has open requests that this call does not end."""
+        ending = 0 if draft.left is None else np.count_nonzero(draft.left == host)
+        return bool(self.tables.hosts.in_flight[host] > ending)
 
     def _queues_at(self, hosts: npt.NDArray[np.intp], queues: Any) -> Rows:
         """The rows of queues by hash at known hosts, NONE for new ones; most hosts have one queue."""

@@ -70,6 +70,7 @@ class Draft:
         self.barren: set[int] = set()  # rows of new crawls that got no URL
         self._crawls: dict[str, int] = {}  # rows of new crawls, by name
         self.hosts_made: set[str] = set()  # names of hosts that an errand needs and that this call makes
+        self.left: npt.NDArray[np.uint32] | None = None  # hosts of the page requests that this call ends, one for each
         self.crawl_delays: dict[int, float] = {}  # seconds, by host, of robots rules that came with this call
         self._tables = tables
         self._keeps_lines = keeps_lines

@@ -230,6 +230,7 @@ class Reporting(Leasing, Settling):
         self._hear_network(draft, ends)
         self._answer_errands(draft, ends)
         until, ended = self._rest_hosts(draft, ends)
+        draft.left = ends.hosts[ends.ended]
         self._park_unwelcome(draft)
         targets = self._move_pages(draft, ends, until, ended)
         # The links of stale outcomes stay unread: the present holder of the URL will report them.
