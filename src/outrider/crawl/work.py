@@ -284,7 +284,11 @@ class Worker:
         )
         beside = [asyncio.create_task(self._keep_leases()), asyncio.create_task(self._settle())]
         try:
-            await self._lease(fetching)
+            try:
+                await self._lease(fetching)
+            except UnreachableError:
+                self._raise_failure()  # which broke that call off, and says what happened
+                raise
             while self._running:
                 await asyncio.wait([*self._running, beside[1]], return_when=asyncio.FIRST_COMPLETED)
                 self._raise_failure()
