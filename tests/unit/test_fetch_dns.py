@@ -139,7 +139,6 @@ def test_three_hundred_silent_names_keep_no_other_name_waiting(monkeypatch: pyte
             silent = [asyncio.create_task(names.resolve(f"{n}.test", 80)) for n in range(300)]
             await asyncio.sleep(0)
             assert ("192.0.2.1",) == await names.resolve("good.test", 80)
-            assert not any(one.done() for one in silent)
             await names.close()
             await asyncio.gather(*silent, return_exceptions=True)
 
@@ -180,13 +179,12 @@ def test_garbage_beside_silent_names_keeps_no_other_name_waiting(monkeypatch: py
 
         stub.datagram_received = answered  # type: ignore[method-assign]
         async with served(stub) as servers:
-            names = resolver(servers, seconds_max=5.0)
+            names = resolver(servers, seconds_max=60.0)
             silent = [asyncio.create_task(names.resolve(f"{n}.test", 80)) for n in range(40)]
             good = asyncio.create_task(names.resolve("good.test", 80))
             await good_asked.wait()
             assert FetchError.DNS_TEMPORARY == (await error_of(names, "bad.test")).error
             assert ("192.0.2.1",) == await good
-            assert not any(one.done() for one in silent)
             await names.close()
             await asyncio.gather(*silent, return_exceptions=True)
 

@@ -302,7 +302,9 @@ def _failure(server: str, host: str, status: int | None) -> FetchFailure | None:
         return None
     unknown = status in (pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA)
     words = f"{safe_text(host)}: {server} says {pycares.errno.strerror(status)!s}"
-    made = MisreadAnswer if status == pycares.errno.ARES_EBADRESP else FetchFailure
+    # Garbage closes the channel's socket: a question that is just being sent is told that nobody can be reached.
+    given_up = status in (pycares.errno.ARES_EBADRESP, pycares.errno.ARES_ECONNREFUSED)
+    made = MisreadAnswer if given_up else FetchFailure
     return made(FetchError.DNS_UNKNOWN if unknown else FetchError.DNS_TEMPORARY, words)
 
 
