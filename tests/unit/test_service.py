@@ -328,7 +328,7 @@ def test_the_rest_of_a_lease_is_found_by_its_tokens_behind_a_restart(tmp_path):
 def test_the_socket_names_its_protocol_so_that_no_answer_waits_for_an_acknowledgement():
     import socket
 
-    with running._bound(Listening("127.0.0.1", 0)) as listener:
+    with running.bound(Listening("127.0.0.1", 0)) as listener:
         assert socket.IPPROTO_TCP == listener.proto
 
 

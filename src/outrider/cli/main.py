@@ -24,7 +24,7 @@ try:
     from outrider.cli.looking import duplicates, explain, hosts, urls, why_idle
     from outrider.cli.page import fetch, show
     from outrider.cli.robots import robots
-    from outrider.cli.serving import serve
+    from outrider.cli.serving import answers_beside, serve
     from outrider.cli.settings import asked_twice, completion, given, setting_options, settings
     from outrider.cli.sim import sim
     from outrider.cli.url import url
@@ -35,6 +35,7 @@ except OutriderError as error:  # OUTRIDER_KERNELS asks for kernels that are not
     sys.exit(error.exit_code)
 
 if TYPE_CHECKING:
+    from outrider.crawl.beside import Beside
     from outrider.crawl.served import Access
 
 EXIT_CODES = (
@@ -96,7 +97,8 @@ def outrider() -> None:
 @outrider.command(epilog="Settings may also stand in DIR/outrider.toml, or in the environment as OUTRIDER_MAX_PAGES …")
 @click.argument("seeds", nargs=-1, metavar="[SEED]...")
 @setting_options()
-def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
+@answers_beside
+def crawl(seeds: tuple[str, ...], beside: Beside | None, **flags: Any) -> int:
     """Crawl from SEEDs to the end.
 
     A SEED is a URL, @FILE with one URL a line, or - for standard input. On an existing directory the crawl goes on, and
@@ -107,18 +109,20 @@ def crawl(seeds: tuple[str, ...], **flags: Any) -> int:
     _collect_seldom()
     # A stream that was closed before we began is None.
     stdin = sys.stdin.buffer if sys.stdin is not None else None
-    return start(seeds, asked_twice(given(flags)), stdin=stdin, talk=sys.stderr).exit_code
+    return start(seeds, asked_twice(given(flags)), stdin=stdin, talk=sys.stderr, beside=beside).exit_code
 
 
 @outrider.command()
 @click.argument("directory", metavar="DIR")
 @setting_options("output", "anew")
-def resume(directory: str, **flags: Any) -> int:
+@answers_beside
+def resume(directory: str, beside: Beside | None, **flags: Any) -> int:
     """Go on with the crawl in DIR, with the settings it was made with; flags override them."""
     from outrider.crawl.start import start
 
     _collect_seldom()
-    return start((), {**asked_twice(given(flags)), "output": directory}, talk=sys.stderr, resume=True).exit_code
+    words = {**asked_twice(given(flags)), "output": directory}
+    return start((), words, talk=sys.stderr, resume=True, beside=beside).exit_code
 
 
 def _collect_seldom() -> None:

@@ -1,8 +1,12 @@
-"""The command that serves a frontier to workers elsewhere: `serve`."""
+"""The command that serves a frontier to workers elsewhere, `serve`; and the options by which a crawl answers, too."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar
 
 import click
 
@@ -11,14 +15,70 @@ from outrider.errors import SettingsError
 
 DRAIN_SECONDS = 10.0
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _access_options(command: Command) -> Command:
+    """The options that say who may ask a server."""
+    for option in (
+        click.option(
+            "--host-name", "names", multiple=True, metavar="NAME", help="A name that clients ask by (repeatable)."
+        ),
+        click.option("--tokens", metavar="FILE", help="Lines `ROLE TOKEN`; roles: read, work, operate, admin."),
+        click.option("--tls-key", metavar="FILE", help="The key of the certificate, as PEM."),
+        click.option("--tls-cert", metavar="FILE", help="The certificate and its chain, as PEM."),
+    ):
+        command = option(command)
+    return command
+
+
+def answers_beside(command: Callable[..., int]) -> Callable[..., int]:
+    """Gives a command that crawls `--http` and its like; it is called with `beside`, whose socket is bound."""
+
+    @click.option("--http", metavar="ADDR", help="Answer at HOST:PORT while the crawl runs (docs/howto/serve.md).")
+    @_access_options
+    @wraps(command)
+    def with_beside(
+        http: str | None,
+        tls_cert: str | None,
+        tls_key: str | None,
+        tokens: str | None,
+        names: tuple[str, ...],
+        **words: Any,
+    ) -> int:
+        if http is None:
+            for flag, value in (("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--tokens", tokens)):
+                if value is not None:
+                    raise SettingsError(f"{flag} is given, and no --http: it belongs to an address to answer at")
+            if names:
+                raise SettingsError("--host-name is given, and no --http: it belongs to an address to answer at")
+            return command(beside=None, **words)
+        with _service("--http"):
+            from outrider.service.access import Tokens, listening
+            from outrider.service.crawling import CrawlServer
+        at = listening(http, tls_cert, tls_key, tokens)
+        beside = CrawlServer(at, Tokens.read(tokens), names=frozenset(name.lower() for name in names))
+        try:
+            return command(beside=beside, **words)
+        finally:
+            beside.close(at_once=True)
+
+    return with_beside
+
+
+@contextmanager
+def _service(asked: str) -> Iterator[None]:
+    """Raises SettingsError where the block misses a library of the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        raise SettingsError(f"`{asked}` needs {missing.name}: pip install 'outrider[serve]'") from None
+
 
 @click.command()
 @click.argument("directory", metavar="DIR")
 @click.option("--http", default="127.0.0.1:7070", show_default=True, metavar="ADDR", help="HOST:PORT to listen at.")
-@click.option("--tls-cert", metavar="FILE", help="The certificate and its chain, as PEM.")
-@click.option("--tls-key", metavar="FILE", help="The key of the certificate, as PEM.")
-@click.option("--tokens", metavar="FILE", help="Lines `ROLE TOKEN`; roles: read, work, operate, admin.")
-@click.option("--host-name", "names", multiple=True, metavar="NAME", help="A name that clients ask by (repeatable).")
+@_access_options
 @click.option(
     "--drain",
     default=DRAIN_SECONDS,
@@ -41,11 +101,9 @@ def serve(
     Loopback takes neither TLS nor tokens; any other address takes both. SIGTERM drains: waiting requests are answered,
     results are taken, then the server ends with 0 where all work is done, and with 4 where work is left.
     """
-    try:
+    with _service("serve"):
         from outrider.service.access import Tokens, listening
         from outrider.service.running import serve as run
-    except ModuleNotFoundError as missing:
-        raise SettingsError(f"`serve` needs {missing.name}: pip install 'outrider[serve]'") from None
     at = listening(http, tls_cert, tls_key, tokens)
     roles = Tokens.read(tokens)
     whole = run(

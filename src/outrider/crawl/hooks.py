@@ -296,7 +296,7 @@ class Watch:
                 "seconds_max": round(spent.seconds_max, 3),
                 "share": round(min(1.0, spent.seconds / passed), 3),
             }
-            for name, spent in self.times.items()
+            for name, spent in list(self.times.items())
         }
 
 
@@ -428,14 +428,32 @@ class Hooks:
         if self.priority is None and self.key is None:
             return seeds
         batch = UrlBatch.of(seeds)
+        ranks, keys = self._ranked(batch)
+        if keys is None:
+            return batch.with_columns(priority=ranks if ranks is not None else priorities.PRIORITY_DEFAULT)
+        return _as_links(batch, None, ranks, keys)
+
+    def told(self, links: Sequence[Link]) -> Sequence[Link]:
+        """Links from outside with priorities and keys, where they bring none. Raises SettingsError as `seeds`."""
+        if self.priority is None and self.key is None:
+            return links
+        spelled = list(UrlBatch.of([one.url for one in links]).strings())
+        rows = [row for row, url in enumerate(spelled) if url]  # the frontier refuses the others
+        if not rows:
+            return links
+        batch = UrlBatch.of([spelled[row] for row in rows])
+        found = list(links)
+        for row, link in zip(rows, _as_links(batch, [links[row] for row in rows], *self._ranked(batch)), strict=True):
+            found[row] = link
+        return found
+
+    def _ranked(self, batch: UrlBatch) -> tuple[npt.NDArray[np.float64] | None, list[str | None] | None]:
         try:
             ranks = self._ranks(batch, None) if self.priority is not None else None
             keys = self._keys(batch, None) if self.key is not None else None
         except HookFailed as failed:
             raise SettingsError(f"{failed.name} failed for the seeds: {failed.lines()[-1]}") from failed.error
-        if keys is None:
-            return batch.with_columns(priority=ranks if ranks is not None else priorities.PRIORITY_DEFAULT)
-        return _as_links(batch, None, ranks, keys)
+        return ranks, keys
 
     def follows(self, target: str, page: CrawledPage) -> bool:
         """Whether the target of a redirect is wanted. Raises HookFailed."""

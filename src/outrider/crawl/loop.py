@@ -13,12 +13,13 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from outrider.clock import Instant, anchored, instant, rfc3339, wall
+from outrider.crawl.beside import Beside, Running, across
 from outrider.crawl.control import Answer, Answers, Control
 from outrider.crawl.copies import Copies
 from outrider.crawl.directory import (
@@ -64,7 +65,7 @@ from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.chosen import make_downloader
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import make_resolver
-from outrider.journey import Lease
+from outrider.journey import Code, Lease
 from outrider.kernels import in_use
 from outrider.limits import (
     CONNECTIONS_MAX,
@@ -141,9 +142,12 @@ class Crawler:
         full_seconds_max: float = FULL_SECONDS_MAX,
         stop_seconds_max: float = STOP_SECONDS_MAX,
         reader: PageReader | None = None,
+        beside: Beside | None = None,
     ) -> None:
-        """reader: gets each answered page once it is kept. Raises SettingsError for a hook that cannot be loaded."""
+        """reader: gets each answered page once it is kept. beside: answers questions from elsewhere while the crawl
+        runs. Raises SettingsError for a hook that cannot be loaded."""
         self._options = options
+        self._beside = beside
         self._reader = reader
         self._hooks = Hooks(options)
         if make_downloader is None and self._hooks.downloader is not None:
@@ -216,7 +220,11 @@ class Crawler:
 
     async def status(self) -> dict[str, Any]:
         """The fields of `status --json` for this crawl now."""
-        statistics, wait, tail = await self._in_books(
+        return await self._status(self._in_books)
+
+    async def _status(self, calling: Callable[[Callable[[], Any]], Awaitable[Any]]) -> dict[str, Any]:
+        """calling: makes a call that looks, in some thread."""
+        statistics, wait, tail = await calling(
             lambda: (self._frontier.statistics(), self._wait_seconds(), self._frontier.explain_idle().tail_seconds)
         )
         rates = self._pace.rates(time.monotonic())
@@ -226,7 +234,7 @@ class Crawler:
     def _not_followed(self) -> dict[str, int]:
         """Links of all runs that were not followed, by reason; as of the last note where no settler is there yet."""
         counts = dict(self._before.not_followed)
-        for reason, count in self._settler.not_followed.items():
+        for reason, count in self._settler.not_followed.copy().items():
             counts[reason] = counts.get(reason, 0) + count
         return counts
 
@@ -248,9 +256,17 @@ class Crawler:
         try:
             await self._in_books(self._open)
             try:
+                await self._serve_beside()
                 return await self._crawl()
+            except BaseException as error:
+                self._failure = self._failure or (error if isinstance(error, Exception) else None)
+                raise
             finally:
-                await self._in_books(self._close)
+                try:
+                    if self._beside is not None:
+                        await asyncio.to_thread(self._beside.close, at_once=self._stopping > 1)
+                finally:
+                    await self._in_books(self._close)
         finally:
             restore()
             self._progress.close()
@@ -596,15 +612,46 @@ class Crawler:
         for order in ORDERS:
             answers[order] = self._ordered(order, answers[order])
         answers |= {"verify": self._verified, "export": self._exported}
-        why_idle = answers["why-idle"]
+        return {**answers, "why-idle": self._with_hooks(answers["why-idle"])}
 
-        async def with_hooks(question: Mapping[str, Any]) -> dict[str, Any]:
+    def _with_hooks(self, why_idle: Answer) -> Answer:
+        async def answered(question: Mapping[str, Any]) -> dict[str, Any]:
             try:
                 return idle_with_hooks(await why_idle(question), self._hooks.watch.shares())
             except HookRunningError as running:
                 return idle_in_hook(running.facts)
 
-        return {**answers, "why-idle": with_hooks}
+        return answered
+
+    async def _serve_beside(self) -> None:
+        """Lets a server on another thread answer: looks past the books, orders and the status on this loop."""
+        if self._beside is None:
+            return
+        loop = asyncio.get_running_loop()
+        looks = dict(answers_of(self._frontier, asyncio.to_thread))
+        here = self._answers()
+        orders = {name: across(loop, here[name]) for name in ORDERS}
+        status = across(loop, lambda _: self._status(asyncio.to_thread))
+        add = across(loop, self._patient(self._added))
+        answers = {**looks, **orders, "status": status, "why-idle": self._with_hooks(looks["why-idle"])}
+        running = Running(
+            self._options.output,
+            self._frontier,
+            answers,
+            lambda links, request: add({"links": links, "request_id": request}),
+        )
+        self._progress.say(f"outrider: serving at {await asyncio.to_thread(self._beside.open, running)}")
+
+    async def _added(self, question: Mapping[str, Any]) -> list[Code]:
+        """Takes links from elsewhere. They permit no address of this machine, as those do that are named here."""
+        links = await self._in_books(self._hooks.told, question["links"])
+        codes = await self._in_books(self._frontier.discover, links, request_id=question["request_id"])
+        counts: dict[str, int] = {}
+        for code in codes:
+            counts[str(code)] = counts.get(str(code), 0) + 1
+        await self._in_books(lambda: self._journal.note("add", codes=counts))
+        self._wake.set()
+        return codes
 
     def _ordered(self, name: str, order: Answer) -> Answer:
         """Carries an order out, writes it down, and looks at once for what may be fetched now."""

@@ -14,6 +14,7 @@ import msgspec
 
 from outrider.clock import wall
 from outrider.crawl.aside import put_aside
+from outrider.crawl.beside import Beside
 from outrider.crawl.directory import (
     CHOOSE_ANOTHER,
     GIVE_A_CRAWL,
@@ -88,11 +89,13 @@ def start(
     talk: TextIO,
     resume: bool = False,
     summary: bool = True,
+    beside: Beside | None = None,
 ) -> CrawlResult:
-    """One run of a crawl: it names every fault of the typed words before it makes a connection."""
+    """One run of a crawl: it names every fault of the typed words before it makes a connection. beside: answers
+    questions from elsewhere while it runs."""
     ready = prepared(seeds, flags, environment=environment, stdin=stdin, talk=talk, resume=resume)
     try:
-        result = asyncio.run(_run(ready))
+        result = asyncio.run(_run(ready, beside))
     finally:
         ready.progress.close()
     lines = _conclude(ready.options, result, ready.sources)
@@ -113,7 +116,7 @@ class Prepared:
     progress: Progress
     again: Callable[[], list[str]]
 
-    def crawler(self, reader: PageReader | None = None) -> Crawler:
+    def crawler(self, reader: PageReader | None = None, beside: Beside | None = None) -> Crawler:
         """The run of it."""
         return Crawler(
             self.options,
@@ -123,6 +126,7 @@ class Prepared:
             progress=self.progress,
             seeds_again=self.again,
             reader=reader,
+            beside=beside,
         )
 
 
@@ -195,8 +199,8 @@ def prepared(
     return Prepared(options, canonical, sources, hosts, progress, again)
 
 
-async def _run(ready: Prepared) -> CrawlResult:
-    return await ready.crawler().run()
+async def _run(ready: Prepared, beside: Beside | None) -> CrawlResult:
+    return await ready.crawler(beside=beside).run()
 
 
 def _output(flags: Mapping[str, object], from_environment: object, seeds: list[str]) -> str:

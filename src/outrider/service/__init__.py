@@ -1,4 +1,4 @@
-"""The frontier as a service: what `outrider serve` answers over HTTP.
+"""The frontier as a service: the answers of `outrider serve` and of `crawl --http` over HTTP.
 
 problems.py   errors as RFC 9457 has them: one table of types
 handing.py    leases that are out, by their id
@@ -12,6 +12,7 @@ app.py        from the table to an ASGI application
 openapi.py    from the table to a document
 metrics.py    counts and gauges as Prometheus reads them
 running.py    sockets, signals and the end
+crawling.py   the server beside a crawl that fetches itself, on a thread of its own
 
 The types of questions and answers, by which bodies are validated and the document is made, are `engine/messages.py`:
 `engine/remote.py` speaks them, too.

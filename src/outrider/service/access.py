@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import os
 import re
+import ssl
 import stat
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -49,6 +50,19 @@ class Listening:
         """The address as clients write it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
+
+    def check_certificate(self) -> None:
+        """Raises SettingsError for a certificate or key that cannot be used."""
+        if self.certificate is None:
+            return
+        try:
+            # A key under a password is refused in place of a question at the terminal.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, password="")
+        except (OSError, ValueError) as error:
+            raise SettingsError(
+                f"--tls-cert {self.certificate}, --tls-key {self.key}: {error}; give a certificate and its own key, as "
+                "PEM and without a password"
+            ) from None
 
 
 def listening(text: str, certificate: str | None, key: str | None, tokens: str | None) -> Listening:

@@ -81,6 +81,11 @@ async def _read(desk: Desk, route: Route, decoder: msgspec.json.Decoder[Any] | N
     headers = request.headers
     desk.hosts.check(headers.get("host"), headers.get("origin"))
     who = desk.tokens.check(headers.get("authorization"), route.role) if route.role is not None else ""
+    if route.fetches and desk.crawl is not None:
+        raise Problem(
+            "crawl-fetches",
+            "this crawl gives no leases and takes no results; `outrider serve`, once it has ended, has workers fetch",
+        )
     query = _query(route, request) if route.query is not None else None
     octets = await _body(request)
     body = None

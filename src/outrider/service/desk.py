@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from outrider.clock import Instant, elapsed, seconds, wall
+from outrider.crawl.beside import Running
+from outrider.crawl.control import Answers
 from outrider.crawl.instants import moment
-from outrider.crawl.looks import LOOKS, ORDERS
+from outrider.crawl.looks import answers_of
 from outrider.crawl.pace import Pace, errors_of, eta_seconds, status_fields
 from outrider.engine import AsyncFrontier
 from outrider.engine.messages import Worker
 from outrider.errors import OutriderError
-from outrider.journey import Lease
+from outrider.journey import Code, Lease, Link, RequestId
 from outrider.limits import SERVICE_COUNTS_SECONDS, SERVICE_MISSES_MAX, SERVICE_WORKERS_HEARD_MAX
 from outrider.service.access import Hosts, Tokens
 from outrider.service.audit import Audit
@@ -28,9 +30,21 @@ RATES = ("fetched", "failed", "duplicate", "blocked")
 class Desk:
     """One per served frontier. Everything here runs on the loop."""
 
-    def __init__(self, frontier: AsyncFrontier, *, hosts: Hosts, tokens: Tokens, audit: Audit | None) -> None:
+    def __init__(
+        self,
+        frontier: AsyncFrontier,
+        *,
+        hosts: Hosts,
+        tokens: Tokens,
+        audit: Audit | None,
+        crawl: Running | None = None,
+    ) -> None:
+        """crawl: the crawl that fetches from this frontier itself."""
         self.user_agent, self.store = frontier.sync.user_agent, frontier.sync._store.hex()
         self.frontier, self.hosts, self.tokens, self.audit = frontier, hosts, tokens, audit
+        self.crawl = crawl
+        self.answers: Answers = crawl.answers if crawl else answers_of(frontier.sync, asyncio.to_thread)
+        """Questions and orders, as a running crawl has them."""
         self.errands: Errands | None = None
         """The errands that this server does itself, where it can fetch."""
         self.handed = Handed()
@@ -70,9 +84,12 @@ class Desk:
 
     async def status(self) -> dict[str, Any]:
         """The fields of `status --json`."""
+        if self.crawl is not None:
+            told: dict[str, Any] = await self.answers["status"]({})
+            return told
         found = await self.statistics()
         rates = self.paces["fetched"].rates(seconds(elapsed()))
-        idle = await asyncio.to_thread(LOOKS["why-idle"], self.frontier.sync, {})
+        idle = await self.answers["why-idle"]({})
         return status_fields(found, rates, "running", eta_seconds(found, rates, None, 0.0, idle["tail_seconds"] or 0.0))
 
     async def keep_pace(self) -> None:
@@ -141,10 +158,17 @@ class Desk:
         facts = {("rule" if key == "order" else key): value for key, value in told.items()}
         await self._note(who, name, facts)
         try:
-            return await asyncio.to_thread(ORDERS[name], self.frontier.sync, question)
+            found: dict[str, Any] = await self.answers[name](question)
+            return found
         except OutriderError as error:
             await self._note(who, name, {**facts, "error": str(error)})
             raise
+
+    async def add(self, links: Sequence[Link], request_id: RequestId | None) -> list[Code]:
+        """Tells the frontier of links, or the crawl, whose functions rank them."""
+        if self.crawl is not None:
+            return await self.crawl.add(links, request_id)
+        return await self.frontier.discover(links, request_id=request_id)
 
     async def _note(self, who: str, name: str, facts: Mapping[str, Any]) -> None:
         if self.audit is not None:

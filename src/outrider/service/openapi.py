@@ -107,6 +107,8 @@ def _problems(route: Route) -> dict[str, Any]:
         names += ["invalid-query"]
     if route.role is not None:
         names += ["token-missing", "token-wrong", "role-missing"]
+    if route.fetches:
+        names += ["crawl-fetches"]
     by_status: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         by_status.setdefault(str(TYPES[name][0]), []).append(PREFIX + name)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from outrider.crawl.hooks import HookRunningError
 from outrider.errors import (
     ClosedError,
     InvalidUrlError,
@@ -41,6 +42,8 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "wrong-host": (421, "This server is not the one that the Host header names."),
     "too-many-waiters": (503, "Too many requests wait for a lease."),
     "too-many-leases": (503, "Too many URLs are leased."),
+    "crawl-fetches": (409, "This crawl fetches its URLs itself."),
+    "hook-running": (503, "A function of the crawl runs, and nothing else is decided meanwhile."),
     "closing": (503, "The server closes."),
     "store-full": (503, "The disk is full; nothing accepted is lost."),
     "store-stopped": (503, "The store stopped; nothing acknowledged is lost."),
@@ -81,6 +84,8 @@ def of_error(error: OutriderError) -> Problem:
         return Problem("invalid-argument", error.facts or str(error))
     if isinstance(error, StoreFullError):
         return Problem("store-full", str(error), retry_after_seconds=30)
+    if isinstance(error, HookRunningError):
+        return Problem("hook-running", error.facts)
     if isinstance(error, ClosedError):
         return Problem("closing", "the store is closed; ask again when the server is back")
     if isinstance(error, StoreError):

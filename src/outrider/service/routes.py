@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from outrider.clock import Instant, elapsed, seconds
 from outrider.crawl.instants import dated, moment
-from outrider.crawl.looks import HOST_ORDERS, LOOKS, order_value
+from outrider.crawl.looks import HOST_ORDERS, order_value
 from outrider.engine import messages as m
 from outrider.journey import Code, Lease, LeaseBatch, Outcome, RequestId, Settled, Verdict
 from outrider.limits import (
@@ -62,7 +62,7 @@ Answer = Callable[[Desk, Ask], Awaitable[Struct | dict[str, Any] | Text]]
 @dataclass(frozen=True, slots=True)
 class Route:
     """A path: who may ask, the types of parameters, body and answer, the function, and words for the document. role:
-    None for everybody."""
+    None for everybody. fetches: it is for programs that fetch, and refused beside a crawl that fetches itself."""
 
     method: str
     path: str
@@ -74,6 +74,7 @@ class Route:
     body: type[Struct] | None = None
     problems: tuple[str, ...] = ()
     idempotent: bool = False
+    fetches: bool = False
 
 
 def _request(ask: Ask, verb: str) -> RequestId | None:
@@ -97,7 +98,7 @@ def _added(codes: Sequence[Code]) -> m.Added:
 async def _add(desk: Desk, ask: Ask) -> m.Added:
     body: m.AddUrls = ask.body
     links = [link_of(one, crawl=body.crawl_id) for one in body.urls]
-    codes = await desk.frontier.discover(links, request_id=_request(ask, "urls")) if links else []
+    codes = await desk.add(links, _request(ask, "urls")) if links else []
     return _added(codes)
 
 
@@ -387,7 +388,8 @@ async def _stats(desk: Desk, _: Ask) -> m.Stats:
 
 async def _look(desk: Desk, name: str, **question: Any) -> dict[str, Any]:
     """A question of the table that commands ask a running crawl by, in a thread: it may read much."""
-    found: dict[str, Any] = await asyncio.to_thread(lambda: dated(LOOKS[name](desk.frontier.sync, question)))
+    answer = await desk.answers[name](question)
+    found: dict[str, Any] = await asyncio.to_thread(dated, answer)
     return found
 
 
@@ -475,10 +477,12 @@ async def _document(_: Desk, __: Ask) -> dict[str, Any]:
 _API = "/api/v1"
 
 
-def _asked(name: str, answer: Answer, body: type[Struct], gives: type[Struct], words: str) -> Route:
+def _asked(
+    name: str, answer: Answer, body: type[Struct], gives: type[Struct], words: str, *, fetches: bool = True
+) -> Route:
     """A path for workers that may be asked twice: it changes nothing the second time."""
     path, problems = f"{_API}/frontier/{name}", ("too-many-rows", "invalid-argument", "invalid-url", "store-full")
-    return Route("POST", path, Role.WORK, answer, gives, words, body=body, problems=problems)
+    return Route("POST", path, Role.WORK, answer, gives, words, body=body, problems=problems, fetches=fetches)
 
 
 def _tokens(name: str, answer: Answer, words: str) -> Route:
@@ -494,7 +498,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         m.Added,
         "Tell the frontier of URLs; answered means durable.",
         body=m.AddUrls,
-        problems=("too-many-rows", "store-full"),
+        problems=("too-many-rows", "invalid-argument", "store-full", "hook-running"),
         idempotent=True,
     ),
     Route(
@@ -507,6 +511,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=m.Next,
         problems=("closing", "too-many-waiters", "too-many-leases", "store-full"),
         idempotent=True,
+        fetches=True,
     ),
     Route(
         "POST",
@@ -518,6 +523,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=m.Results,
         idempotent=True,
         problems=("unknown-lease", "lease-ended", "url-not-in-lease", "too-many-rows", "store-full"),
+        fetches=True,
     ),
     Route(
         "POST",
@@ -528,6 +534,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Let the rest of a lease live longer.",
         body=m.Extend,
         problems=("unknown-lease", "lease-ended"),
+        fetches=True,
     ),
     Route(
         "POST",
@@ -538,6 +545,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Give the rest of a lease back unfetched.",
         body=m.Nothing,
         problems=("unknown-lease", "lease-ended"),
+        fetches=True,
     ),
     Route(
         "POST",
@@ -549,12 +557,13 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=m.Outcomes,
         idempotent=True,
         problems=("too-many-rows", "invalid-argument", "store-full"),
+        fetches=True,
     ),
     _tokens("extend", _extend_tokens, "Let leases live until `ttl_ms` from now."),
     _tokens("release", _release_tokens, "Give leases back unfetched."),
-    _asked("content", _content, m.Digests, m.Seen, "Whether contents were accepted before."),
+    _asked("content", _content, m.Digests, m.Seen, "Whether contents were accepted before.", fetches=False),
     _asked("errands", _errands, m.Wanted, m.Codes, "Queue requests for something else than pages."),
-    _asked("allowed", _allowed, m.Urls, m.Allowed, "Whether robots.txt allows URLs."),
+    _asked("allowed", _allowed, m.Urls, m.Allowed, "Whether robots.txt allows URLs.", fetches=False),
     _asked("addresses", _addresses, m.Addresses, m.Ordered, "Tell where hosts are; how many addresses were new."),
     Route("GET", f"{_API}/frontier/ready", Role.READ, _when_ready, m.Ready, "When a lease can be had; the clock."),
     Route(
@@ -566,6 +575,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Say that a worker is there, and as which product it crawls.",
         body=m.Register,
         problems=("invalid-argument",),
+        fetches=True,
     ),
     Route("GET", f"{_API}/status", Role.READ, _status, dict[str, Any], "The fields of `outrider status --json`."),
     Route("GET", f"{_API}/stats", Role.READ, _stats, m.Stats, "Counts, rates, storage, workers."),
@@ -618,7 +628,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         m.Ordered,
         "Order a host: pause, resume, block, delay, limit.",
         body=m.Order,
-        problems=("unknown-path", "invalid-argument", "invalid-url"),
+        problems=("unknown-path", "invalid-argument", "invalid-url", "hook-running"),
     ),
     Route(
         "POST",
@@ -628,7 +638,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         m.Ordered,
         "Put dead letters back into their queues.",
         body=m.Retry,
-        problems=("invalid-argument",),
+        problems=("invalid-argument", "hook-running"),
     ),
     Route("GET", "/healthz", None, _health, m.Health, "Whether the process answers."),
     Route(

@@ -19,7 +19,7 @@ from typing import Any
 import uvicorn
 
 from outrider.crawl.control import Answer, Control
-from outrider.crawl.looks import ORDERS, answers_of, changing, settings_of
+from outrider.crawl.looks import ORDERS, changing, settings_of
 from outrider.engine import AsyncFrontier
 from outrider.errors import SettingsError, UnreachableError
 from outrider.limits import SERVICE_CONNECTIONS_MAX
@@ -55,14 +55,12 @@ def serve(
     say: is told the address once it listens, and what happens at the end. Raises SettingsError for a port in use,
     and the errors of opening a store.
     """
-    listener = _bound(listening)
+    listener = bound(listening)
     with contextlib.closing(listener), changing(directory, create=True) as frontier:
         audit = Audit(directory)
         try:
-            at = replace(listening, port=listener.getsockname()[1])
-            names = names if listening.loopback else names | {socket.gethostname().lower()}
-            hosts = Hosts(listening.loopback, names)
-            desk = Desk(AsyncFrontier(frontier), hosts=hosts, tokens=tokens, audit=audit)
+            at = listened_at(listening, listener)
+            desk = Desk(AsyncFrontier(frontier), hosts=hosts_of(listening, names), tokens=tokens, audit=audit)
             fetching = visits_of(settings_of(directory), desk.frontier)
             desk.errands = Errands(desk.frontier, fetching)
             return asyncio.run(_run(desk, directory, at, listener, drain_seconds, say))
@@ -70,7 +68,20 @@ def serve(
             audit.close()
 
 
-def _bound(listening: Listening) -> socket.socket:
+def hosts_of(listening: Listening, names: frozenset[str]) -> Hosts:
+    """The names by which a server at this address may be asked, these among them."""
+    return Hosts(listening.loopback, names if listening.loopback else names | {socket.gethostname().lower()})
+
+
+def listened_at(listening: Listening, listener: socket.socket) -> Listening:
+    """The address with the port that the system gave, where it was asked for any."""
+    return replace(listening, port=listener.getsockname()[1])
+
+
+def bound(listening: Listening) -> socket.socket:
+    """A socket that listens at the address. Raises SettingsError where that cannot be had, and for a certificate or key
+    that cannot be used."""
+    listening.check_certificate()
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     # The protocol is named, for asyncio turns Nagle's delay off only where it is: 40 ms of each answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -86,18 +97,9 @@ def _bound(listening: Listening) -> socket.socket:
     return listener
 
 
-async def _run(
-    desk: Desk,
-    directory: str,
-    at: Listening,
-    listener: socket.socket,
-    drain_seconds: float,
-    say: Callable[[str], None],
-) -> bool:
-    frontier = desk.frontier
-    sys.setswitchinterval(SWITCH_SECONDS)
-    control = Control(directory, _answers(desk))
-    server = _Server(
+def server_of(desk: Desk, at: Listening) -> uvicorn.Server:
+    """The server of a desk; it leaves signals alone."""
+    return _Server(
         uvicorn.Config(
             application(desk),
             loop="asyncio",
@@ -114,6 +116,20 @@ async def _run(
             ssl_keyfile=at.key,
         )
     )
+
+
+async def _run(
+    desk: Desk,
+    directory: str,
+    at: Listening,
+    listener: socket.socket,
+    drain_seconds: float,
+    say: Callable[[str], None],
+) -> bool:
+    frontier = desk.frontier
+    sys.setswitchinterval(SWITCH_SECONDS)
+    control = Control(directory, _answers(desk))
+    server = server_of(desk, at)
     background = {asyncio.ensure_future(desk.keep_pace())}
 
     async def drain() -> None:
@@ -153,7 +169,6 @@ async def _run(
 
 def _answers(desk: Desk) -> dict[str, Answer]:
     """The answers over DIR/control.sock, as a running crawl has them: commands work beside a served frontier, too."""
-    answers: dict[str, Answer] = dict(answers_of(desk.frontier.sync, asyncio.to_thread))
 
     async def status(_: Mapping[str, Any]) -> dict[str, Any]:
         return await desk.status()
@@ -165,4 +180,4 @@ def _answers(desk: Desk) -> dict[str, Answer]:
 
         return answered
 
-    return {**answers, **{name: ordered(name) for name in ORDERS}, "status": status}
+    return {**desk.answers, **{name: ordered(name) for name in ORDERS}, "status": status}

@@ -1,0 +1,89 @@
+"""A server beside a crawl that fetches itself: its socket is bound before the crawl begins, its loop has a thread of
+its own, and it ends with the crawl."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from outrider.crawl.beside import Running
+from outrider.engine import AsyncFrontier
+from outrider.service.access import Listening, Tokens
+from outrider.service.audit import Audit
+from outrider.service.desk import Desk
+from outrider.service.running import bound, hosts_of, listened_at, server_of
+
+
+class CrawlServer:
+    """One server beside one crawl. `open` and `close` may be called in different threads."""
+
+    def __init__(self, listening: Listening, tokens: Tokens, *, names: frozenset[str] = frozenset()) -> None:
+        """Raises SettingsError for an address or port that cannot be had, and for certificates that cannot be used."""
+        self._listener = bound(listening)
+        self._at = listened_at(listening, self._listener)
+        self._hosts, self._tokens = hosts_of(listening, names), tokens
+        self._thread: threading.Thread | None = None
+        self._begun: Future[Callable[[bool], None]] = Future()
+
+    @property
+    def url(self) -> str:
+        """The address as clients write it."""
+        return self._at.url
+
+    def open(self, crawl: Running) -> str:
+        """Answers from now on. Raises StoreFailedError where orders cannot be written down in the directory."""
+        audit = Audit(crawl.directory)
+        try:
+            desk = Desk(AsyncFrontier(crawl.frontier), hosts=self._hosts, tokens=self._tokens, audit=audit, crawl=crawl)
+        except BaseException:
+            audit.close()
+            raise
+        self._thread = threading.Thread(target=self._run, args=(desk, audit), name="outrider-http", daemon=True)
+        self._thread.start()
+        self._begun.result()
+        return self.url
+
+    def _run(self, desk: Desk, audit: Audit) -> None:
+        try:
+            asyncio.run(self._served(desk))
+        except BaseException as error:
+            if self._begun.done():
+                raise
+            self._begun.set_exception(error)
+        finally:
+            desk.frontier._pool.shutdown(wait=True)
+            audit.close()
+
+    async def _served(self, desk: Desk) -> None:
+        loop = asyncio.get_running_loop()
+        server = server_of(desk, self._at)
+        server.config.load()
+        pace = asyncio.ensure_future(desk.keep_pace())
+
+        def end(at_once: bool) -> None:
+            desk.closing.set()
+            server.should_exit, server.force_exit = True, server.force_exit or at_once
+
+        self._begun.set_result(lambda at_once: _told(loop, lambda: end(at_once)))
+        try:
+            await server.serve([self._listener])
+        finally:
+            pace.cancel()
+
+    def close(self, *, at_once: bool = False) -> None:
+        """Ends: what is being answered is answered first, unless it takes longer than a few seconds."""
+        thread, self._thread = self._thread, None
+        if thread is not None and self._begun.done() and self._begun.exception() is None:
+            self._begun.result()(at_once)
+            thread.join()
+        self._listener.close()
+
+
+def _told(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
+    """Calls a function in a loop of another thread, unless that has ended."""
+    try:
+        loop.call_soon_threadsafe(work)
+    except RuntimeError:
+        return

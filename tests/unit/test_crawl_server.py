@@ -1,0 +1,292 @@
+"""The server beside a running crawl: its looks pass by the thread that writes, its orders take the crawl's own road."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+from outrider.cli.main import run
+from outrider.crawl.hooks import HookRunningError, Hooks
+from outrider.crawl.options import CrawlOptions
+from outrider.errors import SettingsError, StoreFailedError
+from outrider.journey import Link
+from outrider.service.access import Listening, Tokens
+from outrider.service.crawling import CrawlServer
+from outrider.service.problems import of_error
+from outrider.service.routes import ROUTES
+from outrider.url import UrlBatch
+from unit.test_crawl_loop import HOSTS, House, Names, until
+
+API = "/api/v1"
+HOST, HOME = "h0.test", "http://h0.test/"
+
+
+def server(tokens=None):
+    return CrawlServer(Listening("127.0.0.1", 0), tokens or Tokens())
+
+
+def asked(at, method, path, body=None):
+    """(status, JSON or text)"""
+    octets = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(at + path, octets, {"Content-Type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            status, kind, content = answer.status, answer.headers["content-type"], answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            status, kind, content = error.code, error.headers["content-type"], error.read()
+    return status, json.loads(content) if "json" in kind else content.decode()
+
+
+class Beside:
+    """A crawl of two hosts whose pages go on for long, and questions to the server beside it."""
+
+    def __init__(self, directory, **options):
+        self.server = server()
+        self.house = House(directory, {"delay": 0.02, **options}, {"depth": 10_000}, beside=self.server)
+        self.found = None
+
+    async def ask(self, method, path, body=None):
+        return await asyncio.to_thread(asked, self.server.url, method, path, body)
+
+    def crawl(self, questions):
+        """Runs the crawl until the questions are answered; what they found."""
+
+        async def beside(house):
+            try:
+                await until(lambda: house.crawler._answered > 2)
+                self.found = await questions()
+            finally:
+                house.crawler.stop()
+
+        self.result = asyncio.run(self.house.run(beside, [HOME, "http://h1.test/"]))
+        return self.found
+
+
+def test_a_running_crawl_is_looked_at_and_the_server_ends_with_it(tmp_path):
+    crawl = Beside(tmp_path)
+
+    async def questions():
+        paths = ("/healthz", "/readyz", f"{API}/stats", f"{API}/status", f"{API}/why-idle", f"{API}/hosts/{HOST}")
+        found = {path: await crawl.ask("GET", path) for path in paths}
+        assert {200} == {status for status, _ in found.values()}
+        explained = await crawl.ask("GET", f"{API}/explain?url={HOME}")
+        return {path: told for path, (_, told) in found.items()}, explained, await crawl.ask("GET", "/metrics")
+
+    found, explained, (status, metrics) = crawl.crawl(questions)
+    assert ("serving", "serving") == (found["/healthz"]["state"], found["/readyz"]["state"])
+    assert found[f"{API}/stats"]["fetched"] > 2
+    assert ("running", 0) == tuple(found[f"{API}/status"][name] for name in ("state", "held"))
+    assert 2 == found[f"{API}/why-idle"]["known"]
+    assert {} == found[f"{API}/why-idle"]["hooks"]  # as the crawl itself answers over its socket
+    assert (HOST, (200, "done")) == (found[f"{API}/hosts/{HOST}"]["name"], (explained[0], explained[1]["state"]))
+    assert 200 == status
+    assert "outrider_fetched_urls_total " in metrics
+    assert f"serving at {crawl.server.url}\n" in crawl.house.talk.getvalue()
+    assert 4 == crawl.result.exit_code
+    with pytest.raises(urllib.error.URLError):
+        asked(crawl.server.url, "GET", "/healthz")
+    assert [] == [one.name for one in threading.enumerate() if one.name.startswith("outrider-http")]
+
+
+def test_looks_are_answered_while_the_thread_that_writes_is_held(tmp_path):
+    crawl = Beside(tmp_path)
+    gate, held = threading.Event(), threading.Event()
+
+    def hold():
+        held.set()
+        assert gate.wait(100)
+
+    async def questions():
+        crawl.house.crawler._books.submit(hold)
+        await asyncio.to_thread(held.wait, 60)
+        paths = ("stats", "status", "why-idle", "hosts", "urls", f"hosts/{HOST}", f"explain?url={HOME}", "workers")
+        try:
+            found = [(await crawl.ask("GET", f"{API}/{path}"))[0] for path in paths]
+            return [*found, (await crawl.ask("GET", "/metrics"))[0]], gate.is_set()
+        finally:
+            gate.set()
+
+    assert ([200] * 9, False) == crawl.crawl(questions)
+
+
+def test_orders_take_the_road_of_the_crawl_and_are_written_down(tmp_path):
+    crawl = Beside(tmp_path)
+
+    async def questions():
+        house, found = crawl.house, [await crawl.ask("POST", f"{API}/hosts/{HOST}/pause")]
+        frontier, site = house.crawler._frontier, house.site
+
+        def of(host):
+            return sum(f"//{host}/" in url for url in site.asked)
+
+        await until(lambda: not frontier.host(HOST).leased)
+        paused, before, others = frontier.host(HOST).paused, of(HOST), of("h1.test")
+        await until(lambda: of("h1.test") > others + 3)
+        still = of(HOST) == before
+        found += [await crawl.ask("POST", f"{API}/hosts/{HOST}/resume"), await crawl.ask("POST", f"{API}/retry", {})]
+        await until(lambda: of(HOST) > before)
+        found += [await crawl.ask("POST", f"{API}/hosts/nobody.test/pause")]
+        return paused, still, found
+
+    paused, still, found = crawl.crawl(questions)
+    assert (True, True) == (paused, still)
+    assert [(200, {"count": 1}), (200, {"count": 1}), (200, {"count": 0})] == found[:3]
+    assert (400, "urn:outrider:problem:invalid-argument") == (found[3][0], found[3][1]["type"])
+    lines = [json.loads(line) for line in (crawl.house.output / "audit.jsonl").read_text().splitlines()]
+    assert ["pause", "resume", None, "pause", "pause"] == [line.get("rule") for line in lines]
+    assert "nobody.test" in lines[-1]["error"]
+    log = (crawl.house.output / "crawl.log").read_text()
+    assert "order=pause" in log
+    assert "nobody.test" not in log
+
+
+def test_urls_that_are_added_are_fetched_each_with_its_code(tmp_path):
+    crawl = Beside(tmp_path)
+    urls = [f"http://{HOST}/20001", "junk", {"url": f"http://{HOST}/20002", "priority": 0.9}, HOME]
+
+    async def questions():
+        told = await crawl.ask("POST", f"{API}/frontier/urls", {"urls": urls})
+        await until(lambda: {f"http://{HOST}/20001", f"http://{HOST}/20002"} <= set(crawl.house.site.asked))
+        return told
+
+    status, told = crawl.crawl(questions)
+    assert (200, ["new", "invalid", "new", "known"]) == (status, told["codes"])
+    assert {f"http://{HOST}/20001", f"http://{HOST}/20002"} <= {line["url"] for line in crawl.house.pages()}
+
+
+class Literals(Names):
+    async def resolve(self, host: str, port: int):
+        return HOSTS.get(host) or (host,)
+
+
+def test_an_address_of_this_machine_that_comes_over_http_is_not_permitted_by_that(tmp_path):
+    crawl = Beside(tmp_path)
+    crawl.house.names = Literals
+    url = "http://127.0.0.99/"
+
+    async def questions():
+        assert ["new"] == (await crawl.ask("POST", f"{API}/frontier/urls", {"urls": [url]}))[1]["codes"]
+        frontier = crawl.house.crawler._frontier
+        await until(lambda: frontier.status(url).state == "gone")
+        return frontier.status(url).error, crawl.house.crawler.options.allow_address
+
+    assert ("blocked_address", ()) == crawl.crawl(questions)
+    assert [] == [one for one in crawl.house.site.asked if "127.0.0.99" in one]
+    assert "127.0.0.99" not in (crawl.house.output / "outrider.toml").read_text()
+
+
+def test_whoever_would_fetch_is_told_that_the_crawl_does(tmp_path):
+    crawl = Beside(tmp_path)
+    refused = [route for route in ROUTES if route.fetches]
+    assert 10 == len(refused)
+
+    async def questions():
+        return [
+            await crawl.ask(one.method, one.path.replace("{lease_id}", "1"), {} if one.body is not None else None)
+            for one in refused
+        ]
+
+    found = crawl.crawl(questions)
+    assert [(409, "urn:outrider:problem:crawl-fetches")] * 10 == [(status, told["type"]) for status, told in found]
+
+
+def test_a_directory_that_takes_no_record_of_orders_ends_the_crawl_before_a_request(tmp_path):
+    crawl = Beside(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "audit.jsonl").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreFailedError, match=r"audit\.jsonl"):
+        asyncio.run(crawl.house.run(seeds=[HOME]))
+    assert crawl.house.site is None
+    assert "failed" in (tmp_path / "out" / "crawl.log").read_text()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_server_that_never_opened_is_closed_and_leaves_its_port():
+    one = server()
+    one.close()
+    one.close()
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", int(one.url.rpartition(":")[2])))
+
+
+def test_a_hook_that_runs_is_told_as_a_reason_to_ask_again():
+    problem = of_error(HookRunningError("the hook on_page has taken 9 s"))
+    assert (503, "hook-running", 1) == (problem.status, problem.name, problem.retry_after_seconds)
+
+
+def by_length(urls: UrlBatch, page):
+    return [len(url) / 100 for url in urls.strings()]
+
+
+def keyed(urls: UrlBatch, page):
+    return [f"key-{url[-1]}" for url in urls.strings()]
+
+
+def test_functions_rank_links_from_elsewhere_that_bring_no_rank(tmp_path):
+    hooks = Hooks(CrawlOptions(output=str(tmp_path), priority=by_length, key=keyed))
+    given = [Link("http://a.com/1"), Link("junk"), Link("HTTP://a.com/22", priority=0.9, key="mine", depth=2)]
+    assert [
+        Link("http://a.com/1", priority=0.14, key="key-1"),
+        Link("junk"),
+        Link("http://a.com/22", priority=0.9, key="mine", depth=2),
+    ] == list(hooks.told(given))
+    assert [Link("junk")] == list(hooks.told([Link("junk")]))
+    assert given == Hooks(CrawlOptions(output=str(tmp_path))).told(given)
+
+
+def said(capsys, *words):
+    code = run(list(words))
+    return code, capsys.readouterr().err
+
+
+def test_a_port_in_use_is_told_before_anything_is_made(tmp_path, capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        at = f"127.0.0.1:{taken.getsockname()[1]}"
+        for words in (["crawl", "http://127.0.0.1:9/", "-o"], ["resume"]):
+            code, told = said(capsys, *words, str(tmp_path / "out"), "--http", at)
+            assert (2, True) == (code, f"--http {at}: Address already in use; give another address or port" in told)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--http 0.0.0.0:0", "takes --tls-cert and --tls-key and --tokens"),
+        ("--http example.org:80", "give an IP address or localhost"),
+        ("--http 127.0.0.1:0 --tokens no_such_file", "no_such_file cannot be read"),
+        ("--tokens file", "--tokens is given, and no --http"),
+        ("--tls-cert file --tls-key file", "--tls-cert is given, and no --http"),
+        ("--host-name me.test", "--host-name is given, and no --http"),
+    ],
+)
+def test_an_address_that_others_reach_and_half_an_order_are_refused(tmp_path, capsys, words, told):
+    code, error = said(capsys, "crawl", "http://127.0.0.1:9/", "-o", str(tmp_path / "out"), *words.split())
+    assert (2, True) == (code, told in error), error
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    for name in ("running", "crawling"):
+        monkeypatch.delitem(sys.modules, f"outrider.service.{name}", raising=False)
+    code, told = said(capsys, "crawl", "http://127.0.0.1:9/", "-o", str(tmp_path / "out"), "--http", "127.0.0.1:0")
+    assert (2, True) == (code, "`--http` needs uvicorn: pip install 'outrider[serve]'" in told), told
+    assert not (tmp_path / "out").exists()
+
+
+def test_certificates_that_cannot_be_used_are_refused_before_the_crawl(tmp_path):
+    file = tmp_path / "file.pem"
+    file.write_text("no certificate")
+    with pytest.raises(SettingsError, match=r"--tls-cert .*file\.pem"):
+        CrawlServer(Listening("127.0.0.1", 0, str(file), str(file)), Tokens())
