@@ -212,6 +212,7 @@ DNS_REST_SECONDS = 5.0  # a server that failed is asked after the others for so 
 DNS_REST_SECONDS_MAX = 300.0
 DNS_ALONE_MAX = 16  # names at once that were lately asked for on channels of their own, after garbage
 DNS_ALONE_OPEN_MAX = 256  # and with those that hang: each has a thread and a socket
+DNS_ALONE_TRIES = 3  # channels for one name whose socket is lost: on a loaded machine one in a thousand is
 DNS_CHANNEL_NAMES = 50_000  # names a channel of c-ares is asked for: it keeps some 1 kB of each
 DNS_UNKNOWN_SECONDS = 60.0  # a name that does not exist is not asked for again at once
 DNS_TEMPORARY_SECONDS = 5.0  # below the first retry, so that the retry asks anew

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pycares
 import pytest
 
 from e2e.name_server import REFUSED, SERVFAIL, Stub, read_question, served
@@ -156,6 +157,38 @@ def test_garbage_for_one_name_spoils_the_answer_of_no_other() -> None:
             assert FetchError.DNS_TEMPORARY == bad.error
             assert [("192.0.2.1",)] * 50 == good
             await names.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(("lost", "found"), [(1, True), (2, True), (3, True), (4, False)])
+def test_a_question_whose_socket_is_lost_is_asked_three_times_more(lost: int, found: bool) -> None:
+    class Channel:
+        def __init__(self, server: str) -> None:
+            self.server = dns.open_channel(server)
+
+        def getaddrinfo(self, *words: object, callback: Callable[[object, int | None], None], **more: object) -> None:
+            asked.append(words)
+            if len(asked) <= lost:
+                callback(None, pycares.errno.ARES_ECONNREFUSED)
+            else:
+                self.server.getaddrinfo(*words, callback=callback, **more)  # type: ignore[arg-type]
+
+        def close(self) -> None:
+            self.server.close()
+
+    asked: list[object] = []
+
+    async def test() -> None:
+        async with served(Stub({"a.test": [("192.0.2.1", 300)]})) as servers:
+            names = NameServers(servers, clock=Clock(), open_channel=Channel)  # type: ignore[arg-type]
+            asking = Resolver(clock=Clock(), look_up=no_system, servers=names)
+            if found:
+                assert ("192.0.2.1",) == await asking.resolve("a.test", 80)
+            else:
+                assert FetchError.DNS_TEMPORARY == (await error_of(asking, "a.test")).error
+            assert min(lost + 1, 4) == len(asked)
+            await asking.close()
 
     run(test)
 

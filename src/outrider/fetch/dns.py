@@ -24,6 +24,7 @@ from outrider.fetch.outcomes import FetchError, FetchFailure, safe_text
 from outrider.limits import (
     DNS_ALONE_MAX,
     DNS_ALONE_OPEN_MAX,
+    DNS_ALONE_TRIES,
     DNS_CHANNEL_NAMES,
     DNS_HEDGE_SECONDS,
     DNS_OPEN_MAX,
@@ -130,6 +131,10 @@ class MisreadAnswer(FetchFailure):
     """A server sent bytes that are no DNS message, for this question or for another one of the same channel."""
 
 
+class LostSocket(MisreadAnswer):
+    """A question was told that nobody can be reached: garbage may have closed the socket that it was being sent on."""
+
+
 class NameServers(Lanes):
     """Several DNS servers as one: the healthy one with the fewest open questions is asked first.
 
@@ -211,13 +216,17 @@ class NameServers(Lanes):
         one.begin_again()
         async with self._alone_open:
             async with self._alone:
-                if one.answer.done():
-                    raise FetchFailure(FetchError.DNS_TEMPORARY, f"{one.host}: its callers gave up")
-                server = min(self._servers, key=lambda each: (each.rests_until, each.waiting))
-                line = _Line(self._open_channel(server.name), retired=True)
-                told = self._ask_server(server, one, line)
                 one.begins()
-                await asyncio.wait({told}, timeout=DNS_PROMPT_SECONDS)
+                tries = DNS_ALONE_TRIES
+                while True:
+                    if one.answer.done():
+                        raise FetchFailure(FetchError.DNS_TEMPORARY, f"{one.host}: its callers gave up")
+                    server = min(self._servers, key=lambda each: (each.rests_until, each.waiting))
+                    told = self._ask_server(server, one, _Line(self._open_channel(server.name), retired=True))
+                    await asyncio.wait({told}, timeout=DNS_PROMPT_SECONDS)
+                    tries -= 1
+                    if not (tries and told.done() and isinstance(told.exception(), LostSocket)):
+                        break
             return await told
 
     def _ask_server(self, server: _Server, one: LookUp, line: _Line | None = None) -> asyncio.Future[Told]:
@@ -302,9 +311,9 @@ def _failure(server: str, host: str, status: int | None) -> FetchFailure | None:
         return None
     unknown = status in (pycares.errno.ARES_ENOTFOUND, pycares.errno.ARES_ENODATA)
     words = f"{safe_text(host)}: {server} says {pycares.errno.strerror(status)!s}"
-    # Garbage closes the channel's socket: a question that is just being sent is told that nobody can be reached.
-    given_up = status in (pycares.errno.ARES_EBADRESP, pycares.errno.ARES_ECONNREFUSED)
-    made = MisreadAnswer if given_up else FetchFailure
+    made = {pycares.errno.ARES_EBADRESP: MisreadAnswer, pycares.errno.ARES_ECONNREFUSED: LostSocket}.get(
+        status, FetchFailure
+    )
     return made(FetchError.DNS_UNKNOWN if unknown else FetchError.DNS_TEMPORARY, words)
 
 
