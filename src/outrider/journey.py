@@ -527,8 +527,8 @@ class HostStatus:
     """One host: ready, resting (or being visited), blocked (paused, or backing off) or empty, and its clock.
 
     rest_until: an instant. gap_seconds: what had to lie behind its last request, and the rule that said so (`reason`).
-    not_welcome: why it is parked until an operator resumes it. robots: the files of its authorities; none for a host
-    whose record lies on disk.
+    not_welcome: why it is parked until an operator resumes it, or left alone for a while. robots: the files of
+    its authorities; none for a host whose record lies on disk.
     """
 
     name: str

@@ -17,9 +17,9 @@ from outrider.clock import wall
 from outrider.crawl.visit import Visit, judged, page_outcome, robots_outcome
 from outrider.fetch.downloader import Headers, Request
 from outrider.fetch.unwelcome import SIGNS, sign_of
-from outrider.frontier.policy.welcome import PARKED_FROM, Signal, unwelcome_after
+from outrider.frontier.policy.welcome import PARKED_FROM, SILENT_FROM, Signal, unwelcome_after
 from outrider.journey import Kind, Outcome, Verdict
-from outrider.limits import UNWELCOME_POINTS_MAX
+from outrider.limits import SILENT_SECONDS_FIRST, SILENT_TRIES_MAX, UNWELCOME_POINTS_MAX
 from outrider.url import UrlBatch
 
 A = "http://a.test/"
@@ -80,18 +80,30 @@ def test_every_sign_names_something_that_it_looks_for():
 
 
 def plain(signals: list[Signal]) -> int:
-    """The rule as it is told: points in a row, none left behind a healthy answer, parked from twelve on."""
-    points = 0
+    """The rule as it is told: points in a row, none left behind a healthy answer, parked from twelve on. A host that
+    falls silent is tried again some times before."""
+    points = tries = 0
     for signal in signals:
         if signal is Signal.HEALTHY:
-            points = 0
-        points += {Signal.CHALLENGE: 6, Signal.WALL: 1, Signal.BROKEN: 1, Signal.SAME: 12}.get(signal, 0)
-        if points >= UNWELCOME_POINTS_MAX:
-            return PARKED_FROM + signal
-    return points
+            points = tries = 0
+        elif signal is Signal.BROKEN and tries:
+            tries += 1
+            if tries > SILENT_TRIES_MAX:
+                return PARKED_FROM + signal
+        elif signal is not Signal.NEUTRAL:
+            before = 0 if tries else points
+            points, tries = before + {Signal.CHALLENGE: 6, Signal.SAME: 12}.get(signal, 1), 0
+            if points >= UNWELCOME_POINTS_MAX:
+                if signal is not Signal.BROKEN:
+                    return PARKED_FROM + signal
+                points, tries = 0, 1
+    return SILENT_FROM + tries if tries else points
 
 
-@given(st.lists(st.lists(st.sampled_from(list(Signal)), min_size=30, max_size=30), min_size=1, max_size=8))
+_SIGNALS = st.sampled_from([*Signal, *[Signal.BROKEN] * 40])
+
+
+@given(st.lists(st.lists(_SIGNALS, min_size=30, max_size=30), min_size=1, max_size=3))
 def test_the_columns_count_signs_as_the_plain_rule_does(hosts):
     cells = np.zeros(len(hosts), np.uint8)
     for signals in zip(*hosts, strict=True):
@@ -167,19 +179,82 @@ def test_a_wall_of_403_parks_its_host_and_a_folder_of_them_does_not():
     assert "it answers everything with 403" == world.frontier.host("a.test").not_welcome
 
 
-def test_a_host_that_breaks_every_connection_after_a_healthy_start_is_parked():
-    world = world_of()
-    assert 1 == asked(world, 1, status=200)
-    assert 12 == asked(world, 30, error="reset")
-    assert "it breaks every connection or is silent, and answered before" == world.frontier.host("a.test").not_welcome
+def silent(world: World, *, error: str = "reset") -> list[float]:
+    """Lets every request to a.test fail until nothing of it is leased any more; the seconds between the requests."""
+    gaps, last = [], None
+    while (wait := world.ready_in()) is not None and len(gaps) < 100:
+        world.clock.move(wait)
+        for lease in world.lease(1, key="a.test"):
+            if last is not None:
+                gaps.append((world.clock() - last) / 1e6)
+            last = world.clock()
+            world.report(lease.retry(seconds=0.01, error=error))
+    return gaps
 
 
-@pytest.mark.parametrize("error", ["connect_timeout", "first_byte_timeout", "empty_reply"])
-def test_a_host_that_is_silent_after_a_healthy_start_is_parked(error):
-    world = world_of()
+@pytest.mark.parametrize("error", ["reset", "connect_timeout", "first_byte_timeout", "empty_reply"])
+def test_a_host_that_falls_silent_is_asked_again_for_two_days_and_then_parked(error):
+    world = World(delay=1.0, delay_factor=0.0)
+    world.discover(*[f"{A}{page}" for page in range(60)])
     assert 1 == asked(world, 1, status=200)
-    assert 12 == asked(world, 30, error=error)
-    assert "not_welcome" == words(world)
+    gaps = silent(world, error=error)
+    waits = [gap for gap in gaps if gap >= SILENT_SECONDS_FIRST]
+    assert (11, SILENT_TRIES_MAX) == (len(gaps) - len(waits), len(waits))
+    assert [SILENT_SECONDS_FIRST * 2**tries for tries in range(SILENT_TRIES_MAX)] == [round(wait) for wait in waits]
+    host = world.frontier.host("a.test")
+    assert ("not_welcome", True) == (words(world), host.paused)
+    assert "it breaks every connection or is silent, and answered before" == host.not_welcome
+    world.clock.move(40 * 86_400.0)
+    assert [] == world.urls()
+
+
+def test_a_server_that_was_down_for_minutes_is_crawled_to_its_end():
+    """Nobody has to wake the one site of a crawl: the first answer takes all signs away."""
+    world = World(delay=1.0, delay_factor=0.0)
+    world.discover(*[f"{A}{page}" for page in range(60)])
+    assert 1 == asked(world, 1, status=200)
+    assert 12 == asked(world, 12, error="first_byte_timeout")
+    explained = world.frontier.explain(f"{A}59")
+    assert ("not_welcome", True) == (explained.reason_now, explained.next_at > world.clock())
+    assert "it is asked again at " in explained.reason_text
+    assert "`outrider host DIR a.test resume` wakes it before" in explained.reason_text
+    world.kill()
+    assert ([], "not_welcome") == (world.urls(), words(world))
+    world.clock.move(SILENT_SECONDS_FIRST)
+    assert 30 == asked(world, 30, status=200)
+    assert (None, False) == (world.frontier.host("a.test").not_welcome, world.frontier.host("a.test").paused)
+
+
+def test_an_operator_wakes_a_silent_host_before_its_time():
+    world = world_of()
+    assert (1, 12) == (asked(world, 1, status=200), asked(world, 12, error="reset"))
+    world.frontier.resume("a.test")
+    assert (None, "ready") == (world.frontier.host("a.test").not_welcome, words(world).replace("behind", "ready"))
+    assert 11 == asked(world, 11, error="reset")
+    assert None is world.frontier.host("a.test").not_welcome
+
+
+def test_a_silent_host_that_challenges_when_it_comes_back_is_parked():
+    world = world_of()
+    assert (1, 12) == (asked(world, 1, status=200), asked(world, 12, error="reset"))
+    world.clock.move(SILENT_SECONDS_FIRST)
+    assert 2 == asked(world, 30, status=403, challenged=True)
+    assert "it answers with challenges for browsers or people" == world.frontier.host("a.test").not_welcome
+
+
+def test_requests_that_were_open_when_a_host_fell_silent_count_once():
+    world = world_of()
+    world.frontier.set_limit(16, "a.test")
+    assert 1 == asked(world, 1, status=200)
+    leases = []
+    for _ in range(16):
+        leases += world.lease(1, key="a.test")
+        world.clock.move(1.0)
+    for lease in leases:
+        world.report(lease.retry(seconds=0.01, error="reset"))
+    explained = world.frontier.explain(f"{A}59")
+    assert (16, "not_welcome") == (len(leases), explained.reason_now)
+    assert SILENT_SECONDS_FIRST == (explained.next_at - world.clock()) / 1e6
 
 
 def bodies(world: World, count: int, body: bytes | None) -> int:

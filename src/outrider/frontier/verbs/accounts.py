@@ -15,7 +15,7 @@ from outrider.clock import Instant, instant, rfc3339, seconds
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
-from outrider.frontier.policy.welcome import TEXTS
+from outrider.frontier.policy.welcome import text_of
 from outrider.frontier.schedule.shared import HeldBack, SharedTurns
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.cold import Told, weigh
@@ -410,7 +410,7 @@ def _host_status(tables: Tables, row: int, state: str) -> HostStatus:
         delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
         limit=max((rule.limit for rule in rules if rule.limit), default=None),
         paused=paused,
-        not_welcome=TEXTS.get(int(hosts.unwelcome[row])),
+        not_welcome=text_of(int(hosts.unwelcome[row])),
         robots=tuple(robots_status(one, tables) for one in tables.authorities_of.get(row, ())),
     )
 
@@ -604,7 +604,7 @@ def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
         int(head["answered"]),
         delay_seconds=max((rule.delay for rule in rules if rule.delay is not None), default=None),
         limit=max((rule.limit for rule in rules if rule.limit), default=None),
-        not_welcome=TEXTS.get(int(told.rare_cells(place)["unwelcome"])),
+        not_welcome=text_of(int(told.rare_cells(place)["unwelcome"])),
         paused=all(
             (queue.rules is not None and queue.rules.paused) or tables.crawls.states[queue.crawl] != CrawlState.RUNNING
             for queue in queues
@@ -771,6 +771,11 @@ def _why_not(
     if queue.paused:
         return "paused", "its queue or crawl is paused", None
     if queue.blocked_until is not None and queue.blocked_until > now:
+        if host.not_welcome is not None:
+            text = f"{host.name} is left alone, for a crawler may not be welcome there: {host.not_welcome}"
+            again = f"it is asked again at {rfc3339(queue.blocked_until)}"
+            text = f"{text}; {again}, and `outrider host DIR {host.name} resume` wakes it before"
+            return "not_welcome", text, queue.blocked_until
         return "blocked", f"its queue is blocked until {rfc3339(queue.blocked_until)}", queue.blocked_until
     if robots is not None:
         return "robots", *robots
@@ -856,7 +861,8 @@ def idle(
     elif tables.counts[WAITING]:
         word, text = "waiting", f"{_some(tables.counts[WAITING], 'URL waits', 'URLs wait')} for the time when due"
     elif errands or counts["blocked"]:
-        word, text = "blocked", f"{_some(counts['blocked'], 'host is', 'hosts are')} paused or without a robots.txt yet"
+        some = _some(counts["blocked"], "host is", "hosts are")
+        word, text = "blocked", f"{some} paused, silent or without a robots.txt yet"
     else:
         word, text = "paused", "what is queued is paused or blocked"
     tail_host, tail_urls, tail_seconds = census.tail or (None, 0, None)

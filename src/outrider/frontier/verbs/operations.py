@@ -17,6 +17,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
+from outrider.frontier.policy.welcome import is_silent
 from outrider.frontier.priority import checked, class_of
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import NONE, QueueRules, Rows, words_of_crawls, words_of_keys
@@ -100,9 +101,13 @@ class Operations(Discovering):
             self.turns.touch([self.turns.hops()], now)
             of_crawl = self.tables.queues.crawl[: self.tables.queues.count] == row
             return int(of_crawl.sum()) + self.tables.cold.queues_in(row)
-        count = self._rule(key, crawl, now, lambda rules: replace(rules, paused=paused))
-        if not paused:
-            self._forget_signs(self.chosen(key, crawl), now)
+        if paused:
+            return self._rule(key, crawl, now, lambda rules: replace(rules, paused=True))
+        cells = self.tables.hosts.unwelcome[self.tables.queues.host[self.chosen(key, crawl).astype(np.intp)]]
+        silent = bool(is_silent(cells).any())
+        woken = {"blocked_until": 0} if silent else {}
+        count = self._rule(key, crawl, now, lambda rules: replace(rules, paused=False, **woken))
+        self._forget_signs(self.chosen(key, crawl), now)
         return count
 
     def _forget_signs(self, queues: Rows, now: Instant) -> None:

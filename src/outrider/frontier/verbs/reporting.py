@@ -226,7 +226,7 @@ class Reporting(Leasing, Settling):
         stale = len(outcomes) - int(np.count_nonzero(accepted)) - len(taken_before)
         if stale:
             draft.tally("stale", stale)
-        self._unwelcome = []
+        self._unwelcome = {}
         self._hear_network(draft, ends)
         self._answer_errands(draft, ends)
         until, ended = self._rest_hosts(draft, ends)
@@ -254,7 +254,7 @@ class Reporting(Leasing, Settling):
         self._commit(draft, reserve=True)
         self.network = ends.network
         if self._unwelcome:
-            self.turns.touch([np.array(self._unwelcome, np.uint32), self.turns.hops()], draft.now)
+            self.turns.touch([np.array(list(self._unwelcome), np.uint32), self.turns.hops()], draft.now)
         for token in taken_before.values():
             self._unanswered.pop(token, None)
         return self._take_lines(draft)

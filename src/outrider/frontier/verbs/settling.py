@@ -16,7 +16,16 @@ from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import NO_PARTS, extra_of, parts_of
 from outrider.frontier.policy.network import SILENT, Network
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
-from outrider.frontier.policy.welcome import BREAKS, PARKED_FROM, SameBodies, Signal, Signals, unwelcome_after
+from outrider.frontier.policy.welcome import (
+    BREAKS,
+    PARKED_FROM,
+    SameBodies,
+    Signal,
+    Signals,
+    is_silent,
+    silent_seconds,
+    unwelcome_after,
+)
 from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
 from outrider.frontier.state.hosts import (
     NONE,
@@ -120,7 +129,7 @@ class _Pages:
 class Settling(Asking, Discovering):
     """The part of the machine that turns outcomes into facts."""
 
-    _unwelcome: list[int]  # rows of the hosts that the draft at hand parks
+    _unwelcome: dict[int, int]  # cells of the hosts that the draft at hand parks or leaves alone, by row
     _same_bodies: SameBodies
 
     def _ends(self, outcomes: Outcomes, *, bodies: bool) -> Ends:
@@ -338,9 +347,12 @@ class Settling(Asking, Discovering):
         before = clocks["unwelcome"][at].copy()
         signals = requests.signals
         signals = np.where((signals == Signal.BROKEN) & (clocks["answered"][at] == 0), Signal.NEUTRAL, signals)
-        clocks["unwelcome"][at] = unwelcome_after(before, signals)
-        parked = (clocks["unwelcome"][at] >= PARKED_FROM) & (before < PARKED_FROM)
-        self._unwelcome += hosts[at][parked].tolist()
+        for place in np.flatnonzero(is_silent(before) & (signals == Signal.BROKEN)).tolist():
+            if self._left_alone(int(hosts[at][place])):  # a request that was open when it fell silent tells nothing new
+                signals[place] = Signal.NEUTRAL
+        after = clocks["unwelcome"][at] = unwelcome_after(before, signals)
+        told = (after != before) & (is_silent(after) | (after >= PARKED_FROM))
+        self._unwelcome.update(zip(hosts[at][told].tolist(), after[told].tolist(), strict=True))
         clocks["answered"][at] += requests.answered
 
     def _signals(self, outcomes: Outcomes, hosts: Rows, rested: Flags, spared: frozenset[int]) -> Signals:
@@ -371,18 +383,27 @@ class Settling(Asking, Discovering):
         found: npt.NDArray[np.float64] = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return found
 
+    def _left_alone(self, host: int) -> bool:
+        """Whether a host that fell silent is left alone just now."""
+        rules = [self.tables.queues.rules.get(queue) for queue in self.tables.queues_of(host)]
+        return host in self._unwelcome or any(one is not None and one.blocked_until > self.now for one in rules)
+
     def _park_unwelcome(self, draft: Draft) -> None:
-        """Pauses the queues of hosts at which a crawler is not welcome, as an operator would: those that are there, and
-        those that come later under the hosts' names."""
+        """Pauses the queues of hosts at which a crawler is not welcome, as an operator would, and blocks those of hosts
+        that fell silent for a while: those that are there, and those that come later under the hosts' names."""
         tables = self.tables
-        for host in sorted(set(self._unwelcome)):
+        for host, cell in sorted(self._unwelcome.items()):
+            again = 0 if cell >= PARKED_FROM else draft.now + instant(silent_seconds(cell))
+
+            def kept(rules: QueueRules | None, again: Instant = again) -> QueueRules:
+                rules = rules or QueueRules()
+                return replace(rules, paused=rules.paused or not again, blocked_until=max(rules.blocked_until, again))
+
             for queue in tables.queues_of(host):
-                rules = tables.queues.rules.get(queue) or QueueRules()
-                draft.add(Fact.QUEUE_RULES, tables.queue_rules(queue, replace(rules, paused=True)))
+                draft.add(Fact.QUEUE_RULES, tables.queue_rules(queue, kept(tables.queues.rules.get(queue))))
             name = np.array([tables.hash_of(tables.hosts.name(host))], np.uint64)
             (number,) = words_of_keys(name).tolist()
-            rules = tables.words.get(number) or QueueRules()
-            draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, number, replace(rules, paused=True)))
+            draft.add(Fact.QUEUE_RULES, rules_cells(OWN_SLOT, number, kept(tables.words.get(number))))
 
     def _crawl_delays(self, draft: Draft, hosts: Rows) -> npt.NDArray[np.float64] | None:
         """The Crawl-delays of hosts in seconds, also of rules that came with this call; None where none has any."""
