@@ -342,6 +342,7 @@ SOCKET_PATH_BYTES_MAX = 100  # sun_path has 108 bytes on Linux, 104 elsewhere
 
 # the service
 SERVICE_BODY_BYTES_MAX = 16 << 20  # ten thousand URLs with their referrers, or the links of a batch of pages
+SERVICE_HEAD_BYTES_MAX = 64 << 10  # a request line with the longest URL there is, escaped twice, and its headers
 SERVICE_BODY_SECONDS_MAX = 30.0  # a body that takes longer is a slow client's, which keeps a place from others
 SERVICE_ROWS_MAX = 10_000  # URLs or results of one body: some ten milliseconds in which nobody else is served
 SERVICE_LINKS_MAX = 100_000  # links of all results of one body
@@ -366,6 +367,7 @@ REMOTE_PAUSE_SECONDS_MAX = 5.0  # but no longer: a server that restarts is back 
 REMOTE_CONNECTIONS_KEPT = 8  # for threads that ask at once
 REMOTE_ANSWER_BYTES_MAX = 64 << 20  # a thousand leases with metadata and referrers at their longest
 REMOTE_ERROR_BYTES_MAX = 64 << 10  # an error's body is some hundred bytes
+REMOTE_TARGET_BYTES_MAX = 48 << 10  # a path and its query: the longest URL there is, escaped twice, has 41 kB
 REMOTE_BODY_BYTES = 6 << 20  # about the size of one body: escaped text may take twice as much
 REMOTE_PATIENCE_SECONDS = 30.0  # a call asks again for so long while no server answers: a restart takes less
 REMOTE_PATIENCE_ASKING_SECONDS = 5.0  # a command that looks: somebody waits before it

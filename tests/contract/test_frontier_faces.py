@@ -6,7 +6,9 @@ import asyncio
 import http.client
 import itertools
 import json
-from urllib.parse import urlsplit
+import socket
+import threading
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -323,6 +325,53 @@ def test_another_server_is_told_for_what_it_is():
     remote = Remote("http://127.0.0.1:1", lambda sent: Answered(401, json.dumps({"type": "x:token-wrong"}).encode()))
     with pytest.raises(SettingsError):
         remote.get("/x", dict)
+
+
+def answering(*answers):
+    """A server that gives each connection the next answer, whatever it asks, and closes; its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        with listener:
+            for answer in answers:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(65_536)
+                    connection.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"now": 1',
+        b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n",
+        b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\ne\r\n{"now": 1',
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"",
+    ],
+)
+def test_an_answer_that_a_dying_server_cut_is_asked_for_again(cut):
+    """One of a body with a length was taken for whole: a worker ended with 8 as its server was killed."""
+    whole = b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"now": 12345}'
+    address = answering(cut, whole)
+    connections = Connections(address)
+    remote = Remote(address, connections, sleep=lambda _: None)
+    assert {"now": 12345} == remote.get("/x", dict)
+    connections.close()
+
+
+def test_a_question_longer_than_a_server_reads_is_refused_before_it_is_sent():
+    """A server closes such a connection, and the client said that nobody answers."""
+    sent = []
+    remote = Remote("http://127.0.0.1:1", lambda one: sent.append(one) or Answered(200, b"{}"))
+    with pytest.raises(SettingsError, match=r"of 1,048,\d+ bytes, with host=aaa.*…, is longer than a server"):
+        remote.get("/x", dict, url=A, host="a" * (1 << 20))
+    assert [] == sent
+    longest = "http://a.com/" + "%C3" * ((8_192 - 13) // 3)
+    assert {} == remote.get("/x", dict, url=quote(longest, safe=""))
 
 
 def test_the_same_verbs_are_awaited_of_a_server(monkeypatch):

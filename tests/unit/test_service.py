@@ -853,3 +853,52 @@ def test_an_errand_that_the_server_breaks_off_comes_again():
 
     asyncio.run(crawl())
     assert ["robots"] == [one["kind"] for one in served.next()["urls"]]
+
+
+class Transport:
+    """What a server's connection writes."""
+
+    def __init__(self):
+        self.told, self.closed = b"", False
+
+    def write(self, octets):
+        self.told += octets
+
+    def close(self):
+        self.closed = True
+
+    def is_closing(self):
+        return self.closed
+
+    def get_extra_info(self, name, default=None):
+        return default
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "kind"),
+    [
+        (b"GET /" + b"a" * (1 << 20), 431, "head-too-large"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"a" * (1 << 20), 431, "head-too-large"),
+        (b"\x16\x03\x01\x02\x00\x01 TLS to a port without it\r\n\r\n", 400, "no-request"),
+        (b"GET / HTTP/1.1\r\n\r\n", 400, "no-request"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", 400, "no-request"),
+    ],
+)
+def test_no_request_of_http_is_a_problem_too(sent, status, kind):
+    async def answered():
+        served = Served()
+        server = running.server_of(served.desk, Listening("127.0.0.1", 7070))
+        server.config.load()
+        connection = running._Connection(config=server.config, server_state=server.server_state, app_state={})
+        transport = Transport()
+        connection.connection_made(transport)
+        for at in range(0, len(sent), 65_536):
+            if not transport.closed:
+                connection.data_received(sent[at : at + 65_536])
+        return transport
+
+    transport = asyncio.run(answered())
+    head, _, body = transport.told.partition(b"\r\n\r\n")
+    assert (True, True) == (head.startswith(b"HTTP/1.1 %d " % status), transport.closed)
+    assert b"content-type: application/problem+json" in head.lower()
+    assert (f"urn:outrider:problem:{kind}", status) == tuple(json.loads(body)[name] for name in ("type", "status"))

@@ -36,6 +36,7 @@ from outrider.limits import (
     REMOTE_PAUSE_SECONDS_MAX,
     REMOTE_PAUSE_SECONDS_MIN,
     REMOTE_SECONDS_MAX,
+    REMOTE_TARGET_BYTES_MAX,
 )
 
 API: Final = "/api/v1"
@@ -129,6 +130,9 @@ class Connections:
                 body += piece
                 if len(body) > REMOTE_ANSWER_BYTES_MAX or time.monotonic() > ends:
                     raise http.client.HTTPException(f"an answer of {len(body):,} bytes is too long or too slow")
+            if answer.length or (answer.length is None and not answer.chunked):
+                # A connection's end is taken for the end of a body and of a head; a server of ours tells the length.
+                raise http.client.IncompleteRead(bytes(body), answer.length)
         except BaseException:
             connection.close()
             raise
@@ -222,7 +226,15 @@ class Remote:
             raise UnreachableError(f"{self.address} answered in another language ({str(error)[:200]})") from None
 
     def made(self, sent: Sent) -> bytes:
-        """The body of the answer. Raises UnreachableError where none comes in time, and the server's refusal."""
+        """The body of the answer. Raises UnreachableError where none comes in time, SettingsError for a request line
+        longer than a server reads, and the server's refusal."""
+        if len(sent.path) > REMOTE_TARGET_BYTES_MAX:
+            path, _, query = sent.path.partition("?")
+            longest = max((path, *query.split("&")), key=len)
+            raise SettingsError(
+                f"{self.address}: a question of {len(sent.path):,} bytes, with {longest[:60]}…, is longer than a "
+                f"server reads ({REMOTE_TARGET_BYTES_MAX:,}); shorten what it names"
+            )
         ends = self._clock() + self._patience
         tries = 0
         while True:

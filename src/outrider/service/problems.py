@@ -25,6 +25,8 @@ TYPES: Final[dict[str, tuple[int, str]]] = {
     "invalid-query": (400, "A parameter cannot be used."),
     "invalid-argument": (400, "A value was refused."),
     "invalid-url": (400, "This is not a URL that can be crawled."),
+    "no-request": (400, "This is no request of HTTP."),
+    "head-too-large": (431, "The request line and its headers are too long."),
     "slow-body": (408, "The body did not come in time."),
     "body-too-large": (413, "The body is too large."),
     "too-many-rows": (422, "The body has too many rows."),

@@ -16,21 +16,50 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from outrider.crawl.control import Answer, Control
 from outrider.crawl.looks import ORDERS, changing, settings_of
 from outrider.engine import AsyncFrontier
 from outrider.errors import SettingsError, UnreachableError
-from outrider.limits import SERVICE_CONNECTIONS_MAX
+from outrider.limits import SERVICE_CONNECTIONS_MAX, SERVICE_HEAD_BYTES_MAX
 from outrider.service.access import Hosts, Listening, Tokens
 from outrider.service.app import application
 from outrider.service.audit import Audit
 from outrider.service.desk import Desk
 from outrider.service.errands import Errands, visits_of
+from outrider.service.problems import MEDIA_TYPE, Problem
 
 SWITCH_SECONDS = 0.0005  # the loop is kept from going on no longer by a thread that looks at a million hosts
 ANSWERS_SECONDS_MAX = 5  # behind the drain, for answers that are under way
+
+
+class _Connection(H11Protocol):
+    """Refuses what is no request of HTTP as everything else is refused."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Is called while the error of the parser is handled: its status tells a head that is too long."""
+        error = sys.exc_info()[1]
+        long = getattr(error, "error_status_hint", 400) == 431
+        problem = (
+            Problem(
+                "head-too-large", f"the request line and its headers have more than {SERVICE_HEAD_BYTES_MAX:,} bytes"
+            )
+            if long
+            else Problem("no-request", str(error)[:200] if error is not None else msg)
+        )
+        body = problem.body()
+        headers = [("content-type", MEDIA_TYPE), ("content-length", str(len(body))), ("connection", "close")]
+        reason = STATUS_PHRASES[problem.status]
+        for event in (
+            h11.Response(status_code=problem.status, headers=headers, reason=reason),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -103,7 +132,8 @@ def server_of(desk: Desk, at: Listening) -> uvicorn.Server:
         uvicorn.Config(
             application(desk),
             loop="asyncio",
-            http="h11",
+            http=_Connection,
+            h11_max_incomplete_event_size=SERVICE_HEAD_BYTES_MAX,
             ws="none",
             lifespan="off",
             log_config=None,
