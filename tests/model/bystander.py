@@ -203,6 +203,9 @@ class Judge:
         for queue in meant if what == "delay" else ():
             self.rest_under_way(queue, self.settings.delay if value is None else value)
         self.words[what].append(word)
+        for request in (one for host in {queue.host for queue in meant} for one in self.seen[host]):
+            if what == "delay" and request.queue is None and request.ended is not None:  # an errand, for all queues
+                request.floor = min(request.floor, self.floor_of(request))
 
     def rest_under_way(self, queue: Queue, delay: float) -> None:
         """Hosts that rest now rest as the word says."""

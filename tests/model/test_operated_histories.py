@@ -52,12 +52,20 @@ def live(seed: int, kind: str, steps: int = STEPS) -> None:
         raise AssertionError(f"{kind}: {shortest(seed, range(steps), Operated, **how) or error}") from error
 
 
+def steps_of(seed: int) -> int:
+    """The length of a long run's history."""
+    return random.Random(seed).choice([20, STEPS, STEPS, 150])
+
+
 @pytest.mark.parametrize("number", range(SEEDS_PER_KIND))
 def test_no_history_that_operators_speak_into_breaks_a_gap_or_starves_anybody(number, kind):
     told = os.environ.get("OUTRIDER_OPERATED_SEED")
     if told is not None and number:
         pytest.skip("one seed alone is asked for")
-    live(int(told) if told is not None else 100 * KINDS.index(kind) + number, kind)
+    if told is not None:
+        live(int(told), kind, steps_of(int(told)))
+    else:
+        live(100 * KINDS.index(kind) + number, kind)
 
 
 @pytest.mark.long
@@ -66,5 +74,5 @@ def test_no_history_that_operators_speak_into_breaks_a_gap_or_starves_anybody_fo
     seed = random.SystemRandom().randrange(1 << 40)
     end = time.monotonic() + float(os.environ.get("OUTRIDER_OPERATED_SECONDS", "3600")) / len(KINDS)
     while time.monotonic() < end:
-        live(seed, kind, random.Random(seed).choice([20, STEPS, STEPS, 150]))
+        live(seed, kind, steps_of(seed))
         seed += 1

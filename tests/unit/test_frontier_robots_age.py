@@ -71,6 +71,44 @@ def test_a_good_copy_holds_until_it_is_a_day_old_while_its_file_is_out_of_reach(
     assert [] == asked(world)
 
 
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(("status", "body"), [(404, b""), (200, RULES)])
+def test_a_copy_that_the_caller_brought_holds_for_a_day_once_its_file_is_out_of_reach(status, body, killed):
+    world = World(robots="caller", delay=0, delay_factor=0.0)
+    world.frontier.set_robots("http://a.test", status, body)
+    world.discover(f"{OPEN}0", f"{OPEN}1", f"{OPEN}2")
+    world.frontier.set_robots("http://a.test", 503)
+    world.clock.move(DAY - 1.0)
+    assert ["page"] == asked(world)
+    world.clock.move(1.0)
+    assert [] == asked(world)
+    assert "parked" == world.state(f"{OPEN}0")
+    assert "it cannot be read" in world.frontier.explain(f"{OPEN}0").reason_text
+    if killed:
+        world.kill()
+    assert [] == asked(world)
+    world.frontier.set_robots("http://a.test", status, body)
+    assert 3 == len(world.lease(3, per_queue=3))
+
+
+def test_without_failures_rules_from_the_caller_hold_until_it_brings_others():
+    world = World(robots="caller", delay=0, delay_factor=0.0)
+    world.frontier.set_robots("http://a.test", 200, RULES)
+    world.discover(f"{OPEN}0")
+    world.clock.move(400 * DAY)
+    assert ["page"] == asked(world)
+
+
+def test_a_copy_that_the_caller_brought_holds_for_ever_where_its_settings_open_hosts():
+    world = World(robots="caller", robots_unreachable="open", delay=0, delay_factor=0.0)
+    world.frontier.set_robots("http://a.test", 200, RULES)
+    world.frontier.set_robots("http://a.test", 503)
+    world.discover(f"{OPEN}0", CLOSED)
+    world.clock.move(400 * DAY)
+    assert ["page"] == asked(world)
+    assert "parked" == closed_state(world)
+
+
 def closed_state(world: World) -> str:
     world.discover(CLOSED)
     while (leases := world.lease(1)) and leases[0].url != CLOSED:

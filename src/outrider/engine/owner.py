@@ -453,7 +453,8 @@ class Frontier:
 
     def set_robots(self, authority: str, status: int | None, body: bytes = b"") -> None:
         """The answer of an authority's robots.txt, given by the caller: an HTTP status (None: no answer) and the
-        body."""
+        body. It holds until the caller brings another one; once that says out of reach (5xx, 429, None), for what is
+        left of its day."""
         self._read_ahead([RobotsAnswer(status, body)])
         self._call("set_robots", lambda m, now: m.set_robots(authority, status, body, now))
 

@@ -417,17 +417,19 @@ class Machine(Reporting, Operations, Carrying, Errands):
             rules_first=self._rules_first(text, now) if records else None,
             paused_until=self.network.until,
             trap=self._trap_told(records[0], now) if records else None,
-            robots=self._robots_line(text),
+            robots=self._robots_line(text, now),
             refusal="" if records or row is None else self._scope(row).refusal(text),
         )
 
-    def _robots_line(self, url: str) -> str | None:
+    def _robots_line(self, url: str, now: Instant) -> str | None:
         """The line of a robots.txt that decides about a URL, or why no line does; None for a file that was not read."""
         authority = self.tables.authorities.get(authority_of(url))
         if authority is None or authority.state not in _ROBOTS_WORDS:
             return None
         if not self.settings.obey_robots:
             return "the settings ignore it (obey-robots is False)"
+        if self._is_closed(authority, now):
+            return _ROBOTS_WORDS[RobotsState.REFUSED]
         if authority.state == RobotsState.RULES:
             line = Rules.parse(self._rulebook.body(authority.digest)).explain(self._rulebook.agent, url)
             if line is not None:

@@ -54,16 +54,27 @@ def unanswered(authority: Authority, now: Instant) -> bool:
     return authority.state in (RobotsState.UNKNOWN, RobotsState.RETRYING) or authority.expires <= now
 
 
-def judged(authority: Authority, url: str, now: Instant, *, errands: bool, rulebook: Rulebook) -> Judgement:
+def is_closed(authority: Authority, now: Instant, *, errands: bool, opens: bool) -> bool:
+    """Whether nothing may be fetched because the robots.txt is out of reach. Where the caller brings the rules
+    (errands is False) no errand is sent when the good copy is a day old: it ends to hold at that instant."""
+    if authority.state == RobotsState.REFUSED:
+        return True
+    copied = authority.state in (RobotsState.RULES, RobotsState.ALLOW) and authority.failing_since
+    return bool(copied) and authority.expires <= now and not errands and not opens
+
+
+def judged(
+    authority: Authority, url: str, now: Instant, *, errands: bool, opens: bool, rulebook: Rulebook
+) -> Judgement:
     """Whether a page may be fetched. errands: errands fetch the rules; without them only rules from the caller
-    count."""
+    count. opens: the owner's settings open a host whose robots.txt is out of reach."""
     state = authority.state
     if errands:
         if authority.token or unanswered(authority, now):
             return Judgement.HOLD
     elif state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
         return Judgement.GO
-    if state == RobotsState.REFUSED:
+    if is_closed(authority, now, errands=errands, opens=opens):
         return Judgement.REFUSE
     if state == RobotsState.DEAD:
         return Judgement.DEAD
@@ -108,7 +119,8 @@ def again_after(authority: Authority, found: Found, digest: int) -> Again:
     if found.state in ruled and found.asks_next is None:
         if digest != authority.digest:
             return Again.ALL
-        return authority.again if authority.state in ruled else max(authority.again, Again.UNREACHABLE)
+        held = authority.state in ruled and not authority.failing_since
+        return authority.again if held else max(authority.again, Again.UNREACHABLE)
     if authority.state == RobotsState.REFUSED:
         return max(authority.again, Again.UNREACHABLE)
     return authority.again

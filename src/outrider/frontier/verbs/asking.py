@@ -13,7 +13,7 @@ from outrider.clock import Instant, instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import Record
-from outrider.frontier.state.errands import Judgement, after_answer, again_after, judged, unanswered
+from outrider.frontier.state.errands import Judgement, after_answer, again_after, is_closed, judged, unanswered
 from outrider.frontier.state.tables import (
     GONE,
     PARKED,
@@ -81,7 +81,8 @@ class Asking(Trapping):
         self._commit(draft)
 
     def _judge(self, authority: Authority, url: str, now: Instant) -> Judgement:
-        found = judged(authority, url, now, errands=self.errands_mode, rulebook=self._rulebook)
+        errands, opens = self.errands_mode, self._opens()
+        found = judged(authority, url, now, errands=errands, opens=opens, rulebook=self._rulebook)
         if not self.settings.obey_robots:
             return Judgement.GO if found in (Judgement.REFUSE, Judgement.READ) else found
         most = self.settings.crawl_delay_max
@@ -89,6 +90,13 @@ class Asking(Trapping):
             asked = self._rulebook.crawl_delay(authority.digest) if authority.state == RobotsState.RULES else 0.0
             return Judgement.REFUSE if asked > most else found
         return found
+
+    def _opens(self) -> bool:
+        """Whether the owner's settings open a host whose robots.txt is out of reach."""
+        return self.settings.robots_unreachable == "open" or not self.settings.obey_robots
+
+    def _is_closed(self, authority: Authority, now: Instant) -> bool:
+        return is_closed(authority, now, errands=self.errands_mode, opens=self._opens())
 
     def _looked_at(self, authority: Authority) -> int:
         """The cost of a verdict on top of a refusal, counted in refusals: an authority may have many rules."""
@@ -101,7 +109,7 @@ class Asking(Trapping):
             draft.error(authority.error)
             self._refusal_line(draft, record, now, outcome="error", error=authority.error)
             return
-        error = "robots_unreachable" if authority.state == RobotsState.REFUSED else None
+        error = "robots_unreachable" if self._is_closed(authority, now) else None
         first = draft.error_text(record.error) not in ("robots", "robots_unreachable")
         self._move(draft, record, PARKED, Reason.ROBOTS, error=error or "robots")
         draft.record(record, QUEUED)
@@ -127,8 +135,9 @@ class Asking(Trapping):
             while name in self._recheck and count < most and room > 0:
                 state = self._judgeable(authority, now)
                 if state is not Judgement.GO:
-                    if state is Judgement.HOLD:  # a fact about its robots.txt brings it back
+                    if state is not Judgement.READ:  # a fact about its robots.txt brings it back
                         del self._recheck[name]
+                    if state is Judgement.HOLD:
                         self._line_up(authority)
                     break
                 judged, rows = self._judge_some(authority, now, most - count)
@@ -137,10 +146,12 @@ class Asking(Trapping):
         return count
 
     def _judgeable(self, authority: Authority, now: Instant) -> Judgement:
-        """GO when the rules of an authority are at hand, HOLD when an errand must fetch them first, READ when they are
-        too long to be read in this call: then they are asked for."""
+        """GO when the rules of an authority are at hand, HOLD when an errand must fetch them first, REFUSE when the
+        caller must, READ when they are too long to be read in this call: then they are asked for."""
         if self.errands_mode and (authority.token or unanswered(authority, now)):
             return Judgement.HOLD
+        if self._is_closed(authority, now):
+            return Judgement.REFUSE
         if authority.state == RobotsState.RULES and self._rulebook.rules(authority.digest) is None:
             self._unread[authority.name] = authority
             return Judgement.READ
@@ -219,8 +230,7 @@ class Asking(Trapping):
         """The draft gets the meaning of an answer as a fact, which ends the authority's errand. told: a caller gave the
         rules unasked; then an open errand goes on, for its request may be under way, and the host gets no second
         request beside it."""
-        obeys = self.settings.obey_robots
-        opens, retries = self.settings.robots_unreachable == "open" or not obeys, self.errands_mode and obeys
+        opens, retries = self._opens(), self.errands_mode and self.settings.obey_robots
         of_answer = partial(after_answer, authority, answer, error, retry_after, now, retries=retries, opens=opens)
         found = of_answer()
         if found.asks_next is not None and not self._owns(found.asks_next):
