@@ -40,6 +40,10 @@ class Site:
         self.running = self.most = 0
         self.hosts: set[str] = set()
 
+    def takes(self, request: Request) -> float:
+        """The seconds of a request."""
+        return self.seconds
+
     async def fetch(self, request: Request) -> Response:
         started = self.clock()
         if request.address in self.dead:
@@ -55,7 +59,7 @@ class Site:
                 raise ZeroDivisionError("a bug")
             if self.hangs and path != "robots.txt":
                 await asyncio.sleep(60)
-            await asyncio.sleep(self.seconds)
+            await asyncio.sleep(self.takes(request))
         finally:
             self.running -= 1
             self.hosts.remove(host)
@@ -81,7 +85,7 @@ class Site:
             headers=Headers(fields),
             started_at=started,
             ended_at=self.clock(),
-            seconds=self.seconds,
+            seconds=self.takes(request),
             new_connection=True,
         )
 

@@ -96,7 +96,8 @@ def explain(
 @_json
 @asks_a_server
 def why_idle(directory: str, access: Access, as_json: bool) -> int:
-    """Say why nothing more can be fetched now, and when it can."""
+    """Say why nothing more can be fetched now, and when it can; of a crawl that runs, where the possible throughput of
+    its last minute went."""
     from outrider.crawl.looks import looking
 
     with looking(directory, access) as look:
@@ -203,6 +204,10 @@ def idle_lines(found: Mapping[str, Any]) -> Iterator[str]:
             f"hook      {name}: {counted(spent['calls'], 'call')}, {spent['seconds']:,.1f} s, "
             f"{spent['share']:.0%} of the time, longest {spent['seconds_max']:.3g} s"
         )
+    if "throughput" in found:
+        from outrider.crawl.bottleneck import throughput_lines
+
+        yield from throughput_lines(found["throughput"])
     if "known" not in found:
         return  # a hook keeps the crawl from counting
     for name, total in (("hosts", f"{found['known']:,} known: "), ("urls", "")):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from outrider.clock import Instant, wall
+from outrider.crawl.bottleneck import Bottleneck, Stage
 from outrider.crawl.hooks import HookFailed, Hooks
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import PerHost
@@ -66,10 +67,12 @@ class Fetching:
         hooks: Hooks | None = None,
         per_host: PerHost | None = None,
         headers: tuple[tuple[str, str], ...] = (),
+        bottleneck: Bottleneck | None = None,
     ) -> None:
         """concurrency: requests at once; aside_most: slow ones beside them. make_room: is told of each visit whose name
-        or answer is long in coming. headers: of each request."""
+        or answer is long in coming. headers: of each request. bottleneck: is told where each visit is."""
         self._headers = headers
+        self._bottleneck = bottleneck or Bottleneck(concurrency, clock())
         self._hooks = hooks
         self._per_host = per_host or PerHost(CrawlOptions())
         self._downloader = downloader
@@ -96,11 +99,15 @@ class Fetching:
             return await self._locate(lease)
         at = wall()
         began: Instant | None = None
+        move, token = self._bottleneck.move, lease.token
         try:
             target = target_of(lease.url)
             if not is_web_port(target.port):
                 raise FetchFailure(FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
+            if lease.address is None:
+                move(token, Stage.NAMED, self._clock())
             first, *others = await self._addresses(target.host, target.port, lease.address)
+            move(token, Stage.WAITS, self._clock())
             own = self._per_host.of(target.host)
             again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()
             most = _BYTES_MAX.get(lease.kind, own.bytes_max)
@@ -111,7 +118,9 @@ class Fetching:
             async with long, self._places.of(target.host):
                 at = wall()
                 began = self._clock()
+                move(token, Stage.ROBOTS if lease.kind is Kind.ROBOTS else Stage.SITE, began)
                 response = await self._dial(request, others)
+            self._seen(lease, response)
         except HookFailed as failed:
             return Visit(lease, at, self._clock(), began=began, fault=failed)
         except FetchFailure as failure:
@@ -125,6 +134,14 @@ class Fetching:
         if lease.kind is Kind.PAGE:
             response = own.cut(response)
         return Visit(lease, at, self._clock(), response)
+
+    def _seen(self, lease: Lease, response: Response) -> None:
+        """Tells how long the site took for what it sent."""
+        now = self._clock()
+        if lease.kind is not Kind.ROBOTS:
+            body = response.ended_at - response.first_byte_at if response.first_byte_at is not None else 0
+            self._bottleneck.answered(body, now - response.ended_at)
+        self._bottleneck.move(lease.token, Stage.BEGINS, now)
 
     @contextlib.asynccontextmanager
     async def _one_of_few(self) -> AsyncIterator[None]:
@@ -189,6 +206,7 @@ class Fetching:
     async def _locate(self, lease: Lease) -> Visit:
         """Asks where a host is; no request goes to it."""
         at = wall()
+        self._bottleneck.move(lease.token, Stage.NAMED, self._clock())
         try:
             address = (await self._addresses(lease.host, _PORT_ASKED))[0]
         except FetchFailure as failure:

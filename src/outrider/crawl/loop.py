@@ -20,6 +20,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from outrider.clock import Instant, anchored, instant, rfc3339, wall
 from outrider.crawl.beside import Beside, Running, across
+from outrider.crawl.bottleneck import Bottleneck, Stage
 from outrider.crawl.control import Answer, Answers, Control
 from outrider.crawl.copies import Copies
 from outrider.crawl.directory import (
@@ -65,6 +66,7 @@ from outrider.fetch.addresses import AddressGuard
 from outrider.fetch.chosen import make_downloader
 from outrider.fetch.downloader import Downloader
 from outrider.fetch.names import make_resolver
+from outrider.frontier.verbs.census import Standing
 from outrider.journey import Code, Lease
 from outrider.kernels import in_use
 from outrider.limits import (
@@ -173,6 +175,7 @@ class Crawler:
         self._extended: dict[int, Instant] = {}  # until when leases under way were extended, by token
         self._looked_at: Instant = 0
         self._finished: list[Visit] = []
+        self._unwritten: list[int] = []  # tokens of visits whose turn has not ended well yet
         self._failure: BaseException | None = None
         self._stopping = 0
         self._ending = (FINISHED, "")
@@ -190,6 +193,7 @@ class Crawler:
         self._output: Output
         self._settler: Settler
         self._readings: Readings
+        self._bottleneck: Bottleneck
 
     @property
     def options(self) -> CrawlOptions:
@@ -293,8 +297,9 @@ class Crawler:
             self._files.close()
             raise
         self._clock = anchored(self._frontier.now())
+        self._bottleneck = Bottleneck(self._concurrency, self._clock())
         self._journal = Journal(os.path.join(options.output, JOURNAL_FILE), form=options.log_format, clock=wall)
-        self._output = Output(self._files, self._frontier, options)
+        self._output = Output(self._files, self._frontier, options, clock=self._clock)
         try:
             opening = self._frontier.opening
             self._journal.note("open", version=version(), kernels=in_use(), opening=opening.number, pid=os.getpid())
@@ -383,6 +388,7 @@ class Crawler:
         if self._concurrency < options.concurrency:
             text = f"{self._concurrency} requests at once, for few files may be open (`ulimit -n` says how many)"
             self._journal.note("note", text=text)
+        self._bottleneck = Bottleneck(self._concurrency, self._clock())
         downloader = self._make_downloader(options, self._clock)
         control = Control(options.output, self._answers())
         try:
@@ -402,6 +408,7 @@ class Crawler:
             hooks=self._hooks,
             per_host=PerHost(options),
             headers=options.headers_sent,
+            bottleneck=self._bottleneck,
         )
         watching = asyncio.create_task(self._watch())
         try:
@@ -432,7 +439,7 @@ class Crawler:
             held = self._reader is not None and not self._stopping and self._reader.full()
             want = 0 if held else self._want(fetching)
             try:
-                turn = await self._in_books(self._settler.turn, visits, want, self._ending_leases())
+                turn = await self._turn(visits, want, held=held)
                 if want or self._stopping:
                     self._full_since = None
             except StoreFullError as error:
@@ -440,7 +447,9 @@ class Crawler:
                     return
                 continue
             self._answered += turn.answered
+            now = self._clock()
             for lease in turn.leases:
+                self._bottleneck.move(lease.token, Stage.BEGINS, now)
                 task = asyncio.create_task(fetching.visit(lease))
                 self._running[task] = lease
                 task.add_done_callback(self._visited)
@@ -449,6 +458,29 @@ class Crawler:
             if not self._at_work and not self._finished and not turn.leases and not held and await self._at_end(turn):
                 return
             await self._wait(turn, self._room(fetching))
+
+    async def _turn(self, visits: Sequence[Visit], want: int, *, held: bool) -> Turn:
+        """A turn of the books, after which the places are counted. held: it leases nothing, for a reader is full."""
+        self._unwritten += [visit.lease.token for visit in visits]
+        ending, archive, began = self._ending_leases(), self._output.archive_synced, self._clock()
+
+        def made() -> tuple[Turn, Standing, float]:
+            before = self._frontier._standing()[1]
+            turn = self._settler.turn(visits, want, ending)
+            standing, after = self._frontier._standing()
+            return turn, standing, after - before
+
+        try:
+            turn, standing, log = await self._in_books(made)
+        except StoreFullError:
+            self._bottleneck.turned(None, self._clock(), held="disk")
+            raise
+        now = self._clock()
+        synced = (instant(log) + self._output.archive_synced - archive) / max(1, now - began)
+        self._bottleneck.turned(standing, now, synced=synced, held="paused" if held or self._stopping else None)
+        self._bottleneck.end(self._unwritten, now)
+        self._unwritten.clear()
+        return turn
 
     def _some_finished(self) -> list[Visit]:
         """The visits that this turn takes; the others wait for the next turn."""
@@ -474,10 +506,14 @@ class Crawler:
         else:
             self._readings.put(visit)
             return
+        self._bottleneck.move(lease.token, Stage.BOOKS, self._clock())
         self._wake.set()
 
     def _read(self, visits: Sequence[Visit], error: BaseException | None) -> None:
         """Visits were read; or one could not be, which is a bug."""
+        now = self._clock()
+        for visit in visits:
+            self._bottleneck.move(visit.lease.token, Stage.BOOKS, now)
         self._finished += visits
         self._failure = self._failure or error
         self._wake.set()
@@ -612,14 +648,21 @@ class Crawler:
         for order in ORDERS:
             answers[order] = self._ordered(order, answers[order])
         answers |= {"verify": self._verified, "export": self._exported}
-        return {**answers, "why-idle": self._with_hooks(answers["why-idle"])}
+        return {**answers, "why-idle": self._with_shares(answers["why-idle"], self._throughput)}
 
-    def _with_hooks(self, why_idle: Answer) -> Answer:
+    async def _throughput(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        return self._bottleneck.told(self._clock())
+
+    def _with_shares(self, why_idle: Answer, throughput: Answer) -> Answer:
+        """With the time of hooks, and that of places."""
+
         async def answered(question: Mapping[str, Any]) -> dict[str, Any]:
+            places = await throughput({})
             try:
-                return idle_with_hooks(await why_idle(question), self._hooks.watch.shares())
+                found = idle_with_hooks(await why_idle(question), self._hooks.watch.shares())
             except HookRunningError as running:
-                return idle_in_hook(running.facts)
+                found = idle_in_hook(running.facts)
+            return {**found, "throughput": places}
 
         return answered
 
@@ -633,7 +676,8 @@ class Crawler:
         orders = {name: across(loop, here[name]) for name in ORDERS}
         status = across(loop, lambda _: self._status(asyncio.to_thread))
         add = across(loop, self._patient(self._added))
-        answers = {**looks, **orders, "status": status, "why-idle": self._with_hooks(looks["why-idle"])}
+        why_idle = self._with_shares(looks["why-idle"], across(loop, self._throughput))
+        answers = {**looks, **orders, "status": status, "why-idle": why_idle}
         running = Running(
             self._options.output,
             self._frontier,

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from outrider.archive import Exchange, Projection, Records, WarcPlace, WarcWriter, Watermark
-from outrider.clock import Instant
+from outrider.clock import ClockFunction, Instant, elapsed
 from outrider.crawl.accounts import Books
 from outrider.crawl.directory import ARCHIVE_NAME
 from outrider.crawl.options import COUNT_MAX, CrawlOptions
@@ -38,7 +38,12 @@ NOTE_LINES: Final = 20_000  # after so many lines the files are synced and their
 class Output:
     """The archive and the line files of one crawl; used by one thread, the frontier's."""
 
-    def __init__(self, files: Directory, frontier: Books, options: CrawlOptions) -> None:
+    def __init__(
+        self, files: Directory, frontier: Books, options: CrawlOptions, *, clock: ClockFunction = elapsed
+    ) -> None:
+        self.archive_synced: Instant = 0
+        """How long all syncs of the archive took."""
+        self._clock = clock
         self._frontier = frontier
         self._options = options
         self._projections = {stream: Projection(files, name) for stream, name in FILES.items()}
@@ -109,7 +114,9 @@ class Output:
         """Makes the kept records durable, and gives the watermark that the report carries."""
         if self._archive is None:
             return None
+        began = self._clock()
         self._archive.sync()
+        self.archive_synced += self._clock() - began
         place = self._archive.watermark
         return None if place is None else (ARCHIVE_WRITER, msgspec.json.encode(place))
 

@@ -25,7 +25,7 @@ from outrider.crawl.directory import FRONTIER_NAME, write_settings
 from outrider.crawl.fetching import Fetching, NameService
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.journal import JOURNAL_FILE, Journal
-from outrider.crawl.options import CrawlOptions, as_toml
+from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.settle import LEASE_SECONDS, Settler, visit_bytes
@@ -48,7 +48,7 @@ from outrider.fetch.downloader import Downloader
 from outrider.journey import Kind, Lease, Outcome, RobotsAnswer, Settled, Verdict
 from outrider.kernels import in_use
 from outrider.limits import TURN_BYTES_MAX, WORK_FILE_BYTES_MAX
-from outrider.storage.files import Directory, read_whole, replace
+from outrider.storage.files import LOCK_NAME, TEMPORARY_SUFFIX, Directory, read_whole, replace
 
 WORK_FILE: Final = "work.json"
 LEASES_FILE: Final = "leases"
@@ -451,6 +451,17 @@ def _known(files: Directory) -> Known | None:
         raise NamedPathError(f"{files.describe(WORK_FILE)} cannot be read; give another directory with -o") from None
 
 
+def _is_begun(path: str) -> bool:
+    """Whether a worker was killed in a new directory, before its settings stood there."""
+    names = {name.removesuffix(TEMPORARY_SUFFIX) for name in os.listdir(path)}
+    if not {FOLDER} <= names <= {FOLDER} | {SETTINGS_FILE}:
+        return False
+    with contextlib.suppress(OSError):
+        own = {name.removesuffix(TEMPORARY_SUFFIX) for name in os.listdir(os.path.join(path, FOLDER))}
+        return own <= {LOCK_NAME, WORK_FILE}
+    return False
+
+
 def work(flags: Mapping[str, Any], server: Server, *, say: Callable[[str], None] = lambda _: None) -> Worked:
     """Works for a server until its frontier has no work left. flags: options of a crawl, `output` among them."""
     from outrider.crawl.directory import inspect, kept_settings
@@ -460,7 +471,11 @@ def work(flags: Mapping[str, Any], server: Server, *, say: Callable[[str], None]
     from outrider.fetch.names import make_resolver
 
     output = os.path.abspath(os.path.expanduser(str(flags["output"])))
-    inspect(output)
+    try:
+        inspect(output)
+    except ForeignStoreError:
+        if not _is_begun(output):
+            raise
     options = resolved({**flags, "output": output}, from_environment(os.environ), kept_settings(output).options, output)
     hosts = read_hosts(options.hosts)
     look_ups = _look_ups_max(_connections_max(options.concurrency))

@@ -56,6 +56,7 @@ from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.state import recovery
 from outrider.frontier.state.tables import STATES, Tables
 from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.census import Standing
 from outrider.frontier.verbs.delays import Sum
 from outrider.frontier.verbs.leased import Unclaimed
 from outrider.frontier.verbs.listing import Reading
@@ -693,6 +694,12 @@ class Frontier:
         with self._alone():
             self._check()
             return self._machine.tallies() | self._own_statistics()
+
+    def _standing(self) -> tuple[Standing, float]:
+        """Counts of hosts that cost nothing by their number, and how many seconds all syncs of the log took."""
+        with self._alone():
+            self._check()
+            return self._machine.standing(self._instant()), self._syncs.seconds
 
     def _own_statistics(self) -> dict[str, object]:
         return {

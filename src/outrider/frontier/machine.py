@@ -31,7 +31,7 @@ from outrider.frontier.state.tables import (
 from outrider.frontier.state.whereabouts import FOREVER, Whereabouts
 from outrider.frontier.verbs import accounts, arguments
 from outrider.frontier.verbs.carried import Carrying
-from outrider.frontier.verbs.census import Census, robots_counts
+from outrider.frontier.verbs.census import Census, Standing, robots_counts, standing_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.errands import Errands
 from outrider.frontier.verbs.listing import Reading, Wish, after_of, chosen_heads, listed, state_number
@@ -563,6 +563,10 @@ class Machine(Reporting, Operations, Carrying, Errands):
             "found": self.delays.found,
             "due": self.delays.due,
         }
+
+    def standing(self, now: Instant) -> Standing:
+        """Counts of hosts that hold URLs, as the schedule knows them."""
+        return standing_of(self.tables, self.turns, max(now, self.now), self.network.until)
 
     def tallies(self) -> dict[str, object]:
         """The same without counts of hosts."""

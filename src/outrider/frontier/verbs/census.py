@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from outrider.frontier.schedule.shared import SharedTurns
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import GATED, Rows
-from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.tables import QUEUED, Tables
 from outrider.limits import CENSUS_ERRANDS_PER_STEP, CENSUS_FILES_PER_STEP, CENSUS_ROWS_PER_STEP, MICROSECONDS
 
 EMPTY, READY, RESTING, BLOCKED = range(4)
@@ -238,6 +239,52 @@ def rows_in(state: int, tables: Tables, turns: Turns, now: Instant) -> Generator
             here = (states == state) & tables.hosts.there[first:end]
             rows.append((np.flatnonzero(here) + first).astype(np.uint32))
     return np.concatenate(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Counts of hosts that hold URLs, as the schedule knows them without a look at each: ready, resting (by their own
+    clocks, or for a turn of their groups), gated (their robots.txt is waited for), paused. queued: URLs. outage:
+    our own network is at fault."""
+
+    ready: int = 0
+    resting: int = 0
+    gated: int = 0
+    paused: int = 0
+    queued: int = 0
+    outage: bool = False
+
+
+def standing_of(tables: Tables, turns: Turns, now: Instant, paused_until: Instant) -> Standing:
+    """How it stands now. A few thousand gates and paused queues are looked at; of more, so many tell of all."""
+    resting, gated = len(turns.timetable), 0
+    if turns.gates:
+        some = list(islice(turns.gates.items(), CENSUS_ERRANDS_PER_STEP))
+        rows = np.fromiter((host for host, _ in some), np.uint32, len(some))
+        booked = np.frombuffer(turns.timetable.until(rows), np.int64) >= 0
+        elsewhere = np.fromiter((not one.token and one.wanted != host for host, one in some), np.bool_, len(some))
+        gated = (int(np.count_nonzero(booked | elsewhere)) * len(turns.gates)) // len(some)
+        resting -= (int(np.count_nonzero(booked)) * len(turns.gates)) // len(some)
+    waiting = turns.shared.waiting if turns.shared is not None else 0
+    return Standing(
+        ready=len(turns.ready) + len(turns.seekers),
+        resting=max(0, resting) + waiting,
+        gated=gated,
+        paused=_paused_queues(tables, now),
+        queued=tables.counts[QUEUED],
+        outage=paused_until > now,
+    )
+
+
+def _paused_queues(tables: Tables, now: Instant) -> int:
+    """How many queues that hold URLs are paused, themselves or with their crawls, among the first ones."""
+    queues = tables.queues
+    if any(tables.crawls.states[row] == CrawlState.PAUSED for row in tables.crawls.rows.values()):
+        rows = np.arange(min(queues.count, CENSUS_ROWS_PER_STEP), dtype=np.uint32)
+    else:
+        rows = np.fromiter(islice(queues.rules, CENSUS_ERRANDS_PER_STEP), np.uint32)
+    rows = rows[tables.backlog.waiting(rows) > 0] if len(rows) else rows
+    return int(np.count_nonzero(_free_queues(tables, rows, now)[1])) if len(rows) else 0
 
 
 @dataclass(slots=True)

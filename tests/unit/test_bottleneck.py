@@ -1,0 +1,365 @@
+"""`why-idle` splits the possible throughput of the last minute: whole crawls of known bottleneck on a virtual clock.
+
+The crawl is the real one with all its threads. Its loop has a clock that stands while any thread works, and jumps to
+the next timer when none does; what shall take time in a thread waits on that clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import selectors
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from outrider.archive import WarcWriter
+from outrider.clock import instant
+from outrider.crawl import loop as loop_module
+from outrider.crawl.bottleneck import CAUSES, Bottleneck, Stage, throughput_lines
+from outrider.crawl.loop import Crawler
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.progress import NoProgress
+from outrider.crawl.reading import Reader
+from outrider.engine import Frontier
+from outrider.frontier.verbs.census import Standing
+from unit.test_crawl_loop import Site
+
+NOW = 1_700_000_000_000_000
+
+
+class Selector(selectors.DefaultSelector):
+    """Waits for nothing: the loop's clock moves on instead, once no thread is at work."""
+
+    loop: Virtual
+
+    def select(self, timeout=None):
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if timeout is None or self.loop.is_at_work():
+            return super().select(0.01)
+        self.loop.at += timeout
+        return []
+
+
+class Virtual(asyncio.SelectorEventLoop):
+    def __init__(self):
+        selector = Selector()
+        selector.loop = self
+        self.at = 0.0
+        self._paused = 0
+        self._jobs = Counter()  # by executor
+        self.crawler = None
+        self._own = ThreadPoolExecutor(8)
+        super().__init__(selector)
+
+    def time(self):
+        return self.at
+
+    def now(self):
+        return NOW + round(self.at * 1_000_000)
+
+    def is_at_work(self):
+        readings = getattr(self.crawler, "_readings", None)
+        threads = sum(min(count, executor._max_workers) for executor, count in self._jobs.items() if count)
+        return threads + (readings._active if readings is not None else 0) > self._paused
+
+    def run_in_executor(self, executor, function, *args):
+        executor = executor or self._own
+        self._jobs[executor] += 1
+        future = super().run_in_executor(executor, function, *args)
+        future.add_done_callback(lambda _: self._jobs.subtract([executor]))
+        return future
+
+    def close(self):
+        self._own.shutdown()
+        super().close()
+
+    def pause(self, seconds):
+        """Lets time pass for the thread that calls."""
+        woken = threading.Event()
+
+        def wake():
+            self._paused -= 1
+            woken.set()
+
+        def begin():
+            self._paused += 1
+            self.call_later(seconds, wake)
+
+        self.call_soon_threadsafe(begin)
+        assert woken.wait(60)
+
+
+class Pages(Site):
+    """robots: how long a robots.txt takes; first: the share of a page's time before its first byte; slow: seconds of
+    hosts that take longer."""
+
+    def __init__(self, clock, *, robots=0.0, first=1.0, slow=None, **more):
+        super().__init__(clock, **more)
+        self.robots, self.first, self.slow = robots, first, slow or {}
+
+    def takes(self, request):
+        if request.url.endswith("robots.txt"):
+            return self.robots
+        return self.slow.get(request.target.host, self.seconds)
+
+    async def fetch(self, request):
+        response = await super().fetch(request)
+        number = response.url.rpartition("/")[2]
+        if response.status == 200 and int(number or 0) < self.depth:  # two links: queues of hosts grow
+            body = "".join(f"<a href=/{2 * int(number or 0) + more}>on</a>" for more in (1, 2)).encode()
+            response = replace(response, body=body, content=body)
+        first = response.started_at + instant(self.takes(request) * self.first)
+        return replace(response, first_byte_at=first)
+
+
+class Names:
+    def __init__(self, hosts, seconds):
+        self.hosts, self.seconds = hosts, seconds
+
+    async def resolve(self, host, port):
+        await asyncio.sleep(self.seconds)
+        return self.hosts[host]
+
+    async def close(self):
+        pass
+
+
+class Crawl:
+    """A crawl of some hosts, each with pages without end, asked why it is not faster after `seconds`."""
+
+    def __init__(self, directory, monkeypatch):
+        self.directory, self.patch = directory, monkeypatch
+        self.loop = None
+
+    def told(self, *, hosts, places, seconds=20.0, delay=0.0, names=0.0, depth=1 << 60, beside=None, site=None):
+        served = {f"h{number}.test": (f"127.0.0.{number + 1}",) for number in range(hosts)}
+        self.patch.setattr(loop_module, "anchored", lambda _: self.loop.now)
+        opening = Frontier.open
+        clocked = SimpleNamespace(open=lambda *given, **named: opening(*given, clock=lambda: self.loop.now(), **named))
+        self.patch.setattr(loop_module, "Frontier", clocked)
+        options = CrawlOptions(
+            output=str(self.directory / "out"), delay=delay, delay_factor=0, user_agent="Test", concurrency=places
+        )
+
+        async def ask():
+            await asyncio.sleep(1.0)
+            if beside is not None:
+                await self.loop.crawler._in_books(beside, self.loop.crawler._frontier)
+            await asyncio.sleep(seconds - 1.0)
+            found = await self.loop.crawler._answers()["why-idle"]({})
+            self.loop.crawler.stop()
+            self.loop.crawler.stop()
+            return found
+
+        async def run():
+            self.loop = asyncio.get_running_loop()
+            self.loop.crawler = Crawler(
+                options,
+                [f"http://{host}/" for host in served],
+                (),
+                hosts=served,
+                progress=NoProgress(io.StringIO()),
+                make_downloader=lambda _, clock: Pages(clock, depth=depth, **(site or {})),
+                make_names=lambda: Names(served, names),
+            )
+            asking = asyncio.create_task(ask())
+            await self.loop.crawler.run()
+            return await asking
+
+        with asyncio.Runner(loop_factory=Virtual) as runner:
+            found = runner.run(run())["throughput"]
+        assert abs(sum(found["shares"].values()) - 100) < 1
+        assert set(CAUSES) == set(found["shares"])
+        return found
+
+
+@pytest.fixture
+def crawl(tmp_path, monkeypatch):
+    return Crawl(tmp_path, monkeypatch)
+
+
+def largest(found, count=1):
+    """The largest causes with their shares, as whole per cent."""
+    some = sorted(found["shares"].items(), key=lambda one: -one[1])[:count]
+    return {cause: round(share) for cause, share in some}
+
+
+def near(expected, found, by=3):
+    """Whether both have the same causes, each share within a few per cent."""
+    return set(expected) == set(found) and all(abs(found[cause] - share) <= by for cause, share in expected.items())
+
+
+# -- five crawls of known bottleneck, and as many more -----------------------------------------------------------------
+
+
+def test_hosts_that_rest_make_a_crawl_politeness_bound(crawl):
+    """Ten hosts answer for 0.1 s of each second: nine tenths of ten places are rests."""
+    found = crawl.told(hosts=10, places=10, delay=0.9, site={"seconds": 0.1})
+    assert near({"resting": 90, "fetching": 10}, largest(found, 2))
+    assert ("politeness", 10) == (found["bound"], round(found["answers_per_second"]))
+    assert abs(found["possible_per_second"] - 100) < 5
+
+
+def test_too_few_hosts_leave_places_empty(crawl):
+    """Two hosts keep two of eight places, however ready they are."""
+    found = crawl.told(hosts=2, places=8, site={"seconds": 0.5})
+    assert near({"hosts": 75, "fetching": 25}, largest(found, 2))
+    assert "politeness" == found["bound"]
+
+
+def test_more_ready_hosts_than_places_make_the_concurrency_the_bound(crawl):
+    found = crawl.told(hosts=30, places=3, site={"seconds": 0.4})
+    assert found["shares"]["concurrency"] > 85
+    assert "concurrency" == found["bound"]
+
+
+def test_slow_names_make_a_crawl_network_bound(crawl):
+    """A name takes nine times as long as the answer."""
+    found = crawl.told(hosts=12, places=12, names=0.45, site={"seconds": 0.05})
+    assert near({"dns": 90, "fetching": 10}, largest(found, 2))
+    assert "network" == found["bound"]
+
+
+def test_bodies_that_come_slowly_make_a_crawl_network_bound(crawl):
+    found = crawl.told(hosts=8, places=8, site={"seconds": 0.5, "first": 0.2})
+    assert near({"bandwidth": 80, "fetching": 20}, largest(found, 2))
+    assert "network" == found["bound"]
+
+
+def test_answers_that_are_read_slowly_make_a_crawl_cpu_bound(crawl, monkeypatch):
+    """Two threads read a page in 0.2 s each, and ten places could bring a hundred a second."""
+    ahead = Reader.ahead
+
+    def slowly(reader, visit):
+        crawl.loop.pause(0.2)
+        ahead(reader, visit)
+
+    monkeypatch.setattr(Reader, "ahead", slowly)
+    found = crawl.told(hosts=10, places=10, site={"seconds": 0.1})
+    assert near({"cpu": 90, "fetching": 10}, largest(found, 2), 4)
+    assert "cpu" == found["bound"]
+
+
+def test_slow_syncs_make_a_crawl_storage_bound(crawl, monkeypatch):
+    sync = WarcWriter.sync
+
+    def slowly(writer):
+        crawl.loop.pause(0.5)
+        sync(writer)
+
+    monkeypatch.setattr(WarcWriter, "sync", slowly)
+    found = crawl.told(hosts=10, places=10, site={"seconds": 0.1})
+    assert "disk" in largest(found)
+    assert ("storage", True) == (found["bound"], found["shares"]["disk"] > 75)
+
+
+def test_robots_files_that_come_slowly_are_told_as_such(crawl):
+    found = crawl.told(hosts=60, places=4, depth=0, seconds=5, site={"robots": 0.4, "seconds": 0.02})
+    assert found["shares"]["robots"] > 85
+    assert "politeness" == found["bound"]
+
+
+def test_paused_hosts_are_told_as_such(crawl):
+    def pause(frontier):
+        for number in range(4):
+            frontier.pause(f"h{number}.test")
+
+    found = crawl.told(hosts=5, places=5, seconds=40, beside=pause, site={"seconds": 0.5})
+    assert near({"paused": 79, "fetching": 20}, largest(found, 2), 4)
+    assert "paused" == found["bound"]
+
+
+def test_the_end_of_a_crawl_has_nothing_left_for_most_places(crawl):
+    """One host answers for 15 s where the others have ended."""
+    found = crawl.told(hosts=5, places=5, depth=0, seconds=14, site={"seconds": 0.01, "slow": {"h0.test": 15.0}})
+    assert near({"nothing": 80, "fetching": 20}, largest(found, 2), 4)
+    assert "work" == found["bound"]
+
+
+def test_the_last_minute_alone_counts(crawl):
+    """Hosts are paused for an hour, then go on: a minute later nothing tells of the pause."""
+    found = crawl.told(hosts=2, places=2, delay=4.9, seconds=200, site={"seconds": 0.1})
+    assert 60 <= found["seconds"] < 62
+    assert near({"resting": 98, "fetching": 2}, largest(found, 2))
+
+
+# -- the counting itself -----------------------------------------------------------------------------------------------
+
+
+def counted(places=4, standing=None, **turned):
+    counts = Bottleneck(places, 0)
+    counts.turned(standing if standing is not None else Standing(), 0, **turned)
+    return counts
+
+
+def told(counts, at=1_000_000):
+    found = counts.told(at)
+    assert abs(sum(found["shares"].values()) - 100) < 1
+    return {cause: share for cause, share in found["shares"].items() if share}
+
+
+@pytest.mark.parametrize(
+    ("standing", "turned", "expected"),
+    [
+        (Standing(), {}, {"nothing": 100}),
+        (Standing(queued=9), {}, {"hosts": 100}),
+        (Standing(queued=9, resting=1), {}, {"hosts": 75, "resting": 25}),
+        (Standing(queued=9, resting=99, gated=33, paused=132), {}, {"resting": 37.5, "robots": 12.5, "paused": 50}),
+        (Standing(queued=9, ready=1, resting=99), {}, {"cpu": 25, "resting": 75}),
+        (Standing(queued=9, resting=99, outage=True), {}, {"outage": 100}),
+        (Standing(queued=9, resting=99), {"held": "disk"}, {"disk": 100}),
+        (Standing(queued=9, resting=99), {"held": "paused"}, {"paused": 100}),
+    ],
+)
+def test_empty_places_go_to_the_hosts_that_could_hold_them(standing, turned, expected):
+    assert expected == told(counted(4, standing, **turned))
+
+
+def test_before_the_first_turn_of_the_books_places_wait_for_the_processor():
+    assert {"cpu": 100} == told(Bottleneck(4, 0))
+    assert None is Bottleneck(4, 0).told(0)["bound"]
+
+
+def test_visits_that_stand_aside_are_no_further_places():
+    counts = counted(2)
+    for token in range(8):
+        counts.move(token, Stage.SITE if token < 6 else Stage.NAMED, 0)
+    assert {"fetching": 75, "dns": 25} == told(counts)
+
+
+def test_an_end_that_nobody_noticed_is_the_processors():
+    counts = counted(1)
+    counts.move(7, Stage.SITE, 0)
+    counts.answered(body=200_000, late=500_000)
+    assert {"fetching": 30, "bandwidth": 20, "cpu": 50} == told(counts)
+
+
+def test_times_that_make_no_sense_still_add_up():
+    """A downloader of the user's tells instants of its own."""
+    counts = counted(1, Standing(ready=1))
+    counts.move(7, Stage.SITE, 0)
+    counts.answered(body=10**15, late=-(10**15))
+    assert {"bandwidth": 100} == told(counts)
+    counts.end([7, 8, 7], 1_000_000)
+    counts.move(9, Stage.BOOKS, 1_000_000)
+    counts.turned(None, 900_000, synced=7.0)
+    assert 100 == round(sum(told(counts, 2_000_000).values()))
+
+
+def test_people_read_the_largest_cause_first():
+    counts = counted(4, Standing(queued=9, resting=3))
+    counts.move(7, Stage.SITE, 0)
+    counts.answered(body=0, late=0)
+    assert [
+        "last 1 s  1.0 answers a second of 4.0 possible in 4 places; bound by politeness",
+        "   75.0 %  resting: hosts that hold URLs rest by rule",
+        "   25.0 %  fetching: sites are at work, and no other host waits for a place",
+    ] == list(throughput_lines(counts.told(1_000_000)))
+    assert [] == list(throughput_lines(Bottleneck(4, 0).told(0)))
