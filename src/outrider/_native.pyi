@@ -69,9 +69,9 @@ class FingerprintSet:
     def __len__(self) -> int: ...
     def statistics(self) -> dict[str, int]: ...
 
-FetchRow = tuple[int, bool, str, str, int, bytes, bool, int, float, float, float, float]
-"""id, TLS, host, address, port, bytes to send, whether the connection is new and not kept, bytes of the answer at most;
-seconds to connect, to the first byte, between bytes, in all."""
+FetchRow = tuple[int, int, str, str, int, bytes, bool, int, float, float, float, float]
+"""id, TLS (0 none, 1 verified, 2 not verified), host, address, port, bytes to send, whether the connection is new and
+not kept, bytes of the answer at most; seconds to connect, to the first byte, between bytes, in all."""
 FetchColumns = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes, list[str], list[bytes], list[bytes]]
 """ids (u64), statuses (u16), faults, truncations and flags (u8), microseconds in all and to the first byte (u64),
 words, heads, bodies."""

@@ -101,6 +101,28 @@ def test_the_usual_roots_stay_trusted_beside_the_users(authority: Authority) -> 
     assert Path(certifi.where()).read_bytes() + b"\n" + Path(authority.root).read_bytes() == merged
 
 
+def test_an_exception_takes_any_certificate_and_opens_nothing_to_others(authority: Authority) -> None:
+    """Neither the kept connection nor the session of an unverified request serves one that asks for a proof."""
+
+    async def main() -> list[Response]:
+        async with hostile(answers(OK), tls=authority.server("old.test", days=-1)) as site:
+            downloader = new()
+            try:
+                requests = [
+                    Request(f"https://other.test:{site.port}/", "127.0.0.1", AGENT, verified=verified)
+                    for verified in (True, False, False, True)
+                ]
+                return [await downloader.fetch(request) for request in requests]
+            finally:
+                await downloader.close()
+
+    proof, first, again, last = asyncio.run(main())
+    assert (FetchError.TLS, FetchError.TLS) == (proof.error, last.error)
+    assert [(200, False, True), (200, False, False)] == [
+        (one.status, one.verified, one.new_connection) for one in (first, again)
+    ]
+
+
 def test_a_certificate_for_another_name(authority: Authority) -> None:
     (response,) = fetch(authority.server("good.test"), "other.test", authority.root)
     assert FetchError.TLS == response.error

@@ -6,10 +6,11 @@ import logging
 
 import pytest
 
-from outrider.crawl.options import CrawlOptions, as_toml, from_file, resolved
-from outrider.crawl.perhost import PerHost
+from outrider.crawl.options import CrawlOptions, as_toml, from_file, hidden, resolved
+from outrider.crawl.perhost import PerHost, unverified_hosts
 from outrider.crawl.seeds import read_seeds
 from outrider.errors import InvalidUrlError, SettingsError
+from outrider.fetch.downloader import Request, target_of
 from outrider.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX
 from unit.test_hooks import HOME, PAGES, Web, crawled  # noqa: F401 - a fixture
 
@@ -56,6 +57,15 @@ def test_tables_and_pairs_read_back_from_the_file():
         ({"host": [{"name": "a.test", "delay": -1}]}, "delay of a.test is -1"),
         ({"host": [{"name": "a.test", "capacity": 0}]}, "too small"),
         ({"host": {"name": "a.test"}}, "no list of tables"),
+        ({"header": "Authorization=Bearer abc"}, "would go to every host of the crawl"),
+        ({"header": {"cookie": "a=b"}}, "would go to every host of the crawl"),
+        ({"credentials": "https://a.test/path=u:pw"}, "has a path"),
+        ({"credentials": "ftp://a.test=u:pw"}, "origin is none as https"),
+        ({"credentials": "https://u:pw@a.test=u:pw"}, "a user"),
+        ({"credentials": "https://a.test=u-pw"}, "neither USER:PASSWORD nor Bearer"),
+        ({"credentials": "https://a.test=u:pw\r\nX: y"}, "control character"),
+        ({"host": [{"name": "*.test", "tls": "unverified"}]}, "for one host, not for a pattern"),
+        ({"host": [{"name": "a.test", "tls": "off"}]}, "none of them"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_name(options, words):
@@ -63,6 +73,7 @@ def test_what_makes_no_sense_is_refused_by_name(options, words):
         CrawlOptions(**options)
     assert caught.value.facts.startswith(next(iter(options)))
     assert words in caught.value.facts
+    assert "pw" not in caught.value.facts
 
 
 def test_headers_and_times_go_with_each_request(crawled):  # noqa: F811
@@ -75,6 +86,48 @@ def test_headers_and_times_go_with_each_request(crawled):  # noqa: F811
         page.total_seconds,
     )
     assert {("X-Key", "1")} == {field for request in Web.last.asked for field in request.headers}
+
+
+def request_to(hosts: PerHost, url: str) -> Request:
+    host = target_of(url).host
+    return hosts.of(host).request(url, "127.0.0.1", "A", ())
+
+
+def test_credentials_go_to_their_origin_and_to_no_other():
+    hosts = PerHost(
+        CrawlOptions(credentials={"HTTPS://A.test:443/": "ann:se:cret", "http://b.test:8080": "Bearer abc"})
+    )
+    basic = b"Authorization: Basic YW5uOnNlOmNyZXQ=\r\n"
+    assert basic in request_to(hosts, "https://a.test/x").head()
+    assert b"Authorization: Bearer abc\r\n" in request_to(hosts, "http://b.test:8080/").head()
+    others = (
+        "http://a.test/",
+        "https://a.test:8443/",
+        "https://a.test.b.test/",
+        "https://b.test:8080/",
+        "http://b.test/",
+    )
+    assert [] == [url for url in others if b"uthorization" in request_to(hosts, url).head()]
+
+
+def test_secrets_are_shown_nowhere():
+    """Neither in the archive's record of a request, nor in reprs, nor among settings."""
+    table = {"name": "a.test", "header": ["Cookie=sesame"], "credentials": "http://a.test=ann:sesame"}
+    options = CrawlOptions(host=[table], credentials="http://b.test=ann:sesame")
+    request = request_to(PerHost(options), "http://a.test/")
+    sent, kept = request.head(), request.record()
+    assert (True, True) == (b"Cookie: sesame\r\n" in sent, b"Authorization: Basic " in sent)
+    assert (True, True) == (b"Cookie: hidden\r\n" in kept, b"Authorization: hidden\r\n" in kept)
+    assert [] == [one for one in (str(kept), as_toml(hidden(options), ())) if "sesame" in one or "YW5u" in one]
+    assert "YW5u" not in repr(request) + repr(PerHost(options).of("a.test"))
+    assert options == resolved({}, {}, from_file(as_toml(options, ()), "outrider.toml", "/").options, "")
+
+
+def test_an_exception_of_tls_is_that_of_its_host():
+    options = CrawlOptions(host=[{"name": "A.test", "tls": "unverified"}, {"name": "b.test", "tls": "verified"}])
+    asked = {name: request_to(PerHost(options), f"https://{name}.test/").verified for name in "abc"}
+    assert {"a": False, "b": True, "c": True} == asked
+    assert ["a.test"] == unverified_hosts(options)
 
 
 def test_a_page_beyond_its_bytes_is_cut_and_says_so(crawled):  # noqa: F811

@@ -67,7 +67,7 @@ pub struct Engine {
 impl Engine {
     /// Starts the threads.
     pub fn start(settings: &Settings) -> Result<Self, String> {
-        let tls = tls::config(&settings.roots_pem)?;
+        let tls = tls::configs(&settings.roots_pem)?;
         let inbox = Inbox::new(settings.inbox_bytes_max).map_err(|error| error.to_string())?;
         let count = settings.threads.max(1);
         let mut engine =
@@ -75,7 +75,7 @@ impl Engine {
         for number in 0..count {
             let (orders, taken) = mpsc::unbounded_channel();
             let (started, is_started) = plain::channel();
-            let (settings, tls) = (settings.clone(), Arc::clone(&tls));
+            let (settings, tls) = (settings.clone(), tls.clone());
             let inbox = Arc::clone(&engine.inbox);
             let connections_max = (settings.connections_max / count).max(1);
             // A thread takes the mask of the one that makes it: no signal may reach it before it runs.

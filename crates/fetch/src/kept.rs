@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::client::TlsStream;
 
+use crate::transfer::Tls;
+
 /// A connection, plain or over TLS.
 pub(crate) enum Connection {
     Plain(TcpStream),
@@ -61,7 +63,7 @@ impl Connection {
 /// Whose connection it is: hosts that share an address share no connection.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Origin {
-    pub(crate) tls: bool,
+    pub(crate) tls: Tls,
     pub(crate) host: String,
     pub(crate) address: SocketAddr,
 }

@@ -12,4 +12,4 @@ mod tls;
 mod transfer;
 
 pub use engine::{Engine, Settings};
-pub use transfer::{Answer, Fault, Job, Limits, Truncated};
+pub use transfer::{Answer, Fault, Job, Limits, Tls, Truncated};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use rustls::CertificateError;
+use rustls::{CertificateError, ClientConfig};
 use tokio::io::ReadBuf;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep_until, timeout_at, Instant, Sleep};
@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 use crate::inbox::Inbox;
 use crate::kept::{taken, Connection, Kept, Origin};
 use crate::message::{HeadLimits, Message, Progress};
-use crate::tls::name_of;
+use crate::tls::{name_of, Configs};
 
 /// Bytes that are read at once, into one buffer for all connections of a thread: a host that is silent costs none.
 const READ_BYTES: usize = 64 << 10;
@@ -91,13 +91,24 @@ pub struct Limits {
     pub rate_after: Duration,
 }
 
+/// How a request is protected on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tls {
+    /// Not at all.
+    None,
+    /// By TLS with a host that proves its name.
+    Verified,
+    /// By TLS with whoever answers.
+    Unverified,
+}
+
 /// One request, to exactly one address.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The caller's name for it.
     pub id: u64,
     /// Whether it goes over TLS.
-    pub tls: bool,
+    pub tls: Tls,
     /// The host as the certificate must prove it.
     pub host: String,
     /// Where it goes; nothing else is connected to.
@@ -174,14 +185,14 @@ pub(crate) struct Desk {
     pub(crate) connections_max: usize,
     pub(crate) keep: Duration,
     pub(crate) heads: HeadLimits,
-    pub(crate) tls: Arc<rustls::ClientConfig>,
+    pub(crate) tls: Configs,
     scratch: RefCell<Vec<u8>>,
 }
 
 impl Desk {
     pub(crate) fn new(
         inbox: Arc<Inbox>,
-        tls: Arc<rustls::ClientConfig>,
+        tls: Configs,
         heads: HeadLimits,
         connections_max: usize,
         keep: Duration,
@@ -407,11 +418,13 @@ async fn connect(desk: &Rc<Desk>, origin: &Origin, times: &mut Times) -> Result<
     };
     // A request is written at once: waiting for more of it would only cost time.
     let _ = stream.set_nodelay(true);
-    if !origin.tls {
-        return Ok(Connection::Plain(stream));
-    }
+    let config = match origin.tls {
+        Tls::None => return Ok(Connection::Plain(stream)),
+        Tls::Verified => &desk.tls.verified,
+        Tls::Unverified => &desk.tls.unverified,
+    };
     let begun = Instant::now();
-    let made = timeout_at(times.connect_at(), handshake(desk, origin, stream)).await;
+    let made = timeout_at(times.connect_at(), handshake(config, origin, stream)).await;
     times.handshake = begun.elapsed();
     match made {
         Err(_) => Err(late(times)),
@@ -421,12 +434,12 @@ async fn connect(desk: &Rc<Desk>, origin: &Origin, times: &mut Times) -> Result<
 }
 
 async fn handshake(
-    desk: &Rc<Desk>,
+    config: &Arc<ClientConfig>,
     origin: &Origin,
     stream: TcpStream,
 ) -> Result<Connection, String> {
     let name = name_of(&origin.host).ok_or("the host is no name that a certificate can prove")?;
-    let connector = TlsConnector::from(Arc::clone(&desk.tls));
+    let connector = TlsConnector::from(Arc::clone(config));
     match connector.connect(name, stream).await {
         Ok(stream) => Ok(Connection::Tls(Box::new(stream))),
         Err(error) => Err(words_of(&error)),

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use outrider_fetch::{Answer, Engine, Job, Limits, Settings};
+use outrider_fetch::{Answer, Engine, Job, Limits, Settings, Tls};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -20,9 +20,9 @@ const NEW_CONNECTION: u8 = 2;
 const AMBIGUOUS: u8 = 4;
 const KEPT_DIED: u8 = 8;
 
-/// One request as Python tells it: id, TLS, host, address, port, bytes to send, whether the connection must be new and
+/// One request as Python tells it: id, TLS (0 none, 1 verified, 2 not verified), host, address, port, bytes to send, whether the connection must be new and
 /// is closed, bytes of the answer, seconds to connect, to the first byte, between bytes, in all.
-type Row = (u64, bool, String, String, u16, PyBackedBytes, bool, usize, f64, f64, f64, f64);
+type Row = (u64, u8, String, String, u16, PyBackedBytes, bool, usize, f64, f64, f64, f64);
 
 #[pyclass(module = "outrider._native")]
 pub(crate) struct FetchEngine {
@@ -56,6 +56,12 @@ fn job(row: Row, rate_min: u32, rate_after: Duration) -> PyResult<Job> {
     let address: IpAddr = address
         .parse()
         .map_err(|_| PyValueError::new_err(format!("{address:?} is no IP address")))?;
+    let tls = match tls {
+        0 => Tls::None,
+        1 => Tls::Verified,
+        2 => Tls::Unverified,
+        other => return Err(PyValueError::new_err(format!("{other} is no kind of TLS"))),
+    };
     let limits = Limits {
         bytes_max,
         connect: time(connect),

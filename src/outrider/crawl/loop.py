@@ -49,7 +49,7 @@ from outrider.crawl.looks import ORDERS, answers_of
 from outrider.crawl.options import CrawlOptions, as_toml, permitting
 from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
-from outrider.crawl.perhost import PerHost
+from outrider.crawl.perhost import PerHost, unverified_hosts
 from outrider.crawl.places import aside_max
 from outrider.crawl.progress import Progress
 from outrider.crawl.reading import Reader, Readings
@@ -303,6 +303,10 @@ class Crawler:
         try:
             opening = self._frontier.opening
             self._journal.note("open", version=version(), kernels=in_use(), opening=opening.number, pid=os.getpid())
+            for host in unverified_hosts(self._options):
+                self._journal.note(
+                    "tls", host=host, text="its certificate need prove nothing, by a table of outrider.toml"
+                )
             for note in opening.notes:
                 self._journal.note("note", text=note)
                 self._progress.say(note)

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from outrider.crawl.credentials import checked_secret, origin_of
 from outrider.crawl.groups import GROUP_WORDS, read_groups
 from outrider.errors import SettingsError
 from outrider.fetch.dns import read_server
-from outrider.fetch.downloader import Request
+from outrider.fetch.downloader import Request, is_secret
 from outrider.frontier.policy.settings import CRAWL_DELAY_AS, CRAWL_DELAY_OVER, ROBOTS_UNREACHABLE
 from outrider.limits import (
     CONNECT_SECONDS_MAX,
@@ -310,7 +311,7 @@ def _pairs(value: object) -> list[tuple[str, object]]:
     for part in value:
         pair = part.split("=", 1) if isinstance(part, str) else part
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise RefusedError(f"{part!r:.80} has no =")
+            raise RefusedError("a part of it has no =")  # unquoted: it may be a secret
         found.append((pair[0].strip(), pair[1]))
     return found
 
@@ -326,6 +327,18 @@ def _headers(value: object) -> tuple[tuple[str, str], ...]:
             raise RefusedError(error.facts) from None
         found.append((name, text.strip()))
     return tuple(found)
+
+
+def _credentials(value: object) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for origin, secret in _pairs(value):
+        if not isinstance(secret, str):
+            raise RefusedError("the secret is no text")
+        try:
+            found[origin_of(origin)] = checked_secret(secret)
+        except ValueError as error:
+            raise RefusedError(str(error)) from None
+    return tuple(found.items())
 
 
 def _truncate(value: object) -> tuple[tuple[str, int], ...]:
@@ -351,6 +364,15 @@ def _timeout(value: object) -> tuple[tuple[str, float], ...]:
     return tuple(told.items())
 
 
+VERIFIED, UNVERIFIED = "verified", "unverified"
+
+_OF_TABLES: dict[str, Callable[[object], object]] = {
+    "capacity": _whole(1, GROUP_CAPACITY_MAX),
+    "tls": _one_of((VERIFIED, UNVERIFIED)),
+}
+"""The keys of a [[host]] table that are no options of a whole crawl."""
+
+
 def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
     """The [[host]] tables, each as pairs, its values checked as those of the options of the same names."""
     if isinstance(value, Mapping) or not isinstance(value, list | tuple):
@@ -367,16 +389,21 @@ def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
             if option == "name":
                 continue
             setting = SETTINGS.get(option)
-            if option == "capacity":
-                checked_pairs[option] = _whole(1, GROUP_CAPACITY_MAX)(one)
+            if option in _OF_TABLES:
+                checked_pairs[option] = _OF_TABLES[option](one)
             elif setting is None or not setting.per_host:
-                known = ["name", "capacity", *(name for name, setting in SETTINGS.items() if setting.per_host)]
+                known = ["name", *_OF_TABLES, *(name for name, setting in SETTINGS.items() if setting.per_host)]
                 raise RefusedError(f"{key} is nothing that a table of one host takes: {', '.join(known)}")
             else:
                 try:
                     checked_pairs[option] = setting.read(one)
                 except RefusedError as refusal:
-                    raise RefusedError(f"{key} of {name} is {one!r:.80}: {refusal}, {setting.accepted}") from None
+                    shown = "hidden" if setting.secret else f"{one!r:.80}"
+                    raise RefusedError(f"{key} of {name} is {shown}: {refusal}, {setting.accepted}") from None
+        if checked_pairs.get("tls") == UNVERIFIED and set(name) & set("*?[]"):
+            raise RefusedError(
+                f"tls = {UNVERIFIED!r} of {name}: an exception is for one host, not for a pattern of names"
+            )
         found.append(tuple(checked_pairs.items()))
     return tuple(found)
 
@@ -393,7 +420,8 @@ class Setting:
     `off`, beside it. once: it is said for one run, and outrider.toml does not keep it. frontier: the frontier decides
     by it. path: it names a file; in outrider.toml it is seen from the directory; words that are no path are listed in
     `words`. short: a second flag.
-    per_host: a [[host]] table may have it. file_only: it stands in outrider.toml and in Python, and has no flag.
+    per_host: a [[host]] table may have it. secret: its values are shown nowhere. file_only: it stands in
+    outrider.toml and in Python, and has no flag.
     """
 
     meaning: str
@@ -411,6 +439,7 @@ class Setting:
     short: str = ""
     per_host: bool = False
     file_only: bool = False
+    secret: bool = False
 
 
 def _setting(
@@ -718,6 +747,17 @@ class CrawlOptions:
         "NAME=VALUE",
         many=True,
         per_host=True,
+        secret=True,
+    )
+    credentials: Any = _setting(
+        (),
+        "What opens one origin: sent with each request to it and to no other (repeatable; docs/hosts.md).",
+        "ORIGIN=USER:PASSWORD or ORIGIN=Bearer TOKEN, with an origin as https://example.org",
+        _credentials,
+        "ORIGIN=SECRET",
+        many=True,
+        per_host=True,
+        secret=True,
     )
     timeout: Any = _setting(
         TIMEOUTS,
@@ -764,6 +804,7 @@ class CrawlOptions:
     def __post_init__(self) -> None:
         for name, setting in SETTINGS.items():
             object.__setattr__(self, name, checked(name, getattr(self, name), setting))
+        _require_no_secret(self.header)
         if not self.obey_robots:
             _require_owner(own_sites=self.own_sites, anywhere=self.scope == "any")
 
@@ -796,6 +837,16 @@ class CrawlOptions:
         told["traps"] = rules if self.traps else None
         # A function decides per page, before the frontier is told of its links.
         return {**told, "scope": "any"} if is_function(self.scope) else told
+
+
+def _require_no_secret(fields: tuple[tuple[str, str], ...]) -> None:
+    """Raises SettingsError for a field that would hand the secret of one site to all of them."""
+    for name, _ in fields:
+        if is_secret(name):
+            raise SettingsError(
+                f"header {name} would go to every host of the crawl: give credentials ORIGIN=SECRET, or the header in "
+                "a [[host]] table of outrider.toml"
+            )
 
 
 def _require_owner(*, own_sites: bool, anywhere: bool) -> None:
@@ -831,7 +882,7 @@ def checked(name: str, value: object, setting: Setting, source: str = "") -> obj
         return setting.read(value)
     except RefusedError as refusal:
         shown = ", ".join(map(repr, value)) if isinstance(value, tuple | list) else repr(value)
-        shown = shown if len(shown) <= 200 else shown[:200] + "…"
+        shown = "hidden" if setting.secret else shown if len(shown) <= 200 else shown[:200] + "…"
         origin = f" ({source})" if source else ""
         raise SettingsError(
             f"{name.replace('_', '-')}{origin} is {shown}: {refusal}; it takes {setting.accepted}"
@@ -946,15 +997,16 @@ def permitting(options: CrawlOptions, addresses: tuple[str, ...]) -> CrawlOption
 
 
 def hidden(options: CrawlOptions) -> CrawlOptions:
-    """The same settings without the values of header fields, which may be secrets."""
+    """The same settings without the values of header fields and credentials."""
 
-    def covered(header: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        return tuple((name, "hidden") for name, _ in header)
+    def covered(name: str, value: Any) -> Any:
+        if name not in SETTINGS or not SETTINGS[name].secret:
+            return value
+        return tuple((one, "hidden:hidden" if name == "credentials" else "hidden") for one, _ in value)
 
-    tables = tuple(
-        {name: covered(value) if name == "header" else value for name, value in table} for table in options.host
-    )
-    return replace(options, header=covered(options.header), host=tables)
+    tables = tuple({name: covered(name, value) for name, value in table} for table in options.host)
+    secrets = (name for name, setting in SETTINGS.items() if setting.secret)
+    return replace(options, host=tables, **{name: covered(name, getattr(options, name)) for name in secrets})
 
 
 def as_toml(options: CrawlOptions, seeds: Iterable[str]) -> str:

@@ -11,12 +11,13 @@ Tables hold in order, a later one over an earlier one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from outrider.crawl.options import CrawlOptions
-from outrider.fetch.downloader import Request, Response
+from outrider.crawl.credentials import sent_to
+from outrider.crawl.options import UNVERIFIED, CrawlOptions
+from outrider.fetch.downloader import Request, Response, target_of
 from outrider.limits import BODY_BYTES_MAX, HEAD_BYTES_MAX, HOSTS_RULED_MAX
 
 ANY_TYPE: Final = "*"
@@ -35,6 +36,8 @@ class HostSettings:
     truncate: Mapping[str, int]
     retries: int
     follow_nofollow: bool
+    credentials: Mapping[tuple[str, str, int], str] = field(default_factory=dict, repr=False)
+    verified: bool = True
 
     @property
     def bytes_max(self) -> int:
@@ -65,7 +68,8 @@ class HostSettings:
         last: tuple[tuple[str, str], ...] = (),
         bytes_max: int = BODY_BYTES_MAX,
     ) -> Request:
-        """A request with the host's own fields, the `usual` ones that it does not name itself, and `last`."""
+        """A request with the host's own fields, the `usual` ones that it does not name itself, and `last`; with
+        credentials where its origin is theirs."""
         named = {name.lower() for name, _ in self.header}
         fields = self.header + tuple(field for field in usual if field[0].lower() not in named) + last
         return Request(
@@ -77,6 +81,8 @@ class HostSettings:
             idle_seconds=self.first_byte_seconds,
             total_seconds=self.total_seconds,
             bytes_max=bytes_max,
+            credentials=self.credentials.get(target_of(url).origin) if self.credentials else None,
+            verified=self.verified,
         )
 
     def cut(self, response: Response) -> Response:
@@ -91,6 +97,13 @@ class HostSettings:
             content=response.content[:most],
             truncated=response.truncated or "length",
         )
+
+
+def unverified_hosts(options: CrawlOptions) -> list[str]:
+    """The hosts whose certificates need prove nothing, by their tables."""
+    hosts = PerHost(options)
+    names = dict.fromkeys(str(dict(table)["name"]).lower() for table in options.host if "tls" in dict(table))
+    return [name for name in names if not hosts.of(name).verified]
 
 
 class PerHost:
@@ -133,4 +146,6 @@ class PerHost:
             dict(value("truncate")),
             value("retries"),
             value("follow_nofollow"),
+            {target_of(origin).origin: sent for origin, sent in map(sent_to, value("credentials"))},
+            told.get("tls") != UNVERIFIED,
         )

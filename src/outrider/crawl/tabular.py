@@ -106,6 +106,7 @@ PAGES: Final = Shape(
         "etag": "text",
         "links": "whole",
         "links_left_out": "whole",
+        "tls": "text",
         "image": "json",
         "new_links": "whole",
         "token": "whole",

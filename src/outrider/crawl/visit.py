@@ -23,6 +23,7 @@ import msgspec
 from outrider.archive import shown_digest
 from outrider.clock import Instant, instant, rfc3339, rfc3339_exact, seconds
 from outrider.crawl.hooks import HookFailed
+from outrider.crawl.options import UNVERIFIED
 from outrider.errors import InvalidUrlError
 from outrider.fetch.codings import unchunk
 from outrider.fetch.downloader import Decoding, Response, is_field_value
@@ -341,6 +342,8 @@ def page_outcome(
         line["directives"] = [_cut(word) for word in sorted(page.robots)]
     if page is not None and page.left_out:
         line["links_left_out"] = page.left_out
+    if response is not None and not response.verified and response.url.startswith("https:"):
+        line["tls"] = UNVERIFIED
     line |= fields
     page_is_here = judgement.verdict is Verdict.DONE and judgement.location is None
     again = visit.now + instant(due_again) if due_again is not None and page_is_here else None

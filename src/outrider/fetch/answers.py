@@ -55,7 +55,7 @@ def response_of(request: Request, ended: Ended) -> Response:
         status=ended.status if ended.head else None,
         error=error,
         error_text=safe_text(text),
-        request_head=request.head() if ended.sent else b"",
+        request_head=request.record() if ended.sent else b"",
         head=ended.head,
         body=body,
         content=content,
@@ -67,6 +67,7 @@ def response_of(request: Request, ended: Ended) -> Response:
         seconds=ended.seconds,
         new_connection=ended.new_connection,
         first_byte_at=None if ended.first_byte_at is None else min(ended.first_byte_at, ended.ended_at),
+        verified=request.verified,
     )
 
 

@@ -119,6 +119,8 @@ class _Transfer:
         setopt(pycurl.CONNECT_TO, [f"::{ip}:"])
         setopt(pycurl.CONNECTTIMEOUT_MS, max(1, int(request.connect_seconds * 1_000)))
         setopt(pycurl.FRESH_CONNECT, int(fresh))
+        setopt(pycurl.SSL_VERIFYPEER, int(request.verified))
+        setopt(pycurl.SSL_VERIFYHOST, 2 if request.verified else 0)
 
     def slow_at(self) -> float:
         """When a body that brings nothing more has come too slowly."""
@@ -219,7 +221,8 @@ class CurlDownloader:
     """Fetches over HTTP/1.1 with libcurl, many at once in one event loop, one connection per host.
 
     Connects to the request's address and nowhere else; follows no redirect, knows no proxy, cookie or password. TLS is
-    verified against certifi's roots and those in `ca_file` (PEM). `clock` gives the instants of the responses.
+    verified against certifi's roots and those in `ca_file` (PEM), unless a request says otherwise. `clock` gives the
+    instants of the responses.
     At most `connections_max` fetches run and as many sockets are open; further calls wait, uncounted.
     """
 
@@ -250,8 +253,6 @@ class CurlDownloader:
             pycurl.NOPROXY: "*",
             pycurl.NETRC: pycurl.NETRC_IGNORED,
             pycurl.CAINFO: self._roots.path,
-            pycurl.SSL_VERIFYPEER: 1,
-            pycurl.SSL_VERIFYHOST: 2,
             pycurl.SSLVERSION: pycurl.SSLVERSION_TLSv1_2,
             pycurl.TCP_NODELAY: 1,
             pycurl.MAXAGE_CONN: IDLE_CONNECTION_SECONDS_MAX,

@@ -29,6 +29,13 @@ _CONNECTION_FIELDS = frozenset(
     {"host", "user-agent", "connection", "content-length", "transfer-encoding", "upgrade", "te", "trailer", "expect"}
 )
 
+_SECRET_FIELDS = frozenset({"authorization", "proxy-authorization", "cookie"})
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of this header field opens a site to whoever has it."""
+    return name.lower() in _SECRET_FIELDS
+
 
 def is_field_value(text: str) -> bool:
     """Whether a header field of a request may have this value: visible ASCII with inner spaces."""
@@ -75,6 +82,8 @@ class Request:
 
     `url` is canonical; `address` the one that the guard chose; `headers` are sent besides Host, User-Agent, Accept and
     Accept-Encoding, or instead of one of the last two. `bytes_max` bounds head and body together, and the content.
+    `credentials` is the Authorization of this origin, where `headers` has none. `verified`: whether the host must prove
+    its name by a certificate.
     Raises InvalidUrlError or SettingsError for a value that must not stand on the wire.
     """
 
@@ -86,6 +95,8 @@ class Request:
     connect_seconds: float = CONNECT_SECONDS_MAX
     idle_seconds: float = IDLE_SECONDS_MAX
     total_seconds: float = TOTAL_SECONDS_MAX
+    credentials: str | None = field(default=None, repr=False)
+    verified: bool = True
     target: Target = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -100,7 +111,10 @@ class Request:
             if not _FIELD_NAME.match(name) or name.lower() in _CONNECTION_FIELDS:
                 raise SettingsError(f"header {safe_text(name)!r}: this field cannot be set")
             if not _FIELD_VALUE.match(value):
-                raise SettingsError(f"header {name}: {safe_text(value)!r} has characters that cannot be sent")
+                shown = "its value" if is_secret(name) else repr(safe_text(value))
+                raise SettingsError(f"header {name}: {shown} has characters that cannot be sent")
+        if self.credentials is not None and not _FIELD_VALUE.match(self.credentials):
+            raise SettingsError(f"credentials of {self.target.authority}: they have characters that cannot be sent")
 
     def fields(self) -> list[str]:
         """The header lines in the order in which they are sent, without their ends."""
@@ -111,11 +125,23 @@ class Request:
         if "accept-encoding" not in own:
             lines.append(f"Accept-Encoding: {ACCEPT_ENCODING}")
         lines += [f"{name}: {value}" for name, value in self.headers]
+        if self.credentials is not None and "authorization" not in own:
+            lines.append(f"Authorization: {self.credentials}")
         return lines
 
     def head(self) -> bytes:
         """The request as it stands on the wire, with its empty line; a GET has no body."""
-        return "\r\n".join((f"GET {self.target.path} HTTP/1.1", *self.fields(), "", "")).encode("ascii")
+        return self._head_of(self.fields())
+
+    def record(self) -> bytes:
+        """The head as the archive keeps it: the values of secret fields are hidden."""
+        if self.credentials is None and not any(is_secret(name) for name, _ in self.headers):
+            return self.head()
+        parted = (line.partition(": ") for line in self.fields())
+        return self._head_of([f"{name}: {'hidden' if is_secret(name) else value}" for name, _, value in parted])
+
+    def _head_of(self, fields: list[str]) -> bytes:
+        return "\r\n".join((f"GET {self.target.path} HTTP/1.1", *fields, "", "")).encode("ascii")
 
 
 class Headers:
@@ -176,12 +202,13 @@ class Response:
     """The result of a request; there is one for each request, also where the site fails.
 
     `status` is there as soon as a whole head came, also beside an `error`. `request_head` has the bytes that were sent,
-    empty when none were. `head` is the final response's status line and fields exactly as received, with the empty
-    line.
+    secrets hidden, empty when none were. `head` is the final response's status line and fields exactly as received,
+    with the empty line.
     `body` has the bytes behind it on the wire, chunk framing and content coding in place; `content` has both undone.
     `truncated` says why the body ends early (WARC-Truncated): `length`, `time`, `disconnect`, `unspecified`.
     `seconds` is the duration without DNS and TLS handshake; the instants are those of the downloader's clock.
-    `first_byte_at` is the instant of the answer's first byte, None where none came.
+    `first_byte_at` is the instant of the answer's first byte, None where none came. `verified`: whether the host had to
+    prove its name by a certificate.
     """
 
     url: str
@@ -201,6 +228,7 @@ class Response:
     seconds: float
     new_connection: bool
     first_byte_at: Instant | None = None
+    verified: bool = True
 
     @property
     def unconnected(self) -> bool:

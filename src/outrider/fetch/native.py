@@ -46,6 +46,7 @@ _FAULTS = (
     FetchError.INTERNAL,
 )
 _TRUNCATED = (None, "length", "time", "disconnect", "unspecified")
+_PLAIN, _VERIFIED, _UNVERIFIED = 0, 1, 2
 _SENT, _NEW_CONNECTION, _AMBIGUOUS, _KEPT_DIED = 1, 2, 4, 8
 
 
@@ -70,7 +71,8 @@ class NativeDownloader:
     """Fetches over HTTP/1.1 in threads of its own, many at once, one connection per host.
 
     Connects to the request's address and nowhere else; follows no redirect, knows no proxy, cookie or password. TLS is
-    verified against certifi's roots and those in `ca_file` (PEM). `clock` gives the instants of the responses.
+    verified against certifi's roots and those in `ca_file` (PEM), unless a request says otherwise. `clock` gives the
+    instants of the responses.
     At most `connections_max` fetches run and as many sockets are open; further calls wait, uncounted.
     A process that was forked off makes a downloader of its own: the threads stay where they were started.
     """
@@ -166,7 +168,7 @@ class NativeDownloader:
             loop.call_soon(self._submit)
         self._unsubmitted[one] = (
             one,
-            target.scheme == "https",
+            _PLAIN if target.scheme != "https" else _VERIFIED if request.verified else _UNVERIFIED,
             target.host,
             request.address.strip("[]"),
             target.port,
