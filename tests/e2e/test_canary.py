@@ -112,8 +112,9 @@ def site() -> Iterator[tuple[int, Canary]]:
 def test_no_way_leads_to_an_address_that_is_not_permitted(site: tuple[int, Canary], tmp_path: Path) -> None:
     port, canary = site
     good = [("127.0.0.1", 0)]
-    stub = Stub({name: good for name in ("good.test", "robots.test", "turns.test")})
-    stub.table |= {"canary.test": [(ADDRESS, 0)], "mixed.test": [(ADDRESS, 0), ("127.0.0.1", 0)]}
+    stub = Stub(dict.fromkeys(("good.test", "robots.test", "turns.test"), good))
+    bad = [(ADDRESS, 0)]
+    stub.table |= {"canary.test": bad, "mixed.test": bad + good}
     out = str(tmp_path / "out")
     with served_beside(stub) as server:
         told = {"resolver": server, "allow_address": "127.0.0.1/32", "scope": "any", "delay": 0, "delay_factor": 0}

@@ -104,6 +104,32 @@ def test_where_no_address_takes_a_connection_the_last_failure_is_told():
     assert (FetchError.CONNECT_REFUSED, 4) == (found.failure, len(wire.dialled))
 
 
+def test_look_ups_that_were_waited_for_are_counted_and_kept_connections_too():
+    """The second look-up is answered from memory; its request goes over the connection of the first."""
+    wire, waits = Wire(at_9_9_9_9=None), [0.25, 0.0]
+
+    class Names(Table):
+        async def resolve(self, host: str, port: int):
+            wire.passed += waits.pop(0)
+            return self.addresses
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        clock = loop.time
+        loop.time = lambda: wire.passed
+        fetching = Fetching(
+            wire, Names("9.9.9.9"), AddressGuard(), user_agent="Test", loopback_only=False, clock=lambda: 0
+        )
+        for _ in range(2):
+            await fetching.visit(lease())
+        loop.time = clock
+        return fetching.statistics()
+
+    counted = asyncio.run(run())
+    made = 2 * (not response(200).new_connection)
+    assert {"names": 2, "names_waited": 1, "names_seconds": 0.25, "requests": 2, "kept": made} == counted
+
+
 def test_every_address_passes_the_guard():
     """A name that mixes private addresses among its own is dialled at the public ones alone."""
     wire = Wire(at_8_8_8_8=FetchError.CONNECT_REFUSED, at_9_9_9_9=None)

@@ -37,6 +37,8 @@ from outrider.limits import (
 
 _PORT_ASKED = 443  # the port in questions to the name service; an address goes for all ports
 
+DNS_MEMORY_SECONDS = 0.001  # an answer that came sooner was known: nobody waited for it
+
 _BYTES_MAX = {Kind.ROBOTS: BODY_BYTES_MAX, Kind.SITEMAP: SITEMAP_BYTES_MAX + HEAD_BYTES_MAX}
 """How much of an answer is asked for, where the host's own settings do not say."""
 
@@ -86,7 +88,13 @@ class Fetching:
         self._sitemaps = asyncio.Semaphore(SITEMAPS_AT_ONCE)
         self._unnamed = 0  # visits whose name is long in coming
         self._mapless = 0  # visits to sitemaps that wait until others are read
+        self._counts = {"names": 0, "names_waited": 0, "names_seconds": 0.0, "requests": 0, "kept": 0}
         self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()  # (host, address) that took no connection
+
+    def statistics(self) -> dict[str, float]:
+        """Visits that asked for an address, `names_waited` of them with a wait, and how long that was in all; requests
+        sent, `kept` of them over a connection of an earlier one."""
+        return dict(self._counts)
 
     @property
     def aside(self) -> int:
@@ -179,6 +187,9 @@ class Fetching:
     async def _asked(self, request: Request) -> Response:
         """Asks at one address; one that takes no connection is dialled last from then on, until it takes one."""
         response = await self._fetched(request)
+        if response.request_head:
+            self._counts["requests"] += 1
+            self._counts["kept"] += not response.new_connection
         key = (request.target.host, request.address)
         if response.unconnected:
             self._failed[key] = None
@@ -239,12 +250,18 @@ class Fetching:
             self._unnamed += 1
             self._make_room()
 
-        patience = asyncio.get_running_loop().call_later(DNS_PROMPT_SECONDS, give_place)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        patience = loop.call_later(DNS_PROMPT_SECONDS, give_place)
         try:
             return await self._names.resolve(host, port)
         finally:
             patience.cancel()
             self._unnamed -= waits
+            self._counts["names"] += 1
+            if (took := loop.time() - began) >= DNS_MEMORY_SECONDS:
+                self._counts["names_waited"] += 1
+                self._counts["names_seconds"] += took
 
     async def close(self) -> None:
         """Ends the visits in flight and gives connections and threads back."""

@@ -431,11 +431,13 @@ class Crawler:
             await control.close()
             await fetching.close()
             await asyncio.to_thread(self._readings.close)
+            network = fetching.statistics()
+            self._journal.note("network", **{name: round(count, 3) for name, count in network.items()})
         code, words = self._ending
         statistics: Mapping[str, Any] = await self._in_books(self._frontier.statistics)
         if code == FINISHED and not statistics["urls"]["done"]:
             code, words = self._ending = (UNREACHABLE, nothing_done(statistics))
-        return CrawlResult(code, words, options.output, {**statistics, "state": _state_of(code)})
+        return CrawlResult(code, words, options.output, {**statistics, "state": _state_of(code), "network": network})
 
     async def _loop(self, fetching: Fetching) -> None:
         while True:

@@ -45,7 +45,7 @@ from outrider.crawl.pages import CrawlPages
 from outrider.crawl.progress import Progress, progress_of
 from outrider.crawl.report import collect, render
 from outrider.crawl.seeds import loopback_of, placed, read_hosts, read_seeds, require_contact
-from outrider.crawl.summary import counted, summary_lines
+from outrider.crawl.summary import counted, network_line, summary_lines
 from outrider.crawl.terminal import say
 from outrider.crawl.version import version
 from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
@@ -267,7 +267,7 @@ def _conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ..
     if large:
         said = [f"pages       {result.statistics['answered']:,}", f"ended       {ending}"]
         return said if left is None else [*said, f"left        {counted(left, 'URL')}"]
-    lines = summary_lines(data.totals, data.politeness)
+    lines = [*summary_lines(data.totals, data.politeness), network_line(result.statistics["network"])]
     report = os.path.join(options.output, REPORT_FILE)
     try:
         descriptor = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

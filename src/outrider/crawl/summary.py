@@ -145,6 +145,17 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
     return lines
 
 
+def network_line(network: Mapping[str, float]) -> str:
+    """What the requests of a run waited for: names, and connections of their own."""
+    names, requests = network["names"], network["requests"]
+    waited, kept = network["names_waited"] / max(1, names), network["kept"] / max(1, requests)
+    return (
+        f"network     {waited:.1%} of {counted(round(names), 'look-up')} were waited for, "
+        f"{seconds_text(network['names_seconds'])} in all; "
+        f"{kept:.1%} of {counted(round(requests), 'request')} went over a kept connection"
+    )
+
+
 def nothing_done(statistics: Mapping[str, Any]) -> str:
     """One clause on why a crawl ends without one page: its seeds failed, or robots.txt closes them."""
     urls = statistics["urls"]
