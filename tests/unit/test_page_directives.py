@@ -31,6 +31,18 @@ TAG = "X-Robots-Tag"
         ([], [(TAG, "max-snippet:-1, max-snippet:0")], {"max-snippet:0"}),
         ([("robots", "max-image-preview:large")], [(TAG, "max-image-preview:none")], {"max-image-preview:none"}),
         ([("robots", "noindex nofollow")], [], {"noindex", "nofollow"}),
+        ([], [(TAG, "otherbot: noindex, *: nofollow")], {"nofollow"}),
+        (
+            [("robots", "noindex; nofollow")],
+            [(TAG, "otherbot: none; outrider: noarchive")],
+            {"noindex", "nofollow", "noarchive"},
+        ),
+        (
+            [("robots", "unavailable_after: Friday, 25-Jun-10 15:00:00 GMT")],
+            [(TAG, "unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, nofollow")],
+            {"unavailable_after:fri, 25 jun 2010 15:00:00 gmt", "nofollow"},
+        ),
+        ([], [(TAG, "otherbot: unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noindex")], set()),
         ([("robots", ""), ("robots", " , ,")], [(TAG, ""), (TAG, ":")], set()),
     ],
 )

@@ -16,7 +16,9 @@ ANY_AGENT = "robots"
 FIELD = "x-robots-tag"
 
 _VALUED = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
-_PREFIX = re.compile(r"\s*([A-Za-z][A-Za-z0-9_.-]{0,63})\s*:\s*(.*)", re.DOTALL)
+_PREFIX = re.compile(r"\s*([A-Za-z][A-Za-z0-9_.-]{0,63}|\*)\s*:\s*(.*)", re.DOTALL)
+# A comma parts directives, and so does a semicolon, which is common; but not the one of a date: "Fri, 25 Jun 2010".
+_COMMA = re.compile(r";|,(?!\s{0,9}[0-9]{1,2}[ -][A-Za-z]{3}\b)")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]+")
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _PREVIEWS = ("none", "standard", "large")
@@ -45,7 +47,7 @@ def header_directives(headers: Iterable[tuple[str, str]], agent: str) -> frozens
         if name.lower() != FIELD:
             continue
         counts = True
-        for part in value[:_CHARACTERS_MAX].split(","):
+        for part in _COMMA.split(value[:_CHARACTERS_MAX]):
             match = _PREFIX.fullmatch(part)
             if match is not None and match[1].lower() not in _VALUED:
                 counts = _is_for(match[1], agent)
@@ -85,7 +87,7 @@ def _words(text: str) -> list[str]:
     """The directives of a text, in lower case. Blanks part them as commas do, which is common; the value of one that
     has a value reaches to the comma."""
     found: list[str] = []
-    for part in text[:_CHARACTERS_MAX].lower().split(","):
+    for part in _COMMA.split(text[:_CHARACTERS_MAX].lower()):
         found += [_spelled(part)] if ":" in part else part.split()
     return found
 
@@ -98,4 +100,4 @@ def _spelled(word: str) -> str:
 
 def _is_for(name: str, agent: str) -> bool:
     token = _TOKEN.match(agent)
-    return name.strip().lower() in {ANY_AGENT, token[0].lower() if token is not None else ANY_AGENT}
+    return name.strip().lower() in {ANY_AGENT, "*", token[0].lower() if token is not None else ANY_AGENT}
