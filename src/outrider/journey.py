@@ -528,7 +528,7 @@ class HostStatus:
 
     rest_until: an instant. gap_seconds: what had to lie behind its last request, and the rule that said so (`reason`).
     not_welcome: why it is parked until an operator resumes it, or left alone for a while. robots: the files of
-    its authorities; none for a host whose record lies on disk.
+    its authorities.
     """
 
     name: str

@@ -89,6 +89,20 @@ class ColdQueue:
     rules: QueueRules | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ColdAuthority:
+    """An authority of a cold host, and its robots.txt. state: a RobotsState."""
+
+    name: str
+    state: int
+    status: int
+    fetched: Instant
+    expires: Instant
+    next_at: Instant
+    error: str
+    body: bytes
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Told:
     """Records in columns, by ascending hash. rest_until: as it was when the host went cold; extras: by place."""
@@ -147,6 +161,12 @@ class Told:
         counts = (int(head["waiting"]), int(head["done"]), int(head["gone"]))
         more = [_queue(cells) for cells in extra.get(_QUEUES, ())]
         return [ColdQueue(crawl, *counts, _rules(extra.get(_RULES))), *more]
+
+    def authorities(self, place: int) -> list[ColdAuthority]:
+        """The authorities of one host."""
+        cells = self.extras.get(place, {}).get(_AUTHORITIES, ())
+        host = self.names.take(np.array([place])).list()[0] if cells else ""
+        return [_authority(one, host) for one in cells]
 
     def rare_cells(self, place: int) -> dict[str, float]:
         """The rare cells of one host by name; a record from before a cell was declared has a zero for it."""
@@ -549,9 +569,16 @@ def told_bytes(tables: Tables, row: int) -> int:
     return rules + sum(120 + len(one.name) + len(one.url) + 3 * len(one.error) for one in some)
 
 
+def _authority(cells: Sequence[Any], host: str) -> ColdAuthority:
+    name, _, state, expires, next_at, _, _, status, _, error, _, body, *later = cells
+    fetched = later[1] if len(later) > 1 else 0  # older records lack it
+    text = error.decode("utf-8", "surrogatepass")
+    return ColdAuthority(_named(name, host), state, status, fetched, expires, next_at, text, body)
+
+
 def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
     name, logged, state, expires, next_at, attempts, hops, status, url, error, digest, body, *later = cells
-    one = tables.authority(_origin(name, host) if isinstance(name, int) else name)
+    one = tables.authority(_named(name, host))
     one.logged, one.expires, one.next_at, one.attempts, one.hops = logged, expires, next_at, attempts, hops
     one.state = type(one.state)(state)
     later = [*later, *(int(one.again), 0, 0)[len(later) :]]  # older records lack them
@@ -560,6 +587,10 @@ def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
     one.url = url or one.name + "/robots.txt"
     one.digest = tables.hash_of(body.decode("latin-1")) if body else digest
     tables.rulebook.take(one.digest, body)
+
+
+def _named(name: object, host: str) -> str:
+    return _origin(name, host) if isinstance(name, int) else str(name)
 
 
 def _origin(scheme: int, host: str) -> str:

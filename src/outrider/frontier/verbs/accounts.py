@@ -18,7 +18,7 @@ from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.policy.welcome import text_of
 from outrider.frontier.schedule.shared import HeldBack, SharedTurns
 from outrider.frontier.schedule.turns import Turns
-from outrider.frontier.state.cold import Told, weigh
+from outrider.frontier.state.cold import ColdAuthority, Told, weigh
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import NONE, Group, QueueRules, Rows, queue_hashes
 from outrider.frontier.state.tables import (
@@ -35,6 +35,7 @@ from outrider.frontier.state.tables import (
     Tables,
 )
 from outrider.frontier.state.whereabouts import Whereabouts
+from outrider.frontier.stores.rulebook import crawl_delay_of
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.census import HOST_STATES, Census, looked, pieces, rows_in, states_of
 from outrider.journey import (
@@ -418,14 +419,19 @@ def _host_status(tables: Tables, row: int, state: str) -> HostStatus:
 def robots_status(one: Authority, tables: Tables) -> RobotsStatus:
     """The robots.txt of an authority as it is known."""
     ruled = one.state == RobotsState.RULES
+    body = tables.rulebook.body(one.digest) if ruled else b""
+    return _robots_status(one, body, tables.rulebook.crawl_delay(one.digest) if ruled else 0.0)
+
+
+def _robots_status(one: Authority | ColdAuthority, body: bytes, delay: float) -> RobotsStatus:
     return RobotsStatus(
         one.name,
         RobotsState(one.state).name.lower(),
         one.status or None,
         one.fetched or None,
         max(one.expires, one.next_at) or None,
-        (tables.rulebook.crawl_delay(one.digest) or None) if ruled else None,
-        len(Rules.parse(tables.rulebook.body(one.digest)).sitemaps) if ruled else 0,
+        delay or None,
+        len(Rules.parse(body).sitemaps) if body else 0,
         one.error or None,
     )
 
@@ -608,6 +614,11 @@ def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
         paused=all(
             (queue.rules is not None and queue.rules.paused) or tables.crawls.states[queue.crawl] != CrawlState.RUNNING
             for queue in queues
+        ),
+        robots=tuple(
+            _robots_status(one, body, crawl_delay_of(body, tables.rulebook.agent))
+            for one in told.authorities(place)
+            for body in (one.body if one.state == RobotsState.RULES else b"",)
         ),
     )
 
