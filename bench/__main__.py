@@ -11,7 +11,18 @@ from datetime import UTC, datetime
 from bench.measuring import CACHE, ROOT, ChildFailedError, machine, sync_seconds
 from bench.tables import Table
 
-BENCHES = ("kernels", "urls", "reading", "fetching", "log", "ledger", "cold", "crawl", "frontier")  # quick ones first
+BENCHES = (
+    "kernels",
+    "robots",
+    "urls",
+    "reading",
+    "fetching",
+    "log",
+    "ledger",
+    "cold",
+    "crawl",
+    "frontier",
+)  # quick ones first
 RESULTS = ROOT / "bench" / "results" / "latest.json"
 
 

@@ -8,7 +8,11 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 import tarfile
 from collections import Counter
 from pathlib import Path
@@ -16,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from outrider import Frontier
+from outrider.limits import MICROSECONDS
 from outrider.robots import Rules, verdict_of_status
 
 pytestmark = pytest.mark.conformance
@@ -152,3 +158,58 @@ def test_what_a_status_means(robots_data: Path) -> None:
         # An empty body (204) is parsed, and then allows everything.
         expected = meaning.get(case["expect"], {"allow", "rules"} if case["expect"] == "allow-all" else {"unreachable"})
         assert verdict_of_status(case["status"]) in expected
+
+
+_MANY = """
+import os, signal, sys
+from outrider import Frontier
+from outrider.limits import MICROSECONDS
+sys.path.insert(0, sys.argv[3])
+from conformance.test_robots import host_number, real_bodies
+from pathlib import Path
+
+bodies, count = list(real_bodies(Path(sys.argv[4])).values()), int(sys.argv[2])
+frontier = Frontier.open(sys.argv[1], clock=lambda: 1_760_000_000 * MICROSECONDS, robots="errands",
+                         settings={"delay": 1.0})
+for first in range(0, count, 1_000):
+    frontier.discover([f"http://h{n}.test/page?x={n}" for n in range(first, min(first + 1_000, count))])
+answered = 0
+while answered < count:
+    leases = list(frontier.lease(1_000, errands=True))
+    frontier.report([lease.robots(200, bodies[host_number(lease.url) % len(bodies)], seconds=0.01) for lease in leases])
+    answered += len(leases)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+_WAIT_SECONDS = 50_000  # less than the day for which a robots.txt holds, and more than all Crawl-delays but one
+
+
+def host_number(url: str) -> int:
+    return int(url.removeprefix("http://h").partition(".")[0])
+
+
+@pytest.mark.long
+def test_many_authorities_with_the_same_files_take_what_few_take_and_a_kill_loses_none(
+    robots_data: Path, tmp_path: Path
+) -> None:
+    """`OUTRIDER_ROBOTS_AUTHORITIES` says how many, 2^18 by default."""
+    count = int(os.environ.get("OUTRIDER_ROBOTS_AUTHORITIES", 1 << 18))
+    tests = str(Path(__file__).parents[1])
+    life = [sys.executable, "-c", _MANY, str(tmp_path / "store"), str(count), tests, str(robots_data)]
+    assert -signal.SIGKILL == subprocess.run(life, check=False).returncode
+    bodies = list(real_bodies(robots_data).values())
+    read = [Rules.parse(body) for body in bodies]
+    now = [1_760_000_000 * MICROSECONDS]
+    with Frontier.open(tmp_path / "store", clock=lambda: now[0], robots="errands", settings={"delay": 1.0}) as frontier:
+        book = frontier._machine.tables.rulebook.statistics()
+        assert len({body for number, body in enumerate(bodies) if body and number < count}) == book["files"]
+        assert book["bytes"] < 16 << 20
+        now[0] += _WAIT_SECONDS * MICROSECONDS
+        given = set()
+        while leases := frontier.lease(1_000):
+            given.update(host_number(url) for url in leases.urls)
+    for number in range(count):
+        rules = read[number % len(read)].of("outrider")
+        waits = (rules.crawl_delay or 0.0) >= _WAIT_SECONDS
+        assert (number in given) == (rules.allowed(f"http://h{number}.test/page?x={number}") and not waits)
