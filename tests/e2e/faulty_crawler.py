@@ -1,6 +1,6 @@
 """A crawler of a hundred lines for the judge: polite, or with one planted fault.
 
-python faulty_crawler.py SEEDS FAULT SECONDS
+python faulty_crawler.py SEEDS FAULT SECONDS [HOSTS]
 """
 
 from __future__ import annotations
@@ -14,12 +14,17 @@ from urllib.parse import urlsplit
 
 DELAY = 0.12
 SEEDS, FAULT, SECONDS = sys.argv[1], sys.argv[2], float(sys.argv[3])
+NAMES = {}
+if len(sys.argv) > 4 and not sys.argv[4].startswith("-"):
+    with open(sys.argv[4]) as told:
+        NAMES = {name: address for address, name in (line.split() for line in told)}
 BEGAN = time.monotonic()
 
 
 def ask(origin: str, path: str) -> tuple[int, dict[str, str], str]:
-    connection = http.client.HTTPConnection(urlsplit(origin).netloc, timeout=5)
-    connection.request("GET", path, headers={"User-Agent": "faulty/1"})
+    host, _, port = urlsplit(origin).netloc.partition(":")
+    connection = http.client.HTTPConnection(NAMES.get(host, host), int(port), timeout=5)
+    connection.request("GET", path, headers={"User-Agent": "faulty/1", "Host": f"{host}:{port}"})
     answer = connection.getresponse()
     body = answer.read().decode()
     connection.close()
@@ -42,6 +47,8 @@ class Host(threading.Thread):
         wait = self.rest
         if FAULT != "retry-after ignored":
             wait = max(wait, float(found[1].get("retry-after", 0)))
+        if found[0] >= 429 and FAULT != "storm ignored":
+            wait *= 2.5
         self.pause(wait)
         return found
 

@@ -7,15 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from outrider.cli import main as cli
 from outrider.sim import judge as judging
-from outrider.sim.judge import JudgeWeb
+from outrider.sim.judge_web import JudgeWeb
+from outrider.sim.verdict import Run, judge
 
 CRAWLER = Path(__file__).with_name("faulty_crawler.py")
+CLOCKED = Path(__file__).with_name("clocked_outrider.py")
 
 
 def run(capsys, fault: str, *options: str, seconds: float = 4.0) -> tuple[int, dict]:
@@ -42,10 +45,11 @@ def test_a_polite_crawler_passes(capsys, tmp_path):
         ("robots error as leave", "robots error"),
         ("crawl-delay ignored", "gap"),
         ("rules ignored", "closed"),
+        ("storm ignored", "storm"),
     ],
 )
 def test_a_planted_fault_is_found(capsys, fault, rule):
-    code, told = run(capsys, fault)
+    code, told = run(capsys, fault, seconds=1.5)
     assert (9, False, True) == (code, told["ok"], rule in told["rules"])
 
 
@@ -96,3 +100,122 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+# -- many names, clocks ------------------------------------------------------------------------------------------------
+
+
+def outrider(capsys, tmp_path, *options: str, how: str, crawl: tuple[str, ...]) -> tuple[int, dict]:
+    """Judges Outrider with a delay of 0.1 s, its clock ahead by {clock}: as time that passed, or as a wrong wall."""
+    crawler = [sys.executable, str(CLOCKED), how, "{clock}", "crawl", "@{seeds}", "--hosts", "{hosts}"]
+    crawler += ["--delay", "0.1", "-o", str(tmp_path / "out"), *crawl]
+    code = cli.run(["judge", "--json", "--delay", "0.1", *options, "--", *crawler])
+    return code, json.loads(capsys.readouterr().out or "{}")
+
+
+def test_many_names_on_one_address_are_judged_as_one_host(capsys):
+    crawler = [sys.executable, str(CRAWLER), "{seeds}", "none", "1.5", "{hosts}"]
+    code = cli.run(["judge", "--json", "--delay", "0.1", "--names", "12", "--", *crawler])
+    told = json.loads(capsys.readouterr().out)
+    (machine,) = [host for host in told["hosts"] if host["host"].endswith("(12 names)")]
+    assert (9, {"address gap", "address at once"}) == (code, set(told["rules"]))
+    assert 36 == machine["requests"]
+
+
+def test_time_that_passed_brings_the_host_whose_robots_txt_fails(capsys):
+    crawler = [sys.executable, str(CRAWLER), "{addresses}", "none", "2"]
+    code = cli.run(["judge", "--json", "--delay", "0.1", "--seconds", "20", "--passed", "0,2d", "--", *crawler])
+    told = json.loads(capsys.readouterr().out)
+    assert (0, 2) == (code, told["runs"])  # this crawler asks for robots.txt anew with each start, and stays out
+    assert "fading.judge.test" in {host["host"] for host in told["hosts"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--passed", "1d,0"), "time that passes does not go back"),
+        (("--passed", "-1"), "time that passes does not go back"),
+        (("--passed", "0,1d", "--jumps", "0,1d"), "give one of them"),
+        (("--jumps", "soon"), "lengths of time with commas"),
+        (("--jumps", "1d,"), "lengths of time with commas"),
+        (("--jumps", "\u0661d"), "lengths of time with commas"),
+        (("--jumps", "99999d"), "ten years"),
+        (("--jumps", ",".join(["0"] * 102)), "lengths of time with commas"),
+    ],
+)
+def test_clocks_that_make_no_sense_are_refused_with_words(given, words, capsys):
+    assert 2 == cli.run(["judge", *given, "--", "true"])
+    assert words in capsys.readouterr().err
+
+
+def robots_log(*requests: tuple[float, str, int]) -> list[str]:
+    lines = []
+    for start, path, status in requests:
+        fields = {"host": "a", "path": path, "status": status, "start": int(start * 1e6), "end": int(start * 1e6) + 1}
+        robots = "User-agent: *\nDisallow: /private/\n" if path == "/robots.txt" and status == 200 else None
+        more = {"at": "2026-01-01T00:00:00Z", "connection": 1, "retry_after": None, "robots": robots}
+        lines.append(json.dumps({**fields, **more}) + "\n")
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("requests", "broken"),
+    [
+        (((0, "/robots.txt", 200), (80_000, "/", 200)), []),
+        (((0, "/robots.txt", 200), (90_000, "/", 200)), ["robots age"]),
+        (((0, "/robots.txt", 200), (50_000, "/robots.txt", 500), (80_000, "/", 200)), []),
+        (((0, "/robots.txt", 200), (50_000, "/robots.txt", 500), (90_000, "/", 200)), ["robots age"]),
+        (((0, "/robots.txt", 200), (90_000, "/robots.txt", 429), (2_000_000, "/", 200)), ["robots age"]),
+        (((0, "/robots.txt", 200), (90_000, "/robots.txt", 500), (2_700_000, "/", 200)), []),
+        (((0, "/robots.txt", 200), (90_000, "/robots.txt", 500), (2_700_000, "/private/x", 200)), ["closed"]),
+        (((0, "/robots.txt", 200), (90_000, "/robots.txt", 404), (90_100, "/private/x", 200)), []),
+    ],
+)
+def test_a_copy_of_robots_txt_holds_for_a_day_and_again_after_thirty(requests, broken, tmp_path):
+    log = tmp_path / "access.log"
+    log.write_text("".join(robots_log(*requests)))
+    assert broken == [breach.rule for breach in judge(log, delay=1.0).broken]
+
+
+def test_time_that_passed_before_a_run_counts_in_its_gaps(tmp_path):
+    log = tmp_path / "access.log"
+    log.write_text("".join(robots_log((0, "/robots.txt", 200), (5, "/", 200), (5.1, "/x", 200))))
+    assert ["gap"] == [breach.rule for breach in judge(log, delay=1.0).broken]
+    assert [] == judge(log, delay=1.0, runs=[Run(0), Run(5.05, 60.0)]).broken
+    assert ["robots age"] == [one.rule for one in judge(log, delay=1.0, runs=[Run(0), Run(5.05, 90_000.0)]).broken]
+
+
+@pytest.mark.parametrize(("second", "third", "broken"), [(2.0, 4.1, []), (2.0, 3.5, ["storm"]), (1.1, 3.2, [])])
+def test_a_host_that_fails_twice_is_to_be_given_twice_its_gap(second, third, broken, tmp_path):
+    log = tmp_path / "access.log"
+    failing = ((0, "/robots.txt", 200), (1, "/", 500), (1 + second, "/", 500), (1 + third, "/", 200))
+    log.write_text("".join(robots_log(*failing)))
+    assert broken == [breach.rule for breach in judge(log, delay=1.0, slack=0.01, storms=True).broken]
+    assert [] == judge(log, delay=1.0, slack=0.01).broken
+    runs = [Run(0), Run(1 + second + 0.1)]  # a failure that a kill has swallowed cannot slow anybody
+    assert [] == judge(log, delay=1.0, slack=0.01, storms=True, runs=runs).broken
+
+
+NAMES = ("--group", "address", "--delay-factor", "0", "--no-sitemaps")
+
+
+@pytest.mark.long
+def test_outrider_breaks_nothing_over_ten_restarts_with_clock_jumps_and_a_thousand_names(capsys, tmp_path):
+    options = ["--seconds", "420", "--restarts", "10", "--hosts", "50", "--names", "1000"]
+    options += ["--jumps", "0,1d,-1d,0,2d,-3h,0,1d,-1d,0,0"]
+    code, told = outrider(capsys, tmp_path, *options, how="wrong", crawl=NAMES)
+    assert (0, {}, 11) == (code, told["rules"], told["runs"])
+    (machine,) = [host for host in told["hosts"] if host["host"].endswith("(1000 names)")]
+    assert machine["requests"] > 2_000
+
+
+@pytest.mark.long
+def test_outrider_stays_out_of_a_host_for_thirty_days_and_comes_back_by_its_last_copy(capsys, tmp_path):
+    passed = "0,2d,3d,4d,5d,36d,36.02d,36.04d,36.06d,36.08d"  # asked for four times in a row, then daily
+    options = ("--seconds", "100", "--passed", passed)
+    code, told = outrider(capsys, tmp_path, *options, how="passed", crawl=("--no-sitemaps",))
+    assert (0, {}, 10) == (code, told["rules"], told["runs"])
+    with (tmp_path / "out" / "politeness.jsonl").open() as lines:
+        asked = [line for line in map(json.loads, lines) if line["host"] == "fading.judge.test"]
+    days = [datetime.fromisoformat(line["started_at"]).toordinal() for line in asked if line["kind"] == "page"]
+    assert {0, 36} == {min(day - days[0], 36) for day in days}  # the last runs may lie on both sides of midnight

@@ -1,18 +1,8 @@
 """`outrider judge`: serves a web that misbehaves, runs any crawler against it, and measures from the server's side.
 
-Each host tests one habit; the crawler is told nothing but seeds. A host has an address of its own on loopback and
-answers to its name and to that address, so that a crawler without a hosts file can be judged too.
-
-    steady      nothing odd: one request at a time, and a pause
-    slow        each page takes 0.4 s
-    delayed     robots.txt asks for a Crawl-delay of two seconds
-    closed      robots.txt closes a folder that pages link to
-    moved       the same, and robots.txt is behind a redirect
-    unruled     has no robots.txt (404)
-    broken      robots.txt is an error (500): nothing may be fetched
-    busy        the first page answers 503 with Retry-After: 2
-    refusing    the same with 429
-    storm       all pages answer 500 in the first three seconds
+The crawler is told nothing but seeds. `judge_web.py` says which habit each host tests. A host has an address of its own
+on loopback and answers to its name and to that address, so that a crawler without a hosts file can be judged too; only
+the many names of one machine need a hosts file.
 """
 
 from __future__ import annotations
@@ -29,79 +19,47 @@ from pathlib import Path
 from typing import Any
 
 from outrider.errors import SettingsError
-from outrider.sim.verdict import Breach, Verdict, judge
-from outrider.sim.web import Answer, DemoServer, Served
+from outrider.sim.judge_web import SUFFIX, JudgeWeb
+from outrider.sim.verdict import Breach, HostVerdict, Run, Verdict, judge
+from outrider.sim.web import DemoServer, Served
 
-SUFFIX = "judge.test"
-PAGES = 5
-STEADY_HOSTS = 3
-HABITS = ("slow", "delayed", "closed", "moved", "unruled", "broken", "busy", "refusing", "storm")
-CRAWL_DELAY_SECONDS = 2
-RETRY_AFTER_SECONDS = 2
-STORM_SECONDS = 3.0
-SLOW_SECONDS = 0.4
 GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL: a crawler may end its requests
 SLACK_SECONDS = 0.002  # two clocks read one after the other; a crawler that pauses pauses longer
-_HTML = (("Content-Type", "text/html; charset=utf-8"),)
-_TEXT = (("Content-Type", "text/plain"),)
-_CLOSED = b"User-agent: *\nDisallow: /private/\n"
+QUIET_ROWS = 20  # hosts of one habit that broke nothing are told in one row beyond so many
 
 
-class JudgeWeb:
-    """Twelve hosts, a habit to test each; pages link to one another and to a closed folder."""
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How a crawler is judged.
 
-    def __init__(self, *, port: int = 8080) -> None:
-        names = [*(f"steady-{number}" for number in range(1, STEADY_HOSTS + 1)), *HABITS]
-        self.hosts = tuple(f"{name}.{SUFFIX}" for name in names)
-        self.port = port
+    delay: seconds that had to lie between the end of a request and the next to the same host. agent: whose robots rules
+    count. seconds: after so many the crawler is ended. restarts: so many times it is killed in its midst (SIGKILL) and
+    run again. clocks: by how many seconds the crawler's clock is ahead in each run, the last one also in those that
+    follow. passes: whether that is time that passed, or a wall clock that is wrong. patient, names: hosts with a
+    Crawl-delay, and names on one address.
+    """
 
-    def habit(self, host: str) -> str:
-        """The habit that a host tests."""
-        return host.split(".", maxsplit=1)[0].partition("-")[0]
+    delay: float = 1.0
+    agent: str = "outrider"
+    seconds: float = 120.0
+    restarts: int = 0
+    clocks: tuple[float, ...] = ()
+    passes: bool = False
+    patient: int = 0
+    names: int = 0
 
-    def seeds(self) -> tuple[str, ...]:
-        """The front page of every host."""
-        return tuple(f"http://{host}:{self.port}/" for host in self.hosts)
+    @property
+    def runs(self) -> int:
+        """How many runs there are."""
+        return max(self.restarts + 1, len(self.clocks))
 
-    def closed(self, host: str, path: str) -> bool:
-        """Whether the robots.txt of the host closes the path."""
-        habit = self.habit(host)
-        return self.faulty(host) or (habit in ("closed", "moved") and path.startswith("/private/"))
+    def clock(self, run: int) -> float:
+        """By how many seconds the crawler's clock is ahead in a run."""
+        return self.clocks[min(run, len(self.clocks) - 1)] if self.clocks else 0.0
 
-    def faulty(self, host: str) -> bool:
-        """Whether the host's robots.txt cannot be read."""
-        return self.habit(host) == "broken"
-
-    def answer(self, host: str, path: str, now: float, *, takes_gzip: bool = False) -> Answer:
-        """The host's answer, `now` seconds after its first request."""
-        habit = self.habit(host)
-        if path == "/robots.txt":
-            return self._robots(habit)
-        if habit == "moved" and path == "/rules.txt":
-            return Answer(200, _TEXT, _CLOSED, 0.0)
-        delay = SLOW_SECONDS if habit == "slow" else 0.02
-        if habit in ("busy", "refusing") and path == "/" and now < RETRY_AFTER_SECONDS:
-            wait = (("Retry-After", str(RETRY_AFTER_SECONDS)), *_TEXT)
-            return Answer(503 if habit == "busy" else 429, wait, b"Later, please.\n", delay)
-        if habit == "storm" and now < STORM_SECONDS:
-            return Answer(500, _TEXT, b"It does not work.\n", delay)
-        number = path.strip("/").removeprefix("page")
-        if path != "/" and not (number.isdigit() and int(number) < PAGES) and not path.startswith("/private/"):
-            return Answer(404, _TEXT, b"There is no such page.\n", delay)
-        links = [f"/page{other}" for other in range(1, PAGES)] + ["/private/secret"]
-        anchors = "".join(f'<li><a href="{link}">{link}</a>' for link in links)
-        title = html.escape(f"{host} {path}")
-        return Answer(200, _HTML, f"<!doctype html><title>{title}</title><ul>{anchors}</ul>\n".encode(), delay)
-
-    def _robots(self, habit: str) -> Answer:
-        if habit == "unruled":
-            return Answer(404, _TEXT, b"There is none.\n", 0.0)
-        if habit == "broken":
-            return Answer(500, _TEXT, b"It does not work.\n", 0.0)
-        if habit == "moved":
-            return Answer(301, (("Location", "/rules.txt"), *_TEXT), b"", 0.0)
-        rules = {"closed": _CLOSED, "delayed": b"User-agent: *\nCrawl-delay: %d\n" % CRAWL_DELAY_SECONDS}
-        return Answer(200, _TEXT, rules.get(habit, b"User-agent: *\nDisallow:\n"), 0.0)
+    def web(self, port: int) -> JudgeWeb:
+        """The web of this trial."""
+        return JudgeWeb(port=port, patient=self.patient, names=self.names, fading=self.passes)
 
 
 @dataclass(slots=True)
@@ -148,39 +106,58 @@ class Judged:
         }
 
 
-def judged(command: list[str], *, delay: float, agent: str, seconds: float, restarts: int = 0) -> Judged:
+def judged(command: list[str], trial: Trial) -> Judged:
     """Runs a crawler against the web and judges it by the web's log.
 
-    command: words in which `{seeds}` and `{hosts}` stand for files, and `{addresses}` for one of seeds by address.
-    delay: seconds that had to lie between the end of a request and the next to the same host. seconds: after so many
-    the crawler is ended. restarts: so many times it is killed in its midst (SIGKILL) and run again.
+    command: words in which `{seeds}` and `{hosts}` stand for files, `{addresses}` for one of seeds by address, and
+    `{clock}` for the seconds by which its clock is to be ahead in this run ("+0" and so on).
     Raises SettingsError for a command that cannot be started or asks for no page: that is no pass.
     """
     with tempfile.TemporaryDirectory(prefix="outrider-judge-") as folder:
-        with DemoServer(lambda port: JudgeWeb(port=port), Path(folder)) as served:
+        with DemoServer(trial.web, Path(folder)) as served:
             words = _filled(command, served)
             began = time.monotonic()
             code: int | None = None
-            for run in range(restarts + 1):
-                left = seconds - (time.monotonic() - began)
-                ends = max(1.0, left / (restarts + 1 - run))
-                code = _run(words, ends, kill=run < restarts)
+            runs = []
+            for run in range(trial.runs):
+                ahead = trial.clock(run)
+                runs.append(Run(time.monotonic(), ahead if trial.passes else 0.0))
+                ends = max(1.0, (trial.seconds - (time.monotonic() - began)) / (trial.runs - run))
+                told = [word.replace("{clock}", f"{ahead:+g}") for word in words]
+                code = _run(told, ends, kill=run < trial.runs - 1)
             took = time.monotonic() - began
-        verdict = judge(served.log_file, delay=delay, agent=agent, slack=SLACK_SECONDS)
+        named = _machines(served) if trial.names else {}
+        verdict = judge(
+            served.log_file,
+            delay=trial.delay,
+            agent=trial.agent,
+            slack=SLACK_SECONDS,
+            storms=True,
+            runs=runs,
+            machines=named,
+        )
     if not any(request.path != "/robots.txt" for request in verdict.requests):
         ended = "its time was up" if code is None else f"it ended with {code}"
         raise SettingsError(f"command {command[0]!r} fetched no page ({ended}): nothing can be said of its politeness")
-    found = Judged(command, verdict, took, code, restarts + 1, delay)
+    found = Judged(command, verdict, took, code, trial.runs, trial.delay)
     found.rules = Counter(breach.rule for breach in verdict.broken)
     return found
+
+
+def _machines(served: Served) -> dict[str, str]:
+    """The address of each host that shares it, as a name for its row."""
+    at = [line.split() for line in served.hosts_file.read_text(encoding="ascii").splitlines()]
+    counts = Counter(address for address, _ in at)
+    return {host: f"{address} ({counts[address]} names)" for address, host in at if counts[address] > 1}
 
 
 def _filled(command: list[str], served: Served) -> list[str]:
     """The command's words with the names of files in place."""
     addresses = served.hosts_file.with_name("addresses.txt")
     with served.hosts_file.open(encoding="ascii") as lines:
-        found = [line.split()[0] for line in lines]
-    addresses.write_text("".join(f"http://{address}:{served.web.port}/\n" for address in found), encoding="ascii")
+        counts = Counter(line.split()[0] for line in lines)
+    alone = (address for address, count in counts.items() if count == 1)
+    addresses.write_text("".join(f"http://{address}:{served.web.port}/\n" for address in alone), encoding="ascii")
     files = {"{seeds}": served.seeds_file, "{hosts}": served.hosts_file, "{addresses}": addresses}
     filled = []
     for word in command:
@@ -226,14 +203,34 @@ def _signalled(running: subprocess.Popen[bytes], sign: int) -> bool:
     return True
 
 
+def rows(found: Judged) -> list[HostVerdict]:
+    """The rows of the findings: hosts, and where many of one habit broke nothing, one row for all of them."""
+    habits: dict[str, list[HostVerdict]] = {}
+    for host in found.verdict.hosts.values():
+        habit = host.host.partition("-")[0] if host.host.endswith(SUFFIX) else host.host
+        habits.setdefault("" if host.broken else habit, []).append(host)
+    kept = []
+    for habit, hosts in habits.items():
+        if len(hosts) <= QUIET_ROWS or not habit:
+            kept += hosts
+            continue
+        gaps = [host.smallest_gap for host in hosts if host.smallest_gap is not None]
+        one = HostVerdict(f"{len(hosts)} {habit} hosts", sum(host.requests for host in hosts))
+        one.required_gap = min(host.required_gap for host in hosts)
+        one.smallest_gap = min(gaps, default=None)
+        one.concurrent = max(host.concurrent for host in hosts)
+        kept.append(one)
+    return sorted(kept, key=lambda host: host.host)
+
+
 def table(found: Judged) -> list[str]:
     """The findings as lines of text."""
-    lines = [f"{'host':<24} {'requests':>8} {'smallest gap':>13} {'required':>9} {'at once':>8}  broken"]
-    for host in found.verdict.hosts.values():
+    lines = [f"{'host':<26} {'requests':>8} {'smallest gap':>13} {'required':>9} {'at once':>8}  broken"]
+    for host in rows(found):
         gap = "-" if host.smallest_gap is None else f"{host.smallest_gap:.3f}"
         rules = ", ".join(f"{count} {rule}" for rule, count in _rules(host.broken).items()) or "nothing"
         lines.append(
-            f"{host.host:<24} {host.requests:>8} {gap:>13} {host.required_gap:>9.3f} {host.concurrent:>8}  {rules}"
+            f"{host.host:<26} {host.requests:>8} {gap:>13} {host.required_gap:>9.3f} {host.concurrent:>8}  {rules}"
         )
     lines += [breach.text for breach in found.verdict.broken]
     verdict = "polite" if found.ok else f"NOT polite: {sum(found.rules.values())} breaches"
@@ -247,11 +244,11 @@ def _rules(broken: list[Breach]) -> Counter[str]:
 
 def page(found: Judged) -> str:
     """The findings as a page of HTML without scripts."""
-    rows = "".join(
+    lines = "".join(
         f"<tr><td>{html.escape(host.host)}<td>{host.requests}"
         f"<td>{'-' if host.smallest_gap is None else f'{host.smallest_gap:.3f}'}<td>{host.required_gap:.3f}"
         f"<td>{host.concurrent}<td>{html.escape(', '.join(_rules(host.broken)) or 'nothing')}"
-        for host in found.verdict.hosts.values()
+        for host in rows(found)
     )
     breaches = "".join(f"<li>{html.escape(breach.rule)}: {html.escape(breach.text)}" for breach in found.verdict.broken)
     verdict = "polite" if found.ok else "not polite"
@@ -263,5 +260,5 @@ def page(found: Judged) -> str:
         f"<h1>{verdict}</h1><p><code>{html.escape(' '.join(found.command))}</code>: {len(found.verdict.requests)} "
         f"requests in {found.seconds:.1f} s, {found.runs} runs; gaps of {found.delay:g} s were required."
         "<table><tr><th>host<th>requests<th>smallest gap, s<th>required, s<th>at once<th>broken"
-        f"{rows}</table><ol>{breaches}</ol></html>\n"
+        f"{lines}</table><ol>{breaches}</ol></html>\n"
     )

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+
+ROBOTS_AGE_SECONDS_MAX = 86_400.0  # RFC 9309 section 2.4
+ROBOTS_LOST_SECONDS = 30 * 86_400.0  # section 2.3.1.4
+STORM_FACTOR = 2.0  # behind two failures in a row a host has so many times its gap, at least
 
 
 @dataclass(frozen=True)
@@ -118,18 +122,94 @@ def read(lines: Iterable[str]) -> list[Request]:
     return sorted(requests, key=lambda request: request.start)
 
 
-def judge(log: Path, *, delay: float, agent: str = "outrider", slack: float = 0.0) -> Verdict:
-    """Judges a whole log: at least `delay` seconds, or the host's Crawl-delay, between requests to one host."""
+@dataclass(frozen=True)
+class Run:
+    """One run of a crawler: its start by the server's clock, and the seconds that are said to have passed before it,
+    beyond those that did."""
+
+    start: float
+    passed: float = 0.0
+
+
+def judge(
+    log: Path,
+    *,
+    delay: float,
+    agent: str = "outrider",
+    slack: float = 0.0,
+    storms: bool = False,
+    runs: Sequence[Run] = (),
+    machines: Mapping[str, str] | None = None,
+) -> Verdict:
+    """Judges a whole log: at least `delay` seconds, or the host's Crawl-delay, between requests to one host.
+
+    storms: a host that fails is to be given more room. runs: of the crawler, in order. machines: by host, the name of
+    the machine that it shares with others, whose requests are judged as those of one host.
+    """
     with log.open(encoding="utf-8") as lines:
-        requests = read(lines)
+        requests = [_passed(request, runs) for request in read(lines)]
     hosts: dict[str, list[Request]] = {}
+    shared: dict[str, list[Request]] = {}
     for request in requests:
         hosts.setdefault(request.host, []).append(request)
-    verdicts = {host: _judge_host(host, asked, delay, agent, slack) for host, asked in sorted(hosts.items())}
+        if machines is not None and request.host in machines:
+            shared.setdefault(machines[request.host], []).append(request)
+    starts = [run.start + run.passed for run in runs] if storms else None
+    verdicts = {host: _judge_host(host, asked, delay, agent, slack, starts) for host, asked in sorted(hosts.items())}
+    verdicts |= {machine: _judge_machine(machine, asked, delay, slack) for machine, asked in sorted(shared.items())}
     return Verdict(verdicts, requests)
 
 
-def _judge_host(host: str, requests: list[Request], delay: float, agent: str, slack: float) -> HostVerdict:
+def _passed(request: Request, runs: Sequence[Run]) -> Request:
+    """A request by the clock of a crawler for which more time passed than for the server."""
+    passed = next((run.passed for run in reversed(runs) if run.start <= request.start), 0.0)
+    if not passed:
+        return request
+    return replace(request, start=request.start + passed, end=request.end + passed, at=request.at + passed)
+
+
+def _judge_machine(machine: str, requests: list[Request], delay: float, slack: float) -> HostVerdict:
+    """One address with many names: one request at a time, and the pause of one host."""
+    verdict = HostVerdict(machine, len(requests), delay)
+    verdict.connections = len({request.connection for request in requests})
+    verdict.concurrent = _concurrent(requests)
+    if verdict.concurrent > 1:
+        verdict.broken.append(Breach("address at once", f"{machine}: {verdict.concurrent} requests at once"))
+    ended: float | None = None
+    for request in requests:
+        if ended is not None:
+            gap = request.start - ended
+            verdict.smallest_gap = gap if verdict.smallest_gap is None else min(verdict.smallest_gap, gap)
+            if gap + slack < delay:
+                moment = f"{machine}, {request.host}{request.path} at {request.start:.6f}"
+                verdict.broken.append(Breach("address gap", f"{moment}: {gap:.6f} s, {delay:.3f} s required"))
+        ended = request.end if ended is None else max(ended, request.end)
+    return verdict
+
+
+class _RobotsAge:
+    """When a robots.txt was answered, and since when it fails (RFC 9309 sections 2.3.1.4 and 2.4)."""
+
+    def __init__(self) -> None:
+        self.good: float | None = None
+        self.failing: float | None = None
+
+    def take(self, request: Request) -> None:
+        """Notes an answer for robots.txt; a redirect is followed, which is an answer of another path."""
+        if request.status >= 500 or request.status == 429:
+            self.failing = request.start if self.failing is None else self.failing
+        else:
+            self.good, self.failing = request.end, None
+
+    def closes(self, at: float) -> bool:
+        """Whether no copy is young enough, and the file has not failed for 30 days."""
+        lost = self.failing is not None and at - self.failing >= ROBOTS_LOST_SECONDS
+        return self.good is not None and at - self.good > ROBOTS_AGE_SECONDS_MAX and not lost
+
+
+def _judge_host(
+    host: str, requests: list[Request], delay: float, agent: str, slack: float, starts: list[float] | None = None
+) -> HostVerdict:
     verdict = HostVerdict(host, len(requests), delay)
     verdict.connections = len({request.connection for request in requests})
     verdict.concurrent = _concurrent(requests)
@@ -139,6 +219,7 @@ def _judge_host(host: str, requests: list[Request], delay: float, agent: str, sl
     robots_end: float | None = None
     closed_until = float("-inf")
     last_end: float | None = None
+    age, failed = _RobotsAge(), 0
     for request in requests:
         moment = f"{host}{request.path} at {request.start:.6f}"
         if request.status == 421:
@@ -151,21 +232,29 @@ def _judge_host(host: str, requests: list[Request], delay: float, agent: str, sl
                 verdict.broken.append(
                     Breach("gap", f"{moment}: a gap of {gap:.6f} s, {verdict.required_gap:.3f} s required")
                 )
+            begun = starts is None or any(last_end <= start <= request.start for start in starts)
+            if failed >= 2 and not begun and gap + slack < STORM_FACTOR * verdict.required_gap:
+                verdict.broken.append(Breach("storm", f"{moment}: a gap of {gap:.6f} s behind {failed} failures"))
         if request.start + slack < closed_until:
             verdict.broken.append(
                 Breach("retry-after", f"{moment}: {closed_until - request.start:.3f} s before Retry-After had passed")
             )
         if request.path == "/robots.txt":
             robots_end = request.end if robots_end is None else robots_end
-            rules = Robots(request.robots or "", agent)
-            verdict.required_gap = max(delay, rules.crawl_delay or 0.0)
+            age.take(request)
+            if age.failing is None:
+                rules = Robots(request.robots or "", agent)
+                verdict.required_gap = max(delay, rules.crawl_delay or 0.0)
         else:
+            if age.closes(request.start - slack):
+                verdict.broken.append(Breach("robots age", f"{moment}: robots.txt is out of reach, its copy too old"))
             if robots_end is None or request.start < robots_end:
                 verdict.broken.append(Breach("robots first", f"{moment}: robots.txt was not answered yet"))
             if "robots-error" in request.seen:
                 verdict.broken.append(Breach("robots error", f"{moment}: robots.txt cannot be read, which closes all"))
             elif "closed" in request.seen or (rules is not None and not rules.allowed(request.path)):
                 verdict.broken.append(Breach("closed", f"{moment}: robots.txt closes this path"))
+        failed = failed + 1 if request.status >= 500 or request.status == 429 else 0
         last_end = request.end if last_end is None else max(last_end, request.end)
         closed_until = max(closed_until, _closed_until(request))
     return verdict

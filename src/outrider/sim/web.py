@@ -23,6 +23,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -334,6 +335,10 @@ class DemoWeb:
     def faulty(self, host: str) -> bool:
         """Whether the host's robots.txt is an error: none is here."""
         return False
+
+    def machine(self, host: str) -> str:
+        """The machine of a host, of which each address is one: every host has its own here."""
+        return host
 
     # ── what it answers ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -685,6 +690,8 @@ class Web(Protocol):
 
     def seeds(self) -> tuple[str, ...]: ...
 
+    def machine(self, host: str) -> str: ...
+
     def closed(self, host: str, path: str) -> bool: ...
 
     def faulty(self, host: str) -> bool: ...
@@ -724,13 +731,16 @@ class DemoServer:
     def __init__(self, make_web: Callable[[int], Web], directory: Path, *, port: int = 0):
         """`make_web` is called with the port once it is known. Raises OSError when no port can be had."""
         directory.mkdir(parents=True, exist_ok=True)
-        names = make_web(port or 1).hosts
-        self._sockets, addresses, port = _listen(len(names), port)
+        before = make_web(port or 1)
+        machines = {machine: row for row, machine in enumerate(dict.fromkeys(map(before.machine, before.hosts)))}
+        self._sockets, addresses, port = _listen(len(machines), port)
         self.web = make_web(port)
-        self.addresses: Mapping[str, str] = dict(zip(self.web.hosts, addresses, strict=True))
+        self.addresses: Mapping[str, str] = {
+            host: addresses[machines[self.web.machine(host)]] for host in self.web.hosts
+        }
         self.served = Served(self.web, directory / "hosts", directory / "seeds.txt", directory / "access.log")
-        alone = len(set(self.addresses.values())) == len(self.addresses)
-        self._named = {address: host for host, address in self.addresses.items()} if alone else {}
+        at = Counter(self.addresses.values())
+        self._named = {address: host for host, address in self.addresses.items() if at[address] == 1}
         lines = "".join(f"{address} {host}\n" for host, address in self.addresses.items())
         self.served.hosts_file.write_text(lines, encoding="ascii")
         self.served.seeds_file.write_text("".join(f"{url}\n" for url in self.web.seeds()), encoding="ascii")
@@ -788,7 +798,9 @@ class DemoServer:
         connection = self._connections
         writer.transport.set_write_buffer_limits(high=0)  # so that drain waits for the last byte
         address = writer.get_extra_info("sockname")[0]
-        wrong = (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ConnectionError, ValueError)
+        # Cancelled: the server stops, and a callback of this task would write a traceback about it.
+        ended = (asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError)
+        wrong = (*ended, TimeoutError, ConnectionError, ValueError)
         with contextlib.suppress(*wrong), contextlib.closing(writer):
             while True:
                 async with asyncio.timeout(CONNECTION_IDLE_SECONDS_MAX):
