@@ -61,9 +61,11 @@ WORLD_ALLOWED = {("kernels/__init__.py", "os")}
 """The one look at the world: OUTRIDER_KERNELS chooses the kernels."""
 
 ACTS_ALLOWED = {
-    (place, "imports what a value names") for place in ("__init__.py", "crawl/__init__.py", "crawl/hooks.py")
+    (place, "imports what a value names")
+    for place in ("__init__.py", "crawl/__init__.py", "crawl/hooks.py", "crawl/apart.py")
 }
-"""The two fronts look their names up when they are first used, in tables of their own; hooks are what users name."""
+"""The two fronts look their names up when they are first used, in tables of their own; hooks are what users name, and
+readers among them are loaded by the process that reads."""
 CLOCK_WORDS = {"Instant", "ClockFunction", "instant", "seconds", "rfc3339"}
 """What a decider may take from the clock's room: names and arithmetic of time, nothing that tells it."""
 

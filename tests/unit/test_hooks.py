@@ -302,6 +302,42 @@ def test_a_reader_that_gives_rubbish_ends_its_page(crawled, monkeypatch):
     assert "hook_readers" == lines["/"]["error"]
 
 
+APART = """
+def hangs(body, url, content_type):
+    while True:
+        pass
+
+def reads(body, url, content_type):
+    return {"title": "read apart", "links": ["deep"]}
+"""
+
+
+def test_a_reader_that_hangs_ends_its_page_and_not_the_crawl(tmp_path, crawled, monkeypatch):
+    (tmp_path / "my_readers_5473.py").write_text(APART)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hooks, "READER_SECONDS_MAX", 3.0)
+    monkeypatch.setattr(Web, "types", {"/a": "application/x-hangs", "/b": "application/x-mine"})
+    names = {"application/x-hangs": "my_readers_5473:hangs", "application/x-mine": "my_readers_5473:reads"}
+    lines = crawled(readers=names)
+    assert ("error", "hook_readers_time", 200) == tuple(lines["/a"][name] for name in ("outcome", "error", "status"))
+    assert ("read apart", "done") == (lines["/b"]["title"], lines["/deep"]["outcome"])
+    assert "it took longer than 3 s" in crawled.log()
+    assert not Hooks(CrawlOptions(output=str(tmp_path), readers=names)).look_at_answers  # threads beside read
+
+
+def test_pdf_is_read_where_pypdf_is_there_and_by_a_reader_of_the_users_own(tmp_path, crawled, monkeypatch):
+    pytest.importorskip("pypdf")
+    monkeypatch.setattr(Web, "types", {"/a": "application/pdf"})
+    page = b"%PDF-1.7\n1 0 obj << /Type /Catalog /Pages 2 0 R >> endobj\n2 0 obj << /Kids [3 0 R] /Count 1 >> endobj\n"
+    annots = b"/Annots [<< /A << /URI (deep) >> >>]"
+    body = page + b"3 0 obj << /Type /Page /MediaBox [0 0 9 9] /Parent 2 0 R " + annots + b" >> endobj\n"
+    monkeypatch.setitem(PAGES, "/a", body)
+    lines = crawled()
+    assert (1, HOME + "a") == (lines["/a"]["links"], lines["/deep"]["referrer"])
+    own = CrawlOptions(output=str(tmp_path), readers={"application/pdf": lambda *_: None})
+    assert Hooks(own).reads_here
+
+
 def test_a_downloader_that_raises_ends_its_page_and_its_host_rests(crawled):
     class Faulty(Web):
         async def fetch(self, request):

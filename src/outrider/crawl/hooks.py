@@ -2,7 +2,7 @@
 
     on_request(request, lease) -> Request | None        event loop   headers and times of one request
     on_response(response, lease) -> Response | None     books        the content that is read, as it came or put right
-    readers {type: read(body, url, content_type)}       books        the text and links of a type that is no HTML
+    readers {type: read(body, url, content_type)}       a process    the text and links of a type that is no HTML
     on_page(page) -> mapping | None                     books        fields for the page's line; links added and dropped
     scope(urls, page) -> column of true and false       books        which links are followed
     priority(urls, page) -> column of 0 to 1            books        what comes first
@@ -12,7 +12,8 @@
 
 `books` is the one thread that writes the store and the archive: pages come one after the other, in the order in which
 their outcomes are kept. A function that fails ends its page with the error `hook_<name>`, and its traceback stands in
-crawl.log; the crawl goes on. Where neither `on_response` nor `readers` is there, answers are read in threads beside.
+crawl.log; the crawl goes on. A reader has a process of its own (`apart.py`), with limits; one that no name imports (a
+lambda) runs in the books. Where neither such a reader nor `on_response` is there, answers are read in threads beside.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +34,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from outrider.crawl.options import LOST, CrawlOptions, is_function
+from outrider.crawl.apart import ReaderApart, ReaderFailedError
+from outrider.crawl.given import page_given
+from outrider.crawl.options import LOST, CrawlOptions, is_function, spelled
 from outrider.errors import SettingsError, UnreachableError
 from outrider.fetch.downloader import Downloader, Headers, Request, Response
 from outrider.frontier import priority as priorities
@@ -44,9 +48,10 @@ from outrider.limits import (
     HOOK_TRACEBACK_LINES_MAX,
     LINKS_PER_PAGE_BYTES_MAX,
     LINKS_PER_PAGE_MAX,
-    TEXT_BYTES_MAX,
+    READER_SECONDS_MAX,
 )
-from outrider.page import FoundLinks, Page, PageLink, read, simhash_of_text
+from outrider.page import Page, PageLink, read
+from outrider.page.pdf import PDF_READER, PDF_TYPE, reads_pdf
 from outrider.url import UrlBatch
 
 NO_LINKS: Final = UrlBatch.of(())
@@ -236,9 +241,12 @@ class HookFailed(Exception):  # noqa: N818 - no error of the crawl: it ends one 
 
     def lines(self) -> list[str]:
         """Its traceback, the frames of this file left out, at most `HOOK_TRACEBACK_LINES_MAX` lines."""
-        told = traceback.TracebackException.from_exception(self.error)
-        told.stack = traceback.StackSummary.from_list(frame for frame in told.stack if frame.filename != __file__)
-        lines = [part for line in told.format(chain=False) for part in line.rstrip().splitlines()]
+        if isinstance(self.error, ReaderFailedError):
+            lines = self.error.lines
+        else:
+            told = traceback.TracebackException.from_exception(self.error)
+            told.stack = traceback.StackSummary.from_list(frame for frame in told.stack if frame.filename != __file__)
+            lines = [part for line in told.format(chain=False) for part in line.rstrip().splitlines()]
         if len(lines) > HOOK_TRACEBACK_LINES_MAX:
             lines = [*lines[: HOOK_TRACEBACK_LINES_MAX - 1], lines[-1]]
         return lines
@@ -254,11 +262,12 @@ class HookTime:
 
 
 class Watch:
-    """The time that hooks take; written by the thread that calls them, read by any."""
+    """The time that hooks take, in any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._began = clock()
+        self._lock = threading.Lock()
         self.times: dict[str, HookTime] = {}
         self.running: tuple[str, str, float] | None = None  # name, URL, since when
 
@@ -274,12 +283,19 @@ class Watch:
         except (Exception, SystemExit) as error:
             raise HookFailed(name, error) from error
         finally:
-            took = self._clock() - began
+            self.spent(name, self._clock() - began)
+            self.running = None
+
+    def now(self) -> float:
+        return self._clock()
+
+    def spent(self, name: str, took: float) -> None:
+        """Counts so many seconds for one call of a hook."""
+        with self._lock:
             spent = self.times.setdefault(name, HookTime())
             spent.calls += 1
             spent.seconds += took
             spent.seconds_max = max(spent.seconds_max, took)
-            self.running = None
 
     def now_running(self) -> tuple[str, str, float] | None:
         """Name and URL of the hook that runs now, and for how long."""
@@ -314,16 +330,23 @@ class Hooks:
         self.key: LinkColumn | None = _found("key", options.key, places)
         self.revisit: Revisit | None = _found("revisit", options.revisit, places)
         self.readers: dict[str, ContentReader] = {
-            essence: _found("readers", reader, places) for essence, reader in options.readers
+            essence: _reader(reader, places) for essence, reader in options.readers
         }
+        if PDF_TYPE not in self.readers and reads_pdf():
+            self.readers[PDF_TYPE] = ReaderApart(PDF_READER)
         self.downloader: MakeDownloader | Downloader | None = _found("downloader", options.downloader, places)
         self.watch = Watch()
         self.looks_at_pages = bool(self.on_page or self.scope or self.priority or self.key or self.revisit)
 
     @property
     def look_at_answers(self) -> bool:
-        """Whether one of them is asked while an answer is read."""
-        return bool(self.on_response or self.readers)
+        """Whether one of them is asked, in the books, while an answer is read."""
+        return self.on_response is not None or self.reads_here
+
+    @property
+    def reads_here(self) -> bool:
+        """Whether a reader has no process of its own."""
+        return not all(isinstance(reader, ReaderApart) for reader in self.readers.values())
 
     def made_downloader(self, options: CrawlOptions, clock: Callable[[], int]) -> Downloader:
         """The user's downloader. Raises SettingsError for a maker that fails, or that makes something else."""
@@ -375,8 +398,25 @@ class Hooks:
         reader = self.readers.get(content_type.partition(";")[0].strip().lower()) if self.readers else None
         if reader is None:
             return read(response.content, response.url, content_type, agent=agent)
+        if isinstance(reader, ReaderApart):
+            return self._read_apart(reader, response, content_type)
         with self.watch.over("readers", response.url):
-            return _page(reader(response.content, response.url, content_type), response.url)
+            return page_given(reader(response.content, response.url, content_type), response.url)
+
+    def _read_apart(self, reader: ReaderApart, response: Response, content_type: str) -> Page:
+        began = self.watch.now()
+        try:
+            return reader(response.content, response.url, content_type)
+        except ReaderFailedError as failed:
+            raise HookFailed("readers" if failed.kind == "raised" else f"readers_{failed.kind}", failed) from failed
+        finally:
+            self.watch.spent("readers", self.watch.now() - began)
+
+    def close(self) -> None:
+        """Ends the processes of readers."""
+        for reader in self.readers.values():
+            if isinstance(reader, ReaderApart):
+                reader.close()
 
     # -- per page -----------------------------------------------------------------------------------------------------
 
@@ -551,36 +591,14 @@ def _plain(value: object) -> object:
     raise TypeError(f"on_page gave a {type(value).__name__}, which JSON does not know")
 
 
-def _page(given: object, url: str) -> Page:
-    """The answer of a reader, as a page. Raises TypeError."""
-    if given is None:
-        return Page(url=url, base=url)
-    if isinstance(given, Page):
-        return given
-    if not isinstance(given, Mapping):
-        raise TypeError(f"a reader gave {given!r:.80}; it takes a Page, a mapping or None")
-    known = {"title", "description", "text", "language", "links"}
-    for name in given:
-        if name not in known:
-            raise TypeError(f"a reader gave {name!r}; it takes {', '.join(sorted(known))}")
-    links = list(islice(given.get("links", ()), LINKS_PER_PAGE_MAX))
-    batch = UrlBatch.of(links, url)
-    batch = batch.filter(batch.valid)
-    title, description, text = (str(given.get(name) or "") for name in ("title", "description", "text"))
-    octets = text.encode("utf-8", "replace")[:TEXT_BYTES_MAX]
-    value, shingles = simhash_of_text(octets)
-    language = given.get("language")
-    return Page(
-        url=url,
-        found=FoundLinks.of(batch),
-        base=url,
-        title=title,
-        description=description,
-        language=None if language is None else str(language),
-        octets=octets,
-        simhash=value,
-        shingles=shingles,
-    )
+def _reader(option: object, places: Sequence[str]) -> Any:
+    """A reader in a process of its own, where a name imports it."""
+    found = _found("readers", option, places)
+    name = spelled(option)
+    if name == LOST:
+        return found
+    path = [*sys.path, *(place for place in (os.getcwd(), *places) if place not in sys.path)]
+    return ReaderApart(name, seconds_max=READER_SECONDS_MAX, path=path)
 
 
 def _priority(option: object, places: Sequence[str]) -> LinkColumn | None:

@@ -367,6 +367,7 @@ class Crawler:
 
     def _shut(self, state: str) -> None:
         """Gives everything back; a disk that refuses even that leaves a store that the next opening replays."""
+        self._hooks.close()
         self._output.close()
         self._journal.close()
         try:

@@ -121,7 +121,7 @@ class Reader:
         made.wording = wording_of(page, made.visit.lease.url)
         made.page = page
         if not self._keeps_links:
-            if self._hooks.readers:  # the page is the user's, who may give it again
+            if self._hooks.reads_here:  # the page is the user's, who may give it again
                 made.page = replace(page, found=NO_FOUND)
             else:
                 page.forget_links()

@@ -251,6 +251,7 @@ class Worker:
             self._late += 1
 
     def _close(self) -> None:
+        self._hooks.close()
         with contextlib.suppress(StoreError):
             self._output.note()
             self._accounts.keep()
