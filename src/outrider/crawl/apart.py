@@ -46,7 +46,7 @@ _STATM_DATA: Final = 5  # the column of /proc/self/statm with the pages of data 
 class _Answer(msgspec.Struct, omit_defaults=True):
     page: SentPage | None = None
     failure: str = ""  # "raised" or "memory"
-    lines: list[str] = []  # of its traceback
+    lines: list[str] = []  # its traceback
 
 
 class ReaderFailedError(Exception):
@@ -224,7 +224,7 @@ def main() -> None:
     """Reads pages until the parent is gone."""
     function, memory_bytes_max, seconds_max = sys.argv[2:]
     asked, told = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # What the reader prints, or asks for, is none of the messages.
+    # Messages are not mixed with words that the reader prints or asks for.
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)

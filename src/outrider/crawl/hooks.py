@@ -303,7 +303,7 @@ class Watch:
         return None if running is None else (running[0], running[1], self._clock() - running[2])
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Of each hook: calls, seconds, the longest call, and its share of the time of this run."""
+        """For each hook: calls, seconds, the longest call, and its share of the time of this run."""
         passed = max(self._clock() - self._began, 0.001)
         return {
             name: {

@@ -9,7 +9,7 @@ from outrider.limits import JPEG_SEGMENTS_MAX
 
 
 class Image(NamedTuple):
-    """What its bytes say an image is, whatever its Content-Type says; width and height in pixels."""
+    """An image as its bytes tell it, whatever its Content-Type says; width and height in pixels."""
 
     type: str
     width: int

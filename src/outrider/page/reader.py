@@ -55,7 +55,7 @@ LIMITS = Limits(
     PAGE_VALUE_BYTES_MAX,
 )
 _PARAMETER = re.compile(r""";\s*([^\s;=,"']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|["']?([^\s"';,]*))""")
-_LABEL_CHARACTERS_MAX = 40  # of an encoding; the longest has 19
+_LABEL_CHARACTERS_MAX = 40  # encodings: the longest has 19
 _LANGUAGE = re.compile(r"[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8}){0,8}")
 
 Int64s = npt.NDArray[np.int64]
