@@ -51,6 +51,7 @@ _PLAIN = re.compile(
     rb"\s*+<url>\s*+<loc>([^<&]*+(?:&amp;[^<&]*+)*+)</loc>\s*+(?:<lastmod>([^<&]*+)</lastmod>\s*+)?"
     rb"(?:<changefreq>([^<&]*+)</changefreq>\s*+)?(?:<priority>([^<&]*+)</priority>\s*+)?</url>"
 )
+_ABOUT_KNOWN_MAX: Final = 4_096  # different fields of entries that are remembered: most entries share a few
 
 
 class SitemapLimits(NamedTuple):
@@ -147,16 +148,36 @@ class _Reader:
 
     def plain(self, at: int) -> int:
         """Reads entries of a urlset in one step each; answers where the first other thing begins."""
-        while len(self.stack) == 1 and self.kind == 1 and len(self.addresses) < self.limits.entries:
+        if len(self.stack) != 1 or self.kind != 1:
+            return at
+        # An entry that was begun has ended: elements between two entries are none of theirs.
+        self.flush()
+        known: dict[tuple[bytes | None, ...], tuple[str | None, int, float]] = {}
+        while len(self.addresses) < self.limits.entries:
             found = _PLAIN.match(self.octets, at)
             if found is None:
                 break
-            self.flush()
-            for name, octets in zip((b"loc", b"lastmod", b"changefreq", b"priority"), found.groups(), strict=True):
-                if octets is not None:
-                    self.told(name, octets.decode("utf-8", "replace").replace("&amp;", "&"))
             at = found.end()
+            text = found[1].decode("utf-8", "replace").replace("&amp;", "&").strip()
+            if text:
+                fields = found.group(2, 3, 4)
+                about = known.get(fields)
+                if about is None:
+                    about = self.about(fields)
+                    if len(known) < _ABOUT_KNOWN_MAX:
+                        known[fields] = about
+                self.addresses.append(text.encode())
+                self.rows.append(about)
         return at
+
+    def about(self, fields: tuple[bytes | None, ...]) -> tuple[str | None, int, float]:
+        """Date, change and priority of an entry as they were written."""
+        for name, octets in zip((b"lastmod", b"changefreq", b"priority"), fields, strict=True):
+            if octets is not None:
+                self.told(name, octets.decode("utf-8", "replace"))
+        row = self.date, self.change, self.priority
+        self.forget()
+        return row
 
     def close(self, name: bytes) -> None:
         if not self.stack or self.stack[-1][0] != name:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -110,7 +111,7 @@ _IS_ODD, _IS_INVALID = Row(ODD), Row(INVALID)
 
 def unreserved_decoded(octets: bytes) -> bytes:
     """RFC 3986 section 6.2.2: percent triplets in upper case, those of unreserved octets decoded; a fixed point."""
-    return _PERCENT.sub(_triplet, octets)
+    return _PERCENT.sub(_triplet, octets) if b"%" in octets else octets
 
 
 def _triplet(match: re.Match[bytes]) -> bytes:
@@ -154,7 +155,16 @@ def _absolute(row: bytes, scheme: bytes, rest: bytes) -> Row:
         return _IS_ODD
     authority = _AUTHORITY.match(rest, 2)
     assert authority is not None, "it may be empty"
-    userinfo, at, place = authority[0].rpartition(b"@")
+    head = (_known_head if len(authority[0]) <= _KNOWN_BYTES_MAX else _head)(scheme, authority[0])
+    if head.state != SPELLED:
+        return head
+    path, mark, query = rest[authority.end() :].partition(b"?")
+    return _put_together(row, head, b"/", path, mark + query)
+
+
+def _head(scheme: bytes, authority: bytes) -> Row:
+    """A row up to its path."""
+    userinfo, at, place = authority.rpartition(b"@")
     match = _HOST_AND_PORT.fullmatch(place)
     if match is None:
         return _IS_ODD
@@ -168,9 +178,11 @@ def _absolute(row: bytes, scheme: bytes, rest: bytes) -> Row:
     if port != (443 if scheme == b"https" else 80):
         origin += b":%d" % port
     flags = (HTTPS if scheme == b"https" else 0) | (USERINFO if at and userinfo not in (b"", b":") else 0)
-    path, mark, query = rest[authority.end() :].partition(b"?")
-    head = Row(SPELLED, origin, flags, len(host), len(origin))
-    return _put_together(row, head, b"/", path, mark + query)
+    return Row(SPELLED, origin, flags, len(host), len(origin))
+
+
+_known_head = lru_cache(maxsize=1_024)(_head)  # links of a page, and entries of a sitemap, lead to few hosts
+_KNOWN_BYTES_MAX = 256
 
 
 def _put_together(row: bytes, head: Row, directory: bytes, path: bytes, query: bytes) -> Row:
@@ -179,11 +191,14 @@ def _put_together(row: bytes, head: Row, directory: bytes, path: bytes, query: b
     path = path.replace(b"\\", b"/").removeprefix(b"/")
     path = _ENCODED_IN_PATH.sub(_encoded, _without_dots(directory + path))
     query = _ENCODED_IN_QUERY.sub(_encoded, query) if query != b"?" else b""
-    return head._replace(text=head.text + unreserved_decoded(path) + unreserved_decoded(query))
+    text = head.text + unreserved_decoded(path) + unreserved_decoded(query)
+    return Row(SPELLED, text, head.flags, head.host_length, head.path_start)
 
 
 def _without_dots(path: bytes) -> bytes:
     """RFC 3986 section 5.2.4: remove_dot_segments, of a path that begins with a slash."""
+    if b"/." not in path and b"/%2" not in path:
+        return path
     kept: list[bytes] = []
     segments = path.split(b"/")[1:]
     for place, segment in enumerate(segments):
