@@ -190,6 +190,7 @@ def host_number(url: str) -> int:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3_600)
 def test_many_authorities_with_the_same_files_take_what_few_take_and_a_kill_loses_none(
     robots_data: Path, tmp_path: Path
 ) -> None:

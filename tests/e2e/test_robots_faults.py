@@ -59,8 +59,7 @@ def visited(lease: Lease, answer: bytes | Script) -> Visit:
         async with hostile(script) as site:
             downloader = new()
             try:
-                path = lease.url.partition("site.test")[2]
-                url = f"http://site.test:{site.port}{path}"
+                url = f"http://site.test:{site.port}/{lease.url.split('/', 3)[3]}"
                 return Visit(lease, wall(), wall(), await downloader.fetch(Request(url, "127.0.0.1", AGENT)))
             finally:
                 await downloader.close()
@@ -170,3 +169,77 @@ def test_a_page_whose_decoding_was_cut_or_failed_is_truncated_or_an_error(answer
     frontier.discover(["http://site.test/page"])
     (lease,) = frontier.lease(1)
     assert expected == judged(visited(lease, answer))
+
+
+# -- what each status and each redirect means, over HTTP ---------------------------------------------------------------
+
+
+def opens(answers: dict[str, bytes]) -> tuple[set[str], int]:
+    """The pages that a frontier hands out within ten minutes, and how many requests for a robots.txt it made.
+    answers: by path, an empty one for all others."""
+    crawl, pages, asked = Crawl(), set(), 0
+    for _ in range(20):
+        for lease in crawl.leases(30):
+            if lease.kind is Kind.ROBOTS:
+                asked += 1
+                crawl.answers(lease, answers.get(lease.url.split("/", 3)[3], answers[""]))
+            else:
+                pages.add(lease.url.rpartition("/")[2])
+                crawl.frontier.report([lease.done(seconds=0.1)])
+    return pages, asked
+
+
+def answer(status: int, *fields: str) -> bytes:
+    body = b"" if status in (204, 304) else WORDS
+    return head(f"Content-Length: {len(body)}", *fields, status=f"{status} Words") + body
+
+
+RULES, ALL, NONE = {"open"}, {"open", "private"}, set()
+"""RFC 9309 section 2.3.1; 429 and 206 as docs/decisions/robots.md says."""
+STATUSES = {
+    **dict.fromkeys((200, 201, 203, 226, 299), RULES),
+    **dict.fromkeys((204, 300, 301, 302, 303, 307, 308), ALL),  # redirects that name no place
+    **dict.fromkeys((400, 401, 402, 403, 404, 405, 406, 408, 410, 418, 421, 451, 499), ALL),
+    **dict.fromkeys((206, 429, 500, 501, 502, 503, 504, 507, 511, 520, 599), NONE),
+}
+
+
+def test_each_status_means_over_http_what_the_rfc_says():
+    found = {status: opens({"": answer(status)}) for status in STATUSES}
+    assert STATUSES == {status: pages for status, (pages, _) in found.items()}
+    attempts = {status: 1 if pages else 4 for status, pages in STATUSES.items()}
+    assert attempts == {status: asked for status, (_, asked) in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("places", "pages", "asked"),
+    [
+        (["/r1"], RULES, 2),
+        (["/r1", "/r2", "/r3", "/r4", "/r5"], RULES, 6),
+        (["/r1", "/r2", "/r3", "/r4", "/r5", "/r6"], ALL, 6),  # five hops are followed, as section 2.3.1.2 asks for
+        (["/robots.txt"], ALL, 6),
+        (["HTTP://OTHER.TEST/x#part"], RULES, 2),
+        (["//other.test/x"], RULES, 2),
+        (["?x=1"], RULES, 2),
+        (["http://user:secret@site.test/x"], RULES, 2),
+        (["ftp://site.test/robots.txt"], ALL, 1),
+        (["javascript:alert(1)"], ALL, 1),
+        (["http://[::1"], ALL, 1),
+        ([""], ALL, 6),
+    ],
+)
+def test_each_redirect_of_a_robots_txt_leads_where_it_says(places, pages, asked):
+    answers = {"": answer(200)}
+    for at, place in zip(["robots.txt", *(place.lstrip("/") for place in places)], places, strict=False):
+        answers[at] = answer(301, f"Location: {place}")
+    assert (pages, asked) == opens(answers)
+
+
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
+def test_each_status_of_a_redirect_is_followed(status):
+    assert (RULES, 2) == opens({"robots.txt": answer(status, "Location: /r"), "": answer(200)})
+
+
+def test_a_redirect_to_a_failing_file_closes_the_site_and_is_followed_anew_each_time():
+    answers = {"robots.txt": answer(301, "Location: /r"), "": answer(500)}
+    assert (NONE, 8) == opens(answers)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -386,7 +387,9 @@ def robots_outcome(visit: Visit) -> Outcome:
     elif 200 <= response.status < 300:
         answer, error = _robots_file(response, response.status)
     else:
-        answer = RobotsAnswer(response.status, b"", location_of(response) if response.status in REDIRECTS else None)
+        # A page of choices (300) allows nothing by itself: the first of them is asked, where the answer names it.
+        moved = response.status in REDIRECTS or response.status == HTTPStatus.MULTIPLE_CHOICES
+        answer = RobotsAnswer(response.status, b"", location_of(response) if moved else None)
     if response is not None and answer.status is not None:
         answer = replace(answer, fresh_seconds=fresh_seconds(response.headers, visit.at / MICROSECONDS))
     return Outcome(
