@@ -164,6 +164,17 @@ def serving(preset: str = "small", *, robots: bool = True, latency: str | None =
             _must("stop", directory, "docs")
 
 
+@contextlib.contextmanager
+def misbehaving(directory: Path, http_port: int, https_port: int) -> Iterator[LocalWeb]:
+    """Serves the hosts that misbehave until the block ends, from an empty directory."""
+    directory.mkdir(parents=True)
+    _must("faults", directory, "--http-port", str(http_port), "--https-port", str(https_port), "--daemon")
+    try:
+        yield LocalWeb(directory)
+    finally:
+        _must("stop", directory, "faults")
+
+
 def _tool(verb: str, directory: Path, *rest: str) -> subprocess.CompletedProcess[str]:
     positional = [argument for argument in rest[:1] if verb in {"build", "stop"}]
     options = rest[len(positional) :]

@@ -16,7 +16,7 @@ import outrider
 from e2e.hostile import Connection, hostile
 from e2e.name_server import Stub, served_beside
 
-ADDRESS = "127.66.255.254"  # of this machine, and not the one that the crawl is allowed
+ADDRESS = "127.66.255.254"  # on this machine, and not the one that the crawl is allowed
 SPELLINGS = [
     ADDRESS,
     "2135097342",

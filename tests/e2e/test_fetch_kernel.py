@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import textwrap
@@ -32,7 +33,7 @@ def run(project: Path, code: str, *arguments: str, wanted: int = 0) -> subproces
         text=True,
         cwd=project,
         env={"PYTHONPATH": f"{project / 'src'}:{project / 'tests'}"},
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (wanted, "") == (done.returncode, done.stderr), done
@@ -131,6 +132,74 @@ def test_bodies_that_nobody_takes_stop_the_reading_and_are_whole_in_the_end(proj
     assert "whole\n" == run(project, code).stdout
 
 
+SERVER = """
+import asyncio, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+ANSWER = b"HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\n\\r\\nhello"
+class Answering(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+    def data_received(self, data):
+        asyncio.get_running_loop().call_later(float(sys.argv[1]), self.transport.write, ANSWER)
+async def main():
+    server = await asyncio.get_running_loop().create_server(Answering, "127.0.0.1", 0, backlog=10_000)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+LOAD = """
+    import asyncio, resource, subprocess, sys
+    from outrider.clock import wall
+    from outrider.fetch.downloader import Request
+    from outrider.fetch.native import NativeDownloader
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    seconds, server = sys.argv[1], sys.argv[5]
+    hosts, times, fewer = map(int, sys.argv[2:5])
+    serving = subprocess.Popen([sys.executable, "-c", server, seconds], stdout=subprocess.PIPE, text=True)
+    port = int(serving.stdout.readline())
+    def resident():
+        return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+    async def main():
+        downloader = NativeDownloader(clock=wall, connections_max=hosts)
+        async def ask(n, times):
+            request = Request(f"http://h{n}.test:{port}/", "127.0.0.1", "A", connect_seconds=60)
+            for _ in range(times):
+                response = await downloader.fetch(request)
+                assert (200, b"hello") == (response.status, response.content), response
+        await asyncio.gather(*(ask(n, fewer) for n in range(hosts)))
+        first = resident()
+        await asyncio.gather(*(ask(n, times - fewer) for n in range(hosts)))
+        await downloader.close()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print((resident() - first) // 1_000_000, peak // 1_000_000)
+    try:
+        asyncio.run(main())
+    finally:
+        serving.kill()
+        serving.wait()
+        serving.stdout.close()
+"""
+
+
+def megabytes_of(project: Path, seconds: float, hosts: int, times: int, fewer: int) -> list[int]:
+    """How much the process grew behind the first `fewer` of `times` fetches from each host, and its peak."""
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < hosts + 100:
+        pytest.skip("a process may not have so many sockets here")
+    return [int(word) for word in run(project, LOAD, *map(str, (seconds, hosts, times, fewer)), SERVER).stdout.split()]
+
+
+@pytest.mark.long
+def test_ten_thousand_hosts_that_answer_after_five_seconds_take_below_two_hundred_megabytes(project: Path) -> None:
+    _, peak = megabytes_of(project, 5, 10_000, 1, 1)
+    assert peak < 200
+
+
+@pytest.mark.long
+def test_memory_stays_flat_over_many_fetches(project: Path) -> None:
+    grown, _ = megabytes_of(project, 0, 50, 3_000, 300)
+    assert grown < 5
+
+
 def test_a_process_that_was_forked_off_is_refused_in_words() -> None:
     async def main() -> None:
         async with hostile(answers(OK)) as site:
@@ -159,7 +228,13 @@ EXITS = """
     from outrider.clock import wall
     from outrider.fetch.downloader import Request
     from outrider.fetch.native import NativeDownloader
-    how = sys.argv[1]
+    how, wanted, times = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    for _ in range(times):  # a child for each exit, before there is a thread: the imports are done once
+        if not (child := os.fork()):
+            break
+        assert wanted == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    else:
+        sys.exit()
     listener = socket.create_server(("127.0.0.1", 0), backlog=1_000)  # the kernel accepts, nobody answers
     port = listener.getsockname()[1]
     async def main():
@@ -200,17 +275,19 @@ EXITS = """
 CODES = {"return": 0, "exit": 3, "raise": 4, "interrupt": 5, "collect": 0, "close": 0}
 
 
+def exits(project: Path, how: str, times: int) -> None:
+    run(project, EXITS, how, str(CODES[how]), str(times))
+
+
 @pytest.mark.parametrize("how", CODES)
-def test_an_exit_with_everything_in_flight_is_clean(project: Path, how: str) -> None:
-    for _ in range(2):
-        run(project, EXITS, how, wanted=CODES[how])
+def test_fifty_exits_with_everything_in_flight_are_clean(project: Path, how: str) -> None:
+    exits(project, how, 9)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", CODES)
 def test_five_hundred_exits_with_everything_in_flight_are_clean(project: Path, how: str) -> None:
-    for _ in range(84):
-        run(project, EXITS, how, wanted=CODES[how])
+    exits(project, how, 84)
 
 
 def test_a_request_that_the_kernel_cannot_take_fails_alone() -> None:

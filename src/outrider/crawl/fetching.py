@@ -37,7 +37,7 @@ from outrider.limits import (
 
 _PORT_ASKED = 443  # the port in questions to the name service; an address goes for all ports
 
-DNS_MEMORY_SECONDS = 0.001  # an answer that came sooner was known: nobody waited for it
+DNS_MEMORY_SECONDS = 0.001  # an answer that came sooner was known: no visit waited for it
 
 _BYTES_MAX = {Kind.ROBOTS: BODY_BYTES_MAX, Kind.SITEMAP: SITEMAP_BYTES_MAX + HEAD_BYTES_MAX}
 """How much of an answer is asked for, where the host's own settings do not say."""

@@ -146,7 +146,7 @@ def summary_lines(totals: Totals, politeness: Iterable[HostGaps]) -> list[str]:
 
 
 def network_line(network: Mapping[str, float]) -> str:
-    """What the requests of a run waited for: names, and connections of their own."""
+    """The share of look-ups that were waited for, and of requests over kept connections, in a run."""
     names, requests = network["names"], network["requests"]
     waited, kept = network["names_waited"] / max(1, names), network["kept"] / max(1, requests)
     return (
