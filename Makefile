@@ -22,7 +22,7 @@ help:
 	@echo 'make docs       checks the documents, and builds their site into build/site'
 	@echo 'make install    .venv with Outrider in it (.venv/bin/outrider)'
 	@echo 'make lock       writes requirements/*.txt and Cargo.lock anew'
-	@echo 'make wheels     dist/*.whl: with the kernels for this machine, and of plain Python for every other one'
+	@echo 'make wheels     dist/*.whl: with the kernels for Linux and macOS, and of plain Python; FOR=native for this machine alone'
 	@echo 'make clean      removes all that was built'
 
 install:
@@ -57,7 +57,7 @@ docs: install
 	@.venv-docs/bin/python scripts/site.py
 
 wheels: install
-	@$(RUN) scripts/wheels.py all dist
+	@$(RUN) scripts/wheels.py $(or $(FOR),all) dist
 
 lock: install
 	@sh scripts/lock.sh

@@ -20,6 +20,7 @@ compile runtime.in -o runtime.txt
 compile test.in -c runtime.txt -o test.txt
 compile bench.in -c runtime.txt -o bench.txt
 compile docs.in -o docs.txt
+compile wheels.in -o wheels.txt
 cd ..
 if cargo --version >/dev/null 2>&1; then
     if [ -n "$upgrade" ]; then cargo update; else cargo metadata --format-version 1 >/dev/null; fi

@@ -14,6 +14,14 @@ from outrider.kernels import framing, siphash
 
 SAY = "from outrider import kernels; print(kernels.in_use(), kernels.crc32c.__module__)"
 HIDE = "import sys; sys.modules['outrider._native'] = None; "
+HIDE_LIBRARY = """import sys
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+    def find_spec(self, name, path=None, target=None):
+        return None if name == "{0}" else self.finder.find_spec(name, path, target)
+sys.meta_path[:] = map(Without, sys.meta_path)
+"""
 OUTDATED = "import sys, types; sys.modules['outrider._native'] = types.ModuleType('outrider._native'); "
 
 
@@ -42,6 +50,27 @@ def test_native_is_taken_where_it_was_built(wish):
 @pytest.mark.parametrize("wish", [None, ""])
 def test_the_twins_serve_where_nothing_was_built(wish):
     assert "python" == run(HIDE + SAY, wish).stdout.split()[0]
+
+
+@pytest.mark.parametrize("missing", ["pycurl", "turbohtml"])
+def test_twins_without_their_libraries_are_refused_with_a_way_out(missing):
+    """The wheels for musl and for Macs with Intel leave out libraries that have no wheel there."""
+    last = run(HIDE_LIBRARY.format(missing) + SAY, "python").stderr.strip().splitlines()[-1]
+    assert f"the plain kernels take {missing}, which this environment has not; `pip install {missing}`" in last
+
+
+def test_the_native_kernels_crawl_without_the_libraries_of_the_twins():
+    if not native_is_built():
+        pytest.skip("there is no native build here")
+    hide = "".join(map(HIDE_LIBRARY.format, ("pycurl", "turbohtml", "re2")))
+    said = run(hide + "import outrider.crawl.loop, outrider.cli.main as main; main.say_version()", "native")
+    assert "kernels  native" in said.stdout, said.stderr
+
+
+def test_a_pattern_without_its_library_is_refused_with_a_way_out():
+    code = "from outrider.url.patterns import compiled; compiled('exclude pattern', 'x.*', groups=False)"
+    last = run(HIDE_LIBRARY.format("re2") + code, None).stderr.strip().splitlines()[-1]
+    assert "exclude pattern 'x.*': patterns take google-re2, which is not installed; `pip install google-re2`" in last
 
 
 def test_native_without_a_build_is_refused_with_a_way_out():

@@ -159,16 +159,19 @@ def version() -> int:
 
 def say_version() -> None:
     """The release, and what it runs on, one line each."""
-    import pycurl
-
     from outrider.crawl.version import version as release
     from outrider.kernels import in_use
 
-    libcurl = pycurl.version_info()
+    try:
+        import pycurl
+    except ImportError:
+        libcurl = "none; the native kernels need none"
+    else:
+        libcurl = "{1} ({5})".format(*pycurl.version_info())
     click.echo(f"outrider {release()}")
     click.echo(f"Python   {platform.python_version()}")
     click.echo(f"kernels  {in_use()}")
-    click.echo(f"libcurl  {libcurl[1]} ({libcurl[5]})")
+    click.echo(f"libcurl  {libcurl}")
 
 
 _OTHERS = (

@@ -7,6 +7,7 @@ kernels when they are there. `in_use()` says which were taken.
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from outrider.errors import OutriderError
@@ -22,7 +23,7 @@ def _choose(wish: str) -> Literal["native", "python"]:
     if wish not in ("", "native", "python"):
         raise KernelsError(f"OUTRIDER_KERNELS is {wish!r}; it may be 'native', 'python' or unset")
     if wish == "python":
-        return "python"
+        return _plain()
     try:
         from outrider import _native
     except ImportError as error:
@@ -31,7 +32,7 @@ def _choose(wish: str) -> Literal["native", "python"]:
                 f"OUTRIDER_KERNELS is 'native' but there is no native build ({error}); "
                 "run `make install` with a Rust toolchain at hand, or unset the variable"
             ) from error
-        return "python"
+        return _plain()
     missing = [name for name in _FUNCTIONS if not hasattr(_native, name)]
     missing += [f"Groups.{name}" for name in _OF_GROUPS if not hasattr(getattr(_native, "Groups", None), name)]
     if missing:
@@ -42,6 +43,18 @@ def _choose(wish: str) -> Literal["native", "python"]:
     return "native"
 
 
+def _plain() -> Literal["python"]:
+    """The twins, if all that they take is there: wheels leave out what has none for their platform."""
+    missing = [name for name in _OF_TWINS if find_spec(name) is None]
+    if missing:
+        raise KernelsError(
+            f"the plain kernels take {' and '.join(missing)}, which this environment has not; "
+            f"`pip install {' '.join(missing)}`, or take the native kernels"
+        )
+    return "python"
+
+
+_OF_TWINS = ("pycurl", "turbohtml")
 _FUNCTIONS = (
     *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_text"),
     *("spell_urls", "spell_arena", "spell_texts"),

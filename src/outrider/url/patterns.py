@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import re2
-
 from outrider.errors import SettingsError
 from outrider.limits import PATTERN_CHARACTERS_MAX
 from outrider.url.refusal import shown
@@ -20,6 +18,13 @@ def compiled(what: str, pattern: str, *, groups: bool) -> Any:
     """
     if len(pattern) > PATTERN_CHARACTERS_MAX:
         raise SettingsError(f"{what} {shown(pattern)} is longer than {PATTERN_CHARACTERS_MAX} characters")
+    try:
+        import re2  # here, not above: it has no wheel for musl, where everything but patterns works without it
+    except ImportError:
+        raise SettingsError(
+            f"{what} {shown(pattern)}: patterns take google-re2, which is not installed; `pip install google-re2` "
+            "where a C++ compiler is and the headers of RE2 and Abseil are"
+        ) from None
     options = re2.Options()
     options.max_mem = _MEMORY_BYTES
     options.log_errors = False
