@@ -363,6 +363,30 @@ def test_an_answer_that_a_dying_server_cut_is_asked_for_again(cut):
     connections.close()
 
 
+def test_a_kept_connection_carries_the_next_request_and_each_is_sent_once():
+    """Each second one was sent, not heard, and sent again after a pause."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    heard = []
+
+    def serve():
+        connection, _ = listener.accept()
+        with listener, connection:
+            while question := connection.recv(65_536):
+                heard.append(question.split()[1].decode())
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    serving = threading.Thread(target=serve, daemon=True)
+    serving.start()
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    connections = Connections(address)
+    slept = []
+    remote = Remote(address, connections, sleep=slept.append)
+    assert [{}] * 4 == [remote.get(f"/{number}", dict) for number in range(4)]
+    connections.close()
+    serving.join(60)
+    assert (["/0", "/1", "/2", "/3"], []) == (heard, slept)
+
+
 def test_a_question_longer_than_a_server_reads_is_refused_before_it_is_sent():
     """A server closes such a connection, and the client said that nobody answers."""
     sent = []

@@ -136,6 +136,7 @@ class Connections:
         except BaseException:
             connection.close()
             raise
+        answer.close()  # read1 leaves it open at its end: the next request of the connection would be sent in vain
         with self._lock:
             if answer.will_close or len(self._kept) >= REMOTE_CONNECTIONS_KEPT:
                 connection.close()

@@ -1,0 +1,243 @@
+"""A worker and the server of its frontier: how its run ends, what counts, and whose right it needs.
+
+The server is the real one, on loopback, in a thread beside the worker; the sites are made up and touch no network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from outrider import Frontier
+from outrider.crawl import work
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.work import Server, Worker
+from outrider.engine import AsyncFrontier
+from outrider.errors import ForeignStoreError, SettingsError, UnreachableError
+from outrider.service.access import Hosts, Listening, Tokens
+from outrider.service.desk import Desk
+from outrider.service.running import bound, listened_at, server_of
+from unit.test_crawl_loop import HOSTS, SEEDS, Names, Site, until
+
+
+class House:
+    """A served frontier, and workers with directories of their own."""
+
+    def __init__(self, directory, *, tokens=None, certificate=None, key=None, **settings):
+        self.directory = directory
+        self.frontier = Frontier.memory(robots="errands", settings={"delay": 0, "delay_factor": 0, **settings})
+        listening = Listening("127.0.0.1", 0, certificate, key)
+        self._listener = bound(listening)
+        self._at = listened_at(listening, self._listener)
+        self._tokens = tokens or Tokens()
+        self._begun = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self._thread.start()
+        assert self._begun.wait(60)
+        self.said, self.site = [], None
+
+    async def _serve(self):
+        self._loop = asyncio.get_running_loop()
+        self._desk = Desk(AsyncFrontier(self.frontier), hosts=Hosts(True), tokens=self._tokens, audit=None)
+        self._server = server_of(self._desk, self._at)
+        self._server.config.load()
+        self._begun.set()
+        await self._server.serve([self._listener])
+        self._desk.frontier._pool.shutdown(wait=True)
+
+    @property
+    def address(self):
+        return self._at.url
+
+    def close(self):
+        def end():
+            self._desk.closing.set()
+            self._server.should_exit = self._server.force_exit = True
+
+        self._loop.call_soon_threadsafe(end)
+        self._thread.join()
+        self._listener.close()
+        self.frontier.close()
+
+    def worker(self, name="ann", *, site=None, **server):
+        def sites(_, clock):
+            self.site = Site(clock, **(site or {}))
+            return self.site
+
+        options = CrawlOptions(output=str(self.directory / name), delay=0, delay_factor=0, concurrency=8)
+        server = Server(**{"address": self.address, "name": name, "patience_seconds": 20.0, **server})
+        return Worker(options, server, hosts=HOSTS, make_downloader=sites, make_names=Names, say=self.said.append)
+
+    def run(self, worker, beside=None):
+        """The end of a worker's run, and of what is done beside it."""
+
+        async def both():
+            helper = asyncio.create_task(beside(worker)) if beside is not None else None
+            try:
+                return await asyncio.wait_for(worker.run(), 100)
+            finally:
+                if helper is not None:
+                    await helper
+
+        return asyncio.run(both())
+
+    def pages(self, name="ann"):
+        return [json.loads(line) for line in (self.directory / name / "pages.jsonl").read_text().splitlines()]
+
+    def urls(self):
+        return self.frontier.statistics()["urls"]
+
+
+@pytest.fixture
+def house(tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "WAIT_SECONDS", 0.2)  # an idle lease waits so long before the worker asks for the end
+    made = []
+
+    def make(**more):
+        made.append(House(tmp_path, **more))
+        made[-1].frontier.discover(SEEDS)
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_worker_ends_with_0_when_the_frontier_has_no_work_left(house):
+    served = house()
+    done = served.run(served.worker())
+    assert (0, 32, 0) == (done.exit_code, done.accepted, done.late)
+    assert (32, 32) == (len({page["url"] for page in served.pages()}), len(served.pages()))
+    assert 32 == served.urls()["done"]
+
+
+def test_a_worker_ends_with_3_at_a_limit_of_the_frontier(house):
+    served = house(max_pages=5)
+    done = served.run(served.worker())
+    assert (3, 5) == (done.exit_code, done.accepted)
+
+
+def test_a_stopped_worker_lets_requests_end_reports_them_and_ends_with_4(house):
+    """As SIGTERM does, which calls the same."""
+    served = house()
+
+    async def beside(worker):
+        await until(lambda: served.site is not None and served.site.running >= 4 and len(served.site.asked) > 12)
+        worker.stop()
+
+    done = served.run(served.worker(site={"seconds": 0.1, "depth": 1_000}), beside)
+    assert (4, 0) == (done.exit_code, done.late)
+    urls = served.urls()
+    assert (0, done.accepted) == (urls["leased"], urls["done"])
+    asked = [url for url in served.site.asked if not url.endswith("robots.txt")]
+    assert sorted(asked) == sorted(page["url"] for page in served.pages())
+    assert {"done"} == {page["outcome"] for page in served.pages()}
+    assert served.said[0].startswith("stopping: ")
+    again = served.run(served.worker(site={"depth": 20}))
+    assert 0 == again.exit_code
+    assert len(served.pages()) == len({page["url"] for page in served.pages()}) == done.accepted + again.accepted
+
+
+def test_a_second_stop_breaks_requests_off_and_gives_their_urls_back(house):
+    served = house()
+
+    async def beside(worker):
+        await until(lambda: served.site is not None and any("robots" not in url for url in served.site.asked))
+        worker.stop()
+        worker.stop()
+
+    done = served.run(served.worker(site={"hangs": True}), beside)
+    assert (4, []) == (done.exit_code, served.pages())
+    urls = served.urls()
+    assert (0, 8) == (urls["leased"], urls["queued"] + urls["waiting"])
+
+
+def test_a_request_whose_lease_ends_before_it_is_broken_off_and_its_page_counts_once(house, monkeypatch):
+    """An operator gives the leases back while their requests hang: the worker sees it with its next look, breaks the
+    requests off, and fetches the URLs again."""
+    monkeypatch.setattr(work, "STEP_SECONDS", 0.05)
+    monkeypatch.setattr(work, "EXTEND_SECONDS", 1_000.0)  # each look extends, and so hears of it
+    served = house()
+    ended = []
+
+    async def beside(worker):
+        await until(lambda: served.site is not None and sum("robots" not in url for url in served.site.asked) == 8)
+        tokens = [lease.token for lease in worker._running.values()]
+        served.site.hangs = False
+        ended.extend(await asyncio.to_thread(served.frontier.release, tokens))
+
+    done = served.run(served.worker(site={"hangs": True}), beside)
+    assert ["ok"] * 8 == ended
+    assert (0, 32) == (done.exit_code, done.accepted)
+    asked = [url for url in served.site.asked if not url.endswith("robots.txt")]
+    assert {2} == {asked.count(seed) for seed in SEEDS}
+    assert sorted(set(asked)) == sorted(page["url"] for page in served.pages())
+
+
+def test_a_worker_that_stays_waits_for_more_work(house):
+    served = house()
+
+    async def beside(worker):
+        await until(lambda: served.urls()["done"] == 32)
+        await asyncio.to_thread(served.frontier.discover, ["http://h3.test/7"])
+        await until(lambda: served.urls()["done"] == 33)
+        worker.stop()
+
+    done = served.run(served.worker(stay=True), beside)
+    assert (4, 33) == (done.exit_code, done.accepted)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="the certificate is made by openssl")
+def test_a_worker_shows_its_token_over_tls_and_needs_the_role(house, tmp_path):
+    certificate, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
+         "-out", certificate, "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    file = tmp_path / "tokens"
+    file.write_text("read readreadreadread\nwork workworkworkwork\n")
+    file.chmod(0o600)
+    served = house(tokens=Tokens.read(str(file)), certificate=certificate, key=key)
+    for token, words in ((None, "Authorization"), ("nobodynobodynobody", "no line"), ("readreadreadread", "role")):
+        with pytest.raises(SettingsError, match=words):
+            served.run(served.worker("bob", token=token, ca=certificate))
+    with pytest.raises(UnreachableError, match="certificate is not trusted"):
+        served.run(served.worker("bob", token="workworkworkwork"))
+    done = served.run(served.worker("bob", token="workworkworkwork", ca=certificate))
+    assert (0, 32) == (done.exit_code, done.accepted)
+
+
+# -- its directory -----------------------------------------------------------------------------------------------------
+
+
+def begun(path, *names):
+    (path / "work").mkdir(parents=True)
+    for name in names:
+        (path / name).write_text("")
+    return {"output": str(path)}
+
+
+def nowhere():
+    """A server that is away, and a worker without patience."""
+    return Server("http://127.0.0.1:9", patience_seconds=0.0)
+
+
+@pytest.mark.parametrize("names", [(), ("work/lock",), ("work/lock", "work/work.json.tmp", "outrider.toml.tmp")])
+def test_a_worker_that_was_killed_as_it_made_its_directory_goes_on_there(tmp_path, names):
+    with pytest.raises(UnreachableError):
+        work.work(begun(tmp_path / "ann", *names), nowhere())
+
+
+@pytest.mark.parametrize("names", [("work/thesis.txt",), ("notes.txt",), ("work/lock", "work/leases", "x")])
+def test_a_directory_of_somebody_else_is_left_untouched(tmp_path, names):
+    flags = begun(tmp_path / "ann", *names)
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    with pytest.raises(ForeignStoreError, match="choose another name"):
+        work.work(flags, nowhere())
+    assert before == sorted(path.name for path in tmp_path.rglob("*"))
