@@ -22,6 +22,7 @@ def wheels(project):
     try:
         spec = importlib.util.spec_from_file_location("outrider_wheels", project / "scripts" / "wheels.py")
         module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module  # its frozen classes look for it there
         spec.loader.exec_module(module)
     finally:
         sys.path.remove(str(project / "scripts"))
