@@ -197,7 +197,7 @@ def test_a_running_crawl_tells_how_it_stands(tmp_path):
     # So deep a path would not fit into the address of a socket.
     output = tmp_path / ("deep" * 20) / ("deeper" * 20) / "out"
     with crawling.web(tmp_path / "web", hosts=4, pages=90) as served:
-        crawl = crawling.started(*crawling.on(served, output, "--delay", "0.2"))
+        crawl = crawling.started(*crawling.on(served, output, "--delay", "2"))
         try:
             crawling.wait_for(lambda: _count(output) > 5)
             found = crawling.outrider("status", output, "--json")

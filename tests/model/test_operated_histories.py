@@ -22,7 +22,7 @@ from outrider.sim.disk import CrashDisk, MemoryFiles
 
 STEPS = 60
 KINDS = ("log alone", "checkpoints all the time", "tails and hosts on disk")
-SEEDS_PER_KIND = 30 if in_use() == "native" else 10  # plain kernels answer alike, and take twice as long
+SEEDS_PER_KIND = 20 if in_use() == "native" else 5  # plain kernels answer alike, and take twice as long
 NOT_YET: frozenset[str] = frozenset()
 """Rules that the frontier is known to break; each goes when its fault is mended."""
 

@@ -7,11 +7,12 @@ import pytest
 from outrider.engine.owner import Frontier
 from outrider.errors import SettingsError
 from outrider.journey import Link
-from outrider.limits import DELETED_CRAWLS_NAMED_MAX, HOLDERS_NAMED_MAX, WATERMARK_WRITERS_MAX
+from outrider.limits import DELETED_CRAWLS_NAMED_MAX, WATERMARK_WRITERS_MAX
 from outrider.sim.disk import MemoryFiles
 
 QUICK = {"delay": 0.0, "delay_factor": 0.0}
 MANY = DELETED_CRAWLS_NAMED_MAX + 20
+HOLDERS_NAMED = 64
 
 
 class Store:
@@ -274,16 +275,17 @@ def test_urls_remember_a_bounded_number_of_classes_of_errors(store, way, monkeyp
 
 
 @pytest.mark.parametrize("way", ["go on", "kill", "checkpoint"])
-def test_names_of_workers_that_hold_nothing_are_forgotten(store, way):
+def test_names_of_workers_that_hold_nothing_are_forgotten(store, way, monkeypatch):
     """Each name that ever leased stayed in memory and in each checkpoint."""
+    monkeypatch.setattr("outrider.frontier.verbs.draft.HOLDERS_NAMED_MAX", HOLDERS_NAMED)
     store.frontier.discover([f"http://h{number}.example/" for number in range(3)])
     (kept,) = store.frontier.lease(1, worker="kept", ttl_seconds=80_000)
-    for number in range(2 * HOLDERS_NAMED_MAX):
+    for number in range(2 * HOLDERS_NAMED):
         (lease,) = store.frontier.lease(1, worker=f"w{number}")
         store.frontier.release([lease.token])
-        if number == HOLDERS_NAMED_MAX and way != "go on":
+        if number == HOLDERS_NAMED and way != "go on":
             store.end(way)
-    assert HOLDERS_NAMED_MAX >= len(store.tables.registry.holders)
+    assert HOLDERS_NAMED >= len(store.tables.registry.holders)
     assert store.tables.registry.holder_rows.keys() == {name for name, _ in store.tables.registry.holders.values()}
     store.end("kill")
     assert ["ok"] == list(store.frontier.report([kept.done()]))
