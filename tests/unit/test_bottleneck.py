@@ -38,10 +38,11 @@ class Selector(selectors.DefaultSelector):
     loop: Virtual
 
     def select(self, timeout=None):
+        is_at_work = self.loop.is_at_work()  # before the look: a thread wakes the loop first, and is at rest then
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
-        if timeout is None or self.loop.is_at_work():
+        if timeout is None or is_at_work:
             return super().select(0.01)
         self.loop.at += timeout
         return []

@@ -151,6 +151,27 @@ def test_a_hook_that_exits_ends_its_page_alone(crawled):
     assert ("hook_on_page", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
 
 
+@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit, BaseException])
+def test_a_hook_that_raises_no_usual_exception_ends_its_page_alone(crawled, error):
+    def raises(page):
+        if page.url.endswith("/a"):
+            raise error
+
+    lines = crawled(on_page=raises)
+    assert ("hook_on_page", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
+
+
+@pytest.mark.parametrize("links", ["/deep", b"/deep", 7])
+def test_a_text_in_place_of_a_list_of_links_is_refused(crawled, links):
+    def follows(page):
+        if page.url.endswith("/a"):
+            page.follow = links
+
+    lines = crawled(on_page=follows)
+    assert "hook_on_page" == lines["/a"]["error"]
+    assert "takes a list of URLs" in crawled.log()
+
+
 def test_on_page_adds_links_and_drops_some(crawled):
     def choose(page):
         page.follow = [link for link in page.follow if not str(link).endswith("/a")]

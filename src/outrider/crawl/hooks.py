@@ -149,6 +149,8 @@ class CrawledPage:
 
     @follow.setter
     def follow(self, links: Iterable[str | Link]) -> None:
+        if isinstance(links, str | bytes | Link) or not isinstance(links, Iterable):
+            raise TypeError(f"page.follow was set to {links!r:.80}; it takes a list of URLs as text, and Links")
         self._follow = links
 
     def chosen(self) -> tuple[UrlBatch, list[Link | None] | None]:
@@ -278,9 +280,9 @@ class Watch:
         self.running = (name, url, began)
         try:
             yield
-        except HookFailed:
+        except (HookFailed, KeyboardInterrupt):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             raise HookFailed(name, error) from error
         finally:
             self.spent(name, self._clock() - began)
