@@ -91,7 +91,7 @@ async def beside_an_output(place: Path) -> None:
 
 
 async def main(place: Path) -> None:
-    async with AsyncFrontier.open(place / "store", settings={"delay": 0}) as frontier:
+    async with AsyncFrontier.open(place / "store", settings={"delay": 0, "delay_factor": 0}) as frontier:
         print(frontier.opening.number, frontier.user_agent)
         await verbs(frontier)
         await questions(frontier)

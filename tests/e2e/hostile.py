@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 
 class Connection:
@@ -78,6 +79,12 @@ async def hostile(script: Script, *, tls: ssl.SSLContext | None = None, host: st
         running.add(task)
         task.add_done_callback(running.discard)
 
+    def told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        # A client that resets a connection of a cancelled script leaves its error to nobody.
+        if not isinstance(context.get("exception"), ConnectionError):
+            loop.default_exception_handler(context)
+
+    asyncio.get_running_loop().set_exception_handler(told)
     server = await asyncio.start_server(accept, host, 0, ssl=tls, limit=1 << 20)
     site.port = server.sockets[0].getsockname()[1]
     try:
