@@ -35,7 +35,7 @@ from install import (
 )
 
 BUILD_SECONDS_MAX = 3600
-WHEEL_BYTES_MAX = 4_000_000  # what anybody downloads; the kernels with their two TLS versions take 3 MB
+WHEEL_BYTES_MAX = 4_000_000  # of a download; the kernels with their two TLS versions take 3 MB
 TOOLS = ROOT / "target" / "wheels"
 
 

@@ -54,7 +54,7 @@ def test_success_and_failure_are_those_of_curl(shared: Path, kind: str) -> None:
 
 
 def is_whole(response: Response) -> bool:
-    """Whether a crawl calls it done: neither an error, nor cut, nor in a coding that nobody knows."""
+    """Whether a crawl calls it done: neither an error, nor cut, nor in an unknown coding."""
     failed = response.error is not None or response.truncated is not None
     return response.status is not None and not failed and response.decoding is Decoding.WHOLE
 

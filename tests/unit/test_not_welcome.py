@@ -209,7 +209,7 @@ def test_a_host_that_falls_silent_is_asked_again_for_two_days_and_then_parked(er
 
 
 def test_a_server_that_was_down_for_minutes_is_crawled_to_its_end():
-    """Nobody has to wake the one site of a crawl: the first answer takes all signs away."""
+    """The one site of a crawl needs no operator to wake it: the first answer takes all signs away."""
     world = World(delay=1.0, delay_factor=0.0)
     world.discover(*[f"{A}{page}" for page in range(60)])
     assert 1 == asked(world, 1, status=200)

@@ -856,7 +856,7 @@ def test_an_errand_that_the_server_breaks_off_comes_again():
 
 
 class Transport:
-    """What a server's connection writes."""
+    """Keeps the bytes that a server's connection writes."""
 
     def __init__(self):
         self.told, self.closed = b"", False
