@@ -20,6 +20,7 @@ BENCHES = (
     "log",
     "ledger",
     "cold",
+    "parts",
     "crawl",
     "frontier",
 )  # quick ones first

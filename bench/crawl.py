@@ -17,6 +17,7 @@ from bench.tables import Table, middle, ratio
 from bench.webs import BenchWeb, serving
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
+PRESET = os.environ.get("BENCH_WEB", "small")
 CONCURRENCY = 64
 CRAWL_SECONDS_MAX = 600.0
 OURS = {
@@ -52,11 +53,11 @@ def tables() -> list[Table]:
     CACHE.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="crawl-", dir=CACHE))
     try:
-        with serving(directory / "web") as web:
+        with serving(directory / "web", PRESET) as web:
             found: dict[str, list[Crawl]] = {name: [] for name in (*OURS, "scrapy", "scrapy, lean")}
             for row in range(ROUNDS):
                 for name, more in OURS.items():
-                    found[name].append(_ours(web, directory / f"out-{row}", *more))
+                    found[name].append(ours(web, directory / f"out-{row}", *more))
                 found["scrapy"].append(_theirs(web))
                 found["scrapy, lean"].append(_theirs(web, "--lean"))
             return [_table(web, found)]
@@ -64,12 +65,13 @@ def tables() -> list[Table]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _ours(web: BenchWeb, output: Path, *more: str) -> Crawl:
-    command: list[str | Path] = [
-        sys.executable,
-        "-c",
-        "import sys; from outrider.cli.main import main; sys.exit(main())",
-    ]
+def ours(web: BenchWeb, output: Path, *more: str, parts: Path | None = None) -> Crawl:
+    """One crawl of our own. parts: a file for the CPU seconds of its parts."""
+    command: list[str | Path] = [sys.executable]
+    if parts is not None:
+        command += ["-m", "bench.parts", parts]
+    else:
+        command += ["-c", "import sys; from outrider.cli.main import main; sys.exit(main())"]
     command += ["crawl", f"@{web.seeds}", "-o", output, "--hosts", web.hosts, "--concurrency", str(CONCURRENCY)]
     command += ["--delay", "0", "--delay-factor", "0", "--progress", "none", *more]
     crawl = _crawl(web, command, {"PYTHONPATH": str(ROOT)})

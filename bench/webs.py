@@ -88,10 +88,10 @@ class MadePages:
 
 
 @contextmanager
-def serving(directory: Path) -> Iterator[BenchWeb]:
-    """Serves one of the two until the block ends."""
+def serving(directory: Path, preset: str = "small") -> Iterator[BenchWeb]:
+    """Serves one of the two until the block ends. preset: how large the real one is, `small` or `medium`."""
     if localweb.available():
-        with localweb.serving("small", robots=False) as web:
+        with localweb.serving(preset, robots=False) as web:
             must = web.must_fetch()
             yield RealPages(web, f"real documentation pages on {_hosts(web.hosts)} hosts, nginx", must)
         return
