@@ -44,19 +44,15 @@ class RuleLine(str):
 class AgentRules:
     """The rules of one authority for one agent: all that is kept of a file between two verdicts. Never changes.
 
-    crawl_delay: seconds, None if none is asked for.
+    crawl_delay: seconds, None if none is asked for. count: the number of rules.
     """
 
-    __slots__ = ("_matcher", "crawl_delay")
+    __slots__ = ("_matcher", "count", "crawl_delay")
 
     def __init__(self, matcher: RobotsRules, crawl_delay: float | None) -> None:
         self._matcher = matcher
         self.crawl_delay = crawl_delay
-
-    @property
-    def count(self) -> int:
-        """The number of rules."""
-        return len(self._matcher)
+        self.count = len(matcher)
 
     @property
     def memory_bytes(self) -> int:

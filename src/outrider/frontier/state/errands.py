@@ -40,12 +40,18 @@ class Judgement(Enum):
     LATER = "later"  # the call has judged as many pages as it may
 
 
+# Python 3.11 looks a member of an enum up by a function of Python's: once here, not with each page.
+_RULES, _ALLOW = RobotsState.RULES, RobotsState.ALLOW
+_WITH_COPY = (_RULES, _ALLOW)
+_GO, _HOLD, _READ, _REFUSE = Judgement.GO, Judgement.HOLD, Judgement.READ, Judgement.REFUSE
+
+
 def crawl_delay(authorities: Iterable[Authority], rulebook: Rulebook) -> float:
     """The largest Crawl-delay in seconds among a host's authorities, 0 when there is none."""
     longest = 0.0
     for one in authorities:
-        if one.state == RobotsState.RULES:
-            longest = max(longest, rulebook.crawl_delay(one.digest))
+        if one.state == _RULES and (delay := rulebook.crawl_delay(one.digest)) > longest:
+            longest = delay
     return longest
 
 
@@ -69,21 +75,23 @@ def judged(
     """Whether a page may be fetched. errands: errands fetch the rules; without them only rules from the caller
     count. opens: the owner's settings open a host whose robots.txt is out of reach."""
     state = authority.state
-    if errands:
-        if authority.token or unanswered(authority, now):
-            return Judgement.HOLD
-    elif state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
-        return Judgement.GO
-    if is_closed(authority, now, errands=errands, opens=opens):
-        return Judgement.REFUSE
-    if state == RobotsState.DEAD:
-        return Judgement.DEAD
-    if state == RobotsState.ALLOW:
-        return Judgement.GO
+    fresh = errands and state in _WITH_COPY and not authority.token and authority.expires > now
+    if not fresh:  # nearly all are
+        if errands:
+            if authority.token or unanswered(authority, now):
+                return _HOLD
+        elif state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
+            return _GO
+        if is_closed(authority, now, errands=errands, opens=opens):
+            return _REFUSE
+        if state == RobotsState.DEAD:
+            return Judgement.DEAD
+    if state == _ALLOW:
+        return _GO
     rules = rulebook.rules(authority.digest)
     if rules is None:
-        return Judgement.READ
-    return Judgement.GO if rules.allowed(url) else Judgement.REFUSE
+        return _READ
+    return _GO if rules.allowed(url) else _REFUSE
 
 
 @dataclass(frozen=True, slots=True)

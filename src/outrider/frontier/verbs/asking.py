@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -80,16 +80,27 @@ class Asking(Trapping):
         self._robots_answer(draft, owner, RobotsAnswer(status, body), None, None, now, told=True)
         self._commit(draft)
 
-    def _judge(self, authority: Authority, url: str, now: Instant) -> Judgement:
-        errands, opens = self.errands_mode, self._opens()
-        found = judged(authority, url, now, errands=errands, opens=opens, rulebook=self._rulebook)
+    def _judging(self, now: Instant) -> Callable[[Authority, str], Judgement]:
+        """A function that judges a page of an authority at this instant, as the settings take its rules."""
+        errands, opens, rulebook = self.errands_mode, self._opens(), self._rulebook
         if not self.settings.obey_robots:
-            return Judgement.GO if found in (Judgement.REFUSE, Judgement.READ) else found
-        most = self.settings.crawl_delay_max
-        if found is Judgement.GO and most is not None and self.settings.crawl_delay_over == "skip":
-            asked = self._rulebook.crawl_delay(authority.digest) if authority.state == RobotsState.RULES else 0.0
-            return Judgement.REFUSE if asked > most else found
-        return found
+
+            def opened(authority: Authority, url: str) -> Judgement:
+                found = judged(authority, url, now, errands=errands, opens=opens, rulebook=rulebook)
+                return Judgement.GO if found in (Judgement.REFUSE, Judgement.READ) else found
+
+            return opened
+        go, most = Judgement.GO, self.settings.crawl_delay_max
+        skips = most is not None and self.settings.crawl_delay_over == "skip"
+
+        def obeyed(authority: Authority, url: str) -> Judgement:
+            found = judged(authority, url, now, errands=errands, opens=opens, rulebook=rulebook)
+            if skips and found is go and most is not None:
+                asked = rulebook.crawl_delay(authority.digest) if authority.state == RobotsState.RULES else 0.0
+                return Judgement.REFUSE if asked > most else found
+            return found
+
+        return obeyed
 
     def _opens(self) -> bool:
         """Whether the owner's settings open a host whose robots.txt is out of reach."""
@@ -164,7 +175,8 @@ class Asking(Trapping):
         cards, place, rows = self._parked_after(authority, self._recheck[authority.name], max(1, most // each))
         draft = self._draft(now)
         if len(cards):
-            go = np.array([self._judge(authority, url, now) is Judgement.GO for url in cards.urls()], np.bool_)
+            judge = self._judging(now)
+            go = np.array([judge(authority, url) is Judgement.GO for url in cards.urls()], np.bool_)
             self._requeue(draft, cards.filter(go), PARKED, now)
             self._refuse_again(draft, cards.filter(~go))
         if place is THROUGH:

@@ -467,7 +467,8 @@ class Deciding:
 
     def _crawl_delay(self, host: int) -> float:
         """Seconds that robots rules want between two requests to a host."""
-        return self._obeyed(crawl_delay(self._authorities(host), self._rulebook))
+        asked = crawl_delay(self.tables.authorities_of.get(host, ()), self._rulebook)
+        return self._obeyed(asked) if asked else asked
 
     def _obeyed(self, delay: float) -> float:
         """Seconds of a Crawl-delay as the settings take it."""

@@ -8,6 +8,7 @@ goes back, and its host is gated.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -34,7 +35,8 @@ _Places: TypeAlias = npt.NDArray[np.intp]
 _Mask: TypeAlias = npt.NDArray[np.bool_]
 _Verdict: TypeAlias = tuple[Judgement, Authority | None, int]
 """The authority whose rules judged, and the number of the rule of a trap, or the class that a URL falls to."""
-_ALLOWED: _Verdict = (Judgement.GO, None, 0)
+_GO = Judgement.GO
+_ALLOWED: _Verdict = (_GO, None, 0)
 _LATER: _Verdict = (Judgement.LATER, None, 0)
 _SPENT: _Verdict = (Judgement.SPENT, None, 0)
 _BACK = frozenset({Judgement.HOLD, Judgement.READ, Judgement.LATER})  # verdicts after which a card stays in its queue
@@ -364,29 +366,32 @@ class Drawing:
             return None
         trapped = verbs._may_be_traps(cards.heads) if self._settings.traps is not None else [False] * len(cards)
         out = [_ALLOWED] * len(cards)
-        plain = True
-        for place, url in enumerate(cards.urls()):
+        plain, urls = True, cards.urls()
+        judge = verbs._judging(self._wish.now)
+        names = verbs._names_judged(urls, trapped)
+        for place, url in enumerate(urls):
             if self.refusals <= 0:
                 verdict = _LATER
             elif spent is not None and spent[place]:
                 verdict = _SPENT
             else:
-                verdict = self._by_robots(url) if ruled else _ALLOWED
+                verdict = self._by_robots(judge, url) if ruled else _ALLOWED
                 if verdict is _ALLOWED and trapped[place]:
-                    verdict = self._by_traps(int(queues[place]), cards.heads[place], url)
+                    verdict = self._by_traps(int(queues[place]), cards.heads[place], url, names.get(place))
             if verdict is not _ALLOWED:
                 out[place], plain = verdict, False
                 self.refusals -= 1
         return None if plain else out
 
-    def _by_robots(self, url: str) -> _Verdict:
-        authority = self._tables.authority(authority_of(url))
-        judgement = self._verbs._judge(authority, url, self._wish.now)
+    def _by_robots(self, judge: Callable[[Authority, str], Judgement], url: str) -> _Verdict:
+        name = authority_of(url)
+        authority = self._tables.authorities.get(name) or self._tables.authority(name)
+        judgement = judge(authority, url)
         self.refusals -= self._verbs._looked_at(authority)
-        return _ALLOWED if judgement is Judgement.GO else (judgement, authority, 0)
+        return _ALLOWED if judgement is _GO else (judgement, authority, 0)
 
-    def _by_traps(self, queue: int, head: Any, url: str) -> _Verdict:
-        rule, klass = self._verbs._trap(self._draft, head, url)
+    def _by_traps(self, queue: int, head: Any, url: str, names: tuple[int, int] | None) -> _Verdict:
+        rule, klass = self._verbs._trap(self._draft, head, url, names)
         if rule:
             return Judgement.TRAP, None, rule
         # A URL that has fallen goes back only where its queue has better ones.

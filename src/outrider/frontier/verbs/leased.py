@@ -96,7 +96,9 @@ class Leased:
             url, priority, depth, attempts, hops, crawl, referrer, extra, key, not_before, *rest, address = cells
             ended, gap, reason = rest
             told = Record.of(self._cards, row) if extra else None
-            host = tables.home_of(host_of(url))
+            host = host_of(url)
+            if host[-1:] == ".":
+                host = tables.home_of(host)
             made.append(
                 Lease(
                     url,

@@ -366,11 +366,13 @@ class Settling(Asking, Discovering):
         for row, error in outcomes.errors.items():
             if error in BREAKS and not statuses[row] and row not in spared:
                 signals[row] = Signal.BROKEN
-        copies = outcomes.duplicate
-        for row, digest in outcomes.digests.items():
-            if rested[row] and signals[row] == Signal.HEALTHY:
-                host, copy = int(self.tables.hosts.hash[hosts[row]]), copies is not None and bool(copies[row])
-                if self._same_bodies.take(host, digest, int(outcomes.tokens[row]), copy=copy):
+        if outcomes.digests:
+            healthy = (rested & (signals == Signal.HEALTHY)).tolist()
+            names = self.tables.hosts.hash[np.where(rested, hosts, 0).astype(np.intp)].tolist()
+            copies = [False] * len(outcomes) if outcomes.duplicate is None else outcomes.duplicate.tolist()
+            tokens, take = outcomes.tokens.tolist(), self._same_bodies.take
+            for row, digest in outcomes.digests.items():
+                if healthy[row] and take(names[row], digest, tokens[row], copy=copies[row]):
                     signals[row] = Signal.SAME
         if outcomes.challenged is not None:
             signals[outcomes.challenged] = Signal.CHALLENGE
@@ -578,13 +580,13 @@ class Settling(Asking, Discovering):
         digests, etags, modified, metadata = outcomes.digests, outcomes.etags, outcomes.modified, outcomes.metadata
         changed: dict[int, tuple[bytes, str, str, bytes, int]] = {}
         flags, sizes = heads["flags"].tolist(), heads["extra_bytes"].tolist()
+        digest_of, etag_of, modified_of, metadata_of = digests.get, etags.get, modified.get, metadata.get
         for row in sorted(rewritten):
             if keeps is not None and not keeps[row]:
                 continue
             old = parts_of(pages.cards.extra_of(row), flags[row]) if sizes[row] else NO_PARTS
-            digest = digests.get(row) or old.digest
-            kept = metadata.get(row, old.metadata)
-            new = (digest, etags.get(row, ""), modified.get(row, ""), kept, old.content)
+            digest = digest_of(row) or old.digest
+            new = (digest, etag_of(row, ""), modified_of(row, ""), metadata_of(row, old.metadata), old.content)
             if new != old:
                 changed[row] = new
         contents = self._content_hashes([parts[0] for parts in changed.values()])

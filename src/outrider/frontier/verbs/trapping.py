@@ -49,6 +49,13 @@ class Trapping(Deciding):
         found = np.frombuffer(kernels.fingerprints(texts, self._fingerprint_key), np.uint64).tolist()
         return list(zip(found[::2], found[1::2], strict=True))
 
+    def _names_judged(self, urls: Sequence[str], judged: Sequence[bool]) -> dict[int, tuple[int, int]]:
+        """The names of the drawn URLs whose returns are looked at, by row; none before a fetch was counted."""
+        if not self.counts_returns or not len(self.tables.returns):
+            return {}
+        rows = [row for row, one in enumerate(judged) if one]
+        return dict(zip(rows, self._names_of([urls[row] for row in rows]), strict=True))
+
     @staticmethod
     def _may_be_traps(heads: Heads) -> list[bool]:
         """Which of these drawn URLs are judged."""
@@ -56,23 +63,25 @@ class Trapping(Deciding):
         told: list[bool] = (~fetched & (heads["reason"] != Reason.TRAP)).tolist()
         return told
 
-    def _trap(self, draft: Draft, head: Any, url: str) -> tuple[int, int | None]:
-        """The rule that makes a drawn URL a trap (0: none), and the class that it falls to (None: it keeps its own)."""
+    def _trap(self, draft: Draft, head: Any, url: str, names: tuple[int, int] | None) -> tuple[int, int | None]:
+        """The rule that makes a drawn URL a trap (0: none), and the class that it falls to (None: it keeps its own).
+        names: its own among `_names_judged`."""
         traps = self.settings.traps
         if traps is None:
             return GO
         broken = traps.rule_of(url, draft.now)
-        if broken or traps.returns_min is None or not len(self.tables.returns):
+        if broken or traps.returns_min is None or names is None:
             return broken, None
-        (shape, host), slot = self._names_of([url])[0], int(head["slot"])
+        shape, host = names
         own = draft.returns_seen(shape)
         poor = is_parked(own, draft.returns_seen(host), traps.returns_min)
         if poor is not None:
-            if draft.returns(slot, shape if poor is own else host).is_probed():
+            if draft.returns(int(head["slot"]), shape if poor is own else host).is_probed():
                 return GO
             return BY_SESSION if has_session(url[url.index("/", 8) :]) else BY_RETURNS, None
-        klass = class_of_shape(int(head["klass"]), own)
-        return 0, klass if klass < head["klass"] else None
+        before = int(head["klass"])
+        klass = class_of_shape(before, own)
+        return 0, klass if klass < before else None
 
     def _park_new(
         self, urls: UrlBatch, rows: npt.NDArray[np.intp], heads: Heads, codes: npt.NDArray[np.uint8], draft: Draft
