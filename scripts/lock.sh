@@ -18,6 +18,7 @@ cd requirements
 tools=../$tools
 compile runtime.in -o runtime.txt
 compile test.in -c runtime.txt -o test.txt
+compile image.in -c test.txt -o image.txt
 compile bench.in -c runtime.txt -o bench.txt
 compile docs.in -o docs.txt
 compile wheels.in -o wheels.txt

@@ -179,6 +179,29 @@ def test_the_package_needs_what_the_runtime_is_locked_for(project):
     assert sorted(stated) == sorted(line for line in lines if line and not line.startswith("#"))
 
 
+def test_the_image_is_locked_for_the_runtime_with_its_extras(project):
+    extras = tomllib.loads((project / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    folder = project / "requirements"
+    lines = [line for line in (folder / "image.in").read_text().splitlines() if line and not line.startswith("#")]
+    assert sorted(["-r runtime.in", *extras["pdf"], *extras["serve"]]) == sorted(lines)
+    image, tested = (
+        set(re.findall(r"^\S+==\S+", (folder / name).read_text(), re.MULTILINE)) for name in ("image.txt", "test.txt")
+    )
+    assert len(image) > 20
+    assert image <= tested, "the image brings versions that no test runs: run `make lock`"
+
+
+def test_the_image_is_built_from_the_sources_and_no_leavings(project):
+    recipe = (project / "Containerfile").read_text()
+    ignored = (project / ".dockerignore").read_text().splitlines()
+    given = {line[1:] for line in ignored if line.startswith("!")}
+    assert {"*", "**/*.so", "**/__pycache__"} <= set(ignored)
+    assert {"Cargo.lock", "Cargo.toml", "crates", "pyproject.toml", "requirements", "scripts", "src"} <= given
+    assert [] == [name for name in given if not (project / name).exists()]
+    for name in re.findall(r"^COPY (requirements/\S+)", recipe, re.MULTILINE):
+        assert (project / name).is_file(), name
+
+
 def test_every_dependency_has_bounds_and_the_locked_version_lies_within(project):
     from packaging.requirements import Requirement
 
