@@ -12,6 +12,7 @@ import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 
 from isal import igzip_lib
@@ -95,10 +96,17 @@ def payload_digest(payload: bytes) -> str:
     return shown_digest(hashlib.sha1(payload, usedforsecurity=False).digest())
 
 
+@lru_cache(maxsize=1_024)
 def shown_digest(digest: bytes) -> str:
     """A SHA-1 of 20 bytes as WARC tools write it."""
     bits = int.from_bytes(digest, "big")
     return "sha1:" + "".join([_PAIRS[bits >> shift & 1_023] for shift in _SHIFTS])
+
+
+@lru_cache(maxsize=1_024)
+def _shown_address(address: str) -> str:
+    """An IP address in its usual spelling. Raises ValueError for what is none."""
+    return str(ip_address(address))
 
 
 def _block_digest(head: bytes, body: bytes) -> str:
@@ -308,7 +316,7 @@ class WarcWriter:
         record_id = self._record_id()
         common = (
             f"WARC-Date: {rfc3339_exact(exchange.at)}\r\nWARC-Target-URI: {exchange.url}\r\n"
-            f"WARC-IP-Address: {ip_address(exchange.address)}\r\n"
+            f"WARC-IP-Address: {_shown_address(exchange.address)}\r\n"
         )
         if exchange.token is not None:
             common += f"{TOKEN_FIELD}: {exchange.token:d}\r\n"

@@ -17,6 +17,10 @@ import click
 
 from outrider.errors import OutriderError
 
+# numpy's library of linear algebra, which nothing here calls, else starts a thread for each processor, and each of them
+# turns idly at first: a fifth of the CPU time of a start. A library leaves that to its user.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 try:
     from outrider.cli.access import asks_a_server
     from outrider.cli.judge import judge

@@ -25,10 +25,11 @@ from outrider.journey import Kind, Lease, Verdict
 from outrider.limits import LINKS_PER_PAGE_MAX, READ_AT_ONCE, READING_THREADS
 from outrider.page import NO_LINKS as NO_FOUND
 from outrider.page import Page
-from outrider.robots import header_directives, strictest
+from outrider.robots import ROBOTS_FIELD, header_directives, strictest
 from outrider.url import UrlBatch
 
 NO_LINKS: Final = UrlBatch.of(())
+_NOTHING_SAID: Final[frozenset[str]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -113,7 +114,9 @@ class Reader:
         """The links that are followed."""
         assert made.visit.response is not None
         page = page.with_header(made.visit.response.headers.get_all("link"))
-        said = header_directives(made.visit.response.headers, self._agent)
+        said = _NOTHING_SAID
+        if made.visit.response.headers.get(ROBOTS_FIELD) is not None:
+            said = header_directives(made.visit.response.headers, self._agent)
         if said or page.robots:
             page = replace(page, robots=strictest(page.robots | said))
         made.links = page.link_batch(nofollow_too=follow_nofollow)[:LINKS_PER_PAGE_MAX]

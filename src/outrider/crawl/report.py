@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from outrider import chart
@@ -428,8 +429,14 @@ def _instant(value: object) -> float | None:
 
 
 def _host_of(url: str) -> str:
+    end = url.find("/", 8)  # behind the scheme, its slashes and the host
+    return _host_of_origin(url if end < 0 else url[: end + 1])
+
+
+@lru_cache(maxsize=1_024)
+def _host_of_origin(origin: str) -> str:
     try:
-        return urlsplit(url).hostname or ""
+        return urlsplit(origin).hostname or ""
     except ValueError:
         return ""
 

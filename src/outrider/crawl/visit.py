@@ -296,13 +296,13 @@ def page_outcome(
     of a redirect is wanted. due_again: seconds until the page is due again. copy_of: the URL of which the page is a
     copy, and in how many bits their SimHashes differ (None: in no byte). repeats: it brings no new content all the
     same."""
-    lease, response = visit.lease, visit.response
+    lease, response, status = visit.lease, visit.response, visit.status
     word = judgement.word
     headers = response.headers if response is not None else None
     content_type = _cut(headers.get("content-type")) if headers is not None else None
     etag = headers.get("etag") if headers is not None else None
     modified = headers.get("last-modified") if headers is not None else None
-    line: dict[str, Any] = {"url": lease.url, "outcome": word, "status": visit.status}
+    line: dict[str, Any] = {"url": lease.url, "outcome": word, "status": status}
     if judgement.error is not None:
         line["error"] = judgement.error
     line |= {
@@ -310,7 +310,7 @@ def page_outcome(
         "seconds": round(response.seconds, 6) if response is not None else None,
         "bytes": len(response.content) if response is not None else 0,
         "content_type": content_type,
-        "digest": digest_shown if visit.status != NOT_MODIFIED else None,
+        "digest": digest_shown if status != NOT_MODIFIED else None,
         "simhash": f"{page.simhash:016x}" if page is not None and page.octets else None,
         "depth": lease.depth,
         "referrer": lease.referrer,
@@ -349,7 +349,7 @@ def page_outcome(
     page_is_here = judgement.verdict is Verdict.DONE and judgement.location is None
     again = visit.now + instant(due_again) if due_again is not None and page_is_here else None
     # A page that has not changed keeps the digest and validators that it has: the answer may repeat but some of them.
-    accepted = page_is_here and visit.status != NOT_MODIFIED
+    accepted = page_is_here and status != NOT_MODIFIED
     return Outcome(
         lease.token,
         judgement.verdict if again is None else Verdict.AGAIN,
@@ -357,14 +357,14 @@ def page_outcome(
         seconds=visit.seconds,
         first_byte_seconds=visit.first_byte_seconds,
         challenged=judgement.challenged,
-        status=visit.status,
+        status=status,
         error=judgement.error,
         ended_at=response.ended_at if response is not None else visit.now,
         retry_after_seconds=judgement.retry_after,
         refused=judgement.refused,
         location=judgement.location if follows else None,
         links=links,
-        answered=visit.status is not None,
+        answered=status is not None,
         line=msgspec.json.encode(line),
         politeness=politeness_line(visit),
         digest=digest if accepted else None,

@@ -98,6 +98,7 @@ class Request:
     credentials: str | None = field(default=None, repr=False)
     verified: bool = True
     target: Target = field(init=False, repr=False, compare=False)
+    _head: bytes = field(init=False, repr=False, compare=False, default=b"")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", target_of(self.url))
@@ -131,7 +132,9 @@ class Request:
 
     def head(self) -> bytes:
         """The request as it stands on the wire, with its empty line; a GET has no body."""
-        return self._head_of(self.fields())
+        if not self._head:
+            object.__setattr__(self, "_head", self._head_of(self.fields()))
+        return self._head
 
     def record(self) -> bytes:
         """The head as the archive keeps it: the values of secret fields are hidden."""

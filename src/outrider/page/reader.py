@@ -90,6 +90,7 @@ class FoundLinks:
         "_text_ends",
         "_text_starts",
         "_texts",
+        "_words",
         "codes",
         "rel_codes",
         "rel_names",
@@ -114,6 +115,7 @@ class FoundLinks:
         self.rel_names = rel_names
         self._texts, self._text_starts, self._text_ends = texts
         self._alternates = alternates
+        self._words = [name.split(" ") for name in rel_names]
         self._made: tuple[PageLink, ...] | None = None
 
     def __len__(self) -> int:
@@ -147,7 +149,7 @@ class FoundLinks:
     def with_rel(self, *words: str) -> npt.NDArray[np.bool_] | None:
         """Whether the rel of each has one of these words; None where none has."""
         apart = set(words).isdisjoint
-        having = [not apart(name.split(" ")) for name in self.rel_names]
+        having = [not apart(one) for one in self._words]
         return np.array(having, np.bool_)[self.rel_codes] if True in having else None
 
     def __eq__(self, other: object) -> bool:
@@ -258,7 +260,7 @@ class Page:
     def left_alone(self, followed: int) -> int:
         """How many URLs a crawler leaves alone for nofollow, ugc or sponsored, that follows so many."""
         found = self.found
-        if not (self.robots & {"nofollow", "none"}) and found.with_rel(*UNFOLLOWED) is None:
+        if self.robots.isdisjoint(("nofollow", "none")) and found.with_rel(*UNFOLLOWED) is None:
             return 0
         return max(0, len(found.urls.unique(found.codes < LEADING)) - followed)
 

@@ -1,5 +1,6 @@
 """The rules of a site: robots.txt by RFC 9309. Pure: bytes in, verdicts out."""
 
+from outrider.robots.directives import FIELD as ROBOTS_FIELD
 from outrider.robots.directives import header_directives, page_directives, strictest
 from outrider.robots.rules import (
     ALLOW_ALL,
@@ -15,6 +16,7 @@ from outrider.robots.rules import (
 __all__ = [
     "ALLOW_ALL",
     "REFUSE_ALL",
+    "ROBOTS_FIELD",
     "AgentRules",
     "Answer",
     "RuleLine",

@@ -487,7 +487,9 @@ class UrlBatch:
         """The valid rows, each URL where it appears first; with a `mask`, of those rows for which it is true."""
         wanted = self._valid if mask is None else self._masked(mask) & self._valid
         arena, offsets, firsts = kernels.unique_spans(self._arena, *self.texts(), wanted)
-        return self._picked(np.frombuffer(firsts, np.uint32), arena, np.frombuffer(offsets, np.int64))
+        # Numbers of the type that indexes: each column would be told of another one anew.
+        chosen = np.frombuffer(firsts, np.uint32).astype(np.intp)
+        return self._picked(chosen, arena, np.frombuffer(offsets, np.int64))
 
     def with_columns(self, **columns: npt.ArrayLike) -> UrlBatch:
         """The same URLs with further columns: one value per row, or one for all rows. They follow `take`, `filter` and
