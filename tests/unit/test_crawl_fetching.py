@@ -324,3 +324,12 @@ def test_a_name_that_no_look_up_was_made_for_is_told_so(monkeypatch):
 
     failure = asyncio.run(run())
     assert (FetchError.DNS_TEMPORARY, True) == (failure.error, failure.retryable)
+
+
+def test_a_request_that_a_hook_changed_has_a_head_of_its_own():
+    first = Request("http://one.test/a", "192.0.2.1", "Agent")
+    before = first.head()
+    changed = replace(first, headers=(("X-Key", "1"),))
+    assert b"X-Key: 1\r\n" in changed.head()
+    assert before == first.head()
+    assert first == Request("http://one.test/a", "192.0.2.1", "Agent")

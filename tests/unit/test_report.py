@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from urllib.parse import urlsplit
+
+import pytest
 
 from outrider.crawl import report
 from outrider.crawl.report import ReportData, collect, render
@@ -246,3 +249,32 @@ def test_secrets_of_headers_do_not_stand_in_the_report():
 def test_a_url_that_gave_a_page_in_the_end_is_no_broken_link():
     pages = [{"url": "http://a.test/", "outcome": outcome, "status": 404} for outcome in ("gone", "done")]
     assert ((), 1) == (collect(pages).broken, len(collect(pages[:1]).broken))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "http://A.test:80/x?y=http://b.test/",
+            "https://a.test",
+            "http://a.test?q=1/2",
+            "http://[::1]:8/x/y",
+            "http://[::1/x/y",
+        ),
+        *(
+            "//a.test/x/y/z",
+            "/a/b/c/d/e/f/g",
+            "a.test/b/c/d/e",
+            "",
+            "http:///////",
+            "dns:a.test",
+            "https://u:p@a.test/x/y",
+        ),
+    ],
+)
+def test_the_host_of_a_record_is_that_of_its_whole_url(url: str):
+    try:
+        expected = urlsplit(url).hostname or ""
+    except ValueError:
+        expected = ""
+    assert expected == report._host_of(url)
