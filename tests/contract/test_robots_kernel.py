@@ -6,7 +6,6 @@ Protego judges where both should agree: plain octets, no escape, "$" at the end 
 from __future__ import annotations
 
 import struct
-import time
 
 import pytest
 from hypothesis import given
@@ -16,6 +15,7 @@ from protego import Protego
 from contract.kinds import WITHOUT_NATIVE, both, native_of
 from outrider.kernels import robots
 from outrider.kernels.robots import RobotsText as Twin
+from timing import least_beside
 
 NATIVE = native_of(Twin)
 BOTH = both(Twin)
@@ -165,24 +165,17 @@ def test_rules_beyond_the_bound_of_wildcards_err_by_staying_away(kernel):
 
 
 @WITHOUT_NATIVE
-def test_a_pattern_of_two_thousand_stars_is_judged_in_a_millisecond():
+def test_a_pattern_of_two_thousand_stars_takes_no_longer_than_the_interpreter_adds_thirty_thousand_numbers():
+    """They take a tenth of a millisecond beside a millisecond; what goes back for each star takes seconds."""
     for pattern in (b"*a" * 2_000 + b"b", b"*" * 2_000 + b"b$"):
         matcher = rules_of(NATIVE, b"User-agent: *\nDisallow: /" + pattern)
         assert 0 == matcher.verdict(SITE + "/" + "a" * 8_000)
-        assert least_seconds(lambda matcher=matcher: matcher.verdict(SITE + "/" + "a" * 8_000)) < 0.001
+        url = SITE + "/" + "a" * 8_000
+        assert 1 > least_beside(lambda matcher=matcher, url=url: matcher.verdict(url), lambda: sum(range(30_000)))
 
 
 @WITHOUT_NATIVE
-def test_two_hundred_thousand_rules_are_read_in_a_fifth_of_a_second():
+def test_two_hundred_thousand_rules_are_read_about_as_fast_as_their_lines_are_sorted():
+    """The two take 60 to 150 ms. `make bench` measures the figure; rules that are compared pairwise take minutes."""
     body = b"User-agent: *\n" + b"".join(b"Disallow: /%07d\n" % (n * 7_919 % 200_000) for n in range(200_000))
-    assert least_seconds(lambda: rules_of(NATIVE, body)) < 0.2
-
-
-def least_seconds(call):
-    """The least seconds of CPU that a call takes in three: the system's own pauses come once."""
-    spent = []
-    for _ in range(3):
-        start = time.thread_time()
-        call()
-        spent.append(time.thread_time() - start)
-    return min(spent)
+    assert 5 > least_beside(lambda: rules_of(NATIVE, body), lambda: sorted(body.splitlines()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from outrider.limits import SITEMAP_BYTES_MAX, SITEMAP_ENTRIES_MAX
 from outrider.page import Sitemap, SitemapEntry, in_location, read_sitemap
+from timing import seconds_of
 
 URL = "http://example.org/maps/sitemap.xml"
 SPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
@@ -196,9 +196,9 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_takes_time_by_its_size(name: str) -> None:
-    begun = time.process_time()
-    assert read(BOMBS[name]).problems
-    assert time.process_time() - begun < 2.0
+    found: list[Sitemap] = []
+    assert seconds_of(lambda: found.append(read(BOMBS[name]))) < 5
+    assert found[0].problems
 
 
 @given(
