@@ -253,7 +253,7 @@ def test_times_are_those_of_the_clock() -> None:
     assert (1_000_000, 3_500_000) == (response.started_at, response.ended_at)
     assert response.first_byte_at is not None
     assert 1_000_000 < response.first_byte_at <= 3_500_000
-    assert 0 < response.seconds < 2
+    assert 0 < response.seconds < 30
 
 
 # One connection per host, used again

@@ -125,7 +125,7 @@ def test_the_request_that_stood_still_is_not_charged_with_connecting() -> None:
         await connection.send(HEAD + b"x" * 100)
 
     response = fetch(script)
-    assert 0.3 <= response.seconds < 1
+    assert 0.3 <= response.seconds < 5
 
 
 def test_an_address_that_never_answers() -> None:

@@ -214,7 +214,7 @@ def test_the_handshake_is_not_counted_as_the_hosts_time(authority: Authority) ->
                 return response.seconds, (response.ended_at - response.started_at) / 1e6
 
     seconds, whole = asyncio.run(main())
-    assert (True, True) == (seconds < 0.3, whole >= 0.4)
+    assert whole - seconds >= 0.4  # the connection came through the relay 0.4 s late
 
 
 def test_a_kept_connection_is_used_again_over_tls(authority: Authority) -> None:
