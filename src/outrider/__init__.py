@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from outrider.crawl import Crawler as Crawler
     from outrider.crawl import crawl as crawl
     from outrider.engine import AsyncFrontier as AsyncFrontier
     from outrider.engine import Frontier as Frontier
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # Loaded on first use: `import outrider` costs nothing that is not used.
 _PLACES = {
     "AsyncFrontier": "outrider.engine",
+    "Crawler": "outrider.crawl",
     "DamagedStoreError": "outrider.errors",
     "Frontier": "outrider.engine",
     "InvalidUrlError": "outrider.errors",
@@ -37,6 +39,7 @@ _PLACES = {
 
 __all__ = [
     "AsyncFrontier",
+    "Crawler",
     "DamagedStoreError",
     "Frontier",
     "InvalidUrlError",

@@ -21,7 +21,7 @@ from outrider.archive import WarcWriter
 from outrider.clock import instant
 from outrider.crawl import loop as loop_module
 from outrider.crawl.bottleneck import CAUSES, Bottleneck, Stage, throughput_lines
-from outrider.crawl.loop import Crawler
+from outrider.crawl.loop import CrawlRun
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.progress import NoProgress
 from outrider.crawl.reading import Reader
@@ -161,7 +161,7 @@ class Crawl:
 
         async def run():
             self.loop = asyncio.get_running_loop()
-            self.loop.crawler = Crawler(
+            self.loop.crawler = CrawlRun(
                 options,
                 [f"http://{host}/" for host in served],
                 (),

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from outrider.crawl import loop
-from outrider.crawl.loop import Crawler
+from outrider.crawl.loop import CrawlRun
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.progress import NoProgress
@@ -147,7 +147,7 @@ class House:
         return self.site
 
     async def run(self, beside=None, seeds=SEEDS):
-        self.crawler = Crawler(
+        self.crawler = CrawlRun(
             self.options,
             seeds,
             (),

@@ -14,7 +14,7 @@ from outrider import limits
 from outrider.crawl import sitemaps
 from outrider.crawl.exchange import import_files
 from outrider.crawl.fetching import Fetching
-from outrider.crawl.loop import Crawler
+from outrider.crawl.loop import CrawlRun
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.progress import NoProgress
 from outrider.engine import Frontier
@@ -103,7 +103,7 @@ class House:
             return self.web
 
         fast = {"delay": 0, "delay_factor": 0, "user_agent": "Test"}
-        crawler = Crawler(
+        crawler = CrawlRun(
             CrawlOptions(**{"output": str(self.output), **fast, **options}),
             seeds or [f"{A}/"],
             (),

@@ -17,7 +17,7 @@ from outrider.crawl import exchange, mending
 from outrider.crawl import start as starting
 from outrider.crawl.aside import put_aside
 from outrider.crawl.kept_output import judge_of, refuse_output_alone
-from outrider.crawl.loop import Crawler
+from outrider.crawl.loop import CrawlRun
 from outrider.crawl.mending import repair
 from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from_file
 from outrider.engine import Frontier
@@ -281,9 +281,9 @@ def begun(monkeypatch, house, *seeds, **flags):
     """A crawl as it is typed, of the house's site; (result, what was said)."""
 
     def crawler(*given, **named):
-        return Crawler(*given, **named, make_downloader=house.make_site, make_names=Names)
+        return CrawlRun(*given, **named, make_downloader=house.make_site, make_names=Names)
 
-    monkeypatch.setattr(starting, "Crawler", crawler)
+    monkeypatch.setattr(starting, "CrawlRun", crawler)
     hosts = house.output.parent / "hosts"
     hosts.write_text("".join(f"127.0.0.{number + 1} h{number}.test\n" for number in range(8)))
     talk = io.StringIO()

@@ -12,12 +12,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from outrider.crawl.crawler import Crawler as Crawler
+    from outrider.crawl.crawler import crawl as crawl
     from outrider.crawl.hooks import CrawledPage as CrawledPage
-    from outrider.crawl.loop import Crawler as Crawler
     from outrider.crawl.loop import CrawlResult as CrawlResult
     from outrider.crawl.options import CrawlOptions as CrawlOptions
     from outrider.crawl.pages import CrawlPages as CrawlPages
-    from outrider.crawl.start import crawl as crawl
 
 __all__ = ["CrawlOptions", "CrawlPages", "CrawlResult", "CrawledPage", "Crawler", "crawl"]
 
@@ -26,15 +26,15 @@ _PLACES = {
     "CrawlPages": "pages",
     "CrawlResult": "loop",
     "CrawledPage": "hooks",
-    "Crawler": "loop",
-    "crawl": "start",
+    "Crawler": "crawler",
+    "crawl": "crawler",
 }
 
 
 class _Callable(ModuleType):
     # Importing any file of this package binds `outrider.crawl` to this module, also after an import of the function.
     def __call__(self, seeds: Iterable[str] = (), **options: Any) -> Any:
-        from outrider.crawl.start import crawl as blocking
+        from outrider.crawl.crawler import crawl as blocking
 
         return blocking(seeds, **options)
 

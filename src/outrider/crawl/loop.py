@@ -127,8 +127,9 @@ class PageReader(Protocol):
         ...
 
 
-class Crawler:
-    """One run of one crawl. `run` does it all; `stop` may be called from the event loop, twice for at once."""
+class CrawlRun:
+    """One run of one crawl. `run` does it all; `stop` may be called from the event loop, twice for at once, and
+    `stop_soon` from any thread."""
 
     def __init__(
         self,
@@ -178,6 +179,8 @@ class Crawler:
         self._unwritten: list[int] = []  # tokens of visits whose turn has not ended well yet
         self._failure: BaseException | None = None
         self._stopping = 0
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._beginning = threading.Lock()
         self._ending = (FINISHED, "")
         self._stop_by: float | None = None
         self._full_since: float | None = None
@@ -222,6 +225,15 @@ class Crawler:
             self._break_off()
         self._wake.set()
 
+    def stop_soon(self, reason: str) -> None:
+        """As `stop`, from any thread. A run that has not begun ends as soon as it does; one that ended stays ended."""
+        with self._beginning:
+            if self._event_loop is None:
+                self.stop(reason)
+                return
+        with contextlib.suppress(RuntimeError):  # the loop was closed: the run has ended
+            self._event_loop.call_soon_threadsafe(self.stop, reason)
+
     async def status(self) -> dict[str, Any]:
         """The fields of `status --json` for this crawl now."""
         return await self._status(self._in_books)
@@ -256,6 +268,8 @@ class Crawler:
     async def run(self) -> CrawlResult:
         """Crawls to the end. Raises SettingsError and StoreError for a directory or store that cannot be used."""
         self._began = time.monotonic()
+        with self._beginning:
+            self._event_loop = asyncio.get_running_loop()
         restore = self._catch_signals()
         try:
             await self._in_books(self._open)

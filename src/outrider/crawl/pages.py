@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from outrider.crawl.hooks import CrawledPage
-from outrider.crawl.loop import Crawler, CrawlResult
+from outrider.crawl.loop import CrawlResult, CrawlRun
 from outrider.limits import PAGES_READ_AHEAD_MAX
 
 
@@ -23,7 +23,7 @@ class CrawlPages:
     """
 
     def __init__(
-        self, prepare: Callable[[CrawlPages], Crawler], conclude: Callable[[Crawler, CrawlResult], object]
+        self, prepare: Callable[[CrawlPages], CrawlRun], conclude: Callable[[CrawlRun, CrawlResult], object]
     ) -> None:
         """prepare, conclude: what comes before and behind the run; both are called in a thread."""
         self._prepare = prepare
@@ -31,7 +31,7 @@ class CrawlPages:
         self._waiting: deque[CrawledPage] = deque()
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._crawler: Crawler | None = None
+        self._crawler: CrawlRun | None = None
         self._task: asyncio.Task[CrawlResult] | None = None
         self.result: CrawlResult | None = None
         """How the crawl ended, once it did."""

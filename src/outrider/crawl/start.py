@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TextIO
+from typing import BinaryIO, TextIO
 
 import msgspec
 
@@ -28,7 +27,7 @@ from outrider.crawl.directory import (
 )
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.kept_output import refuse_output_alone
-from outrider.crawl.loop import FINISHED, LIMIT, Crawler, CrawlResult, PageReader
+from outrider.crawl.loop import FINISHED, LIMIT, CrawlResult, CrawlRun, PageReader
 from outrider.crawl.options import (
     SETTINGS_FILE,
     CrawlOptions,
@@ -41,7 +40,6 @@ from outrider.crawl.options import (
 )
 from outrider.crawl.output import FILES, PAGES, POLITENESS
 from outrider.crawl.pace import errors_of
-from outrider.crawl.pages import CrawlPages
 from outrider.crawl.progress import Progress, progress_of
 from outrider.crawl.report import collect, render
 from outrider.crawl.seeds import loopback_of, placed, read_hosts, read_seeds, require_contact
@@ -51,33 +49,6 @@ from outrider.crawl.version import version
 from outrider.errors import InvalidUrlError, NamedPathError, SettingsError
 from outrider.limits import REPORT_BYTES_MAX
 from outrider.url import host_of
-
-
-def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Any) -> Any:
-    """Crawls from `seeds` (URLs, or `@file`) to the end, and blocks until then; on an existing directory it goes on.
-    Answers a `CrawlResult`. Where an event loop runs, it answers `CrawlPages` at once; `async for` over them crawls.
-
-    `options` are those of `CrawlOptions`; an option that is not given comes from OUTRIDER_… variables, from
-    outrider.toml in the directory, or from the defaults. Nothing is printed unless `progress` says so. Raises
-    SettingsError, InvalidUrlError and StoreError; a crawl that stopped early has an exit code (3, 4, 7) in its result.
-    """
-    if isinstance(seeds, str):
-        raise SettingsError(f"seeds is one text; give a list of them: crawl([{seeds!r}])")
-    if not isinstance(seeds, Iterable):
-        raise SettingsError(f"seeds {seeds!r:.80}: give a list of URLs")
-    flags = {"progress": "none", **options}
-    if output is not None:
-        flags["output"] = os.fspath(output)
-    sources = tuple(seeds)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return start(sources, flags, stdin=None, talk=sys.stderr, summary=False)
-
-    def crawler(pages: CrawlPages) -> Crawler:
-        return prepared(sources, flags, stdin=None, talk=sys.stderr).crawler(pages)
-
-    return CrawlPages(crawler, lambda ended, result: _conclude(ended.options, result, ended.sources))
 
 
 def start(
@@ -94,11 +65,16 @@ def start(
     """One run of a crawl: it names every fault of the typed words before it makes a connection. beside: answers
     questions from elsewhere while it runs."""
     ready = prepared(seeds, flags, environment=environment, stdin=stdin, talk=talk, resume=resume)
+    return finished(ready, ready.crawl_run(beside=beside), talk=talk, summary=summary)
+
+
+def finished(ready: Prepared, run: CrawlRun, *, talk: TextIO, summary: bool) -> CrawlResult:
+    """Runs a run that was made ready to its end, and writes its report. Raises what the run raises."""
     try:
-        result = asyncio.run(_run(ready, beside))
+        result = asyncio.run(run.run())
     finally:
         ready.progress.close()
-    lines = _conclude(ready.options, result, ready.sources)
+    lines = conclude(ready.options, result, ready.sources)
     if summary and ready.options.progress != "none":
         for line in lines:
             say(line, talk)
@@ -116,9 +92,9 @@ class Prepared:
     progress: Progress
     again: Callable[[], list[str]]
 
-    def crawler(self, reader: PageReader | None = None, beside: Beside | None = None) -> Crawler:
+    def crawl_run(self, reader: PageReader | None = None, beside: Beside | None = None) -> CrawlRun:
         """The run of it."""
-        return Crawler(
+        return CrawlRun(
             self.options,
             self.seeds,
             self.sources,
@@ -199,10 +175,6 @@ def prepared(
     return Prepared(options, canonical, sources, hosts, progress, again)
 
 
-async def _run(ready: Prepared, beside: Beside | None) -> CrawlResult:
-    return await ready.crawler(beside=beside).run()
-
-
 def _output(flags: Mapping[str, object], from_environment: object, seeds: list[str]) -> str:
     """Where the crawl lies: as asked, or named after the first seed's host."""
     wanted = flags.get("output") or from_environment
@@ -242,7 +214,7 @@ def _shown(options: CrawlOptions, sources: tuple[str, ...]) -> str:
     return "\n".join(line for line in as_toml(hidden(options), sources).splitlines() if line and line[0] != "#")
 
 
-def _conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...] = ()) -> list[str]:
+def conclude(options: CrawlOptions, result: CrawlResult, sources: tuple[str, ...] = ()) -> list[str]:
     """Writes report.html from the line files and gives the summary's lines; a report that cannot be written is said."""
     files = {stream: os.path.join(options.output, name) for stream, name in FILES.items()}
     urls = result.statistics["urls"]

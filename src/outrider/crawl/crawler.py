@@ -1,0 +1,111 @@
+"""A crawl in a program: `outrider.crawl(…)`, and `outrider.Crawler`, which the program holds."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from outrider.crawl.loop import CrawlResult, CrawlRun
+from outrider.crawl.pages import CrawlPages
+from outrider.crawl.start import conclude, finished, prepared
+from outrider.crawl.status import status_of
+from outrider.errors import SettingsError
+
+
+class Crawler:
+    """A crawl that a program holds: `run` crawls and blocks, `pages` gives the pages to an event loop, and meanwhile
+    any thread may call `stop` and `status`.
+
+    It takes what `outrider.crawl` takes, and crawls once. Another one with the same output goes on where this one
+    ended. `stop` and `status` belong to other threads: a hook that wants to stop calls `stop`, too, and the page it was
+    called for is kept.
+    """
+
+    def __init__(
+        self, seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Any
+    ) -> None:
+        """seeds: URLs, or `@file`. options: those of `CrawlOptions`. Raises SettingsError for seeds that are no list;
+        all else is checked when the crawl begins."""
+        if isinstance(seeds, str):
+            raise SettingsError(f"seeds is one text; give a list of them: crawl([{seeds!r}])")
+        if not isinstance(seeds, Iterable):
+            raise SettingsError(f"seeds {seeds!r:.80}: give a list of URLs")
+        self._sources = tuple(seeds)
+        self._flags = {"progress": "none", **options}
+        if output is not None:
+            self._flags["output"] = os.fspath(output)
+        self._lock = threading.Lock()
+        self._taken = False
+        self._stop_reasons: list[str] = []
+        self._under_way: CrawlRun | None = None
+
+    def run(self) -> CrawlResult:
+        """Crawls to the end, and blocks until then. Raises SettingsError, InvalidUrlError and StoreError; a crawl that
+        stopped early has an exit code (3, 4, 7) in its result."""
+        self._take()
+        ready = prepared(self._sources, self._flags, stdin=None, talk=sys.stderr)
+        return finished(ready, self._begin(ready.crawl_run()), talk=sys.stderr, summary=False)
+
+    def pages(self) -> CrawlPages:
+        """The answered pages, each once it is kept; `async for` over them crawls. Call it where an event loop runs."""
+        self._take()
+
+        def begin(pages: CrawlPages) -> CrawlRun:
+            return self._begin(prepared(self._sources, self._flags, stdin=None, talk=sys.stderr).crawl_run(pages))
+
+        return CrawlPages(begin, lambda ended, result: conclude(ended.options, result, ended.sources))
+
+    def stop(self, reason: str = "stopped by the program") -> None:
+        """Sends no new requests and lets the requests in flight end, from any thread; the second call ends them now.
+        Before the crawl has begun, it ends the crawl as it begins. After the end it does nothing. `reason` is the
+        `ending` of the result."""
+        with self._lock:
+            under_way = self._under_way
+            if under_way is None:
+                self._stop_reasons.append(reason)
+                return
+        under_way.stop_soon(reason)
+
+    def status(self) -> dict[str, Any]:
+        """The fields of `outrider status --json`, from any thread but the crawl's own (a hook, its event loop: there
+        `await asyncio.to_thread(crawler.status)`). Raises SettingsError before the crawl lies in its directory, and
+        UnreachableError where the crawl does not answer in time."""
+        with self._lock:
+            if self._under_way is None:
+                raise SettingsError("the crawl has not begun: call `status` once `run` or `pages` is under way")
+            output = self._under_way.options.output
+        return status_of(output)
+
+    def _take(self) -> None:
+        with self._lock:
+            if self._taken:
+                raise SettingsError("this Crawler was run before: make another with the same output, and it goes on")
+            self._taken = True
+
+    def _begin(self, run: CrawlRun) -> CrawlRun:
+        with self._lock:
+            self._under_way = run
+            for reason in self._stop_reasons:
+                run.stop_soon(reason)
+        return run
+
+
+def crawl(seeds: Iterable[str] = (), *, output: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+    """Crawls from `seeds` (URLs, or `@file`) to the end, and blocks until then; on an existing directory it goes on.
+    Answers a `CrawlResult`. Where an event loop runs, it answers `CrawlPages` at once; `async for` over them crawls.
+
+    `options` are those of `CrawlOptions`; an option that is not given comes from OUTRIDER_… variables, from
+    outrider.toml in the directory, or from the defaults. No progress is shown unless `progress` says so; a seed that is
+    skipped, a note of the opening and a stop are a line each on standard error. Raises SettingsError,
+    InvalidUrlError and StoreError; a crawl that stopped early has an exit code (3, 4, 7) in its result.
+    """
+    crawler = Crawler(seeds, output=output, **options)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return crawler.run()
+    return crawler.pages()

@@ -1,0 +1,118 @@
+"""`outrider.Crawler`: a crawl that a program holds, stops and asks, from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import threading
+
+import pytest
+
+import outrider
+from outrider.errors import OutriderError, SettingsError
+from unit.test_hooks import HOME, Web
+
+
+@pytest.fixture
+def told(tmp_path):
+    (tmp_path / "hosts").write_text("127.0.0.1 one.test\n127.0.0.2 two.test\n")
+    return {
+        "output": tmp_path / "out",
+        "hosts": str(tmp_path / "hosts"),
+        "downloader": Web,
+        "delay": 0,
+        "delay_factor": 0,
+    }
+
+
+def pages_of(folder):
+    return len((folder / "pages.jsonl").read_text().splitlines())
+
+
+def test_it_crawls_as_the_function_does(told):
+    result = outrider.Crawler([HOME], **told).run()
+    assert (0, 5) == (result.exit_code, pages_of(told["output"]))
+
+
+def test_a_thread_stops_it_and_another_goes_on(told):
+    entered, left = threading.Event(), threading.Event()
+
+    def hold(page):
+        entered.set()
+        assert left.wait(30)
+
+    results = []
+    crawler = outrider.Crawler([HOME], on_page=hold, **told)
+    thread = threading.Thread(target=lambda: results.append(crawler.run()))
+    thread.start()
+    assert entered.wait(30)
+    crawler.stop("enough")
+    left.set()
+    thread.join(30)
+    assert (4, "enough") == (results[0].exit_code, results[0].ending)
+    assert pages_of(told["output"]) < 5
+    assert 0 == outrider.Crawler(**told, on_page=lambda page: None).run().exit_code
+    assert 5 == pages_of(told["output"])  # one of them says that robots.txt closes it
+
+
+def test_a_hook_stops_the_crawl_and_its_page_is_kept(told):
+    crawler = outrider.Crawler([HOME], on_page=lambda page: crawler.stop(), **told)
+    assert (4, "stopped by the program") == ((result := crawler.run()).exit_code, result.ending)
+    assert 1 <= pages_of(told["output"]) < 5
+
+
+def test_a_stop_before_the_beginning_ends_it_as_it_begins(told):
+    crawler = outrider.Crawler([HOME], **told)
+    crawler.stop()
+    result = crawler.run()
+    assert (4, 1, 0) == (result.exit_code, result.statistics["accepted"], pages_of(told["output"]))
+
+
+def test_a_stop_after_the_end_does_nothing(told):
+    crawler = outrider.Crawler([HOME], **told)
+    assert 0 == crawler.run().exit_code
+    crawler.stop()
+    assert ("finished", 4) == ((status := crawler.status())["state"], status["answered"])
+
+
+def test_it_tells_its_status_while_it_runs(told):
+    async def read():
+        crawler = outrider.Crawler([HOME], **told)
+        async with crawler.pages() as pages:
+            async for _page in pages:
+                return await asyncio.to_thread(crawler.status)
+        return None
+
+    status = asyncio.run(read())
+    assert ("running", True) == (status["state"], status["answered"] >= 1)
+
+
+def test_it_runs_once(told):
+    crawler = outrider.Crawler([HOME], **told)
+    with pytest.raises(SettingsError, match="has not begun"):
+        crawler.status()
+    crawler.run()
+    for again in (crawler.run, crawler.pages):
+        with pytest.raises(SettingsError, match="make another with the same output"):
+            again()
+
+
+@pytest.mark.parametrize("seeds", [HOME, 7, None])
+def test_seeds_that_are_no_list_are_refused(seeds):
+    with pytest.raises(SettingsError, match="seeds"):
+        outrider.Crawler(seeds)
+
+
+def test_a_fault_of_the_words_is_told_by_run(told):
+    with pytest.raises(OutriderError, match="delai"):
+        outrider.Crawler([HOME], delai=3, **told).run()
+
+
+def test_the_example_stops_its_crawl(told, project, capsys):
+    spec = importlib.util.spec_from_file_location("held", project / "examples" / "held.py")
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    options = {**told, "output": str(told["output"]), "delay": 3600}
+    assert 4 == example.held(1.5, options.pop("output"), "me@example.org", [HOME], **options)
+    assert "pages," in capsys.readouterr().out
+    assert 0 == pages_of(told["output"])  # the first page waits for an hour behind robots.txt
