@@ -20,6 +20,7 @@ BENCHES = (
     "log",
     "ledger",
     "cold",
+    "service",
     "parts",
     "crawl",
     "frontier",

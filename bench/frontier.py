@@ -41,6 +41,7 @@ HOSTS_DRAWN = (100, 1_000)  # sizes that are measured for the drawing alone
 HOSTS_OF_PEERS = (100, 1_000, 10_000, 100_000)
 HOSTS_OF_PEERS_QUICK = (100, 1_000)
 JAR = "OUTRIDER_BENCH_URLFRONTIER_JAR"
+PEER_WITHOUT_REDIS = f"{PEERS['scrapy-redis']}: no redis-server on PATH (apt-get install redis-server)."
 RESULTS = ROOT / "bench" / "results"
 ENVIRONMENT = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 SECONDS_OF_A_SIZE_MAX = 1_800.0
@@ -202,21 +203,27 @@ def _peers(sizes: Sequence[int]) -> tuple[dict[str, dict[int, Found]], list[str]
         return found, ["No .venv-bench here: make bench makes it."]
     jar = os.environ.get(JAR, "")
     for name, title in PEERS.items():
-        if name == "scrapy-redis" and shutil.which("redis-server") is None:
-            missing.append(f"{title}: no redis-server on PATH (apt-get install redis-server).")
+        if name == "scrapy-redis" and not has_redis():
+            missing.append(PEER_WITHOUT_REDIS)
             continue
         if name == "urlfrontier" and not (jar and shutil.which("java")):
             missing.append(f"{title}: {JAR} names the jar of its service, and java runs it; not given here.")
             continue
         found[name] = {}
         for hosts in sizes:
-            one = found[name][hosts] = _peer(name, hosts, Path(jar))
+            one = found[name][hosts] = peer(name, hosts, Path(jar))
             if "take" not in one:
                 break
     return found, missing
 
 
-def _peer(name: str, hosts: int, jar: Path) -> Found:
+def has_redis() -> bool:
+    """Whether a Redis can be started here."""
+    return shutil.which("redis-server") is not None
+
+
+def peer(name: str, hosts: int, jar: Path) -> Found:
+    """One peer at one number of hosts: `fill` and `take`; without the second where filling took too long."""
     with _directory() as directory, contextlib.ExitStack() as ending:
         arguments: list[str] = []
         try:

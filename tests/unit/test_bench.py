@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from bench import frontier, urlfrontier_peer
+from bench import frontier, service, urlfrontier_peer
 from bench.frontier_engine import REST_TICKS_MAX, REST_TICKS_MIN, STARTED_AT, TICK, Rests
 from bench.made import batches, url_of
 from bench.measuring import ChildFailedError, Spent, run
@@ -115,6 +115,28 @@ def test_the_frontier_is_measured_and_an_abandoned_store_opened_again(tmp_path, 
         shown = [frontier.discover_table({50: found}), frontier.store_table({50: found}, {50: again})]
         assert all(table.lines() for table in shown)
         assert all(figure.measured > 0 for figure in frontier.figures({}, {50: found}, {50: again}, [], {}))
+
+
+def test_the_embedded_frontier_and_the_served_one_lease_and_report_each_batch(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "CACHE", tmp_path)
+    for way in (service.EMBEDDED, service.REST):
+        found = service._ours(way, 20, {1: 3, 10: 20})
+        assert [3, 20] == [found[batch]["count"] for batch in (1, 10)]
+        assert all(one["wall"] > 0 and one["next"][0] <= one["next"][1] for one in found.values())
+
+
+def test_served_leases_are_compared_with_the_peer_where_it_runs_and_without_it_the_bench_says_so():
+    ours = {"count": 100, "calls": 2, "wall": 1.0, "cpu": 0.01, "own": 0.02, "adding": 0.0001}
+    ours |= {"next": [0.001, 0.002], "results": [0.003, 0.004]}
+    theirs = {"fill": {"count": 10, "cpu": 0.01, "wall": 1.0}, "take": {"count": 10, "cpu": 0.004, "wall": 1.0}}
+    found = {("REST", 100): [ours], ("embedded", 100): [ours]}
+    alone = service.table(found, 10, 1, "No redis-server.")
+    assert ("No redis-server.", 2) == (alone.notes[-1], len(alone.rows))
+    beside = service.table({**found, ("scrapy-redis", 1): [theirs]}, 10, 1, None)
+    assert "4.00x (to reach: 5x, MISSED); with adding 7.00x" in beside.notes[-1]
+    assert ("REST", 100, 2.0, 1.0, 2.0, 3.0, 4.0, 100.0) == tuple(
+        round(cell, 6) if isinstance(cell, float) else cell for cell in beside.rows[0][:8]
+    )
 
 
 def test_memory_beyond_a_budget_is_measured(tmp_path, monkeypatch):

@@ -592,7 +592,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         """The Crawl-delay of each authority in seconds, 0 for none; None where no rules were read. Raises
         SettingsError."""
         found: list[float | None] = []
-        for name in arguments.authorities(authorities):
+        for name in arguments.authorities(authorities, self.tables.authorities):
             authority = self.tables.authorities.get(name)
             ruled = authority is not None and authority.state == RobotsState.RULES
             found.append(self._rulebook.crawl_delay(authority.digest) if authority is not None and ruled else None)

@@ -12,7 +12,7 @@ from outrider.url.keys import (
 )
 from outrider.url.parts import Url
 from outrider.url.rules import RULES_VERSION, HostRules, Rules, canonical_target
-from outrider.url.scope import Scope
+from outrider.url.scope import Scope, span_of
 from outrider.url.spelling import SPELLING_VERSION, authority_of, host_of, join, normalize, spell, undotted
 from outrider.url.surt import surt, surt_as_written
 
@@ -36,6 +36,7 @@ __all__ = [
     "normalize",
     "registrable_domain",
     "registrable_domains",
+    "span_of",
     "spell",
     "surt",
     "surt_as_written",

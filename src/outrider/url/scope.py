@@ -116,14 +116,12 @@ class Scope:
         if self.kind == "any":
             return self
         seeds = normalize_all(urls)
+        spans = dict.fromkeys(span_of(self.kind, seed) for seed in seeds)
         if self.kind == "prefix":
-            known = dict.fromkeys(self.prefixes)
-            known.update(dict.fromkeys(_prefix_of(seed) for seed in seeds))
-            return replace(self, prefixes=tuple(known))
-        hosts = {host_of(seed) for seed in seeds}
+            return replace(self, prefixes=tuple(dict.fromkeys(self.prefixes) | spans))
         if self.kind == "host":
-            return replace(self, hosts=self.hosts | hosts)
-        return replace(self, domains=self.domains | {_domain_of(host) for host in hosts})
+            return replace(self, hosts=self.hosts.union(spans))
+        return replace(self, domains=self.domains.union(spans))
 
     @overload
     def verdicts(self, urls: UrlBatch, depths: npt.ArrayLike) -> npt.NDArray[np.bool_]: ...
@@ -207,6 +205,16 @@ def _passes(searches: tuple[_Searches, _Searches], text: bytes) -> bool:
     if any(search(text) for search in exclude):
         return False
     return not include or any(search(text) for search in include)
+
+
+def span_of(kind: ScopeKind, canonical: str) -> str:
+    """The host, domain or prefix by which a canonical URL widens a scope of this kind; "" for `any`."""
+    if kind == "any":
+        return ""
+    if kind == "prefix":
+        return _prefix_of(canonical)
+    host = host_of(canonical)
+    return host if kind == "host" else _domain_of(host)
 
 
 def _domain_of(host: str) -> str:

@@ -30,6 +30,7 @@ HALVED_BELOW: Final = 1 / 4
 LOWEST_BELOW: Final = 1 / 8
 _COUNT_MAX: Final = 2**32 - 1
 _DIGITS = re.compile(r"[0-9]+")
+_HAS_DIGIT, _HAS_LETTER = re.compile(r"[0-9]").search, re.compile(r"[A-Za-z]").search
 
 
 @dataclass(slots=True)
@@ -121,6 +122,6 @@ def shape_of(rest: str) -> str:
 def _kind(name: str) -> str:
     if not name:
         return ""
-    digits = _DIGITS.search(name) is not None
-    letters = any(map(str.isalpha, name))
-    return "a#" if digits and letters else "#" if digits else "a"
+    if _HAS_DIGIT(name) is None:
+        return "a"
+    return "#" if _HAS_LETTER(name) is None else "a#"

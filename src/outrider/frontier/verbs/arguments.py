@@ -4,7 +4,7 @@ nothing."""
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import msgspec
@@ -173,11 +173,14 @@ def robots_url(authority: object) -> str:
     return found
 
 
-def authorities(given: object) -> list[str]:
-    """Authorities as people write them, each spelled as its URLs spell it."""
+def authorities(given: object, known: Container[str] = ()) -> list[str]:
+    """Authorities as people write them, each spelled as its URLs spell it. known: some that are spelled so already."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise SettingsError(f"authorities {shown(given, 200)}: give a list, as [https://example.org]")
-    return [authority_of(robots_url(one)) for one in listed("authorities", given)]
+    return [
+        one if type(one) is str and one in known else authority_of(robots_url(one))
+        for one in listed("authorities", given)
+    ]
 
 
 def listed(what: str, given: Iterable[Any]) -> list[Any]:

@@ -138,7 +138,7 @@ class Deciding:
         self._rulebook = tables.rulebook
         self._rulebook.agent = settings.user_agent
         self._scopes: dict[int, Scope] = {}
-        self._spans: dict[int, set[Scope]] = {}
+        self._spans: dict[int, set[str]] = {}
         # authorities whose parked URLs are being judged again, and the last place that was looked at in the ledger
         self._recheck: dict[str, Place] = {}
         self._same_bodies = SameBodies()

@@ -58,7 +58,7 @@ from outrider.limits import (
     SLOTS,
     URL_BYTES_MAX,
 )
-from outrider.url import Scope, UrlBatch, host_of, spell, undotted
+from outrider.url import Scope, UrlBatch, host_of, span_of, spell, undotted
 
 
 class Discovering(Trapping):
@@ -686,7 +686,7 @@ class Discovering(Trapping):
         known = self._spans_of(crawl)
         wider: list[str] = []
         for text in seeds:
-            span = self._span(text)
+            span = span_of(self.settings.scope, text)
             if span not in known:
                 known.add(span)
                 draft.add(Fact.SCOPE, (OWN_SLOT, crawl, text))
@@ -695,14 +695,12 @@ class Discovering(Trapping):
             # The scope changes before the frame is applied; if the frame fails, `_commit` drops it again.
             self._scopes[crawl] = self._scope(crawl).widened(*wider)
 
-    def _span(self, seed: str) -> Scope:
-        """The scope of one seed: a host, a domain or a prefix."""
-        return Scope.of_seeds(self.settings.scope, (seed,))
-
-    def _spans_of(self, crawl: int) -> set[Scope]:
+    def _spans_of(self, crawl: int) -> set[str]:
+        """The hosts, domains or prefixes of all its seeds."""
         spans = self._spans.get(crawl)
         if spans is None:
-            spans = self._spans[crawl] = {self._span(seed) for seed in self.tables.crawls.scope.get(crawl, {})}
+            seeds = self.tables.crawls.scope.get(crawl, {})
+            spans = self._spans[crawl] = {span_of(self.settings.scope, seed) for seed in seeds}
         return spans
 
     def _send_abroad(

@@ -6,7 +6,6 @@ A call that ends in an error throws its draft away, and the tables stay as they 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -222,7 +221,7 @@ class Draft:
         """The returns under a name, for the caller to change. They become a fact in any case."""
         found = self._returns.get(name)
         if found is None:
-            found = self._returns[name] = slot, replace(self._tables.returns.get(name))
+            found = self._returns[name] = slot, Returns(*self._tables.returns.get(name).cells())
         return found[1]
 
     def returns_seen(self, name: int) -> Returns:

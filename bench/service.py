@@ -1,0 +1,264 @@
+"""`service`: leases and results over REST at batches of 1, 10 and 100, beside an embedded frontier and scrapy-redis.
+
+The server is `outrider serve` on a directory, the client one process on one kept connection. The frontier in one
+process is opened on a directory as the server opens it. Pauses are off, because scrapy-redis knows none; each host's
+robots.txt is answered before anything is measured. The three take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import http.client
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bench.frontier import PEER_WITHOUT_REDIS, has_redis, peer
+from bench.frontier_peers import PEERS
+from bench.made import BATCH, batches
+from bench.measuring import CACHE, PEERS_PYTHON, ROOT, cpu_seconds_of_process, run
+from bench.tables import Table, middle, quantile
+from outrider.crawl.looks import changing
+
+HOSTS = 10_000
+EACH = 6
+VISITS = {1: 1_500, 10: 6_000, 100: 30_000}
+"""URLs that are leased and reported, by batch; no host runs empty meanwhile."""
+ROUNDS = 3
+LEAST_AGAINST_PEER = 5.0  # URLs for each CPU second of the server at 100, against scrapy-redis
+PEER = "scrapy-redis"
+REST, EMBEDDED = "REST", "embedded"
+SETTINGS = {"OUTRIDER_DELAY": "0", "OUTRIDER_DELAY_FACTOR": "0"}
+API = "/api/v1/frontier"
+WORKER = "bench"
+
+Found = Mapping[str, Any]
+Add = Callable[[list[str]], object]
+Ask = Callable[[int], list[tuple[int, str]]]
+Tell = Callable[[list[tuple[int, str]]], None]
+"""Leases as (token, kind), and their results."""
+
+
+def tables(*, rounds: int = ROUNDS, hosts: int = HOSTS, visits: Mapping[int, int] | None = None) -> list[Table]:
+    """One row for each way and batch; medians of the rounds."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    counts = dict(visits or VISITS)
+    found: dict[tuple[str, int], list[Found]] = {}
+    missing = _missing()
+    for _ in range(rounds):
+        for way in (REST, EMBEDDED):
+            for batch, one in _ours(way, hosts, counts).items():
+                found.setdefault((way, batch), []).append(one)
+        if missing is None:
+            one = peer(PEER, hosts, Path())
+            if "take" in one:
+                found.setdefault((PEER, 1), []).append(one)
+            else:
+                missing = f"{PEERS[PEER]}: {one.get('failed', 'adding took too long')}."
+    return [table(found, hosts, rounds, missing)]
+
+
+def _missing() -> str | None:
+    """The reason for which the peer cannot run here."""
+    if not PEERS_PYTHON.exists():
+        return "No .venv-bench here: make bench makes it."
+    return None if has_redis() else PEER_WITHOUT_REDIS
+
+
+def _ours(way: str, hosts: int, counts: Mapping[int, int]) -> dict[int, Found]:
+    """One round of ours in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="service-", dir=CACHE) as name:
+        directory, out = Path(name) / "crawl", Path(name) / "found.json"
+        words: list[str | Path] = [sys.executable, "-m", "bench.service", way, "--hosts", str(hosts)]
+        words += ["--visits", json.dumps(counts), "--directory", directory, "--out", out]
+        environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **SETTINGS}
+        run(words, environment=environment)
+        return {int(batch): one for batch, one in json.loads(out.read_text(encoding="utf-8")).items()}
+
+
+# -- the child ---------------------------------------------------------------------------------------------------------
+
+
+def _measured(
+    add: Add, ask: Ask, tell: Tell, cpu: Callable[[], float], hosts: int, counts: Mapping[int, int]
+) -> dict[int, dict[str, Any]]:
+    """Leases and results of each batch. cpu: seconds of the process that decides."""
+    used = cpu()
+    for urls in batches(0, hosts * EACH, hosts):
+        add(urls)
+    adding = (cpu() - used) / (hosts * EACH)
+    # The errands of all hosts go first, so that the rounds have pages alone.
+    while got := ask(BATCH):
+        tell(got)
+        if all(kind == "page" for _, kind in got):
+            break
+    found: dict[int, dict[str, Any]] = {}
+    for batch, visits in counts.items():
+        leasing, telling, done, calls = [], [], 0, 0
+        begun, used, own = time.perf_counter(), cpu(), time.process_time()
+        while done < visits:
+            first = time.perf_counter()
+            got = ask(batch)
+            second = time.perf_counter()
+            assert got, "there are URLs left"
+            tell(got)
+            leasing.append(second - first)
+            telling.append(time.perf_counter() - second)
+            done, calls = done + len(got), calls + 2
+        wall = time.perf_counter() - begun
+        found[batch] = {
+            "count": done,
+            "adding": adding,
+            "calls": calls,
+            "wall": wall,
+            "cpu": cpu() - used,
+            "own": time.process_time() - own,
+            "next": [quantile(leasing, share) for share in (0.5, 0.99)],
+            "results": [quantile(telling, share) for share in (0.5, 0.99)],
+        }
+    return found
+
+
+def embedded(given: argparse.Namespace, counts: Mapping[int, int]) -> dict[int, dict[str, Any]]:
+    """The verbs in one process, with a list of Outcome as the server makes it."""
+    with changing(str(given.directory), create=True) as frontier:
+        held: dict[int, Any] = {}
+
+        def ask(want: int) -> list[tuple[int, str]]:
+            leases = frontier.lease(want, worker=WORKER, errands=True)
+            held.update((one.token, one) for one in leases)
+            return [(one.token, str(one.kind)) for one in leases]
+
+        def tell(leases: list[tuple[int, str]]) -> None:
+            frontier.report(
+                [
+                    held[token].done(seconds=0.0, status=200) if kind == "page" else _no_rules(held[token])
+                    for token, kind in leases
+                ]
+            )
+            held.clear()
+
+        return _measured(frontier.discover, ask, tell, time.process_time, given.hosts, counts)
+
+
+def _no_rules(lease: Any) -> Any:
+    from outrider.journey import Outcome, RobotsAnswer, Verdict
+
+    return Outcome(lease.token, Verdict.DONE, seconds=0.0, status=404, robots=RobotsAnswer(404, b"", None, None))
+
+
+def rest(given: argparse.Namespace, counts: Mapping[int, int]) -> dict[int, dict[str, Any]]:
+    """The same over HTTP."""
+    with _server(given.directory) as (pid, port):
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        encode, decode = msgspec.json.encode, msgspec.json.decode
+        lease_id = 0
+
+        def asked(method: str, path: str, body: Any = None) -> Any:
+            octets = None if body is None else encode(body)
+            connection.request(method, API + path, octets, {"Content-Type": "application/json"} if octets else {})
+            answer = connection.getresponse()
+            content = answer.read()
+            assert answer.status == 200, content[:500]
+            return decode(content)
+
+        def ask(want: int) -> list[tuple[int, str]]:
+            nonlocal lease_id
+            answer = asked("GET", f"/next?worker_id={WORKER}&batch_size={want}")
+            lease_id = answer["lease_id"]
+            return [(one["token"], one["kind"]) for one in answer["urls"]]
+
+        def tell(leases: list[tuple[int, str]]) -> None:
+            rows = [
+                {"token": token, "status": "success", "http_status": 200 if kind == "page" else 404, "fetch_time_ms": 0}
+                for token, kind in leases
+            ]
+            asked("POST", "/results", {"lease_id": lease_id, "results": rows})
+
+        def add(urls: list[str]) -> None:
+            asked("POST", "/urls", {"urls": urls})
+
+        return _measured(add, ask, tell, lambda: cpu_seconds_of_process(pid), given.hosts, counts)
+
+
+@contextlib.contextmanager
+def _server(directory: Path) -> Iterator[tuple[int, int]]:
+    """`outrider serve`; its process and port."""
+    command = [sys.executable, "-m", "outrider", "serve", str(directory), "--http", "127.0.0.1:0", "--drain", "0"]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert server.stderr is not None
+    try:
+        line = server.stderr.readline()
+        assert "serving at" in line, line + server.stderr.read()
+        yield server.pid, int(line.rpartition(":")[2])
+    finally:
+        server.terminate()
+        server.communicate()
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def table(found: Mapping[tuple[str, int], Sequence[Found]], hosts: int, rounds: int, missing: str | None) -> Table:
+    """Medians of the rounds; without the peer, its ratio is left out."""
+    rows: list[tuple[object, ...]] = []
+    prices: dict[str, tuple[float, float]] = {}  # CPU seconds of a URL in the largest batch, and with adding it
+    for (way, batch), ones in found.items():
+        if way == PEER:
+            price = middle([one["take"]["cpu"] / one["take"]["count"] for one in ones])
+            adding = middle([one["fill"]["cpu"] / one["fill"]["count"] for one in ones])
+            calls = middle([one["take"]["count"] / one["take"]["wall"] for one in ones])
+            cells: list[float | None] = [calls, *[None] * 4, price * 1e6, None]
+        else:
+            price = middle([one["cpu"] / one["count"] for one in ones])
+            adding = middle([one["adding"] for one in ones])
+            times = [middle([one[call][at] for one in ones]) * 1e3 for call in ("next", "results") for at in (0, 1)]
+            own = middle([one["own"] / one["count"] for one in ones]) * 1e6 if way == REST else None
+            cells = [middle([one["calls"] / one["wall"] for one in ones]), *times, price * 1e6, own]
+        prices[way] = price, price + adding
+        rows.append((way, batch, *cells, 1 / price, adding * 1e6))
+    notes = [
+        f"{hosts:,} hosts of {EACH} URLs, on the disk, each call synced; pauses off; medians of {rounds} in turns.",
+        f"CPU: of the server's process; of the whole process where embedded; of scheduler and Redis for {PEER},",
+        "which keeps nothing on disk and no host's pause, and takes no result: it pops one URL a call.",
+        "Adding: CPU of a new URL, in calls of 1,000; one a call for the peer.",
+    ]
+    if missing is None:
+        (ours, ours_whole), (theirs, theirs_whole) = prices[REST], prices[PEER]
+        reached = "reached" if theirs / ours >= LEAST_AGAINST_PEER else "MISSED"
+        notes.append(
+            f"URLs for each CPU second, REST in the largest batches against {PEER}: {theirs / ours:.2f}x "
+            f"(to reach: {LEAST_AGAINST_PEER:g}x, {reached}); with adding {theirs_whole / ours_whole:.2f}x."
+        )
+    else:
+        notes.append(missing)
+    columns = (
+        *("", "batch", "requests/s", "next p50 ms", "p99", "results p50 ms", "p99"),
+        *("CPU µs/URL", "client's", "URLs/CPU s", "adding, CPU µs"),
+    )
+    return Table("service", "Leases and results over REST", columns, tuple(rows), tuple(notes))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("way", choices=(REST, EMBEDDED))
+    parser.add_argument("--hosts", type=int, required=True)
+    parser.add_argument("--visits", type=json.loads, required=True)
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    counts = {int(batch): count for batch, count in given.visits.items()}
+    found = {REST: rest, EMBEDDED: embedded}[given.way](given, counts)
+    given.out.write_text(json.dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
