@@ -97,7 +97,7 @@ def small_segments(monkeypatch):
         monkeypatch.setitem(Log.open.__func__.__kwdefaults__, name, 16_384)
 
 
-@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.long)])
 def test_a_log_cut_at_any_byte_is_the_state_after_its_last_whole_frame(small_segments, step):
     """Zeros behind the cut, as after a power cut in the middle of a write; the mirror knows nothing."""
     world = World(output=True, group="address", addresses="errands")
@@ -215,14 +215,15 @@ def test_after_any_power_cut_what_was_answered_is_there(seed):
     rng = random.Random(seed)
     world, ledger = World(), Ledger()
     opened_images = 0
-    for turn in range(25):
+    turns = 14 if seed == FIRST_QUICKLY[0] else 25  # each image holds all that came before it: twice is four times
+    for turn in range(turns):
         traffic(world, ledger, rng, turn)
         for image in world.disk.crash_images(rng, 1):
             frontier = opened(image, world.clock)
             ledger.holds(frontier, world.clock)
             frontier.close()
             opened_images += 1
-    assert opened_images > 25
+    assert opened_images > turns
 
 
 def test_a_power_cut_in_the_middle_of_a_call_leaves_it_whole_or_out():

@@ -228,8 +228,9 @@ def test_a_stranger_sees_broken_links_closed_pages_slow_hosts_seeds_and_settings
         getattr(data.slowest[0], name) for name in ("host", "requests", "seconds_mean", "seconds_max")
     )
     text = render(data)
-    assert "2 URLs gave no page (status 404 1, timeout 1)" in text
-    assert "<td>http://a.test/</td><td>2</td><td>timeout</td><td>4</td>" in text
+    assert "2 URLs gave no page (1 × status 404, 1 × timeout)" in text
+    cells = '<td class="text">http://a.test/</td><td>2</td><td class="text">timeout</td><td>4</td>'
+    assert cells in text
     for word in ("Broken links", "Closed by robots.txt", "Slowest hosts", "Seeds", "delay = 1.0", "<title>a.test"):
         assert word in text
 
@@ -244,6 +245,7 @@ def test_secrets_of_headers_do_not_stand_in_the_report():
     assert ["a.test and 1 more host", "mine"] == [
         _title(CrawlOptions(name=name), ("http://a.test/x", "https://b.test/", "@/x")) for name in (None, "mine")
     ]
+    assert "seeds of mine.txt" == _title(CrawlOptions(), ("@/lists/mine.txt",))
 
 
 def test_a_url_that_gave_a_page_in_the_end_is_no_broken_link():

@@ -36,6 +36,7 @@ TIMELINE_HOSTS_TRACKED_MAX = 1_000  # candidates for the rows: 24 bytes a reques
 TIMELINE_SECONDS_MAX = 120.0  # beyond two minutes a gap of a second is thinner than a pixel
 BUCKETS_MAX = 240  # bars of pages over time; twice as wide bars when there would be more
 NAMES_MAX = 200  # distinct outcomes, error classes, statuses; they are closed sets, a foreign file may not be
+TEXT_HEADS = frozenset({"found on", "reason", "why", "as"})
 OTHER_HOSTS = "(other hosts)"
 BROKEN_TRACKED_MAX = 10_000  # links that lead nowhere, each with its page: a megabyte or two
 BROKEN_SHOWN_MAX = 200
@@ -466,8 +467,8 @@ th:first-child,td:first-child{text-align:left;padding-left:0}
 td.name{overflow-wrap:anywhere;white-space:normal;min-width:11rem}
 pre{margin:0;font:.85rem/1.5 ui-monospace,Menlo,Consolas,monospace}
 ul{margin:.25rem 0;padding-left:1.2rem;overflow-wrap:anywhere}
-table.URL th{text-align:left}
-table.URL td{text-align:left;white-space:normal;overflow-wrap:anywhere}
+th.text,td.text{text-align:left}
+td.text{white-space:normal;overflow-wrap:anywhere;min-width:11rem}
 td.bar{width:40%;min-width:6rem}
 td.bar i{display:block;height:.7rem;background:var(--mark);border-radius:2px;min-width:2px}
 td.value{text-align:left;white-space:normal;overflow-wrap:anywhere}
@@ -692,17 +693,19 @@ def _settings(data: ReportData) -> str:
 
 
 def _table(heading: str, note: str, heads: Sequence[str], rows: Sequence[Sequence[str]], rest: str = "") -> str:
-    """A table of cells that are safe already; nothing where there is no row. The first column is a name."""
+    """A table of cells that are safe already; nothing where there is no row. The first column is a name, those of
+    `TEXT_HEADS` hold text, and the others numbers."""
     if not rows:
         return ""
-    head = "".join(f"<th>{name}</th>" for name in heads)
+    kinds = [' class="name"', *(' class="text"' if name in TEXT_HEADS else "" for name in heads[1:])]
+    head = "".join(f"<th{kind}>{name}</th>" for kind, name in zip(kinds, heads, strict=True))
     body = "".join(
-        f'<tr><td class="name">{first}</td>' + "".join(f"<td>{cell}</td>" for cell in others) + "</tr>"
-        for first, *others in rows
+        "<tr>" + "".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
+        for row in rows
     )
     more = f'<p class="soft">{rest}</p>' if rest else ""
     return (
-        f'<section><h2>{heading}</h2><p class="soft">{note}</p><div class="wide"><table class="{heads[0]}">'
+        f'<section><h2>{heading}</h2><p class="soft">{note}</p><div class="wide"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}</section>"
     )
 
@@ -718,7 +721,7 @@ def _broken_table(data: ReportData) -> str:
     ]
     more = max(0, len(data.broken) - BROKEN_SHOWN_MAX) + data.broken_left_out
     reasons = ranked(Counter(one.reason for one in data.broken))
-    named = ", ".join(f"{_safe(name)} {count:,}" for name, count in reasons[:NAMES_MAX])
+    named = ", ".join(f"{count:,} × {_safe(name)}" for name, count in reasons[:NAMES_MAX])
     whole = counted(len(data.broken) + data.broken_left_out, "URL")
     note = f"{whole} gave no page ({named}), with the first page that links to each, and how many such links it has."
     rest = f"and {counted(more, 'more URL')}: outcome gone or error in pages.jsonl" if more else ""

@@ -204,7 +204,8 @@ def _title(options: CrawlOptions, sources: tuple[str, ...]) -> str:
         return str(options.name)
     hosts = list(dict.fromkeys(host_of(seed) for seed in sources if "://" in seed and seed[:1] != "@"))
     if not hosts:
-        return os.path.basename(options.output)
+        files = [os.path.basename(seed[1:]) for seed in sources if seed[:1] == "@"]
+        return f"seeds of {files[0]}" if files else os.path.basename(options.output)
     more = f" and {counted(len(hosts) - 1, 'more host')}" if len(hosts) > 1 else ""
     return f"{hosts[0]}{more}"
 

@@ -21,7 +21,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from outrider.crawl.report import collect, render
 from outrider.crawl.summary import counted, seconds_text
 from outrider.sim.web import DemoWeb
 
@@ -157,20 +156,6 @@ def _say(*lines: str) -> None:
         print(line, flush=True)
 
 
-def _write_report(crawled: Path, settings: Mapping[str, object]) -> Path:
-    report = crawled / "report.html"
-    if not report.exists():
-        data = collect(
-            records_of(crawled / "pages.jsonl"),
-            records_of(crawled / "politeness.jsonl"),
-            settings="\n".join(f"{name} = {value}" for name, value in settings.items()),
-            output=str(crawled),
-            title="Crawl of the demo web",
-        )
-        report.write_text(render(data), encoding="utf-8")
-    return report
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Crawls the demo web, says what came of it and where it lies; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m outrider.sim.demo", description="Crawl a small web on loopback.")
@@ -181,15 +166,14 @@ def main(arguments: list[str] | None = None) -> int:
     folder = (keep or Path(tempfile.mkdtemp(prefix="outrider-demo-"))).resolve()
     crawled, begun = folder / "crawl", time.monotonic()
     shape = DemoWeb()
-    options: dict[str, object] = {"delay": DELAY_SECONDS}
     with _web(folder / "web") as ready:
         _say(
             f"A web of {len(shape.hosts)} hosts and some {len(shape.must_fetch()):,} pages now answers on loopback.",
             "One host is slow, one wants a second of rest, one refuses at first, one closes a folder, one never ends.",
             "",
         )
-        settings = [f"--{name}={value}" for name, value in options.items()]
-        command = [*_command(), "crawl", f"@{ready['seeds']}", "-o", str(crawled), "--hosts", ready["hosts"], *settings]
+        settings = ["--hosts", ready["hosts"], f"--delay={DELAY_SECONDS}", "--name", "the demo web"]
+        command = [*_command(), "crawl", f"@{ready['seeds']}", "-o", str(crawled), *settings]
         _say(f"$ {_spoken()} {shlex.join(command[len(_command()) :])}", "")
         code = _crawl([*command, "--progress", "auto"])
     if not (crawled / "pages.jsonl").exists():
@@ -197,14 +181,13 @@ def main(arguments: list[str] | None = None) -> int:
         return code or 1
     delays = {host: max(DELAY_SECONDS, shape.crawl_delay(host) or 0.0) for host in shape.hosts}
     seen = inspect(records_of(folder / "web" / "access.log"), delays)
-    report = _write_report(crawled, {**options, "hosts": ready["hosts"]})
     _say(
         "",
         "What the web itself saw:",
         *(f"  {line}" for line in inspection_lines(seen)),
         "",
         f"Everything lies in {folder}",
-        f"  {report.relative_to(folder)!s:<24}  open it in a browser",
+        f"  {'crawl/report.html':<24}  open it in a browser",
         f"  {'crawl/pages.jsonl':<24}  one line per finished attempt",
         f"  {'crawl/politeness.jsonl':<24}  one line per request",
         f"  {'crawl/archive/':<24}  the answers, as WARC",
