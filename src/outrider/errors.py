@@ -141,7 +141,7 @@ class InterruptedCallError(OutriderError):
 
 
 class ClosedError(OutriderError):
-    """This frontier is closed."""
+    """The call comes after the close."""
 
 
 class UnreachableError(OutriderError):

@@ -187,6 +187,8 @@ RATE_SECONDS_FIRST = 15.0  # and that is first looked at so long after the head:
 FETCH_THREADS = 1  # of the fetch kernel: one fetches 10,000 pages a second
 FETCH_INBOX_BYTES_MAX = 16 << 20  # answers that wait to be taken; beyond, nothing more is read from the sites
 FETCH_DRAIN_BYTES = 4 << 20  # answers taken at once: a millisecond or two of copying
+SUBMITTED_MAX = 100_000  # requests of a Fetcher under way: some 500 bytes each while they wait
+FETCHED_BYTES_MAX = 64 << 20  # answers of a Fetcher that wait to be drained; beyond, no request begins
 AWKWARD_ORIGINS_MAX = 10_000  # origins remembered as ambiguous speakers, whose connections are not reused
 ERROR_TEXT_MAX = 200  # characters of a library's or server's words that go into a log line
 

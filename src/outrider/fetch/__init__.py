@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from outrider.fetch.addresses import AddressGuard, is_public_address
 from outrider.fetch.downloader import Decoding, Downloader, Headers, Request, Response
+from outrider.fetch.fetcher import Fetched, Fetcher
 from outrider.fetch.names import Resolver, make_resolver, parse_hosts
 from outrider.fetch.outcomes import BlockedAddress, FetchError, FetchFailure, retry_after_seconds
 
@@ -14,6 +15,8 @@ __all__ = [
     "Downloader",
     "FetchError",
     "FetchFailure",
+    "Fetched",
+    "Fetcher",
     "Headers",
     "Request",
     "Resolver",
