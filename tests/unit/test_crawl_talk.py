@@ -192,7 +192,7 @@ def test_a_crawl_that_ends_at_a_limit_does_not_say_that_nothing_is_left(tmp_path
     statistics = {"urls": {"queued": 0, "leased": 0, "waiting": 0, "parked": 7}, "answered": 1, "errors": {}}
     network = {"names": 4, "names_waited": 1, "names_seconds": 0.5, "requests": 3, "kept": 2}
     result = CrawlResult(code, "it ended", str(tmp_path), {**statistics, "network": network})
-    lines = start._conclude(CrawlOptions(output=str(tmp_path)), result)
+    lines = start.conclude(CrawlOptions(output=str(tmp_path)), result)
     told = "25.0% of 4 look-ups were waited for, 0.500 s in all; 66.7% of 3 requests went over a kept connection"
     assert f"network     {told}" in lines
     assert expected == [line for line in lines if line.startswith("left ")]
