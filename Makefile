@@ -32,12 +32,14 @@ demo: install
 	@$(RUN) -m outrider.sim.demo
 
 test: install lint
+	@$(PYTHON) scripts/install.py --promtool
 	@$(RUN) scripts/check_rust.py test
 	$(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long'
 	@echo 'The fast half again, with the plain Python kernels:'
 	OUTRIDER_KERNELS=python $(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long' $(FAST)
 
 test-long: install
+	@$(PYTHON) scripts/install.py --fuzz
 	$(PYTEST) -m long --timeout 1800
 
 bench: install
@@ -63,7 +65,7 @@ lock: install
 	@sh scripts/lock.sh
 
 clean:
-	rm -rf .venv .venv-bench .venv-docs target build dist demo-crawl demo-output
+	rm -rf .venv .venv-bench .venv-docs .venv-fuzz target build dist demo-crawl demo-output
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis bench/.cache bench/results
 	rm -f src/outrider/_native*.so
 	find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -4,7 +4,8 @@ Needs nothing but a Python 3.11 or later. Locked dependencies are installed with
 (index, proxy, certificates) are left alone. Rust is present when `cargo --version` succeeds; else the system's package
 is tried where that is permitted (root, apt), else the plain Python kernels serve. A stamp in the environment makes the
 second run take no time. `--bench` makes `.venv-bench` with the peers that `make bench` measures, `--docs`
-makes `.venv-docs` with the generator of the documents' site.
+makes `.venv-docs` with the generator of the documents' site, `--fuzz` makes `.venv-fuzz` with the fuzzer that
+`make test-long` sets on the service, and `--promtool` puts Prometheus' own checker into target/tools where apt has it.
 
 This file must at least parse on any Python 3, so that an old one can say what is missing.
 """
@@ -185,8 +186,8 @@ def is_offered(package):
     return version >= RUST_MIN
 
 
-def run_bounded(command, seconds):
-    """Whether a quiet command succeeded within its time."""
+def run_bounded(command, seconds, folder=None):
+    """Whether a quiet command succeeded within its time. folder: where it runs."""
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     try:
         done = subprocess.run(
@@ -196,6 +197,7 @@ def run_bounded(command, seconds):
             stdin=subprocess.DEVNULL,
             timeout=seconds,
             env=environment,
+            cwd=folder,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -399,35 +401,72 @@ def remove_native(root):
 
 def install_bench(root):
     """`.venv-bench`: the peers, and Outrider beside them."""
-    place = root / ".venv-bench"
-    wanted = digest_of(root, ["requirements/bench.txt", "pyproject.toml", "scripts/install.py"])
-    if read_stamp(place).get("dependencies") == wanted and (place / "bin" / "python").exists():
-        return
-    say("Installing the peers to measure beside into .venv-bench ...")
-    make_environment(place)
-    install_locked(place, root / "requirements" / "bench.txt")
-    install_package(root, place)
-    write_stamp(place, {"dependencies": wanted})
+    if install_beside(root, "bench", "the peers to measure beside", ["pyproject.toml"]):
+        install_package(root, root / ".venv-bench")
 
 
 def install_docs(root):
     """`.venv-docs`: the generator of the documents' site, and nothing of Outrider."""
-    place = root / ".venv-docs"
-    wanted = digest_of(root, ["requirements/docs.txt"])
+    install_beside(root, "docs", "the generator of the documents' site")
+
+
+def install_fuzz(root):
+    """`.venv-fuzz`: the fuzzer of the service, and nothing of Outrider."""
+    install_beside(root, "fuzz", "the fuzzer of the service")
+
+
+def install_beside(root, name, what, more=()):
+    """An environment of its own from requirements/NAME.txt; whether it had to be made. more: files that it depends
+    on, too."""
+    place = root / f".venv-{name}"
+    wanted = digest_of(root, [f"requirements/{name}.txt", *more, "scripts/install.py"])
     if read_stamp(place).get("dependencies") == wanted and (place / "bin" / "python").exists():
-        return
-    say("Installing the generator of the documents' site into .venv-docs ...")
+        return False
+    say(f"Installing {what} into .venv-{name} ...")
     make_environment(place)
-    install_locked(place, root / "requirements" / "docs.txt")
+    install_locked(place, root / "requirements" / f"{name}.txt")
     write_stamp(place, {"dependencies": wanted})
+    return True
+
+
+# ------------------------------------------------------------------------------------------------------------ tools
+
+
+def fetch_promtool(root):
+    """target/tools/promtool, out of Debian's package `prometheus`, where PATH has none. The package is unpacked, not
+    installed: nothing on the machine changes and no server starts. Asked for once; tests do without it."""
+    tools = root / "target" / "tools"
+    if shutil.which("promtool") or (tools / "asked").exists() or not all(map(shutil.which, ("apt-get", "dpkg-deb"))):
+        return
+    tools.mkdir(parents=True, exist_ok=True)
+    (tools / "asked").touch()
+    with tempfile.TemporaryDirectory() as folder:
+        download = ["apt-get", "download", "--quiet", *APT_OPTIONS, "prometheus"]
+        if not run_bounded(download, APT_FETCH_SECONDS_MAX, folder):
+            run_bounded(["apt-get", "update", "--quiet", *APT_OPTIONS], APT_LIST_SECONDS_MAX)
+            run_bounded(download, APT_FETCH_SECONDS_MAX, folder)
+        for package in Path(folder).glob("prometheus_*.deb"):
+            run_bounded(["dpkg-deb", "--extract", str(package), folder], APT_FETCH_SECONDS_MAX)
+        found = Path(folder) / "usr" / "bin" / "promtool"
+        if found.is_file():
+            shutil.copy2(found, tools / "promtool")
+            say("promtool of Debian's package prometheus lies in target/tools.")
+        else:
+            say("No promtool on PATH, and apt has none here: its tests are left out, those in Python run.")
 
 
 def main(arguments):
     if sys.version_info < PYTHON_MIN:
         python = find_python(os.environ.get("PATH", ""))
         os.execv(python, [python, os.path.abspath(__file__), *arguments])
-    if set(arguments) - {"--bench", "--docs"}:
-        raise InstallError("usage: install.py [--bench | --docs]")
+    others = {
+        "--bench": install_bench,
+        "--docs": install_docs,
+        "--fuzz": install_fuzz,
+        "--promtool": fetch_promtool,
+    }
+    if len(arguments) > 1 or set(arguments) - set(others):
+        raise InstallError(f"usage: install.py [{' | '.join(others)}]")
     wish = os.environ.get("OUTRIDER_KERNELS", "")
     if wish not in ("", "python", "native"):
         raise InstallError(f"OUTRIDER_KERNELS is {wish!r}; it may be 'native', 'python' or unset.")
@@ -437,10 +476,8 @@ def main(arguments):
     try:
         # Two at once would tread on each other's environment; the second finds all done.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if "--bench" in arguments:
-            install_bench(ROOT)
-        elif "--docs" in arguments:
-            install_docs(ROOT)
+        if arguments:
+            others[arguments[0]](ROOT)
         else:
             install(ROOT, wish)
     finally:

@@ -22,6 +22,7 @@ compile image.in -c test.txt -o image.txt
 compile bench.in -c runtime.txt -o bench.txt
 compile docs.in -o docs.txt
 compile wheels.in -o wheels.txt
+compile fuzz.in -o fuzz.txt
 cd ..
 if cargo --version >/dev/null 2>&1; then
     if [ -n "$upgrade" ]; then cargo update; else cargo metadata --format-version 1 >/dev/null; fi

@@ -1,27 +1,55 @@
-"""deploy/: alert rules and the board name metrics that the service has, and Prometheus' own tool finds no fault."""
+"""deploy/: alert rules and the board name metrics that the service has, with labels that they have.
+
+The rules are judged here by their structure, and by promtool of Prometheus where PATH or target/tools has it:
+`make test` fetches it where apt offers it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from unit.test_service import A, B, Served
 
-PROMTOOL = shutil.which("promtool")
+TOOLS = Path(__file__).resolve().parents[2] / "target" / "tools"
+PROMTOOL = shutil.which("promtool", path=f"{os.environ.get('PATH', '')}{os.pathsep}{TOOLS}")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool comes with Debian's package prometheus")
+LENGTH = re.compile(r"[0-9]+[smhd]\Z")
+BESIDE = {"instance", "job"}  # labels that a scrape adds
 
 
 def exposed():
-    """A page of metrics of a frontier in work, with a failure and a worker that holds a lease."""
+    """A page of metrics of a frontier in work, with a failure, a page, a copy, and a worker that holds a lease."""
     served = Served()
-    served.add(A, B)
+    served.frontier.set_robots("http://a.com", 404, b"")
+    served.add(A, B, A + "2")
     lease = served.next("worker_id=ann&batch_size=2")
     served.results(lease["lease_id"], {"url": A, "status": "error", "error": "timeout"})
+    served.desk._counted = None
     return served.answer("GET", "/metrics")
+
+
+def families():
+    return {one.name: one for one in text_string_to_metric_families(exposed().decode())}
+
+
+def rules(project):
+    (group,) = yaml.safe_load((project / "deploy" / "alerts.yml").read_text("utf-8"))["groups"]
+    return group["rules"]
+
+
+def selectors(expression):
+    """Each metric of an expression with its label matchers and whether a range stands behind it."""
+    found = re.findall(r"\b(outrider_\w+|up)\b(?:\{([^}]*)\})?(\[\w+\])?", expression)
+    return [(name, dict(re.findall(r'(\w+)=~?"([^"]*)"', labels)), bool(span)) for name, labels, span in found]
 
 
 def named(text):
@@ -30,10 +58,68 @@ def named(text):
 
 @pytest.mark.parametrize("name", ["alerts.yml", "grafana.json"])
 def test_every_metric_that_is_watched_is_exposed(project, name):
-    metrics = {line.split()[2] for line in exposed().decode().splitlines() if line.startswith("# TYPE")}
+    metrics = {one.name for family in families().values() for one in family.samples}
     told = named((project / "deploy" / name).read_text("utf-8"))
     assert set() == {one for one in told if one not in metrics}
     assert len(told) > 5
+
+
+def test_the_page_of_metrics_is_what_a_parser_takes_and_each_has_words_a_type_and_one_prefix():
+    found = families()
+    assert all(name.startswith("outrider_") and one.documentation for name, one in found.items())
+    assert {"gauge", "counter", "summary"} == {one.type for one in found.values()}
+    samples = [(one.name, tuple(sorted(one.labels.items()))) for family in found.values() for one in family.samples]
+    assert len(set(samples)) == len(samples)
+    # Prometheus' words on names: units are base units.
+    assert not [name for name in found if re.search(r"_(ms|milliseconds|kb|mb)(_total)?\Z", name)]
+
+
+def test_every_metric_stands_on_the_page_that_says_what_each_is_for(project):
+    page = (project / "docs" / "howto" / "watch.md").read_text("utf-8")
+    told = set(re.findall(r"`(\w+?)(?:_total)?(?:\{[\w,]+\})?`", page))
+    assert [] == sorted(name for name in families() if name.removeprefix("outrider_") not in told)
+
+
+def test_a_rule_has_the_parts_that_prometheus_reads_and_no_others(project):
+    told = rules(project)
+    assert len({rule["alert"] for rule in told}) == len(told)
+    for rule in told:
+        assert (
+            {"alert", "expr", "labels", "annotations"} <= set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+        )
+        assert rule["labels"]["severity"] in ("page", "warn"), rule
+        assert LENGTH.match(rule.get("for", "1m")), rule
+        assert all(rule["expr"].count(left) == rule["expr"].count(right) for left, right in ("()", "{}", "[]"))
+        names = set(re.findall(r"\{\{ (\$[\w.]+) \}\}", rule["annotations"]["summary"]))
+        assert names <= {"$value", "$labels.instance"}, rule
+
+
+def test_the_labels_that_rules_and_panels_ask_for_are_there_and_rates_are_of_counters(project):
+    board = json.loads((project / "deploy" / "grafana.json").read_text("utf-8"))
+    asked = [rule["expr"] for rule in rules(project)]
+    asked += [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    samples, counts = {}, set()
+    for family in families().values():
+        for one in family.samples:
+            samples.setdefault(one.name, set()).update(one.labels)
+            if family.type in ("counter", "summary"):
+                counts.add(one.name)
+    for expression in asked:
+        assert selectors(expression), expression
+        for name, labels, ranged in selectors(expression):
+            assert set(labels) <= samples.get(name, set()) | BESIDE, expression
+            assert not ranged or name in counts, expression
+            # A count is looked at by its growth alone.
+            assert ranged or name not in counts, expression
+        for names in re.findall(r"\bby \(([\w, ]+)\)", expression):
+            known = BESIDE.union(*(samples.get(name, set()) for name, _, _ in selectors(expression)))
+            assert set(names.split(", ")) <= known, expression
+
+
+def test_each_alert_fires_in_a_test_of_the_rules(project):
+    told = yaml.safe_load((project / "deploy" / "alerts_test.yml").read_text("utf-8"))
+    cases = [case for group in told["tests"] for case in group["alert_rule_test"]]
+    assert {rule["alert"] for rule in rules(project)} == {case["alertname"] for case in cases if case["exp_alerts"]}
 
 
 def test_the_board_has_a_question_in_each_panel(project):

@@ -220,7 +220,7 @@ def test_every_dependency_has_bounds_and_the_locked_version_lies_within(project)
         assert all(version in requirement.specifier for version in versions), requirement
 
 
-@pytest.mark.parametrize("kind", ["runtime", "test", "bench", "docs", "wheels"])
+@pytest.mark.parametrize("kind", ["runtime", "test", "bench", "docs", "wheels", "fuzz"])
 def test_a_lock_file_names_all_that_is_asked_for_each_with_a_hash(project, kind):
     asked = set()
     for line in (project / "requirements" / f"{kind}.in").read_text().splitlines():
@@ -245,7 +245,7 @@ def test_every_lock_file_holds_the_same_runtime(project, kind):
 
 @pytest.mark.parametrize(
     "name",
-    [f"{kind}.{end}" for kind in ("runtime", "test", "bench", "docs", "wheels") for end in ("txt", "in")],
+    [f"{kind}.{end}" for kind in ("runtime", "test", "bench", "docs", "wheels", "fuzz") for end in ("txt", "in")],
 )
 def test_no_lock_file_names_an_index_or_a_place_on_a_machine(project, name):
     text = (project / "requirements" / name).read_text()

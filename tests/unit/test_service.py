@@ -350,6 +350,9 @@ BAD = [
     ("POST", "/frontier/urls", b"x" * (SERVICE_BODY_BYTES_MAX + 1), None, 413, "body-too-large"),
     ("POST", "/frontier/urls", b"{}", {"content-type": "text/plain"}, 415, "media-type"),
     ("POST", "/frontier/urls", b'{"urls":["http://a.com/"]}', {"idempotency-key": "x" * 256}, 400, "invalid-query"),
+    ("POST", "/frontier/urls", b'{"urls":[]}', {"idempotency-key": "two words"}, 400, "invalid-query"),
+    ("POST", "/frontier/urls", b'{"urls":[]}', {"idempotency-key": ""}, 400, "invalid-query"),
+    ("POST", "/frontier/urls", b'{"urls":[]}', {"idempotency-key": "\u00e9"}, 400, "invalid-query"),
     ("GET", "/frontier/next", None, None, 400, "invalid-query"),
     ("GET", "/frontier/next?worker_id=", None, None, 400, "invalid-query"),
     ("GET", "/frontier/next?worker_id=w&batch_size=0", None, None, 400, "invalid-query"),
@@ -523,7 +526,9 @@ def test_metrics_have_the_names_that_are_promised_and_none_that_is_not_known():
     page = served.answer("GET", "/metrics").decode()
     found = {one.name: one for one in text_string_to_metric_families(page)}
     names = ("urls_per_second", "queued_urls", "queued_hosts", "ready_hosts", "delayed_hosts", "duplicate_urls")
-    assert {f"outrider_{name}" for name in (*names, "fetch_failures", "workers_heard", "disk_full")} <= set(found)
+    names += ("frontier_depth", "host_concurrency", "fetch_failures", "retry_count", "frontier_latency_seconds")
+    names += ("workers_heard", "disk_full", "process_resident_memory_bytes", "log_bytes", "ledger_bytes")
+    assert {f"outrider_{name}" for name in names} <= set(found)
     assert {"fetched", "failed", "duplicate", "blocked"} == {
         one.labels["state"] for one in found["outrider_urls_per_second"].samples
     }
@@ -544,20 +549,22 @@ def test_metrics_tell_queues_robots_files_and_waits_as_they_are():
     served.frontier.set_robots("http://a.com", 200, b"User-agent: *\nDisallow: /x\n")
     served.frontier.set_robots("http://b.com", 404, b"")
     served.frontier.set_robots("http://c.com", 404, b"")
+    served.frontier.set_robots("http://d.com", None, b"")
     served.add(*(A + str(page) for page in range(5)), B)
     served.now += 4_000_000
     lease = served.next("worker_id=w&batch_size=2")
-    served.results(lease["lease_id"], {"url": B, "http_status": 503})
+    served.now += 1_000_000
+    served.results(lease["lease_id"], {"url": B, "http_status": 503}, {"url": A + "0", "status": "error"})
     served.desk._counted = None
     page = served.answer("GET", "/metrics").decode()
     samples = [one for family in text_string_to_metric_families(page) for one in family.samples]
     told = {(one.name.removeprefix("outrider_"), *one.labels.values()): one.value for one in samples}
-    assert (4, 1) == tuple(told["per_host_queue_size", host] for host in ("a.com", "b.com"))
-    assert (1, 2) == tuple(told["robots_status_code", code] for code in ("200", "404"))
-    assert 4.0 == told["robots_cache_age_p95_seconds",]
-    assert (2.0, 8.0) == (told["frontier_latency_seconds_count",], told["frontier_latency_seconds_sum",])
+    assert (5, 1) == tuple(told["per_host_queue_size", host] for host in ("a.com", "b.com"))
+    assert (1, 2, 1) == tuple(told["robots_status_code", code] for code in ("200", "404", "none"))
+    assert 5.0 == told["robots_cache_age_p95_seconds",]
+    assert (1.0, 5.0) == (told["frontier_latency_seconds_count",], told["frontier_latency_seconds_sum",])
     assert (2.0, 8.0) == (told["lateness_seconds_count",], told["lateness_seconds_sum",])
-    assert 1.0 == told["retry_count_total",]
+    assert 2.0 == told["retry_count_total",]
     assert told["sync_latency_seconds_count",] > 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from starlette.routing import Match
 from starlette.routing import Route as Path
 
 from outrider.errors import OutriderError
-from outrider.limits import SERVICE_BODY_BYTES_MAX, SERVICE_BODY_SECONDS_MAX
+from outrider.limits import SERVICE_BODY_BYTES_MAX, SERVICE_BODY_SECONDS_MAX, SERVICE_KEY_CHARACTERS_MAX
 from outrider.service.desk import Desk
 from outrider.service.problems import MEDIA_TYPE, Problem, of_error
 from outrider.service.routes import ROUTES, Ask, Route, Text
@@ -24,6 +25,7 @@ from outrider.service.routes import ROUTES, Ask, Route, Text
 _LOG: Final = logging.getLogger("outrider.service")
 _JSON: Final = "application/json"
 _EXACT: Final = 1 << 53  # whole numbers up to here are themselves as floats
+_KEY: Final = re.compile(rf"[!-~]{{1,{SERVICE_KEY_CHARACTERS_MAX}}}\Z")
 _SAFE: Final = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 _STRAY: Final = "other"
 """The path under which requests are counted that no path of the table met: a stranger must not fill the memory."""
@@ -99,7 +101,18 @@ async def _read(desk: Desk, route: Route, decoder: msgspec.json.Decoder[Any] | N
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    return Ask(who, query, body, dict(request.path_params), headers.get("idempotency-key"), gone)
+    key = _key(headers.get("idempotency-key")) if route.idempotent else None
+    return Ask(who, query, body, dict(request.path_params), key, gone)
+
+
+def _key(given: str | None) -> str | None:
+    """An Idempotency-Key as the document has it."""
+    if given is not None and not _KEY.match(given):
+        raise Problem(
+            "invalid-query",
+            f"Idempotency-Key {given[:50]!r}: give up to {SERVICE_KEY_CHARACTERS_MAX} letters, digits, signs of ASCII",
+        )
+    return given
 
 
 def _query(route: Route, request: Request) -> Any:

@@ -114,7 +114,11 @@ def _of_hosts(found: Mapping[str, Any]) -> Iterator[Metric]:
 def _of_times(found: Mapping[str, Any]) -> Iterator[Metric]:
     """Sums and counts since the server began: their quotient over any time is a mean."""
     for name, words, kept in (
-        ("frontier_latency_seconds", "From discovery to the first lease.", found["found"]),
+        (
+            "frontier_latency_seconds",
+            "From discovery to the end of the first request, where the site answered.",
+            found["found"],
+        ),
         ("lateness_seconds", "From the instant at which URL and host allowed a request to the lease.", found["due"]),
         ("sync_latency_seconds", "Syncs of the log.", found["syncs"]),
     ):

@@ -17,7 +17,6 @@ from outrider.crawl.looks import HOST_ORDERS, order_value
 from outrider.engine import messages as m
 from outrider.journey import Code, Lease, LeaseBatch, Outcome, RequestId, Settled, Verdict
 from outrider.limits import (
-    SERVICE_KEY_CHARACTERS_MAX,
     SERVICE_LEASED_URLS_MAX,
     SERVICE_LINKS_MAX,
     SERVICE_WAITERS_MAX,
@@ -81,10 +80,6 @@ def _request(ask: Ask, verb: str) -> RequestId | None:
     """The engine's request id for an Idempotency-Key."""
     if ask.key is None:
         return None
-    if not 0 < len(ask.key) <= SERVICE_KEY_CHARACTERS_MAX or not ask.key.isprintable():
-        raise Problem(
-            "invalid-query", f"Idempotency-Key has {len(ask.key)} characters; give 1 to {SERVICE_KEY_CHARACTERS_MAX}"
-        )
     number = int.from_bytes(hashlib.blake2b(ask.key.encode("utf-8", "replace"), digest_size=8).digest(), "big") >> 1
     return f"http.{verb}.{number % _CLIENTS}", number
 

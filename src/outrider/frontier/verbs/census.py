@@ -307,7 +307,7 @@ def robots_counts(tables: Tables, now: Instant) -> Generator[None, None, RobotsC
         for one in files[first : first + CENSUS_FILES_PER_STEP]:
             if one.fetched:
                 ages.append(now - one.fetched)
-            if one.fetched or one.status:
+            if one.fetched or one.status or one.error or one.failing_since:
                 counts.by_status[one.status] = counts.by_status.get(one.status, 0) + 1
     if ages:
         counts.age_p95 = max(0.0, float(np.percentile(ages, 95, method="inverted_cdf")) / MICROSECONDS)

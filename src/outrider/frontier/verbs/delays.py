@@ -25,8 +25,9 @@ class Sum:
 
 @dataclass(slots=True)
 class Delays:
-    """found: from the discovery of a URL, or the instant before which it was not to be asked for, to its first lease.
-    due: from the instant at which URL and host allowed a request to the lease."""
+    """found: from the discovery of a URL, or the instant before which it was not to be asked for, to the end of its
+    first request, where a site answered it. due: from the instant at which URL and host allowed a request to the
+    lease."""
 
     found: Sum = field(default_factory=Sum)
     due: Sum = field(default_factory=Sum)
@@ -34,11 +35,17 @@ class Delays:
     def note(
         self, heads: Heads, rested: npt.NDArray[np.int64], not_before: npt.NDArray[np.int64], now: Instant
     ) -> None:
-        """Counts the pages of one call. rested: the end of each host's rest. A page that is to be fetched later, behind
-        others of its queue, is late by nothing."""
-        waited = now - heads["due"]
-        first = heads["attempts"] == 0
-        self.found.add(seconds(int(waited[first].clip(0).sum())), int(np.count_nonzero(first)))
-        late = np.minimum(waited, now - rested)
+        """Counts the leased pages of one call. rested: the end of each host's rest. A page that is to be fetched later,
+        behind others of its queue, is late by nothing."""
+        late = np.minimum(now - heads["due"], now - rested)
         late[not_before > now] = 0
         self.due.add(seconds(int(late.clip(0).sum())), len(late))
+
+    def note_fetched(
+        self, heads: Heads, ended: npt.NDArray[np.int64] | Instant, answered: npt.NDArray[np.bool_]
+    ) -> None:
+        """Counts the reported pages of one call that a site answered at the first request ever. heads: as they were
+        leased; ended: the end of each request, or of all."""
+        first = answered & (heads["attempts"] == 0) & (heads["status"] == 0)
+        waited = (ended - heads["due"])[first]
+        self.found.add(seconds(int(waited.clip(0).sum())), len(waited))

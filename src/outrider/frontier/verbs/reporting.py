@@ -253,6 +253,7 @@ class Reporting(Leasing, Settling):
             self._answered(draft, request_id, "report", answer.packed(), begun=begun)
         self._commit(draft, reserve=True)
         self.network = ends.network
+        self.delays.note_fetched(ends.leases.cards.heads, ended, ends.ended & (outcomes.statuses != 0))
         if self._unwelcome:
             self.turns.touch([np.array(list(self._unwelcome), np.uint32), self.turns.hops()], draft.now)
         for token in taken_before.values():
