@@ -213,7 +213,7 @@ def test_outrider_breaks_nothing_over_ten_restarts_with_clock_jumps_and_a_thousa
 def test_outrider_stays_out_of_a_host_for_thirty_days_and_comes_back_by_its_last_copy(capsys, tmp_path):
     passed = "0,2d,3d,4d,5d,36d,36.02d,36.04d,36.06d,36.08d"  # asked for four times in a row, then daily
     options = ("--seconds", "100", "--passed", passed)
-    code, told = outrider(capsys, tmp_path, *options, how="passed", crawl=("--no-sitemaps",))
+    code, told = outrider(capsys, tmp_path, *options, how="passed", crawl=())
     assert (0, {}, 10) == (code, told["rules"], told["runs"])
     with (tmp_path / "out" / "politeness.jsonl").open() as lines:
         asked = [line for line in map(json.loads, lines) if line["host"] == "fading.judge.test"]

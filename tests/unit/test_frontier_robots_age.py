@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.world import World
+from model.world import World, recount
 from outrider.clock import instant
 from outrider.frontier.state.errands import after_answer
 from outrider.frontier.state.tables import Authority, RobotsState
@@ -202,3 +202,132 @@ def test_a_host_shows_what_is_known_of_its_robots_txt():
     answer(world, 503)
     (file,) = world.frontier.explain(f"{OPEN}9").host.robots
     assert ("retrying", 503, begun) == (file.state, file.status, file.fetched_at)
+
+
+# -- errands of callers ------------------------------------------------------------------------------------------------
+
+MAP, CLOSED_MAP = "http://a.test/sitemap.xml", "http://a.test/closed/sitemap.xml"
+
+
+def mapped(*urls: str) -> World:
+    """A world whose robots.txt was answered, and whose queued errands come next."""
+    world = World(robots="errands", delay=0, delay_factor=0.0)
+    world.discover(f"{OPEN}0")
+    answer(world, 200, RULES)
+    world.frontier.queue_errands("sitemap", list(urls))
+    world.report(*[lease.done(seconds=0.0) for lease in world.lease(1)])
+    return world
+
+
+def taken(world: World) -> list[tuple[str, str]]:
+    return [(str(lease.kind), lease.url) for lease in world.lease(9, errands=True)]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_sitemap_that_waited_for_more_than_a_day_comes_behind_a_fresh_robots_txt(killed):
+    world = mapped(MAP)
+    world.clock.move(2 * DAY)
+    if killed:
+        world.kill()
+    answer(world, 200, RULES)
+    assert [("sitemap", MAP)] == taken(world)
+
+
+def test_a_sitemap_that_fresh_rules_close_is_not_asked_for_and_ends():
+    world = mapped(CLOSED_MAP, MAP)
+    assert [] == taken(world), "this call ends the one, the next gives the other"
+    assert [("sitemap", MAP)] == taken(world)
+    assert 1 == world.frontier.statistics()["errands"]
+    world.kill()
+    world.clock.move(60)
+    world.report(*[lease.done(seconds=0.0) for lease in world.lease(9, errands=True)])
+    assert (True, 0) == (world.frontier.finished(), world.frontier.statistics()["errands"])
+
+
+def test_a_sitemap_of_an_authority_that_was_never_asked_comes_behind_its_robots_txt():
+    world = mapped("https://a.test/sitemap.xml")
+    (lease,) = world.lease(9, errands=True)
+    assert ("robots", "https://a.test/robots.txt") == (lease.kind, lease.url)
+    world.report(lease.robots(404, seconds=0.0))
+    assert [("sitemap", "https://a.test/sitemap.xml")] == taken(world)
+
+
+def test_a_sitemap_waits_while_robots_txt_is_out_of_reach_and_keeps_no_crawl_open():
+    world = mapped(MAP)
+    world.clock.move(2 * DAY)
+    for wait in (5.0, 30.0, 300.0, 0.0):
+        assert not world.frontier.finished()
+        answer(world, 500)
+        world.clock.move(wait)
+    assert [] == taken(world)
+    assert (True, 0) == (world.frontier.finished(), world.frontier.statistics()["errands"])
+    world.clock.move(DAY)
+    world.kill()
+    answer(world, 404)
+    assert not world.frontier.finished()
+    assert [("sitemap", MAP)] == taken(world)
+
+
+def test_a_crawl_that_ignores_robots_txt_asks_for_sitemaps_at_once():
+    world = World(robots="errands", delay=0, delay_factor=0.0, obey_robots=False)
+    world.frontier.queue_errands("sitemap", [CLOSED_MAP])
+    assert [("sitemap", CLOSED_MAP)] == taken(world)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("wait"), st.sampled_from([0.0, 1.0, 400.0, 0.4 * DAY, DAY, 2 * DAY, 31 * DAY])),
+        st.tuples(st.just("file"), st.sampled_from([200, 404, 500, 429, None])),
+        st.tuples(st.just("page"), st.sampled_from(["open", "closed/x"])),
+        st.tuples(st.just("sitemap"), st.sampled_from(["s.xml", "closed/s.xml", "away.xml"])),
+        st.tuples(st.just("end"), st.sampled_from(["kill", "reopen"])),
+    ),
+    max_size=16,
+)
+
+
+@settings(max_examples=1 + settings.default.max_examples // 3)
+@given(steps=STEPS)
+def test_no_page_and_no_errand_is_leased_by_rules_that_are_too_old(steps):
+    """Whatever is leased, its authority answered within a day, or failed for 30 and was tried within a day; no path is
+    leased that the last good answer closed."""
+    world = World(robots="errands", delay=1.0, delay_factor=0.0)
+    good: dict[str, tuple[int, int]] = {}  # by authority: when, and which status
+    failing: dict[str, tuple[int, int]] = {}  # by authority: first failure, last failure
+    status: int | None = 200
+    names = [f"{scheme}://a.test" for scheme in ("http", "https")]
+    for number, (what, value) in enumerate([*steps, ("file", 404), *([("wait", 2 * DAY)] * 9)]):
+        if what == "wait":
+            world.clock.move(value)
+        elif what == "file":
+            status = value
+        elif what == "end":
+            world.kill() if value == "kill" else world.reopen()
+        elif what == "page":
+            world.discover(f"{names[number % 2]}/{value}?{number}")
+        else:
+            world.frontier.queue_errands("sitemap", f"{names[number % 2]}/{value}?{number}")
+        for _ in range(5):
+            now = world.clock()
+            batch = list(world.lease(3, errands=True))
+            for lease in batch:
+                own = lease.authority
+                if lease.kind == "robots":
+                    if status in (200, 404):
+                        good[own] = now, status
+                        failing.pop(own, None)
+                    else:
+                        failing[own] = failing.get(own, (now, now))[0], now
+                    world.report(lease.robots(status, RULES if status == 200 else b"", seconds=0.0))
+                    continue
+                assert own in good, f"{lease.url} is leased before its robots.txt"
+                at, said = good[own]
+                first, last = failing.get(own, (now, now))
+                given_up = last - first >= instant(30 * DAY) and now - last <= instant(DAY)
+                assert now - at < instant(DAY) or given_up, f"{lease.url}: {(now - at) / 8.64e10} days old"
+                assert said == 404 or "/closed" not in lease.url
+                moved = f"{names[number % 2]}/closed/moved.xml" if "away" in lease.url else None
+                world.report(lease.done(location=moved, seconds=0.0))
+            world.clock.move(1.0)
+    assert world.frontier.finished(), "nothing waits once the file is there"
+    assert [] == recount(world.frontier)

@@ -342,14 +342,16 @@ class Machine(Reporting, Operations, Carrying, Errands):
         return self.finished() and self._spent()
 
     def errands(self, lined_up: int | None = None) -> int:
-        """How many errands are open or wanted. lined_up: how many of those in lines are awaited, where a census counted
-        them."""
+        """How many errands are open or wanted; an errand of a caller does not count while its host is closed, for a
+        robots.txt out of reach keeps no crawl open. lined_up: how many of those in lines are awaited, where a census
+        counted them."""
         open_ones = {errand.host for errand in self.tables.errands.values() if isinstance(errand, Whereabouts)}
         if lined_up is None:
             lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
         if self.turns.shared is not None:
             lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
-        queued = sum(not errand.token for errand in self.tables.callers_errands)
+        closed = self.turns.closed_until
+        queued = sum(not errand.token and not closed(errand) for errand in self.tables.callers_errands)
         return len(self.tables.errands) + lined_up + queued
 
     def next_ready(self, now: Instant) -> Instant | None:

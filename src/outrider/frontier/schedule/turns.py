@@ -28,6 +28,7 @@ from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, MANY, NONE, RULED, Rows
 from outrider.frontier.state.tables import Again, Authority, RobotsState, Tables
 from outrider.limits import LINE_LOOKED_AT_MAX, WAKES_PER_CALL_MAX
+from outrider.url import authority_of
 
 EMPTY = 255
 """The class of a queue that holds nothing."""
@@ -51,6 +52,7 @@ class Turns:
         self.gates: dict[int, Authority] = {}  # by host: the authority whose rules are not known
         self.runs_errands = False
         self.pages_per_host: int | None = None  # how many pages of a host may be answered
+        self.judges_errands = False  # whether robots.txt files hold for errands of callers
 
     # -- looking at hosts ----------------------------------------------------------------------------------------------
 
@@ -280,8 +282,8 @@ class Turns:
         return -1, None
 
     def _look_at_gate(self, host: int, queues: list[int], classes: list[int], now: Instant) -> None:
-        """Opens the gate of a host without queued URLs. Else the errand takes the class of the best of them, at the
-        host where it is lined up."""
+        """Opens the gate of a host without queued URLs and errands. Else the errand takes the class of the best of
+        them, at the host where it is lined up."""
         crawls, states = self._tables.queues.crawl, self._tables.crawls.states
         waiting = [
             klass
@@ -289,6 +291,7 @@ class Turns:
             if klass != EMPTY and states[int(crawls[queue])] != CrawlState.DELETED
         ]
         authority = self.gates[host]
+        waiting += [errand.klass for errand in self._held_by(authority)]
         if not waiting:
             self.open_gate(host)
             there = self.leave_line(authority) if not self.is_sought(authority) else NONE
@@ -297,6 +300,19 @@ class Turns:
             self.set_class(authority, max(waiting))
         if there not in (NONE, host):
             self._touch_one(there, now)
+
+    def _held_by(self, authority: Authority) -> list[CallersErrand]:
+        """The errands of callers at the host of an authority that wait for its robots.txt."""
+        line = self.errands_at.get(authority.host, ())
+        called = [errand for errand in line if isinstance(errand, CallersErrand)] if self.judges_errands else []
+        return [errand for errand in called if authority_of(errand.url) == authority.name]
+
+    def closed_until(self, errand: CallersErrand) -> Instant:
+        """The instant until which a robots.txt out of reach forbids an errand of a caller, 0 when none does."""
+        if not self.judges_errands:
+            return 0
+        authority = self._tables.authorities.get(authority_of(errand.url))
+        return authority.expires if authority is not None and authority.state == RobotsState.REFUSED else 0
 
     def is_sought(self, authority: Authority) -> bool:
         """Whether parked URLs wait for the robots.txt of an authority."""
@@ -433,8 +449,18 @@ class Turns:
         """The first instant at which operators allow an errand to a host; None while they forbid it.
 
         One of the queues that wait for the answer must be allowed. Where a redirect leads to another host, the rules of
-        that host's queues must allow it, too.
+        that host's queues must allow it, too. An errand of a caller also waits while a gate stands before its host, or
+        the robots.txt of its URL is out of reach.
         """
+        closed: Instant = 0
+        if isinstance(errand, CallersErrand):
+            if self.judges_errands and host in self.gates:
+                return None
+            closed = self.closed_until(errand)
+        at = self._operators_allow(errand, host)
+        return None if at is None else max(at, closed)
+
+    def _operators_allow(self, errand: Errand, host: int) -> Instant | None:
         tables = self._tables
         if not (tables.hosts.flags[errand.host] | tables.hosts.flags[host]) & RULED:
             return 0  # thousands of authorities may be in line at one host, and each look at it asks for all of them
@@ -465,6 +491,8 @@ class Turns:
         waits: npt.NDArray[np.bool_] = tables.queues.parked[queues] > 0
         if self.gates.get(errand.host) is errand:
             waits |= tables.backlog.waiting(queues) > 0
+            if isinstance(errand, Authority) and (held := {one.crawl for one in self._held_by(errand)}):
+                waits |= np.isin(tables.queues.crawl[queues], list(held))
         return waits
 
     def _first_allowed(self, queues: Iterable[int]) -> Instant | None:

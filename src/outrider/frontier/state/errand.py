@@ -244,7 +244,7 @@ class CallersErrands:
         self._places: list[CallersErrand | None] = []
         self._free: list[int] = []
         self._hosts: dict[int, int] = {}  # how many there are of a host
-        self.dropped: list[CallersErrand] = []  # of deleted crawls; they must leave the schedule
+        self.dropped: list[CallersErrand] = []  # they ended in line, and must leave the schedule
 
     def __len__(self) -> int:
         return len(self._by_name)

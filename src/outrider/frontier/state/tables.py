@@ -842,6 +842,8 @@ class Tables:
         errand.losses, errand.error = losses, error
         if ended or self.crawls.gone.take(crawl, mode="clip"):
             self.callers_errands.remove(errand)
+            if errand.wanted != NONE:  # robots.txt refused it in line
+                self.callers_errands.dropped.append(errand)
         else:
             self.callers_errands.put_behind(errand)
         self.changed.append(np.array([errand.host], np.uint32))

@@ -131,6 +131,7 @@ class Deciding:
         self._recent = Recent()
         self.turns = Turns(tables, self.seed, settings.group)
         self.turns.pages_per_host = settings.max_pages_per_host
+        self.turns.judges_errands = errands and settings.obey_robots
         if self.turns.shared is not None and settings.group is not None:
             self.turns.shared.asks = locates and settings.group.needs_addresses
         self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)

@@ -19,7 +19,7 @@ from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.schedule.turns import EMPTY, NOT_ALONE
-from outrider.frontier.state.errand import Errand
+from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.errands import Judgement
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, RULED, Group, Rows
 from outrider.frontier.state.tables import PARKED, QUEUED, Authority, Reason
@@ -88,6 +88,7 @@ class Drawing:
         self._later: list[npt.NDArray[np.int64] | None] = []  # microseconds from now before each may be fetched
         self._lapsed: list[Rows] = []
         self._taken: set[int] = set()  # hosts that gave a URL or an errand, of those looked at one by one
+        self._refused: set[Errand] = set()  # errands that end with this call
         self._groups: set[Group] = set()
         self._claimed = False
         self._by_key = self._with_key()
@@ -230,7 +231,7 @@ class Drawing:
         if self.left <= 0 or host in self._taken:
             return False
         room, now = self._turns.room(host), self._wish.now
-        errand = self._turns.errand_for(host, now) if self._tables.hosts.in_flight[host] < room else None
+        errand = self._errand_for(host) if self._tables.hosts.in_flight[host] < room else None
         if errand is None:
             return False
         if not errand.goes_first:
@@ -243,6 +244,28 @@ class Drawing:
         self.asked.append(errand)
         self._taken.add(host)
         return True
+
+    def _errand_for(self, host: int) -> Errand | None:
+        """The errand that is leased at a host now. Where the rules for an errand of a caller are not known or too old,
+        the errand for that robots.txt goes first; one that they refuse ends."""
+        turns, now = self._turns, self._wish.now
+        errand = turns.errand_for(host, now)
+        if not isinstance(errand, CallersErrand) or not turns.judges_errands:
+            return errand
+        if errand in self._refused:
+            return None
+        judgement, authority, _ = self._by_robots(self._verbs._judging(now), errand.url)
+        if judgement is _GO or judgement is Judgement.DEAD or authority is None:
+            return errand
+        if judgement is not Judgement.REFUSE:
+            self._verbs._gate(authority, unread=judgement is Judgement.READ)
+            if authority.wanted not in (host, NONE):
+                self._lapsed.append(np.array([authority.wanted], np.uint32))
+            return turns.errand_for(host, now)
+        self._refused.add(errand)
+        self._draft.add(*errand.cells(errand.name, ended=True))
+        self._draft.tally("errands.robots", 1)
+        return None
 
     def _queue_of(self, host: int) -> int | None:
         """The next queue of a host: the best class first, among equals the queue that was served longest ago."""
