@@ -65,7 +65,7 @@ def _watch_all(parts: Parts) -> None:
     from outrider.engine import Frontier
 
     parts.watch(asyncio, "run", LOOP)
-    parts.watch(start, "_conclude", END)
+    parts.watch(start, "conclude", END)
     parts.watch(Frontier, "lease", "lease")
     parts.watch(Frontier, "report", "report: links decided, logged, synced")
     parts.watch(Output, "write", "line files")
