@@ -9,6 +9,7 @@ import threading
 import pytest
 
 import outrider
+from outrider.cli import main as cli
 from outrider.errors import OutriderError, SettingsError
 from unit.test_hooks import HOME, Web
 
@@ -116,3 +117,11 @@ def test_the_example_stops_its_crawl(told, project, capsys):
     assert 4 == example.held(1.5, options.pop("output"), "me@example.org", [HOME], **options)
     assert "pages," in capsys.readouterr().out
     assert 0 == pages_of(told["output"])  # the first page waits for an hour behind robots.txt
+
+
+def test_a_crawl_that_ends_before_a_paused_host_names_it(told):
+    assert 3 == outrider.Crawler([HOME], max_pages=1, **told).run().exit_code
+    assert 0 == cli.run(["host", str(told["output"]), "one.test", "pause"])
+    result = outrider.Crawler(max_pages=None, **told).run()
+    said = "nothing that is left can be fetched now: one.test is paused; `outrider host DIR HOST resume` resumes it"
+    assert (3, said) == (result.exit_code, result.ending)

@@ -56,7 +56,7 @@ from outrider.crawl.reading import Reader, Readings
 from outrider.crawl.seeds import loopback_of
 from outrider.crawl.settle import LEASE_SECONDS, Settler, Turn, visit_bytes
 from outrider.crawl.sitemaps import Sitemaps
-from outrider.crawl.summary import counted, left_alone, nothing_done
+from outrider.crawl.summary import counted, held_back, left_alone, nothing_done
 from outrider.crawl.tabular import FRONTIER, Count, write_records
 from outrider.crawl.version import version
 from outrider.crawl.visit import Visit
@@ -590,7 +590,8 @@ class CrawlRun:
         if finished:
             return True
         if turn.next_ready_seconds is None:
-            self._ending = (LIMIT, "nothing that is left can be fetched now")
+            hosts = await self._in_books(lambda: self._frontier.hosts(state="blocked"))
+            self._ending = (LIMIT, held_back(hosts))
             return True
         return await self._waits_too_long(turn.next_ready_seconds)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from outrider.clock import rfc3339
-from outrider.journey import Waits
+from outrider.journey import HostStatus, Waits
 
 SUMMARY_HOSTS_MAX = 5  # the hosts with the least room; politeness.jsonl has all of them
 SUMMARY_ERRORS_MAX = 8  # classes are a closed set of some dozens; the rest is summed
@@ -174,6 +174,24 @@ def left_alone(max_wait: float, waits: Waits, ready_seconds: float) -> str:
     others = waits.hosts - len(named)
     listed = ", ".join(named) + (f" and {counted(others, 'other')}" if others else "")
     return f"what is left waits {more}: {listed}"
+
+
+def held_back(hosts: Sequence[HostStatus]) -> str:
+    """One clause on why a crawl ends although URLs are left and none of them will be ready: the hosts that keep them.
+    hosts: some that are blocked."""
+    reasons = {
+        visible(one.name): "is paused; `outrider host DIR HOST resume` resumes it"
+        if one.paused and not one.not_welcome
+        else f"is parked ({visible(one.not_welcome)})"
+        if one.not_welcome
+        else "is blocked"
+        for one in hosts
+        if one.queued
+    }
+    named = [f"{name} {reason}" for name, reason in list(reasons.items())[:SUMMARY_HOSTS_MAX]]
+    others = len(reasons) - len(named)
+    more = [f"{counted(others, 'more host')}"] if others else []
+    return ": ".join(["nothing that is left can be fetched now", *([", ".join([*named, *more])] if named else [])])
 
 
 def _politeness_lines(politeness: list[HostGaps]) -> list[str]:
