@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import sys
 import threading
@@ -420,6 +421,27 @@ def test_what_is_no_function_is_refused_by_name(name, value):
     with pytest.raises(SettingsError) as caught:
         CrawlOptions(**{name: value})
     assert caught.value.facts.startswith(name.replace("_", "-"))
+
+
+async def waits(page):
+    return {}
+
+
+def yields(page):
+    yield {}
+
+
+class Waits:
+    async def __call__(self, page):
+        return {}
+
+
+@pytest.mark.parametrize("hook", [waits, yields, Waits(), functools.partial(waits), f"{__name__}:waits"])
+@pytest.mark.parametrize("name", ["on_page", "scope", "on_request"])
+def test_a_function_that_gives_a_coroutine_is_refused_before_anything_is_made(crawled, name, hook):
+    with pytest.raises(SettingsError, match=f"{name.replace('_', '-')} is a.*plain functions"):
+        crawled(**{name: hook})
+    assert not crawled.out.exists()
 
 
 # -- time --------------------------------------------------------------------------------------------------------------

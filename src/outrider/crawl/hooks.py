@@ -19,6 +19,7 @@ lambda) runs in the books. Where neither such a reader nor `on_response` is ther
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 import threading
@@ -615,9 +616,9 @@ def _priority(option: object, places: Sequence[str]) -> LinkColumn | None:
 
 def _found(name: str, option: object, places: Sequence[str]) -> Any:
     """The function that an option names, or is; None for none."""
-    if option is None or not isinstance(option, str):
-        return option
     shown = name.replace("_", "-")
+    if option is None or not isinstance(option, str):
+        return _no_coroutine(shown, option)
     if option == LOST:
         raise SettingsError(
             f"{shown} was a function without a name, of the program that began this crawl: give it again, or say "
@@ -640,7 +641,19 @@ def _found(name: str, option: object, places: Sequence[str]) -> Any:
         sys.path[:] = before
     if not callable(found) and not (name == "downloader" and hasattr(found, "fetch")):
         raise SettingsError(f"{shown} is {option!r}: it is no function, but {found!r:.80}")
-    return found
+    return _no_coroutine(shown, found)
+
+
+def _no_coroutine(shown: str, function: Any) -> Any:
+    """The function itself. Raises SettingsError for one that gives a coroutine or a generator: no crawl runs that."""
+    kinds = {
+        "async def": (inspect.iscoroutinefunction, inspect.isasyncgenfunction),
+        "a function with yield": (inspect.isgeneratorfunction,),
+    }
+    for kind, tests in kinds.items():
+        if any(test(function) or test(getattr(function, "__call__", None)) for test in tests):  # noqa: B004
+            raise SettingsError(f"{shown} is {kind}: a crawl calls plain functions, and takes what they return")
+    return function
 
 
 # -- why nothing more is fetched ---------------------------------------------------------------------------------------
