@@ -170,6 +170,7 @@ A_CRAWL = "give the directory of a crawl"
 MISTAKES = [
     ("crawl", 2, "seeds are missing: give at least one URL"),
     ("crawl https://example.org/ --max-page 9", 2, "No such option '--max-page'"),
+    ("crawl https://example.org/ --contact", 2, "requires an argument; `outrider crawl --help` says"),
     ("crawl example.org -o new", 2, "did you mean https://example.org/ ?"),
     ("crawl htps://example.org/", 2, "its scheme is 'htps', only http and https"),
     ("crawl https://example.org/ -o new", 2, "--contact you@example.org"),
@@ -210,7 +211,7 @@ MISTAKES = [
     ("sim utilisation --svg new/plot.svg", 2, "choose another place"),
     ("crawl http://127.0.0.1/ --on-page mine", 2, "on-page is 'mine': it names no function; it takes module:function"),
     ("crawl http://127.0.0.1/ --on-page no_such_5473:f", 2, "on-page is 'no_such_5473:f': it cannot be loaded"),
-    ("crawl http://127.0.0.1/ --header X", 2, "header is hidden: a part of it has no =; it takes NAME=VALUE"),
+    ("crawl http://127.0.0.1/ --header X", 2, "header: a part of it has no =; it takes NAME=VALUE"),
     ("crawl http://127.0.0.1/ --timeout first=3", 2, "timeout is 'first=3': 'first' is none of connect, first-byte"),
     ("crawl http://127.0.0.1/ --truncate pdf=3", 2, "truncate is 'pdf=3': 'pdf' is no content type"),
     ("crawl http://127.0.0.1/ --retries 9", 2, "retries is '9': it is too large; it takes a whole number from 0 to 3"),

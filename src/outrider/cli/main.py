@@ -214,7 +214,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as left:
         return left.exit_code
     except click.ClickException as wrong:
-        say(usage_sentence(wrong), sys.stderr)
+        say(usage_sentence(wrong, arguments), sys.stderr)
         return USAGE
     except (KeyboardInterrupt, click.Abort):
         say("outrider: stopped", sys.stderr)
@@ -233,10 +233,12 @@ def run(arguments: Sequence[str]) -> int:
     return int(answer or 0)
 
 
-def usage_sentence(wrong: click.ClickException) -> str:
-    """The words for a command line that cannot be read: the news first, and where to read on."""
+def usage_sentence(wrong: click.ClickException, arguments: Sequence[str] = ()) -> str:
+    """The words for a command line that cannot be read: the news first, and where to read on. arguments: as typed, for
+    an option without its value does not tell whose it is."""
     context = getattr(wrong, "ctx", None)
-    command = context.command_path if context is not None else "outrider"
+    typed = [word for word in arguments[:1] if word in outrider.commands]
+    command = context.command_path if context is not None else " ".join(["outrider", *typed])
     told = " ".join(wrong.format_message().split()).rstrip(".")
     return f"outrider: {told}; `{command} --help` says what it takes"
 

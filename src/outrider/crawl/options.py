@@ -398,8 +398,8 @@ def _tables(value: object) -> tuple[tuple[tuple[str, object], ...], ...]:
                 try:
                     checked_pairs[option] = setting.read(one)
                 except RefusedError as refusal:
-                    shown = "hidden" if setting.secret else f"{one!r:.80}"
-                    raise RefusedError(f"{key} of {name} is {shown}: {refusal}, {setting.accepted}") from None
+                    shown = "" if setting.secret else f" is {one!r:.80}"
+                    raise RefusedError(f"{key} of {name}{shown}: {refusal}, {setting.accepted}") from None
         if checked_pairs.get("tls") == UNVERIFIED and set(name) & set("*?[]"):
             raise RefusedError(
                 f"tls = {UNVERIFIED!r} of {name}: an exception is for one host, not for a pattern of names"
@@ -882,10 +882,10 @@ def checked(name: str, value: object, setting: Setting, source: str = "") -> obj
         return setting.read(value)
     except RefusedError as refusal:
         shown = ", ".join(map(repr, value)) if isinstance(value, tuple | list) else repr(value)
-        shown = "hidden" if setting.secret else shown if len(shown) <= 200 else shown[:200] + "…"
+        shown = "" if setting.secret else f" is {shown}" if len(shown) <= 200 else f" is {shown[:200]}…"
         origin = f" ({source})" if source else ""
         raise SettingsError(
-            f"{name.replace('_', '-')}{origin} is {shown}: {refusal}; it takes {setting.accepted}"
+            f"{name.replace('_', '-')}{origin}{shown}: {refusal}; it takes {setting.accepted}"
         ) from None
 
 
