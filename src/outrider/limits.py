@@ -131,6 +131,7 @@ LISTED_ROWS_MAX = 100_000  # rows of one piece of a list; a cursor leads to the 
 LISTED_HOSTS_PER_STEP = 32  # some milliseconds without the frontier's lock would be felt by whoever leases
 LISTED_URLS_PER_STEP = 64
 LISTED_READ_BYTES = 256 << 10  # read at once of each run for a list
+LISTED_SLOT_READ_BYTES = 16 << 10  # the same for the URLs of one host, which are a few records among those of its slot
 CENSUS_ROWS_PER_STEP = 16_384  # hosts or queues that are counted at once: half a millisecond
 CENSUS_FILES_PER_STEP = 2_048  # robots.txt files, each a look at a Python object
 CENSUS_ERRANDS_PER_STEP = 256  # hosts with lines of errands, each a look at Python objects

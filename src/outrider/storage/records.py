@@ -112,6 +112,9 @@ class Records:
         """
         if self._keys is None and len(keys) <= KEYS_LOOKED_FOR_ALONE_MAX:
             return np.array([row for key in _pairs(keys) if (row := self._row_of(key)) is not None], np.intp)
+        first, last = self.keys.searchsorted(keys[[0, -1]]).tolist() if len(keys) else (0, 0)
+        if first == last and (last == len(self) or not len(keys) or self.keys[last] != keys[-1]):
+            return np.zeros(0, np.intp)  # keys of one host lie side by side, and few pieces have any of them
         rows = self.keys.searchsorted(keys)
         return rows[self.keys.take(rows, mode="clip") == keys] if len(self) else rows[:0]
 

@@ -20,6 +20,7 @@ from outrider.limits import (
     MEMTABLE_APPENDS_JOINED,
     MEMTABLE_CHUNK_BYTES,
     MEMTABLE_CHUNK_ROWS,
+    MERGE_ROWS,
     RUN_BODY_BYTES_MAX,
     RUN_READ_BYTES,
     SCAN_ROWS,
@@ -202,16 +203,24 @@ class Ledger:
         """
         return self._scan(after, bodies=True, bytes_at_once=bytes_at_once)
 
-    def scan_heads(self, *, after: Key | None = None, bytes_at_once: int = RUN_READ_BYTES) -> Iterator[Heads]:
-        """As `scan`, only the heads, at a fraction of the cost. bytes_at_once: how much of a run is read for a step;
-        few make a cheap first step."""
-        for cards in self._scan(after, bodies=False, bytes_at_once=bytes_at_once):
+    def scan_heads(
+        self, *, after: Key | None = None, last: Key | None = None, bytes_at_once: int = RUN_READ_BYTES
+    ) -> Iterator[Heads]:
+        """As `scan`, only the heads, at a fraction of the cost. last: a key behind which the caller reads no further;
+        what lies in memory behind it is left out. bytes_at_once: how much of a run is read for a step; few make a cheap
+        first step."""
+        for cards in self._scan(after, last=last, bodies=False, bytes_at_once=bytes_at_once):
             yield cards.heads
 
-    def _scan(self, after: Key | None, *, bodies: bool, bytes_at_once: int = RUN_READ_BYTES) -> Iterator[Cards]:
-        bound = b"" if after is None else bytes(pack_keys(*([part] for part in after))[0])
+    def _scan(
+        self, after: Key | None, *, last: Key | None = None, bodies: bool, bytes_at_once: int = RUN_READ_BYTES
+    ) -> Iterator[Cards]:
+        bound, end = (b"" if key is None else bytes(pack_keys(*([part] for part in key))[0]) for key in (after, last))
         layers, memory = self._look()
-        pieces = [_above(piece, bound, inclusive=after is None) for piece in (*layers.frozen, *memory)]
+        pieces = [_between(piece, bound, end) for piece in (*layers.frozen, *memory)]
+        pieces = [piece for piece in pieces if len(piece)]
+        if sum(map(len, pieces)) <= MERGE_ROWS:
+            pieces = [newest(Records.concatenate(pieces))]  # part by part takes longer where the parts are short
         streams = [run.read(after=bound, bodies=bodies, bytes_at_once=bytes_at_once) for run in layers.runs]
         for records in merged(streams, pieces):
             for begin in range(0, len(records), SCAN_ROWS):
@@ -277,11 +286,14 @@ def _without(missing: Keys, found: list[Records], some: Records | None) -> Keys:
     return missing[~np.isin(missing, some.keys[some.whole])]
 
 
-def _above(piece: Records, bound: bytes, *, inclusive: bool) -> Records:
-    if inclusive:
-        return piece
-    begin = int(piece.keys.searchsorted(np.array(bound, piece.keys.dtype), "right"))
-    return piece.slice(begin, len(piece))
+def _between(piece: Records, bound: bytes, last: bytes) -> Records:
+    """The records behind one key up to another; "" for no bound."""
+    begin, end = 0, len(piece)
+    if bound:
+        begin = int(piece.keys.searchsorted(np.array(bound, piece.keys.dtype), "right"))
+    if last:
+        end = int(piece.keys.searchsorted(np.array(last, piece.keys.dtype), "right"))
+    return piece if begin == 0 and end == len(piece) else piece.slice(begin, max(begin, end))
 
 
 def _cards(records: Records) -> Cards:

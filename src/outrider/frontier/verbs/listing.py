@@ -24,7 +24,7 @@ from outrider.frontier.verbs.accounts import leased_heads, status_of
 from outrider.frontier.verbs.asking import NO_HEADS
 from outrider.journey import Page, State, UrlStatus
 from outrider.kernels.cards import Heads
-from outrider.limits import LISTED_READ_BYTES, LISTED_URLS_PER_STEP
+from outrider.limits import LISTED_READ_BYTES, LISTED_SLOT_READ_BYTES, LISTED_URLS_PER_STEP
 
 _NAMES = [state.value for state in STATES]
 _CRAWL_SHIFT = np.uint64(40)
@@ -166,9 +166,13 @@ def _scans(
         return
     for part in ranges:
         if after is None or part > after[:2]:
-            yield part, ledger.scan_heads(after=before_slot(*part), bytes_at_once=LISTED_READ_BYTES)
+            first = before_slot(*part)
         elif part == after[:2]:
-            yield part, ledger.scan_heads(after=after, bytes_at_once=LISTED_READ_BYTES)
+            first = after
+        else:
+            continue
+        last = (*part, FINGERPRINT_MAX)
+        yield part, ledger.scan_heads(after=first, last=last, bytes_at_once=LISTED_SLOT_READ_BYTES)
 
 
 def _above(heads: Heads, after: Key | None) -> Heads:
