@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.world import START, World, everything, hosts_go_cold, outcome, recall_all, recount
@@ -442,15 +442,93 @@ def test_the_hash_of_a_queue_tells_the_host(numbers, crawl):
 # -- clocks that are shared
 
 
-def test_where_hosts_share_clocks_none_goes_cold(monkeypatch):
+DOMAIN = {"domain": {"capacity": 1, "gap": 60}}
+
+
+def test_a_host_goes_cold_once_the_gap_of_its_group_behind_it_is_over(monkeypatch):
     hosts_go_cold(monkeypatch)
-    world = World(group={"domain": {"capacity": 1, "gap": 60}})
+    world = World(group=DOMAIN)
     visited(world, "http://www.a.com/")
-    world.clock.move(100)
+    world.clock.move(58)
     world.frontier.checkpoint()
-    assert 0 == cold(world)
-    world.frontier.set_delay(2.0)
-    assert 0 == cold(world)
+    assert (0, 1) == (cold(world), groups(world))
+    world.clock.move(1)
+    world.frontier.checkpoint()
+    assert (1, 0) == (cold(world), groups(world))
+    world.discover("http://www.a.com/2", "http://ftp.a.com/")
+    world.report(*[lease.done(seconds=0.0) for lease in world.lease()])
+    assert ([], 1) == (world.urls(), groups(world))
+    world.clock.move(60)
+    assert 1 == len(world.lease())
+    assert [] == recount(world.frontier)
+
+
+def groups(world: World) -> int:
+    """How many groups the memory holds."""
+    return len(world.frontier._machine.turns.shared)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_clock_that_stepped_back_lets_groups_of_cold_hosts_rest(monkeypatch, killed):
+    hosts_go_cold(monkeypatch)
+    world = World(group="domain", delay=5)
+    visited(world, "http://www.a.com/")
+    world.clock.move(9)
+    world.frontier.checkpoint()
+    assert 1 == cold(world)
+    world.frontier._machine.rest_everybody(world.clock())
+    if killed:
+        world.kill()
+    world.discover("http://ftp.a.com/")
+    assert [] == world.urls()
+    world.clock.move(5)
+    assert ["http://ftp.a.com/"] == world.urls()
+
+
+@settings(max_examples=1 + settings.default.max_examples // 5)
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 7), st.sampled_from([0, 1, 5, 60, 400]), st.booleans()), max_size=9),
+    domain=st.sampled_from([None, 1.0, 60.0]),
+    address=st.sampled_from([None, 1.0, 30.0]),
+)
+def test_hosts_that_go_cold_keep_the_gaps_of_their_groups(steps, domain, address):
+    """Each host goes cold as soon as it may, and the frontier is killed: no gap of a domain or an address is shorter
+    than it is to be, all URLs are leased, and no group is left."""
+    told = {"domain": {"gap": domain} if domain else {}, "address": {"gap": address} if address else {}}
+    gaps = {"domain": domain or 1.0, "address": address or 1.0}
+    ended: dict[tuple[str, int], int] = {}  # by group: the end of its last request
+
+    def visit(world: World) -> int:
+        batch = world.lease(9)
+        for lease in batch:
+            number = int(lease.host[1])
+            for group in (("domain", number // 3), ("address", number % 3)):
+                gap = world.clock() - ended.get(group, 0)
+                assert gap >= instant(gaps[group[0]]), f"{group}: {gap / 1e6} s before {lease.url}"
+                ended[group] = world.clock()
+        world.report(*[lease.done(seconds=0.0) for lease in batch])
+        return len(batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        hosts_go_cold(patch)
+        world = World(group=told, delay=1)
+        for at, (number, seconds, dies) in enumerate(steps):
+            numbers = {number, (number * 5 + at) % 8}
+            world.discover(*[f"http://h{n}.d{n // 3}.com/{at}" for n in numbers])
+            world.frontier.set_addresses({f"h{n}.d{n // 3}.com": f"192.0.2.{n % 3}" for n in numbers})
+            visit(world)
+            world.clock.move(seconds)
+            world.frontier.checkpoint()
+            if dies:
+                world.kill()
+            assert [] == recount(world.frontier)
+        world.clock.move(400)
+        while visit(world):
+            world.clock.move(61)
+        world.frontier.checkpoint()
+        assert {"done": sum(world.counts().values())} == world.counts() or not steps
+        assert (0, 0) == (len(world.frontier._machine.tables.hosts), groups(world))
+        assert [] == recount(world.frontier)
 
 
 def test_a_group_that_is_told_later_knows_hosts_that_are_cold(world):

@@ -105,6 +105,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         tables.callers_errands.dropped.clear()
         tables.changed.clear()
         if self.turns.shared is not None:
+            self.turns.shared.rest_all(tables.cold.floor_end())
             self.turns.shared.meet()  # all hosts join their groups before the first one is offered
         for first in range(0, tables.hosts.count, WAKES_PER_CALL_MAX):
             self.turns.touch(
@@ -137,9 +138,9 @@ class Machine(Reporting, Operations, Carrying, Errands):
         # How far the clock has moved beyond the time that passed.
         jump = max(0, now - last - (passed or 0))
         if shared is not None:
-            # The clock of a group comes from all its hosts, so all must be in memory; they may have gone cold before
-            # there were groups.
-            tables.recall_all()
+            # The clock of a group comes from its hosts in memory. Hosts that went cold beside groups add nothing to it;
+            # these may have gone before there were groups, or when their gap was shorter.
+            tables.recall_busy(last, shared.gap_max)
         count = tables.hosts.count
         rests = tables.hosts.rest_until[:count] > last
         if shared is not None and jump:
@@ -659,6 +660,8 @@ class Machine(Reporting, Operations, Carrying, Errands):
             draft = self._draft(now)
             draft.add(Fact.COLD_REST, (OWN_SLOT, now, self.settings.delay))
             self._commit(draft, reserve=True)
+            if self.turns.shared is not None:
+                self.turns.shared.rest_all(self.tables.cold.floor_end())
         # A rest without a visit counts as one, too: it comes from a lost lease, whose holder may have fetched.
         visited = np.flatnonzero((hosts.ended[: hosts.count] > 0) | (hosts.rest_until[: hosts.count] > 0)).tolist()
         for first in range(0, len(visited), RESTS_PER_FRAME_MAX):

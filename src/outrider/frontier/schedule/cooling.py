@@ -14,7 +14,8 @@ from outrider.limits import COLD_SAMPLE_ROWS, COLD_STEP_ROWS
 
 
 class Cooling:
-    """hot_max: how many hosts may have rows. With groups no host goes cold: a group has its clock from its hosts."""
+    """hot_max: how many hosts may have rows. A host that still adds to the clock of a group stays: when it goes, the
+    rests of its groups behind its last request are over, and no record of them is needed."""
 
     def __init__(self, tables: Tables, turns: Turns, hot_max: int) -> None:
         self._tables = tables
@@ -30,7 +31,7 @@ class Cooling:
         """Whether more than twice as many hosts are in memory as may be, and a quarter more than the last pass left
         there."""
         count = len(self._tables.hosts)
-        if self._turns.shared is not None or self._tables.cold.ledger is None:
+        if self._tables.cold.ledger is None:
             return False
         return count > 2 * self._hot_max and 4 * count > 5 * self._left
 
@@ -57,7 +58,7 @@ class Cooling:
     def put_back(self, rows: Rows, now: Instant) -> None:
         """Sends hosts that were recalled for a moment back to the disk, if they may go."""
         self._room = self._tables.rulebook.bytes_max
-        if self._tables.hosts.reuses and self._turns.shared is None and not self._tables.stalled:
+        if self._tables.hosts.reuses and not self._tables.stalled:
             self._put_away(may_go(self._tables, np.sort(rows), now), now)
 
     def _kept(self) -> int:
@@ -68,7 +69,7 @@ class Cooling:
         """Begins a pass if too many hosts have rows. It estimates the cut-off, the time of the last request, from a
         sample."""
         hosts = self._tables.hosts
-        if self._turns.shared is not None or self._tables.cold.ledger is None or len(hosts) <= self._hot_max:
+        if self._tables.cold.ledger is None or len(hosts) <= self._hot_max:
             return False
         step = 1 + hosts.count // COLD_SAMPLE_ROWS
         sample = np.arange(0, hosts.count, step, dtype=np.uint32)
@@ -84,6 +85,8 @@ class Cooling:
 
     def _put_away(self, rows: Rows, now: Instant) -> None:
         tables, turns = self._tables, self._turns
+        if turns.shared is not None and len(rows):
+            rows = rows[turns.shared.may_leave(rows, now)]
         if turns.errands_at and len(rows):
             rows = rows[np.array([row not in turns.errands_at for row in rows.tolist()], np.bool_)]
         if len(tables.callers_errands) and len(rows):
@@ -100,6 +103,8 @@ class Cooling:
         queues = np.array([queue for row in several for queue in tables.queues_of(row)], np.uint32)
         turns.ready.withdraw(np.concatenate((tables.hosts.first_queue[rows], queues)))
         turns.timetable.cancel(rows)
+        if turns.shared is not None:
+            turns.shared.leave(rows, now)
         tables.cold.put_away(tables, rows)
 
     def _has_room(self, row: int) -> bool:

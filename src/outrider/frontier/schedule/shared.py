@@ -1,11 +1,11 @@
 """Politeness clocks that hosts share: the groups of each host, their turns, and the instants at which they may be
 visited.
 
-The store keeps none of it. Membership follows from names, addresses and settings, a group's clock from the cells of its
-hosts: it is the latest end of their rests, or, with a gap of its own, the latest end of a request plus this gap. A host
-holds one turn of each of its groups from the moment at which its queues are offered (it *stands*) until its request is
-reported. Until it is drawn it may lose its turns to hosts of a better class, and to hosts that a call asks for by crawl
-or key.
+The store keeps none of it, and hosts go cold beside groups: a host that goes adds nothing to a clock any more.
+Membership follows from names, addresses and settings, a group's clock from the cells of its hosts: it is the latest end
+of their rests, or, with a gap of its own, the latest end of a request plus this gap. A host holds one turn of each of
+its groups from the moment at which its queues are offered (it *stands*) until its request is reported. Until it is
+drawn it may lose its turns to hosts of a better class, and to hosts that a call asks for by crawl or key.
 """
 
 from __future__ import annotations
@@ -33,42 +33,55 @@ _NOBODY: Rows = np.zeros(0, np.uint32)
 
 
 class _Hosts(Columns):
-    """groups: up to four, 0 for none; busy: its open requests, which hold turns; stands: whether it holds a turn for
-    one more; located_until: the instant until which its address counts as known, 0 when `located` must look it up."""
+    """joined: whether the host of the row is in its groups; groups: up to four, 0 for none; busy: its open requests,
+    which hold turns; stands: whether it holds a turn for one more; located_until: the instant until which its address
+    counts as known, 0 when `located` must look it up."""
 
+    joined: Column
     groups: Column
     busy: Column
     stands: Column
     located_until: Column
 
     def __init__(self) -> None:
-        super().__init__({"groups": f"{GROUPS_PER_HOST_MAX}u4", "busy": "u2", "stands": "?", "located_until": "i8"})
+        cells = {"groups": f"{GROUPS_PER_HOST_MAX}u4", "busy": "u2", "stands": "?", "located_until": "i8"}
+        super().__init__({"joined": "?", **cells})
 
     def grow(self, count: int) -> None:
         self._room(count - self.count)
         self.count = count
 
+    def clear(self, rows: Rows) -> None:
+        """Zeroes these rows."""
+        for name, dtype in self._dtypes.items():
+            getattr(self, name)[rows] = np.zeros((), dtype)
+
 
 class _Clocks(Columns):
-    """clock: an instant; gap: microseconds, or _OF_HOSTS; capacity: turns; kept: whether it is reserved for one host.
-    Row 0 is no group."""
+    """clock: an instant; gap: microseconds, or _OF_HOSTS; capacity: turns; kept: whether it is reserved for one host;
+    members: hosts in memory; hash: of its domain or address, 0 for a named group. Row 0 is no group. A row is given
+    again once its last member went cold."""
 
     clock: Column
     gap: Column
     capacity: Column
     kept: Column
+    members: Column
+    hash: Column
 
     def __init__(self) -> None:
-        super().__init__({"clock": "i8", "gap": "i8", "capacity": "u4", "kept": "?"})
+        super().__init__({"clock": "i8", "gap": "i8", "capacity": "u4", "kept": "?", "members": "u4", "hash": "u8"})
         self.count = 1
 
     def add(self, rows: int, capacity: int, gap: float | None) -> Rows:
-        self._room(rows)
-        new = np.arange(self.count, self.count + rows, dtype=np.uint32)
+        new = self._take(rows)
         self.capacity[new] = capacity
         self.gap[new] = _OF_HOSTS if gap is None else instant(gap)
-        self.count += rows
         return new
+
+    def drop(self, rows: Rows) -> None:
+        """Frees the rows of groups without members."""
+        self._give(rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +112,7 @@ class SharedTurns:
         self._has_exempt = any(group.exempt for group in grouping.named)
         self._vainly: dict[int, int] = {}  # hosts of several groups: wakes in vain since they last held all turns
         self._kept: dict[int, Rows] = {}  # hosts with reserved groups, and these groups
+        self._floor: Instant = 0  # no group goes on before
         self._moving: set[int] = set()  # hosts with a new address that are still in their old groups
         self._still_at: dict[int, str] = {}  # while hosts join: addresses of open requests, where their hosts left them
         self.asks = False  # whether errands ask for unknown addresses
@@ -113,7 +127,7 @@ class SharedTurns:
 
     def __len__(self) -> int:
         """How many groups there are."""
-        return self._groups.count - 1
+        return len(self._groups) - 1
 
     @property
     def waiting(self) -> int:
@@ -127,6 +141,8 @@ class SharedTurns:
         new = self._groups.add(rows, kind.capacity, kind.gap)
         for group in new.tolist():
             self._turns.define(group, kind.capacity)
+        self._groups.clock[new] = self._floor
+        self._turns.set_clock(new, np.full(len(new), self._floor))
         return new
 
     def _numbers(self, hashes: npt.NDArray[np.uint64], kind: Kind) -> Rows:
@@ -138,6 +154,7 @@ class SharedTurns:
         fresh, inverse = np.unique(hashes[new], return_inverse=True)
         made = self._define(len(fresh), kind)
         self._index.add(fresh, made)
+        self._groups.hash[made] = fresh
         found = found.copy()
         found[new] = made[inverse]
         return found
@@ -151,27 +168,79 @@ class SharedTurns:
             first = self._hosts.count
             last = min(first + GROUPS_ROWS_AT_ONCE, self._tables.hosts.count)
             self._hosts.grow(last)
-            rows = np.arange(first, last, dtype=np.uint32)
-            self._join(rows, self._groups_of(first, last))
-            self._follow(rows[(self._tables.hosts.flags[rows] & GROUPED) != 0])
+            self._come(np.arange(first, last, dtype=np.uint32))
         self._still_at = {}
 
-    def _groups_of(self, first: int, last: int) -> npt.NDArray[np.uint32]:
-        """The groups of the hosts `first` … `last - 1`, one row of GROUPS_PER_HOST_MAX each."""
+    def _come(self, rows: Rows) -> None:
+        """Lets these hosts join their groups. A row without a host joins when one has it."""
+        rows = rows[self._tables.hosts.there[rows] & ~self._hosts.joined[rows]]
+        if len(rows):
+            self._join(rows, self._groups_of(rows))
+            self._hosts.joined[rows] = True
+            self._follow(rows[(self._tables.hosts.flags[rows] & GROUPED) != 0])
+
+    def may_leave(self, rows: Rows, now: Instant) -> Masks:
+        """Which of these hosts, whose own rests are over, may go cold: their last requests delay no other host of their
+        groups any more, and no caller of this process told their address."""
+        ended = self._tables.hosts.ended[rows]
+        found: Masks = (ended == 0) | (ended + self.gap_max <= now)
+        for place in np.flatnonzero(found).tolist() if self._told or self._kept else ():
+            found[place] = int(rows[place]) not in self._told and int(rows[place]) not in self._kept
+        return found
+
+    def leave(self, rows: Rows, now: Instant) -> None:
+        """Takes hosts that go cold out of their groups; groups without hosts in memory go too, once they have
+        rested."""
+        rows = rows[self._hosts.joined[rows]]
+        groups = self._hosts.groups[rows]
+        self._part(rows)
+        self._hosts.clear(rows)
+        for some in (self._moving, self.seeking):
+            some.difference_update(rows.tolist() if some else ())
+        own = np.unique(groups[groups != 0])
+        spent = (self._groups.members[own] == 0) & (self._groups.clock[own] <= now) & (self._groups.hash[own] != 0)
+        own = own[spent & ~self._groups.kept[own]]
+        if len(own):
+            self._index.remove(np.ascontiguousarray(self._groups.hash[own]))
+            self._groups.drop(own)
+
+    def _part(self, rows: Rows) -> None:
+        """Takes hosts out of their groups."""
+        if self._vainly:
+            for row in rows.tolist():
+                self._vainly.pop(row, None)
+        groups = self._hosts.groups[rows]
+        np.subtract.at(self._groups.members, groups[groups != 0], 1)
+        self._turns.leave(np.ascontiguousarray(rows[(groups != 0).any(axis=1)]))
+        self._hosts.stands[rows] = False
+
+    def rest_all(self, until: Instant) -> None:
+        """Lets all groups rest until an instant, also those that come later."""
+        if until <= self._floor:
+            return
+        self._floor = until
+        groups = np.arange(1, self._groups.count, dtype=np.uint32)
+        groups = groups[self._groups.capacity[groups] != 0]
+        self._groups.clock[groups] = np.maximum(self._groups.clock[groups], until)
+        free = groups[~self._groups.kept[groups]]
+        self._turns.set_clock(free, self._groups.clock[free])
+
+    def _groups_of(self, rows: Rows) -> npt.NDArray[np.uint32]:
+        """The groups of these hosts, one row of GROUPS_PER_HOST_MAX each."""
         tables, grouping = self._tables, self._grouping
-        found = np.zeros((last - first, GROUPS_PER_HOST_MAX), np.uint32)
+        found = np.zeros((len(rows), GROUPS_PER_HOST_MAX), np.uint32)
         column = 0
-        exempt = np.zeros(last - first, np.bool_)
+        exempt = np.zeros(len(rows), np.bool_)
         singly = self._clocked or self._has_exempt or grouping.address is not None
         names: list[str] = []
         where: list[IpAddress | None] = []
         if singly:
-            names = [tables.hosts.name(row) for row in range(first, last)]
-            where = [self._address(row, name) for row, name in enumerate(names, first)]
+            names = [tables.hosts.name(row) for row in rows.tolist()]
+            where = [self._address(row, name) for row, name in zip(rows.tolist(), names, strict=True)]
             if self._has_exempt:
                 exempt[:] = [bool(self._matching(self._exempt, *both)) for both in zip(names, where, strict=True)]
         if grouping.domain is not None:
-            hosts = tables.hosts.names(np.arange(first, last))
+            hosts = tables.hosts.names(rows)
             arena, lengths = hosts.octets, hosts.lengths
             ends = np.cumsum(lengths, dtype=np.int64)
             starts, ends = domain_spans(arena, ends - lengths, ends)
@@ -217,6 +286,7 @@ class SharedTurns:
             some = column != 0
             if some.any():
                 self._turns.join(np.ascontiguousarray(rows[some]), np.ascontiguousarray(column[some]))
+        np.add.at(self._groups.members, groups[groups != 0], 1)
 
     def moved(self, hosts: Iterable[int]) -> None:
         """Notes that the addresses of these hosts changed: they change groups at their next offer."""
@@ -273,13 +343,12 @@ class SharedTurns:
         some = [row for row in rows.tolist() if row in self._moving and not in_flight[row]]
         self._moving.difference_update(some)
         for row in some:
-            groups = self._groups_of(row, row + 1)
+            one = np.array([row], np.uint32)
+            groups = self._groups_of(one)
             if (groups == self._hosts.groups[row]).all():
                 continue
-            one = np.array([row], np.uint32)
             self._open(row)
-            self._turns.leave(one)
-            self._hosts.stands[row] = False
+            self._part(one)
             self._join(one, groups)
             self._follow(one)
 
@@ -289,6 +358,7 @@ class SharedTurns:
         """Brings turns and clocks up to date with these hosts: with requests that began or ended, rests and
         addresses."""
         self.meet()
+        self._come(rows)  # a new host, or one that came back, may have the row of a host that went cold
         grouped = rows[(self._tables.hosts.flags[rows] & GROUPED) != 0]
         if len(grouped):
             self._follow(grouped)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.clock import Instant
+from outrider.clock import Instant, instant
 from outrider.errors import DamagedStoreError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Texts
@@ -185,6 +185,8 @@ class ColdHosts:
         self.floor: tuple[Instant, float] = (0, 0.0)
         """A cold host that was visited rests from this instant on for its gap, or for these seconds where they are
         longer."""
+        self._latest: Instant = 0
+        self._gap_longest = 0.0
         self.ever = False
         """Whether any host ever went cold: since then the row of a host does not tell when the host became known."""
 
@@ -237,6 +239,24 @@ class ColdHosts:
         ended, gap = told.heads["ended"], told.heads["gap"]
         floor = at + np.ceil(np.maximum(gap, delay) * MICROSECONDS).astype(np.int64)
         return np.where((ended > 0) | (told.rest_until > 0), np.maximum(told.rest_until, floor), told.rest_until)
+
+    def floor_end(self) -> Instant:
+        """The instant from which on no cold host rests because of a COLD_REST fact, 0 without one."""
+        at, delay = self.floor
+        return at + instant(max(self._gap_longest, delay)) if at and len(self) else 0
+
+    def busy_after(self, at: Instant, gap: Instant) -> Iterator[Uint64s]:
+        """The hashes of cold hosts that rested beyond an instant, or whose last request ended less than `gap` before
+        it; COLD_REST facts aside. It reads the records only where there may be such a host."""
+        for told in self.scan() if self._latest + gap > at else ():
+            found = (told.rest_until > at) | ((told.heads["ended"] > 0) & (told.heads["ended"] + gap > at))
+            if found.any():
+                yield told.hashes[found]
+
+    def _note_clocks(self, heads: npt.NDArray[Any], rest_until: npt.NDArray[np.int64]) -> None:
+        """Keeps upper bounds of the clocks of records, which recalls do not lower."""
+        self._latest = max(self._latest, int(rest_until.max()), int(heads["ended"].max()))
+        self._gap_longest = max(self._gap_longest, float(heads["gap"].max()))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -303,6 +323,7 @@ class ColdHosts:
         for name in _STATES:
             cells[name] = getattr(queues, name)[first]
         self._count(hashes, crawls, cells, 1, tables.crawls.gone)
+        self._note_clocks(cells, hosts.rest_until[rows])
         more: list[int] = []
         odd = (hosts.flags[rows] & np.uint8(MANY | ROBOTS | RULED)) != 0
         odd |= crawls >= _CRAWLS_MAX
@@ -452,6 +473,7 @@ class ColdHosts:
             told = told.take(here)
             self._set.add(_slots(told.hashes), told.hashes)
             self._count(told.hashes, told.crawls(), told.heads, 1, tables.crawls.gone)
+            self._note_clocks(told.heads, told.rest_until)
             for _, more in told.more_queues():
                 for queue in more:
                     if not tables.crawls.gone[queue.crawl]:

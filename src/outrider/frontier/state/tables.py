@@ -365,6 +365,12 @@ class Tables:
         for told in self.cold.scan():
             self.recall(told.hashes)
 
+    def recall_busy(self, at: Instant, gap: Instant) -> None:
+        """Recalls the cold hosts that rested beyond an instant, or whose last request ended less than `gap` before it.
+        Raises DamagedStoreError."""
+        for hashes in self.cold.busy_after(at, gap):
+            self.recall(hashes)
+
     def let_go(self, authorities: Iterable[Authority]) -> None:
         """Removes authorities that hold nothing, as their host goes cold."""
         for one in authorities:
