@@ -486,7 +486,7 @@ class CrawlRun:
         ending, archive, began = self._ending_leases(), self._output.archive_synced, self._clock()
 
         def made() -> tuple[Turn, Standing, float]:
-            before = self._frontier._standing()[1]
+            before = self._frontier._synced_seconds()
             turn = self._settler.turn(visits, want, ending)
             standing, after = self._frontier._standing()
             return turn, standing, after - before

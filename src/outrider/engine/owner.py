@@ -701,6 +701,10 @@ class Frontier:
             self._check()
             return self._machine.standing(self._instant()), self._syncs.seconds
 
+    def _synced_seconds(self) -> float:
+        """How many seconds all syncs of the log took."""
+        return self._syncs.seconds
+
     def _own_statistics(self) -> dict[str, object]:
         return {
             "state": self.opening.previous_state if self._read_only else "running",
