@@ -7,6 +7,7 @@ knows for ever whether a digest was seen (`Frontier.seen_content`); this says wh
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 from array import array
 from collections.abc import Iterable, Iterator
@@ -46,6 +47,7 @@ class Copies:
         self._ends = array("Q", [0])
         self._by_digest = kernels.Index()
         self._by_simhash = kernels.Index()
+        self._by_site = kernels.Index()  # the first page of each
         self._near = SimHashIndex()
         self._wordings: set[int] = set()
 
@@ -76,6 +78,7 @@ class Copies:
         self._texts += url.encode()
         self._ends.append(len(self._texts))
         self._note(self._by_digest, _number(digest), row)
+        self._note(self._by_site, _site_number(_site_and_rest(url)[0]), row)
         if shingles >= SHINGLES_MIN and self._near.add(simhash):
             self._note(self._by_simhash, simhash, row)
 
@@ -93,6 +96,16 @@ class Copies:
             if found is not None and found != url:
                 return found, (other ^ simhash).bit_count()
         return None
+
+    def is_of_mirror(self, url: str, original: str) -> bool:
+        """Whether the page `original`, which came before this one, is that of a mirror: it has the path of this one on
+        a site whose first page came later. So a site loses nothing to the mirrors that are quicker than itself."""
+        (own, path), (other, other_path) = _site_and_rest(url), _site_and_rest(original)
+        if own == other or path != other_path:
+            return False
+        numbers = np.array([_site_number(own), _site_number(other)], np.uint64)
+        first, others_first = np.frombuffer(self._by_site.find(numbers), np.uint32).tolist()
+        return bool(first < others_first)
 
     def repeats(self, wording: int | None) -> bool:
         """Whether a page with this `wording_of` it came before, in this run; the first ones of a run are known."""
@@ -117,6 +130,16 @@ class Copies:
 
 def _number(digest: bytes) -> int:
     return int.from_bytes(digest[:8], "little")
+
+
+def _site_and_rest(url: str) -> tuple[str, str]:
+    """Scheme and authority of a canonical URL, and what follows."""
+    end = url.find("/", url.find("://") + 3)
+    return (url, "") if end < 0 else (url[:end], url[end:])
+
+
+def _site_number(site: str) -> int:
+    return _number(hashlib.blake2b(site.encode(), digest_size=8).digest())
 
 
 def octets_of(digest: str | None) -> bytes | None:

@@ -79,6 +79,7 @@ class _Settling:
     last: bool = False  # its links come last
     wording: int | None = None
     repeats: bool = False  # its host gave these words before, numbers left out
+    mirrored: bool = False  # it is a copy, but of a page of a younger site: it counts as content
     found: Found | None = None  # content of a sitemap, or sitemaps of a robots.txt
 
     def bytes(self) -> int:
@@ -414,8 +415,6 @@ class Settler:
         for one, seen in zip(accepted, known, strict=True):
             assert one.judgement is not None
             assert one.digest is not None
-            if seen or one.digest in here:
-                one.judgement = one.judgement.as_duplicate()
             self._name_original(one, one.digest, bool(seen or one.digest in here))
             here.add(one.digest)
         self._go_to_canonical(accepted)
@@ -427,10 +426,15 @@ class Settler:
         last, or are left alone."""
         page, url = one.page, one.visit.lease.url
         assert page is not None
+        assert one.judgement is not None
         one.repeats = self._copies.repeats(one.wording)
         if known:
             original = self._copies.exact(url, digest)
             one.copy_of = (original, None) if original is not None else None
+            one.mirrored = original is not None and self._copies.is_of_mirror(url, original)
+            if one.mirrored:
+                return
+            one.judgement = one.judgement.as_duplicate()
             if original is not None and self._options.copies == "drop":
                 if len(one.links):
                     one.passed["copy"] = len(one.links)
@@ -438,6 +442,7 @@ class Settler:
             one.last = original is not None
             return
         one.copy_of = self._copies.near(url, page.simhash, page.shingles)
+        one.mirrored = one.copy_of is not None and self._copies.is_of_mirror(url, one.copy_of[0])
         self._copies.add(url, digest, page.simhash, page.shingles)
 
     def _go_to_canonical(self, accepted: Sequence[_Settling]) -> None:
@@ -494,7 +499,7 @@ class Settler:
             follows=one.follows,
             due_again=one.due_again,
             copy_of=one.copy_of,
-            repeats=one.repeats,
+            repeats=one.repeats or (one.copy_of is not None and not one.mirrored),
         )
 
     def _note(self, one: _Settling, outcome: Outcome, code: Settled) -> None:

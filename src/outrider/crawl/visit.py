@@ -369,7 +369,7 @@ def page_outcome(
         politeness=politeness_line(visit),
         digest=digest if accepted else None,
         duplicate=word == "duplicate",
-        repeats=repeats or copy_of is not None,
+        repeats=repeats,
         bytes_read=len(response.content) if response is not None else 0,
         etag=_validator(etag) if accepted else None,
         last_modified=_validator(modified) if accepted else None,
