@@ -60,13 +60,20 @@ class LocalWeb:
     def log(self) -> Path:
         return self.directory / "run" / "docs" / "access.log"
 
-    def must_fetch(self, read_bytes_max: int = READ_BYTES_MAX, *, follow_nofollow: bool = False) -> frozenset[str]:
+    def must_fetch(
+        self, read_bytes_max: int = READ_BYTES_MAX, *, follow_nofollow: bool = False, sitemaps: bool = False
+    ) -> frozenset[str]:
         """The URLs that a complete polite crawl gets with 200 when it reads so many bytes of each page.
 
         The manifest's own set (`must_fetch_urls`) follows rel=nofollow; that is this one with `follow_nofollow`.
+        sitemaps: the crawl also begins at what they name.
         """
         known = self._entries()
-        waiting = [url for url, entry in known.items() if entry.get("polite_depth") == 0]
+        waiting = [
+            url
+            for url, entry in known.items()
+            if entry.get("polite_depth") == 0 or (sitemaps and entry.get("in_sitemap") and not entry.get("closed"))
+        ]
         reached = set(waiting)
         while waiting:
             url = waiting.pop()

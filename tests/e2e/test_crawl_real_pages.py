@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 
-def crawled(output: Path, kills: int, seed: int) -> dict[str, dict[str, Any]]:
+def crawled(output: Path, kills: int, seed: int, *, sitemaps: bool = False) -> dict[str, dict[str, Any]]:
     """Crawls the small web, killed so often at random moments, and checks what was promised. Returns the findings of
     the web's own judge, host for host."""
     chance = random.Random(seed)
@@ -32,7 +32,8 @@ def crawled(output: Path, kills: int, seed: int) -> dict[str, dict[str, Any]]:
         since = time.time()
         offset = web.log.stat().st_size if web.log.exists() else 0
         settings = ["--hosts", str(web.hosts), "--ca", str(web.directory / "ca" / "ca.pem"), "--delay", str(DELAY)]
-        more = ["-o", str(output), "--delay-factor", "0", "--progress", "none", "--no-sitemaps"]
+        more = ["-o", str(output), "--delay-factor", "0", "--progress", "none"]
+        more.append("--sitemaps" if sitemaps else "--no-sitemaps")
         first = ["crawl", f"@{web.seeds}", *settings, *more]
         crawl = crawling.started(*first)
         leases = 0
@@ -41,10 +42,14 @@ def crawled(output: Path, kills: int, seed: int) -> dict[str, dict[str, Any]]:
             leases += leases_open(output)
             crawl = crawling.started(*(["resume", output] if (output / "outrider.toml").exists() else first))
         assert 0 == crawl.wait(1_500)
-        must = web.must_fetch()
+        must = web.must_fetch(sitemaps=sitemaps)
         assert must == crawling.fetched(output)
-        answered = web.asked(offset, 200)
+        answered = [url for url in web.asked(offset, 200) if not is_sitemap(url)]
         assert must == set(answered)
+        if sitemaps:
+            assert len(must - web.must_fetch()) > 90  # pages that no link leads to
+            mapped = [url for url in web.asked(offset) if is_sitemap(url)]
+            assert len(mapped) - len(set(mapped)) <= leases
         refetched = len(answered) - len(must)
         assert refetched <= leases, f"seed {seed}: {refetched} refetched, {leases} leases were open"
         code, words = web.check(DELAY, since=since)
@@ -54,6 +59,10 @@ def crawled(output: Path, kills: int, seed: int) -> dict[str, dict[str, Any]]:
     assert [] == crawling.not_kept_once(output)
     assert () == verified(output)
     return judged
+
+
+def is_sitemap(url: str) -> bool:
+    return url.endswith("/sitemap.xml")
 
 
 def edited(lines: list[bytes]) -> list[bytes]:
@@ -83,3 +92,7 @@ def test_a_crawl_fetches_exactly_what_the_manifest_says_and_its_record_agrees_wi
 
 def test_a_crawl_that_is_killed_ten_times_fetches_exactly_that_too(tmp_path):
     crawled(tmp_path / "out", 10, 5)
+
+
+def test_pages_that_only_sitemaps_name_are_fetched_over_ten_kills_and_none_stands_twice(tmp_path):
+    crawled(tmp_path / "out", 10, 6, sitemaps=True)
