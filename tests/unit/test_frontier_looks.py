@@ -205,3 +205,90 @@ def test_explain_of_a_crawl_that_stopped_names_the_robots_txt_that_it_waits_for(
     with looking(str(tmp_path)) as look:
         assert "robots" == look("explain", {"url": "http://a.test/1"})["reason_now"]
         assert 1 == look("why-idle", {})["errands"]
+
+
+def dead_world(hosts=3, pages=40):
+    """Dead letters of two classes, and a host that was never fetched."""
+    world = World.__new__(World)
+    world.now = NOW
+    settings = {"delay": 0, "delay_factor": 0}
+    world.frontier = frontier = Frontier.memory(clock=lambda: world.now, settings=settings, robots="caller")
+    frontier.discover([f"http://d{host}.test/{page}" for host in range(hosts) for page in range(pages)])
+    for _ in range(pages):
+        world.now += 1_000_000
+        leases = frontier.lease(hosts)
+        frontier.report([one.gone(error="http_404" if int(one.url[-1]) % 2 else "http_410") for one in leases])
+    frontier.discover([f"http://fresh{host}.test/" for host in range(50)])
+    assert hosts * pages == frontier.count(state="gone")
+    return world
+
+
+@pytest.fixture
+def small_retries(small_steps, monkeypatch):
+    small_steps()
+    monkeypatch.setattr("outrider.frontier.machine.RETRIED_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr("outrider.engine.owner.RETRIED_ROWS_PER_STEP", 3)
+
+
+@pytest.mark.parametrize(
+    ("how", "left"), [({}, 0), ({"error": "http_404"}, 60), ({"host": "D1.test"}, 80), ({"error": "timeout"}, 120)]
+)
+def test_a_retry_in_many_steps_puts_back_each_dead_letter_once(small_retries, how, left):
+    frontier = dead_world().frontier
+    assert 120 - left == frontier.retry(**how)
+    assert (left, 170 - left) == (frontier.count(state="gone"), frontier.count(state="queued"))
+    assert 0 == frontier.retry(**how)
+
+
+def test_leases_and_reports_come_between_the_steps_of_a_retry(small_retries):
+    """All dead letters of its beginning are put back, and none twice that is given up again while it goes on."""
+    world = dead_world()
+    frontier, machine = world.frontier, world.frontier._machine
+    back, retry, between = [], machine.retry, []
+
+    def spied(chosen, error, now):
+        assert len(chosen) <= 3
+        back.extend(chosen["fingerprint"].tolist())
+        return retry(chosen, error, now)
+
+    machine.retry = spied
+
+    def called(name, verb, whole=frontier._call, **how):
+        answer = whole(name, verb, **how)
+        if name == "retry":
+            world.now += 1_000_000
+            leases = frontier.lease(3)
+            between.extend(leases)
+            frontier.report([one.gone(error="http_404") for one in leases])
+        return answer
+
+    frontier._call = called
+    count = frontier.retry()
+    assert len(between) > 60
+    assert len(back) == len(set(back)) == count >= 120
+    assert 120 + len(between) - count == frontier.count(state="gone") > 0
+
+
+def test_a_retry_that_is_broken_off_leaves_a_store_that_goes_on_with_the_rest(tmp_path, small_retries):
+    """A kill between two steps: those that were put back are, and the same call again puts back the rest."""
+    now = NOW
+    settings = {"delay": 0, "delay_factor": 0}
+    frontier = Frontier.open(tmp_path / "store", clock=lambda: now, settings=settings, robots="caller")
+    frontier.discover([f"http://d{host}.test/" for host in range(40)])
+    frontier.report([one.gone(error="http_404") for one in frontier.lease(40)])
+    whole, steps = frontier._machine.retry, []
+
+    def broken(chosen, error, at):
+        if len(steps) == 4:
+            raise SettingsError("broken off")
+        steps.append(whole(chosen, error, at))
+        return steps[-1]
+
+    frontier._machine.retry = broken
+    with pytest.raises(SettingsError, match="broken off"):
+        frontier.retry()
+    frontier.close()
+    with Frontier.open(tmp_path / "store", clock=lambda: now) as again:
+        assert 40 - sum(steps) == again.count(state="gone") > 0
+        assert 40 - sum(steps) == again.retry()
+        assert (0, 40) == (again.count(state="gone"), again.count(state="queued"))

@@ -339,8 +339,8 @@ class AsyncFrontier:
         return await self._call("reprioritise", lambda m, now: m.reprioritise(urls, priority, crawl, now))
 
     async def retry(self, *, error: str | None = None, host: str | None = None) -> int:
-        """As `Frontier.retry`."""
-        return await self._call("retry", lambda m, now: m.retry(error, host, now))
+        """As `Frontier.retry`, in a thread: it may read much."""
+        return await self._in_thread(partial(self.sync.retry, error=error, host=host))
 
     async def explain(self, url: str, *, crawl: str | None = None) -> Explanation:
         """As `Frontier.explain`."""

@@ -55,7 +55,9 @@ from outrider.frontier.machine import Machine
 from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.state import recovery
 from outrider.frontier.state.tables import STATES, Tables
+from outrider.frontier.stores.ledger import Key
 from outrider.frontier.verbs import arguments
+from outrider.frontier.verbs.asking import NO_HEADS
 from outrider.frontier.verbs.census import Standing
 from outrider.frontier.verbs.delays import Sum
 from outrider.frontier.verbs.leased import Unclaimed
@@ -82,7 +84,14 @@ from outrider.journey import (
     Waits,
     WorkerStatus,
 )
-from outrider.limits import LOOK_PAUSE_SECONDS, RECORDS_PER_SCAN, REMOTE_PATIENCE_SECONDS, VERIFY_PROBLEMS_MAX
+from outrider.kernels.cards import Heads
+from outrider.limits import (
+    LOOK_PAUSE_SECONDS,
+    RECORDS_PER_SCAN,
+    REMOTE_PATIENCE_SECONDS,
+    RETRIED_ROWS_PER_STEP,
+    VERIFY_PROBLEMS_MAX,
+)
 from outrider.storage.checkpoint import Checkpoint, checkpoint_name, newest_checkpoint
 from outrider.storage.files import Files
 from outrider.storage.log import Log
@@ -656,8 +665,20 @@ class Frontier:
 
     def retry(self, *, error: str | None = None, host: str | None = None) -> int:
         """Put dead letters back into their queues: all, or the ones of an error class or of a host (by any spelling);
-        how many."""
-        return self._call("retry", lambda m, now: m.retry(error, host, now))
+        how many. Other calls come between its pieces, so one that is broken off has put some back; made again, it
+        puts back the rest."""
+        # First those that came back by time alone, or were given up by the loss of their leases.
+        count = self._call("retry", partial(_retry, NO_HEADS, error), wait=False)
+        after: Key | None = None
+        while True:
+            heads, after = self._looked(partial(_given_up, error, host, after))
+            for first in range(0, len(heads), RETRIED_ROWS_PER_STEP):
+                some = heads[first : first + RETRIED_ROWS_PER_STEP]
+                count += self._call("retry", partial(_retry, some, error), wait=False)
+                time.sleep(LOOK_PAUSE_SECONDS)
+            if after is None:
+                self._wait_durable()
+                return count
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Everything that belongs to each accepted URL, as JSON values, in the order in which they were accepted.
@@ -1028,6 +1049,16 @@ class Frontier:
         if self._closed:
             return "<Frontier closed>"
         return f"<Frontier {self._files.describe()}: {self._machine!r}>"
+
+
+def _given_up(
+    error: str | None, host: str | None, after: Key | None, machine: Machine, now: Instant
+) -> Reading[tuple[Heads, Key | None]]:
+    return machine.given_up(error, host, after)
+
+
+def _retry(chosen: Heads, error: str | None, machine: Machine, now: Instant) -> int:
+    return machine.retry(chosen, error, now)
 
 
 def _check_stream(stream: object) -> None:

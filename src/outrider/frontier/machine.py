@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -29,12 +30,13 @@ from outrider.frontier.state.tables import (
     RobotsState,
 )
 from outrider.frontier.state.whereabouts import FOREVER, Whereabouts
+from outrider.frontier.stores.ledger import Key
 from outrider.frontier.verbs import accounts, arguments
 from outrider.frontier.verbs.carried import Carrying
 from outrider.frontier.verbs.census import Census, Standing, robots_counts, standing_of
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.errands import Errands
-from outrider.frontier.verbs.listing import Reading, Wish, after_of, chosen_heads, listed, state_number
+from outrider.frontier.verbs.listing import Reading, Wish, after_of, chosen_heads, gathered, listed, state_number
 from outrider.frontier.verbs.operations import Operations
 from outrider.frontier.verbs.reporting import Reporting
 from outrider.journey import (
@@ -57,6 +59,7 @@ from outrider.limits import (
     MICROSECONDS,
     OWN_SLOT,
     RESTS_PER_FRAME_MAX,
+    RETRIED_ROWS_AT_ONCE,
     WAKES_PER_CALL_MAX,
 )
 from outrider.robots import Rules
@@ -528,6 +531,14 @@ class Machine(Reporting, Operations, Carrying, Errands):
         limit = arguments.whole("limit", limit, 1, LISTED_ROWS_MAX)
         wish = self._wish(state, host, crawl, key)
         return listed(self.tables, wish, self._woken, after_of(after), limit, self.token_of)
+
+    def given_up(self, error: str | None, host: str | None, after: Key | None) -> Reading[tuple[Heads, Key | None]]:
+        """Heads of dead letters for `retry`, some at a time, and the key behind them. Raises SettingsError."""
+        if error is not None:
+            arguments.text("error", error)
+        wish = self._wish(State.GONE.value if error is None else None, host, None, None)
+        mask_of = partial(self.given_up_mask, error=error)
+        return gathered(self.tables, wish, self._woken, after, RETRIED_ROWS_AT_ONCE, mask_of)
 
     def count(self, *, state: str | None, host: str | None, crawl: str | None, key: str | None) -> Reading[int]:
         """How many URLs match."""

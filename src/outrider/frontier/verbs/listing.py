@@ -136,6 +136,33 @@ def listed(
     return Page(found, cursor_of(heads, limit - 1) if more else None)
 
 
+def gathered(
+    tables: Tables,
+    wish: Wish,
+    woken: Instant,
+    after: Key | None,
+    least: int,
+    mask_of: Callable[[Heads], npt.NDArray[np.bool_]],
+) -> Reading[tuple[Heads, Key | None]]:
+    """The heads above a key that a mask leaves, `least` of them and some more, and the key behind which the next ones
+    stand; None: there are no more."""
+    chosen: list[Heads] = []
+
+    def take(heads: Heads) -> bool:
+        some = heads[mask_of(heads)]
+        if len(some):
+            chosen.append(some)
+        return sum(map(len, chosen)) >= least
+
+    yield from chosen_heads(tables, wish, woken, take, after)
+    heads = np.concatenate(chosen) if chosen else NO_HEADS
+    return heads, _key_of(heads[-1]) if len(heads) >= least else None
+
+
+def _key_of(head: Any) -> Key:
+    return int(head["crawl"]), int(head["slot"]), int(head["fingerprint"]) & FINGERPRINT_MAX
+
+
 def cursor_of(heads: Heads, row: int) -> str:
     """The cursor behind a head in a list of URLs: its key in the ledger."""
     head = heads[row]

@@ -26,7 +26,7 @@ from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
 from outrider.journey import State
-from outrider.kernels.cards import HEAD
+from outrider.kernels.cards import HEAD, Heads
 from outrider.limits import CALL_ROWS_MAX, OWN_SLOT, WAKES_PER_CALL_MAX
 from outrider.url import host_of, undotted
 from outrider.url.traps import ANY_TRAP
@@ -356,45 +356,37 @@ class Operations(Discovering):
         place = np.flatnonzero(heads["order"] == record.order)
         return int(np.frombuffer(self.tables.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
 
-    def retry(self, error: str | None, host: str | None, now: Instant) -> int:
-        """Puts dead letters back into their queues. Returns how many. error: only this class; URLs
-        that robots.txt or a trap's rule parked only by that class, and all traps by "trap". Raises SettingsError."""
+    def given_up_mask(self, heads: Heads, error: str | None) -> npt.NDArray[np.bool_]:
+        """Which of these are dead letters, of an error class if one is named. URLs that robots.txt or a trap's rule
+        parked count only by that class, and all traps by "trap"."""
+        mask: npt.NDArray[np.bool_] = heads["state"] == GONE
         if error is not None:
-            arguments.text("error", error)
+            number = self.tables.registry.error_numbers.get(error, -1)
+            mask &= heads["error"] == number
+            parked = heads["state"] == PARKED
+            trapped = parked & (heads["reason"] == Reason.TRAP)
+            ruled = parked & ((heads["reason"] == Reason.ROBOTS) | trapped)
+            mask |= trapped if error == ANY_TRAP else ruled & (heads["error"] == number)
+        return mask
+
+    def retry(self, chosen: Heads, error: str | None, now: Instant) -> int:
+        """Puts these URLs back into their queues, in one frame, as far as they are dead letters still. Returns how
+        many."""
         now = self._advance(now)
         self._wake(now)
-        tables = self.tables
-        number = tables.registry.error_numbers.get(error, -1) if error is not None else None
-        home = self.host_named(host) if host is not None else None
-        own = list(tables.queues_of(home)) if home is not None and home != NONE else []
-        count = 0
-        for cards in tables.ledger.scan():
-            heads = cards.heads
-            mask = heads["state"] == GONE
-            if number is not None:
-                mask &= heads["error"] == number
-                parked = heads["state"] == PARKED
-                trapped = parked & (heads["reason"] == Reason.TRAP)
-                ruled = parked & ((heads["reason"] == Reason.ROBOTS) | trapped)
-                mask |= trapped if error == ANY_TRAP else ruled & (heads["error"] == number)
-            if not mask.any():
-                continue
-            if tables.voids():
-                mask &= ~tables.void(heads)
-            if home is not None:
-                rows = tables.queues.find(np.ascontiguousarray(heads["queue"]))
-                mask &= np.isin(rows, own)
-            some = cards.filter(mask)
-            if not len(some):
-                continue
-            heads = some.changed()
-            old = heads["state"].astype(np.uint8)
-            # A trap keeps its reason, so that it is not judged again.
-            heads["reason"] = np.where((old == PARKED) & (heads["reason"] == Reason.TRAP), Reason.TRAP, 0)
-            heads["state"], heads["attempts"], heads["losses"] = QUEUED, 0, 0
-            heads["due"] = now
-            draft = self._draft(now)
-            draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), old)
-            self._commit(draft)
-            count += len(some)
-        return count
+        if not len(chosen):
+            return 0
+        _, cards = self.tables.find(chosen["crawl"], chosen["slot"], chosen["fingerprint"])
+        some = cards.filter(self.given_up_mask(cards.heads, error))
+        if not len(some):
+            return 0
+        heads = some.changed()
+        old = heads["state"].astype(np.uint8)
+        # A trap keeps its reason, so that it is not judged again.
+        heads["reason"] = np.where((old == PARKED) & (heads["reason"] == Reason.TRAP), Reason.TRAP, 0)
+        heads["state"], heads["attempts"], heads["losses"] = QUEUED, 0, 0
+        heads["due"] = now
+        draft = self._draft(now)
+        draft.heads(some.with_heads(heads), np.zeros(len(some), np.uint64), old)
+        self._commit(draft)
+        return len(some)
