@@ -7,7 +7,8 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 
@@ -95,6 +96,28 @@ async def hostile(script: Script, *, tls: ssl.SSLContext | None = None, host: st
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await asyncio.sleep(0)  # transports close in the next turn of the loop
+
+
+@contextlib.contextmanager
+def served(script: Script) -> Iterator[int]:
+    """The port of such a server in a thread of its own, for tests that wait."""
+    ports: list[int] = []
+    begun, over = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        async with hostile(script) as site:
+            ports.append(site.port)
+            begun.set()
+            await asyncio.to_thread(over.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    begun.wait(10)
+    try:
+        yield ports[0]
+    finally:
+        over.set()
+        thread.join()
 
 
 def answers(*answers: bytes) -> Script:

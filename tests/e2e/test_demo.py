@@ -9,9 +9,14 @@ import time
 
 import pytest
 
+from outrider.crawl.wording import wording_of
+from outrider.frontier.policy.returns import shape_of
 from outrider.limits import RETURNS_FETCHES_MIN
+from outrider.page import read
 from outrider.sim import verdict as judge
-from outrider.sim.web import DemoWeb
+from outrider.sim.web import FILLERS, DemoWeb
+
+SHAPE_ENDS_WITHIN = 55  # docs/traps.md; tests/unit/test_traps.py holds it
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
@@ -55,9 +60,19 @@ def test_an_independent_judge_finds_no_breach(verdict):
     assert [] == verdict.breaches
 
 
-def test_the_endless_calendar_ended_by_itself(web, verdict):
-    calendar = [path for host, path in verdict.asked(status=200) if host == "endless-calendar.demo.test"]
-    assert 2 * RETURNS_FETCHES_MIN <= len(calendar) <= 2 * RETURNS_FETCHES_MIN + 10  # two shapes: months, days
+def test_the_endless_calendar_ended_by_itself_within_its_budget(web, verdict):
+    """A shape ends after 48 fetches, or as many behind its last new words as a full share takes to fall."""
+    shapes: dict[str, list[int | None]] = {}
+    for request in verdict.requests:
+        url = web.url(request.host, request.path)
+        if web.endless(url):
+            page = read(web.answer(request.host, request.path, 0.0).body, url)
+            shapes.setdefault(shape_of(request.path), []).append(wording_of(page, url))
+    assert ["/calendar/#/#/", "/calendar/#/#/#.html"] == sorted(shapes)
+    for wordings in shapes.values():
+        assert 1 < len(set(wordings)) <= len(FILLERS)
+        last_new = max(wordings.index(wording) for wording in set(wordings)) + 1
+        assert RETURNS_FETCHES_MIN <= len(wordings) <= max(RETURNS_FETCHES_MIN, last_new + SHAPE_ENDS_WITHIN)
 
 
 def test_it_takes_less_than_forty_seconds(demo):

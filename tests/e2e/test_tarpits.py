@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import outrider
-from e2e.hostile import Connection, hostile
+from e2e.hostile import Connection, served
 
 PAGES = 10
 
@@ -30,22 +28,8 @@ async def _script(connection: Connection) -> None:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """The port of a server in a thread of its own."""
-    ports: list[int] = []
-    begun, over = threading.Event(), threading.Event()
-
-    async def main() -> None:
-        async with hostile(_script) as site:
-            ports.append(site.port)
-            begun.set()
-            await asyncio.to_thread(over.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
-    thread.start()
-    begun.wait(10)
-    yield ports[0]
-    over.set()
-    thread.join()
+    with served(_script) as port:
+        yield port
 
 
 def test_tarpits_in_all_places_of_a_crawl_leave_them_to_other_hosts(port: int, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from outrider.limits import (
     RETURNS_FETCHES_MIN_OF_HOST,
     RETURNS_FETCHES_OF_TRIALS,
     RETURNS_PROBE_FIRST,
+    RETURNS_WINDOW,
+    RETURNS_WINDOW_OF_HOST,
 )
 from outrider.url import UrlBatch
 from outrider.url.traps import RULES, Traps, may_be_endless
@@ -195,6 +197,24 @@ def test_a_shape_of_which_one_in_five_brings_something_new_is_not_parked(every: 
     for number in range(10_000):
         shape.count(fresh=number % every == 0, window=16)
         assert is_parked(shape, Returns(), 0.03) is None
+
+
+@pytest.mark.parametrize(
+    ("window", "last", "within"),
+    [
+        *((RETURNS_WINDOW, last, 55) for last in (0, 47, 48, 10_000)),
+        *((RETURNS_WINDOW_OF_HOST, last, 223) for last in (0, 127, 10_000)),
+    ],
+)
+def test_the_budget_of_a_trap_ends_so_many_fetches_after_its_last_new_page(window: int, last: int, within: int) -> None:
+    """No history needs more than the one in which all pages were new until then: the figures of docs/traps.md."""
+    least = RETURNS_FETCHES_MIN if window == RETURNS_WINDOW else RETURNS_FETCHES_MIN_OF_HOST
+    returns, fetches = Returns(), 0
+    while not returns.is_poor(0.03, least):
+        returns.count(fresh=fetches < last, window=window)
+        fetches += 1
+    assert fetches <= max(least, last + within)
+    assert last < 10_000 or fetches == last + within
 
 
 def calendar(frontier: Frontier, path: str, *, fresh: bool, pages: int) -> int:

@@ -1,0 +1,69 @@
+"""A site under a second name: the copy is parked when its pages bring nothing new, the original is fetched whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from urllib.parse import urlsplit
+
+import outrider
+from e2e.hostile import Connection, served
+from outrider import Frontier
+from outrider.limits import RETURNS_FETCHES_MIN
+
+PAGES = 150
+ORIGINAL, MIRROR = "original.test", "mirror.test"
+
+
+def body(number: int) -> bytes:
+    """The page of this number under either name: it leads to two others."""
+    chance = Random(number)
+    words = " ".join("".join(chance.choices("aeioulnrst", k=6)) for _ in range(80))
+    onward = "".join(f"<a href=/page-{more}.html>page</a>" for more in (2 * number + 1, 2 * number + 2) if more < PAGES)
+    return f"<title>{words[:20]}</title><p>{words}</p>{onward}".encode()
+
+
+def number_of(path: str) -> int:
+    return int(path.removeprefix("/page-").removesuffix(".html")) if path != "/" else 0
+
+
+async def _script(connection: Connection) -> None:
+    while True:
+        path = (await connection.request()).split(b" ")[1].decode()
+        found = path == "/" or path.startswith("/page-")
+        content = body(number_of(path)) if found else b""
+        status = "200 OK" if found else "404 Not Found"
+        head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(content)}\r\n\r\n"
+        await connection.send(head.encode() + content)
+
+
+def crawled(runs: list[list[str]], folder: Path) -> dict[str, dict[int, str]]:
+    """Crawls these hosts, run for run; of each the outcome by page."""
+    (folder / "hosts").write_text(f"127.0.0.1 {ORIGINAL}\n127.0.0.1 {MIRROR}\n")
+    output = folder / "out"
+    with served(_script) as port:
+        for names in runs:
+            seeds = [f"http://{name}:{port}/" for name in names]
+            outrider.crawl(seeds, output=str(output), hosts=str(folder / "hosts"), delay=0, delay_factor=0)
+    found: dict[str, dict[int, str]] = {ORIGINAL: {}, MIRROR: {}}
+    for line in map(json.loads, (output / "pages.jsonl").read_text().splitlines()):
+        parts = urlsplit(line["url"])
+        found[parts.hostname or ""][number_of(parts.path)] = line["outcome"]
+    return found
+
+
+def test_a_mirror_that_is_met_later_is_parked_and_the_original_is_whole(tmp_path: Path) -> None:
+    found = crawled([[ORIGINAL], [MIRROR]], tmp_path)
+    assert dict.fromkeys(range(PAGES), "done") == found[ORIGINAL]
+    assert {"duplicate"} == set(found[MIRROR].values())
+    assert RETURNS_FETCHES_MIN <= len(found[MIRROR]) <= RETURNS_FETCHES_MIN + 10
+    with Frontier.look(tmp_path / "out" / "frontier") as frontier:
+        parked = list(frontier.urls(state="parked"))
+        assert {(MIRROR, "trap")} == {(urlsplit(row.url).hostname, row.reason) for row in parked}
+
+
+def test_two_names_that_are_crawled_side_by_side_lose_no_page_between_them(tmp_path: Path) -> None:
+    found = crawled([[ORIGINAL, MIRROR]], tmp_path)
+    done = [number for pages in found.values() for number, outcome in pages.items() if outcome == "done"]
+    assert list(range(PAGES)) == sorted(done)
