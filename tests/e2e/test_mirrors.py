@@ -63,7 +63,7 @@ def test_a_mirror_that_is_met_later_is_parked_and_the_original_is_whole(tmp_path
         assert {(MIRROR, "trap")} == {(urlsplit(row.url).hostname, row.reason) for row in parked}
 
 
-def test_two_names_that_are_crawled_side_by_side_lose_no_page_between_them(tmp_path: Path) -> None:
+def test_of_two_names_that_are_crawled_side_by_side_one_is_fetched_whole(tmp_path: Path) -> None:
     found = crawled([[ORIGINAL, MIRROR]], tmp_path)
-    done = [number for pages in found.values() for number, outcome in pages.items() if outcome == "done"]
-    assert list(range(PAGES)) == sorted(done)
+    whole = dict.fromkeys(range(PAGES), "done")
+    assert whole in (found[ORIGINAL], found[MIRROR])
