@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
-from itertools import compress
+from itertools import compress, repeat
 from urllib.parse import urlsplit
 
 import msgspec
@@ -112,7 +112,7 @@ class _Reader:
         self._told: dict[str, int] = {}
         self._urls = UrlBatch.of(())
         self._written: Callable[[int], str] = str
-        self._fields: list[tuple[str | None, str | None, float | None]] = []
+        self._fields: tuple[Iterable[str | None], Iterable[str | None], Iterable[float | None]] = ((), (), ())
 
     def _problem(self, what: str, more: str = "") -> None:
         """Notes a problem; of one thing the first ones are named."""
@@ -152,7 +152,7 @@ class _Reader:
         self._kind = "text"
         self._urls = UrlBatch.of(texts)
         self._written = texts.__getitem__
-        self._fields = [(None, None, None)] * len(texts)
+        self._fields = (repeat(None), repeat(None), repeat(None))
 
     def xml(self, octets: bytes) -> None:
         kind, arena, offsets, dates, date_offsets, date_kinds, changes, shares, problems = kernels.read_sitemap_xml(
@@ -171,7 +171,7 @@ class _Reader:
             for text, sort in zip(texts, date_kinds, strict=True)
         ]
         priorities = [share if share == share else None for share in np.frombuffer(shares, "<f8").tolist()]  # noqa: PLR0124
-        self._fields = list(zip(lastmods, map(CHANGES.__getitem__, changes), priorities, strict=True))
+        self._fields = (lastmods, map(CHANGES.__getitem__, changes), priorities)
 
     def ended(self) -> Sitemap:
         if self._kind == "error":
@@ -180,20 +180,24 @@ class _Reader:
         fit = urls.valid & (urls.lengths <= URL_BYTES_MAX)
         for row in np.flatnonzero(~fit).tolist():
             self._problem("no URL that can be crawled: ", repr(self._written(row)[:SITEMAP_FIELD_CHARACTERS_MAX]))
-        fields = self._fields
+        lastmods, changes, priorities = self._fields
         if not fit.all():
             urls = urls.filter(fit)
-            fields = list(compress(fields, fit.tolist()))
+            kept = fit.tolist()
+            lastmods, changes, priorities = (
+                compress(lastmods, kept),
+                compress(changes, kept),
+                compress(priorities, kept),
+            )
         if self._kind == "text" and not len(urls):
             return Sitemap(self._url, "error", problems=("a text without any URL",))
         folder = _folder(self._url)
-        entries = tuple(
-            SitemapEntry(text, *told, folder is not None and text.startswith(folder))
-            for text, told in zip(urls.strings(), fields, strict=True)
-        )
+        texts = urls.strings()
+        within = [folder is not None and text.startswith(folder) for text in texts]
+        entries = tuple(map(SitemapEntry, texts, lastmods, changes, priorities, within))
         if self._kind == "index":
             return Sitemap(self._url, "index", children=entries, problems=tuple(self._problems))
-        outside = sum(not entry.within for entry in entries)
+        outside = within.count(False)
         if outside and folder is not None:
             self._problem(f"{outside} URLs lie outside of {folder}")
         return Sitemap(self._url, self._kind, entries=entries, problems=tuple(self._problems))
