@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -141,6 +142,35 @@ def test_a_stopped_worker_lets_requests_end_reports_them_and_ends_with_4(house):
     again = served.run(served.worker(site={"depth": 20}))
     assert 0 == again.exit_code
     assert len(served.pages()) == len({page["url"] for page in served.pages()}) == done.accepted + again.accepted
+
+
+def test_a_worker_that_waits_for_a_lease_is_stopped_at_once(house):
+    """Without a word of the server, which would answer after ten seconds; no lease is left behind."""
+    served = house(delay=3600)
+    stopped = []
+
+    async def beside(worker):
+        await until(lambda: served.site is not None and served.site.asked and not served.site.running)
+        await asyncio.sleep(0.3)
+        stopped.append(time.monotonic())
+        worker.stop()
+
+    done = served.run(served.worker(), beside)
+    assert time.monotonic() - stopped[0] < work.WAIT_SECONDS / 2
+    assert (4, 0) == (done.exit_code, served.urls()["leased"])
+
+
+@pytest.mark.parametrize("wait", [0, 0.001, 0.003, 0.01, 0.03, 0.1])
+def test_a_stop_at_any_moment_of_a_lease_leaves_none_behind(house, wait):
+    served = house()
+
+    async def beside(worker):
+        await until(lambda: served.site is not None and len(served.site.asked) > 8)
+        await asyncio.sleep(wait)
+        worker.stop()
+
+    done = served.run(served.worker(site={"seconds": 0.01, "depth": 1_000}), beside)
+    assert (4, 0, 0) == (done.exit_code, done.late, served.urls()["leased"])
 
 
 def test_a_second_stop_breaks_requests_off_and_gives_their_urls_back(house):

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -54,7 +56,7 @@ WORK_FILE: Final = "work.json"
 LEASES_FILE: Final = "leases"
 """A line for each lease: token and kind. Behind a crash those without a report are given back, as broken off."""
 LEASES_BYTES_KEPT: Final = 1 << 20
-WAIT_SECONDS: Final = 10.0  # a lease waits so long at the server; a worker that stops waits no longer
+WAIT_SECONDS: Final = 10.0  # a lease waits so long at the server; a stop cuts it off
 STEP_SECONDS: Final = 2.0  # leases under way are looked at so often,
 EXTEND_SECONDS: Final = 45.0  # extended when they end within so long,
 END_SECONDS: Final = 10.0  # and their requests broken off when they could not be and end within so long
@@ -113,7 +115,9 @@ class Worker:
         self._hooks = Hooks(options)
         self._books = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outrider-books")
         self._asking = ThreadPoolExecutor(max_workers=2, thread_name_prefix="outrider-asking")
-        self._given_up = threading.Event()
+        self._given_up, self._stopped = threading.Event(), threading.Event()
+        self._leasing: Connections | None = None
+        self._client, self._requests = f"leases-{os.urandom(8).hex()}", count()
         self._wake, self._news = asyncio.Event(), asyncio.Event()
         self._running: dict[asyncio.Task[Visit], Lease] = {}
         self._until: dict[int, Instant] = {}  # when leases under way end, by token
@@ -129,6 +133,9 @@ class Worker:
     def stop(self) -> None:
         """The first call leases no more and lets the requests in flight end. The second call ends them now."""
         self._stopping += 1
+        self._stopped.set()
+        if self._leasing is not None:
+            self._leasing.cut()
         self._code = STOPPED
         if self._stopping == 1:
             self._say(f"stopping: {len(self._running)} requests in flight may end; once more stops at once")
@@ -166,9 +173,14 @@ class Worker:
 
     # -- opening and closing (in the books' thread) -------------------------------------------------------------------
 
-    def _remote(self, connections: Connections, name: str, patience: float) -> RemoteFrontier:
+    def _remote(
+        self, connections: Connections, name: str, patience: float, ends: threading.Event | None = None
+    ) -> RemoteFrontier:
+        """ends: no request is repeated once it is set."""
+        event = ends or self._given_up
+
         def sleep(seconds: float) -> None:
-            if self._given_up.wait(seconds):
+            if event.wait(seconds):
                 raise UnreachableError(f"nobody answers at {self._server.address}, and the worker was stopped")
 
         remote = Remote(self._server.address, connections, patience_seconds=patience, sleep=sleep)
@@ -180,12 +192,16 @@ class Worker:
             raise NamedPathError(f"{path} is a crawl with a frontier of its own; give a worker another one with -o")
         self._files = Directory(path, create=True)
         self._own = Directory(os.path.join(path, FOLDER), create=True)
-        self._connections = Connections(self._server.address, token=self._server.token, ca=self._server.ca)
+        self._connections, self._leasing = (
+            Connections(self._server.address, token=self._server.token, ca=self._server.ca) for _ in range(2)
+        )
         try:
             self._own.lock()
             known = _known(self._own)
             name = self._server.name or (known.worker if known is not None else _name())
             self._frontier = self._remote(self._connections, name, self._server.patience_seconds)
+            patience = self._server.patience_seconds
+            self._waiting = self._remote(self._leasing, name, patience, self._stopped)
             self._hasty = self._remote(self._connections, name, PATIENCE_SECONDS_EXTENDING)
             registered = self._frontier.register(self._options.user_agent)
             if known is not None and known.store != registered.store:
@@ -216,7 +232,7 @@ class Worker:
             )
             self._clock = anchored(self._frontier.now())
         except BaseException:
-            self._connections.close()
+            self._close_connections()
             self._own.close()
             self._files.close()
             raise
@@ -262,9 +278,14 @@ class Worker:
         self._output.close()
         self._accounts.close()
         self._journal.close()
-        self._connections.close()
+        self._close_connections()
         self._own.close()
         self._files.close()
+
+    def _close_connections(self) -> None:
+        for connections in (self._connections, self._leasing):
+            if connections is not None:
+                connections.close()
 
     # -- the work -----------------------------------------------------------------------------------------------------
 
@@ -338,8 +359,18 @@ class Worker:
         return self._stopping > 0
 
     def _next(self, room: int) -> Sequence[Lease]:
-        wait = 0.0 if self._stopping else WAIT_SECONDS
-        return self._frontier.lease(room, ttl_seconds=LEASE_SECONDS, errands=True, wait_seconds=wait)
+        """Leases that came, for which it waits. A stop cuts that question off; then it is asked once more by its id
+        without a wait, so that leases which were on their way are known, and given back."""
+        request = (self._client, next(self._requests))
+        asked = partial(RemoteFrontier.lease, want=room, ttl_seconds=LEASE_SECONDS, errands=True, request_id=request)
+        try:
+            return asked(self._waiting, wait_seconds=WAIT_SECONDS)
+        except UnreachableError:
+            if not self._stopping:
+                raise
+            with contextlib.suppress(OutriderError):
+                return asked(self._hasty)
+            return ()
 
     async def _is_over(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether there is nothing left, here or with other workers; sets how it ended."""

@@ -5,10 +5,13 @@ Each request may be repeated: it carries an Idempotency-Key where its answer mus
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import http.client
 import ipaddress
 import os
 import random
+import socket
 import ssl
 import threading
 import time
@@ -93,6 +96,8 @@ class Connections:
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         self._kept: list[http.client.HTTPConnection] = []
+        self._busy: set[http.client.HTTPConnection] = set()
+        self._cut = False
         self._lock = threading.Lock()
 
     def __call__(self, sent: Sent) -> Answered:
@@ -103,6 +108,8 @@ class Connections:
                 return self._asked(kept, sent)
             except (ConnectionError, http.client.BadStatusLine):
                 kept.close()  # the server closed it meanwhile
+                if self._cut:
+                    raise
         return self._asked(self._fresh(), sent)
 
     def _fresh(self) -> http.client.HTTPConnection:
@@ -123,6 +130,10 @@ class Connections:
             if connection.sock is None:
                 connection.connect()
             connection.sock.settimeout(sent.seconds_max)
+            with self._lock:
+                if self._cut:
+                    raise ConnectionAbortedError(errno.ECONNABORTED, "the request was cut off")
+                self._busy.add(connection)
             connection.request(sent.method, sent.path, sent.body, headers)
             answer = connection.getresponse()
             body = bytearray()
@@ -134,15 +145,28 @@ class Connections:
                 # A connection's end is taken for the end of a body and of a head; a server of ours tells the length.
                 raise http.client.IncompleteRead(bytes(body), answer.length)
         except BaseException:
+            with self._lock:
+                self._busy.discard(connection)
             connection.close()
             raise
         answer.close()  # read1 leaves it open at its end: the next request of the connection would be sent in vain
         with self._lock:
+            self._busy.discard(connection)
             if answer.will_close or len(self._kept) >= REMOTE_CONNECTIONS_KEPT:
                 connection.close()
             else:
                 self._kept.append(connection)
         return Answered(answer.status, bytes(body), _seconds(answer.getheader("Retry-After")))
+
+    def cut(self) -> None:
+        """Ends the requests that wait for their answers, from any thread, and all that come later: each raises OSError
+        or HTTPException."""
+        with self._lock:
+            self._cut = True
+            for one in self._busy:
+                with contextlib.suppress(OSError):
+                    # Not that of an SSLSocket, which takes its state from under the thread that reads.
+                    socket.socket.shutdown(one.sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Gives the kept connections back."""
