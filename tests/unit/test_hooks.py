@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import json
 import sys
@@ -371,6 +372,41 @@ def test_a_downloader_that_raises_ends_its_page_and_its_host_rests(crawled):
     assert ("hook_downloader", "done") == (lines["/a"]["error"], lines["/b"]["outcome"])
     asked = [json.loads(line) for line in (crawled.out / "politeness.jsonl").read_text().splitlines()]
     assert [HOME + "a"] == [line["url"] for line in asked if line["error"] == "hook_downloader"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"content": "text"},
+        {"content": None},
+        {"headers": None},
+        {"headers": {}},
+        {"status": 70_000},
+        {"error": "reset"},
+    ],
+)
+@pytest.mark.parametrize("name", ["on_response", "downloader"])
+def test_a_response_of_odd_parts_ends_its_page_and_not_the_crawl(crawled, name, parts):
+    def odd(response):
+        return response if response.url.endswith("/robots.txt") else dataclasses.replace(response, **parts)
+
+    class OddWeb(Web):
+        async def fetch(self, request):
+            return odd(await super().fetch(request))
+
+    hooks = {"on_response": lambda response, lease: odd(response), "downloader": OddWeb}
+    lines = crawled(**{name: hooks[name]})
+    assert f"hook_{name}" == lines["/"]["error"]
+    assert f"{name} gave a Response whose {next(iter(parts))}" in crawled.log()
+
+
+def test_a_downloader_that_cannot_be_closed_is_told_of_and_the_crawl_has_its_result(crawled):
+    class Stuck(Web):
+        async def close(self):
+            raise ZeroDivisionError("in my own code")
+
+    assert "/deep" in crawled(downloader=Stuck)
+    assert (0, True) == (crawled.result.exit_code, "in my own code" in crawled.log())
 
 
 def test_a_downloader_that_cannot_be_made_is_refused_with_words(crawled):

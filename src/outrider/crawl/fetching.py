@@ -13,7 +13,7 @@ from typing import Protocol
 
 from outrider.clock import Instant, wall
 from outrider.crawl.bottleneck import Bottleneck, Stage
-from outrider.crawl.hooks import HookFailed, Hooks
+from outrider.crawl.hooks import HookFailed, Hooks, response_given
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.perhost import PerHost
 from outrider.crawl.places import Places
@@ -205,14 +205,11 @@ class Fetching:
         if self._hooks is None or self._hooks.downloader is None:
             return await self._downloader.fetch(request)
         try:
-            response = await self._downloader.fetch(request)
-            if not isinstance(response, Response):
-                raise TypeError(f"downloader gave {response!r:.80}; it takes a Response")
+            return response_given(await self._downloader.fetch(request), "downloader")
         except FetchFailure:
             raise
         except (Exception, SystemExit) as error:
             raise HookFailed("downloader", error) from error
-        return response
 
     async def _locate(self, lease: Lease) -> Visit:
         """Asks where a host is; no request goes to it."""
@@ -264,6 +261,13 @@ class Fetching:
                 self._counts["names_seconds"] += took
 
     async def close(self) -> None:
-        """Ends the visits in flight and gives connections and threads back."""
-        await self._downloader.close()
-        await self._names.close()
+        """Ends the visits in flight and gives connections and threads back. Raises HookFailed where the downloader is a
+        hook and cannot be closed."""
+        try:
+            await self._downloader.close()
+        except Exception as error:
+            if self._hooks is None or self._hooks.downloader is None:
+                raise
+            raise HookFailed("downloader", error) from error
+        finally:
+            await self._names.close()

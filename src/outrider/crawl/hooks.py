@@ -40,6 +40,7 @@ from outrider.crawl.given import page_given
 from outrider.crawl.options import LOST, CrawlOptions, is_function, spelled
 from outrider.errors import SettingsError, UnreachableError
 from outrider.fetch.downloader import Downloader, Headers, Request, Response
+from outrider.fetch.outcomes import FetchError
 from outrider.frontier import priority as priorities
 from outrider.journey import Lease, Link
 from outrider.limits import (
@@ -255,6 +256,23 @@ class HookFailed(Exception):  # noqa: N818 - no error of the crawl: it ends one 
         return lines
 
 
+def response_given(given: object, name: str) -> Response:
+    """The response that a hook gave, when its parts are what they are said to be. Raises TypeError."""
+    if not isinstance(given, Response):
+        raise TypeError(f"{name} gave {given!r:.80}; it takes a Response")
+    for part in ("request_head", "head", "body", "content"):
+        if not isinstance(octets := getattr(given, part), bytes):
+            raise TypeError(f"{name} gave a Response whose {part} is {octets!r:.80}; it takes bytes")
+    if not isinstance(given.headers, Headers):
+        raise TypeError(f"{name} gave a Response whose headers are {given.headers!r:.80}; it takes Headers")
+    status = given.status
+    if status is not None and not (type(status) is int and 100 <= status <= 999):
+        raise TypeError(f"{name} gave a Response whose status is {status!r:.80}; it takes 100 to 999, or None")
+    if given.error is not None and not isinstance(given.error, FetchError):
+        raise TypeError(f"{name} gave a Response whose error is {given.error!r:.80}; it takes a FetchError, or None")
+    return given
+
+
 @dataclass(slots=True)
 class HookTime:
     """How long one hook took, in seconds."""
@@ -390,8 +408,7 @@ class Hooks:
             given = self.on_response(response, lease)
             if given is None:
                 return response
-            if not isinstance(given, Response):
-                raise TypeError(f"on_response gave {given!r:.80}; it takes a Response or None")
+            given = response_given(given, "on_response")
             # The archive and the record keep what came.
             return replace(response, content=given.content, headers=given.headers)
 

@@ -37,6 +37,7 @@ from outrider.crawl.directory import (
 from outrider.crawl.fetching import Fetching, NameService
 from outrider.crawl.hooks import (
     CrawledPage,
+    HookFailed,
     HookRunningError,
     Hooks,
     hook_running_text,
@@ -444,7 +445,10 @@ class CrawlRun:
             self._break_off()
             await asyncio.gather(watching, *self._running, return_exceptions=True)
             await control.close()
-            await fetching.close()
+            try:
+                await fetching.close()
+            except HookFailed as failed:
+                self._journal.note(failed.word, text=failed.lines()[-1])
             await asyncio.to_thread(self._readings.close)
             network = fetching.statistics()
             self._journal.note("network", **{name: round(count, 3) for name, count in network.items()})
