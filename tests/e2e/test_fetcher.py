@@ -20,6 +20,7 @@ class Site(BaseHTTPRequestHandler):
     let_go = threading.Event()
 
     def do_GET(self):
+        self.server.asked.append((self.path, self.headers["User-Agent"]))  # before the answer: the client may look at once
         if self.path == "/held":
             self.let_go.wait(30)
         body = b"User-agent: *\nDisallow: /no" if self.path == "/robots.txt" else self.path.encode() * 3
@@ -27,7 +28,6 @@ class Site(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-        self.server.asked.append((self.path, self.headers["User-Agent"]))
 
     def log_message(self, *_):
         pass
