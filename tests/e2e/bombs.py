@@ -75,7 +75,7 @@ def web(directory: Path, *, hosts: int, bomb: str, page: bytes) -> Iterator[Web]
     server = Server(("127.0.0.1", 0), Handler)
     found = Web(server.server_address[1], directory, hosts)
     found.page = page
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
         yield found

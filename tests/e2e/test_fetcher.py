@@ -38,7 +38,7 @@ def site():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
     server.asked = []
     Site.let_go.clear()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield server
     Site.let_go.set()
