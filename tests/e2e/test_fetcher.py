@@ -20,7 +20,7 @@ class Site(BaseHTTPRequestHandler):
     let_go = threading.Event()
 
     def do_GET(self):
-        self.server.asked.append((self.path, self.headers["User-Agent"]))  # before the answer: the client may look at once
+        self.server.asked.append((self.path, self.headers["User-Agent"]))  # first: the client may look at once
         if self.path == "/held":
             self.let_go.wait(30)
         body = b"User-agent: *\nDisallow: /no" if self.path == "/robots.txt" else self.path.encode() * 3
