@@ -120,7 +120,7 @@ def _shared(files: dict[str, bytes]) -> Table:
     for count in (few, AUTHORITIES):
         before = resident_bytes()
         frontier, seconds, allowed = _filled(list(files.values()), count)
-        book = frontier._machine.tables.rulebook.statistics()
+        book = frontier._machine.tables.robots.rulebook.statistics()
         rows.append((count, book["files"], book["bytes"], seconds / count * 1e6, (resident_bytes() - before) / count))
         frontier.close()
         assert allowed <= count

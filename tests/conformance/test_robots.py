@@ -203,7 +203,7 @@ def test_many_authorities_with_the_same_files_take_what_few_take_and_a_kill_lose
     read = [Rules.parse(body) for body in bodies]
     now = [1_760_000_000 * MICROSECONDS]
     with Frontier.open(tmp_path / "store", clock=lambda: now[0], robots="errands", settings={"delay": 1.0}) as frontier:
-        book = frontier._machine.tables.rulebook.statistics()
+        book = frontier._machine.tables.robots.rulebook.statistics()
         assert len({body for number, body in enumerate(bodies) if body and number < count}) == book["files"]
         assert book["bytes"] < 16 << 20
         now[0] += _WAIT_SECONDS * MICROSECONDS

@@ -240,7 +240,7 @@ def test_a_power_cut_in_the_middle_of_a_call_leaves_it_whole_or_out():
         for name, data in base.disk.contents().items():
             disk.put(name, data)
         world = World(disk=disk, clock=Clock(base.clock.at))
-        assert [token] == np.frombuffer(world.frontier._machine.tables.leases.tokens(), np.uint64).tolist()
+        assert [token] == np.frombuffer(world.frontier._machine.tables.urls.leases.tokens(), np.uint64).tolist()
         disk.fail(cut, errno.EIO, forever=True)
         failed = False
         try:
@@ -713,7 +713,7 @@ def test_a_power_cut_at_any_call_of_a_round_keeps_the_old_checkpoint_or_the_new_
             looker.close()
             again = World(disk=image, clock=world.clock, delay=0.2)
             numbers.add(again.frontier.statistics()["checkpoint"]["number"])
-            listed = set(again.frontier._machine.tables.ledger._tiers.names())
+            listed = set(again.frontier._machine.tables.urls.ledger._tiers.names())
             assert listed == {name for name in image.names() if name.endswith(".run")}, "nothing is left over"
             again.frontier.close()
         if not failed:

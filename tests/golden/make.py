@@ -195,9 +195,9 @@ def contents_of(frontier: Frontier) -> dict[str, Any]:
                 a.attempts,
                 a.hops,
                 a.url,
-                tables.rulebook.body(a.digest).decode(),
+                tables.robots.rulebook.body(a.digest).decode(),
             ]
-            for a in tables.authorities.values()
+            for a in tables.robots.by_name.values()
             if a.logged
         },
         "tallies": dict(tables.registry.tallies),
@@ -208,7 +208,7 @@ def contents_of(frontier: Frontier) -> dict[str, Any]:
         "watermarks": {writer: value.decode() for writer, value in tables.registry.watermarks.items()},
         "projections": {stream: list(place) for stream, place in tables.registry.projections.items()},
         "token": tables.token,
-        "order": tables.order,
+        "order": tables.urls.order,
     }
 
 

@@ -278,7 +278,7 @@ def robots_body(walk: Walk, case: Case) -> Taken:
 
     def look(walk: Walk) -> object:
         tables = walk.frontier._machine.tables
-        return tables.rulebook.body(tables.authorities[name].digest)
+        return tables.robots.rulebook.body(tables.robots.by_name[name].digest)
 
     return kept, look
 
@@ -286,7 +286,7 @@ def robots_body(walk: Walk, case: Case) -> Taken:
 def authority(walk: Walk, case: Case) -> Taken:
     name = f"http://{text(case.size)}.test"
     walk.frontier.set_robots(name, 200, b"User-agent: *")
-    return True, lambda walk: name in walk.frontier._machine.tables.authorities
+    return True, lambda walk: name in walk.frontier._machine.tables.robots.by_name
 
 
 def addressed(walk: Walk, case: Case) -> Taken:

@@ -13,7 +13,8 @@ from outrider.clock import instant
 from outrider.engine import Frontier
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.state.hosts import ASKED, GATED, NONE
-from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES, STATES
+from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES
+from outrider.frontier.state.urls import STATES
 from outrider.frontier.verbs.accounts import leased_heads
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
 from outrider.sim.disk import CrashDisk, MemoryFiles
@@ -139,8 +140,8 @@ def recount(frontier: Frontier) -> list[str]:
     tables = machine.tables
     places: Counter[str] = Counter()
     open_ones = set(leased_heads(tables)["order"].tolist())
-    for cards in tables.ledger.scan():
-        for head in cards.heads[~tables.void(cards.heads)]:
+    for cards in tables.urls.ledger.scan():
+        for head in cards.heads[~tables.urls.void(cards.heads)]:
             state = STATES[head["state"]].value
             if int(head["order"]) in open_ones:
                 state = "leased"
@@ -148,27 +149,27 @@ def recount(frontier: Frontier) -> list[str]:
                 state = "queued"
             places[state] += 1
     filed = {
-        "queued": len(tables.backlog),
+        "queued": len(tables.urls.backlog),
         "leased": len(open_ones),
-        "waiting": len(tables.calendar) - tables.void_waiting,
+        "waiting": len(tables.urls.calendar) - tables.urls.void_waiting,
     }
     problems.extend(
         f"{places[state]} URLs are {state}, {count} are where they must be"
         for state, count in filed.items()
-        if count < places[state] or (count > places[state] and not tables.voids())
+        if count < places[state] or (count > places[state] and not tables.urls.voids())
     )
     for queue, group in tables.queues.group_of.items():
-        busy = int(np.isin(tables.open_leases()[1], group.queues).sum())
+        busy = int(np.isin(tables.urls.open_leases()[1], group.queues).sum())
         if group.busy != busy:
             problems.append(f"{tables.key_of(queue)} counts {group.busy} turns, there are {busy}")
     deadlines = set(machine._deadlines)
     problems.extend(
         f"the errand of {authority.name} never expires"
-        for token, authority in tables.errands.items()
+        for token, authority in tables.errands.open.items()
         if (authority.deadline, token) not in deadlines
     )
-    if len(tables.spent) > places["parked"] and not tables.voids():
-        problems.append(f"{places['parked']} URLs are parked, {len(tables.spent)} of them for a budget")
+    if len(tables.urls.spent) > places["parked"] and not tables.urls.voids():
+        problems.append(f"{places['parked']} URLs are parked, {len(tables.urls.spent)} of them for a budget")
     turns = machine.turns
     for flag, rows in ((GATED, turns.gates), (ASKED, turns.errands_at)):
         flagged = np.flatnonzero(tables.hosts.flags[: tables.hosts.count] & flag).tolist()
@@ -209,7 +210,7 @@ def everything(frontier: Frontier) -> list[object]:
     # An authority of which nothing is known is no fact: a page that was drawn made it, or a call that found no room.
     unknown = {
         one.name
-        for one in tables.all_authorities
+        for one in tables.robots.listed
         if not (one.state or one.token or one.attempts or one.next_at or one.digest)
     }
     # Queues of deleted crawls are nobody's, and go one by one: how many of them are left is not part of the state.
@@ -229,7 +230,7 @@ def everything(frontier: Frontier) -> list[object]:
                 listed = [some for some in listed if some]
             facts.append((section, [kind for kind, _ in blocks], listed))
     # Records of deleted queues and crawls are nobody's: how many of them are left is not part of the state.
-    living = (cards.filter(~tables.void(cards.heads)) for cards in tables.ledger.scan())
+    living = (cards.filter(~tables.urls.void(cards.heads)) for cards in tables.urls.ledger.scan())
     facts.append([sorted((bytes(card.heads.tobytes()), card.arena) for card in _single(living))])
     return facts
 

@@ -13,8 +13,8 @@ from outrider.clock import instant
 from outrider.crawl.mending import repair
 from outrider.errors import DamagedStoreError, SettingsError, StoreStoppedError
 from outrider.frontier.format.facts import Texts
+from outrider.frontier.state.authorities import RobotsState
 from outrider.frontier.state.hosts import Hosts, Queues, hosts_of_queues, mixed, queue_hashes, unmixed
-from outrider.frontier.state.tables import RobotsState
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 RULES = b"User-agent: *\nCrawl-delay: 7\nDisallow: /private\n"
@@ -98,7 +98,7 @@ def test_everything_of_a_host_comes_back(world):
     assert 4 == recall_all(world.frontier)
     assert before == everything(world.frontier)
     assert [] == recount(world.frontier)
-    authority = world.frontier._machine.tables.authorities["http://a.com:8080"]
+    authority = world.frontier._machine.tables.robots.by_name["http://a.com:8080"]
     assert authority.state is RobotsState.REFUSED
 
 
@@ -662,9 +662,9 @@ def test_an_authority_whose_parked_urls_are_still_to_be_judged_comes_back_as_it_
     world.frontier.set_robots("http://a.com", 404, b"")
     world.frontier.delete(crawl="other")
     world.clock.move(10)
-    again = world.frontier._machine.tables.authorities["http://a.com"].again
+    again = world.frontier._machine.tables.robots.by_name["http://a.com"].again
     assert again
     world.frontier.checkpoint()
     assert 1 == cold(world)
     recall_all(world.frontier)
-    assert again == world.frontier._machine.tables.authorities["http://a.com"].again
+    assert again == world.frontier._machine.tables.robots.by_name["http://a.com"].again

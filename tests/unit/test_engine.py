@@ -308,7 +308,7 @@ def test_an_exception_inside_a_verb_stops_the_store_until_it_is_opened_again(mon
     world = World()
     world.discover(A)
     with monkeypatch.context() as patch:
-        patch.setattr(world.frontier._machine.tables, "_turns", lambda *_: 1 / 0)
+        patch.setattr(world.frontier._machine.tables.urls, "_turns", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             world.lease(1)
     with pytest.raises(StoreFailedError, match="division by zero"):
@@ -417,7 +417,7 @@ def test_bytes_duplicates_and_errors_are_added_up():
 def test_verify_finds_a_counter_that_lies():
     world = World()
     world.discover(A)
-    world.frontier._machine.tables.counts[1] += 1
+    world.frontier._machine.tables.urls.counts[1] += 1
     found = world.frontier.verify()
     assert (False, 1) == (found.ok, len(found.problems))
 

@@ -55,7 +55,7 @@ def runs(disk: MemoryFiles) -> list[str]:
 def test_the_ledger_leaves_the_memory_before_a_checkpoint_begins(light):
     world = World()
     fill(world, 0, 3_000)
-    structures = world.frontier._machine.tables.ledger.statistics()
+    structures = world.frontier._machine.tables.urls.ledger.statistics()
     assert runs(world.disk)
     assert structures.memtable_bytes < 100_000
     assert structures.records == 3_000
@@ -68,7 +68,7 @@ def test_a_long_merge_does_not_make_the_ledger_heavy(light, monkeypatch):
     """While a thread merges, what comes in is frozen for it; and no checkpoint lists what is younger than itself."""
     world = World()
     fill(world, 0, 500)
-    rounds, ledger = world.frontier._rounds, world.frontier._machine.tables.ledger
+    rounds, ledger = world.frontier._rounds, world.frontier._machine.tables.urls.ledger
     going_on, may_end = threading.Event(), threading.Event()
     monkeypatch.setattr(ledger, "merge", lambda: going_on.set() or not may_end.wait(60))
     while not going_on.is_set():
@@ -110,12 +110,12 @@ def test_a_full_disk_leaves_the_ledger_in_memory_until_there_is_room(light):
     world.disk.capacity_bytes = world.disk.used_bytes() + 1_000
     fill(world, 200, 1_200)
     assert world.frontier.count(state="queued") == 1_200
-    assert world.frontier._machine.tables.ledger.statistics().memtable_bytes > 100_000
+    assert world.frontier._machine.tables.urls.ledger.statistics().memtable_bytes > 100_000
     world.disk.capacity_bytes = None
     fill(world, 1_200, 1_400)
     assert [] == recount(world.frontier)
     world.frontier.checkpoint()
-    assert world.frontier._machine.tables.ledger.statistics().memtable_bytes == 0
+    assert world.frontier._machine.tables.urls.ledger.statistics().memtable_bytes == 0
 
 
 def test_where_a_projection_stands_counts_for_the_log_once_that_is_durable(monkeypatch):
@@ -182,7 +182,7 @@ def test_a_disk_that_removes_nothing_stops_nobody_and_is_asked_again():
     world.disk.mend()
     fill(world, 600, 700)
     world.frontier.checkpoint()
-    listed = world.frontier._machine.tables.ledger.names()
+    listed = world.frontier._machine.tables.urls.ledger.names()
     assert (listed, 1) == (runs(world.disk), sum(name.endswith(".ckpt") for name in world.disk.names()))
     world.kill()
     assert (700, []) == (world.frontier.statistics()["accepted"], recount(world.frontier))

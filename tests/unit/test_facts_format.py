@@ -26,8 +26,10 @@ from outrider.frontier.format.facts import (
     unpacked,
 )
 from outrider.frontier.policy.politeness import GapReason
+from outrider.frontier.state.authorities import RobotsState
 from outrider.frontier.state.hosts import keyed_queue_hash, mixed, queue_hashes
-from outrider.frontier.state.tables import COPY_ROWS, RUNS, STATES, Reason, RobotsState, Tables
+from outrider.frontier.state.tables import COPY_ROWS, RUNS, Tables
+from outrider.frontier.state.urls import STATES, Reason
 from outrider.frontier.stores.ledger import Ledger
 from outrider.kernels.cards import HEAD, HEAD_BYTES
 from outrider.limits import FACTS_COMPRESSED_BYTES_MIN

@@ -132,8 +132,8 @@ def test_open_leases_of_a_deleted_crawl_are_looked_for_once(store, monkeypatch):
     for _ in range(5):
         store.frontier.next_ready_seconds()
         store.frontier.lease(1)
-    looks, look = [], store.tables.open_leases
-    monkeypatch.setattr(store.tables, "open_leases", lambda: looks.append(1) or look())
+    looks, look = [], store.tables.urls.open_leases
+    monkeypatch.setattr(store.tables.urls, "open_leases", lambda: looks.append(1) or look())
     for _ in range(20):
         store.crawl("stays", "http://h1.example/")
     assert [] == looks

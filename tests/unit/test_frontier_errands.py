@@ -217,7 +217,7 @@ def test_errands_are_copied_to_checkpoints_and_places_are_given_again():
     queued(world, *[f"http://h{n}.com/2.xml" for n in range(50)])
     told = everything(world.frontier)
     world.reopen()
-    assert (300, told[-1]) == (world.frontier._machine.tables.callers_errands.places(), everything(world.frontier)[-1])
+    assert (300, told[-1]) == (world.frontier._machine.tables.errands.called.places(), everything(world.frontier)[-1])
     world.clock.move(10)
     left = {lease.url for lease in world.lease(300, errands=True)}
     open_ones = {lease.url for lease in batch[100:]}
@@ -281,9 +281,9 @@ def test_errands_of_a_deleted_crawl_are_gone_and_an_open_one_rests_its_host(worl
     assert ["ok", "ok"] == world.report(*[lease.done(seconds=0.0) for lease in leases])
     world.clock.move(1)
     assert ([A], []) == (world.urls(errands=True), recount(world.frontier))
-    assert 0 == len(world.frontier._machine.tables.callers_errands)
+    assert 0 == len(world.frontier._machine.tables.errands.called)
     world.kill()
-    assert 0 == len(world.frontier._machine.tables.callers_errands)
+    assert 0 == len(world.frontier._machine.tables.errands.called)
 
 
 def test_an_answer_to_another_kind_is_refused(world):

@@ -108,7 +108,7 @@ def test_a_url_that_was_lost_waits_behind_its_class_on_disk_too(monkeypatch):
     world.clock.move(40)
     world.lease(0)
     some = drain(world, 3)
-    assert world.frontier._machine.tables.backlog.statistics()["cards_on_disk"], "some lie on disk"
+    assert world.frontier._machine.tables.urls.backlog.statistics()["cards_on_disk"], "some lie on disk"
     world.kill()
     assert urls[1:] + urls[:1] == some + drain(world)
 

@@ -11,8 +11,8 @@ from model.world import World, recount
 from outrider import Link
 from outrider.frontier.schedule.lines import Line
 from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import CallersErrand, Errand
-from outrider.frontier.state.tables import Authority
 
 MANY = 400
 

@@ -148,7 +148,7 @@ def test_other_calls_come_between_the_steps_of_a_look(small_steps):
 def test_the_urls_of_a_host_are_read_from_its_part_of_the_ledger(monkeypatch):
     world = World()
     read = []
-    ledger = world.frontier._machine.tables.ledger
+    ledger = world.frontier._machine.tables.urls.ledger
     scan = type(ledger).scan_heads
     monkeypatch.setattr(type(ledger), "scan_heads", lambda self, **how: read.append(how["after"]) or scan(self, **how))
     world.frontier.urls(host="h5.test")

@@ -298,7 +298,7 @@ def test_a_power_cut_between_the_frames_of_a_report_loses_no_link_and_ends_no_le
         for name, data in base.disk.contents().items():
             disk.put(name, data)
         world = World(disk=disk, clock=Clock(base.clock.at))
-        assert [token] == np.frombuffer(world.frontier._machine.tables.leases.tokens(), np.uint64).tolist()
+        assert [token] == np.frombuffer(world.frontier._machine.tables.urls.leases.tokens(), np.uint64).tolist()
         disk.fail(cut, errno.EIO, forever=True)
         failed = False
         try:

@@ -43,7 +43,7 @@ class OneByOne:
         self.tables = tables
 
     def add(self, payload: bytes, lsn: int = 0) -> None:
-        while self.tables.wake(instant_of(payload), WAKES_PER_CALL_MAX):
+        while self.tables.urls.wake(instant_of(payload), WAKES_PER_CALL_MAX):
             pass
         apply(self.tables, payload)
 
@@ -107,21 +107,31 @@ def _listed(cards: Cards) -> list[tuple[bytes, bytes]]:
 
 def all_of(tables: Tables) -> dict[str, object]:
     hosts, queues = tables.hosts, tables.queues
-    *lease_cells, heads, arena, offsets = tables.open_leases()
-    calendar = [*_contents(tables.calendar._waiting, 1_024).values(), *_contents(tables.calendar._coming, 1).values()]
+    *lease_cells, heads, arena, offsets = tables.urls.open_leases()
+    calendar = [
+        *_contents(tables.urls.calendar._waiting, 1_024).values(),
+        *_contents(tables.urls.calendar._coming, 1).values(),
+    ]
     waiting = sorted((card for bucket in calendar for card in bucket), key=lambda card: (card[1], card[0][:8]))
     state: dict[str, object] = {
         "facts": everything(SimpleNamespace(_machine=SimpleNamespace(tables=tables))),  # type: ignore[arg-type]
-        "counts": tables.counts,
-        "numbers": (tables.token, tables.order, tables.turn, tables.now, tables.transit.under_way, tables.void_waiting),
+        "counts": tables.urls.counts,
+        "numbers": (
+            tables.token,
+            tables.urls.order,
+            tables.turn,
+            tables.now,
+            tables.transit.under_way,
+            tables.urls.void_waiting,
+        ),
         "leases": [cells.tolist() for cells in lease_cells],
-        "tokens": np.frombuffer(tables.leases.tokens(), np.uint64).tolist(),
+        "tokens": np.frombuffer(tables.urls.leases.tokens(), np.uint64).tolist(),
         "leased": _listed(Cards(heads, arena, offsets)),
         "calendar": waiting,
-        "backlog": _contents(tables.backlog, queues.count),
-        "spent": _contents(tables.spent, hosts.count),
-        "contents": len(tables.seen.contents),
-        "seen": {crawl: len(seen) for crawl, seen in tables.seen.of_crawls.items()},
+        "backlog": _contents(tables.urls.backlog, queues.count),
+        "spent": _contents(tables.urls.spent, hosts.count),
+        "contents": len(tables.urls.seen.contents),
+        "seen": {crawl: len(seen) for crawl, seen in tables.urls.seen.of_crawls.items()},
         "voids": queues.voids,
         "rules": {row: repr(rules) for row, rules in queues.rules.items()},
         "groups": {key: (group.busy, group.rest_until, group.queues) for key, group in queues.groups.items()},
@@ -291,7 +301,7 @@ def test_what_a_page_held_between_two_visits_was_seen(patch):
     (window,) = assert_alike(world.disk, patch, (16_384,))
     assert (window.together, window.one_by_one) == (1, 1)  # the opening makes the crawl
     tables, _ = tables_of(world.disk, Window, patch)
-    assert len(tables.seen.contents) == 3
+    assert len(tables.urls.seen.contents) == 3
     tables.close()
 
 
@@ -330,7 +340,7 @@ def test_the_token_of_an_errand_that_is_gone_is_never_given_again():
     leased = columns_of([(0, KINDS[Kind.SITEMAP].number, 0, "http://a.com/sitemap.xml", 974, 60_000_000, 0)])
     apply(tables, encode(5, [(Fact.LEASED_ERRAND, leased)]))
     assert 974 == tables.token
-    assert not tables.errands
+    assert not tables.errands.open
     tables.close()
 
 

@@ -320,7 +320,7 @@ def test_a_stale_errand_changes_nothing(world):
 def test_robots_takes_the_class_of_the_best_url_that_waits_for_it(world):
     world.discover(Link(A, priority=0.2), Link("http://a.com/2", priority=0.9))
     world.lease()
-    authority = world.frontier._machine.tables.authorities["http://a.com"]
+    authority = world.frontier._machine.tables.robots.by_name["http://a.com"]
     assert 14 == authority.klass
 
 
@@ -329,7 +329,7 @@ def test_urls_stay_in_their_queue_while_the_rules_of_their_authority_are_unknown
     world.discover(*[f"http://a.com/{n}" for n in range(2_500)], "http://b.com/")
     world.lease()
     tables = world.frontier._machine.tables
-    assert (2_501, 2_501) == (len(tables.backlog), world.counts()["queued"])
+    assert (2_501, 2_501) == (len(tables.urls.backlog), world.counts()["queued"])
     assert ["a.com", "b.com"] == [tables.hosts.name(row) for row in sorted(world.frontier._machine.turns.gates)]
 
 

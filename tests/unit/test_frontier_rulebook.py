@@ -241,7 +241,7 @@ def test_half_a_megabyte_of_one_rule_is_one_rule():
 
 
 def rules_in_memory(world: World) -> int:
-    return world.frontier._machine.tables.rulebook.memory_bytes
+    return world.frontier._machine.tables.robots.rulebook.memory_bytes
 
 
 @pytest.fixture
@@ -330,7 +330,7 @@ def test_rules_that_left_memory_are_read_outside_of_the_lease_call(reads):
     world = World()
     world.frontier.set_robots("http://a.com", 200, LONG)
     world.discover("http://a.com/closed", "http://a.com/open")
-    world.frontier._machine.tables.rulebook.bytes_max = 0
+    world.frontier._machine.tables.robots.rulebook.bytes_max = 0
     world.frontier.set_robots("http://b.com", 200, LONG + b"# another")
     reads[1].append(world)
     assert (["http://a.com/open"], []) == (world.urls(), held_long(reads))
@@ -449,7 +449,7 @@ def test_tasks_get_pages_whose_long_rules_are_read_beside_the_loop():
         errand = next(lease for lease in await frontier.lease(10, errands=True) if lease.kind is Kind.ROBOTS)
         await frontier.report([errand.robots(200, LONG + b"# a")])
         world.clock.move(10)
-        world.frontier._machine.tables.rulebook.bytes_max = 0
+        world.frontier._machine.tables.robots.rulebook.bytes_max = 0
         await frontier.set_robots("http://c.com", 200, LONG + b"# c")
         found = []
         for _ in range(3):
@@ -466,7 +466,7 @@ def test_cold_hosts_take_their_rules_along_and_bring_them_back(monkeypatch):
     for number, host in enumerate(hosts):
         world.frontier.set_robots(host, 200, body_of(number, 40_000))
     world.frontier.checkpoint()
-    assert (8, 0) == (len(world.frontier._machine.tables.cold), len(world.frontier._machine.tables.rulebook))
+    assert (8, 0) == (len(world.frontier._machine.tables.cold), len(world.frontier._machine.tables.robots.rulebook))
     world.discover(*[f"{host}/{path}" for host in hosts for path in ("closed", "open")])
     found: list[str] = []
     while leases := world.lease():
@@ -477,7 +477,7 @@ def test_cold_hosts_take_their_rules_along_and_bring_them_back(monkeypatch):
 def test_hosts_that_go_cold_bring_no_more_rules_to_the_disk_at_once_than_may_be_in_memory(monkeypatch):
     hosts_go_cold(monkeypatch)
     world = World()
-    world.frontier._machine.tables.rulebook.bytes_max = 100_000
+    world.frontier._machine.tables.robots.rulebook.bytes_max = 100_000
     for number in range(8):
         world.frontier.set_robots(f"http://h{number}.com", 200, body_of(number, 40_000))
     left = []
@@ -490,13 +490,13 @@ def test_hosts_that_go_cold_bring_no_more_rules_to_the_disk_at_once_than_may_be_
 
 def test_rules_on_disk_are_in_every_checkpoint_and_after_every_end():
     world = World(memory_bytes=1)
-    world.frontier._machine.tables.rulebook.bytes_max = 10_000
+    world.frontier._machine.tables.robots.rulebook.bytes_max = 10_000
     for number in range(30):
         world.frontier.set_robots(f"http://h{number}.com", 200, body_of(number, 6_000))
     world.frontier.checkpoint()
     world.kill()
     tables = world.frontier._machine.tables
-    found = {one.name: tables.rulebook.body(one.digest) for one in tables.all_authorities}
+    found = {one.name: tables.robots.rulebook.body(one.digest) for one in tables.robots.listed}
     assert {f"http://h{number}.com": body_of(number, 6_000) for number in range(30)} == found
 
 
@@ -506,5 +506,5 @@ def test_an_errands_answer_of_half_a_megabyte_keeps_what_the_limit_allows():
     (errand,) = world.lease(errands=True)
     world.report(outcome(errand, seconds=0.0, robots=errand.robots(200, body_of(1, 2 * ROBOTS_BYTES_MAX)).robots))
     tables = world.frontier._machine.tables
-    (authority,) = tables.all_authorities
-    assert ROBOTS_BYTES_MAX - 30 < tables.rulebook.size(authority.digest) <= ROBOTS_BYTES_MAX
+    (authority,) = tables.robots.listed
+    assert ROBOTS_BYTES_MAX - 30 < tables.robots.rulebook.size(authority.digest) <= ROBOTS_BYTES_MAX

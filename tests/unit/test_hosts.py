@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from outrider.frontier.format.facts import Fact, Texts
 from outrider.frontier.state.hosts import firsts_of
-from outrider.frontier.state.tables import Hand, Tables
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.urls import Hand
 from outrider.frontier.stores.ledger import Ledger
 from outrider.storage.memory import MemoryFiles
 

@@ -342,9 +342,9 @@ def _write(files: Directory, found: Survey, tables: Tables) -> None:
                 blocks = tables.copy(section, first, min(first + step, rows))
                 for payload in encode_in_pieces(tables.now, blocks, CHECKPOINT_PAYLOAD_BYTES_MAX):
                     writer.add(OWN_SLOT, section, first, lsn, payload)
-        tables.ledger.freeze()
-        tables.ledger.write_frozen()
-        names = tables.ledger.names()
+        tables.urls.ledger.freeze()
+        tables.urls.ledger.write_frozen()
+        names = tables.urls.ledger.names()
         if names:
             writer.add(OWN_SLOT, RUNS, 0, lsn, encode(0, [(Fact.RUNS, [[OWN_SLOT] * len(names), names])]))
         writer.finish(lsn)

@@ -54,7 +54,8 @@ from outrider.frontier.format.facts import STREAMS
 from outrider.frontier.machine import Machine
 from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.state import recovery
-from outrider.frontier.state.tables import STATES, Tables
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.urls import STATES
 from outrider.frontier.stores.ledger import Key
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.asking import NO_HEADS
@@ -743,8 +744,8 @@ class Frontier:
             problems = list(islice(checks, VERIFY_PROBLEMS_MAX))
             if problems:
                 # Records that cannot be read cannot be counted.
-                counts = {state.value: tables.counts[row] for row, state in enumerate(STATES) if row}
-                counts = {"accepted": tables.accepted(), **counts}
+                counts = {state.value: tables.urls.counts[row] for row, state in enumerate(STATES) if row}
+                counts = {"accepted": tables.urls.accepted(), **counts}
             else:
                 found = self._machine.verify()
                 problems, counts = list(found.problems), dict(found.counts)

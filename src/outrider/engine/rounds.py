@@ -119,7 +119,7 @@ class Rounds:
         """Copy some ranges, or begin or end a round; a call never waits for more than one step."""
         if self._failure.error is not None or self._ended():
             return
-        ledger = self._machine.tables.ledger
+        ledger = self._machine.tables.urls.ledger
         if self.finisher is not None:
             if self._merging and ledger.unfrozen_bytes > self._ledger_bytes_max:
                 ledger.freeze()  # the merging thread writes it in between
@@ -302,7 +302,7 @@ class Rounds:
             self._through(now)
             while self._machine.cooling.step(now):
                 pass
-            self._machine.tables.ledger.freeze()
+            self._machine.tables.urls.ledger.freeze()
             with contextlib.suppress(StoreFullError):  # the round is tried all the same
                 self._write_and_merge()
             self._unmerged = False

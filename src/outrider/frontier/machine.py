@@ -16,19 +16,10 @@ from outrider.clock import Instant, instant, rfc3339
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.facts import LINES_AFTER, STREAMS, Fact
 from outrider.frontier.format.records import Record
+from outrider.frontier.state.authorities import Authority, RobotsState
 from outrider.frontier.state.errands import unanswered
 from outrider.frontier.state.hosts import NONE, Rows
-from outrider.frontier.state.tables import (
-    DONE,
-    LEASED,
-    PARKED,
-    QUEUED,
-    WAITING,
-    Authority,
-    Hand,
-    Reason,
-    RobotsState,
-)
+from outrider.frontier.state.urls import DONE, LEASED, PARKED, QUEUED, WAITING, Hand, Reason
 from outrider.frontier.state.whereabouts import FOREVER, Whereabouts
 from outrider.frontier.stores.ledger import Key
 from outrider.frontier.verbs import accounts, arguments
@@ -85,27 +76,27 @@ class Machine(Reporting, Operations, Carrying, Errands):
     def settle_all(self, now: Instant) -> None:
         """Builds timetable and rings from the tables, after recovery."""
         tables = self.tables
-        while (at := tables.calendar.next()) is not None and at <= now:
-            tables.wake(now, WAKES_PER_CALL_MAX)
+        while (at := tables.urls.calendar.next()) is not None and at <= now:
+            tables.urls.wake(now, WAKES_PER_CALL_MAX)
         self._woken = now
-        tables.drop_stalled(len(tables.stalled))
-        tables.find_leaving()
-        self._let_queues_go(len(tables.leaving))
+        tables.leaving.drop(len(tables.leaving.stalled))
+        tables.leaving.find()
+        self._let_queues_go(len(tables.leaving.waiting))
         tables.changed.clear()
-        for token, errand in tables.errands.items():
+        for token, errand in tables.errands.open.items():
             heapq.heappush(self._deadlines, (errand.deadline, token))
         for group in tables.queues.groups.values():
             hosts = tables.queues.host[group.queues]
             group.rest_until = max(group.rest_until, int(tables.hosts.rest_until[hosts].max()))
-        for authority in list(tables.authorities.values()):
+        for authority in list(tables.robots.by_name.values()):
             if authority.state == RobotsState.REFUSED and self.errands_mode:
                 self._line_up(authority)
             elif self.errands_mode and unanswered(authority, now):
                 self._gate_again(authority)
             self._judge_later(authority)
-        for line in tables.callers_errands.lines():
+        for line in tables.errands.called.lines():
             self._next_in_line(line)
-        tables.callers_errands.dropped.clear()
+        tables.errands.called.dropped.clear()
         tables.changed.clear()
         if self.turns.shared is not None:
             self.turns.shared.rest_all(tables.cold.floor_end())
@@ -121,7 +112,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         tables = self.tables
         queues = np.array(list(tables.queues_of(authority.host)), np.uint32)
         asked = authority.state == RobotsState.RETRYING or authority.token or authority.hops or authority.next_at
-        if asked and authority.host not in self.turns.gates and tables.backlog.waiting(queues).any():
+        if asked and authority.host not in self.turns.gates and tables.urls.backlog.waiting(queues).any():
             self._gate(authority, unread=False)
         elif self.turns.is_sought(authority):
             self._line_up(authority)
@@ -149,8 +140,8 @@ class Machine(Reporting, Operations, Carrying, Errands):
         if shared is not None and jump:
             rests |= tables.hosts.ended[:count] > max(0, last - shared.gap_max)
         resting, until, since = self._rested_on(np.flatnonzero(rests), now, passed)
-        dead: list[int] = np.frombuffer(tables.leases.of_holder(0), np.uint64).tolist()
-        errands = [errand for errand in tables.errands.values() if errand.holder == 0]
+        dead: list[int] = np.frombuffer(tables.urls.leases.of_holder(0), np.uint64).tolist()
+        errands = [errand for errand in tables.errands.open.values() if errand.holder == 0]
         ended = len(dead) + len(errands)
         moved = self._moved_deadlines(now, passed)
         while len(moved[1]) > RESTS_PER_FRAME_MAX:
@@ -186,7 +177,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             self._lose_errand(draft, errand, now)
         if len(moved[1]):
             draft.add_columns(Fact.EXTEND, moved)
-        for errand in tables.errands.values():
+        for errand in tables.errands.open.values():
             old, new = errand.deadline, int(_lived_on(errand.deadline, last, now, passed))
             if errand.holder and old > last and new != max(old, now):
                 self._open_errand(draft, errand, errand.token, new, errand.holder)
@@ -198,7 +189,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         """The columns of EXTEND for leases of named workers. Deadlines are instants of the clock that dated the log,
         and between two openings that clock may have jumped."""
         tables = self.tables
-        tokens = np.frombuffer(tables.leases.tokens(), np.uint64)
+        tokens = np.frombuffer(tables.urls.leases.tokens(), np.uint64)
         leases = self._by_token(tokens, bodies=False)
         last, old = tables.now, leases.deadlines
         new = _lived_on(old, last, now, passed)
@@ -243,14 +234,14 @@ class Machine(Reporting, Operations, Carrying, Errands):
         """Queues URLs again that were parked for a budget that has grown since."""
         limit = self.settings.max_pages_per_host
         tables = self.tables
-        if not tables.counts[PARKED]:
+        if not tables.urls.counts[PARKED]:
             return
         hosts = np.arange(tables.hosts.count, dtype=np.uint32)
-        parked = hosts[tables.spent.waiting(hosts) > 0]
+        parked = hosts[tables.urls.spent.waiting(hosts) > 0]
         for host in parked.tolist():
             if limit is not None and tables.hosts.answered[host] >= limit:
                 continue
-            while len(cards := tables.spent.drain(host, WAKES_PER_CALL_MAX)):
+            while len(cards := tables.urls.spent.drain(host, WAKES_PER_CALL_MAX)):
                 draft = self._draft(now)
                 cards = self._living(cards)
                 self._requeue(draft, cards, PARKED, now)
@@ -269,7 +260,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         rows = {tables.host_row(name): address for name, address in told.items()}
         if self.turns.shared is not None:
             tables.changed.append(self.turns.shared.told(row for row, address in rows.items() if address))
-        places = tables.whereabouts
+        places = tables.addresses.by_host
         rows = {
             row: address
             for row, address in rows.items()
@@ -308,11 +299,11 @@ class Machine(Reporting, Operations, Carrying, Errands):
         now = self._advance(now)
         draft = self._draft(now)
         tables = self.tables
-        for errand in list(tables.errands.values()):
+        for errand in list(tables.errands.open.values()):
             if errand.holder == 0:
                 self._rest_whole_host(draft, errand.busy, now)
                 self._end_errand(draft, errand)
-        tokens = np.frombuffer(tables.leases.of_holder(0), np.uint64)
+        tokens = np.frombuffer(tables.urls.leases.of_holder(0), np.uint64)
         if len(tokens):
             leases = self._by_token(tokens)
             for queue in leases.queues.tolist():
@@ -326,12 +317,12 @@ class Machine(Reporting, Operations, Carrying, Errands):
     def seen_content(self, digests: Sequence[bytes]) -> list[bool]:
         """Whether content with each digest was accepted for any URL."""
         hashes = np.array(self._content_hashes(digests), np.uint64)
-        return self.tables.seen.has_contents(hashes)
+        return self.tables.urls.seen.has_contents(hashes)
 
     def finished(self) -> bool:
         """Whether no URL is queued, leased, waiting, in transit or to be judged again, and no errand is open or
         wanted."""
-        counts = self.tables.counts
+        counts = self.tables.urls.counts
         waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.transit.under_way
         return not (waiting or self._recheck)
 
@@ -349,14 +340,14 @@ class Machine(Reporting, Operations, Carrying, Errands):
         """How many errands are open or wanted; an errand of a caller does not count while its host is closed, for a
         robots.txt out of reach keeps no crawl open. lined_up: how many of those in lines are awaited, where a census
         counted them."""
-        open_ones = {errand.host for errand in self.tables.errands.values() if isinstance(errand, Whereabouts)}
+        open_ones = {errand.host for errand in self.tables.errands.open.values() if isinstance(errand, Whereabouts)}
         if lined_up is None:
             lined_up = sum(map(self.turns.is_awaited, chain.from_iterable(self.turns.errands_at.values())))
         if self.turns.shared is not None:
             lined_up += sum(host not in open_ones for host in self.turns.shared.seeking)
         closed = self.turns.closed_until
-        queued = sum(not errand.token and not closed(errand) for errand in self.tables.callers_errands)
-        return len(self.tables.errands) + lined_up + queued
+        queued = sum(not errand.token and not closed(errand) for errand in self.tables.errands.called)
+        return len(self.tables.errands.open) + lined_up + queued
 
     def next_ready(self, now: Instant) -> Instant | None:
         """The first instant at which anything can be leased; `now` when that is so already; None when time alone will
@@ -367,7 +358,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             return None if spent else self._next_deadline(now)
         if self._recheck or self._unread:
             return now
-        times = [self.turns.next(now), self.tables.calendar.next(), self._next_deadline(now)]
+        times = [self.turns.next(now), self.tables.urls.calendar.next(), self._next_deadline(now)]
         known = [at for at in times if at is not None]
         if not known:
             return None
@@ -376,11 +367,11 @@ class Machine(Reporting, Operations, Carrying, Errands):
         return max(now, self.network.until, min(known))
 
     def _next_deadline(self, now: Instant) -> Instant | None:
-        found = self.tables.leases.next()
+        found = self.tables.urls.leases.next()
         times = [found] if found >= 0 else []
         while self._deadlines:
             deadline, token = self._deadlines[0]
-            errand = self.tables.errands.get(token)
+            errand = self.tables.errands.open.get(token)
             if errand is not None and errand.deadline == deadline:
                 times.append(deadline)
                 break
@@ -429,7 +420,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
 
     def _robots_line(self, url: str, now: Instant) -> str | None:
         """The line of a robots.txt that decides about a URL, or why no line does; None for a file that was not read."""
-        authority = self.tables.authorities.get(authority_of(url))
+        authority = self.tables.robots.by_name.get(authority_of(url))
         if authority is None or authority.state not in _ROBOTS_WORDS:
             return None
         if not self.settings.obey_robots:
@@ -457,7 +448,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         gate = self.turns.gates.get(host)
         if gate is not None:
             return accounts.rules_first(gate, self.turns, self.tables, now, own=gate.name == name)
-        own = self.tables.authorities.get(name)
+        own = self.tables.robots.by_name.get(name)
         if not self.errands_mode or (own is not None and not (own.token or unanswered(own, now))):
             return None
         hosts = self.tables.hosts
@@ -545,7 +536,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         if host is crawl is key is None:
             number = state_number(state)
             if number != 0:
-                return self.tables.accepted() if number is None else self.tables.counts[number]
+                return self.tables.urls.accepted() if number is None else self.tables.urls.counts[number]
         count = 0
 
         def take(heads: Heads) -> bool:
@@ -606,8 +597,8 @@ class Machine(Reporting, Operations, Carrying, Errands):
         """The Crawl-delay of each authority in seconds, 0 for none; None where no rules were read. Raises
         SettingsError."""
         found: list[float | None] = []
-        for name in arguments.authorities(authorities, self.tables.authorities):
-            authority = self.tables.authorities.get(name)
+        for name in arguments.authorities(authorities, self.tables.robots.by_name):
+            authority = self.tables.robots.by_name.get(name)
             ruled = authority is not None and authority.state == RobotsState.RULES
             found.append(self._rulebook.crawl_delay(authority.digest) if authority is not None and ruled else None)
         return found
@@ -617,7 +608,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         found: list[bool | None] = []
         self._rulebook.begin_call()
         for url in spell([arguments.text("url", url) for url in arguments.listed("urls", urls)]):
-            authority = self.tables.authorities.get(authority_of(url)) if url is not None else None
+            authority = self.tables.robots.by_name.get(authority_of(url)) if url is not None else None
             state = authority.state if authority is not None else RobotsState.UNKNOWN
             if url is None or authority is None or state in (RobotsState.UNKNOWN, RobotsState.RETRYING):
                 found.append(None)
@@ -646,7 +637,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             int(tokens[row]): (int(found.holders[row]), int(found.deadlines[row]))
             for row in np.flatnonzero(found.found).tolist()
         }
-        for token, errand in self.tables.errands.items():
+        for token, errand in self.tables.errands.open.items():
             if lease_id <= token < lease_id + HELD_ROWS_MAX:
                 held[token] = (errand.holder, errand.deadline)
         wanted = held.get(lease_id)
@@ -660,7 +651,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
     def pressure(self) -> float:
         """How far the limit of URLs is used up: 1 and above asks callers to slow down."""
         limit = self.settings.max_urls
-        counts = self.tables.counts
+        counts = self.tables.urls.counts
         return (counts[QUEUED] + counts[WAITING] + counts[LEASED]) / limit if limit else 0.0
 
     def rest_everybody(self, now: Instant) -> None:
@@ -683,7 +674,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             self._commit(draft, reserve=True)
 
     def __repr__(self) -> str:
-        counts = self.tables.counts
+        counts = self.tables.urls.counts
         return f"<Machine {counts[QUEUED]} queued, {counts[LEASED]} leased, {counts[DONE]} done at {rfc3339(self.now)}>"
 
 

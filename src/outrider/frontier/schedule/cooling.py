@@ -40,9 +40,9 @@ class Cooling:
         hosts = self._tables.hosts
         if self._hand is None and not self._begin(now):
             return False
-        if self._tables.stalled:
+        if self._tables.leaving.stalled:
             # before hosts go: a queue row with another owner must lose no cards
-            self._tables.drop_stalled(COLD_STEP_ROWS)
+            self._tables.leaving.drop(COLD_STEP_ROWS)
             return True
         first = self._hand or 0
         rows = np.arange(first, min(first + COLD_STEP_ROWS, hosts.count), dtype=np.uint32)
@@ -57,8 +57,8 @@ class Cooling:
 
     def put_back(self, rows: Rows, now: Instant) -> None:
         """Sends hosts that were recalled for a moment back to the disk, if they may go."""
-        self._room = self._tables.rulebook.bytes_max
-        if self._tables.hosts.reuses and not self._tables.stalled:
+        self._room = self._tables.robots.rulebook.bytes_max
+        if self._tables.hosts.reuses and not self._tables.leaving.stalled:
             self._put_away(may_go(self._tables, np.sort(rows), now), now)
 
     def _kept(self) -> int:
@@ -80,7 +80,7 @@ class Cooling:
         wanted = (len(hosts) - self._kept()) // step
         self._cutoff = int(asked[max(0, wanted - 1)]) if wanted < len(asked) else now
         self._hand = 0
-        self._room = self._tables.rulebook.bytes_max
+        self._room = self._tables.robots.rulebook.bytes_max
         return True
 
     def _put_away(self, rows: Rows, now: Instant) -> None:
@@ -89,10 +89,10 @@ class Cooling:
             rows = rows[turns.shared.may_leave(rows, now)]
         if turns.errands_at and len(rows):
             rows = rows[np.array([row not in turns.errands_at for row in rows.tolist()], np.bool_)]
-        if len(tables.callers_errands) and len(rows):
-            rows = rows[np.array([not tables.callers_errands.of_host(row) for row in rows.tolist()], np.bool_)]
-        if tables.whereabouts and len(rows):
-            places = [tables.whereabouts.get(row) for row in rows.tolist()]
+        if len(tables.errands.called) and len(rows):
+            rows = rows[np.array([not tables.errands.called.of_host(row) for row in rows.tolist()], np.bool_)]
+        if tables.addresses.by_host and len(rows):
+            places = [tables.addresses.by_host.get(row) for row in rows.tolist()]
             rows = rows[np.array([place is None or not place.token for place in places], np.bool_)]
         ruled = (tables.hosts.flags[rows] & np.uint8(ROBOTS)) != 0
         if ruled.any():
@@ -110,7 +110,7 @@ class Cooling:
     def _has_room(self, row: int) -> bool:
         """Whether this pass may still take the robots rules of a host along; the first host of a pass always may."""
         size = told_bytes(self._tables, row)
-        whole = self._tables.rulebook.bytes_max
+        whole = self._tables.robots.rulebook.bytes_max
         if size > self._room and self._room < whole:
             return False
         self._room -= size

@@ -162,7 +162,7 @@ class SharedTurns:
     def meet(self) -> None:
         """Lets hosts that became known since the last call join their groups, with their rests and requests."""
         if not self._hosts.count:  # after a kill; a new host has no open request
-            self._still_at = self._tables.still_at()
+            self._still_at = self._tables.addresses.still_at()
             self._moving.update(self._still_at)
         while self._hosts.count < self._tables.hosts.count:
             first = self._hosts.count
@@ -273,7 +273,7 @@ class SharedTurns:
                 return address_of(name.strip("[]"))
             except ValueError:
                 pass  # a name that ends in a digit and is no address: it counts as a name
-        place = self._tables.whereabouts.get(host)
+        place = self._tables.addresses.by_host.get(host)
         text = self._still_at.get(host, "" if place is None else place.address)
         return address_of(text) if text else None
 
@@ -309,7 +309,7 @@ class SharedTurns:
         until = self._hosts.located_until
         old = until[rows] <= now
         for row in rows[old].tolist():
-            place = self._tables.whereabouts.get(row)
+            place = self._tables.addresses.by_host.get(row)
             # An address that a caller gave to an earlier process does not count: no call would ever correct it.
             if place is not None and place.expires and (place.expires != FOREVER or row in self._told):
                 until[row] = place.expires
@@ -333,7 +333,7 @@ class SharedTurns:
         one."""
         found: dict[int, Instant] = {}
         for host in self.seeking:
-            place = self._tables.whereabouts.get(host)
+            place = self._tables.addresses.by_host.get(host)
             found[host] = 0 if place is None else place.deadline if place.token else place.next_at
         return found
 

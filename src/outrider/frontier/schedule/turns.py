@@ -23,10 +23,11 @@ from outrider.clock import Instant
 from outrider.frontier.policy.grouping import Grouping
 from outrider.frontier.schedule.lines import Line
 from outrider.frontier.schedule.shared import SharedTurns
+from outrider.frontier.state.authorities import Again, Authority, RobotsState
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, MANY, NONE, RULED, Rows
-from outrider.frontier.state.tables import Again, Authority, RobotsState, Tables
+from outrider.frontier.state.tables import Tables
 from outrider.limits import LINE_LOOKED_AT_MAX, WAKES_PER_CALL_MAX
 from outrider.url import authority_of
 
@@ -80,7 +81,7 @@ class Turns:
             self._look(woken, now)
 
     def _look(self, rows: Rows, now: Instant) -> None:
-        backlog = self._tables.backlog.kernel
+        backlog = self._tables.urls.backlog.kernel
         if self.shared is not None or backlog is None:
             self._look_around(rows, now)
             return
@@ -107,7 +108,7 @@ class Turns:
             rows, places, first = rows[alone], places[alone], first[alone]
             if not len(rows):
                 return
-        best = self._tables.backlog.best(first)
+        best = self._tables.urls.backlog.best(first)
         until = columns.rest_until[places]
         busy = columns.in_flight[places]
         later = until > now
@@ -168,7 +169,7 @@ class Turns:
         assert shared is not None
         shared.step_aside(np.array([host], np.uint32))
         shared.seeking.add(host)
-        place = self._tables.whereabouts.get(host)
+        place = self._tables.addresses.by_host.get(host)
         if place is not None and place.token:
             return None
         if place is not None and place.next_at > now:
@@ -202,7 +203,7 @@ class Turns:
         rows = list(tables.queues_of(host))
         rest_until = int(columns.rest_until[host])
         in_flight = int(columns.in_flight[host])
-        best = tables.backlog.best(np.array(rows, np.uint32)).tolist() if rows else []
+        best = tables.urls.backlog.best(np.array(rows, np.uint32)).tolist() if rows else []
         if host in self.gates:
             self._look_at_gate(host, rows, best, now)
         gated = host in self.gates
@@ -311,7 +312,7 @@ class Turns:
         """The instant until which a robots.txt out of reach forbids an errand of a caller, 0 when none does."""
         if not self.judges_errands:
             return 0
-        authority = self._tables.authorities.get(authority_of(errand.url))
+        authority = self._tables.robots.by_name.get(authority_of(errand.url))
         return authority.expires if authority is not None and authority.state == RobotsState.REFUSED else 0
 
     def is_sought(self, authority: Authority) -> bool:
@@ -355,7 +356,7 @@ class Turns:
         return len(claimed) > 0
 
     def _may_stand(self, queue: int, now: Instant) -> bool:
-        if self._tables.backlog.best(np.array([queue], np.uint32))[0] == EMPTY:
+        if self._tables.urls.backlog.best(np.array([queue], np.uint32))[0] == EMPTY:
             return False
         free = self.free_at(queue, 0)
         return free is not None and free <= now
@@ -490,7 +491,7 @@ class Turns:
             return found
         waits: npt.NDArray[np.bool_] = tables.queues.parked[queues] > 0
         if self.gates.get(errand.host) is errand:
-            waits |= tables.backlog.waiting(queues) > 0
+            waits |= tables.urls.backlog.waiting(queues) > 0
             if isinstance(errand, Authority) and (held := {one.crawl for one in self._held_by(errand)}):
                 waits |= np.isin(tables.queues.crawl[queues], list(held))
         return waits

@@ -48,7 +48,8 @@ from outrider.storage.files import Files
 from outrider.storage.runs import COLD
 
 if TYPE_CHECKING:
-    from outrider.frontier.state.tables import Authority, Tables
+    from outrider.frontier.state.authorities import Authority
+    from outrider.frontier.state.tables import Tables
 
 Uint64s = npt.NDArray[np.uint64]
 
@@ -329,8 +330,8 @@ class ColdHosts:
         odd |= crawls >= _CRAWLS_MAX
         for name in RARE_CELLS:
             odd |= getattr(hosts, name)[rows] != 0
-        if tables.whereabouts:
-            odd |= np.array([row in tables.whereabouts for row in rows.tolist()], np.bool_)
+        if tables.addresses.by_host:
+            odd |= np.array([row in tables.addresses.by_host for row in rows.tolist()], np.bool_)
         offsets = np.zeros(len(rows) + 1, np.int64)
         if odd.any():
             extras = {place: self._extra_of(tables, int(rows[place]), more) for place in np.flatnonzero(odd).tolist()}
@@ -344,8 +345,8 @@ class ColdHosts:
         self._set.add(_slots(hashes), hashes)
         self.ever = True
         queues.remove(first if not more else np.concatenate((first, np.array(more, np.uint32))))
-        for row in rows.tolist() if tables.left else ():
-            tables.left.pop(row, None)  # it has no open lease, and tokens grow
+        for row in rows.tolist() if tables.addresses.left else ():
+            tables.addresses.left.pop(row, None)  # it has no open lease, and tokens grow
         hosts.remove(rows)
 
     def _extra_of(self, tables: Tables, row: int, more: list[int]) -> bytes:
@@ -371,15 +372,17 @@ class ColdHosts:
                 if not tables.crawls.gone[crawl]:
                     self._add(crawl, 1, counts)
             more += others
-        place = tables.whereabouts.pop(row, None)
+        place = tables.addresses.by_host.pop(row, None)
         if place is not None:
             *cells, error = place.cells()
             told[_ADDRESS] = (*cells, error.encode("utf-8", "surrogatepass"))
-        authorities = tables.authorities_of.get(row)
+        authorities = tables.robots.of_host.get(row)
         if authorities:
             name = hosts.name(row)
-            told[_AUTHORITIES] = [_authority_cells(one, name, tables.rulebook.body(one.digest)) for one in authorities]
-            tables.let_go(authorities)
+            told[_AUTHORITIES] = [
+                _authority_cells(one, name, tables.robots.rulebook.body(one.digest)) for one in authorities
+            ]
+            tables.robots.let_go(authorities)
         return msgspec.msgpack.encode(told) if told else b""
 
     def recall(self, tables: Tables, hashes: Uint64s) -> None:
@@ -400,7 +403,7 @@ class ColdHosts:
         crawls = told.crawls()
         youngest = queues.add(queue_hashes(hashes, crawls), rows, crawls)
         hosts.first_queue[rows] = youngest
-        lives = ~tables.crawls.are_gone(crawls) if tables.voids() else None
+        lives = ~tables.crawls.are_gone(crawls) if tables.urls.voids() else None
         for name in _STATES:
             column = getattr(queues, name)
             column[youngest] = heads[name] if lives is None else np.where(lives, heads[name], 0)
@@ -439,7 +442,7 @@ class ColdHosts:
                 queues.rules[added] = queue.rules
         tables.flag(np.array([youngest], np.uint32))
         if _ADDRESS in extra:
-            found = tables.whereabouts[row] = Whereabouts(
+            found = tables.addresses.by_host[row] = Whereabouts(
                 row, int(hosts.slot[row]), int(hosts.hash[row]), hosts.name(row)
             )
             address, found.expires, found.next_at, found.attempts, error = extra[_ADDRESS]
@@ -506,9 +509,9 @@ def may_go(tables: Tables, rows: Rows, now: Instant) -> Rows:
     good &= (hosts.first_queue[rows] != NONE) & ((hosts.flags[rows] & np.uint8(VOIDED)) == 0)
     rows = rows[good]
     first = hosts.first_queue[rows]
-    good = (tables.backlog.waiting(first) == 0) & (queues.parked[first] == 0)
-    if len(tables.spent):
-        good &= tables.spent.waiting(rows) == 0
+    good = (tables.urls.backlog.waiting(first) == 0) & (queues.parked[first] == 0)
+    if len(tables.urls.spent):
+        good &= tables.urls.spent.waiting(rows) == 0
     if not good.all():
         rows = rows[good]
     odd = (hosts.flags[rows] & np.uint8(MANY | ROBOTS)) != 0
@@ -529,9 +532,9 @@ def _holds_nothing(tables: Tables, row: int) -> bool:
         return False
     if any(queue in queues.keys or queue in queues.group_of or queues.parked[queue] for queue in own):
         return False  # a key that spans hosts has a clock and a turn of its own
-    if tables.backlog.waiting(np.array(own, np.uint32)).any():
+    if tables.urls.backlog.waiting(np.array(own, np.uint32)).any():
         return False
-    some = tables.authorities_of.get(row, ())
+    some = tables.robots.of_host.get(row, ())
     return not any(one.token or one.busy != NONE or one.wanted != NONE for one in some)
 
 
@@ -586,8 +589,8 @@ def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ..
 
 def told_bytes(tables: Tables, row: int) -> int:
     """An upper bound of the bytes in the cells of a host's authorities."""
-    some = tables.authorities_of.get(row, ())
-    rules = sum(tables.rulebook.size(one.digest) for one in some)
+    some = tables.robots.of_host.get(row, ())
+    rules = sum(tables.robots.rulebook.size(one.digest) for one in some)
     return rules + sum(120 + len(one.name) + len(one.url) + 3 * len(one.error) for one in some)
 
 
@@ -600,7 +603,7 @@ def _authority(cells: Sequence[Any], host: str) -> ColdAuthority:
 
 def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
     name, logged, state, expires, next_at, attempts, hops, status, url, error, digest, body, *later = cells
-    one = tables.authority(_named(name, host))
+    one = tables.robots.authority(_named(name, host))
     one.logged, one.expires, one.next_at, one.attempts, one.hops = logged, expires, next_at, attempts, hops
     one.state = type(one.state)(state)
     later = [*later, *(int(one.again), 0, 0)[len(later) :]]  # older records lack them
@@ -608,7 +611,7 @@ def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
     one.status, one.error = status, error.decode("utf-8", "surrogatepass")
     one.url = url or one.name + "/robots.txt"
     one.digest = tables.hash_of(body.decode("latin-1")) if body else digest
-    tables.rulebook.take(one.digest, body)
+    tables.robots.rulebook.take(one.digest, body)
 
 
 def _named(name: object, host: str) -> str:

@@ -2,7 +2,7 @@
 
 An errand has an owner, the authority or host that it is for, and the next URL to ask for: its own, or the target of a
 redirect. Its request uses the clock of that URL's host. The errands for robots.txt files and addresses follow from the
-frontier's own needs (`tables.Authority`, `whereabouts.Whereabouts`); all other kinds are queued by callers.
+frontier's own needs (`authorities.Authority`, `whereabouts.Whereabouts`); all other kinds are queued by callers.
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from outrider.clock import Instant, instant
-from outrider.frontier.format.facts import Fact, Row
+from outrider.frontier.format.facts import Block, Fact, Row, columns_of
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
 from outrider.frontier.priority import class_of
 from outrider.frontier.state.hosts import NONE
 from outrider.journey import Kind
 from outrider.limits import LEASES_LOST_MAX, REDIRECT_HOPS_MAX, RETRY_AFTER_SECONDS_MAX, URL_BYTES_MAX
-from outrider.url import authority_of, spell
+from outrider.url import authority_of, host_of, spell
+
+if TYPE_CHECKING:
+    from outrider.frontier.state.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,3 +329,81 @@ class CallersErrands:
         for errand in [one for one in self if one.crawl == crawl and not one.token]:
             self.remove(errand)
             self.dropped.append(errand)
+
+
+class Errands:
+    """The errands of all kinds: `open`, by the token of their lease, and those that callers queued."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.open: dict[int, Errand] = {}
+        self.called = CallersErrands()
+
+    def lease(self, errand: Errand, token: int, deadline: int, holder: int) -> None:
+        """Opens an errand, or keeps it open with another deadline."""
+        begun = errand.begun if errand.token == token else None
+        self.end(errand)
+        errand.token, errand.deadline, errand.holder, errand.begun = token, deadline, holder, begun
+        if errand.kind is not Kind.ADDRESS:  # that one is no request to a host
+            # In a checkpoint the hop may be younger than the copied hosts; then the log repeats the errand's fact
+            # behind its host.
+            errand.busy = self._tables.host_row(self._tables.home_of(host_of(errand.url)))
+        if errand.busy != NONE:
+            self._tables.hosts.in_flight[errand.busy] += 1
+        self.open[token] = errand
+        self._tables.token = max(self._tables.token, token)
+
+    def end(self, errand: Errand) -> None:
+        """Closes an errand, if it is open."""
+        if errand.token:
+            self.open.pop(errand.token, None)
+        if errand.busy != NONE:
+            self._tables.hosts.in_flight[errand.busy] -= 1
+            self._tables.changed.append(np.array([errand.busy], np.uint32))
+        errand.closed()
+
+    def _queued_errand(
+        self,
+        slot: int,
+        kind: int,
+        crawl: int,
+        name: str,
+        url: str,
+        next_at: int,
+        attempts: int,
+        hops: int,
+        losses: int,
+        error: str,
+        ended: int,
+    ) -> None:
+        errand = self.called.get(kind, crawl, name)
+        if errand is None:
+            host = NONE if ended else self._tables.host_row(self._tables.home_of(host_of(name)))
+            if host == NONE:  # in a checkpoint: younger than the copied hosts, and the log repeats this fact
+                return
+            errand = self.called.add(CallersErrand(slot, host, kind, crawl, name))
+        self.end(errand)
+        errand.url, errand.next_at, errand.attempts, errand.hops = url, next_at, attempts, hops
+        errand.losses, errand.error = losses, error
+        if ended or self._tables.crawls.gone.take(crawl, mode="clip"):
+            self.called.remove(errand)
+            if errand.wanted != NONE:  # robots.txt refused it in line
+                self.called.dropped.append(errand)
+        else:
+            self.called.put_behind(errand)
+        self._tables.changed.append(np.array([errand.host], np.uint32))
+
+    def _leased_errand(
+        self, slot: int, kind: int, crawl: int, name: str, token: int, deadline: int, holder: int
+    ) -> None:
+        errand = self.called.get(kind, crawl, name)
+        self._tables.token = max(self._tables.token, token)
+        if errand is not None:
+            self.lease(errand, token, deadline, holder)
+
+    def blocks(self, first: int, last: int) -> list[Block]:
+        """The facts that rebuild the queued errands at the places `first` … `last - 1`."""
+        called = self.called.between(first, last)
+        open_ones = [one.opening(one.token, one.deadline, one.holder)[1] for one in called if one.token]
+        blocks: list[Block] = [(Fact.QUEUED_ERRAND, columns_of([one.own_cells() for one in called]))] if called else []
+        return blocks + ([(Fact.LEASED_ERRAND, columns_of(open_ones))] if open_ones else [])

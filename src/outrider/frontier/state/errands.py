@@ -9,7 +9,7 @@ from enum import Enum
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Row
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
-from outrider.frontier.state.tables import Again, Authority, RobotsState
+from outrider.frontier.state.authorities import Again, Authority, RobotsState
 from outrider.frontier.stores.rulebook import Rulebook
 from outrider.journey import RobotsAnswer
 from outrider.limits import (

@@ -48,8 +48,8 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
                         tables.meet_cold()  # calls during the round may have recalled hosts behind the copied rows
                 window.add(payload)
     window.close()
-    tables.restore()
-    tables.seen.note_additions()
+    tables.urls.restore()
+    tables.urls.seen.note_additions()
     for payload in leases:
         with applied(0, 0):
             apply(tables, payload)
@@ -58,10 +58,10 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
         for lsn, payload in payloads:
             window.add(payload, lsn)
     window.close()
-    tables.seen.add_noted()
-    while len(tables.calendar) and (at := tables.calendar.next()) is not None and at <= tables.now:
-        tables.wake(tables.now, WAKES_PER_CALL_MAX)
-    tables.drop_stalled(len(tables.stalled))
+    tables.urls.seen.add_noted()
+    while len(tables.urls.calendar) and (at := tables.urls.calendar.next()) is not None and at <= tables.now:
+        tables.urls.wake(tables.now, WAKES_PER_CALL_MAX)
+    tables.leaving.drop(len(tables.leaving.stalled))
     tables.changed.clear()
 
 

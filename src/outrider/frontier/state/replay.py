@@ -34,7 +34,8 @@ from outrider.frontier.format.facts import (
     unshuffled,
 )
 from outrider.frontier.state.hosts import firsts_of, has_equals
-from outrider.frontier.state.tables import UNKNOWN, Tables
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.urls import UNKNOWN
 from outrider.kernels.cards import HAS_CONTENT, HEAD, HEAD_BYTES, OPAQUE
 from outrider.limits import OWN_SLOT, REPLAY_WINDOW_BYTES, REPLAY_WINDOW_ROWS, RUN_BODY_BYTES_MAX, WAKES_PER_CALL_MAX
 from outrider.storage.records import body_bytes
@@ -208,7 +209,7 @@ class Window:
                 apply(tables, payload)
 
     def _wake(self, now: Instant) -> None:
-        while self._tables.wake(now, WAKES_PER_CALL_MAX):
+        while self._tables.urls.wake(now, WAKES_PER_CALL_MAX):
             pass
 
     def _columns(self, kind: Fact) -> tuple[_Times, list[Values]] | None:
@@ -325,11 +326,11 @@ class Window:
         if (versions["state"] == UNKNOWN).any():
             return True
         if leases is None:
-            return bool(tables.voids() and tables.void(versions).any())
+            return bool(tables.urls.voids() and tables.urls.void(versions).any())
         _, (_, queues, _, orders, tokens, *_) = leases
-        if 1 in tables.leases.find(np.ascontiguousarray(tokens)) or has_equals(tokens):
+        if 1 in tables.urls.leases.find(np.ascontiguousarray(tokens)) or has_equals(tokens):
             return True
-        if not tables.voids():
+        if not tables.urls.voids():
             return False
         drawn = np.zeros(len(queues), HEAD)
         drawn["queue"], drawn["order"] = queues, orders
@@ -337,7 +338,7 @@ class Window:
         known = rows < tables.queues.count
         drawn["crawl"] = 0xFFFFFFFF
         drawn["crawl"][known] = tables.queues.crawl[rows[known].astype(np.intp)]
-        return bool(tables.void(versions).any() or tables.void(drawn).any())
+        return bool(tables.urls.void(versions).any() or tables.urls.void(drawn).any())
 
     def _ends(
         self,
@@ -361,7 +362,7 @@ class Window:
         first = np.concatenate([[True], ~same])
         last = np.concatenate([~same, [True]])
         urls = np.cumsum(first) - 1  # for each event the number of its URL
-        made = first & (kind == _CARD) & (order >= np.uint64(tables.order))
+        made = first & (kind == _CARD) & (order >= np.uint64(tables.urls.order))
         if (np.diff(time[made]) < 0).any():
             return None
         told = np.flatnonzero(kind != _LEASE)
@@ -389,7 +390,7 @@ class Window:
                     passing = np.setdiff1d(rows[whole], body[full], assume_unique=True)
                     marked = passing[(bodies.heads["flags"][passing] & HAS_CONTENT) != 0]
                     if len(marked):
-                        tables.seen.add_contents(bodies.take(marked))
+                        tables.urls.seen.add_contents(bodies.take(marked))
                 found.append((Fact.CARD, [tokens[full], cards.with_heads(heads)]))
         return found, rows[last & (kind == _LEASE)]
 

@@ -19,7 +19,8 @@ from outrider.errors import DamagedStoreError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import KINDS, UNFIT, Fact, Texts, Values, columns_of, decode, instant_of
 from outrider.frontier.state.hosts import NONE, queue_hashes
-from outrider.frontier.state.tables import DONE, GONE, HOSTS, LEASES, OWN, RUNS, Tables
+from outrider.frontier.state.tables import HOSTS, LEASES, OWN, RUNS, Tables
+from outrider.frontier.state.urls import DONE, GONE
 from outrider.kernels.cards import Heads
 from outrider.limits import LOST_URLS_NAMED_MAX, OWN_SLOT, RUN_BODY_BYTES_MAX
 from outrider.url import host_of, undotted
@@ -114,7 +115,7 @@ class Salvage:
         self._recall()
         self._complete()
         self.found.own_lost = behind_checkpoint and not self._own
-        tables.restore()
+        tables.urls.restore()
         self._open_leases()
         number, *more = tables.registry.opening
         tables.registry.opening = (max(number, epoch) + 1, *more)  # type: ignore[assignment]  # a starred rest has no length
@@ -135,8 +136,8 @@ class Salvage:
         if kind == Fact.CARD:
             tokens, cards = values
             self._end(tokens)
-            tables.ledger.append(cards)
-            tables.order = max(tables.order, int(cards.heads["order"].max()) + 1)
+            tables.urls.ledger.append(cards)
+            tables.urls.order = max(tables.urls.order, int(cards.heads["order"].max()) + 1)
         elif kind == Fact.HEAD:
             tokens, heads = values
             self._end(tokens)
@@ -164,14 +165,14 @@ class Salvage:
 
     def _heads(self, heads: Heads) -> None:
         """Applies new heads of known URLs; the other URLs have lost their text."""
-        here, _ = self._tables.ledger.find(
+        here, _ = self._tables.urls.ledger.find(
             np.ascontiguousarray(heads["crawl"]),
             np.ascontiguousarray(heads["slot"]),
             np.ascontiguousarray(heads["fingerprint"]),
         )
         mask = np.asarray(here, np.bool_)
         if mask.any():
-            self._tables.ledger.append_heads(heads if mask.all() else heads[mask])
+            self._tables.urls.ledger.append_heads(heads if mask.all() else heads[mask])
         if not mask.all():
             self._lose(heads[~mask])
 
@@ -203,7 +204,7 @@ class Salvage:
                 self._crawls(row[1] + (kind == Fact.CRAWL_RULES))
         elif kind == Fact.ERROR:
             self._errors(row[1])
-        elif kind in (Fact.ROBOTS, Fact.RULES, Fact.ERRAND) and row[1] not in tables.authorities:
+        elif kind in (Fact.ROBOTS, Fact.RULES, Fact.ERRAND) and row[1] not in tables.robots.by_name:
             self._row(Fact.AUTHORITY, row[:2])
         try:
             tables.apply(kind, columns_of([row]))
@@ -236,7 +237,7 @@ class Salvage:
         """Makes the hosts and queues that URLs of the ledger name and no fact has made; removes URLs without a text."""
         tables = self._tables
         gone: list[Heads] = []
-        for cards in tables.ledger.scan():
+        for cards in tables.urls.ledger.scan():
             heads = cards.heads
             empty = heads["url_bytes"] == 0
             if empty.any():
@@ -253,7 +254,7 @@ class Salvage:
                 self._make(cards.filter(unknown))
         for heads in gone:
             heads["state"] = 0
-            tables.ledger.append_heads(heads)
+            tables.urls.ledger.append_heads(heads)
 
     def _make(self, cards: Cards) -> None:
         tables = self._tables
@@ -296,7 +297,7 @@ class Salvage:
         queue = int(tables.queues.find(np.array([lease["queue"]], np.uint64))[0])
         if queue == NONE or lease["holder"] not in tables.registry.holders:
             return False
-        here, cards = tables.find([int(tables.queues.crawl[queue])], [lease["slot"]], [lease["fingerprint"]])
+        here, cards = tables.urls.find([int(tables.queues.crawl[queue])], [lease["slot"]], [lease["fingerprint"]])
         if not here[0]:
             return False
         head = cards.heads[0]

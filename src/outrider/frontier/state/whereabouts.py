@@ -1,15 +1,21 @@
 """The addresses of hosts, from callers or errands, with the time for which they hold and the time of the next errand.
 
-Pure functions of a host's cells and an answer (docs/groups.md).
+An answer decides by pure functions of a host's cells (docs/groups.md).
 """
 
 from __future__ import annotations
 
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+
 from outrider.clock import Instant, instant
-from outrider.frontier.format.facts import Fact, Row
+from outrider.frontier.format.facts import Block, Fact, Row, columns_of
 from outrider.frontier.policy.grouping import address_of
 from outrider.frontier.policy.revisit import retries_left, retry_seconds
 from outrider.frontier.state.errand import Errand
+from outrider.frontier.state.hosts import NONE
 from outrider.journey import Kind
 from outrider.limits import (
     ADDRESS_FAILED_SECONDS,
@@ -18,6 +24,9 @@ from outrider.limits import (
     ADDRESS_SECONDS_USUAL,
     RETRY_AFTER_SECONDS_MAX,
 )
+
+if TYPE_CHECKING:
+    from outrider.frontier.state.tables import Tables
 
 FOREVER: Instant = 1 << 62
 """The `expires` of an address that a caller gave."""
@@ -85,3 +94,87 @@ class Whereabouts(Errand):
 
     def __repr__(self) -> str:
         return f"<Whereabouts {self.name} at {self.address or self.error or 'nobody knows'}>"
+
+
+class Addresses:
+    """The addresses of hosts, by row of Hosts. left: leases with tokens up to this one go to this address ("" for
+    none), which the host has left."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.by_host: dict[int, Whereabouts] = {}
+        self.left: dict[int, tuple[int, str]] = {}
+
+    def _address(self, slot: int, host: int, address: str) -> None:
+        place = self._of(host)
+        place.address = sys.intern(address)  # many hosts may share one
+        place.expires = FOREVER if address else 0
+        place.next_at, place.attempts, place.error = 0, 0, ""
+        if not address and not place.token:
+            del self.by_host[place.host]
+
+    def _located(
+        self, slot: int, host: int, address: str, expires: int, next_at: int, attempts: int, error: str
+    ) -> None:
+        place = self._of(host)
+        self._tables.errands.end(place)
+        place.address = sys.intern(address)
+        place.expires, place.next_at, place.attempts, place.error = expires, next_at, attempts, error
+
+    def _locating(self, slot: int, host: int, token: int, deadline: int, holder: int) -> None:
+        place = self._of(host)
+        self._tables.errands.lease(place, token, deadline, holder)
+
+    def _of(self, host: int) -> Whereabouts:
+        """The cells of a host by its hash, made where there are none. Raises KeyError."""
+        rows = self._tables.rows_of_hosts(np.array([host], np.uint64))
+        row = int(rows[0])
+        self._tables.changed.append(rows)
+        if row not in self.by_host:
+            self.by_host[row] = Whereabouts(row, int(self._tables.hosts.slot[row]), host, self._tables.hosts.name(row))
+        return self.by_host[row]
+
+    def _left(self, slot: int, host: int, token: int, address: str) -> None:
+        rows = self._tables.rows_of_hosts(np.array([host], np.uint64))
+        self.left[int(rows[0])] = (token, sys.intern(address))
+
+    def of(self, host: int, token: int) -> str | None:
+        """The address of a host by its row, for a lease with this token: from the last caller or errand that gave it
+        before the lease."""
+        until, address = self.left.get(host, (-1, ""))
+        if token <= until:
+            return address or None
+        place = self.by_host.get(host)
+        return place.address or None if place is not None and place.expires else None
+
+    def still_at(self) -> dict[int, str]:
+        """By row, the addresses that open leases go to and their hosts have left, "" for none. Forgets the others, for
+        tokens grow: no later lease goes there."""
+        if not self.left:
+            return {}
+        urls = self._tables.urls
+        tokens = np.frombuffer(urls.leases.tokens(), np.uint64)
+        hosts = self._tables.queues.host[urls.open_leases()[1].astype(np.intp)]
+        open_ones = [*zip(hosts.tolist(), tokens.tolist(), strict=True)]
+        errands = self._tables.errands.open
+        open_ones += [(errand.busy, token) for token, errand in errands.items() if errand.busy != NONE]
+        still = {host for host, token in open_ones if token <= self.left.get(host, (-1, ""))[0]}
+        self.left = {host: self.left[host] for host in still}
+        return {host: address for host, (_, address) in self.left.items()}
+
+    def left_cells(self, host: int, token: int, address: str) -> Row:
+        """The columns of a LEFT fact."""
+        return (int(self._tables.hosts.slot[host]), int(self._tables.hosts.hash[host]), token, address)
+
+    def blocks(self, first: int, last: int) -> list[Block]:
+        """The facts that rebuild the addresses of the hosts in the rows `first` … `last - 1`."""
+        left = sorted(row for row in self.still_at() if first <= row < last)
+        places = [self.by_host[row] for row in range(first, last) if row in self.by_host]
+        named = [(place, (place.slot, int(self._tables.hosts.hash[place.host]))) for place in places]
+        rows: list[tuple[Fact, list[Row]]] = [
+            (Fact.LEFT, [self.left_cells(row, *self.left[row]) for row in left]),
+            (Fact.ADDRESS, [(*name, p.address) for p, name in named if p.expires == FOREVER]),
+            (Fact.LOCATED, [(*name, *p.cells()) for p, name in named if p.expires != FOREVER]),
+            (Fact.LOCATING, [(*name, p.token, p.deadline, p.holder) for p, name in named if p.token]),
+        ]
+        return [(fact, columns_of(some)) for fact, some in rows if some]

@@ -18,22 +18,12 @@ from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.policy.welcome import text_of
 from outrider.frontier.schedule.shared import HeldBack, SharedTurns
 from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.state.authorities import Authority, RobotsState
 from outrider.frontier.state.cold import ColdAuthority, Told, weigh
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import NONE, Group, QueueRules, Rows, queue_hashes
-from outrider.frontier.state.tables import (
-    DONE,
-    GONE,
-    LEASED,
-    PARKED,
-    QUEUED,
-    STATES,
-    WAITING,
-    Authority,
-    Reason,
-    RobotsState,
-    Tables,
-)
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
 from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.frontier.stores.rulebook import crawl_delay_of
 from outrider.frontier.verbs import arguments
@@ -103,11 +93,11 @@ def statistics(
     """Counts of URLs, hosts, errands and fetches, under the names of `status --json`; without a census none of
     hosts."""
     errors = {name[6:]: value for name, value in tables.registry.tallies.items() if name.startswith("error.")}
-    seen = [found.statistics() for found in tables.seen.of_crawls.values()]
-    ledger, cold = tables.ledger.statistics(), tables.cold.statistics()
+    seen = [found.statistics() for found in tables.urls.seen.of_crawls.values()]
+    ledger, cold = tables.urls.ledger.statistics(), tables.cold.statistics()
     return {
-        "accepted": tables.accepted(),
-        "urls": {STATES[state].value: tables.counts[state] for state in range(1, 7)},
+        "accepted": tables.urls.accepted(),
+        "urls": {STATES[state].value: tables.urls.counts[state] for state in range(1, 7)},
         "held": 0,
         "in_transit": tables.transit.under_way,
         "errands": errands,
@@ -126,8 +116,8 @@ def statistics(
         "structures": {
             "seen": {"keys": sum(one["keys"] for one in seen), "bytes": sum(one["bytes"] for one in seen)},
             "recent": {"bytes": recent_bytes},
-            "backlog": tables.backlog.statistics(),
-            "calendar": tables.calendar.statistics(),
+            "backlog": tables.urls.backlog.statistics(),
+            "calendar": tables.urls.calendar.statistics(),
             "hosts": {"rows": len(tables.hosts), "bytes": tables.hosts.bytes()},
             "cold_hosts": {
                 "hosts": len(tables.cold),
@@ -148,10 +138,10 @@ def statistics(
 
 def workers(tables: Tables) -> list[WorkerStatus]:
     """The named workers with open leases, by name."""
-    found = tables.leases.get(np.frombuffer(tables.leases.tokens(), np.uint64), False)
+    found = tables.urls.leases.get(np.frombuffer(tables.urls.leases.tokens(), np.uint64), False)
     deadlines, holders = np.frombuffer(found[2], np.int64), np.frombuffer(found[3], np.uint32)
     kinds = np.zeros(len(holders), np.int64)
-    errands = [errand for errand in tables.errands.values() if errand.holder]
+    errands = [errand for errand in tables.errands.open.values() if errand.holder]
     deadlines = np.concatenate([deadlines, np.array([errand.deadline for errand in errands], np.int64)])
     holders = np.concatenate([holders, np.array([errand.holder for errand in errands], np.uint32)])
     kinds = np.concatenate([kinds, np.ones(len(errands), np.int64)])
@@ -168,9 +158,9 @@ def workers(tables: Tables) -> list[WorkerStatus]:
 def recount(tables: Tables) -> Verification:
     """Recount everything from the ledger and the leases, and compare it with the counters."""
     found = _Recount(tables)
-    for cards in tables.ledger.scan():
-        if tables.voids():
-            cards = cards.filter(~tables.void(cards.heads))
+    for cards in tables.urls.ledger.scan():
+        if tables.urls.voids():
+            cards = cards.filter(~tables.urls.void(cards.heads))
         if len(cards):
             found.take(cards.heads)
     found.wake()
@@ -229,7 +219,7 @@ class _Recount:
     def _look_up(self, heads: Heads) -> None:
         for crawl in np.unique(heads["crawl"]).tolist():
             mask = heads["crawl"] == crawl
-            seen = self._tables.seen.of_crawls.get(crawl)
+            seen = self._tables.urls.seen.of_crawls.get(crawl)
             self._unseen += int(mask.sum())
             if seen is not None:
                 slots, prints = (np.ascontiguousarray(heads[name][mask]) for name in ("slot", "fingerprint"))
@@ -237,7 +227,7 @@ class _Recount:
 
     def wake(self) -> None:
         """Counts URLs as queued that left the calendar: their records still say waiting."""
-        woken = self.counts[WAITING] - (len(self._tables.calendar) - self._tables.void_waiting)
+        woken = self.counts[WAITING] - (len(self._tables.urls.calendar) - self._tables.urls.void_waiting)
         if woken >= 0:
             self.counts[WAITING] -= woken
             self.counts[QUEUED] += woken
@@ -247,12 +237,10 @@ class _Recount:
         tables, counts = self._tables, self.counts
         if self._unseen:
             yield f"{self._unseen} URLs have no key in the seen-set"
-        for state in range(1, 7):
-            if counts[state] != tables.counts[state]:
-                yield (
-                    f"{STATES[state].value}: the counter says {tables.counts[state]}, the records say {counts[state]}"
-                )
-        queued = len(tables.backlog)
+        for state, counted in enumerate(tables.urls.counts):
+            if state and counts[state] != counted:
+                yield f"{STATES[state].value}: the counter says {counted}, the records say {counts[state]}"
+        queued = len(tables.urls.backlog)
         if queued < counts[QUEUED]:
             yield f"{counts[QUEUED]} URLs are queued, the queues hold {queued}"
         transit = sum(len(home.outbox) for home in tables.transit.homes.values())
@@ -284,7 +272,7 @@ def _wrong_turns(tables: Tables) -> Iterator[str]:
     """Up to ten hosts whose count of turns differs from their number of open leases."""
     turns = np.zeros(tables.hosts.count, np.int64)
     np.add.at(turns, tables.queues.host[leased_queues(tables)], 1)
-    for authority in tables.errands.values():
+    for authority in tables.errands.open.values():
         if authority.busy != NONE:
             turns[authority.busy] += 1
     wrong = np.flatnonzero(turns != tables.hosts.in_flight[: tables.hosts.count])
@@ -297,14 +285,14 @@ def _wrong_turns(tables: Tables) -> Iterator[str]:
 
 def leased_heads(tables: Tables) -> Heads:
     """The heads of all URLs that are leased, void ones left out."""
-    heads: Heads = tables.open_leases()[5]
-    living: Heads = heads[~tables.void(heads)]
+    heads: Heads = tables.urls.open_leases()[5]
+    living: Heads = heads[~tables.urls.void(heads)]
     return living
 
 
 def leased_queues(tables: Tables) -> Rows:
     """The queue of each open lease of a page."""
-    queues: Rows = tables.open_leases()[1]
+    queues: Rows = tables.urls.open_leases()[1]
     return queues
 
 
@@ -337,7 +325,7 @@ def queue_status(tables: Tables, row: int) -> QueueStatus:
         tables.crawls.name_of(crawl),
         tables.key_of(row),
         tables.hosts.name(int(queues.host[row])),
-        int(tables.backlog.waiting(one)[0]),
+        int(tables.urls.backlog.waiting(one)[0]),
         int((leased_queues(tables) == row).sum()) if tables.hosts.in_flight[queues.host[row]] else 0,
         int(queues.waiting[row]),
         int(queues.parked[row]),
@@ -390,7 +378,7 @@ def host_statuses(tables: Tables, rows: Iterable[int], now: Instant, turns: Turn
 def _host_status(tables: Tables, row: int, state: str) -> HostStatus:
     hosts, queues = tables.hosts, tables.queues
     rows = np.array(list(tables.queues_of(row)), np.uint32)
-    queued = int(tables.backlog.waiting(rows).sum())
+    queued = int(tables.urls.backlog.waiting(rows).sum())
     rules = [queues.rules[queue] for queue in rows.tolist() if queue in queues.rules]
     paused = bool(len(rows)) and all(
         (queue in queues.rules and queues.rules[queue].paused)
@@ -412,15 +400,15 @@ def _host_status(tables: Tables, row: int, state: str) -> HostStatus:
         limit=max((rule.limit for rule in rules if rule.limit), default=None),
         paused=paused,
         not_welcome=text_of(int(hosts.unwelcome[row])),
-        robots=tuple(robots_status(one, tables) for one in tables.authorities_of.get(row, ())),
+        robots=tuple(robots_status(one, tables) for one in tables.robots.of_host.get(row, ())),
     )
 
 
 def robots_status(one: Authority, tables: Tables) -> RobotsStatus:
     """The robots.txt of an authority as it is known."""
     ruled = one.state == RobotsState.RULES
-    body = tables.rulebook.body(one.digest) if ruled else b""
-    return _robots_status(one, body, tables.rulebook.crawl_delay(one.digest) if ruled else 0.0)
+    body = tables.robots.rulebook.body(one.digest) if ruled else b""
+    return _robots_status(one, body, tables.robots.rulebook.crawl_delay(one.digest) if ruled else 0.0)
 
 
 def _robots_status(one: Authority | ColdAuthority, body: bytes, delay: float) -> RobotsStatus:
@@ -616,7 +604,7 @@ def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
             for queue in queues
         ),
         robots=tuple(
-            _robots_status(one, body, crawl_delay_of(body, tables.rulebook.agent))
+            _robots_status(one, body, crawl_delay_of(body, tables.robots.rulebook.agent))
             for one in told.authorities(place)
             for body in (one.body if one.state == RobotsState.RULES else b"",)
         ),
@@ -657,7 +645,7 @@ def explain(
     queue = queue_status(tables, row)
     (there,), shared = host_statuses(tables, (host,), now, turns), turns.shared
     name = authority_of(record.url)
-    authority = tables.authorities.get(name)
+    authority = tables.robots.by_name.get(name)
     group = shared.holds_back(host) if shared is not None else None
     own = tables.queues.group_of.get(row)
     word, text, at = _why_not(record, now, queue, there, rules_first, own, group, tables=tables, at_limit=at_limit)
@@ -673,7 +661,7 @@ def explain(
     kept = word in ("paused", "not_welcome", "blocked", "limit") or (at is not None and at >= paused_until)
     if record.state == QUEUED and paused_until > now and not kept:
         word, text, at = "network", _paused(paused_until), paused_until
-    place = tables.whereabouts.get(host) if shared is not None and shared.asks else None
+    place = tables.addresses.by_host.get(host) if shared is not None and shared.asks else None
     if word in ("host_busy", "host_resting", "group_busy", "group_resting", "behind", "ready"):
         asked_at = shared.asked_at().get(host) if shared is not None else None
         if asked_at is not None:
@@ -706,7 +694,7 @@ def _held_by(tables: Tables, token: int) -> tuple[str | None, Instant | None]:
     """The holder of the lease with a token, empty for this process, and until when."""
     if not token:
         return None, None
-    found, _, deadlines, holders = tables.leases.get(np.array([token], np.uint64), False)[:4]
+    found, _, deadlines, holders = tables.urls.leases.get(np.array([token], np.uint64), False)[:4]
     if not np.frombuffer(found, np.bool_)[0]:
         return None, None
     holder = int(np.frombuffer(holders, np.uint32)[0])
@@ -848,16 +836,14 @@ def idle(
     counts = _host_counts(tables, census)
     known = counts.pop("known")
     counts["resting"], counts["leased"] = counts["resting"] - census.leased, census.leased
-    urls = {STATES[state].value: tables.counts[state] for state in range(1, 7)}
+    urls = {STATES[state].value: tables.urls.counts[state] for state in range(1, 7)}
     errands = census.errands
     if at_limit:
         word, text = "limit", "a limit of pages is reached, and work is left"
-    elif not (tables.counts[QUEUED] or tables.counts[LEASED] or tables.counts[WAITING] or errands):
+    elif not (tables.urls.counts[QUEUED] or tables.urls.counts[LEASED] or tables.urls.counts[WAITING] or errands):
         word, text, next_at = "finished", "nothing is left to do", None
-        if tables.counts[PARKED]:
-            text += (
-                f"; {_some(tables.counts[PARKED], 'URL is', 'URLs are')} parked, beyond a limit or closed by robots.txt"
-            )
+        if parked := tables.urls.counts[PARKED]:
+            text += f"; {_some(parked, 'URL is', 'URLs are')} parked, beyond a limit or closed by robots.txt"
     elif paused_until > now:
         word, text = "network", _paused(paused_until)
     elif counts["ready"]:
@@ -869,8 +855,8 @@ def idle(
             "leased",
             f"{_some(counts['leased'], 'host is', 'hosts are')} being visited, the others have nothing",
         )
-    elif tables.counts[WAITING]:
-        word, text = "waiting", f"{_some(tables.counts[WAITING], 'URL waits', 'URLs wait')} for the time when due"
+    elif tables.urls.counts[WAITING]:
+        word, text = "waiting", f"{_some(tables.urls.counts[WAITING], 'URL waits', 'URLs wait')} for the time when due"
     elif errands or counts["blocked"]:
         some = _some(counts["blocked"], "host is", "hosts are")
         word, text = "blocked", f"{some} paused, silent or without a robots.txt yet"

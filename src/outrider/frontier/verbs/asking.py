@@ -13,18 +13,9 @@ from outrider.clock import Instant, instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import Record
+from outrider.frontier.state.authorities import Again, Authority, RobotsState, robots_cells
 from outrider.frontier.state.errands import Judgement, after_answer, again_after, is_closed, judged, unanswered
-from outrider.frontier.state.tables import (
-    GONE,
-    PARKED,
-    QUEUED,
-    WAITING,
-    Again,
-    Authority,
-    Reason,
-    RobotsState,
-    robots_cells,
-)
+from outrider.frontier.state.urls import GONE, PARKED, QUEUED, WAITING, Reason
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, before_slot
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.deciding import Place
@@ -54,7 +45,7 @@ class Asking(Trapping):
 
     def _living(self, cards: Cards) -> Cards:
         """The cards that are not void."""
-        return cards.filter(~self.tables.void(cards.heads)) if self.tables.voids() else cards
+        return cards.filter(~self.tables.urls.void(cards.heads)) if self.tables.urls.voids() else cards
 
     def _requeue(self, draft: Draft, cards: Cards, old: int, now: Instant) -> None:
         """Cards that nothing forbids any more become queued, or waiting when their due time lies ahead."""
@@ -75,7 +66,7 @@ class Asking(Trapping):
         draft = self._draft(now)
         self._add_host(draft, host_of(found))
         self._commit(draft)
-        owner = self.tables.authority(authority_of(found))
+        owner = self.tables.robots.authority(authority_of(found))
         draft = self._draft(now)
         self._robots_answer(draft, owner, RobotsAnswer(status, body), None, None, now, told=True)
         self._commit(draft)
@@ -139,7 +130,7 @@ class Asking(Trapping):
         rows of the ledger, per call. Returns how many verdicts that took."""
         count, room = 0, RECHECK_ROWS_MAX
         for name in list(self._recheck):
-            authority = self.tables.authorities.get(name)
+            authority = self.tables.robots.by_name.get(name)
             if authority is None or not authority.again:
                 del self._recheck[name]  # its host went cold, and has no parked URL
                 continue
@@ -207,7 +198,7 @@ class Asking(Trapping):
         crawl = crawls[0]
         behind = place[1] if crawl == place[0] else -1
         after = (crawl, slot, behind) if behind >= 0 else before_slot(crawl, slot)
-        heads = next(tables.ledger.scan_heads(after=after, bytes_at_once=RECHECK_READ_BYTES), NO_HEADS)
+        heads = next(tables.urls.ledger.scan_heads(after=after, bytes_at_once=RECHECK_READ_BYTES), NO_HEADS)
         here = int(np.count_nonzero((heads["crawl"] == crawl) & (heads["slot"] == slot)))
         if not here:
             return Cards.none(), (crawl + 1, -1), RECHECK_ROWS_LEAST
@@ -216,12 +207,12 @@ class Asking(Trapping):
         if authority.again == Again.UNREACHABLE:
             chosen &= heads["error"] == tables.registry.error_numbers.get("robots_unreachable", -1)
         chosen &= np.isin(heads["queue"], tables.queues.hash[np.array(own, np.intp)])
-        if tables.voids():
-            chosen &= ~tables.void(heads)
+        if tables.urls.voids():
+            chosen &= ~tables.urls.void(heads)
         rows = np.flatnonzero(chosen)
         last = int(rows[most]) - 1 if len(rows) > most else here - 1
         some = heads[rows[:most]]
-        _, cards = tables.find(some["crawl"], some["slot"], some["fingerprint"])
+        _, cards = tables.urls.find(some["crawl"], some["slot"], some["fingerprint"])
         mine = np.array([authority_of(url) == authority.name for url in cards.urls()], np.bool_)
         end = int(heads["fingerprint"][last]) & FINGERPRINT_MAX
         return cards.filter(mine), (crawl, end), max(last + 1, RECHECK_ROWS_LEAST)
@@ -307,7 +298,7 @@ class Asking(Trapping):
                 self._rulebook.keep(digest, rules)
                 known.add(digest)
         for authority in list(self._unread.values()):
-            if self.tables.authorities.get(authority.name) is not authority:
+            if self.tables.robots.by_name.get(authority.name) is not authority:
                 del self._unread[authority.name]  # its host went cold: no URL waits
             elif authority.digest in known or not self._rulebook.size(authority.digest):
                 del self._unread[authority.name]

@@ -21,7 +21,7 @@ from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.priority import checked
 from outrider.frontier.state.hosts import NONE
-from outrider.frontier.state.tables import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason
+from outrider.frontier.state.urls import LEASED, QUEUED, STATES, UNKNOWN, WAITING, Reason
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import Arrival, Arrivals, Origin
 from outrider.frontier.verbs.discovering import Discovering
@@ -49,25 +49,25 @@ class Carrying(Discovering):
 
     def orders(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """The order numbers of all accepted URLs, ascending."""
-        parts = [self._living_heads(heads)["order"] for heads in self.tables.ledger.scan_heads()]
+        parts = [self._living_heads(heads)["order"] for heads in self.tables.urls.ledger.scan_heads()]
         found = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
         found.sort()
         return found
 
     def _living_heads(self, heads: Any) -> Any:
-        return heads[~self.tables.void(heads)] if self.tables.voids() else heads
+        return heads[~self.tables.urls.void(heads)] if self.tables.urls.voids() else heads
 
     def cards_between(self, first: int, last: int) -> Cards:
         """The cards with order numbers from `first` to `last`, both included, in that order."""
         parts = []
-        for cards in self.tables.ledger.scan():
+        for cards in self.tables.urls.ledger.scan():
             orders = cards.heads["order"]
             mask = (orders >= first) & (orders <= last)
             if mask.any():
                 parts.append(cards.filter(mask))
         found = Cards.concatenate(parts)
-        if len(found) and self.tables.voids():
-            found = found.filter(~self.tables.void(found.heads))
+        if len(found) and self.tables.urls.voids():
+            found = found.filter(~self.tables.urls.void(found.heads))
         return found.take(np.argsort(found.heads["order"], kind="stable")) if len(found) else found
 
     def record_of(self, cards: Cards, row: int) -> dict[str, Any]:
@@ -134,16 +134,16 @@ class Carrying(Discovering):
         slots = self._slots_at(hosts, there)
         known = np.zeros(len(urls), np.bool_)
         if len(there):
-            known[there] = self.tables.seen.check(links.crawl[there], slots[there], prints[there])
+            known[there] = self.tables.urls.seen.check(links.crawl[there], slots[there], prints[there])
         cold = self._cold_ones(names, hosts)
         if len(cold):
             slots[cold] = self._slots_of_homes(urls, names, cold)
-            known[cold] = self.tables.seen.check(links.crawl[cold], slots[cold], prints[cold])
+            known[cold] = self.tables.urls.seen.check(links.crawl[cold], slots[cold], prints[cold])
             if tables.recall(names[cold[~known[cold]]]):
                 hosts = tables.hosts.find(names)
         if tables.queues.voids:
             for row in np.flatnonzero(known & (hosts != NONE)).tolist():
-                here, _ = tables.find([int(links.crawl[row])], [int(slots[row])], [int(prints[row])])
+                here, _ = tables.urls.find([int(links.crawl[row])], [int(slots[row])], [int(prints[row])])
                 known[row] = bool(here[0])
         identity = prints ^ (links.crawl.astype(np.uint64) << np.uint64(1))
         _, firsts = np.unique(identity, return_index=True)

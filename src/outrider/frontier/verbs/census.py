@@ -18,7 +18,8 @@ from outrider.frontier.schedule.shared import SharedTurns
 from outrider.frontier.schedule.turns import Turns
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import GATED, Rows
-from outrider.frontier.state.tables import QUEUED, Tables
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.urls import QUEUED
 from outrider.limits import CENSUS_ERRANDS_PER_STEP, CENSUS_FILES_PER_STEP, CENSUS_ROWS_PER_STEP, MICROSECONDS
 
 EMPTY, READY, RESTING, BLOCKED = range(4)
@@ -77,7 +78,7 @@ class Holdings:
         """Counts some queues in."""
         queues = tables.queues
         places, known = self._places(queues.host[rows].astype(np.int64))
-        held = tables.backlog.waiting(rows).astype(np.int64)
+        held = tables.urls.backlog.waiting(rows).astype(np.int64)
         np.add.at(self.urls, places[known], (held + queues.waiting[rows])[known])
         some = np.flatnonzero(known & (held > 0))
         if not len(some):
@@ -271,7 +272,7 @@ def standing_of(tables: Tables, turns: Turns, now: Instant, paused_until: Instan
         resting=max(0, resting) + waiting,
         gated=gated,
         paused=_paused_queues(tables, now),
-        queued=tables.counts[QUEUED],
+        queued=tables.urls.counts[QUEUED],
         outage=paused_until > now,
     )
 
@@ -283,7 +284,7 @@ def _paused_queues(tables: Tables, now: Instant) -> int:
         rows = np.arange(min(queues.count, CENSUS_ROWS_PER_STEP), dtype=np.uint32)
     else:
         rows = np.fromiter(islice(queues.rules, CENSUS_ERRANDS_PER_STEP), np.uint32)
-    rows = rows[tables.backlog.waiting(rows) > 0] if len(rows) else rows
+    rows = rows[tables.urls.backlog.waiting(rows) > 0] if len(rows) else rows
     return int(np.count_nonzero(_free_queues(tables, rows, now)[1])) if len(rows) else 0
 
 
@@ -300,7 +301,7 @@ def robots_counts(tables: Tables, now: Instant) -> Generator[None, None, RobotsC
     """Counts the robots.txt files of all hosts in memory. It yields between its steps."""
     counts = RobotsCounts()
     ages: list[int] = []
-    files = list(tables.authorities.values())
+    files = list(tables.robots.by_name.values())
     for first in range(0, len(files), CENSUS_FILES_PER_STEP):
         if first:
             yield

@@ -21,6 +21,7 @@ from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.policy.welcome import SameBodies
 from outrider.frontier.schedule.cooling import Cooling
 from outrider.frontier.schedule.turns import Turns
+from outrider.frontier.state.authorities import Authority, RobotsState
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.errand import Line as ErrandLine
 from outrider.frontier.state.errands import crawl_delay, unanswered
@@ -31,18 +32,8 @@ from outrider.frontier.state.hosts import (
     Rows,
     queue_hashes,
 )
-from outrider.frontier.state.tables import (
-    GONE,
-    LEASED,
-    QUEUED,
-    Authority,
-    Hand,
-    Reason,
-    RobotsState,
-    Tables,
-    lease_columns,
-    rules_cells,
-)
+from outrider.frontier.state.tables import Tables, rules_cells
+from outrider.frontier.state.urls import GONE, LEASED, QUEUED, Hand, Reason, lease_columns
 from outrider.frontier.stores.recent import Recent
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.delays import Delays
@@ -136,7 +127,7 @@ class Deciding:
             self.turns.shared.asks = locates and settings.group.needs_addresses
         self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)
         self._deadlines: list[tuple[Instant, int]] = []  # deadlines of errands, a heap
-        self._rulebook = tables.rulebook
+        self._rulebook = tables.robots.rulebook
         self._rulebook.agent = settings.user_agent
         self._scopes: dict[int, Scope] = {}
         self._spans: dict[int, set[str]] = {}
@@ -201,7 +192,7 @@ class Deciding:
         """Undoes a draft that is not logged: puts the cards that it drew back, and drops the scopes that it widened."""
         self._forget_scopes()
         for queues, cards in draft.drawn:
-            self.tables.backlog.put(queues, cards)
+            self.tables.urls.backlog.put(queues, cards)
 
     def _forget_scopes(self) -> None:
         """Drops the cached scopes; the next use makes them from the tables."""
@@ -217,10 +208,10 @@ class Deciding:
     def _errands_changed(self, draft: Draft) -> None:
         self._forget_deadlines()
         for row in draft.rows.get(Fact.ROBOTS, ()):
-            self._robots_changed(self.tables.authorities[row[1]], draft.now)
+            self._robots_changed(self.tables.robots.by_name[row[1]], draft.now)
         for row in draft.rows.get(Fact.ERRAND, ()):
-            self.turns.leave_line(self.tables.authorities[row[1]])
-        called = self.tables.callers_errands
+            self.turns.leave_line(self.tables.robots.by_name[row[1]])
+        called = self.tables.errands.called
         for kind in (Fact.QUEUED_ERRAND, Fact.LEASED_ERRAND):
             for row in draft.rows.get(kind, ()):
                 self._next_in_line((row[1], row[2], authority_of(row[3])))
@@ -286,12 +277,12 @@ class Deciding:
         """Makes the changes of time alone: waiting URLs become queued, leases expire, resting hosts become ready."""
         tables = self.tables
         lost: list[int] = []
-        if 0 <= tables.leases.next() <= now:
-            lost = np.frombuffer(tables.leases.expire(now, WAKES_PER_CALL_MAX), np.uint64).tolist()
+        if 0 <= tables.urls.leases.next() <= now:
+            lost = np.frombuffer(tables.urls.leases.expire(now, WAKES_PER_CALL_MAX), np.uint64).tolist()
         errands: list[Errand] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             deadline, token = heapq.heappop(self._deadlines)
-            errand = tables.errands.get(token)
+            errand = tables.errands.open.get(token)
             if errand is not None and errand.deadline == deadline:
                 errands.append(errand)
         if lost or errands:
@@ -306,23 +297,23 @@ class Deciding:
                     heapq.heappush(self._deadlines, (errand.deadline, errand.token))
                 raise
             self._lines_of_wakes += draft.lines
-        woken = tables.wake(now, WAKES_PER_CALL_MAX)
-        at = tables.calendar.next() if len(tables.calendar) else None
+        woken = tables.urls.wake(now, WAKES_PER_CALL_MAX)
+        at = tables.urls.calendar.next() if len(tables.urls.calendar) else None
         self._woken = now if at is None or at > now else at - 1
         if woken:
             self._settle(now)
         self.turns.wake(now)
-        tables.drop_stalled(WAKES_PER_CALL_MAX)
-        if tables.leaving:
+        tables.leaving.drop(WAKES_PER_CALL_MAX)
+        if tables.leaving.waiting:
             self._let_queues_go(LEAVING_QUEUES_PER_CALL)
 
     def _let_queues_go(self, most: int) -> None:
         """Removes queues of deleted crawls. That is no fact: no later fact names them."""
-        rows = self.tables.those_leaving(most)
+        rows = self.tables.leaving.ready(most)
         if len(rows):
             self.turns.ready.withdraw(rows)
             self.turns.seekers.withdraw(rows)
-            self.tables.remove_queues(rows)
+            self.tables.leaving.remove(rows)
 
     def _take_lines(self, draft: Draft) -> tuple[Line, ...]:
         """Takes the lines of this call, behind the lines that `_wake` kept for the next call that returns lines."""
@@ -336,7 +327,7 @@ class Deciding:
             return
         given = np.array(tokens, np.uint64)
         leases = self._by_token(given)
-        dead = self.tables.void(leases.cards.heads)
+        dead = self.tables.urls.void(leases.cards.heads)
         for row, token in enumerate(given.tolist()):
             queue = int(leases.queues[row])
             draft.tally("lost", 1)
@@ -385,7 +376,7 @@ class Deciding:
 
     def _forget_deadlines(self) -> None:
         """Drops the deadlines of errands that ended; with long leases they would pile up for a day."""
-        errands = self.tables.errands
+        errands = self.tables.errands.open
         if len(self._deadlines) > 2 * len(errands) + DEADLINES_KEPT_MAX:
             self._deadlines = [(errand.deadline, token) for token, errand in errands.items()]
             heapq.heapify(self._deadlines)
@@ -429,7 +420,7 @@ class Deciding:
 
     def _by_token(self, tokens: npt.NDArray[np.uint64], *, bodies: bool = True) -> Found:
         found, queues, deadlines, holders, not_before, heads, arena, offsets = lease_columns(
-            self.tables.leases.get(tokens, bodies)
+            self.tables.urls.leases.get(tokens, bodies)
         )
         return Found(found, queues, deadlines, holders, not_before, Cards(heads, arena, offsets))
 
@@ -464,11 +455,11 @@ class Deciding:
         return max(map(self._floor, self.tables.queues_of(host)), default=self.settings.delay)
 
     def _authorities(self, host: int) -> Sequence[Authority]:
-        return self.tables.authorities_of.get(host, ())
+        return self.tables.robots.of_host.get(host, ())
 
     def _crawl_delay(self, host: int) -> float:
         """Seconds that robots rules want between two requests to a host."""
-        asked = crawl_delay(self.tables.authorities_of.get(host, ()), self._rulebook)
+        asked = crawl_delay(self.tables.robots.of_host.get(host, ()), self._rulebook)
         return self._obeyed(asked) if asked else asked
 
     def _obeyed(self, delay: float) -> float:
@@ -511,12 +502,12 @@ class Deciding:
         busy = [host for host in hosts if tables.hosts.in_flight[host]]
         if not busy:
             return
-        still_at = tables.still_at()
+        still_at = tables.addresses.still_at()
         for host in busy:
             if host not in still_at:
-                place = tables.whereabouts.get(host)
+                place = tables.addresses.by_host.get(host)
                 address = place.address if place is not None else ""
-                draft.add(Fact.LEFT, tables.left_cells(host, tables.token, address))
+                draft.add(Fact.LEFT, tables.addresses.left_cells(host, tables.token, address))
 
     def _owns(self, name: str) -> bool:
         """Whether the slot of a host is of this frontier: another one's requests go by another clock."""
@@ -574,7 +565,7 @@ class Deciding:
 
     def _next_in_line(self, line: ErrandLine) -> None:
         """Lines up the errand of callers that comes next in its line."""
-        called = self.tables.callers_errands
+        called = self.tables.errands.called
         for errand in called.lined_up(line):
             self._leave_line(errand)
         following = called.next_of(line)

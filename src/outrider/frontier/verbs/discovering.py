@@ -26,17 +26,8 @@ from outrider.frontier.state.hosts import (
     mixed,
     queue_hashes,
 )
-from outrider.frontier.state.tables import (
-    GONE,
-    LEASED,
-    PARKED,
-    QUEUED,
-    UNKNOWN,
-    WAITING,
-    Hand,
-    Reason,
-    rules_cells,
-)
+from outrider.frontier.state.tables import rules_cells
+from outrider.frontier.state.urls import GONE, LEASED, PARKED, QUEUED, UNKNOWN, WAITING, Hand, Reason
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import LINK_BYTES, NO_DUE, Arrival, Arrivals, Origin, pieces_of
 from outrider.frontier.verbs.deciding import CODE_NUMBERS, CODES, KNOWN, NEW, bounded, codes_of
@@ -257,16 +248,16 @@ class Discovering(Trapping):
         there = np.flatnonzero(hosts != NONE)
         slots = self._slots_at(hosts, there)
         if len(there) == len(rows):
-            known = tables.seen.check(crawls, slots, prints)
+            known = tables.urls.seen.check(crawls, slots, prints)
         else:
             known = np.zeros(len(rows), np.bool_)
             if len(there):
-                known[there] = tables.seen.check(chosen(crawls, there), slots[there], prints[there])
+                known[there] = tables.urls.seen.check(chosen(crawls, there), slots[there], prints[there])
             cold = self._cold_ones(names, hosts)
             if len(cold):
                 # Known URLs do not need the rows of a cold host, so only new ones recall it.
                 slots[cold] = self._slots_of_homes(urls, homes, rows[cold])
-                known[cold] = tables.seen.check(chosen(crawls, cold), slots[cold], prints[cold])
+                known[cold] = tables.urls.seen.check(chosen(crawls, cold), slots[cold], prints[cold])
                 if tables.recall(names[cold[~known[cold]]]):
                     hosts = tables.hosts.find(names)
         if tables.queues.voids:
@@ -274,7 +265,7 @@ class Discovering(Trapping):
             if len(doubtful):
                 doubtful = doubtful[(tables.hosts.flags[hosts[doubtful]] & np.uint8(VOIDED)) != 0]
                 if len(doubtful):
-                    found, _ = tables.find(crawls[doubtful], slots[doubtful], prints[doubtful])
+                    found, _ = tables.urls.find(crawls[doubtful], slots[doubtful], prints[doubtful])
                     known[doubtful[~found]] = False  # deleted since: the URL counts as never seen
         return names, hosts, slots, known
 
@@ -511,7 +502,7 @@ class Discovering(Trapping):
         if s.when_full in ("spill", "delay") or (s.max_urls is None and s.max_urls_per_queue is None):
             return False
         tables = self.tables
-        held = tables.backlog.waiting(np.where(queues == NONE, 0, queues)).astype(np.int64)
+        held = tables.urls.backlog.waiting(np.where(queues == NONE, 0, queues)).astype(np.int64)
         held[queues == NONE] = 0
         over = np.zeros(len(rows), np.bool_)
         if s.max_urls_per_queue is not None:
@@ -520,7 +511,7 @@ class Discovering(Trapping):
                 seen_here[queue] = seen_here.get(queue, int(held[place])) + 1
                 over[place] = seen_here[queue] > s.max_urls_per_queue
         if s.max_urls is not None:
-            room = s.max_urls - (tables.counts[QUEUED] + tables.counts[WAITING] + tables.counts[LEASED])
+            room = s.max_urls - (tables.urls.counts[QUEUED] + tables.urls.counts[WAITING] + tables.urls.counts[LEASED])
             inside = np.flatnonzero(~over)
             over[inside[max(0, room) :]] = True
         if not over.any():
@@ -546,7 +537,7 @@ class Discovering(Trapping):
     def _lowest(self, draft: Draft, queue: int, classes: Sequence[int]) -> list[Record | None]:
         """Takes a queued URL out for each new URL of one queue (`classes`): the one that would be drawn last, if its
         class is lower; None where there is none. It reads the queue once for all of them."""
-        backlog = self.tables.backlog
+        backlog = self.tables.urls.backlog
         # In a long queue it compares only some cards on disk: reading all of them for one place costs too much.
         long = int(backlog.waiting(np.array([queue], np.uint32))[0]) > DROP_LOOKS_AT_CARDS
         most = min(len(classes), DROP_LOOKS_AT_CARDS)

@@ -19,7 +19,8 @@ from outrider.frontier.format.lines import completed
 from outrider.frontier.format.records import Record, packed
 from outrider.frontier.policy.returns import Returns
 from outrider.frontier.state.hosts import CELLS, RARE_CELLS, Rows
-from outrider.frontier.state.tables import Hand, Tables
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.urls import Hand
 from outrider.journey import Line
 from outrider.limits import ERROR_CLASSES_KEPT_MAX, ERROR_CLASSES_MAX, HOLDERS_NAMED_MAX, OWN_SLOT, TALLY_MAX
 
@@ -61,7 +62,7 @@ class Draft:
         self.rows: dict[Fact, list[Row]] = {}
         self.columns: dict[Fact, list[tuple[list[Any], Hand | None]]] = {}
         self.lines: list[Line] = []
-        self.order = tables.order
+        self.order = tables.urls.order
         self.known: list[npt.NDArray[np.uint64]] = []  # marks of URLs that `Recent` notes after applying
         self.drawn: list[
             tuple[Rows, Cards]

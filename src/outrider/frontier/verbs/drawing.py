@@ -19,10 +19,11 @@ from outrider.clock import Instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.records import Record
 from outrider.frontier.schedule.turns import EMPTY, NOT_ALONE
+from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import CallersErrand, Errand
 from outrider.frontier.state.errands import Judgement
 from outrider.frontier.state.hosts import ASKED, GATED, GROUPED, NONE, ROBOTS, RULED, Group, Rows
-from outrider.frontier.state.tables import PARKED, QUEUED, Authority, Reason
+from outrider.frontier.state.urls import PARKED, QUEUED, Reason
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.draft import Draft
 from outrider.limits import OLDEST_DRAW_EVERY
@@ -275,7 +276,7 @@ class Drawing:
         chosen: int | None = None
         rows = list(tables.queues_of(host))
         busy = int(tables.hosts.in_flight[host])
-        for queue, klass in zip(rows, tables.backlog.best(np.array(rows, np.uint32)).tolist(), strict=True):
+        for queue, klass in zip(rows, tables.urls.backlog.best(np.array(rows, np.uint32)).tolist(), strict=True):
             if busy and busy >= self._turns.capacity(queue):
                 continue
             if klass == EMPTY or (wish.crawl is not None and queues.crawl[queue] != wish.crawl):
@@ -294,7 +295,7 @@ class Drawing:
         return chosen
 
     def _class_of(self, queue: int) -> int:
-        return int(self._tables.backlog.best(np.array([queue], np.uint32))[0])
+        return int(self._tables.urls.backlog.best(np.array([queue], np.uint32))[0])
 
     def _is_fair_turn(self, host: int) -> bool:
         """Whether classes do not count this time, so that nothing waits for ever behind a better class."""
@@ -335,7 +336,7 @@ class Drawing:
             if not len(going):
                 break
             queues = pick.queues[going] if len(going) < len(pick.queues) else pick.queues
-            found, cards = self._tables.backlog.take(queues)
+            found, cards = self._tables.urls.backlog.take(queues)
             if len(cards) < len(going):
                 going, queues = going[found], queues[found]
             if not len(going):
@@ -363,7 +364,7 @@ class Drawing:
         if np.count_nonzero(go):
             self._add(pick, going[go], queues[go], cards.filter(go))
         if np.count_nonzero(back):
-            self._tables.backlog.put(queues[back], cards.filter(back))
+            self._tables.urls.backlog.put(queues[back], cards.filter(back))
         for place in np.flatnonzero(back).tolist():
             judgement, authority, _ = verdicts[place]
             if authority is not None:
@@ -408,7 +409,7 @@ class Drawing:
 
     def _by_robots(self, judge: Callable[[Authority, str], Judgement], url: str) -> _Verdict:
         name = authority_of(url)
-        authority = self._tables.authorities.get(name) or self._tables.authority(name)
+        authority = self._tables.robots.by_name.get(name) or self._tables.robots.authority(name)
         judgement = judge(authority, url)
         self.refusals -= self._verbs._looked_at(authority)
         return _ALLOWED if judgement is _GO else (judgement, authority, 0)

@@ -34,7 +34,7 @@ class Errands(Discovering):
         crawl = arguments.name("crawl", crawl)
         now = self._advance(now)
         self._wake(now)
-        called = self.tables.callers_errands
+        called = self.tables.errands.called
         draft = self._draft(now)
         row = draft.crawl(crawl)
         wanted: dict[str, int] = {}  # by URL: the slot of its host

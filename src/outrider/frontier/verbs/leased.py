@@ -67,8 +67,8 @@ class Leased:
         self._ended, self._gaps = tables.hosts.ended[hosts], tables.hosts.gap[hosts]
         self._reasons = tables.hosts.reason[hosts]
         self._addresses: Sequence[str | None] = (None,) * len(hosts)
-        if tables.whereabouts or tables.left:
-            self._addresses = [tables.address_of(host, first + place) for place, host in enumerate(hosts.tolist())]
+        if tables.addresses.by_host or tables.addresses.left:
+            self._addresses = [tables.addresses.of(host, first + place) for place, host in enumerate(hosts.tolist())]
 
     def __len__(self) -> int:
         return len(self._cards) + len(self._errands)
@@ -152,7 +152,7 @@ def errand_lease(errand: Errand, tables: Tables, now: Instant) -> Lease:
     return lease(
         key=name,
         host=name,
-        address=tables.address_of(row, errand.token),
+        address=tables.addresses.of(row, errand.token),
         ended_before=ended or None,
         gap_seconds=float(tables.hosts.gap[row]) if ended else None,
         gap_reason=GAP_WORDS[int(tables.hosts.reason[row])] if ended else None,

@@ -13,17 +13,12 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError, StoreFullError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
+from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import Errand
 from outrider.frontier.state.hosts import (
     Rows,
 )
-from outrider.frontier.state.tables import (
-    LEASED,
-    PARKED,
-    QUEUED,
-    Authority,
-    Hand,
-)
+from outrider.frontier.state.urls import LEASED, PARKED, QUEUED, Hand
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.asking import Asking
 from outrider.frontier.verbs.draft import Draft
@@ -93,7 +88,7 @@ class Leasing(Asking):
         pause."""
         if not self.network.down:
             return want
-        tried = len(self.tables.leases) + len(self.tables.errands)
+        tried = len(self.tables.urls.leases) + len(self.tables.errands.open)
         return 0 if now < self.network.until else min(want, max(0, NETWORK_PROBES - tried))
 
     def _left_to_judge(self, now: Instant) -> int:
@@ -139,7 +134,7 @@ class Leasing(Asking):
             self.turns.touch(drawing.tried, now)
         if not given:
             return LeaseBatch((), lines=self._take_lines(draft), lsn=self.lsn)
-        opened = [tables.errands[token] for token in range(first + drawing.count, first + given)]
+        opened = [tables.errands.open[token] for token in range(first + drawing.count, first + given)]
         errand_leases = [errand_lease(errand, tables, now) for errand in opened]
         leases = Leased(tables, first, cards, queues, not_before, wish.deadline, errand_leases)
         if len(cards):
@@ -201,14 +196,14 @@ class Leasing(Asking):
 
     def _spent(self) -> bool:
         """Whether URLs are parked for a budget. The count decides, too: `spent` may hold cards of deleted queues."""
-        return len(self.tables.spent) > 0 and self.tables.counts[PARKED] > 0
+        return len(self.tables.urls.spent) > 0 and self.tables.urls.counts[PARKED] > 0
 
     def _pages_left(self) -> int:
         limit = self.settings.max_pages
         if limit is None:
             return CALL_ROWS_MAX
         # This counts leases, not leased URLs: leases of deleted URLs are in flight, too.
-        return limit - self.tables.registry.tallies.get("answered", 0) - len(self.tables.leases)
+        return limit - self.tables.registry.tallies.get("answered", 0) - len(self.tables.urls.leases)
 
     def _next_token(self) -> int:
         """Epoch (the number of the opening) and counter: tokens grow within an opening and across openings."""
@@ -220,7 +215,7 @@ class Leasing(Asking):
         found = self._by_token(given)
         leases: list[Lease] = []
         for row, token in enumerate(given.tolist()):
-            errand = self.tables.errands.get(token)
+            errand = self.tables.errands.open.get(token)
             if errand is not None:
                 leases.append(errand_lease(errand, self.tables, self.now))
             elif found.found[row]:

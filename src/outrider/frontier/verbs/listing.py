@@ -18,7 +18,8 @@ from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.records import Record
 from outrider.frontier.state.hosts import NONE, Rows
-from outrider.frontier.state.tables import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Tables
+from outrider.frontier.state.tables import Tables
+from outrider.frontier.state.urls import DONE, GONE, LEASED, PARKED, QUEUED, STATES, WAITING
 from outrider.frontier.stores.ledger import FINGERPRINT_MAX, Key, before_slot
 from outrider.frontier.verbs.accounts import leased_heads, status_of
 from outrider.frontier.verbs.asking import NO_HEADS
@@ -56,7 +57,7 @@ def _ranges(tables: Tables, wish: Wish) -> Reading[list[Range] | None]:
     """(crawl, slot) of all URLs of a wish, in the order of the ledger; None: they may be anywhere."""
     queues = tables.queues
     rows = wish.queues
-    if rows is None and wish.state is not None and not tables.counts[wish.state]:
+    if rows is None and wish.state is not None and not tables.urls.counts[wish.state]:
         return []
     if rows is None and wish.state in _COUNTED:
         found, counted = [], 0
@@ -66,7 +67,7 @@ def _ranges(tables: Tables, wish: Wish) -> Reading[list[Range] | None]:
             found.append((np.flatnonzero(column) + first).astype(np.uint32))
             yield None
         # The others are those of cold hosts, or came meanwhile.
-        rows = np.concatenate(found) if found and counted >= tables.counts[wish.state] else None
+        rows = np.concatenate(found) if found and counted >= tables.urls.counts[wish.state] else None
     if rows is None or len(rows) > _RANGES_MAX:
         return None
     crawls, hosts = queues.crawl[rows], queues.host[rows]
@@ -126,7 +127,7 @@ def listed(
     for begin in range(0, len(heads), LISTED_URLS_PER_STEP):
         some = heads[begin : begin + LISTED_URLS_PER_STEP]
         keys = some["crawl"], some["slot"], some["fingerprint"]
-        hit, cards = yield partial(tables.ledger.find, *keys)
+        hit, cards = yield partial(tables.urls.ledger.find, *keys)
         changed = cards.changed()
         changed["state"] = some["state"][hit]
         cards = cards.with_heads(changed)
@@ -187,7 +188,7 @@ def _scans(
     tables: Tables, ranges: list[Range] | None, after: Key | None
 ) -> Iterator[tuple[Range | None, Iterator[Heads]]]:
     """The parts of the ledger to read, and where each ends: behind its last URL of a slot, or at the end."""
-    ledger = tables.ledger
+    ledger = tables.urls.ledger
     if ranges is None:
         yield None, ledger.scan_heads(after=after, bytes_at_once=LISTED_READ_BYTES)
         return
@@ -235,8 +236,8 @@ def _filtered(tables: Tables, heads: Heads, wish: Wish, woken: Instant, leased: 
         mask &= heads["crawl"] == wish.crawl
     found: Heads = heads[mask]
     found["state"] = states[mask]
-    if len(found) and tables.voids():
-        found = found[~tables.void(found)]
+    if len(found) and tables.urls.voids():
+        found = found[~tables.urls.void(found)]
     if len(found) and wish.queues is not None:
         rows = tables.queues.find(np.ascontiguousarray(found["queue"]))
         found = found[np.isin(rows, wish.queues) & (rows != NONE)]

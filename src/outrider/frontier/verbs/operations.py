@@ -21,7 +21,8 @@ from outrider.frontier.policy.welcome import is_silent
 from outrider.frontier.priority import checked, class_of
 from outrider.frontier.state.crawls import CrawlState
 from outrider.frontier.state.hosts import NONE, QueueRules, Rows, words_of_crawls, words_of_keys
-from outrider.frontier.state.tables import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason, rules_cells
+from outrider.frontier.state.tables import rules_cells
+from outrider.frontier.state.urls import GONE, LEASED, PARKED, QUEUED, STATES, WAITING, Reason
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.discovering import Discovering
 from outrider.frontier.verbs.draft import Draft
@@ -243,12 +244,12 @@ class Operations(Discovering):
             count = int((tables.queues.crawl[: tables.queues.count] == row).sum()) + tables.cold.queues_in(row)
             draft.add(Fact.CRAWL_RULES, (OWN_SLOT, row, int(CrawlState.DELETED)))
             self._commit(draft, reserve=True)
-            tables.drop_stalled(WAKES_PER_CALL_MAX)
+            tables.leaving.drop(WAKES_PER_CALL_MAX)
             return count
         rows = self.chosen(key, crawl)
         for queue in rows.tolist():
             slot = int(tables.hosts.slot[tables.queues.host[queue]])
-            draft.add(Fact.VOID, (slot, int(tables.queues.hash[queue]), tables.order))
+            draft.add(Fact.VOID, (slot, int(tables.queues.hash[queue]), tables.urls.order))
         self._commit(draft, reserve=True)
         return len(rows)
 
@@ -294,7 +295,7 @@ class Operations(Discovering):
             try:
                 self._commit(draft, reserve=True)
             except (SettingsError, StoreFullError):
-                self.tables.put_back(cards, old)
+                self.tables.urls.put_back(cards, old)
                 raise
         return states
 
@@ -307,7 +308,7 @@ class Operations(Discovering):
         for row, record in enumerate(records):
             heads[row]["fingerprint"], heads[row]["queue"] = record.fingerprint, record.queue
             heads[row]["slot"], heads[row]["crawl"], heads[row]["order"] = record.slot, record.crawl, record.order
-        cards, old = self.tables.take_out(heads)
+        cards, old = self.tables.urls.take_out(heads)
         new = cards.changed()
         new["priority"] = values
         new["klass"] = [class_of(value) for value in values]
@@ -330,7 +331,7 @@ class Operations(Discovering):
         slots[there] = tables.hosts.slot[hosts[there]]
         for place in self._cold_ones(names, hosts).tolist():
             slots[place] = self.slot_of(homes[place])
-        found, cards = tables.find(np.full(len(some), crawl, np.uint32), slots, prints)
+        found, cards = tables.urls.find(np.full(len(some), crawl, np.uint32), slots, prints)
         mask[np.flatnonzero(mask)[~found]] = False
         return mask, [self.as_it_is(record) for record in map(Record.of, [cards] * len(cards), range(len(cards)))]
 
@@ -345,16 +346,16 @@ class Operations(Discovering):
     def token_of(self, record: Record) -> int:
         """The token of the open lease of a record, 0 for none."""
         prints = np.array([record.fingerprint], np.uint64)
-        token = int(np.frombuffer(self.tables.leases.find_urls(prints), np.uint64)[0])
+        token = int(np.frombuffer(self.tables.urls.leases.find_urls(prints), np.uint64)[0])
         if not token:
             return 0
         # The lease may belong to another crawl's record of this URL, or to one whose queue was deleted since.
-        heads = np.frombuffer(self.tables.leases.get(np.array([token], np.uint64))[5], HEAD)
+        heads = np.frombuffer(self.tables.urls.leases.get(np.array([token], np.uint64))[5], HEAD)
         if int(heads["order"][0]) == record.order:
             return token
-        *_, heads, _, _ = self.tables.open_leases()
+        *_, heads, _, _ = self.tables.urls.open_leases()
         place = np.flatnonzero(heads["order"] == record.order)
-        return int(np.frombuffer(self.tables.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
+        return int(np.frombuffer(self.tables.urls.leases.tokens(), np.uint64)[place[0]]) if len(place) else 0
 
     def given_up_mask(self, heads: Heads, error: str | None) -> npt.NDArray[np.bool_]:
         """Which of these are dead letters, of an error class if one is named. URLs that robots.txt or a trap's rule
@@ -376,7 +377,7 @@ class Operations(Discovering):
         self._wake(now)
         if not len(chosen):
             return 0
-        _, cards = self.tables.find(chosen["crawl"], chosen["slot"], chosen["fingerprint"])
+        _, cards = self.tables.urls.find(chosen["crawl"], chosen["slot"], chosen["fingerprint"])
         some = cards.filter(self.given_up_mask(cards.heads, error))
         if not len(some):
             return 0

@@ -14,11 +14,7 @@ from outrider.clock import Instant, instant
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.state.errand import CallersErrand
-from outrider.frontier.state.tables import (
-    LEASED,
-    QUEUED,
-    WAITING,
-)
+from outrider.frontier.state.urls import LEASED, QUEUED, WAITING
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arrivals import Arrival, Origin, pieces_of
 from outrider.frontier.verbs.deciding import NEW, bounded, codes_of
@@ -180,11 +176,11 @@ class Reporting(Leasing, Settling):
         for some in sorted(found, key=lambda links: isinstance(links, UrlBatch)):
             links = some if isinstance(some, UrlBatch | Sequence) else some.strings()
             links, done = links[done:], max(0, done - len(links))
-            errand = self.tables.errands.get(token)
+            errand = self.tables.errands.open.get(token)
             leases = self._by_token(np.array([token], np.uint64))
             if isinstance(errand, CallersErrand):
                 origin = origin_of_errand(errand)
-            elif not leases.found[0] or (self.tables.voids() and self.tables.void(leases.cards.heads)[0]):
+            elif not leases.found[0] or (self.tables.urls.voids() and self.tables.urls.void(leases.cards.heads)[0]):
                 return  # stale: the present holder of the URL will report them
             else:
                 origin = origin_of(leases.cards, 0)
@@ -280,7 +276,7 @@ class Reporting(Leasing, Settling):
         answer: list[Settled] = []
         kept: list[tuple[int, int, int]] = []
         for row, token in enumerate(given.tolist()):
-            errand = self.tables.errands.get(token)
+            errand = self.tables.errands.open.get(token)
             answer.append(_STALE if errand is None and not leases.found[row] else _OK)
             if errand is not None:
                 self._open_errand(draft, errand, token, deadline, errand.holder)
@@ -327,7 +323,7 @@ class Reporting(Leasing, Settling):
         leases = self._by_token(tokens)
         answer: list[Settled] = [_STALE] * len(given)  # the second naming of a token finds the lease ended
         for row, (token, first) in enumerate(zip(tokens.tolist(), firsts.tolist(), strict=True)):
-            errand = self.tables.errands.get(token)
+            errand = self.tables.errands.open.get(token)
             if errand is not None:
                 self._end_errand(draft, errand, until or 0)
             if errand is not None or leases.found[row]:

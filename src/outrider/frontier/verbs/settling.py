@@ -26,6 +26,7 @@ from outrider.frontier.policy.welcome import (
     silent_seconds,
     unwelcome_after,
 )
+from outrider.frontier.state.authorities import Authority
 from outrider.frontier.state.errand import ANSWERS, CallersErrand, Errand
 from outrider.frontier.state.hosts import (
     NONE,
@@ -38,17 +39,8 @@ from outrider.frontier.state.hosts import (
     mixed,
     words_of_keys,
 )
-from outrider.frontier.state.tables import (
-    DONE,
-    GONE,
-    LEASED,
-    QUEUED,
-    WAITING,
-    Authority,
-    Reason,
-    rules_cells,
-    states_of,
-)
+from outrider.frontier.state.tables import rules_cells
+from outrider.frontier.state.urls import DONE, GONE, LEASED, QUEUED, WAITING, Reason, states_of
 from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.frontier.verbs import outcomes as verdicts
 from outrider.frontier.verbs.arrivals import Arrival, Origin
@@ -146,11 +138,11 @@ class Settling(Asking, Discovering):
             first = np.zeros(rows, np.bool_)
             first[np.unique(tokens, return_index=True)[1]] = True  # the second naming of a token finds the lease ended
             ended = ended & first
-        dead = ended & tables.void(leases.cards.heads) if tables.voids() else None
+        dead = ended & tables.urls.void(leases.cards.heads) if tables.urls.voids() else None
         errands = {}
-        if tables.errands:
+        if tables.errands.open:
             for row, token in enumerate(tokens.tolist()):
-                errand = tables.errands.get(token)
+                errand = tables.errands.open.get(token)
                 if errand is not None and (first is None or first[row]):
                     errands[row] = errand
         hosts = tables.queues.host[leases.queues.astype(np.intp)]
@@ -409,7 +401,7 @@ class Settling(Asking, Discovering):
 
     def _crawl_delays(self, draft: Draft, hosts: Rows) -> npt.NDArray[np.float64] | None:
         """The Crawl-delays of hosts in seconds, also of rules that came with this call; None where none has any."""
-        if not draft.crawl_delays and not self.tables.authorities_of:
+        if not draft.crawl_delays and not self.tables.robots.of_host:
             return None
         asked = np.flatnonzero(self.tables.hosts.flags[hosts.astype(np.intp)] & ROBOTS)
         if not len(asked) and not draft.crawl_delays:

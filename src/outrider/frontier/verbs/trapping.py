@@ -15,7 +15,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.policy.returns import Returns, class_of_shape, counted, is_parked, shape_of
-from outrider.frontier.state.tables import PARKED, Reason
+from outrider.frontier.state.urls import PARKED, Reason
 from outrider.frontier.verbs import outcomes as verdicts
 from outrider.frontier.verbs.deciding import CODE_NUMBERS, Deciding
 from outrider.frontier.verbs.draft import Draft

@@ -1,0 +1,183 @@
+"""The authorities that the frontier knows: their robots.txt files, and the errands that ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from outrider.clock import Instant
+from outrider.frontier.format.facts import Block, Fact, Row, columns_of
+from outrider.frontier.state.errand import Errand
+from outrider.frontier.state.hosts import NONE, ROBOTS
+from outrider.frontier.stores.rulebook import Rulebook
+from outrider.journey import Kind
+from outrider.url import host_of
+
+if TYPE_CHECKING:
+    from outrider.frontier.state.tables import Tables
+
+
+class RobotsState(IntEnum):
+    """How far the frontier knows an authority's robots.txt."""
+
+    UNKNOWN = 0
+    RULES = 1
+    ALLOW = 2
+    RETRYING = 3
+    REFUSED = 4
+    DEAD = 5
+
+
+class Again(IntEnum):
+    """Which parked URLs of an authority are to be judged again."""
+
+    NONE = 0
+    UNREACHABLE = 1  # URLs that were refused because no server answered
+    ALL = 2
+
+
+class Authority(Errand):
+    """Scheme, host and port, which share one robots.txt, and the errand that asks for it. The first draw of one of its
+    pages makes it, or a call that gives rules. url: its own robots.txt, or the hop of a redirect; klass: the best class
+    among the URLs of its host, while they wait for its rules."""
+
+    __slots__ = ("again", "digest", "expires", "failing_since", "fetched", "logged", "place", "state", "status")
+
+    def __init__(self, slot: int, host: int, name: str) -> None:
+        super().__init__(Kind.ROBOTS, slot, host, name, name + "/robots.txt")
+        self.place = -1  # its place in `Authorities.listed`
+        self.again = Again.NONE  # which of its parked URLs are to be judged again
+        self.logged = False
+        self.state = RobotsState.UNKNOWN
+        self.expires: Instant = 0
+        self.status = 0
+        self.fetched: Instant = 0  # its last good answer
+        self.failing_since: Instant = 0  # the first failure since then
+        self.digest = 0  # names its rules, which the rulebook holds
+
+    def opening(self, token: int, deadline: Instant, holder: int) -> tuple[Fact, Row]:
+        return Fact.ERRAND, (self.slot, self.name, token, deadline, holder)
+
+    def ending(self, until: Instant, *, lost: bool = False) -> tuple[Fact, Row]:
+        return Fact.ROBOTS, robots_cells(self, max(self.next_at, until))
+
+    def __repr__(self) -> str:
+        return f"<Authority {self.name} {RobotsState(self.state).name.lower()}>"
+
+
+def robots_cells(authority: Authority, next_at: Instant | None = None, again: Again | None = None) -> Row:
+    """An authority as the columns of a ROBOTS fact. next_at, again: replace its own."""
+    a = authority
+    at = a.next_at if next_at is None else next_at
+    later = int(a.again if again is None else again)
+    place = (a.slot, a.name, int(a.state), a.expires, at, a.attempts, a.hops, a.status, a.url, a.error)
+    return (*place, later, a.fetched, a.failing_since)
+
+
+class Authorities:
+    """All authorities: `by_name`; `listed`, where each knows its place; `of_host`, by row of Hosts. The rulebook has
+    the bodies of their robots.txt files, once for all that have the same."""
+
+    def __init__(self, tables: Tables, rulebook: Rulebook) -> None:
+        self._tables = tables
+        self.rulebook = rulebook
+        self.by_name: dict[str, Authority] = {}
+        self.listed: list[Authority] = []
+        self.of_host: dict[int, list[Authority]] = {}
+
+    def _authority(self, slot: int, name: str) -> None:
+        self.authority(name).logged = True
+
+    def authority(self, name: str) -> Authority:
+        """An authority by name, made where there is none. A new one is no fact until a fact says something about it.
+        Raises KeyError when its host is not known."""
+        known = self.by_name.get(name)
+        if known is not None:
+            return known
+        host = self._tables.host_row(self._tables.home_of(host_of(name + "/")))
+        if host == NONE:
+            raise KeyError(name)
+        known = self.by_name.get(name)
+        if known is not None:
+            return known  # the recall of its host made it
+        authority = Authority(int(self._tables.hosts.slot[host]), host, name)
+        authority.place = len(self.listed)
+        self.listed.append(authority)
+        self.by_name[name] = authority
+        self.of_host.setdefault(host, []).append(authority)
+        self._tables.hosts.flags[host] |= ROBOTS
+        return authority
+
+    def _known(self, name: str) -> Authority:
+        """An authority that is a fact already. Raises KeyError."""
+        if name not in self.by_name and len(self._tables.cold):
+            self._tables.host_row(self._tables.home_of(host_of(name + "/")))
+        return self.by_name[name]
+
+    def _robots(
+        self,
+        slot: int,
+        name: str,
+        state: int,
+        expires: int,
+        next_at: int,
+        attempts: int,
+        hops: int,
+        status: int,
+        url: str,
+        error: str,
+        again: int,
+        fetched: int,
+        failing_since: int,
+    ) -> None:
+        authority = self._known(name)
+        self._tables.errands.end(authority)
+        authority.state = RobotsState(state)
+        authority.expires = expires
+        authority.next_at = next_at
+        authority.attempts = attempts
+        authority.hops = hops
+        authority.status = status
+        authority.url = url
+        authority.error = error
+        authority.again = Again(again)
+        authority.fetched, authority.failing_since = fetched, failing_since
+        self._tables.changed.append(np.array([authority.host], np.uint32))
+
+    def _rules(self, slot: int, name: str, digest: int, body: bytes) -> None:
+        authority = self._known(name)
+        self.rulebook.take(digest, body)
+        self.rulebook.let_go(authority.digest)
+        authority.digest = digest
+
+    def _errand(self, slot: int, name: str, token: int, deadline: int, holder: int) -> None:
+        authority = self._known(name)
+        self._tables.errands.lease(authority, token, deadline, holder)
+
+    def let_go(self, authorities: Iterable[Authority]) -> None:
+        """Removes authorities that hold nothing, as their host goes cold."""
+        for one in authorities:
+            del self.by_name[one.name]
+            last = self.listed.pop()
+            if last is not one:
+                self.listed[one.place], last.place = last, one.place
+            self.rulebook.let_go(one.digest)
+            self.of_host.pop(one.host, None)
+
+    def blocks(self, first: int, last: int) -> list[Block]:
+        """The facts that rebuild the authorities `first` … `last - 1` of the list."""
+        some = self.listed[first:last]
+        out: list[Block] = [
+            (Fact.AUTHORITY, columns_of([(a.slot, a.name) for a in some])),
+            (Fact.ROBOTS, columns_of([robots_cells(a) for a in some])),
+        ]
+        rules = [(a.slot, a.name, a.digest, self.rulebook.body(a.digest)) for a in some if a.digest]
+        errands = [(a.slot, a.name, a.token, a.deadline, a.holder) for a in some if a.token]
+        if rules:
+            out.append((Fact.RULES, columns_of(rules)))
+        if errands:
+            out.append((Fact.ERRAND, columns_of(errands)))
+        return out

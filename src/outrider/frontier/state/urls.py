@@ -1,0 +1,608 @@
+"""The URLs of a frontier: the card of each in the place for its state, its lease, and the counts.
+
+A queued card lies in the backlog of its queue, a waiting one in the calendar, one that is parked for a budget with its
+host, a leased one with its lease. The ledger has the newest record of every URL, in any state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from outrider import kernels
+from outrider.clock import Instant
+from outrider.frontier.format.alike import by_value
+from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.facts import Block, Fact, Values
+from outrider.frontier.state.hosts import NONE, Rows
+from outrider.frontier.state.seen import SeenSet
+from outrider.frontier.stores.backlog import Backlog
+from outrider.frontier.stores.calendar import Calendar
+from outrider.frontier.stores.ledger import Ledger
+from outrider.journey import State
+from outrider.kernels.cards import HAS_CONTENT, HEAD, Heads
+from outrider.limits import CALENDAR_ROUNDS_MAX
+from outrider.storage.ahead import ahead
+from outrider.storage.files import Files
+
+if TYPE_CHECKING:
+    from outrider.frontier.state.tables import Tables
+
+STATES = (State.UNKNOWN, State.QUEUED, State.LEASED, State.WAITING, State.PARKED, State.DONE, State.GONE)
+UNKNOWN, QUEUED, LEASED, WAITING, PARKED, DONE, GONE = range(7)
+
+Uint8s = npt.NDArray[np.uint8]
+Uint64s = npt.NDArray[np.uint64]
+_NO_STATES = np.zeros(0, np.uint8)
+_NO_ROWS = np.zeros(0, np.uint32)
+_NO_CARDS = Cards.none()
+
+
+class Reason(IntEnum):
+    """Why a URL is parked or gone."""
+
+    NONE = 0
+    BUDGET = 1
+    ROBOTS = 2
+    STATUS = 3
+    ERROR = 4
+    LOST = 5
+    REDIRECT_SELF = 6
+    DROPPED = 7
+    TRAP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """The parts of a block that a live call holds already: cards with their new heads, the states they leave, and the
+    rows of their queues where they are known; for clocks and queues the rows of the hosts. first: for new hosts and
+    queues, `made` of their columns at the time of the look-up."""
+
+    cards: Cards
+    old: Uint8s
+    rows: Rows | None = None
+    first: int = -1
+
+    @classmethod
+    def of_rows(cls, rows: Rows | None, *, first: int = -1) -> Hand:
+        return cls(_NO_CARDS, _NO_STATES, rows, first)
+
+
+class Urls:
+    """The URLs of a frontier. ledger: their records; scratch: the files for tails, None to keep all in memory; began:
+    about the instant at which it begins; bytes_max: the limit for cards of queued URLs in memory."""
+
+    def __init__(
+        self, tables: Tables, ledger: Ledger, *, scratch: Files | None, began: Instant, bytes_max: int | None
+    ) -> None:
+        self._tables = tables
+        self.ledger = ledger
+        self.seen = SeenSet()
+        self.leases = kernels.Leases()
+        self.backlog = Backlog(scratch, name="backlog", bytes_max=bytes_max)
+        self._scratch = scratch
+        self._began = began
+        self.calendar = Calendar(scratch, name="calendar", now=began)
+        self.spent = Backlog(scratch, name="spent")  # by host: parked for a budget
+        self.order = 1  # the number of the next URL that is accepted
+        self.counts = [0] * 7  # by state
+        self.void_waiting = 0  # cards of deleted queues that the calendar still holds
+
+    def _card(self, tokens: Uint64s, cards: Cards, hand: Hand | None = None) -> None:
+        """Applies whole cards: new URLs, and URLs whose body changed."""
+        heads = cards.heads
+        fresh = heads["order"] >= self.order
+        rows = None
+        if hand is not None:
+            old, rows = hand.old, hand.rows
+            if rows is not None:
+                rows = self._tables.rows_of(heads, rows)
+            self._close(tokens)
+        elif fresh.all():
+            old = np.zeros(len(heads), np.uint8)
+        else:
+            old = np.zeros(len(heads), np.uint8)
+            _, old[~fresh] = self._take_out(heads[~fresh], tokens[~fresh])
+        dead = self._dead(heads) if hand is not None else self._outlived(heads)
+        # Cards in hand were checked before they were logged.
+        keep = self.ledger.append if hand is None else self.ledger.take
+        keep(cards if dead is None else cards.filter(~dead))
+        if fresh.any():
+            self.seen.add(heads[fresh] if not fresh.all() else heads)
+            self.order = int(heads["order"].max()) + 1
+        self._put(cards, old, rows)
+
+    def _head(self, tokens: Uint64s, heads: Heads, hand: Hand | None = None) -> None:
+        """Applies new heads; the bodies of these URLs stay as they are."""
+        rows = None
+        if hand is None:
+            cards, old = self._take_out(heads, tokens)
+            cards = cards.with_heads(heads)
+        else:
+            cards, old, rows = hand.cards, hand.old, hand.rows
+            self._close(tokens)
+        dead = self._dead(heads) if hand is not None else self._outlived(heads)
+        self.ledger.append_heads(heads if dead is None else heads[~dead])
+        self._put(cards, old, rows)
+
+    def _dead(self, heads: Heads) -> npt.NDArray[np.bool_] | None:
+        """Which cards are void, None for none. The ledger takes no void card: the URL may have been accepted anew, and
+        the new record counts."""
+        if not self.voids():
+            return None
+        dead = self.void(heads)
+        return dead if dead.any() else None
+
+    def _outlived(self, heads: Heads) -> npt.NDArray[np.bool_] | None:
+        """As `_dead`, for replay: a checkpoint copies queues later than its log begins, so a card may be void here that
+        was not when its fact was logged, and later facts name it. The ledger takes such a card unless it has a younger
+        one."""
+        dead = self._dead(heads)
+        if dead is None:
+            return None
+        places = np.flatnonzero(dead)
+        mask, cards = self.ledger.find(*(heads[name][places] for name in ("crawl", "slot", "fingerprint")))
+        dead[places[~mask]] = False
+        dead[places[mask]] = cards.heads["order"] > heads["order"][places[mask]]
+        return dead
+
+    def _close(self, tokens: Uint64s) -> None:
+        """Ends these leases; a token of 0 stands for none."""
+        open_ones = np.count_nonzero(tokens)
+        if open_ones:
+            found, queues = self.leases.end(tokens if open_ones == len(tokens) else tokens[tokens != 0])
+            rows = np.frombuffer(queues, np.uint32)
+            self._turns(rows if 0 not in found else rows[np.frombuffer(found, np.bool_)], -1)
+
+    def _turns(self, queues: Rows, step: int) -> None:
+        """Counts leases of these queues that were opened (step 1) or ended (-1), one per row."""
+        # For opened leases `count_leases` returns only hosts with flags: the draw took all others out of ring and
+        # timetable.
+        hosts = np.frombuffer(
+            kernels.count_leases(queues, step > 0, self._tables.queues.host, self._tables.hosts.octets), np.uint32
+        )
+        if self._tables.queues.group_of:
+            for queue in queues.tolist():
+                group = self._tables.queues.group_of.get(queue)
+                if group is not None:
+                    group.busy += step
+                    self._tables.changed.append(self._tables.queues.host[group.queues])
+        if len(hosts):
+            self._tables.changed.append(hosts)
+        if step < 0 and self._tables.crawls.any_gone:
+            self._tables.leaving.waiting.extend(
+                queues[self._tables.crawls.are_gone(self._tables.queues.crawl[queues])].tolist()
+            )
+
+    def put_back(self, cards: Cards, old: Uint8s) -> None:
+        """Puts cards that `take_out` gave back in their places; old: the states they were in."""
+        heads = cards.changed()
+        heads["state"] = old
+        self.file(cards.with_heads(heads), old)
+
+    def take_out(self, heads: Heads) -> tuple[Cards, Uint8s]:
+        """Takes the cards of URLs without a lease out of their places, in this order, with the states they leave."""
+        return self._take_out(heads, np.zeros(len(heads), np.uint64))
+
+    def _take_out(self, heads: Heads, tokens: Uint64s) -> tuple[Cards, Uint8s]:
+        """Takes the cards of these URLs out of their places, in this order, with the states they leave."""
+        if not len(heads):
+            return Cards.none(), _NO_STATES
+        parts: list[Cards] = []
+        places: list[npt.NDArray[np.intp]] = []
+        old = np.zeros(len(heads), np.uint8)
+        rest = np.arange(len(heads))
+        if tokens.any():
+            some = np.flatnonzero(tokens)
+            found, queues, _, _, _, ended, arena, offsets = self.leases.close(np.ascontiguousarray(tokens[some]))
+            mask = np.frombuffer(found, np.bool_)
+            self._turns(np.frombuffer(queues, np.uint32)[mask], -1)
+            parts.append(Cards.of_columns(ended, arena, offsets).filter(mask))
+            places.append(some[mask])
+            old[some[mask]] = LEASED
+            rest = np.setdiff1d(rest, some[mask], assume_unique=True)
+        # A void card has no place. The same URL, accepted anew, may have one.
+        dead = self._dead(heads[rest]) if len(rest) else None
+        void, rest = (rest[dead], rest[~dead]) if dead is not None else (rest[:0], rest)
+        for take, state in (
+            (self._from_backlog, QUEUED),
+            (self._from_calendar, WAITING),
+            (self._from_spent, PARKED),
+        ):
+            if not len(rest):
+                break
+            mask, cards = take(heads[rest])
+            parts.append(cards)
+            places.append(rest[mask])
+            old[rest[mask]] = state
+            rest = rest[~mask]
+        rest = np.concatenate([rest, void])
+        if len(rest):
+            # The ledger has the rest: done, gone and refused ones, and void ones, for a lease may outlive its queue.
+            mask, cards = self.ledger.find(heads["crawl"][rest], heads["slot"][rest], heads["fingerprint"][rest])
+            if not mask.all():
+                raise KeyError(f"URL {int(heads['fingerprint'][rest[~mask][0]]):016x}")
+            other = cards.heads["order"] != heads["order"][rest]
+            if other.any():
+                # The URL was accepted anew since, maybe with another key: only its text is the same.
+                mended = cards.heads.copy()
+                for name in ("order", "queue"):
+                    mended[name][other] = heads[name][rest][other]
+                cards = cards.with_heads(mended)
+            parts.append(cards)
+            places.append(rest)
+            old[rest] = cards.heads["state"]
+        order = np.argsort(np.concatenate(places))
+        return Cards.concatenate(parts).take(order), old
+
+    def _from_backlog(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
+        return self.backlog.remove(self._tables.rows_of(heads), heads["fingerprint"])
+
+    def _from_calendar(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
+        if not len(self.calendar):
+            return np.zeros(len(heads), np.bool_), Cards.none()
+
+        def look(some: Heads) -> Iterator[_Found]:
+            yield self.calendar.remove(some["fingerprint"]), self._back_to_calendar
+
+        return _exactly(heads, look)
+
+    def _back_to_calendar(self, cards: Cards) -> None:
+        dead = self._dead(cards.heads)
+        if dead is not None:
+            self.void_waiting -= int(dead.sum())
+            cards = cards.filter(~dead)
+        self.calendar.put(cards)
+
+    def _from_spent(self, heads: Heads) -> tuple[npt.NDArray[np.bool_], Cards]:
+        if not self.counts[PARKED]:
+            return np.zeros(len(heads), np.bool_), Cards.none()
+
+        def back(cards: Cards) -> None:
+            dead = self._dead(cards.heads)
+            cards = cards if dead is None else cards.filter(~dead)
+            self.spent.put(self._tables.queues.host[self._tables.rows_of(cards.heads)], cards)
+
+        def look(some: Heads) -> Iterator[_Found]:
+            hosts = self._tables.queues.host[self._tables.rows_of(some)]
+            yield self.spent.remove(hosts, np.ascontiguousarray(some["fingerprint"]))[1], back
+
+        return _exactly(heads, look)
+
+    def find(
+        self, crawls: npt.ArrayLike, slots: npt.ArrayLike, fingerprints: npt.ArrayLike
+    ) -> tuple[npt.NDArray[np.bool_], Cards]:
+        """The newest records of URLs in the ledger: which have one, and their cards. Void records do not count."""
+        mask, cards = self.ledger.find(
+            np.ascontiguousarray(crawls, np.uint32),
+            np.ascontiguousarray(slots, np.uint16),
+            np.ascontiguousarray(fingerprints, np.uint64),
+        )
+        if len(cards) and self.voids():
+            lives = ~self.void(cards.heads)
+            if not lives.all():
+                mask = mask.copy()
+                mask[np.flatnonzero(mask)[~lives]] = False
+                cards = cards.filter(lives)
+        return mask, cards
+
+    def void(self, heads: Heads) -> npt.NDArray[np.bool_]:
+        """Which cards are void: accepted before their queue or crawl was deleted."""
+        voids = self._tables.queues.voids
+        out: npt.NDArray[np.bool_] = np.zeros(len(heads), np.bool_)
+        if voids:
+            rows = self._tables.queues.find(np.ascontiguousarray(heads["queue"]))
+            out |= heads["order"] < np.array([voids.get(row, 0) for row in rows.tolist()], np.uint64)
+        if self._tables.crawls.any_gone:
+            out |= self._tables.crawls.are_gone(heads["crawl"])
+        return out
+
+    def voids(self) -> bool:
+        """Whether any card may be void."""
+        return bool(self._tables.queues.voids) or self._tables.crawls.any_gone
+
+    def _columns(self) -> Iterator[tuple[int, npt.NDArray[np.uint32]]]:
+        queues = self._tables.queues
+        yield from ((WAITING, queues.waiting), (PARKED, queues.parked), (DONE, queues.done), (GONE, queues.gone))
+
+    def _put(self, cards: Cards, old: Uint8s, rows: Rows | None = None) -> None:
+        """Puts cards into the places of their new states, and counts them there; drops void ones."""
+        if self.voids():
+            lives = ~self.void(cards.heads)
+            if not lives.all():
+                cards, old = cards.filter(lives), old[lives]
+                rows = None if rows is None else rows[lives]
+        self.file(cards, old, rows)
+
+    def file(self, cards: Cards, old: Uint8s, rows: Rows | None = None) -> None:
+        """As `_put`, for cards that are not void. old: the states they leave, UNKNOWN for new URLs; rows: the rows of
+        their queues, where they are known."""
+        heads = cards.heads
+        if not len(heads):
+            return
+        if rows is None:
+            rows = self._tables.rows_of(heads)
+        states = heads["state"]
+        come = self._recount(rows, old, states)
+        all_alike = max(come) == len(heads)
+        if come[QUEUED]:
+            queues, some_cards = rows, cards
+            if not all_alike:
+                some = np.flatnonzero(states == QUEUED)
+                queues, some_cards = rows[some], cards.take(some)
+            self.backlog.put(queues, some_cards)
+            self._tables.changed.append(self._tables.queues.host[queues])
+        if come[WAITING]:
+            self.calendar.put(cards if all_alike else cards.take(np.flatnonzero(states == WAITING)))
+        if come[PARKED]:
+            # URLs that robots rules refuse, and traps, lie in the ledger alone.
+            others = (states == PARKED) & (heads["reason"] != Reason.ROBOTS) & (heads["reason"] != Reason.TRAP)
+            if others.any():
+                self.spent.put(self._tables.queues.host[rows[others]], cards.filter(others))
+        if np.count_nonzero(heads["flags"]):
+            self.seen.add_contents(cards.filter((heads["flags"] & HAS_CONTENT) != 0))
+
+    def _recount(self, rows: Rows, old: Uint8s, states: Uint8s) -> list[int]:
+        """Moves URLs of these queues from old states to new ones in the counts. Returns how many came to each state."""
+        left, come = _of_each(old), _of_each(states)
+        for state in range(1, 7):
+            self.counts[state] += come[state] - left[state]
+        for state, column in self._columns():
+            if left[state]:
+                _add(column, rows if left[state] == len(rows) else rows[old == state], -1)
+            if come[state]:
+                _add(column, rows if come[state] == len(rows) else rows[states == state], 1)
+        return come
+
+    def uncount(self, queues: Rows, leased: int) -> None:
+        """Takes the URLs of these queues out of the counts."""
+        self.counts[LEASED] -= leased
+        self.counts[QUEUED] -= int(self.backlog.waiting(queues).sum())
+        self.void_waiting += int(self._tables.queues.waiting[queues].sum())
+        for state, column in self._columns():
+            self.counts[state] -= int(column[queues].sum())
+            column[queues] = 0
+
+    def _lease(
+        self,
+        slots: Rows,
+        queues: Uint64s,
+        fingerprints: Uint64s,
+        orders: Uint64s,
+        tokens: Uint64s,
+        deadlines: Values,
+        holders: Values,
+        not_before: Values,
+        hand: Hand | None = None,
+    ) -> None:
+        rows = self._tables.rows_of_queues(queues) if hand is None or hand.rows is None else hand.rows
+        if hand is None:
+            known = np.frombuffer(self.leases.find(np.ascontiguousarray(tokens)), np.bool_)
+            if known.all():
+                return
+            keep = ~known
+            rows, tokens, deadlines = rows[keep], tokens[keep], deadlines[keep]
+            holders, not_before = holders[keep], not_before[keep]
+            wanted = np.zeros(len(rows), HEAD)
+            wanted["queue"], wanted["fingerprint"] = queues[keep], fingerprints[keep]
+            wanted["slot"], wanted["crawl"], wanted["order"] = (
+                slots[keep],
+                self._tables.queues.crawl[rows],
+                orders[keep],
+            )
+            cards, old = self._take_out(wanted, np.zeros(len(rows), np.uint64))
+            heads = cards.changed()
+            heads["state"] = LEASED
+            cards = cards.with_heads(heads)
+            if self.voids():
+                dead = self.void(heads)
+                old = old.copy()
+                old[dead] = UNKNOWN
+                self.counts[LEASED] -= int(dead.sum())
+        else:
+            cards, old = hand.cards, hand.old
+        self._recount(rows, old, states_of(LEASED, len(rows)))
+        starts = [0]
+        if hand is None:
+            others = (np.diff(tokens) != 1) | (np.diff(deadlines) != 0) | (np.diff(holders.astype(np.int64)) != 0)
+            starts += (np.flatnonzero(others) + 1).tolist()
+        for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+            part = cards if end - start == len(rows) else cards.take(np.arange(start, end))
+            self.leases.open(
+                int(tokens[start]),
+                np.ascontiguousarray(rows[start:end]),
+                int(deadlines[start]),
+                int(holders[start]),
+                np.ascontiguousarray(not_before[start:end]),
+                part.heads.tobytes(),
+                part.arena,
+                part.offsets,
+            )
+        self._turns(rows, 1)
+        self._tables.token = max(self._tables.token, int(tokens.max()))
+
+    def _extend(self, slots: Rows, tokens: Uint64s, deadlines: Values) -> None:
+        for deadline, rows in by_value(deadlines):
+            self.leases.extend(np.ascontiguousarray(tokens[rows]), deadline)
+
+    def open_leases(self) -> tuple[Any, ...]:
+        """All open leases of pages as arrays: found, queues, deadlines, holders, not_before, heads; without bodies."""
+        return lease_columns(self.leases.get(np.frombuffer(self.leases.tokens(), np.uint64), False))
+
+    def wake(self, now: Instant, most: int) -> int:
+        """Queues up to `most` waiting URLs that are due. That is no fact: it follows from their due times."""
+        parts: list[Cards] = []
+        taken = 0
+        for _ in range(CALENDAR_ROUNDS_MAX):  # each round moves a bounded number of cards between buckets
+            at = self.calendar.next() if len(self.calendar) and taken < most else None
+            if at is None or at > now:
+                break
+            parts.append(self.calendar.due(now, most - taken))
+            taken += len(parts[-1])
+        if not taken:
+            return 0
+        cards = Cards.concatenate(parts)
+        dead = self._dead(cards.heads)
+        if dead is not None:
+            self.void_waiting -= int(dead.sum())
+            cards = cards.filter(~dead)
+        heads = cards.changed()
+        heads["state"] = QUEUED
+        self.file(cards.with_heads(heads), np.full(len(cards), WAITING, np.uint8))
+        return taken
+
+    def restore(self) -> None:
+        """Call it behind the checkpoint's hosts and queues: fills everything derived from the ledger, in one scan."""
+        self.calendar.close()
+        self.calendar = Calendar(self._scratch, name="calendar", now=max(self._tables.now, self._began))
+        self._tables.meet_cold()
+        for _, column in self._columns():
+            column[: self._tables.queues.count] = 0  # recalled hosts brought counts that the scan adds again
+        # While the scan may recall hosts, only this thread touches rows and the seen-set; else the reading thread does.
+        scan = self.ledger.scan()
+        told = self._told_of(ahead(scan)) if len(self._tables.cold) else ahead(self._told_of(scan))
+        for cards, rows, order in told:
+            self.order = max(self.order, order + 1)
+            if len(self._tables.cold):
+                cards = self._set_aside(cards)
+            self.file(cards, np.zeros(len(cards), np.uint8), rows)
+        self._tables.changed.clear()
+
+    def _told_of(self, scan: Iterator[Cards]) -> Iterator[tuple[Cards, Rows | None, int]]:
+        """Yields the cards of a scan that are not void, after adding them to the seen-set; the rows of their queues,
+        None where hosts may have to be recalled for them; and the highest order among them."""
+        for cards in scan:
+            heads = cards.heads
+            if self.voids():
+                cards = cards.filter(~self.void(heads))
+                heads = cards.heads
+            if not len(heads):
+                continue
+            self.seen.add(heads)
+            rows = self._tables.queues.find(heads["queue"]) if not len(self._tables.cold) else None
+            if rows is not None and np.count_nonzero(rows == NONE):
+                rows = None
+            yield cards, rows, int(heads["order"].max())
+
+    def _set_aside(self, cards: Cards) -> Cards:
+        """Counts the URLs of cold hosts, which have no row for it, and puts the waiting ones into the calendar. Returns
+        the other cards."""
+        heads = cards.heads
+        rows = self._tables.queues.find(np.ascontiguousarray(heads["queue"]))
+        resting = (rows == NONE) & ((heads["state"] == WAITING) | (heads["state"] == DONE) | (heads["state"] == GONE))
+        places = np.flatnonzero(resting)
+        if len(places):
+            some = heads[places]
+            resting[places] = self._tables.cold.have_queues(some["queue"], some["crawl"])
+        if not resting.any():
+            return cards
+        some_cards = cards.filter(resting)
+        states = some_cards.heads["state"]
+        for state, count in enumerate(np.bincount(states, minlength=7).tolist()):
+            self.counts[state] += count
+        self.calendar.put(some_cards.filter(states == WAITING))
+        if np.count_nonzero(some_cards.heads["flags"]):
+            self.seen.add_contents(some_cards.filter((some_cards.heads["flags"] & HAS_CONTENT) != 0))
+        return cards.filter(~resting)
+
+    def blocks(self) -> list[Block]:
+        """The facts that rebuild the leases. The cards stand in the ledger."""
+        tokens = np.frombuffer(self.leases.tokens(), np.uint64)
+        _, rows, deadlines, holders, not_before, heads, *_ = self.open_leases()
+        hashes = self._tables.queues.hash[rows]
+        named = [heads["slot"], hashes, heads["fingerprint"], heads["order"]]
+        return [(Fact.LEASE, [*named, tokens, deadlines, holders, not_before])]
+
+    def accepted(self) -> int:
+        """How many URLs were accepted."""
+        return sum(self.counts)
+
+    def close(self) -> None:
+        """Closes and removes the files of tails."""
+        for part in (self.backlog, self.calendar, self.spent):
+            part.close()
+
+
+def states_of(state: int, rows: int) -> Uint8s:
+    """A read-only column with one state in `rows` rows."""
+    return np.frombuffer(bytes((state,)) * rows, np.uint8)
+
+
+def lease_columns(columns: tuple[bytes, ...]) -> tuple[Any, ...]:
+    """Turns the bytes of `Leases.get` into arrays: found, queues, deadlines, holders, not_before, heads, arena,
+    offsets."""
+    found, queues, deadlines, holders, not_before, heads, arena, offsets = columns
+    return (
+        np.frombuffer(found, np.bool_),
+        np.frombuffer(queues, np.uint32),
+        np.frombuffer(deadlines, np.int64),
+        np.frombuffer(holders, np.uint32),
+        np.frombuffer(not_before, np.int64),
+        np.frombuffer(heads, HEAD),
+        arena,
+        np.frombuffer(offsets, np.int64),
+    )
+
+
+def _of_each(states: Uint8s) -> list[int]:
+    octets = states.tobytes()
+    counts = [0] * 7
+    if octets:
+        counts[octets[0]] = octets.count(octets[0])
+        if counts[octets[0]] < len(octets):
+            counts = [octets.count(state) for state in range(7)]
+    return counts
+
+
+def _add(column: npt.NDArray[Any], rows: npt.NDArray[Any], step: int) -> None:
+    """Adds (step 1) or subtracts one for each time that a row is named."""
+    one = column.dtype.type(1)
+    # numpy is fast for indices and numbers of exactly these types.
+    places = rows.astype(np.intp, copy=False)
+    if step > 0:
+        np.add.at(column, places, one)
+    else:
+        np.subtract.at(column, places, one)
+
+
+def _exactly(heads: Heads, look: Callable[[Heads], Iterable[_Found]]) -> tuple[npt.NDArray[np.bool_], Cards]:
+    """Which of these URLs were found, and their cards in the order of the heads.
+
+    The order names one card. A fingerprint does not: another crawl may hold the same URL, or a deleted queue may have
+    held it.
+    """
+    rows = {order: row for row, order in enumerate(heads["order"].tolist())}
+    parts: list[Cards] = []
+    strangers: list[_Found] = []
+    rest = np.arange(len(heads))
+    while len(rest):
+        doubles: list[npt.NDArray[np.uint64]] = []
+        for cards, back in look(heads[rest]):
+            mine = np.array([order in rows for order in cards.heads["order"].tolist()], np.bool_)
+            if mine.all():
+                parts.append(cards)
+                continue
+            parts.append(cards.filter(mine))
+            strangers.append((cards.filter(~mine), back))
+            doubles.append(strangers[-1][0].heads["fingerprint"])
+        if not doubles:
+            break
+        found = {order for part in parts for order in part.heads["order"].tolist()}
+        missing = np.array([order not in found for order in heads["order"][rest].tolist()], np.bool_)
+        rest = rest[missing & np.isin(heads["fingerprint"][rest], np.concatenate(doubles))]
+    for cards, back in strangers:
+        back(cards)
+    cards = Cards.concatenate(parts)
+    mask = np.zeros(len(heads), np.bool_)
+    places = np.array([rows[order] for order in cards.heads["order"].tolist()], np.intp)
+    mask[places] = True
+    return mask, cards.take(np.argsort(places))
+
+
+_Found: TypeAlias = tuple[Cards, Callable[[Cards], None]]
+"""Cards with the fingerprints asked for, and the function that puts cards of other URLs back in their place."""
