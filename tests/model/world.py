@@ -178,7 +178,7 @@ def recount(frontier: Frontier) -> list[str]:
     problems.extend(
         f"the gate of {tables.hosts.name(host)} never opens"
         for host, authority in turns.gates.items()
-        if authority.wanted == NONE and not authority.token and authority.name not in machine._unread
+        if authority.wanted == NONE and not authority.token and authority.name not in machine._waiting.unread
     )
     return problems
 

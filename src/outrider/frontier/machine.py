@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from outrider import kernels
 from outrider.clock import Instant, instant, rfc3339
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.facts import LINES_AFTER, STREAMS, Fact
@@ -324,7 +323,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         wanted."""
         counts = self.tables.urls.counts
         waiting = counts[QUEUED] or counts[LEASED] or counts[WAITING] or self.errands() or self.tables.transit.under_way
-        return not (waiting or self._recheck)
+        return not (waiting or self._waiting.again)
 
     def at_limit(self) -> bool:
         """Whether a limit ends the crawl: no page may be leased any more (max_pages), or the rest is parked for a
@@ -356,7 +355,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             # A lease that ends without an answer gives its page back.
             spent = self.tables.registry.tallies.get("answered", 0) >= (self.settings.max_pages or 0)
             return None if spent else self._next_deadline(now)
-        if self._recheck or self._unread:
+        if self._waiting.again or self._waiting.unread:
             return now
         times = [self.turns.next(now), self.tables.urls.calendar.next(), self._next_deadline(now)]
         known = [at for at in times if at is not None]
@@ -400,7 +399,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         if records:
             # recalls a cold host, for `explain` reads its rows
             self.tables.host_row(self.tables.home_of(host_of(text)))
-        fingerprint = int.from_bytes(kernels.fingerprints([text], self._fingerprint_key), "little")
+        fingerprint = self.tables.hash_of(text)
         return accounts.explain(
             records[0] if records else None,
             text,
@@ -415,7 +414,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
             paused_until=self.network.until,
             trap=self._trap_told(records[0], now) if records else None,
             robots=self._robots_line(text, now),
-            refusal="" if records or row is None else self._scope(row).refusal(text),
+            refusal="" if records or row is None else self._scopes.of(row).refusal(text),
         )
 
     def _robots_line(self, url: str, now: Instant) -> str | None:
@@ -428,7 +427,8 @@ class Machine(Reporting, Operations, Carrying, Errands):
         if self._is_closed(authority, now):
             return _ROBOTS_WORDS[RobotsState.REFUSED]
         if authority.state == RobotsState.RULES:
-            line = Rules.parse(self._rulebook.body(authority.digest)).explain(self._rulebook.agent, url)
+            rulebook = self.tables.robots.rulebook
+            line = Rules.parse(rulebook.body(authority.digest)).explain(rulebook.agent, url)
             if line is not None:
                 return f"line {line.number}: {line}"
         return _ROBOTS_WORDS[RobotsState(authority.state)]
@@ -597,16 +597,18 @@ class Machine(Reporting, Operations, Carrying, Errands):
         """The Crawl-delay of each authority in seconds, 0 for none; None where no rules were read. Raises
         SettingsError."""
         found: list[float | None] = []
-        for name in arguments.authorities(authorities, self.tables.robots.by_name):
-            authority = self.tables.robots.by_name.get(name)
+        robots = self.tables.robots
+        for name in arguments.authorities(authorities, robots.by_name):
+            authority = robots.by_name.get(name)
             ruled = authority is not None and authority.state == RobotsState.RULES
-            found.append(self._rulebook.crawl_delay(authority.digest) if authority is not None and ruled else None)
+            found.append(robots.rulebook.crawl_delay(authority.digest) if authority is not None and ruled else None)
         return found
 
     def robots_allow(self, urls: Sequence[str]) -> list[bool | None]:
         """Whether robots.txt allows each URL; None for no URL, and where that of its authority was not read."""
         found: list[bool | None] = []
-        self._rulebook.begin_call()
+        rulebook = self.tables.robots.rulebook
+        rulebook.begin_call()
         for url in spell([arguments.text("url", url) for url in arguments.listed("urls", urls)]):
             authority = self.tables.robots.by_name.get(authority_of(url)) if url is not None else None
             state = authority.state if authority is not None else RobotsState.UNKNOWN
@@ -614,10 +616,10 @@ class Machine(Reporting, Operations, Carrying, Errands):
                 found.append(None)
             elif state == RobotsState.RULES:
                 digest = authority.digest
-                rules = self._rulebook.rules(digest)
+                rules = rulebook.rules(digest)
                 if rules is None:
-                    rules = Rules.parse(self._rulebook.body(digest)).of(self._rulebook.agent)
-                    self._rulebook.keep(digest, rules)
+                    rules = Rules.parse(rulebook.body(digest)).of(rulebook.agent)
+                    rulebook.keep(digest, rules)
                 found.append(rules.allowed(url))
             else:
                 found.append(state == RobotsState.ALLOW)

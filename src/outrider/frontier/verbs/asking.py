@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from outrider import kernels
 from outrider.clock import Instant, instant
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Fact
@@ -73,7 +72,7 @@ class Asking(Trapping):
 
     def _judging(self, now: Instant) -> Callable[[Authority, str], Judgement]:
         """A function that judges a page of an authority at this instant, as the settings take its rules."""
-        errands, opens, rulebook = self.errands_mode, self._opens(), self._rulebook
+        errands, opens, rulebook = self.errands_mode, self._opens(), self.tables.robots.rulebook
         if not self.settings.obey_robots:
 
             def opened(authority: Authority, url: str) -> Judgement:
@@ -102,7 +101,7 @@ class Asking(Trapping):
 
     def _looked_at(self, authority: Authority) -> int:
         """The cost of a verdict on top of a refusal, counted in refusals: an authority may have many rules."""
-        return self._rulebook.count(authority.digest) // RULES_PER_REFUSAL
+        return self.tables.robots.rulebook.count(authority.digest) // RULES_PER_REFUSAL
 
     def _refuse(self, draft: Draft, record: Record, authority: Authority, verdict: Judgement, now: Instant) -> None:
         if verdict is Judgement.DEAD:
@@ -129,16 +128,16 @@ class Asking(Trapping):
         """Judges parked URLs again where the rules of their authority changed: at most so many, and `RECHECK_ROWS_MAX`
         rows of the ledger, per call. Returns how many verdicts that took."""
         count, room = 0, RECHECK_ROWS_MAX
-        for name in list(self._recheck):
+        for name in list(self._waiting.again):
             authority = self.tables.robots.by_name.get(name)
             if authority is None or not authority.again:
-                del self._recheck[name]  # its host went cold, and has no parked URL
+                del self._waiting.again[name]  # its host went cold, and has no parked URL
                 continue
-            while name in self._recheck and count < most and room > 0:
+            while name in self._waiting.again and count < most and room > 0:
                 state = self._judgeable(authority, now)
                 if state is not Judgement.GO:
                     if state is not Judgement.READ:  # a fact about its robots.txt brings it back
-                        del self._recheck[name]
+                        del self._waiting.again[name]
                     if state is Judgement.HOLD:
                         self._line_up(authority)
                     break
@@ -154,8 +153,8 @@ class Asking(Trapping):
             return Judgement.HOLD
         if self._is_closed(authority, now):
             return Judgement.REFUSE
-        if authority.state == RobotsState.RULES and self._rulebook.rules(authority.digest) is None:
-            self._unread[authority.name] = authority
+        if authority.state == RobotsState.RULES and self.tables.robots.rulebook.rules(authority.digest) is None:
+            self._waiting.unread[authority.name] = authority
             return Judgement.READ
         return Judgement.GO
 
@@ -163,7 +162,7 @@ class Asking(Trapping):
         """Judges some parked URLs of an authority again, in a frame of their own. Returns the cost of the verdicts, and
         how many rows of the ledger were looked at."""
         each = 1 + self._looked_at(authority)
-        cards, place, rows = self._parked_after(authority, self._recheck[authority.name], max(1, most // each))
+        cards, place, rows = self._parked_after(authority, self._waiting.again[authority.name], max(1, most // each))
         draft = self._draft(now)
         if len(cards):
             judge = self._judging(now)
@@ -174,7 +173,7 @@ class Asking(Trapping):
             draft.add(Fact.ROBOTS, robots_cells(authority, again=Again.NONE))
         self._commit(draft, reserve=True)
         if place is not THROUGH:
-            self._recheck[authority.name] = place
+            self._waiting.again[authority.name] = place
         return len(cards) * each, rows
 
     def _refuse_again(self, draft: Draft, cards: Cards) -> None:
@@ -251,7 +250,7 @@ class Asking(Trapping):
         body = found.body
         if body is None:
             return
-        delay = self._obeyed(self._rulebook.delay_of(digest, body))
+        delay = self._obeyed(self.tables.robots.rulebook.delay_of(digest, body))
         if delay:
             # The delay counts from the last request to the host, also where a redirect led to the rules of another
             # host; and from requests that end in this call.
@@ -268,24 +267,24 @@ class Asking(Trapping):
         """The keyed hash by which authorities name a robots.txt, 0 for an empty file. Any thread may call it."""
         if not body:
             return 0
-        return int.from_bytes(kernels.fingerprints([body.decode("latin-1")], self._fingerprint_key), "little")
+        return self.tables.hash_of(body.decode("latin-1"))
 
     @property
     def unread(self) -> bool:
         """Whether URLs wait for rules that are too long to be read inside a call."""
-        return bool(self._unread)
+        return bool(self._waiting.unread)
 
     def to_be_read(self) -> list[tuple[int, bytes]]:
         """Files to read outside of the calls: (digest, body) for `AgentRules`, which `read_now` takes. One file at
         least, whatever its length; several have `RULES_READ_BYTES_AT_ONCE` at most together."""
         found: dict[int, bytes] = {}
         room = RULES_READ_BYTES_AT_ONCE
-        for authority in self._unread.values():
-            room -= 0 if authority.digest in found else self._rulebook.size(authority.digest)
+        for authority in self._waiting.unread.values():
+            room -= 0 if authority.digest in found else self.tables.robots.rulebook.size(authority.digest)
             if found and room < 0:
                 break
-            if self._rulebook.size(authority.digest):
-                found[authority.digest] = self._rulebook.body(authority.digest)
+            if self.tables.robots.rulebook.size(authority.digest):
+                found[authority.digest] = self.tables.robots.rulebook.body(authority.digest)
         return list(found.items())
 
     def read_now(self, read: Iterable[tuple[int, float, AgentRules | None]]) -> None:
@@ -293,15 +292,15 @@ class Asking(Trapping):
         URLs that waited for these rules get their turn looked at again."""
         known: set[int] = set()
         for digest, delay, rules in read:
-            self._rulebook.note_delay(digest, delay)
+            self.tables.robots.rulebook.note_delay(digest, delay)
             if rules is not None:
-                self._rulebook.keep(digest, rules)
+                self.tables.robots.rulebook.keep(digest, rules)
                 known.add(digest)
-        for authority in list(self._unread.values()):
+        for authority in list(self._waiting.unread.values()):
             if self.tables.robots.by_name.get(authority.name) is not authority:
-                del self._unread[authority.name]  # its host went cold: no URL waits
-            elif authority.digest in known or not self._rulebook.size(authority.digest):
-                del self._unread[authority.name]
+                del self._waiting.unread[authority.name]  # its host went cold: no URL waits
+            elif authority.digest in known or not self.tables.robots.rulebook.size(authority.digest):
+                del self._waiting.unread[authority.name]
                 if self.turns.gates.get(authority.host) is authority and not authority.token:
                     self.turns.open_gate(authority.host)
                     self.tables.changed.append(np.array([authority.host], np.uint32))

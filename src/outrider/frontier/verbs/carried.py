@@ -127,7 +127,7 @@ class Carrying(Discovering):
             raise SettingsError(f"url {shown(wrong, 200)} is no http or https URL")
         if urls.lengths.max(initial=0) > URL_BYTES_MAX:
             arguments.kept("url", urls[int(urls.lengths.argmax())], URL_BYTES_MAX)
-        prints = urls.fingerprints(self._fingerprint_key)
+        prints = urls.fingerprints(self.tables.fingerprint_key)
         names = self._homes(urls)
         hosts = tables.hosts.find(names)
         there = np.flatnonzero(hosts != NONE)
@@ -158,7 +158,7 @@ class Carrying(Discovering):
                 seeds = np.zeros(len(urls), np.bool_)
                 seeds[some] = True
                 seeds &= links.depth == 0
-                self._widen(draft, crawl, urls.strings(np.flatnonzero(seeds)))
+                self._scopes.widen(draft, crawl, urls.strings(np.flatnonzero(seeds)))
         codes = np.zeros(len(urls), np.uint8)
         self._welcome(links, rows, prints[rows], names[rows], hosts[rows], slots[rows], codes, draft)
         told = {(int(links.crawl[row]), urls[row]): words[row] for row in rows.tolist()}

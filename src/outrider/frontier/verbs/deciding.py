@@ -38,6 +38,7 @@ from outrider.frontier.stores.recent import Recent
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.delays import Delays
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.scopes import Scopes
 from outrider.journey import (
     Code,
     Line,
@@ -51,7 +52,7 @@ from outrider.limits import (
     OWN_SLOT,
     WAKES_PER_CALL_MAX,
 )
-from outrider.url import Scope, UrlBatch, authority_of, domain_spans, host_of
+from outrider.url import UrlBatch, authority_of, domain_spans, host_of
 from outrider.url.keys import public_suffixes
 from outrider.url.rules import Rules as UrlRules
 
@@ -91,6 +92,15 @@ class Found(NamedTuple):
     cards: Cards
 
 
+class Waiting:
+    """Authorities by name that wait for a call to look at their URLs. again: those whose parked URLs are being judged
+    again, with the last place that was looked at in the ledger; unread: those whose rules are to be read first."""
+
+    def __init__(self) -> None:
+        self.again: dict[str, Place] = {}
+        self.unread: dict[str, Authority] = {}
+
+
 class Deciding:
     """The parts of a frontier, and the way from a decision to a fact. The classes built on it decide."""
 
@@ -115,7 +125,6 @@ class Deciding:
         self.keeps_lines = keeps_lines
         self._log = log
         self.seed = seed & ((1 << 64) - 1)
-        self._fingerprint_key = tables.fingerprint_key
         self._slot_key = slot_key
         public_suffixes()  # the first use reads it from disk, and no call should wait for that
         self._compressor = Compressor()
@@ -127,14 +136,10 @@ class Deciding:
             self.turns.shared.asks = locates and settings.group.needs_addresses
         self.cooling = Cooling(tables, self.turns, settings.hot_hosts_max)
         self._deadlines: list[tuple[Instant, int]] = []  # deadlines of errands, a heap
-        self._rulebook = tables.robots.rulebook
-        self._rulebook.agent = settings.user_agent
-        self._scopes: dict[int, Scope] = {}
-        self._spans: dict[int, set[str]] = {}
-        # authorities whose parked URLs are being judged again, and the last place that was looked at in the ledger
-        self._recheck: dict[str, Place] = {}
+        tables.robots.rulebook.agent = settings.user_agent
+        self._scopes = Scopes(settings, tables.crawls)
+        self._waiting = Waiting()
         self._same_bodies = SameBodies()
-        self._unread: dict[str, Authority] = {}  # authorities with URLs that wait until their rules are read
         self._lines_of_wakes: list[Line] = []
         # The codes of links, by token, of outcomes whose report broke off behind their frame: a full disk kept their
         # answer from the caller.
@@ -155,7 +160,7 @@ class Deciding:
         """Logs a draft, then applies it; the same `apply` replays the frame after a crash."""
         blocks, payload = self._sealed(draft)
         if draft.barren:
-            self._forget_scopes()  # other crawls get their rows
+            self._scopes.forget()  # other crawls get their rows
         if blocks:
             if len(payload) > FRAME_PAYLOAD_BYTES_MAX:
                 self._take_back(draft)
@@ -171,7 +176,7 @@ class Deciding:
             self.tables.now = draft.now
             if Fact.VOID in draft.rows or Fact.CRAWL_RULES in draft.rows:
                 self._recent.forget()
-                self._forget_scopes()
+                self._scopes.forget()
             if not _OF_ERRANDS.isdisjoint(draft.rows):
                 self._errands_changed(draft)
         for marks in draft.known:
@@ -190,14 +195,9 @@ class Deciding:
 
     def _take_back(self, draft: Draft) -> None:
         """Undoes a draft that is not logged: puts the cards that it drew back, and drops the scopes that it widened."""
-        self._forget_scopes()
+        self._scopes.forget()
         for queues, cards in draft.drawn:
             self.tables.urls.backlog.put(queues, cards)
-
-    def _forget_scopes(self) -> None:
-        """Drops the cached scopes; the next use makes them from the tables."""
-        self._scopes.clear()
-        self._spans.clear()
 
     def _settle(self, now: Instant) -> None:
         """Brings timetable and rings up to date with the applied facts."""
@@ -429,7 +429,7 @@ class Deciding:
         if not digests:
             return []
         texts = [digest.decode("latin-1") for digest in digests]
-        found = np.frombuffer(kernels.fingerprints(texts, self._fingerprint_key), np.uint64)
+        found = np.frombuffer(kernels.fingerprints(texts, self.tables.fingerprint_key), np.uint64)
         return np.maximum(found, 1).tolist()  # type: ignore[no-any-return]
 
     def _floor(self, queue: int) -> float:
@@ -459,7 +459,7 @@ class Deciding:
 
     def _crawl_delay(self, host: int) -> float:
         """Seconds that robots rules want between two requests to a host."""
-        asked = crawl_delay(self.tables.robots.of_host.get(host, ()), self._rulebook)
+        asked = crawl_delay(self.tables.robots.of_host.get(host, ()), self.tables.robots.rulebook)
         return self._obeyed(asked) if asked else asked
 
     def _obeyed(self, delay: float) -> float:
@@ -526,8 +526,8 @@ class Deciding:
 
     def _homes(self, urls: UrlBatch) -> npt.NDArray[np.uint64]:
         """The hashes of the hosts whose clocks count for these URLs, by the rule of `home_of`."""
-        names = urls.clock_fingerprints(self._fingerprint_key)
-        written = urls.host_fingerprints(self._fingerprint_key)
+        names = urls.clock_fingerprints(self.tables.fingerprint_key)
+        written = urls.host_fingerprints(self.tables.fingerprint_key)
         rows = np.flatnonzero(names != written) if names is not written else np.zeros(0, np.intp)
         known = self.tables.knows(written[rows]) if len(rows) else None
         if known is None or not known.any():
@@ -541,7 +541,7 @@ class Deciding:
     ) -> npt.NDArray[np.uint16]:
         """The slots of these rows. names: the result of `_homes` for all rows."""
         starts, ends = urls.clock_hosts()
-        ends = ends + (names != urls.clock_fingerprints(self._fingerprint_key))
+        ends = ends + (names != urls.clock_fingerprints(self.tables.fingerprint_key))
         return self._slots_of_spans(urls.arena, starts[rows], ends[rows])
 
     def _cold_ones(self, names: Any, hosts: Rows) -> npt.NDArray[np.intp]:
@@ -558,7 +558,7 @@ class Deciding:
         read in this call."""
         self.turns.gate(authority)
         if unread:
-            self._unread[authority.name] = authority
+            self._waiting.unread[authority.name] = authority
         else:
             self._line_up(authority)
         self.tables.changed.append(np.array([authority.host], np.uint32))
@@ -590,9 +590,9 @@ class Deciding:
     def _judge_later(self, authority: Authority) -> None:
         """Has parked URLs of an authority judged again, from the first one, where its rules changed."""
         if authority.again and authority.state in (RobotsState.RULES, RobotsState.ALLOW):
-            self._recheck[authority.name] = FIRST
+            self._waiting.again[authority.name] = FIRST
         else:
-            self._recheck.pop(authority.name, None)
+            self._waiting.again.pop(authority.name, None)
 
 
 def codes_of(numbers: bytes) -> list[Code]:

@@ -44,12 +44,11 @@ from outrider.limits import (
     CLASSES,
     DROP_LOOKS_AT_CARDS,
     METADATA_BYTES_MAX,
-    OWN_SLOT,
     REDIRECT_HOPS_MAX,
     SLOTS,
     URL_BYTES_MAX,
 )
-from outrider.url import Scope, UrlBatch, host_of, span_of, spell, undotted
+from outrider.url import UrlBatch, host_of, spell, undotted
 
 
 class Discovering(Trapping):
@@ -129,15 +128,6 @@ class Discovering(Trapping):
             not origin.page and link.depth == 0 and link.referrer is None,
         )
 
-    def _scope(self, crawl: int) -> Scope:
-        scope = self._scopes.get(crawl)
-        if scope is None:
-            s = self.settings
-            seeds = self.tables.crawls.scope.get(crawl, {})
-            scope = Scope.of_seeds(s.scope, seeds, s.include, s.exclude, s.max_depth)
-            self._scopes[crawl] = scope
-        return scope
-
     def _accept_found(
         self,
         wanted: Sequence[Arrival],
@@ -173,7 +163,7 @@ class Discovering(Trapping):
         urls = links.urls
         if not len(urls):
             return np.zeros(0, np.uint8)
-        prints, crawls = urls.fingerprints(self._fingerprint_key), links.crawl
+        prints, crawls = urls.fingerprints(self.tables.fingerprint_key), links.crawl
         marks = self._marks(crawls, prints)
         met = self._met(links, marks)
         count = np.count_nonzero(met) if met is not None else 0
@@ -223,7 +213,7 @@ class Discovering(Trapping):
         try:
             kept = self._welcome(links, rows, prints, names, hosts, slots, codes, draft)
         except Exception:
-            self._forget_scopes()  # a priority function failed: the seeds that widened scopes are not accepted
+            self._scopes.forget()  # a priority function failed: the seeds that widened scopes are not accepted
             raise
         draft.known.append(marks if kept is None else marks[kept])
         if kept is not None and equals is not None:
@@ -317,9 +307,9 @@ class Discovering(Trapping):
             rows = np.flatnonzero(here & fit)
             seeds = rows[links.seed[rows]]
             if s.scope != "any" and len(seeds):
-                self._widen(draft, crawl, urls.strings(seeds))
+                self._scopes.widen(draft, crawl, urls.strings(seeds))
             looked = urls if len(rows) == len(urls) else urls.take(rows)
-            inside = np.asarray(self._scope(crawl).verdicts(looked, links.depth[rows])) | links.seed[rows]
+            inside = np.asarray(self._scopes.of(crawl).verdicts(looked, links.depth[rows])) | links.seed[rows]
             outside = rows[~inside]
             codes[outside] = CODE_NUMBERS[Code.OUT_OF_SCOPE]
             fit = fit.copy()
@@ -660,7 +650,7 @@ class Discovering(Trapping):
         return [None if text is None else self.rules.apply(text) for text in texts] if self.rules else texts
 
     def _spelled_batch(self, urls: Iterable[Any]) -> UrlBatch:
-        return self._ruled(UrlBatch.of(urls, key=self._fingerprint_key))
+        return self._ruled(UrlBatch.of(urls, key=self.tables.fingerprint_key))
 
     def _ruled(self, urls: UrlBatch) -> UrlBatch:
         if not self.rules:
@@ -671,28 +661,6 @@ class Discovering(Trapping):
 
     def _ruled_text(self, text: str) -> str:
         return self.rules.apply(text) if text else text
-
-    def _widen(self, draft: Draft, crawl: int, seeds: Iterable[str]) -> None:
-        """Widens the scope of a crawl by these seeds."""
-        known = self._spans_of(crawl)
-        wider: list[str] = []
-        for text in seeds:
-            span = span_of(self.settings.scope, text)
-            if span not in known:
-                known.add(span)
-                draft.add(Fact.SCOPE, (OWN_SLOT, crawl, text))
-                wider.append(text)
-        if wider:
-            # The scope changes before the frame is applied; if the frame fails, `_commit` drops it again.
-            self._scopes[crawl] = self._scope(crawl).widened(*wider)
-
-    def _spans_of(self, crawl: int) -> set[str]:
-        """The hosts, domains or prefixes of all its seeds."""
-        spans = self._spans.get(crawl)
-        if spans is None:
-            seeds = self.tables.crawls.scope.get(crawl, {})
-            spans = self._spans[crawl] = {span_of(self.settings.scope, seed) for seed in seeds}
-        return spans
 
     def _send_abroad(
         self,

@@ -94,8 +94,8 @@ class Leasing(Asking):
     def _left_to_judge(self, now: Instant) -> int:
         """Judges parked URLs again where rules changed. Returns how many verdicts are left for URLs that are drawn."""
         refusals = ROBOTS_REFUSALS_PER_CALL_MAX
-        self._rulebook.begin_call()
-        if self._recheck:
+        self.tables.robots.rulebook.begin_call()
+        if self._waiting.again:
             # Half of them are left for URLs that are drawn, or nobody would be leased until all are judged.
             refusals = max(refusals - self._judge_again(now, refusals - refusals // 2), refusals // 2)
         return refusals

@@ -322,9 +322,9 @@ class Operations(Discovering):
         texts = self._spelled(urls)
         mask = np.array([text is not None for text in texts], np.bool_)
         some = [text for text in texts if text is not None]
-        prints = np.frombuffer(kernels.fingerprints(some, self._fingerprint_key), np.uint64)
+        prints = np.frombuffer(kernels.fingerprints(some, self.tables.fingerprint_key), np.uint64)
         homes = [tables.home_of(host_of(text)) for text in some]
-        names = np.frombuffer(kernels.fingerprints(homes, self._fingerprint_key), np.uint64)
+        names = np.frombuffer(kernels.fingerprints(homes, self.tables.fingerprint_key), np.uint64)
         hosts = tables.hosts.find(names)
         there = hosts != NONE
         slots = np.zeros(len(some), np.uint16)

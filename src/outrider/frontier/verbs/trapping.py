@@ -46,7 +46,7 @@ class Trapping(Deciding):
         for url in urls:
             host, slash, rest = url.partition("://")[2].partition("/")
             texts += (f"{host}\n{shape_of(slash + rest)}", f"{host}\n")
-        found = np.frombuffer(kernels.fingerprints(texts, self._fingerprint_key), np.uint64).tolist()
+        found = np.frombuffer(kernels.fingerprints(texts, self.tables.fingerprint_key), np.uint64).tolist()
         return list(zip(found[::2], found[1::2], strict=True))
 
     def _names_judged(self, urls: Sequence[str], judged: Sequence[bool]) -> dict[int, tuple[int, int]]:
@@ -101,7 +101,7 @@ class Trapping(Deciding):
                 here = here[~over[here]]
                 if not len(here):
                     continue
-                name = int.from_bytes(kernels.fingerprints([f"{names[code]}\nnew"], self._fingerprint_key), "little")
+                name = self.tables.hash_of(f"{names[code]}\nnew")
                 window = draft.returns(int(heads["slot"][here[0]]), name)
                 room = window.room(most, draft.now)
                 window.found += min(room, len(here))
