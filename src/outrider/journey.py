@@ -75,6 +75,7 @@ class Kind(StrEnum):
     ROBOTS = "robots"
     ADDRESS = "address"
     SITEMAP = "sitemap"
+    PROBE = "probe"
 
 
 @dataclass(frozen=True, slots=True)

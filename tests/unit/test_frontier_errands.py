@@ -392,5 +392,5 @@ def owned_and_foreign(frontier: Frontier) -> list[tuple[str, int]]:
 
 def test_a_kind_is_a_row_of_the_table():
     """The kinds that have a number are those that callers queue."""
-    assert {1: Kind.SITEMAP} == {number: row.kind for number, row in errands.OF_CALLERS.items()}
+    assert {1: Kind.SITEMAP, 2: Kind.PROBE} == {number: row.kind for number, row in errands.OF_CALLERS.items()}
     assert {"robots": Kind.ROBOTS, "address": Kind.ADDRESS} == errands.ANSWERS

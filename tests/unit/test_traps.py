@@ -6,18 +6,23 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as settings_of
 from hypothesis import strategies as st
 
 from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import SettingsError
-from outrider.frontier.policy.returns import Returns, class_of_shape, is_parked, shape_of
+from outrider.frontier.policy.returns import LEVELS, Returns, class_of_shape, is_parked, shape_of, sizes_of
 from outrider.frontier.state.returns import ReturnsKept
-from outrider.journey import Outcome, Verdict
+from outrider.journey import Kind, Outcome, Verdict
 from outrider.limits import (
+    HOST_FETCHES_COMPARED,
+    HOST_QUANTILE_TIMES,
+    HOSTS_COMPARED_MIN,
     RETURNS_FETCHES_MIN,
     RETURNS_FETCHES_MIN_OF_HOST,
     RETURNS_FETCHES_OF_TRIALS,
+    RETURNS_HOSTS_MIN,
     RETURNS_PROBE_FIRST,
     RETURNS_WINDOW,
     RETURNS_WINDOW_OF_HOST,
@@ -71,9 +76,10 @@ def test_an_explanation_has_the_numbers() -> None:
     assert "it names 2040-05, more than 2 years ahead (date_horizon)" == TRAPS.explained("http://a.test/2040/5/", NOW)
 
 
-def test_a_bound_below_zero_is_refused() -> None:
-    with pytest.raises(SettingsError, match="path_depth_max"):
-        Traps(path_depth_max=-1)
+@pytest.mark.parametrize(("name", "value"), [("path_depth_max", -1), ("host_quantile", -0.1), ("host_quantile", 1.0)])
+def test_a_bound_that_bounds_nothing_is_refused(name: str, value: float) -> None:
+    with pytest.raises(SettingsError, match=name):
+        Traps(**{name: value})
 
 
 @given(st.text(max_size=60))
@@ -351,3 +357,112 @@ def test_honest_pages_of_one_shape_are_no_trap(tmp_path, pages: int) -> None:
             one.report([Outcome(lease.token, Verdict.DONE, seconds=0.0, status=200) for lease in leases])
             fetched += len(leases)
         assert (pages, {}) == (fetched, one.statistics()["traps"])
+
+
+# -- the size of a host ------------------------------------------------------------------------------------------------
+
+
+def fetch_all(frontier: Frontier, want: int = 5_000, **how: Any) -> int:
+    """Fetches what may be leased; returns how many pages that were."""
+    fetched = 0
+    while leases := frontier.lease(want, per_queue=want):
+        frontier.report([Outcome(lease.token, Verdict.DONE, 0.0, 200, **how) for lease in leases])
+        fetched += len(leases)
+    return fetched
+
+
+@settings_of(max_examples=30)
+@given(st.lists(st.integers(1, 3_000), min_size=HOSTS_COMPARED_MIN, max_size=300), st.sampled_from([0.5, 0.9, 0.99]))
+def test_the_quantile_of_the_sizes_of_hosts_is_that_of_all_of_them_to_a_step(sizes: list[int], quantile: float) -> None:
+    found = sizes_of([sum(size >= level for size in sizes) for level in LEVELS], quantile)
+    compared = sorted(size for size in sizes if size >= HOST_FETCHES_COMPARED)
+    if len(compared) < HOSTS_COMPARED_MIN:
+        assert found is None
+        return
+    assert found is not None
+    largest = compared[max(0, len(compared) - int(len(compared) * (1 - quantile) + 1e-9) - 1)]
+    assert (len(compared), HOST_QUANTILE_TIMES * found.most) == (found.hosts, found.bound)
+    assert largest < found.most <= 1.3 * largest + 1
+
+
+def test_a_host_with_twice_the_fetches_of_nearly_all_others_is_parked_explained_and_put_back(tmp_path) -> None:
+    rules = {"traps": Traps(host_quantile=0.99), "delay": 0, "delay_factor": 0}
+    hosts = HOSTS_COMPARED_MIN + 20
+    with Frontier.open(tmp_path / "store", settings=rules) as frontier:
+        pages = [Link(f"http://{n}.test/{page}", depth=1) for n in range(hosts) for page in range(20)]
+        frontier.discover(pages)
+        assert len(pages) == fetch_all(frontier)
+        frontier.discover([Link(f"http://large.test/{page}", depth=1) for page in range(500)])
+        fetched = fetch_all(frontier, want=4)
+        bound = 2 * next(level for level in LEVELS if level > 20)
+        assert bound <= fetched <= bound + 4
+        assert {"trap_host_size": 500 - fetched} == frontier.statistics()["traps"]
+        levels = [frontier._machine.tables.returns.get(frontier._machine._name_of_level(step)) for step in range(9)]
+    with Frontier.open(tmp_path / "store", settings=rules) as frontier:
+        kept = frontier._machine.tables.returns
+        assert levels == [kept.get(frontier._machine._name_of_level(step)) for step in range(9)]
+        parked = next(iter(frontier.urls(state="parked"))).url
+        text = frontier.explain(parked).reason_text
+        numbers = f"{fetched} pages of its host", f"of {hosts + 1} hosts", "99 % had at most", f"may have {bound}"
+        assert [] == [part for part in ("trap_host_size", *numbers) if part not in text]
+        frontier.discover([Link("http://small.test/", depth=1)])
+        assert 1 == fetch_all(frontier)
+        assert 500 - fetched == frontier.retry(error="trap_host_size")
+        assert 500 - fetched == fetch_all(frontier)
+        assert frontier.verify().ok
+
+
+# -- the hosts of a wildcard domain ------------------------------------------------------------------------------------
+
+
+def probed(frontier: Frontier, url: str, status: int = 200) -> None:
+    """Queues a probe and answers it."""
+    assert ["new"] == list(map(str, frontier.queue_errands("probe", url)))
+    (lease,) = frontier.lease(9, errands=True)
+    assert (Kind.PROBE, url) == (lease.kind, lease.url)
+    frontier.report([Outcome(lease.token, Verdict.DONE if status < 300 else Verdict.GONE, 0.0, status)])
+
+
+def homes(first: int, last: int) -> list[Link]:
+    return [Link(f"http://h{number}.wild.test/", depth=1) for number in range(first, last)]
+
+
+def test_new_hosts_of_a_wildcard_domain_share_one_budget(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        frontier.discover(["http://wild.test/"])
+        assert 1 == fetch_all(frontier)
+        probed(frontier, "http://qzkvxw.wild.test/")
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        frontier.discover(homes(0, 1_000))
+        fetched = fetch_all(frontier, want=8, repeats=True)
+        assert RETURNS_HOSTS_MIN <= fetched <= RETURNS_HOSTS_MIN + 8 + 5
+        assert {"trap_hosts": 1_000 - fetched} == frontier.statistics()["traps"]
+        parked = next(iter(frontier.urls(state="parked"))).url
+        text = frontier.explain(parked).reason_text
+        assert all(part in text for part in ("trap_hosts", "new hosts of its wildcard domain", "pages were fetched"))
+        frontier.discover([Link(f"http://h{number}.good.test/", depth=1) for number in range(100)])
+        frontier.discover([Link("http://wild.test/more", depth=1), Link("http://h0.wild.test/more", depth=1)])
+        assert 102 == fetch_all(frontier)
+        assert 1_000 - fetched == frontier.retry(error="trap_hosts")
+        assert 1_000 - fetched == fetch_all(frontier)
+        assert frontier.verify().ok
+
+
+@pytest.mark.parametrize(
+    ("probe", "status"), [("http://qzkvxw.wild.test/", 404), ("http://wild.test/qzkvxw", 200), ("", 0)]
+)
+def test_hosts_of_a_domain_that_is_no_wildcard_have_no_budget_in_common(tmp_path, probe: str, status: int) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        frontier.discover(["http://wild.test/"])
+        assert 1 == fetch_all(frontier)
+        if probe:
+            probed(frontier, probe, status)
+        frontier.discover(homes(0, 200))
+        assert 200 == fetch_all(frontier, repeats=True)
+
+
+def test_new_hosts_of_a_wildcard_domain_that_bring_new_content_are_fetched(tmp_path) -> None:
+    with Frontier.open(tmp_path / "store", settings=RETURNS) as frontier:
+        probed(frontier, "http://qzkvxw.wild.test/")
+        frontier.discover(homes(0, 300))
+        assert 300 == fetch_all(frontier)

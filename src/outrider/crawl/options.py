@@ -566,6 +566,15 @@ class CrawlOptions:
         _real(0, 1),
         "SHARE",
     )
+    host_quantile: float | None = _setting(
+        None,
+        "Park links of a host that has had twice as many fetches as this share of the hosts, such as 0.99; "
+        "hosts with 16 fetches count, where there are 100 of them.",
+        "a number from 0 to 0.9999, or none",
+        _real(0, 0.9999),
+        "SHARE",
+        optional=True,
+    )
     max_pages: int | None = _limit("Stop after so many answered pages; never exceeded.")
     max_depth: int | None = _limit("Follow links at most so far from a seed.", least=0)
     max_pages_per_host: int | None = _limit("At most so many pages of each host.")
@@ -833,6 +842,7 @@ class CrawlOptions:
             self.date_horizon,
             self.new_urls_per_host,
             self.least_returns or None,
+            self.host_quantile,
         )
         told["traps"] = rules if self.traps else None
         # A function decides per page, before the frontier is told of its links.

@@ -259,9 +259,9 @@ class Codes(Struct, frozen=True):
 
 
 class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
-    """Requests for something else than pages; `kind`: sitemap."""
+    """Requests for something else than pages; `kind`: sitemap, probe."""
 
-    kind: Annotated[str, Meta(max_length=SERVICE_TEXT_CHARACTERS_MAX, extra_json_schema={"enum": ["sitemap"]})]
+    kind: Annotated[str, Meta(max_length=SERVICE_TEXT_CHARACTERS_MAX, extra_json_schema={"enum": ["sitemap", "probe"]})]
     urls: Annotated[list[str], Meta(max_length=SERVICE_ROWS_MAX)]
     crawl_id: Name | None = None
 

@@ -54,7 +54,7 @@ from outrider.limits import (
 )
 from outrider.robots import Rules
 from outrider.url import authority_of, host_of, spell
-from outrider.url.traps import BY_RETURNS, BY_SESSION, RULES
+from outrider.url.traps import BY_COUNTS, RULES
 
 _Places = npt.NDArray[np.intp]
 _Instants = npt.NDArray[np.int64]
@@ -437,8 +437,9 @@ class Machine(Reporting, Operations, Carrying, Errands):
         """Which numbers make a parked URL a trap, in words; None where it is none, or where none do any more."""
         if record.state != PARKED or record.reason != Reason.TRAP or self.settings.traps is None:
             return None
-        if self.tables.registry.errors[record.error] in (RULES[BY_RETURNS - 1], RULES[BY_SESSION - 1]):
-            return self._returns_told(record.url)
+        rule = self.tables.registry.errors[record.error]
+        if rule in RULES and (number := RULES.index(rule) + 1) in BY_COUNTS:
+            return self._returns_told(record.url, number)
         return self.settings.traps.explained(record.url, now)
 
     def _rules_first(self, url: str, now: Instant) -> tuple[str, Instant | None] | None:

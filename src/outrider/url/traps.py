@@ -7,6 +7,8 @@ trap_date          names a month that lies further ahead than so many years: the
 trap_new_urls      its host or registrable domain has made more new URLs in a day than that
 trap_returns       URLs of its shape, or of its host, have brought hardly any new content of late
 trap_session       the same, and it has a session id
+trap_hosts         its host is new, and the new hosts of its wildcard domain have brought hardly any new content
+trap_host_size     its host has had twice as many fetches as nearly all others
 """
 
 from __future__ import annotations
@@ -21,10 +23,12 @@ from outrider.url.rules import has_session
 
 RULES = (
     *("trap_url_bytes", "trap_path_depth", "trap_path_repeats", "trap_date"),
-    *("trap_new_urls", "trap_returns", "trap_session"),
+    *("trap_new_urls", "trap_returns", "trap_session", "trap_hosts", "trap_host_size"),
 )
 """The rules by number, from 1 on; 0 is no trap."""
-BY_NEW_URLS, BY_RETURNS, BY_SESSION = 5, 6, 7
+BY_NEW_URLS, BY_RETURNS, BY_SESSION, BY_HOSTS, BY_HOST_SIZE = 5, 6, 7, 8, 9
+BY_COUNTS = (BY_RETURNS, BY_SESSION, BY_HOSTS, BY_HOST_SIZE)
+"""Rules that go by what other URLs brought."""
 ANY_TRAP = "trap"
 """All of them, where a rule is asked for."""
 _YEAR_SECONDS = 31_556_952  # the mean year of the calendar
@@ -54,7 +58,9 @@ class Traps:
     """The bounds of the rules; None leaves a rule out.
 
     new_urls_max   new URLs of a host, and of a registrable domain, in a day
-    returns_min    share of the fetches of a shape, and of the new shapes of a host, that must bring new content
+    returns_min    share of the fetches of a shape, of the new shapes of a host and of the new hosts of a wildcard
+                   domain that must bring new content
+    host_quantile  share of the hosts, of which each may have twice as many fetches as these have at most
     """
 
     url_bytes_max: int | None = None
@@ -63,12 +69,15 @@ class Traps:
     date_years_max: float | None = None
     new_urls_max: int | None = None
     returns_min: float | None = None
+    host_quantile: float | None = None
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise SettingsError(f"{name} is {value}; it can be 0 or more, or none")
+        if self.host_quantile is not None and self.host_quantile >= 1:
+            raise SettingsError(f"host_quantile is {self.host_quantile}; it can be a share below 1, or none")
 
     def rule_of(self, url: str, now: Instant) -> int:
         """The number of the first rule that a canonical URL breaks by itself, 0 for none."""

@@ -4,21 +4,29 @@ The share is a running mean: of all fetches while they are few, then with more w
 less than a fourth loses half of its class, one below an eighth all of it, and one below the bound of the settings is
 parked. The 64th, 128th, 256th … URL after that is fetched all the same: a shape that got better is found out, and one
 that links to any number of its own kind still ends.
+
+The fetches of hosts are counted in steps of a fourth of an octave: how many hosts have had 16, 19, 23 … of them. So
+their quantiles are known to a fifth, in bounded memory, however many hosts there are.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from outrider.clock import Instant, instant
 from outrider.limits import (
+    HOST_FETCHES_COMPARED,
+    HOST_QUANTILE_TIMES,
+    HOSTS_COMPARED_MIN,
     NEW_URLS_WINDOW_SECONDS,
     RETURNS_FETCHES_MIN,
     RETURNS_FETCHES_MIN_OF_HOST,
     RETURNS_FETCHES_OF_TRIALS,
+    RETURNS_HOSTS_MIN,
     RETURNS_PROBE_FIRST,
     RETURNS_WINDOW,
     RETURNS_WINDOW_OF_HOST,
@@ -29,6 +37,9 @@ from outrider.url.rules import has_session
 HALVED_BELOW: Final = 1 / 4
 LOWEST_BELOW: Final = 1 / 8
 _COUNT_MAX: Final = 2**32 - 1
+LEVELS: Final = tuple(int(HOST_FETCHES_COMPARED * 2 ** (step / 4)) for step in range(4 * 27))
+"""The numbers of fetches at which hosts are counted."""
+_OF_LEVEL: Final = {level: step for step, level in enumerate(LEVELS)}
 _DIGITS = re.compile(r"[0-9]+")
 _HAS_DIGIT, _HAS_LETTER = re.compile(r"[0-9]").search, re.compile(r"[A-Za-z]").search
 
@@ -89,6 +100,44 @@ def is_parked(shape: Returns, host: Returns, least: float) -> Returns | None:
         return None
     good = shape.share >= HALVED_BELOW if shape.fetched else host.fetched < RETURNS_FETCHES_OF_TRIALS
     return None if good else host
+
+
+def are_poor_hosts(hosts: Returns, least: float) -> bool:
+    """Whether the new hosts of a wildcard domain, each by its first page, brought so little that no more are asked."""
+    return bool(hosts.since) and hosts.is_poor(least, RETURNS_HOSTS_MIN)
+
+
+def level_reached(host: Returns) -> int | None:
+    """The place among `LEVELS` of a host that has come to it with its last fetch."""
+    return _OF_LEVEL.get(host.fetched)
+
+
+def count_level(level: Returns) -> None:
+    """Counts a host that has come to a level. Such a row is among the last that are forgotten."""
+    level.fetched, level.found = _COUNT_MAX, min(level.found + 1, _COUNT_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The sizes of hosts. hosts: how many are compared; most: the fetches that the share `quantile` of them has at the
+    most; bound: a host with so many is parked."""
+
+    hosts: int
+    quantile: float
+    most: int
+    bound: int
+
+
+def sizes_of(reached: Sequence[int], quantile: float) -> Sizes | None:
+    """The sizes of hosts by how many have reached each of `LEVELS`; None while there are too few to be compared."""
+    hosts = reached[0]
+    if hosts < HOSTS_COMPARED_MIN:
+        return None
+    above = hosts * (1.0 - quantile) + 1e-9
+    for level, count in zip(LEVELS, reached, strict=True):
+        if count <= above:
+            return Sizes(hosts, quantile, level, HOST_QUANTILE_TIMES * level)
+    return None
 
 
 def counted(shape: Returns, host: Returns, *, fresh: bool) -> None:

@@ -48,6 +48,7 @@ KINDS = {
         ErrandKind(Kind.ROBOTS, 0, "robots", 1.0),
         ErrandKind(Kind.ADDRESS, 0, "address", 1.0),
         ErrandKind(Kind.SITEMAP, 1, None, 0.5),
+        ErrandKind(Kind.PROBE, 2, None, 0.75),
     )
 }
 OF_CALLERS = {row.number: row for row in KINDS.values() if row.number}

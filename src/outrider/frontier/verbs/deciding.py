@@ -17,6 +17,7 @@ from outrider.frontier.format.facts import FRAME_KIND, Block, Compressor, Fact, 
 from outrider.frontier.format.lines import refusal
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.network import Network
+from outrider.frontier.policy.returns import Sizes
 from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.policy.welcome import SameBodies
 from outrider.frontier.schedule.cooling import Cooling
@@ -146,6 +147,8 @@ class Deciding:
         self._unanswered: dict[int, bytes] = {}
         self.network = Network()
         self.delays = Delays()
+        self._levels: list[int] = []  # the names under which hosts of each size are counted
+        self._sizes: tuple[int, Sizes | None] | None = None  # the sizes of hosts as of this LSN
         self._woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
         self.lsn = 0
         self.asked = ""  # the caller's function that runs now, in words for an error

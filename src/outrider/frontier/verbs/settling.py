@@ -202,6 +202,7 @@ class Settling(Asking, Discovering):
             if error is not None:
                 draft.error(error)
             if isinstance(errand, CallersErrand):
+                self._note_probe(draft, errand, outcomes, row)
                 fact, cells = errand.after_answer(draft.now, **_answer_of(outcomes, row, error))
                 if not cells[-1] and not self._owns(host_of(cells[4])):
                     fact, cells = errand.cells(errand.name, ended=True)  # another frontier visits the next hop's host

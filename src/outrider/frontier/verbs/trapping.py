@@ -1,7 +1,9 @@
 """Traps: URLs that a site makes without end are parked when they are drawn, as robots rules park others.
 
-Rules look at one URL alone; returns (policy/returns.py) tell of its host and its shape. None of them judges a seed, a
-URL that was fetched before, or one that an operator put back.
+Rules look at one URL alone; returns (policy/returns.py) tell of its host, its shape and its wildcard domain. None of
+them judges a seed, a URL that was fetched before, or one that an operator put back.
+
+A domain is a wildcard once a probe of a host that nobody has fetched a page of was answered with a page.
 """
 
 from __future__ import annotations
@@ -14,18 +16,31 @@ import numpy.typing as npt
 
 from outrider import kernels
 from outrider.frontier.format.cards import Cards
-from outrider.frontier.policy.returns import Returns, class_of_shape, counted, is_parked, shape_of
+from outrider.frontier.policy.returns import (
+    LEVELS,
+    Returns,
+    Sizes,
+    are_poor_hosts,
+    class_of_shape,
+    count_level,
+    counted,
+    is_parked,
+    level_reached,
+    shape_of,
+    sizes_of,
+)
+from outrider.frontier.state.errand import CallersErrand
 from outrider.frontier.state.urls import PARKED, Reason
 from outrider.frontier.verbs import outcomes as verdicts
 from outrider.frontier.verbs.deciding import CODE_NUMBERS, Deciding
 from outrider.frontier.verbs.draft import Draft
 from outrider.frontier.verbs.outcomes import Outcomes
-from outrider.journey import Code
+from outrider.journey import Code, Kind
 from outrider.kernels.cards import Heads
-from outrider.limits import RETURNS_FETCHES_MIN
-from outrider.url import UrlBatch
+from outrider.limits import HOST_FETCHES_COMPARED, RETURNS_FETCHES_MIN, RETURNS_WINDOW
+from outrider.url import UrlBatch, host_of, registrable_domain
 from outrider.url.rules import has_session
-from outrider.url.traps import BY_NEW_URLS, BY_RETURNS, BY_SESSION, RULES
+from outrider.url.traps import BY_HOST_SIZE, BY_HOSTS, BY_NEW_URLS, BY_RETURNS, BY_SESSION, RULES
 
 GO: Final = (0, None)
 """Neither a trap nor of another class."""
@@ -38,7 +53,7 @@ class Trapping(Deciding):
     def counts_returns(self) -> bool:
         """Whether fetches are counted by host and shape."""
         traps = self.settings.traps
-        return traps is not None and traps.returns_min is not None
+        return traps is not None and (traps.returns_min is not None or traps.host_quantile is not None)
 
     def _names_of(self, urls: Sequence[str]) -> list[tuple[int, int]]:
         """The names under which the returns of the shapes and of the hosts of these URLs are kept."""
@@ -48,6 +63,13 @@ class Trapping(Deciding):
             texts += (f"{host}\n{shape_of(slash + rest)}", f"{host}\n")
         found = np.frombuffer(kernels.fingerprints(texts, self.tables.fingerprint_key), np.uint64).tolist()
         return list(zip(found[::2], found[1::2], strict=True))
+
+    def _name_of_hosts(self, url: str) -> int | None:
+        """The name under which the returns of the new hosts of this URL's domain are kept; None where its host is the
+        domain itself, or has none."""
+        host = host_of(url)
+        domain = registrable_domain(host)
+        return self.tables.hash_of(f"{domain}\nhosts") if domain not in (None, host) else None
 
     def _names_judged(self, urls: Sequence[str], judged: Sequence[bool]) -> dict[int, tuple[int, int]]:
         """The names of the drawn URLs whose returns are looked at, by row; none before a fetch was counted."""
@@ -70,18 +92,54 @@ class Trapping(Deciding):
         if traps is None:
             return GO
         broken = traps.rule_of(url, draft.now)
-        if broken or traps.returns_min is None or names is None:
+        if broken or names is None:
             return broken, None
         shape, host = names
-        own = draft.returns_seen(shape)
-        poor = is_parked(own, draft.returns_seen(host), traps.returns_min)
+        there = draft.returns_seen(host)
+        if self._is_too_large(there):
+            return BY_HOST_SIZE, None
+        if traps.returns_min is None:
+            return GO
+        slot, own = int(head["slot"]), draft.returns_seen(shape)
+        poor = is_parked(own, there, traps.returns_min)
         if poor is not None:
-            if draft.returns(int(head["slot"]), shape if poor is own else host).is_probed():
+            if draft.returns(slot, shape if poor is own else host).is_probed():
                 return GO
             return BY_SESSION if has_session(url[url.index("/", 8) :]) else BY_RETURNS, None
+        if not there.fetched and self._is_of_poor_hosts(draft, slot, url, traps.returns_min):
+            return BY_HOSTS, None
         before = int(head["klass"])
         klass = class_of_shape(before, own)
         return 0, klass if klass < before else None
+
+    def _is_too_large(self, host: Returns) -> bool:
+        """Whether a host has had so many more fetches than others that no more are made."""
+        sizes = self._host_sizes() if host.fetched >= HOST_FETCHES_COMPARED else None
+        return sizes is not None and host.fetched >= sizes.bound
+
+    def _is_of_poor_hosts(self, draft: Draft, slot: int, url: str, least: float) -> bool:
+        """Whether a URL of a new host is parked for the other new hosts of its wildcard domain."""
+        name = self._name_of_hosts(url)
+        if name is None or not are_poor_hosts(draft.returns_seen(name), least):
+            return False
+        return not draft.returns(slot, name).is_probed()
+
+    def _host_sizes(self) -> Sizes | None:
+        """The sizes of the hosts as they are known now, None where they bound nothing."""
+        quantile = self.settings.traps.host_quantile if self.settings.traps is not None else None
+        if quantile is None:
+            return None
+        if self._sizes is None or self._sizes[0] != self.lsn:
+            kept = self.tables.returns
+            reached = [kept.get(self._name_of_level(step)).found for step in range(len(LEVELS))]
+            self._sizes = self.lsn, sizes_of(reached, quantile)
+        return self._sizes[1]
+
+    def _name_of_level(self, step: int) -> int:
+        if not self._levels:
+            texts = [f"\nhosts of {level}" for level in LEVELS]
+            self._levels = np.frombuffer(kernels.fingerprints(texts, self.tables.fingerprint_key), np.uint64).tolist()
+        return self._levels[step]
 
     def _park_new(
         self, urls: UrlBatch, rows: npt.NDArray[np.intp], heads: Heads, codes: npt.NDArray[np.uint8], draft: Draft
@@ -127,14 +185,39 @@ class Trapping(Deciding):
             if flags is not None:
                 fresh &= ~flags
         rows = [row for row in np.flatnonzero(told).tolist() if row not in outcomes.locations]
-        slots = cards.heads["slot"].tolist()
-        for row, (shape, host) in zip(rows, self._names_of([cards.url(row) for row in rows]), strict=True):
-            slot = slots[row]
-            counted(draft.returns(slot, shape), draft.returns(slot, host), fresh=bool(fresh[row]))
+        slots, urls = cards.heads["slot"].tolist(), [cards.url(row) for row in rows]
+        for row, url, (shape, host) in zip(rows, urls, self._names_of(urls), strict=True):
+            slot, new, there = slots[row], bool(fresh[row]), draft.returns(slots[row], host)
+            if not there.fetched and (name := self._name_of_hosts(url)) and draft.returns_seen(name).since:
+                draft.returns(slot, name).count(fresh=new, window=RETURNS_WINDOW)
+            counted(draft.returns(slot, shape), there, fresh=new)
+            if (step := level_reached(there)) is not None:
+                count_level(draft.returns(slot, self._name_of_level(step)))
 
-    def _returns_told(self, url: str) -> str | None:
-        """The returns for which a URL is parked, in words."""
+    def _note_probe(self, draft: Draft, errand: CallersErrand, outcomes: Outcomes, row: int) -> None:
+        """Takes in the answer to a probe: where it is a page of a host that nobody has fetched a page of, the domain
+        answers for any name."""
+        page = outcomes.verdicts[row] == verdicts.DONE and outcomes.statuses[row] // 100 == 2
+        if errand.kind is not Kind.PROBE or not page or row in outcomes.locations or not self.counts_returns:
+            return
+        name = self._name_of_hosts(errand.name)
+        if name is not None and not self.tables.hosts.answered[errand.host]:
+            hosts = draft.returns(errand.slot, name)
+            hosts.since = hosts.since or draft.now
+
+    def _returns_told(self, url: str, rule: int) -> str | None:
+        """The returns for which a URL is parked by a rule, in words."""
         ((shape, host),) = self._names_of([url])
+        if rule == BY_HOSTS:
+            name = self._name_of_hosts(url)
+            shown = _shown(self.tables.returns.get(name)) if name is not None else ""
+            return f"of the new hosts of its wildcard domain, by their first pages, {shown}"
+        if rule == BY_HOST_SIZE:
+            told, sizes = f"{self.tables.returns.get(host).fetched} pages of its host were fetched", self._host_sizes()
+            if sizes is not None:
+                told += f"; of {sizes.hosts} hosts with {HOST_FETCHES_COMPARED} or more, {100 * sizes.quantile:g} % "
+                told += f"had at most {sizes.most}, and a host may have {sizes.bound} (host_quantile)"
+            return told
         own = self.tables.returns.get(shape)
         if own.fetched >= RETURNS_FETCHES_MIN:
             rest = url[url.index("/", 8) :]
