@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from e2e.downloaders import each_downloader, new  # noqa: F401 - a fixture
 from e2e.hostile import closes_after, hostile
-from model.world import World
+from model.world import World, outcome
 from outrider import Frontier
 from outrider.clock import wall
 from outrider.crawl.visit import Visit, judged, page_outcome, robots_outcome
 from outrider.fetch.downloader import Headers, Request
 from outrider.fetch.unwelcome import SIGNS, sign_of
-from outrider.frontier.policy.welcome import PARKED_FROM, SILENT_FROM, Signal, unwelcome_after
+from outrider.frontier.policy.welcome import NAMELESS_FROM, PARKED_FROM, SILENT_FROM, Signal, unwelcome_after
 from outrider.journey import Kind, Outcome, Verdict
 from outrider.limits import SILENT_SECONDS_FIRST, SILENT_TRIES_MAX, UNWELCOME_POINTS_MAX
 from outrider.url import UrlBatch
@@ -81,26 +81,28 @@ def test_every_sign_names_something_that_it_looks_for():
 
 def plain(signals: list[Signal]) -> int:
     """The rule as it is told: points in a row, none left behind a healthy answer, parked from twelve on. A host that
-    falls silent is tried again some times before."""
+    falls silent, or loses its address, is tried again some times before."""
     points = tries = 0
+    lost, first = (Signal.BROKEN, Signal.NAMELESS), SILENT_FROM
     for signal in signals:
+        first = {Signal.BROKEN: SILENT_FROM, Signal.NAMELESS: NAMELESS_FROM}.get(signal, first)
         if signal is Signal.HEALTHY:
             points = tries = 0
-        elif signal is Signal.BROKEN and tries:
+        elif signal in lost and tries:
             tries += 1
             if tries > SILENT_TRIES_MAX:
                 return PARKED_FROM + signal
         elif signal is not Signal.NEUTRAL:
             before = 0 if tries else points
-            points, tries = before + {Signal.CHALLENGE: 6, Signal.SAME: 12}.get(signal, 1), 0
+            points, tries = before + {Signal.CHALLENGE: 6, Signal.SAME: 12, Signal.NAMELESS: 12}.get(signal, 1), 0
             if points >= UNWELCOME_POINTS_MAX:
-                if signal is not Signal.BROKEN:
+                if signal not in lost:
                     return PARKED_FROM + signal
                 points, tries = 0, 1
-    return SILENT_FROM + tries if tries else points
+    return first + tries if tries else points
 
 
-_SIGNALS = st.sampled_from([*Signal, *[Signal.BROKEN] * 40])
+_SIGNALS = st.sampled_from([*Signal, *[Signal.BROKEN] * 40, *[Signal.NAMELESS] * 5])
 
 
 @given(st.lists(st.lists(_SIGNALS, min_size=30, max_size=30), min_size=1, max_size=3))
@@ -120,18 +122,18 @@ def world_of(**how: object) -> World:
     return world
 
 
-def asked(world: World, rounds: int, **outcome: object) -> int:
+def asked(world: World, rounds: int, **how: object) -> int:
     """Answers pages of a.test alike, so often at most; how many were asked for."""
     count = 0
     for _ in range(rounds):
         for lease in world.lease(2, key="a.test"):
             count += 1
-            if outcome.get("status") == 200:
+            if how.get("status") == 200:
                 world.report(lease.done(seconds=0.01))
-            elif outcome.get("status") == 403 and not outcome.get("challenged"):
+            elif how.get("status") == 403 and not how.get("challenged"):
                 world.report(lease.gone(status=403, seconds=0.01))
             else:
-                world.report(lease.retry(seconds=0.01, after_seconds=100_000, **outcome))
+                world.report(lease.retry(seconds=0.01, after_seconds=100_000, **how))
         world.clock.move(400.0)
     return count
 
@@ -223,6 +225,50 @@ def test_a_server_that_was_down_for_minutes_is_crawled_to_its_end():
     world.clock.move(SILENT_SECONDS_FIRST)
     assert 30 == asked(world, 30, status=200)
     assert (None, False) == (world.frontier.host("a.test").not_welcome, world.frontier.host("a.test").paused)
+
+
+@pytest.mark.parametrize(("error", "verdict"), [("dns_unknown", "gone"), ("dns_temporary", "retry")])
+def test_a_host_that_lost_its_address_rests_and_none_of_its_urls_is_spent(error, verdict):
+    world = World(delay=1.0, delay_factor=0.0)
+    world.discover(*[f"{A}{page}" for page in range(60)])
+    assert 1 == asked(world, 1, status=200)
+    waits = []
+    while (wait := world.ready_in()) is not None:
+        world.clock.move(wait)
+        waits.append(wait)
+        world.report(*[outcome(lease, verdict, error=error) for lease in world.lease()])
+        assert {"queued": 59, "done": 1} == {state: count for state, count in world.counts().items() if count}
+    assert [SILENT_SECONDS_FIRST * 2**tries for tries in range(SILENT_TRIES_MAX)] == [round(wait) for wait in waits[1:]]
+    assert ("not_welcome", "its name leads to no address, and did before") == (
+        words(world),
+        world.frontier.host("a.test").not_welcome,
+    )
+    world.kill()
+    world.frontier.resume("a.test")
+    assert 59 == asked(world, 61, status=200)
+
+
+def test_a_host_whose_address_comes_back_is_crawled_to_its_end():
+    world = World(robots="errands", delay=1.0, delay_factor=0.0)
+    world.discover(*[f"{A}{page}" for page in range(3)])
+    (errand,) = world.lease(errands=True)
+    world.report(errand.robots(200, b"User-agent: *\nDisallow:", seconds=0.01))
+    world.clock.move(2.0)
+    (page,) = world.lease()  # robots.txt came from there, and no page did yet
+    world.report(page.gone(error="dns_unknown"))
+    assert ([], 3) == (world.urls(), world.counts()["queued"])
+    world.clock.move(SILENT_SECONDS_FIRST)
+    assert 3 == asked(world, 5, status=200)
+    assert None is world.frontier.host("a.test").not_welcome
+
+
+def test_a_host_that_never_had_an_address_ends_its_urls_as_they_come():
+    world = World(delay=1.0, delay_factor=0.0)
+    world.discover(f"{A}1", f"{A}2")
+    for _ in range(2):
+        world.report(*[lease.gone(error="dns_unknown") for lease in world.lease()])
+        world.clock.move(10.0)
+    assert (2, None) == (world.counts()["gone"], world.frontier.host("a.test").not_welcome)
 
 
 def test_an_operator_wakes_a_silent_host_before_its_time():

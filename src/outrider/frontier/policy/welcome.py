@@ -30,37 +30,46 @@ class Signal(IntEnum):
     WALL = 3  # 403
     BROKEN = 4  # the connection was broken or led to no answer, though the host had answered before
     SAME = 5  # the last of many other pages in a row with one same body, though the host had given others before
+    NAMELESS = 6  # its name leads to no address, though it did before
 
 
 SILENT_FROM = 200
 """Cells from here on, below `PARKED_FROM`, say that the host fell silent, and how often it was found so: a server that
 is down looks like one that shuts a crawler out, and comes back."""
+NAMELESS_FROM = 220
+"""Cells from here on, below `PARKED_FROM`, say the same of a host whose name leads to no address any more."""
 PARKED_FROM = 240
 """Cells from here on say that the host is parked, and by which signal: `PARKED_FROM` + the signal."""
 _SILENT = "it breaks every connection or is silent, and answered before"
+_NAMELESS = "its name leads to no address, and did before"
 _TEXTS = {
     PARKED_FROM + Signal.CHALLENGE: "it answers with challenges for browsers or people",
     PARKED_FROM + Signal.WALL: "it answers everything with 403",
     PARKED_FROM + Signal.BROKEN: _SILENT,
+    PARKED_FROM + Signal.NAMELESS: _NAMELESS,
     PARKED_FROM + Signal.SAME: "it gives one same body for every page, and gave others before",
 }
 BREAKS = frozenset({"reset", "empty_reply", "connect_timeout", "first_byte_timeout"})
 """Errors that are the sign BROKEN. A refused connection is none: nothing listens there, as while a server restarts."""
-_POINTS = np.array([0, 0, UNWELCOME_CHALLENGE, 1, 1, UNWELCOME_POINTS_MAX], np.uint8)
+NAMELESS = frozenset({"dns_unknown", "dns_temporary"})
+"""Errors that are the sign NAMELESS."""
+_POINTS = np.array([0, 0, UNWELCOME_CHALLENGE, 1, 1, UNWELCOME_POINTS_MAX, UNWELCOME_POINTS_MAX], np.uint8)
 
 
 def unwelcome_after(cells: Signals, signals: Signals) -> Signals:
     """The hosts' cells after these requests. A cell counts points: a challenge has six, a 403 or a broken connection
-    one, the end of a long run of same bodies twelve; a healthy answer takes all of them. With twelve the host is
-    parked, and stays so until an operator wakes it. Where the last of them is a broken connection, the host is left
-    alone for `silent_seconds` first, and again with each more, and parked when that was tried often enough."""
-    silent, broken = is_silent(cells), signals == Signal.BROKEN
+    one, the end of a long run of same bodies or a name without an address twelve; a healthy answer takes all of them.
+    With twelve the host is parked, and stays so until an operator wakes it. Where the last of them is a broken
+    connection or such a name, the host is left alone for `silent_seconds` first, and again with each more, and parked
+    when that was tried often enough."""
+    silent, nameless = is_silent(cells), signals == Signal.NAMELESS
+    broken = nameless | (signals == Signal.BROKEN)
     points = np.minimum(np.where(silent, 0, cells) + _POINTS[signals], UNWELCOME_POINTS_MAX).astype(np.uint8)
     found = np.where(points >= UNWELCOME_POINTS_MAX, PARKED_FROM + signals, points)
-    tries = np.where(silent, cells - SILENT_FROM, 0) + 1
+    tries = np.where(silent, _tries_of(cells), 0) + 1
     falls = broken & (silent | (points >= UNWELCOME_POINTS_MAX)) & (tries <= SILENT_TRIES_MAX)
     found = np.where(silent & broken, PARKED_FROM + signals, found)
-    found = np.where(falls, SILENT_FROM + tries, found)
+    found = np.where(falls, np.where(nameless, NAMELESS_FROM, SILENT_FROM) + tries, found)
     found = np.where(signals == Signal.HEALTHY, 0, found)
     return np.where(cells >= PARKED_FROM, cells, np.where(signals == Signal.NEUTRAL, cells, found)).astype(np.uint8)
 
@@ -71,14 +80,21 @@ def is_silent(cells: Signals) -> npt.NDArray[np.bool_]:
     return found
 
 
+def _tries_of(cells: Signals) -> Signals:
+    """How often hosts with these cells were found silent, or without an address."""
+    return (cells - SILENT_FROM) % np.uint8(NAMELESS_FROM - SILENT_FROM)
+
+
 def silent_seconds(cell: int) -> float:
     """How long a host that fell silent is left alone: ten minutes, then twice as long each time."""
-    return float(SILENT_SECONDS_FIRST * 2 ** (cell - SILENT_FROM - 1))
+    return float(SILENT_SECONDS_FIRST * 2 ** (int(_tries_of(np.array([cell], np.uint8))[0]) - 1))
 
 
 def text_of(cell: int) -> str | None:
     """Why a crawler is not welcome at a host with this cell; None where it is, or is not known to be unwelcome yet."""
-    return _SILENT if SILENT_FROM <= cell < PARKED_FROM else _TEXTS.get(cell)
+    if NAMELESS_FROM <= cell < PARKED_FROM:
+        return _NAMELESS
+    return _SILENT if SILENT_FROM <= cell < NAMELESS_FROM else _TEXTS.get(cell)
 
 
 class SameBodies:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider.errors import SettingsError, shown
+from outrider.frontier.policy.welcome import NAMELESS
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.arguments import HTTP_STATUS_MAX, INSTANT_MAX, SPAN_SECONDS_MAX, Uint64s
 from outrider.journey import Outcome, OutcomeBatch, RobotsAnswer, Verdict
@@ -97,6 +98,8 @@ class Outcomes:
         """Whether the texts of some URLs are needed: they change, come back to a queue, or name a redirect's base."""
         if not self.plain and (self.locations or self.digests or self.etags or self.modified or self.metadata):
             return True
+        if self.errors and not NAMELESS.isdisjoint(self.errors.values()):
+            return True  # such a page may come back to its queue, whatever its verdict
         return not self.all_done and int(self.verdicts.max(initial=0)) >= AGAIN
 
     def text_bytes(self) -> int:
@@ -132,6 +135,14 @@ class Outcomes:
         """The wait of one row before the next attempt, in seconds."""
         after = self.after_seconds
         return None if after is None or np.isnan(after[row]) else float(after[row])
+
+    def come_again(self, rows: Sequence[int], at: int) -> None:
+        """Lets the URLs of these rows go back to their queues, as if they had not been asked for. at: not before this
+        instant, NO_INSTANT for at once."""
+        self.verdicts = self.verdicts.copy()
+        self.verdicts[rows] = AGAIN
+        self.at = np.full(len(self), NO_INSTANT) if self.at is None else self.at.copy()
+        self.at[rows] = at
 
     def take(self, rows: npt.NDArray[np.intp]) -> Outcomes:
         """The outcomes of these rows, in this order."""

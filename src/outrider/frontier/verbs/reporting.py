@@ -224,6 +224,7 @@ class Reporting(Leasing, Settling):
             draft.tally("stale", stale)
         self._unwelcome = {}
         self._hear_network(draft, ends)
+        self._hear_names(ends)
         self._answer_errands(draft, ends)
         until, ended = self._rest_hosts(draft, ends)
         draft.left = ends.hosts[ends.ended]

@@ -18,6 +18,7 @@ from outrider.frontier.policy.network import SILENT, Network
 from outrider.frontier.policy.politeness import UNANSWERED, ends_of, rests_after
 from outrider.frontier.policy.welcome import (
     BREAKS,
+    NAMELESS,
     PARKED_FROM,
     SameBodies,
     Signal,
@@ -77,7 +78,7 @@ _WAITS = np.array([*RETRY_SECONDS, 0.0])  # by attempt, 1 for the first; behind 
 class Ends:
     """The leases that the outcomes of one frame end. ended: outcomes of open leases of pages; hosts: rows of the
     pages' hosts; dead: ended ones whose URLs were deleted meanwhile; errands: open errands, by row; network: as these
-    outcomes show it; spared: rows that failed in an outage of it."""
+    outcomes show it; spared: rows that failed in an outage of it; nameless: pages whose host has lost its address."""
 
     outcomes: Outcomes
     leases: Found
@@ -87,6 +88,7 @@ class Ends:
     errands: dict[int, Errand]
     network: Network = field(default_factory=Network)
     spared: frozenset[int] = frozenset()
+    nameless: frozenset[int] = frozenset()
 
     def accepted(self) -> Flags:
         """The outcomes that are not stale."""
@@ -178,11 +180,25 @@ class Settling(Asking, Discovering):
                 draft.clock(host).strain = strain
         pages = [row for row in failed if ends.ended[row] and outcomes.verdicts[row] == verdicts.RETRY]
         if pages:
-            outcomes.verdicts = outcomes.verdicts.copy()
-            outcomes.verdicts[pages] = verdicts.AGAIN
-            at = np.full(len(outcomes), verdicts.NO_INSTANT) if outcomes.at is None else outcomes.at.copy()
-            at[pages] = ends.network.until
-            outcomes.at = at
+            outcomes.come_again(pages, ends.network.until)
+
+    def _hear_names(self, ends: Ends) -> None:
+        """Finds the pages whose host has lost its address, though it had one. That says nothing about a page: it goes
+        back to its queue as if it had not been asked for, and its host is left alone."""
+        outcomes, hosts, robots = ends.outcomes, self.tables.hosts, self.tables.robots
+        found = [
+            row
+            for row, error in outcomes.errors.items()
+            if error in NAMELESS and ends.ended[row] and not outcomes.statuses[row] and row not in ends.spared
+            if outcomes.verdicts[row] in (verdicts.GONE, verdicts.RETRY)
+        ]
+        for row in found.copy():
+            host = int(ends.hosts[row])
+            if not (hosts.answered[host] or any(one.fetched for one in robots.of_host.get(host, ()))):
+                found.remove(row)  # it was never there
+        if found:
+            ends.nameless = frozenset(found)
+            outcomes.come_again(found, verdicts.NO_INSTANT)
 
     # -- errands -------------------------------------------------------------------------------------------------------
 
@@ -264,7 +280,7 @@ class Settling(Asking, Discovering):
             answered=outcomes.answered if not requested else outcomes.answered & ends.ended,
             strained=_strained(outcomes, hosts, rested, ends.spared),
             first_byte=outcomes.first_byte_seconds,
-            signals=self._signals(outcomes, hosts, rested, ends.spared),
+            signals=self._signals(ends, hosts, rested),
         )
         requests = requests if rows is None else requests.take(rows)
         some = hosts if rows is None else hosts[rows]
@@ -340,7 +356,8 @@ class Settling(Asking, Discovering):
         before = clocks["unwelcome"][at].copy()
         signals = requests.signals
         signals = np.where((signals == Signal.BROKEN) & (clocks["answered"][at] == 0), Signal.NEUTRAL, signals)
-        for place in np.flatnonzero(is_silent(before) & (signals == Signal.BROKEN)).tolist():
+        lost = (signals == Signal.BROKEN) | (signals == Signal.NAMELESS)
+        for place in np.flatnonzero(is_silent(before) & lost).tolist():
             if self._left_alone(int(hosts[at][place])):  # a request that was open when it fell silent tells nothing new
                 signals[place] = Signal.NEUTRAL
         after = clocks["unwelcome"][at] = unwelcome_after(before, signals)
@@ -348,17 +365,19 @@ class Settling(Asking, Discovering):
         self._unwelcome.update(zip(hosts[at][told].tolist(), after[told].tolist(), strict=True))
         clocks["answered"][at] += requests.answered
 
-    def _signals(self, outcomes: Outcomes, hosts: Rows, rested: Flags, spared: frozenset[int]) -> Signals:
-        """The signs that requests give about the welcome of a crawler. spared: rows that failed in an outage of our
-        network."""
+    def _signals(self, ends: Ends, hosts: Rows, rested: Flags) -> Signals:
+        """The signs that requests give about the welcome of a crawler."""
+        outcomes = ends.outcomes
         statuses = outcomes.statuses
         signals = np.where((statuses >= 200) & (statuses < 500), Signal.HEALTHY, Signal.NEUTRAL).astype(np.uint8)
         signals[statuses == HTTP_FORBIDDEN] = Signal.WALL
         if outcomes.refused is not None:
             signals[outcomes.refused] = Signal.NEUTRAL
         for row, error in outcomes.errors.items():
-            if error in BREAKS and not statuses[row] and row not in spared:
+            if error in BREAKS and not statuses[row] and row not in ends.spared:
                 signals[row] = Signal.BROKEN
+        for row in ends.nameless:
+            signals[row] = Signal.NAMELESS
         if outcomes.digests:
             healthy = (rested & (signals == Signal.HEALTHY)).tolist()
             names = self.tables.hosts.hash[np.where(rested, hosts, 0).astype(np.intp)].tolist()
