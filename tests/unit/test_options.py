@@ -123,6 +123,16 @@ def test_lists_in_the_environment_are_separated_by_white_space():
     assert (r"\.pdf$", "/print/") == options.exclude
 
 
+def test_values_with_spaces_stand_on_lines_of_their_own_in_the_environment():
+    told = {
+        "OUTRIDER_CREDENTIALS": "https://a.test=Bearer t0ken\n  https://b.test=me:two words \n\n",
+        "OUTRIDER_HEADER": "X-Name=two words",
+    }
+    options = resolved({}, from_environment(told), {}, "/tmp/x")
+    assert (("X-Name", "two words"),) == options.header
+    assert {"https://a.test/": "Bearer t0ken", "https://b.test/": "me:two words"} == dict(options.credentials)
+
+
 def test_an_unknown_setting_is_answered_with_the_nearest_one():
     with pytest.raises(SettingsError, match="did you mean max-pages"):
         resolved({"max_page": 1}, {}, {}, "/tmp/x")

@@ -26,7 +26,9 @@ def reference() -> str:
         parts += [f"## {shown}", "", "```text", command.get_help(context), "```", ""]
     parts += ["## Exit codes", "", "| code | means |", "|---|---|"]
     parts += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES]
-    parts += ["", "## Settings", "", "Flags come before `OUTRIDER_…` variables, those before `DIR/outrider.toml`.", ""]
+    parts += ["", "## Settings", "", "Flags come before `OUTRIDER_…` variables, those before `DIR/outrider.toml`."]
+    parts += ["A variable holds a list with spaces between its values. Header fields and credentials may hold spaces"]
+    parts += ["themselves: each stands on a line of its own there.", ""]
     parts += ["| flag | variable | in outrider.toml | takes | default | meaning |", "|---|---|---|---|---|---|"]
     for name, setting in SETTINGS.items():
         default = default_of(name)

@@ -421,7 +421,8 @@ class Setting:
     by it. path: it names a file; in outrider.toml it is seen from the directory; words that are no path are listed in
     `words`. short: a second flag.
     per_host: a [[host]] table may have it. secret: its values are shown nowhere. file_only: it stands in
-    outrider.toml and in Python, and has no flag.
+    outrider.toml and in Python, and has no flag. spaced: its values may hold spaces, so that a variable of the
+    environment has one on each line.
     """
 
     meaning: str
@@ -440,6 +441,7 @@ class Setting:
     per_host: bool = False
     file_only: bool = False
     secret: bool = False
+    spaced: bool = False
 
 
 def _setting(
@@ -757,6 +759,7 @@ class CrawlOptions:
         many=True,
         per_host=True,
         secret=True,
+        spaced=True,
     )
     credentials: Any = _setting(
         (),
@@ -767,6 +770,7 @@ class CrawlOptions:
         many=True,
         per_host=True,
         secret=True,
+        spaced=True,
     )
     timeout: Any = _setting(
         TIMEOUTS,
@@ -904,7 +908,8 @@ Given = Mapping[str, tuple[object, str]]
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, str]]:
-    """The options named OUTRIDER_…; lists are separated by white space, an empty variable is none.
+    """The options named OUTRIDER_…; lists are separated by white space, those whose values may hold spaces by line
+    breaks; an empty variable is none.
 
     Raises SettingsError for a variable that is almost one of them: it would be passed over in silence.
     """
@@ -921,8 +926,15 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, tuple[object, 
         variable = ENVIRONMENT_PREFIX + name.upper()
         text = environment.get(variable, "")
         if text:
-            found[name] = (text.split() if setting.many else text, variable)
+            found[name] = (_listed(text, setting) if setting.many else text, variable)
     return found
+
+
+def _listed(text: str, setting: Setting) -> list[str]:
+    """The values of a list in a variable."""
+    if not setting.spaced:
+        return text.split()
+    return [line for line in map(str.strip, text.splitlines()) if line]
 
 
 @dataclass(frozen=True, slots=True)
