@@ -161,6 +161,21 @@ def test_many_at_once_are_answered_as_one_by_one(kernel, tables):
 
 
 @BOTH
+@DESIGNS
+def test_thousands_taken_in_together_are_found_as_one_by_one(kernel, tables):
+    """Some stand there before, some come twice, and some share all the bits of a table's key."""
+    numbers = [hash_of(str(number)) for number in range(1_200)]
+    together, single = (kernel.SimHashIndex(3, tables) for _ in range(2))
+    crowded = [numbers[0] ^ low for low in range(300)]
+    for some in (numbers[:7], numbers + crowded + numbers[:50], numbers[600:] * 2):
+        new = sum(map(single.add, some))
+        assert [new, len(single)] == [together.add_many(np.array(some, np.uint64)), len(together)]
+    asked = np.array([*numbers[:200], *(number ^ 0x8001 for number in crowded[::3])], np.uint64)
+    assert single.near_many(asked) == together.near_many(asked)
+    assert [single.candidates(one) for one in crowded[:9]] == [together.candidates(one) for one in crowded[:9]]
+
+
+@BOTH
 def test_a_column_of_something_else_is_refused(kernel):
     with pytest.raises(ValueError, match="fingerprints: 9 bytes are no column of 8"):
         kernel.SimHashIndex().near_many(bytes(9))

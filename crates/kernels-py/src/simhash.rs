@@ -41,8 +41,10 @@ impl SimHashIndex {
     }
 
     fn add_many(&mut self, fingerprints: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let py = fingerprints.py();
         let fingerprints = column::<u64>(fingerprints, "fingerprints")?;
-        Ok(self.0.add_many(fingerprints.into_iter()))
+        let index = &mut self.0;
+        Ok(py.detach(|| index.add_many(fingerprints.into_iter())))
     }
 
     fn near_many<'py>(

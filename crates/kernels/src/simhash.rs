@@ -241,6 +241,9 @@ pub fn choices(tables: usize) -> Option<Vec<u64>> {
 /// Of how many bits the number of a bucket is made.
 const BUCKET_BITS: u32 = 16;
 
+/// From so many on fingerprints are taken in together: fewer cost less one by one than a look at all buckets.
+const TOGETHER_MIN: usize = 1_024;
+
 /// Fingerprints in the order of the bits of one choice of blocks.
 struct Table {
     mask: u64,
@@ -291,6 +294,34 @@ impl Table {
                 true
             }
         }
+    }
+
+    /// Takes in many that are not there, in their order, each once: every bucket is sorted once.
+    fn add_all(&mut self, fingerprints: &[u64]) {
+        let mut counts = vec![0; self.buckets.len()];
+        for fingerprint in fingerprints {
+            counts[self.bucket(self.key(*fingerprint))] += 1;
+        }
+        for (bucket, count) in self.buckets.iter_mut().zip(&counts) {
+            bucket.reserve_exact(*count);
+        }
+        for fingerprint in fingerprints {
+            let place = self.bucket(self.key(*fingerprint));
+            self.buckets[place].push(*fingerprint);
+        }
+        for place in (0..counts.len()).filter(|place| counts[*place] > 0) {
+            let mut bucket = std::mem::take(&mut self.buckets[place]);
+            // The stable sort, which merges runs that are in order: the old ones, and mostly the new ones.
+            bucket.sort_by_key(|fingerprint| (self.key(*fingerprint), *fingerprint));
+            self.buckets[place] = bucket;
+        }
+    }
+
+    fn holds(&self, fingerprint: u64) -> bool {
+        let key = self.key(fingerprint);
+        self.buckets[self.bucket(key)]
+            .binary_search_by_key(&(key, fingerprint), |other| (self.key(*other), *other))
+            .is_ok()
     }
 
     fn near(&self, fingerprint: u64, distance: u32, found: &mut Vec<u64>) -> usize {
@@ -355,7 +386,18 @@ impl SimHashIndex {
 
     /// Takes many fingerprints in; how many are new.
     pub fn add_many(&mut self, fingerprints: impl Iterator<Item = u64>) -> usize {
-        fingerprints.map(|fingerprint| usize::from(self.add(fingerprint))).sum()
+        let mut fresh: Vec<u64> = fingerprints.collect();
+        if fresh.len() < TOGETHER_MIN {
+            return fresh.into_iter().map(|fingerprint| usize::from(self.add(fingerprint))).sum();
+        }
+        fresh.sort_unstable();
+        fresh.dedup();
+        fresh.retain(|fingerprint| !self.tables[0].holds(*fingerprint));
+        for table in &mut self.tables {
+            table.add_all(&fresh);
+        }
+        self.size += fresh.len();
+        fresh.len()
     }
 
     /// The known fingerprints within the distance of each of these, one after the other, and how many each has.
@@ -431,6 +473,27 @@ mod tests {
     fn words_beyond_the_limit_do_not_count() {
         assert_eq!(of("a b c"), simhash(b"a b c d", &print(), 3));
         assert_eq!((0, 0), simhash(b"a", &print(), 0));
+    }
+
+    #[test]
+    fn many_together_are_as_one_by_one() {
+        for tables in [4, 10, 16, 20] {
+            let (Some(mut one), Some(mut many)) =
+                (SimHashIndex::new(3, tables), SimHashIndex::new(3, tables))
+            else {
+                panic!("{tables}")
+            };
+            // Some stand there before, some come twice, and many share the bits of a key.
+            let of = |n: u64| n.wrapping_mul(MULTIPLIER) & if n % 3 == 0 { 0xff } else { u64::MAX };
+            for range in [0..1_500, 700..4_000, 3_990..4_010, 0..2_000] {
+                let added = range.clone().map(|n| usize::from(one.add(of(n)))).sum::<usize>();
+                assert_eq!(added, many.add_many(range.map(of)), "{tables}");
+            }
+            assert_eq!(one.len(), many.len());
+            for (mine, others) in one.tables.iter().zip(&many.tables) {
+                assert!(mine.buckets == others.buckets, "{tables}");
+            }
+        }
     }
 
     #[test]
