@@ -325,6 +325,8 @@ TIMEOUT_SECONDS_MAX = 600.0  # ten minutes for one request: leases under way are
 TRUNCATE_BYTES_MAX = 16 << 20  # bytes of one answer: 64 at once are a gigabyte, and WARC readers take 64 MiB
 GUARDED_HOSTS_MAX = 10_000  # names and their addresses that the guard remembers to have permitted
 HOSTS_RULED_MAX = 10_000  # hosts whose own settings are remembered; they are made again in microseconds
+# documents in work or waiting for a reader's process that hold no place of a crawl: with bodies of 2 MB each 64 MB
+DOCUMENTS_ASIDE_MAX = 32
 READER_SECONDS_MAX = 10.0  # a reader of the user, or of PDF, has so long for a page, and two at most read at once
 READER_START_SECONDS_MAX = 60.0  # and its process so long to load its function: large libraries take half a minute
 READER_MEMORY_BYTES_MAX = 1 << 30  # a reader may take so much beside its modules: sixty times the longest answer

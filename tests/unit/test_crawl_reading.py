@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
 from outrider.crawl.hooks import Hooks
 from outrider.crawl.reading import Reader, Readings
+from outrider.fetch.downloader import Headers
+from outrider.journey import Kind
 from outrider.limits import READING_THREADS
 from unit.test_crawl_settle import House
 
@@ -111,6 +113,56 @@ def test_all_visits_are_read_in_few_threads_and_told_in_the_loop(tmp_path):
     assert {visit.lease.token for visit in visits} == {visit.lease.token for visit in told.visits}
     assert [] == told.faults
     assert READING_THREADS >= len(threads)
+
+
+def test_documents_that_hang_in_their_readers_hold_no_page_up(tmp_path):
+    """More of them than there are threads, read by processes of their own, and put first."""
+    house = House(tmp_path, readers={"application/x-slow": "json:loads"})
+    reader = Reader(house.options, Hooks(house.options), house.output)
+    leases = house.pages()
+    headers = Headers((("Content-Type", "application/x-slow; version=1"),))
+    count = READING_THREADS + 1
+    slow = [house.visit(lease, body=PAGE, headers=headers) for lease in leases[:count]]
+    pages = [house.visit(lease, body=PAGE) for lease in leases[count:]]
+    assert pages
+    released = threading.Event()
+
+    def read(visit):
+        if visit.response.headers is headers:
+            assert released.wait(60)
+
+    async def run():
+        told = Told(len(pages))
+        readings = Readings(read, told, is_slow=reader.is_slow)
+        for visit in (*slow, *pages):
+            readings.put(visit)
+        await told.done.wait()
+        assert (pages, count, count) == (told.visits, readings.slow, len(readings))
+        told.done, told.want = asyncio.Event(), len(slow) + len(pages)
+        released.set()
+        await told.done.wait()
+        assert (0, 0) == (readings.slow, len(readings))
+        readings.close()
+        return told
+
+    told = asyncio.run(asyncio.wait_for(run(), 60))
+    assert [] == told.faults
+    assert {visit.lease.token for visit in slow} == {visit.lease.token for visit in told.visits[len(pages) :]}
+
+
+def test_errands_and_answers_of_the_books_are_not_slow(tmp_path):
+    house = House(tmp_path, readers={"application/x-slow": "json:loads"}, on_response=lambda response, lease: None)
+    headers = Headers((("Content-Type", "application/x-slow"),))
+    errands = house.settler.turn([], 10).leases
+    errand = house.visit(errands[0], headers=headers)
+    leases = house.settler.turn([house.visit(lease, 404) for lease in errands], 10).leases
+    visit = house.visit(leases[0], headers=headers)
+    assert not Reader(house.options, Hooks(house.options), house.output).is_slow(visit)
+    plain = replace(house.options, on_response=None)
+    reader = Reader(plain, Hooks(plain), house.output)
+    assert reader.is_slow(visit)
+    assert [Kind.ROBOTS, Kind.PAGE] == [errand.lease.kind, visit.lease.kind]
+    assert [False, False] == [reader.is_slow(errand), reader.is_slow(replace(visit, response=None))]
 
 
 def test_a_reading_that_fails_is_told(tmp_path):

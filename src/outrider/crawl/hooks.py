@@ -412,10 +412,17 @@ class Hooks:
             # The archive and the record keep what came.
             return replace(response, content=given.content, headers=given.headers)
 
+    def _reader_of(self, content_type: str) -> Any:
+        return self.readers.get(content_type.partition(";")[0].strip().lower()) if self.readers else None
+
+    def reads_apart(self, response: Response) -> bool:
+        """Whether a process of its own reads this answer, which may take as long as its limit of time."""
+        return isinstance(self._reader_of(response.headers.get("content-type") or ""), ReaderApart)
+
     def read(self, response: Response, agent: str) -> Page:
         """The content of a page by the reader of its type. Raises HookFailed."""
         content_type = response.headers.get("content-type") or ""
-        reader = self.readers.get(content_type.partition(";")[0].strip().lower()) if self.readers else None
+        reader = self._reader_of(content_type)
         if reader is None:
             return read(response.content, response.url, content_type, agent=agent)
         if isinstance(reader, ReaderApart):

@@ -74,6 +74,7 @@ from outrider.limits import (
     CONNECTIONS_MAX,
     DNS_THREADS,
     DNS_THREADS_MAX,
+    DOCUMENTS_ASIDE_MAX,
     HOOK_ANSWER_SECONDS,
     RETRY_SECONDS,
     TURN_BYTES_MAX,
@@ -349,7 +350,7 @@ class CrawlRun:
                 sitemaps=Sitemaps(self._frontier, options, self._files),
                 reader=reader,
             )
-            self._readings = Readings(reader.ahead, self._read)
+            self._readings = Readings(reader.ahead, self._read, is_slow=reader.is_slow)
         except BaseException:
             self._shut("stopped")
             raise
@@ -561,9 +562,10 @@ class CrawlRun:
         return self._room(fetching)
 
     def _room(self, fetching: Fetching) -> int:
-        """The number of visits that may begin. A visit whose name or answer is long in coming holds no place, a visit
-        that waits for its turn does."""
-        held = self._at_work + len(self._finished) - min(fetching.aside, ASIDE_MAX)
+        """The number of visits that may begin. A visit whose name or answer is long in coming, or whose document takes
+        long to read, holds no place; a visit that waits for its turn does."""
+        aside = min(fetching.aside, ASIDE_MAX) + min(self._readings.slow, DOCUMENTS_ASIDE_MAX)
+        held = self._at_work + len(self._finished) - aside
         return max(0, self._concurrency - held)
 
     def _ending_leases(self) -> list[int]:

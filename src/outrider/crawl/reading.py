@@ -71,6 +71,12 @@ class Reader:
         self._content(made)
         return made
 
+    def is_slow(self, visit: Visit) -> bool:
+        """Whether `ahead` waits for a process that reads this visit, perhaps for seconds."""
+        if visit.response is None or visit.lease.kind is not Kind.PAGE or self._hooks.look_at_answers:
+            return False
+        return self._hooks.reads_apart(visit.response)
+
     def ahead(self, visit: Visit) -> None:
         """Reads a visit for `of`, as far as no hook has to be asked; in any thread."""
         made = self._answer(visit)
@@ -130,8 +136,22 @@ class Reader:
                 page.forget_links()
 
 
+@dataclass(slots=True)
+class _Lane:
+    """Visits that wait to be read, and the threads that take them, so many at once."""
+
+    at_once: int
+    pool: ThreadPoolExecutor
+    waiting: deque[Visit] = field(default_factory=deque)
+    active: int = 0
+
+
 class Readings:
-    """Threads in which a reader reads ahead: each takes a few visits at once, and tells the event loop of them."""
+    """Threads in which a reader reads ahead: each takes a few visits at once, and tells the event loop of them.
+
+    Documents that a process of its own reads may take seconds each. They have threads of their own, so that no page
+    waits for them, and each is told of by itself.
+    """
 
     def __init__(
         self,
@@ -139,20 +159,28 @@ class Readings:
         told: Callable[[Sequence[Visit], BaseException | None], None],
         *,
         threads: int = READING_THREADS,
+        is_slow: Callable[[Visit], bool] = lambda _: False,
     ) -> None:
-        """told: is called in the event loop with visits that were read, and the error of one that could not be."""
+        """told: is called in the event loop with visits that were read, and the error of one that could not be.
+        is_slow: whether a visit may take seconds."""
         self._read = read
         self._told = told
         self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="outrider-reading")
+        self._is_slow = is_slow
         self._lock = threading.Lock()
-        self._waiting: deque[Visit] = deque()
-        self._active = 0
+        self._quick = _Lane(READ_AT_ONCE, ThreadPoolExecutor(threads, thread_name_prefix="outrider-reading"))
+        self._slow = _Lane(1, ThreadPoolExecutor(threads, thread_name_prefix="outrider-documents"))
         self._leases: dict[int, Lease] = {}
+        self._slow_tokens: set[int] = set()
 
     def __len__(self) -> int:
         """Visits that are being read."""
         return len(self._leases)
+
+    @property
+    def slow(self) -> int:
+        """Those among them that may take seconds."""
+        return len(self._slow_tokens)
 
     @property
     def leases(self) -> list[Lease]:
@@ -161,20 +189,25 @@ class Readings:
 
     def put(self, visit: Visit) -> None:
         """Has a visit read; called in the event loop."""
-        self._leases[visit.lease.token] = visit.lease
+        token = visit.lease.token
+        self._leases[token] = visit.lease
+        lane = self._quick
+        if self._is_slow(visit):
+            lane = self._slow
+            self._slow_tokens.add(token)
         with self._lock:
-            self._waiting.append(visit)
-            begin = self._active < self._threads
-            self._active += begin
+            lane.waiting.append(visit)
+            begin = lane.active < self._threads
+            lane.active += begin
         if begin:
-            self._pool.submit(self._drain, asyncio.get_running_loop())
+            lane.pool.submit(self._drain, lane, asyncio.get_running_loop())
 
-    def _drain(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _drain(self, lane: _Lane, loop: asyncio.AbstractEventLoop) -> None:
         while True:
             with self._lock:
-                some = [self._waiting.popleft() for _ in range(min(READ_AT_ONCE, len(self._waiting)))]
+                some = [lane.waiting.popleft() for _ in range(min(lane.at_once, len(lane.waiting)))]
                 if not some:
-                    self._active -= 1
+                    lane.active -= 1
                     return
             fault: BaseException | None = None
             try:
@@ -187,10 +220,14 @@ class Readings:
     def _ended(self, some: Sequence[Visit], fault: BaseException | None) -> None:
         for visit in some:
             del self._leases[visit.lease.token]
+            self._slow_tokens.discard(visit.lease.token)
         self._told(some, fault)
 
     def close(self) -> None:
         """Waits until the visits in hand are read, and ends the threads."""
+        lanes = (self._quick, self._slow)
         with self._lock:
-            self._waiting.clear()
-        self._pool.shutdown()
+            for lane in lanes:
+                lane.waiting.clear()
+        for lane in lanes:
+            lane.pool.shutdown()
