@@ -271,6 +271,8 @@ fn run(
                             answered: false,
                         };
                         let task = tokio::task::spawn_local(async move {
+                            #[cfg(test)]
+                            assert_ne!(job.host, tests::PLANTED, "a planted bug");
                             let answer = transfer(&ticket.desk, job).await;
                             ticket.answer(answer);
                         });
@@ -280,4 +282,89 @@ fn run(
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+
+    use super::*;
+    use crate::transfer::{Limits, Tls};
+
+    /// The host whose requests meet a bug.
+    pub(super) const PLANTED: &str = "bug.test";
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn job(id: u64, host: &str, address: SocketAddr) -> Job {
+        Job {
+            id,
+            tls: Tls::None,
+            host: host.into(),
+            address,
+            head: format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes(),
+            fresh: false,
+            limits: Limits {
+                bytes_max: 1 << 20,
+                connect: LONG,
+                first_byte: LONG,
+                idle: LONG,
+                total: LONG,
+                rate_min: 0,
+                rate_after: LONG,
+            },
+        }
+    }
+
+    #[test]
+    fn a_panic_answers_its_own_request_and_the_thread_goes_on() -> Result<(), String> {
+        let site = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+        let address = site.local_addr().map_err(|error| error.to_string())?;
+        let served = std::thread::spawn(move || {
+            for taken in site.incoming().take(4).flatten() {
+                let mut taken = taken;
+                let mut asked = [0; 1024];
+                let _ = taken.read(&mut asked);
+                let _ = taken.write_all(
+                    b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+                );
+            }
+        });
+        let mut engine = Engine::start(&Settings {
+            threads: 1,
+            roots_pem: Vec::new(),
+            connections_max: 8,
+            keep: LONG,
+            inbox_bytes_max: 1 << 20,
+            head_bytes_max: 1 << 16,
+            head_lines_max: 100,
+        })?;
+        for round in 0..2 {
+            let first = round * 4;
+            engine.submit(vec![
+                job(first, "a.test", address),
+                job(first + 1, PLANTED, address),
+                job(first + 2, "b.test", address),
+                job(first + 3, PLANTED, address),
+            ]);
+            while engine.open() > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let mut answers = engine.take(usize::MAX);
+        answers.sort_by_key(|answer| answer.id);
+        let found: Vec<_> = answers.iter().map(|one| (one.id, one.fault, one.status)).collect();
+        let expected: Vec<_> = (0..8)
+            .map(|id| {
+                (
+                    id,
+                    if id % 2 == 1 { Fault::Internal } else { Fault::None },
+                    [200, 0][id as usize % 2],
+                )
+            })
+            .collect();
+        assert_eq!(found, expected);
+        engine.close();
+        served.join().map_err(|_| "the site failed".to_string())
+    }
 }
