@@ -8,10 +8,12 @@ import tomllib
 
 import pytest
 
-from outrider.crawl.groups import read_groups
+from outrider.crawl.groups import groups_of, machines, read_groups
 from outrider.crawl.options import CrawlOptions, as_toml, from_environment, from_file, resolved
 from outrider.errors import SettingsError
-from outrider.frontier.policy.grouping import Grouping, Kind
+from outrider.fetch import is_public_address
+from outrider.fetch.addresses import special_networks
+from outrider.frontier.policy.grouping import Grouping, Kind, SharedClocks
 from outrider.frontier.policy.settings import FrontierSettings
 from outrider.limits import GROUPING_FILE_BYTES_MAX
 
@@ -29,8 +31,53 @@ def test_words_and_files_say_it_together(file):
     assert (Kind(1, 2.0), Kind(), ["g"]) == (found.domain, found.address, [group.name for group in found.named])
 
 
-def test_nothing_told_is_no_group():
-    assert (None, None) == (read_groups([]), CrawlOptions().frontier_settings()["group"])
+def test_a_crawl_that_may_leave_this_machine_has_a_clock_per_shared_machine_unless_told():
+    told = {"nothing": (), "none": ("none",), "domain": ("domain",)}
+    found = {
+        name: CrawlOptions(group=group, contact="me@example.org").frontier_settings()["group"]
+        for name, group in told.items()
+    }
+    assert {"nothing": machines(), "none": None, "domain": Grouping(domain=Kind())} == found
+    assert Kind(2, 0.25) == machines().address
+
+
+def test_a_crawl_without_a_contact_reaches_no_shared_machine_and_needs_no_clock_for_it():
+    assert (None, None) == (CrawlOptions().frontier_settings()["group"], groups_of((), None))
+
+
+def test_none_stands_alone():
+    with pytest.raises(SettingsError, match="none stands beside other groups"):
+        CrawlOptions(group=("none", "domain"))
+
+
+def test_the_settings_file_of_yesterday_that_tells_no_group_has_the_clock_today():
+    kept = from_file('contact = "me@example.org"\ngroup = []\n', "outrider.toml", "/elsewhere")
+    assert machines() == resolved({}, {}, kept.options, "").frontier_settings()["group"]
+
+
+@pytest.mark.parametrize("said", ['group = "none"', 'group = ["none"]'])
+def test_the_clock_is_switched_off_in_a_file_too(said):
+    kept = from_file(f'contact = "me@example.org"\n{said}\n', "outrider.toml", "/elsewhere")
+    assert resolved({}, {}, kept.options, "").frontier_settings()["group"] is None
+
+
+@pytest.mark.parametrize(
+    ("address", "clocks"),
+    [
+        ("93.184.216.34", [("address 93.184.216.34", 2, 0.25)]),
+        ("2606:2800:220:1::1", [("address 2606:2800:220:1::1", 2, 0.25)]),
+        ("64:ff9b::5db8:d822", [("address 64:ff9b::5db8:d822", 2, 0.25)]),
+        *((exempt, []) for exempt in ("127.0.0.1", "10.1.2.3", "192.168.0.9", "::1", "fd00::1", "fe80::1")),
+        *((network, []) for network in ("104.16.0.1", "2606:4700::6810:1", "151.101.1.69", "2a04:4e42::1")),
+    ],
+)
+def test_this_machine_private_networks_and_content_delivery_are_exempt(address, clocks):
+    assert clocks == list(SharedClocks(machines()).of("www.example.org", address))
+
+
+def test_the_exempt_networks_are_the_ones_that_are_not_public():
+    for network in special_networks():
+        assert [False] * 2 == [is_public_address(str(network[place])) for place in (0, -1)], network
 
 
 @pytest.mark.parametrize(
@@ -49,7 +96,7 @@ def test_what_is_wrong_in_a_file_is_told_with_its_name(tmp_path, octets, said):
 
 
 def test_a_file_that_is_not_there_is_refused():
-    with pytest.raises(SettingsError, match=r"group is .*hosts.*cannot be read.*it takes domain, address, or"):
+    with pytest.raises(SettingsError, match=r"group is .*hosts.*cannot be read.*it takes domain, address, none, or"):
         CrawlOptions(group=("hosts",))
 
 

@@ -201,6 +201,19 @@ def test_a_group_of_several_turns_keeps_its_turns_and_no_gap_to_ends():
     assert [] == judged(requests(*asked, groups=group(2, gap=1.0)))
 
 
+def test_each_line_is_judged_by_the_capacity_and_the_gap_that_held_then():
+    """A crawl whose groups were changed between two starts broke nothing."""
+    wide = list(requests(("a.test", 0, 2), ("b.test", 1, 3), groups=group(2, gap=0.25)))
+    narrow = list(requests(("c.test", 9, 10), ("d.test", 10.5, 12), groups=group(gap=0.5)))
+    assert [] == judged([*wide, *narrow])
+    assert [("capacity", "b.test", 2)] == judged(requests(("a.test", 0, 2), ("b.test", 1, 3), groups=group(1)))
+
+
+@pytest.mark.parametrize("said", [{"capacity": 0}, {"capacity": 1 << 80}, {"gap": 1e300}, {"gap": -1}])
+def test_clocks_that_no_crawl_can_have_make_no_record(said):
+    assert [("record", None, 1)] == judged(requests(("a.test", 0, 1), groups=[{"name": "g", **said}]))
+
+
 def test_lines_of_grouped_hosts_name_their_clocks(tmp_path):
     record = crawl(tmp_path, group=("domain",))
     assert [{"name": "domain h0.test", "capacity": 1, "gap": None}] == next(

@@ -70,15 +70,18 @@ class Fetching:
         per_host: PerHost | None = None,
         headers: tuple[tuple[str, str], ...] = (),
         bottleneck: Bottleneck | None = None,
+        pins: bool = True,
     ) -> None:
         """concurrency: requests at once; aside_most: slow ones beside them. make_room: is told of each visit whose name
-        or answer is long in coming. headers: of each request. bottleneck: is told where each visit is."""
+        or answer is long in coming. headers: of each request. bottleneck: is told where each visit is. pins: whether a
+        request goes to the address that its lease names; where no group goes by addresses, that one grows old."""
         self._headers = headers
         self._bottleneck = bottleneck or Bottleneck(concurrency, clock())
         self._hooks = hooks
         self._per_host = per_host or PerHost(CrawlOptions())
         self._downloader = downloader
         self._names = names
+        self._pins = pins
         self._guard = guard
         self._user_agent = user_agent
         self._loopback_only = loopback_only
@@ -112,9 +115,10 @@ class Fetching:
             target = target_of(lease.url)
             if not is_web_port(target.port):
                 raise FetchFailure(FetchError.BLOCKED_PORT, f"port {target.port} is not one for HTTP")
-            if lease.address is None:
+            pinned = lease.address if self._pins else None
+            if pinned is None:
                 move(token, Stage.NAMED, self._clock())
-            first, *others = await self._addresses(target.host, target.port, lease.address)
+            first, *others = await self._addresses(target.host, target.port, pinned)
             move(token, Stage.WAITS, self._clock())
             own = self._per_host.of(target.host)
             again = validators_of(lease) if lease.etag is not None or lease.last_modified is not None else ()

@@ -1,21 +1,31 @@
-"""Groups as people write them: `domain`, `address`, or files of tables (docs/groups.md); read here, where there are
-paths."""
+"""Groups as people write them: `domain`, `address`, `none`, or files of tables (docs/groups.md); read here, where there
+are paths. A crawl that was told nothing has a clock for each machine that its hosts share (machines.toml)."""
 
 from __future__ import annotations
 
+import functools
 import tomllib
 from collections.abc import Iterable, Mapping
+from importlib import resources
 from typing import Any
 
 from outrider.errors import SettingsError
+from outrider.fetch.addresses import special_networks
 from outrider.frontier.policy.grouping import Grouping
 from outrider.limits import GROUPING_FILE_BYTES_MAX
 
-GROUP_WORDS = ("domain", "address")
+NO_GROUP = "none"
+GROUP_WORDS = ("domain", "address", NO_GROUP)
+MACHINES_FILE = "machines.toml"
 
 
 def read_groups(told: Iterable[str]) -> Grouping | None:
     """The grouping that words and files make together; None for no group. Raises SettingsError naming the file."""
+    told = tuple(told)
+    if NO_GROUP in told:
+        if len(told) > 1:
+            raise SettingsError(f"{NO_GROUP} stands beside other groups; give it alone, or leave it out")
+        return None
     parts: list[str | Mapping[str, Any]] = []
     for text in told:
         if text in GROUP_WORDS:
@@ -24,6 +34,26 @@ def read_groups(told: Iterable[str]) -> Grouping | None:
         parts.append(_table(text))
         _in_file(text, parts[-1])  # alone first, so that the error for a wrong file names the file
     return Grouping.of(parts)
+
+
+def groups_of(told: Iterable[str], contact: str | None) -> Grouping | None:
+    """The grouping of a crawl: the told one, or where nothing was told one clock for each shared machine. Without a
+    contact no public address is connected to, and the others are exempt from that clock: such a crawl needs none."""
+    told = tuple(told)
+    if told:
+        return read_groups(told)
+    return machines() if contact is not None else None
+
+
+@functools.cache
+def machines() -> Grouping:
+    """The clock of shared machines, from machines.toml: addresses of this machine and of private networks are exempt,
+    and so are content delivery networks."""
+    table = tomllib.loads(resources.files(__package__).joinpath(MACHINES_FILE).read_text(encoding="utf-8"))
+    own = {"name": "not public", "exempt": True, "addresses": [str(network) for network in special_networks()]}
+    found = Grouping.of([table, own])
+    assert found is not None
+    return found
 
 
 def _table(path: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from outrider.crawl.directory import (
     write_settings,
 )
 from outrider.crawl.fetching import Fetching, NameService
+from outrider.crawl.groups import groups_of
 from outrider.crawl.hooks import (
     CrawledPage,
     HookFailed,
@@ -416,6 +417,7 @@ class CrawlRun:
             await control.open()
         except UnreachableError as error:
             self._journal.note("note", text=str(error))
+        grouping = groups_of(options.group, options.contact)
         fetching = Fetching(
             downloader,
             self._make_names(),
@@ -430,6 +432,7 @@ class CrawlRun:
             per_host=PerHost(options),
             headers=options.headers_sent,
             bottleneck=self._bottleneck,
+            pins=grouping is not None and grouping.needs_addresses,
         )
         watching = asyncio.create_task(self._watch())
         try:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.crawl.credentials import checked_secret, origin_of
-from outrider.crawl.groups import GROUP_WORDS, read_groups
+from outrider.crawl.groups import GROUP_WORDS, groups_of, read_groups
 from outrider.errors import SettingsError
 from outrider.fetch.dns import read_server
 from outrider.fetch.downloader import Request, is_secret
@@ -614,10 +614,11 @@ class CrawlOptions:
     )
     group: tuple[str, ...] = _setting(
         (),
-        "Hosts of one registrable domain, or at one address, or as a file says, share a politeness clock (repeatable).",
-        "domain, address, or a readable file of groups (docs/groups.md)",
+        "Hosts of one registrable domain, or at one address, or as a file says, share a politeness clock (repeatable); "
+        "told nothing, hosts at one public address share one of two turns.",
+        "domain, address, none, or a readable file of groups (docs/groups.md)",
         _groups,
-        "domain|address|FILE",
+        "domain|address|FILE|none",
         many=True,
         path=True,
         words=GROUP_WORDS,
@@ -838,7 +839,9 @@ class CrawlOptions:
 
     def frontier_settings(self) -> dict[str, object]:
         """The part that the frontier decides by, under the same names."""
-        told = {name: getattr(self, name) for name in FRONTIER_SETTINGS} | {"group": read_groups(self.group)}
+        told = {name: getattr(self, name) for name in FRONTIER_SETTINGS} | {
+            "group": groups_of(self.group, self.contact)
+        }
         rules = Traps(
             self.max_url_bytes,
             self.max_path_depth,

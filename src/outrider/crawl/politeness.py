@@ -24,7 +24,12 @@ from outrider.crawl.output import CHAIN, FILES, PAGES, POLITENESS
 from outrider.crawl.visit import seal_of
 from outrider.engine import Frontier
 from outrider.errors import NamedPathError
-from outrider.limits import OUTPUT_LINE_BYTES_MAX, POLITENESS_VIOLATIONS_NAMED_MAX
+from outrider.limits import (
+    GROUP_CAPACITY_MAX,
+    GROUP_GAP_SECONDS_MAX,
+    OUTPUT_LINE_BYTES_MAX,
+    POLITENESS_VIOLATIONS_NAMED_MAX,
+)
 
 _TOLERANCE = 2  # microseconds: the gap of a line is rounded to one
 _SEAL_BYTES = len(b',"seal":"0123456789abcdef"}')
@@ -97,8 +102,8 @@ class _Group(msgspec.Struct):
     """A clock that the host shares: how many requests may be open at once, and its own gap in seconds."""
 
     name: str
-    capacity: int | None = None
-    gap: float | None = None
+    capacity: Annotated[int, msgspec.Meta(ge=1, le=GROUP_CAPACITY_MAX)] | None = None
+    gap: Annotated[float, msgspec.Meta(ge=0, le=GROUP_GAP_SECONDS_MAX)] | None = None
 
 
 class _Request(msgspec.Struct):
@@ -130,19 +135,18 @@ class _Clock:
 
 
 class _Shared:
-    """The requests of a clock that hosts share: start, end, token, line, and a number for the host, in one column."""
+    """The requests of a clock that hosts share, in one column: start, end, token, line, a number for the host, and the
+    capacity and the gap in microseconds that held then, -1 for the rest of the host that was visited."""
 
-    __slots__ = ("capacity", "cells", "gap")
+    __slots__ = ("cells",)
 
     def __init__(self) -> None:
-        self.capacity = 0
-        self.gap: float | None = None
         self.cells = array("q")
 
     def rows(self) -> list[tuple[int, ...]]:
         """The requests by their starts."""
         cells = self.cells.tolist()
-        return sorted(tuple(cells[at : at + 5]) for at in range(0, len(cells), 5))
+        return sorted(tuple(cells[at : at + 7]) for at in range(0, len(cells), 7))
 
 
 def prove(path: str) -> Proof:
@@ -217,9 +221,9 @@ class Judge:
         self._judge_host(number, request, started, ended)
         for group in request.groups:
             clock = self._shared.setdefault(group.name, _Shared())
-            clock.capacity, clock.gap = group.capacity or 1, group.gap
             number_of_host = self._hosts.setdefault(host, len(self._hosts))
-            clock.cells.extend((started, ended, request.token, number, number_of_host))
+            gap = -1 if group.gap is None else round(group.gap * 1_000_000)
+            clock.cells.extend((started, ended, request.token, number, number_of_host, group.capacity or 1, gap))
         return request
 
     def _judge_host(self, number: int, request: _Request, started: Instant, ended: Instant) -> None:
@@ -274,17 +278,17 @@ class Judge:
         ends: list[int] = []
         before: tuple[int, ...] | None = None
         for row in clock.rows():
-            started, ended, _, line, host = row
+            started, ended, _, line, host, capacity, gap = row
             while ends and ends[0] <= started:
                 heapq.heappop(ends)
             heapq.heappush(ends, ended)
-            if len(ends) > clock.capacity:
+            if len(ends) > capacity:
                 proof.add(
-                    "capacity", names[host], line, f"{len(ends)} requests at once in {name}, which has {clock.capacity}"
+                    "capacity", names[host], line, f"{len(ends)} requests at once in {name}, which has {capacity}"
                 )
             # Where several may be open, a turn is held from before the other ended: it keeps no gap to that end.
-            if clock.capacity == 1 and before is not None and before[1] <= started:
-                required = clock.gap if clock.gap is not None else self._rests.get(before[2], 0.0)
+            if capacity == 1 and before is not None and before[1] <= started:
+                required = gap / 1_000_000 if gap >= 0 else self._rests.get(before[2], 0.0)
                 passed = seconds(started - before[1])
                 if (passed - required) * 1_000_000 < -_TOLERANCE:
                     text = f"{passed:.6f} s of {required:.6f} s behind {names[before[4]]} in {name}"

@@ -16,7 +16,7 @@ from outrider.archive import Records
 from outrider.clock import Instant, instant
 from outrider.crawl.accounts import Books
 from outrider.crawl.copies import Copies
-from outrider.crawl.groups import read_groups
+from outrider.crawl.groups import groups_of
 from outrider.crawl.hooks import CrawledPage, HookFailed, Hooks
 from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
@@ -149,7 +149,7 @@ class Settler:
         self.not_followed: dict[str, int] = {}
         """Links of this run that were not followed, by reason."""
         self._looked_at: Instant = 0
-        grouping = read_groups(options.group)
+        grouping = groups_of(options.group, options.contact)
         self._clocks = SharedClocks(grouping) if grouping is not None else None
         self._frontier = frontier
         self._output = output

@@ -92,6 +92,13 @@ def _is_public(address: Address) -> bool:
     return address in _GLOBAL_6 and not any(address in network for network in _SPECIAL_6)
 
 
+def special_networks() -> tuple[Network, ...]:
+    """The networks whose addresses are not public. An IPv4 address behind NAT64 counts as public here."""
+    beyond = IPv6Network("::/0").address_exclude(_GLOBAL_6)
+    parts = [part.address_exclude(_NAT64) if _NAT64.subnet_of(part) else (part,) for part in beyond]
+    return (*_SPECIAL_4, *(network for part in parts for network in part), *_SPECIAL_6)
+
+
 @lru_cache(maxsize=4_096)
 def is_public_address(ip: str) -> bool:
     """Whether `ip` is an address of the public internet: allocated, and in no special-purpose range.

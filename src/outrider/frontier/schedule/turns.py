@@ -2,13 +2,14 @@
 stored.
 
 A host rests in the timetable until its clock allows a request; then its queues that hold something stand in the rings.
-Most hosts have one queue and a single clock, their own or a shared one: `settle_turns` handles them in columns. The
-others (several queues, keys that span hosts, operators' rules, a robots.txt to ask for) are handled one by one. While
-the robots rules of an authority are not known, a gate keeps all pages of its host out of the rings: the errand for its
-robots.txt is the next request, to that host or to the one that a redirect names. A host that belongs to groups stands
-in the rings as long as it holds their turns; else it waits for them in shared.py. Until it is drawn it may lose them,
-to a better host or to one that a call asks for by crawl or key. Where addresses are asked for, a host without a known
-address stands in separate rings (`seekers`) until its errand is answered.
+Most hosts have one queue and a clock of their own alone: `settle_turns` handles them in columns. Where hosts share
+clocks, and where queues have tails, `_look_around` does, in columns too. The others (several queues, keys that span
+hosts, operators' rules, a robots.txt to ask for) are handled one by one. While the robots rules of an authority are not
+known, a gate keeps all pages of its host out of the rings: the errand for its robots.txt is the next request, to that
+host or to the one that a redirect names. A host that belongs to groups stands in the rings as long as it holds their
+turns; else it waits for them in shared.py. Until it is drawn it may lose them, to a better host or to one that a call
+asks for by crawl or key. Where addresses are asked for, a host without a known address stands in separate rings
+(`seekers`) until its errand is answered.
 """
 
 from __future__ import annotations
