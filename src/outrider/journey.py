@@ -549,13 +549,27 @@ class HostStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """One group of hosts that share a clock: until when it rests, None where it does not, and how many of its turns are
+    taken."""
+
+    name: str
+    rest_until: Instant | None
+    in_flight: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Everything known about one URL, and the one reason why it is not being fetched now.
 
     slot, fingerprint, order: its identity. klass: 0 to 15. reason_now: a word; reason_text: a sentence. robots: the
     line of its robots.txt that decides, in words where none does; robots_state: how far that file is known. due_since:
     since when the URL itself may be fetched: its discovery, or the instant until which it waited. worker: who holds its
-    lease, empty for this process, and lease_until the end of that.
+    lease, empty for this process, and lease_until the end of that. discovered_at: to within a minute, or longer in a
+    frontier of some days; fetched_at: its last answer, to the second; both None where an earlier version did not note
+    them. before: how many URLs of its queue go before it, `BEFORE_COUNTED_MAX` for that many or more. held_by: all
+    groups that hold its host back now.
     """
 
     url: str
@@ -576,6 +590,10 @@ class Explanation:
     due_since: Instant | None = None
     worker: str | None = None
     lease_until: Instant | None = None
+    discovered_at: Instant | None = None
+    fetched_at: Instant | None = None
+    before: int | None = None
+    held_by: tuple[GroupStatus, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as dicts and values that JSON knows."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from model.world import START, outcome, recount
+from model.world import World as Stored
 from outrider import Frontier, Link
+from outrider.frontier.state.registry import Registry
+from outrider.limits import ACCEPTED_DATES_MAX
 
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000
@@ -289,3 +293,78 @@ def test_a_lease_is_told_with_its_holder_and_its_end():
     world.after(3).lease(worker="ann", ttl_seconds=60)
     found = world.frontier.explain(A)
     assert ("ann", NOW + 63 * SECOND, NOW) == (found.worker, found.lease_until, found.due_since)
+
+
+# -- when, and behind whom ---------------------------------------------------------------------------------------------
+
+
+def test_discovery_and_last_answer_are_told_over_kill_and_checkpoint():
+    world = Stored(delay=1.0, delay_factor=0.0)
+    world.discover(A, A + "b")
+    world.clock.move(30.0)
+    world.discover(A + "within-a-minute")
+    world.clock.move(3_600.0)
+    world.discover(A + "later")
+    for verdict, how in (("done", {"status": 200}), ("retry", {"error": "reset"})):
+        (lease,) = world.lease()
+        world.report(outcome(lease, verdict, seconds=0.1, **how))
+        world.clock.move(100.0)
+    answered = START + 3_630 * SECOND
+    expected = {
+        A: (START, answered),
+        A + "b": (START, None),  # it was asked for, and gave no answer
+        A + "within-a-minute": (START, None),
+        A + "later": (answered, None),
+        A + "never-named": (None, None),
+    }
+
+    def told():
+        found = {url: world.frontier.explain(url) for url in expected}
+        return {url: (one.discovered_at, one.fetched_at) for url, one in found.items()}
+
+    assert expected == told()
+    world.kill()
+    assert expected == told()
+    world.frontier.checkpoint()
+    world.kill()
+    assert expected == told()
+    assert [] == recount(world.frontier)
+
+
+def test_dates_of_discovery_are_few_however_long_a_frontier_lives():
+    registry = Registry()
+    for hour in range(100_000):
+        at = START + hour * 3_600 * SECOND
+        if registry.wants_date(at):
+            registry._accepted(0, hour * 10, at)
+    assert 500 < len(registry.accepted) <= ACCEPTED_DATES_MAX
+    span = registry.accepted[-1][1] - registry.accepted[0][1]
+    wrong = [START + hour * 3_600 * SECOND - registry.accepted_at(hour * 10 + 9) for hour in range(0, 100_000, 977)]
+    assert 0 <= min(wrong) <= max(wrong) <= span // 200
+    assert None is Registry().accepted_at(5)
+
+
+def test_the_urls_that_go_before_are_counted_up_to_a_limit():
+    frontier = Frontier.memory(clock=lambda: NOW)
+    frontier.discover([f"{A}{page}" for page in range(1_200)])
+    frontier.discover([Link(A + "first", priority=0.9)])
+    befores = [frontier.explain(f"{A}{name}").before for name in ("first", "0", "7", "998", "999", "1100")]
+    assert [0, 1, 8, 999, 1_000, 1_000] == befores
+    (lease,) = frontier.lease(1)
+    assert (A + "first", None) == (lease.url, frontier.explain(lease.url).before)
+
+
+def test_all_groups_that_hold_a_host_back_are_told():
+    world = World(addresses="errands", group=("domain", "address")).add(A, B)
+    for lease in world.lease(5, errands=True):
+        world.report(lease.located("192.0.2.1"))
+    (page,) = world.lease(5)
+    other = A if page.url == B else B
+    found = world.frontier.explain(other)
+    assert ["192.0.2.1", "example.org"] == sorted(group.name for group in found.held_by)
+    assert {(None, 1, 1)} == {(group.rest_until, group.in_flight, group.capacity) for group in found.held_by}
+    world.report(page.done(seconds=0.1))
+    found = world.frontier.explain(other)
+    assert {("example.org", 0), ("192.0.2.1", 0)} == {(group.name, group.in_flight) for group in found.held_by}
+    assert all(group.rest_until > NOW for group in found.held_by)
+    assert () == world.after(600).frontier.explain(other).held_by

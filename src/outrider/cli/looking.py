@@ -18,6 +18,7 @@ from outrider.crawl.instants import dated
 from outrider.crawl.progress import eta_text
 from outrider.crawl.summary import counted
 from outrider.crawl.terminal import safe, say
+from outrider.limits import BEFORE_COUNTED_MAX
 from outrider.url import normalize
 
 if TYPE_CHECKING:
@@ -185,8 +186,13 @@ def explained(found: Mapping[str, Any]) -> Iterator[str]:
     own = {name: value for name, value in status.items() if name not in ("url", "state", "due")}
     print_ = {"fingerprint": found["fingerprint"], "slot": found["slot"], "class": found["klass"]}
     robots = {name: found.get(name) for name in ("authority", "robots", "robots_state")}
-    since = {"due_since": found["due_since"]} if found.get("due_since") else {}
+    since = {name: found[name] for name in ("discovered_at", "fetched_at", "due_since") if found.get(name)}
+    if found.get("before") is not None:
+        most = BEFORE_COUNTED_MAX
+        since["before"] = f"{most:,} or more" if found["before"] >= most else found["before"]
     yield from named({**first, **own, **print_, "order": found["order"], **since, **robots})
+    for group in found.get("held_by", ()):
+        yield from named({"held by": group})
     for name in ("queue", "host"):
         if found[name] is not None:
             yield from named({name: {key: value for key, value in dict(found[name]).items() if key != "robots"}})

@@ -65,6 +65,7 @@ FRONTIER: Final = Shape(
         "hops": "whole",
         "referrer": "text",
         "due": "whole",
+        "fetched_at": "whole",
         "attempts": "whole",
         "losses": "whole",
         "status": "whole",

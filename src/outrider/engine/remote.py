@@ -23,6 +23,7 @@ from outrider.frontier.verbs import arguments
 from outrider.journey import (
     Code,
     Explanation,
+    GroupStatus,
     HostStatus,
     Idle,
     Kind,
@@ -35,6 +36,7 @@ from outrider.journey import (
     QueueStatus,
     Report,
     RequestId,
+    RobotsStatus,
     Settled,
     State,
     UrlStatus,
@@ -46,7 +48,9 @@ from outrider.url import UrlBatch
 
 Made = TypeVar("Made")
 _EPOCH: Final = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
-_NESTED: Final[dict[str, type]] = {"UrlStatus": UrlStatus, "QueueStatus": QueueStatus, "HostStatus": HostStatus}
+_NESTED: Final[dict[str, type]] = {
+    kind.__name__: kind for kind in (UrlStatus, QueueStatus, HostStatus, RobotsStatus, GroupStatus)
+}
 
 
 class RemoteFrontier:
@@ -472,6 +476,8 @@ def _made(kind: type[Made], told: Mapping[str, Any]) -> Made:
             value = (datetime.fromisoformat(value) - _EPOCH) // timedelta(microseconds=1)
         elif words[0] in _NESTED and isinstance(value, Mapping):
             value = _made(_NESTED[words[0]], value)
+        elif (listed := re.match(r"tuple\[(\w+),", str(one.type))) and listed[1] in _NESTED:
+            value = tuple(_made(_NESTED[listed[1]], row) for row in value or ())
         elif words[0] == "State" and isinstance(value, str):
             value = State(value)
         found[one.name] = value

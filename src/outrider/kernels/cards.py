@@ -16,12 +16,12 @@ HEAD = np.dtype(
         "names": [
             *("fingerprint", "queue", "order", "due", "priority", "crawl", "extra_bytes"),
             *("slot", "depth", "attempts", "status", "url_bytes", "referrer_bytes"),
-            *("state", "reason", "klass", "hops", "losses", "flags", "error", "spare"),
+            *("state", "reason", "klass", "hops", "losses", "flags", "error", "fetched"),
         ],
         "formats": [
             *("<u8", "<u8", "<u8", "<i8", "<f8", "<u4", "<u4"),
             *("<u2", "<u2", "<u2", "<u2", "<u2", "<u2"),
-            *("u1", "u1", "u1", "u1", "u1", "u1", "<u2", "V4"),
+            *("u1", "u1", "u1", "u1", "u1", "u1", "<u2", "<u4"),
         ],
         "offsets": [0, 8, 16, 24, 32, 40, 44, 48, 50, 52, 54, 56, 58, 60, 61, 62, 63, 64, 65, 66, 68],
         "itemsize": 72,
@@ -29,8 +29,12 @@ HEAD = np.dtype(
 )
 """fingerprint: of the URL; queue: of (crawl, key, host); order: the number under which it was accepted; due: an
 instant; klass: 0 to 15, the best first; the order within a queue is (-klass, due, order). flags: HAS_CONTENT. error:
-the number of its class in the frontier's table of errors, 0 for none. spare: zeros; a name for every byte, since numpy
+the number of its class in the frontier's table of errors, 0 for none. fetched: when it was last answered, in whole
+seconds since `FETCHED_FROM`, 0 for never, or by a version that did not note it. Every byte has a name, since numpy
 copies and joins only bytes that belong to a field."""
+
+FETCHED_FROM = 1_577_836_800
+"""2020-01-01 in seconds since 1970: from there four bytes last until 2156."""
 
 HEAD_BYTES = HEAD.itemsize
 OPAQUE = np.dtype((np.void, HEAD_BYTES))

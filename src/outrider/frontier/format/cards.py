@@ -9,11 +9,24 @@ import numpy as np
 import numpy.typing as npt
 
 from outrider import kernels
-from outrider.kernels.cards import HEAD, OPAQUE, Heads
+from outrider.clock import Instant
+from outrider.kernels.cards import FETCHED_FROM, HEAD, OPAQUE, Heads
+from outrider.limits import MICROSECONDS
 from outrider.storage.records import body_bytes
 
 Int64s = npt.NDArray[np.int64]
 NO_BODIES = np.zeros(1, np.int64)
+
+
+def fetched_cells(ended: npt.ArrayLike) -> npt.NDArray[np.uint32]:
+    """The cells `fetched` of heads for these instants; 0 for those before 2020."""
+    seconds = np.asarray(ended, np.int64) // MICROSECONDS - FETCHED_FROM
+    return np.clip(seconds, 0, 0xFFFF_FFFF).astype(np.uint32)
+
+
+def fetched_at(cell: int) -> Instant | None:
+    """The instant of a cell `fetched`, to the second; None for never."""
+    return (cell + FETCHED_FROM) * MICROSECONDS if cell else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -67,6 +67,7 @@ class Fact(IntEnum):
     ERROR = 11
     RUNS = 12
     CRAWL_RULES = 13
+    ACCEPTED = 14
     HOST = 16
     HOST_CELLS = 17
     AUTHORITY = 18
@@ -158,6 +159,7 @@ KINDS: dict[int, Kind] = {
         _kind(Fact.HOLDER, "slot:u16 row:u32 name:text opening:u32"),
         _kind(Fact.SCOPE, "slot:u16 crawl:u32 url:text"),
         _kind(Fact.ERROR, "slot:u16 number:u16 text:text"),
+        _kind(Fact.ACCEPTED, "slot:u16 order:u64 at:i64", in_windows=True),
         _kind(Fact.HOST, "slot:u16 host:u64 name:text", applied=Applied.IN_COLUMNS, in_windows=True),
         _kind(
             Fact.QUEUE,

@@ -22,7 +22,7 @@ class Record:
 
     __slots__ = (
         *("fingerprint", "queue", "order", "due", "priority", "crawl", "slot", "depth", "attempts", "status"),
-        *("state", "reason", "klass", "hops", "losses", "error"),
+        *("state", "reason", "klass", "hops", "losses", "error", "fetched"),
         *("url", "referrer", "digest", "etag", "modified", "metadata", "content"),
     )
 
@@ -42,6 +42,7 @@ class Record:
     hops: int
     losses: int
     error: int  # the number of its class
+    fetched: int  # as in the head of its card
     url: str
     referrer: str
     digest: bytes
@@ -55,7 +56,7 @@ class Record:
         """The record of the card in a row."""
         head = dict(zip(_HEAD_NAMES, cards.heads[row].item(), strict=True))
         record = cls()
-        for name in cls.__slots__[:16]:
+        for name in cls.__slots__[:17]:
             setattr(record, name, head[name])
         record.url = cards.url(row)
         record.referrer = cards.referrer(row)
@@ -133,7 +134,7 @@ def packed(records: Sequence[Record]) -> Cards:
                 one.losses,
                 HAS_CONTENT if one.content else 0,
                 one.error,
-                b"",
+                one.fetched,
             ),
         )
         bodies += (url, referrer, extra)

@@ -22,6 +22,7 @@ from outrider.frontier.policy.grouping import Grouping, IpAddress, Kind, Members
 from outrider.frontier.state.hosts import GROUPED, NONE, Column, Columns, Rows
 from outrider.frontier.state.tables import Tables
 from outrider.frontier.state.whereabouts import FOREVER
+from outrider.journey import GroupStatus
 from outrider.limits import GROUP_AGED_TURN_SECONDS, GROUP_VAIN_WAKES_MAX, GROUPS_PER_HOST_MAX, GROUPS_ROWS_AT_ONCE
 from outrider.url import domain_spans
 
@@ -541,6 +542,21 @@ class SharedTurns:
         others = int(np.count_nonzero((at == group) & (members != host)))
         capacity = int(self._groups.capacity[group])
         return HeldBack(self._name(host, group), int(self._groups.clock[group]), taken >= capacity, others)
+
+    def holding(self, host: int, now: Instant) -> list[GroupStatus]:
+        """All groups that hold a host back now: they rest, or all their turns are taken."""
+        if host >= self._hosts.count:
+            return []
+        own = self._hosts.groups[host]
+        own = np.ascontiguousarray(own[own != 0], np.uint32)
+        taken = np.frombuffer(self._turns.in_flight(own), np.uint32).tolist()
+        found = []
+        for group, count in zip(own.tolist(), taken, strict=True):
+            clock, capacity = int(self._groups.clock[group]), int(self._groups.capacity[group])
+            if clock > now or count >= capacity:
+                rests = clock if clock > now and clock < _CLOSED else None
+                found.append(GroupStatus(self._name(host, group), rests, count, capacity))
+        return found
 
     def _name(self, host: int, group: int) -> str:
         if group <= len(self._clocked):

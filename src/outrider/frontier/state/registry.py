@@ -1,20 +1,31 @@
 """The registry: what belongs to the frontier and to no host or URL. Openings, workers, answers of calls that may be
-repeated, places of archives and projections, counts, classes of errors."""
+repeated, places of archives and projections, counts, classes of errors, dates of discovery."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Collection
+from operator import itemgetter
 
-from outrider.clock import Instant
+from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import STREAMS, Fact, Row
-from outrider.limits import CLIENTS_MAX, OWN_SLOT, REQUEST_BYTES_MAX, REQUEST_IDS_PER_CLIENT_MAX
+from outrider.limits import (
+    ACCEPTED_DATE_SECONDS,
+    ACCEPTED_DATES_MAX,
+    CLIENTS_MAX,
+    OWN_SLOT,
+    REQUEST_BYTES_MAX,
+    REQUEST_IDS_PER_CLIENT_MAX,
+)
 
 
 class Registry:
     """opening: (number, instant, wall clock, boot id, time since boot) of the last one; closed: the state that a clean
     stop noted, "" for none; holders: (name, opening) of workers by row; requests: by client and sequence, (verb,
-    answer); projections: (length, LSN) by stream; error_numbers: the places in `errors`."""
+    answer); projections: (length, LSN) by stream; error_numbers: the places in `errors`; accepted: (order, instant) of
+    some accepted URLs, both growing. URLs are numbered in the order of their discovery, so that these few dates tell
+    that of every URL to within the time between two of them."""
 
     def __init__(self) -> None:
         self.opening: tuple[int, Instant, Instant, str, Instant] = (0, 0, 0, "", 0)
@@ -28,6 +39,7 @@ class Registry:
         self.tallies: dict[str, int] = {}
         self.errors: list[str] = [""]
         self.error_numbers: dict[str, int] = {"": 0}
+        self.accepted: list[tuple[int, Instant]] = []
 
     def _opening(self, slot: int, number: int, at: int, wall: int, boot: str, elapsed: int) -> None:
         if number >= self.opening[0]:
@@ -86,6 +98,26 @@ class Registry:
         self.errors[number] = text
         self.error_numbers[text] = number
 
+    def _accepted(self, slot: int, order: int, at: Instant) -> None:
+        if self.accepted and order <= self.accepted[-1][0]:
+            return  # the checkpoint has it
+        self.accepted.append((order, at))
+        if len(self.accepted) > ACCEPTED_DATES_MAX:
+            del self.accepted[1::2]
+
+    def wants_date(self, now: Instant) -> bool:
+        """Whether the next URL that is accepted gets a date: the last one is a minute old, or, of a frontier that lives
+        for long, as old as half of the dates are apart."""
+        if not self.accepted:
+            return True
+        first, last = self.accepted[0][1], self.accepted[-1][1]
+        return now - last >= max(instant(ACCEPTED_DATE_SECONDS), 2 * (last - first) // ACCEPTED_DATES_MAX)
+
+    def accepted_at(self, order: int) -> Instant | None:
+        """The last date up to the discovery of the URL with this order, None for a URL from before the first date."""
+        place = bisect_right(self.accepted, order, key=itemgetter(0))
+        return self.accepted[place - 1][1] if place else None
+
     def facts(self) -> list[tuple[Fact, list[Row]]]:
         """The facts that rebuild all of it."""
         own = OWN_SLOT
@@ -100,5 +132,6 @@ class Registry:
             (Fact.PROJECTION, [(own, stream, *place) for stream, place in self.projections.items()]),
             (Fact.TALLY, [(own, name, value) for name, value in self.tallies.items()]),
             (Fact.ERROR, [(own, number, text) for number, text in enumerate(self.errors) if number]),
+            (Fact.ACCEPTED, [(own, *date) for date in self.accepted]),
             (Fact.CLOSING, [(own, self.opening[0], self.closed)] if self.closed else []),
         ]

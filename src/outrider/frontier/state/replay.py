@@ -414,6 +414,9 @@ class Window:
             lasting = {name: row for row, name in enumerate(values[1].tolist())}
             chosen = np.fromiter(lasting.values(), np.intp, len(lasting))
             tables.apply(Fact.RETURNS, [one[chosen] for one in values])
+        facts = self._columns(Fact.ACCEPTED)
+        if facts is not None:
+            tables.apply(Fact.ACCEPTED, facts[1])
         facts = self._columns(Fact.REQUEST)
         if facts is not None:
             slots, clients, sequences, verbs, answers = facts[1]

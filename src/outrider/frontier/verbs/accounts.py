@@ -13,6 +13,7 @@ import numpy as np
 
 from outrider.clock import Instant, instant, rfc3339, seconds
 from outrider.errors import SettingsError, shown
+from outrider.frontier.format.cards import fetched_at
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.politeness import GapReason
 from outrider.frontier.policy.welcome import text_of
@@ -43,7 +44,13 @@ from outrider.journey import (
     WorkerStatus,
 )
 from outrider.kernels.cards import Heads
-from outrider.limits import LISTED_HOSTS_PER_STEP, LISTED_READ_BYTES, LISTED_ROWS_MAX, WAITS_NAMED_MAX
+from outrider.limits import (
+    BEFORE_COUNTED_MAX,
+    LISTED_HOSTS_PER_STEP,
+    LISTED_READ_BYTES,
+    LISTED_ROWS_MAX,
+    WAITS_NAMED_MAX,
+)
 from outrider.robots import Rules
 from outrider.url import authority_of, host_of
 
@@ -649,12 +656,7 @@ def explain(
     group = shared.holds_back(host) if shared is not None else None
     own = tables.queues.group_of.get(row)
     word, text, at = _why_not(record, now, queue, there, rules_first, own, group, tables=tables, at_limit=at_limit)
-    if record.state == PARKED and record.reason == Reason.TRAP:
-        rule = tables.registry.errors[record.error]
-        why = f": {trap}" if trap else ""
-        text = f"it is parked as a trap ({rule}){why}; `outrider retry --error {rule}` puts it back"
-    elif record.state == PARKED and record.reason == Reason.ROBOTS and robots:
-        text = f"it is parked: its robots.txt closes it, {robots}"
+    text = _parked(record, tables, trap, robots) or text
     worker, until = _held_by(tables, token)
     if word == "leased" and until is not None:
         text = f"it is leased: {worker or 'this process'} fetches it, until {rfc3339(until)} at the latest"
@@ -687,7 +689,31 @@ def explain(
         due_since=record.due if record.state in (QUEUED, LEASED) and record.due <= now else None,
         worker=worker,
         lease_until=until,
+        discovered_at=tables.registry.accepted_at(record.order),
+        fetched_at=fetched_at(record.fetched),
+        before=_before(tables, row, record) if record.state == QUEUED else None,
+        held_by=tuple(shared.holding(host, now)) if shared is not None else (),
     )
+
+
+def _parked(record: Record, tables: Tables, trap: str | None, robots: str | None) -> str:
+    """Why a URL is parked as a trap, or by its robots.txt, in words; "" where it is not."""
+    if record.state == PARKED and record.reason == Reason.TRAP:
+        rule = tables.registry.errors[record.error]
+        why = f": {trap}" if trap else ""
+        return f"it is parked as a trap ({rule}){why}; `outrider retry --error {rule}` puts it back"
+    if record.state == PARKED and record.reason == Reason.ROBOTS and robots:
+        return f"it is parked: its robots.txt closes it, {robots}"
+    return ""
+
+
+def _before(tables: Tables, queue: int, record: Record) -> int | None:
+    """How many URLs of its queue go before a queued one, `BEFORE_COUNTED_MAX` for that many or more."""
+    orders = tables.urls.backlog.peek(queue, BEFORE_COUNTED_MAX).heads["order"]
+    places = np.flatnonzero(orders == record.order)
+    if len(places):
+        return int(places[0])
+    return BEFORE_COUNTED_MAX if len(orders) >= BEFORE_COUNTED_MAX else None
 
 
 def _held_by(tables: Tables, token: int) -> tuple[str | None, Instant | None]:

@@ -17,7 +17,7 @@ import numpy as np
 from outrider.clock import Instant
 from outrider.errors import SettingsError, shown
 from outrider.frontier.format.alike import by_value
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.cards import Cards, fetched_at, fetched_cells
 from outrider.frontier.format.records import Record
 from outrider.frontier.priority import checked
 from outrider.frontier.state.hosts import NONE
@@ -86,6 +86,7 @@ class Carrying(Discovering):
             "hops": record.hops,
             "referrer": record.referrer or None,
             "due": record.due or None,
+            "fetched_at": fetched_at(record.fetched),
             "attempts": record.attempts,
             "losses": record.losses,
             "status": record.status or None,
@@ -178,6 +179,7 @@ class Carrying(Discovering):
         """Copies these values into a record that `_welcome` made: state, due, attempts, outcome and content."""
         record.state, record.reason, record.due = told.state, told.reason, told.due
         record.attempts, record.losses, record.status = told.attempts, told.losses, told.status
+        record.fetched = told.fetched
         record.error = draft.error_number(told.error) if told.error else 0
         record.etag, record.modified, record.digest = told.etag, told.modified, told.digest
         record.content = self._content_hashes([told.digest])[0] if told.digest else 0
@@ -190,6 +192,7 @@ class _Told:
     state: int
     reason: int
     due: Instant
+    fetched: int
     attempts: int
     losses: int
     status: int
@@ -216,6 +219,7 @@ def _told(record: Mapping[str, Any], now: Instant) -> _Told:
         state=state,
         reason=_reason(record.get("reason")),
         due=due or (now if state in (QUEUED, WAITING) else 0),
+        fetched=int(fetched_cells(_whole("fetched_at", record.get("fetched_at"), arguments.INSTANT_MAX))),
         attempts=_whole("attempts", record.get("attempts"), 65_535),
         losses=_whole("losses", record.get("losses"), 255),
         status=_whole("status", record.get("status"), 65_535),

@@ -189,6 +189,8 @@ class Deciding:
     def _sealed(self, draft: Draft) -> tuple[list[tuple[Block, Hand | None]], bytes]:
         """The facts of a draft, and the payload of their frame. Raises SettingsError for facts that could be logged but
         not applied: with them in its log the store could not be opened."""
+        if draft.order > self.tables.urls.order and self.tables.registry.wants_date(draft.now):
+            draft.add(Fact.ACCEPTED, (OWN_SLOT, self.tables.urls.order, draft.now))
         try:
             blocks = draft.blocks()
             return blocks, sealed(draft.now, [block for block, _ in blocks]) if blocks else b""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from outrider.clock import Instant, instant
 from outrider.errors import SettingsError
-from outrider.frontier.format.cards import Cards
+from outrider.frontier.format.cards import Cards, fetched_cells
 from outrider.frontier.format.facts import Fact
 from outrider.frontier.format.records import NO_PARTS, extra_of, parts_of
 from outrider.frontier.policy.network import SILENT, Network
@@ -467,6 +467,9 @@ class Settling(Asking, Discovering):
         attempts = pages.cards.heads["attempts"]
         heads["state"], heads["reason"], heads["error"], heads["losses"] = DONE, 0, 0, 0
         heads["status"] = outcomes.statuses
+        ended = np.broadcast_to(np.asarray(pages.ended), len(outcomes))
+        answered = outcomes.answered | (outcomes.verdicts == verdicts.DONE)
+        heads["fetched"] = np.where(answered, fetched_cells(ended), heads["fetched"])
         if outcomes.all_done:
             heads["attempts"] = 0
         else:
