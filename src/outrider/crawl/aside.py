@@ -19,6 +19,7 @@ from outrider.crawl.directory import (
 from outrider.crawl.journal import JOURNAL_FILE
 from outrider.crawl.options import SETTINGS_FILE, SETTINGS_FILE_BYTES_MAX
 from outrider.crawl.output import FILES
+from outrider.crawl.probes import PROBES_FILE
 from outrider.crawl.sitemaps import SITEMAPS_FILE
 from outrider.errors import NamedPathError, StoreError
 from outrider.storage.files import Directory, read_whole, replace
@@ -33,6 +34,7 @@ _MOVED: Final = (
     RUN_FILE,
     PENDING_FILE,
     SITEMAPS_FILE,
+    PROBES_FILE,
     SOCKET_NAME,
 )
 

@@ -53,6 +53,7 @@ from outrider.crawl.output import Output
 from outrider.crawl.pace import Pace, eta_seconds, status_fields
 from outrider.crawl.perhost import PerHost, unverified_hosts
 from outrider.crawl.places import aside_max
+from outrider.crawl.probes import Probes
 from outrider.crawl.progress import Progress
 from outrider.crawl.reading import Reader, Readings
 from outrider.crawl.seeds import loopback_of
@@ -349,6 +350,7 @@ class CrawlRun:
                 under_way=lambda: [lease.token for lease in (*list(self._running.values()), *self._readings.leases)],
                 copies=copies,
                 sitemaps=Sitemaps(self._frontier, options, self._files),
+                probes=Probes(self._frontier, options, self._files),
                 reader=reader,
             )
             self._readings = Readings(reader.ahead, self._read, is_slow=reader.is_slow)

@@ -577,6 +577,22 @@ class CrawlOptions:
         "SHARE",
         optional=True,
     )
+    probe_pages: int = _setting(
+        8,
+        "Ask a site for one path by chance when so many of its pages were like others of it; pages like the answer "
+        "are soft 404s. 0 for never.",
+        "a whole number, 0 or more",
+        _whole(0, COUNT_MAX),
+        "N",
+    )
+    probe_hosts: int = _setting(
+        16,
+        "Ask for one host by chance under a domain when so many of its hosts were met within a day; hosts like the "
+        "answer are none. 0 for never.",
+        "a whole number, 0 or more",
+        _whole(0, COUNT_MAX),
+        "N",
+    )
     max_pages: int | None = _limit("Stop after so many answered pages; never exceeded.")
     max_depth: int | None = _limit("Follow links at most so far from a seed.", least=0)
     max_pages_per_host: int | None = _limit("At most so many pages of each host.")

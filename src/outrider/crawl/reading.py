@@ -97,7 +97,7 @@ class Reader:
         """Judges a page, and reads it if it has text."""
         visit = made.visit
         response = visit.response
-        if visit.stopped or visit.lease.kind is not Kind.PAGE:
+        if visit.stopped or visit.lease.kind not in (Kind.PAGE, Kind.PROBE):
             return
         own = self._per_host.of(visit.lease.host)
         made.judgement = judged(visit, own.retries)

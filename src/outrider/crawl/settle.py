@@ -22,6 +22,7 @@ from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
+from outrider.crawl.probes import Probes
 from outrider.crawl.reading import NO_LINKS, Reader
 from outrider.crawl.sitemaps import Found, Sitemaps
 from outrider.crawl.visit import (
@@ -30,10 +31,10 @@ from outrider.crawl.visit import (
     Judgement,
     Visit,
     address_outcome,
+    errand_outcome,
     judged,
     page_outcome,
     robots_outcome,
-    sitemap_outcome,
     stopped_outcome,
     unkept_outcome,
 )
@@ -130,6 +131,7 @@ class Settler:
         under_way: Callable[[], Sequence[int]] = tuple,
         copies: Copies | None = None,
         sitemaps: Sitemaps | None = None,
+        probes: Probes | None = None,
         reader: Reader | None = None,
         told: Callable[[Settled], None] = lambda _: None,
     ) -> None:
@@ -140,6 +142,7 @@ class Settler:
         self._hooks = hooks or Hooks(options)
         self._copies = copies if copies is not None else Copies()
         self._sitemaps = sitemaps if sitemaps is not None else Sitemaps(frontier, options)
+        self._probes = probes if probes is not None else Probes(frontier, options)
         self._tell = tell
         self._reader = reader or Reader(options, self._hooks, output, keeps_links=tell is not None)
         self._under_way = under_way
@@ -229,6 +232,7 @@ class Settler:
             if one.outcome is None:
                 one.outcome = self._archived(one)
                 one.page = None
+        self._probes.write()
         watermark = self._output.sync_archive()
         return sum(self._written(done, report) for done, report in self._reported(some, watermark))
 
@@ -386,13 +390,19 @@ class Settler:
             one.passed["nofollow"] = read.nofollow
         if read.fault is not None:
             self._fail(one, read.fault)
-        elif not visit.stopped and visit.lease.kind in (Kind.ROBOTS, Kind.SITEMAP):
+        elif not visit.stopped and visit.lease.kind in (Kind.ROBOTS, Kind.SITEMAP, Kind.PROBE):
             self._read_errand(one)
 
     def _read_errand(self, one: _Settling) -> None:
-        """Reads a sitemap, or the names of sitemaps in a robots.txt."""
+        """Reads a sitemap, the names of sitemaps in a robots.txt, or the answer to a probe."""
         visit = one.visit
         lease = visit.lease
+        if lease.kind is Kind.PROBE:
+            assert one.judgement is not None
+            assert isinstance(one.links, UrlBatch)
+            one.judgement = self._probes.of_probe(visit, one.judgement, one.page, one.links)
+            one.page, one.links, one.passed = None, NO_LINKS, {}
+            return
         if lease.kind is Kind.ROBOTS:
             one.found = self._sitemaps.of_robots(lease.url, lease.authority, robots_outcome(visit).robots)
             return
@@ -410,16 +420,36 @@ class Settler:
     def _tell_copies(self, fresh: Sequence[_Settling]) -> None:
         """Says which of the pages that were read are copies."""
         accepted = [one for one in fresh if one.page is not None and one.visit.response and one.visit.response.content]
+        accepted = [one for one in accepted if not self._is_nothing(one, one.page)]
         known = self._frontier.seen_content([one.digest or b"" for one in accepted]) if accepted else []
         here: set[bytes] = set()
         for one, seen in zip(accepted, known, strict=True):
             assert one.judgement is not None
             assert one.digest is not None
-            self._name_original(one, one.digest, bool(seen or one.digest in here))
+            copy = bool(seen or one.digest in here)
+            self._name_original(one, one.digest, copy)
             here.add(one.digest)
+            assert one.page is not None
+            copy = copy or one.copy_of is not None
+            self._probes.count(one.visit.lease.url, one.page, one.visit.now, copy=copy)
         self._go_to_canonical(accepted)
         for one in fresh:
             one.ready = True
+
+    def _is_nothing(self, one: _Settling, page: Page | None) -> bool:
+        """Whether a page is no more than the answer to any name. Then it is gone, and its links are left alone. One
+        that leads elsewhere than that answer is a page, and brings nothing new."""
+        assert page is not None
+        assert isinstance(one.links, UrlBatch)
+        lease = one.visit.lease
+        like = self._probes.judged(lease.url, lease.depth, page, one.links)
+        if like is None or like.leads_on:
+            one.repeats = like is not None
+            return False
+        if len(one.links):
+            one.passed[like.error] = len(one.links)
+        one.judgement, one.links = Judgement("gone", Verdict.GONE, like.error), NO_LINKS
+        return True
 
     def _name_original(self, one: _Settling, digest: bytes, known: bool) -> None:
         """Says of which page another is a copy. The links of the same bytes were met with the first page: they come
@@ -427,7 +457,7 @@ class Settler:
         page, url = one.page, one.visit.lease.url
         assert page is not None
         assert one.judgement is not None
-        one.repeats = self._copies.repeats(one.wording)
+        one.repeats |= self._copies.repeats(one.wording)
         if known:
             original = self._copies.exact(url, digest)
             one.copy_of = (original, None) if original is not None else None
@@ -485,8 +515,8 @@ class Settler:
             one.records = None
         if one.judgement is None:
             return robots_outcome(visit)
-        if visit.lease.kind is Kind.SITEMAP:
-            return sitemap_outcome(visit, one.judgement, one.links)
+        if visit.lease.kind is not Kind.PAGE:
+            return errand_outcome(visit, one.judgement, one.links)
         return page_outcome(
             visit,
             one.judgement,

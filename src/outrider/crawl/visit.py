@@ -428,8 +428,9 @@ def _robots_file(response: Response, status: int) -> tuple[RobotsAnswer, str | N
     return RobotsAnswer(status, whole_lines(content, cut=cut)), None
 
 
-def sitemap_outcome(visit: Visit, judgement: Judgement, links: UrlBatch | list[Link]) -> Outcome:
-    """The outcome of an errand for a sitemap; each hop of a redirect is one. links: the pages that it names."""
+def errand_outcome(visit: Visit, judgement: Judgement, links: UrlBatch | list[Link]) -> Outcome:
+    """The outcome of an errand for a sitemap or a probe; each hop of a redirect is one. links: the pages that it
+    names."""
     response = visit.response
     return Outcome(
         visit.lease.token,
@@ -494,8 +495,8 @@ def unkept_outcome(visit: Visit, digest_shown: str | None, warc: dict[str, Any] 
     if visit.lease.kind is Kind.ROBOTS:
         return replace(robots_outcome(visit), robots=RobotsAnswer(None), error=TOO_LARGE)
     judgement = Judgement("error", Verdict.GONE, TOO_LARGE)
-    if visit.lease.kind is Kind.SITEMAP:
-        return sitemap_outcome(visit, judgement, [])
+    if visit.lease.kind in (Kind.SITEMAP, Kind.PROBE):
+        return errand_outcome(visit, judgement, [])
     links = UrlBatch.of(())
     return page_outcome(visit, judgement, page=None, links=links, digest=None, digest_shown=digest_shown, warc=warc)
 

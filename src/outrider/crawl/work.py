@@ -30,6 +30,7 @@ from outrider.crawl.journal import JOURNAL_FILE, Journal
 from outrider.crawl.options import SETTINGS_FILE, CrawlOptions, as_toml
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
+from outrider.crawl.probes import Probes
 from outrider.crawl.settle import LEASE_SECONDS, Settler, visit_bytes
 from outrider.crawl.sitemaps import Sitemaps
 from outrider.crawl.version import version
@@ -228,6 +229,7 @@ class Worker:
                 self._hooks,
                 under_way=lambda: [lease.token for lease in list(self._running.values())],
                 sitemaps=Sitemaps(self._accounts, self._options, self._files),
+                probes=Probes(self._accounts, self._options, self._files),
                 told=self._told,
             )
             self._clock = anchored(self._frontier.now())

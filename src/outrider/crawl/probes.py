@@ -1,0 +1,372 @@
+"""Probes: requests for names that nobody linked, which tell sites that answer anything with a page (docs/traps.md).
+
+A path by chance beside a page of a site tells soft 404s, a name by chance under a domain tells wildcard DNS. The pages
+of the site, or of the hosts of the domain, are compared with the answer. A site is asked when some of its pages were
+like others of it: most sites never are. `probes.jsonl` remembers what was asked and
+what was answered: the frontier queues, the file is synced, then the outcome that led to it is reported. So a crash
+between two steps asks for the same URL again, and for no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from outrider.clock import Instant, instant
+from outrider.crawl.accounts import Books
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.visit import Judgement, Visit
+from outrider.journey import Code, Verdict
+from outrider.limits import (
+    PROBE_AGE_SECONDS,
+    PROBE_ANSWERS_MAX,
+    PROBE_LINKS_MAX,
+    PROBE_NAME_LETTERS,
+    PROBE_WINDOW_SECONDS,
+    PROBED_MAX,
+    PROBES_FILE_BYTES_MAX,
+    REDIRECT_HOPS_MAX,
+)
+from outrider.page import SHINGLES_MIN, Page
+from outrider.storage.files import Files, read_whole
+from outrider.url import UrlBatch, authority_of, host_of, registrable_domain
+
+PROBES_FILE: Final = "probes.jsonl"
+SOFT_404: Final = "soft_404"
+"""The error class of a page like that of a path by chance."""
+WILDCARD_HOST: Final = "wildcard_host"
+"""The error class of a page like that of a host by chance."""
+REDIRECT: Final = "probe_redirect"  # to another page: that one is fetched under its own URL
+DISTANCE_MAX: Final = 3  # bits of a SimHash, as for near copies
+_ANY_HOST: Final = "*."
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+_ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,4}$")
+# A short text says little by its SimHash: it has to be the same one, and to say that there is nothing.
+_SAYS_SO: Final = re.compile(
+    r"\b404\b|not[ -]found|(?:does|do)(?: not|n.t) exist|(?:could|can)(?:not| not|n.t) (?:be )?f[io]u?nd"
+    r"|no longer (?:available|exist)|nicht gefunden|existiert nicht|introuvable|existe pas|no encontrad|no existe"
+    r"|não encontrad|non trovat|niet gevonden|не найден|見つかりません|存在しません|找不到|不存在",
+    re.IGNORECASE,
+)
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """A probe that was asked, or answered. of: a site, or `*.` and a domain. at: an instant. status: of the answer, -1
+    for none yet, 0 where none came. The rest tells of a page: see `Answer`."""
+
+    of: str
+    url: str
+    at: int
+    status: int = -1
+    simhash: str = ""
+    shingles: int = 0
+    title: str = ""
+    text: str = ""
+    bare: str = ""
+    links: list[int] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The page that a URL by chance was answered with. title, text, bare: digests; `text` of its whole text, `bare` of
+    a short one that says there is nothing, without the names in its URL ("" for others). links: digests of the URLs
+    that it leads to."""
+
+    url: str
+    simhash: int
+    shingles: int
+    title: str
+    text: str
+    bare: str
+    links: frozenset[int]
+
+    @classmethod
+    def of(cls, url: str, page: Page, links: UrlBatch) -> Answer:
+        """The answer that a page is."""
+        title, bare = _bare(page.title, url), _nothing_of(url, page)
+        digests = frozenset(_number(link) for link in links[:PROBE_LINKS_MAX])
+        told = _digest(bare) if bare is not None else ""
+        return cls(url, page.simhash, page.shingles, _digest(title), _digest(page.text), told, digests)
+
+    def is_like(self, url: str, page: Page) -> bool:
+        """Whether text and title of another page are those of this answer, or nearly."""
+        if _digest(_bare(page.title, url)) != self.title:
+            return False
+        if min(page.shingles, self.shingles) >= SHINGLES_MIN:
+            return (page.simhash ^ self.simhash).bit_count() <= DISTANCE_MAX
+        return self.text == _digest(page.text) or self.bare == _digest(_bare(page.text, url))
+
+    def has_all(self, url: str, links: UrlBatch) -> bool:
+        """Whether this answer has all links of another page."""
+        return len(links) <= PROBE_LINKS_MAX and all(self._has(url, link) for link in links)
+
+    def _has(self, url: str, link: str) -> bool:
+        """Whether this answer has the link of a page: the same one, or one that stands as to its own URL as that to the
+        URL of the page."""
+        if link == url or _number(link) in self.links:
+            return True
+        for own, other in zip(_places(url), _places(self.url), strict=True):
+            if link.startswith(own) and _number(other + link[len(own) :]) in self.links:
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """A page like the answer to a probe. error: the class for it. leads_on: it has links that the answer lacks, so it
+    is one of its own that brings nothing new."""
+
+    error: str
+    leads_on: bool
+
+
+@dataclass(slots=True)
+class _Hosts:
+    """The hosts of a domain that were met in a window. since: its beginning."""
+
+    since: Instant
+    names: set[str] = field(default_factory=set)
+
+
+class Probes:
+    """Asks, remembers and compares; used by one thread, the frontier's."""
+
+    def __init__(self, frontier: Books, options: CrawlOptions, files: Files | None = None) -> None:
+        """files: the crawl's directory; None keeps nothing beyond this object. Raises StoreError."""
+        self._frontier = frontier
+        self._pages_min = options.probe_pages if options.traps else 0
+        self._hosts_min = options.probe_hosts if options.traps and options.scope in ("domain", "any") else 0
+        self._seed = options.seed
+        self._files = files
+        self._length = 0
+        self._asked: dict[str, tuple[int, Instant]] = {}  # how many there were, and when the last was asked
+        self._answers: dict[str, Answer] = {}
+        self._alike: dict[str, int] = {}  # by site: pages that were like others of it
+        self._nothings: dict[int, None] = {}  # short pages that say there is nothing
+        self._hosts: dict[str, _Hosts] = {}  # by domain
+        self._wanted: list[str] = []
+        self._unwritten: list[Line] = []
+        if files is not None:
+            self._read(files)
+
+    def _read(self, files: Files) -> None:
+        try:
+            content = read_whole(files, PROBES_FILE, bytes_max=PROBES_FILE_BYTES_MAX)
+        except FileNotFoundError:
+            return
+        for octets in content.split(b"\n")[:-1]:
+            try:
+                self._remember(msgspec.json.decode(octets, type=Line))
+            except (msgspec.DecodeError, ValueError):
+                break  # a torn write: what follows was never synced
+            self._length += len(octets) + 1
+
+    def _remember(self, line: Line) -> None:
+        if line.status < 0:
+            self._asked[line.of] = self._asked.get(line.of, (0, 0))[0] + 1, line.at
+            return
+        self._answers.pop(line.of, None)
+        if line.title:
+            _forget_first(self._answers, PROBE_ANSWERS_MAX)
+            self._answers[line.of] = Answer(
+                *(line.url, int(line.simhash, 16), line.shingles, line.title, line.text, line.bare),
+                frozenset(line.links),
+            )
+
+    # -- pages --------------------------------------------------------------------------------------------------------
+
+    def judged(self, url: str, depth: int, page: Page, links: UrlBatch) -> Likeness | None:
+        """The likeness of a page to the answer to a probe of its site or its domain; None for a page that is like none,
+        and for seeds."""
+        if not self._answers or not depth or not page.octets:
+            return None
+        for error, answer in self._answers_for(url):
+            if answer.is_like(url, page):
+                return Likeness(error, leads_on=not answer.has_all(url, links))
+        return None
+
+    def _answers_for(self, url: str) -> Iterator[tuple[str, Answer]]:
+        """The answers that a page is compared with, each with the error class of pages like it. Not the front page of a
+        site, nor those of the domain itself and its www: many sites show these for any name."""
+        site, host = authority_of(url), host_of(url)
+        of_site = self._answers.get(site)
+        if self._pages_min and of_site is not None and url != f"{site}/":
+            yield SOFT_404, of_site
+        domain = registrable_domain(host) if self._hosts_min else None
+        of_domain = self._answers.get(f"{_ANY_HOST}{domain}")
+        if domain is not None and of_domain is not None and host not in (domain, f"www.{domain}"):
+            yield WILDCARD_HOST, of_domain
+
+    def count(self, url: str, page: Page, now: Instant, *, copy: bool) -> None:
+        """Counts a page that is like others of its site, and its host among those of its domain; asks for a probe where
+        there are enough. copy: whether it is the copy of another, or nearly."""
+        site, host = authority_of(url), host_of(url)
+        if self._pages_min and (copy or self._says_so_again(site, url, page)):
+            found = self._alike.get(site, 0) + 1
+            self._alike[site] = found
+            if found >= self._pages_min and self._is_due(site, now):
+                self._ask(site, _beside(url, self._name(site)), now)
+            _forget_first(self._alike, PROBED_MAX)
+        domain = registrable_domain(host) if self._hosts_min else None
+        if domain in (None, host):
+            return
+        of = f"{_ANY_HOST}{domain}"
+        if not self._is_due(of, now):
+            return
+        hosts = self._hosts.get(of)
+        if hosts is None or now >= hosts.since + instant(PROBE_WINDOW_SECONDS):
+            hosts = self._hosts[of] = _Hosts(now)
+            _forget_first(self._hosts, PROBED_MAX)
+        hosts.names.add(host)
+        if len(hosts.names) >= self._hosts_min:
+            del self._hosts[of]
+            scheme, _, rest = site.partition("://")
+            self._ask(of, f"{scheme}://{self._name(of)}.{domain}{rest[len(host) :]}/", now)
+
+    def _says_so_again(self, site: str, url: str, page: Page) -> bool:
+        """Whether a short page says that there is nothing, in the words of another one of the site."""
+        bare = _nothing_of(url, page)
+        if bare is None:
+            return False
+        number = _number(f"{site}\n{_bare(page.title, url)}\n{bare}")
+        known = number in self._nothings
+        self._nothings[number] = None
+        _forget_first(self._nothings, PROBED_MAX)
+        return known
+
+    def _is_due(self, of: str, now: Instant) -> bool:
+        asked = self._asked.get(of)
+        return asked is None or now >= asked[1] + instant(PROBE_AGE_SECONDS)
+
+    def _name(self, of: str) -> str:
+        """A name that no site has: drawn by the seed of the crawl, another one with each probe."""
+        drawn = hashlib.blake2b(f"{self._seed}\n{of}\n{self._asked.get(of, (0, 0))[0]}".encode()).digest()
+        return "".join(_LETTERS[octet % len(_LETTERS)] for octet in drawn[:PROBE_NAME_LETTERS])
+
+    def _ask(self, of: str, url: str, now: Instant) -> None:
+        if len(self._asked) >= PROBED_MAX and of not in self._asked:
+            return
+        line = Line(of, url, now)
+        self._remember(line)
+        self._wanted.append(url)
+        self._unwritten.append(line)
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def of_probe(self, visit: Visit, judgement: Judgement, page: Page | None, links: UrlBatch) -> Judgement:
+        """Takes in the answer to a probe; returns its judgement with that in mind. A failure that may pass ends it,
+        too: nobody waits for a probe."""
+        lease = visit.lease
+        asked = lease.referrer if lease.referrer is not None else lease.url
+        of = _asked_of(asked)
+        line = Line(of, lease.url, visit.now, visit.status or 0)
+        if judgement.verdict is Verdict.RETRY:
+            judgement = replace(judgement, word="error", verdict=Verdict.GONE)
+        elif judgement.location is not None:
+            if lease.hops < REDIRECT_HOPS_MAX and _is_same_name(asked, judgement.location):
+                return judgement
+            judgement = Judgement("gone", Verdict.GONE, REDIRECT)
+        elif judgement.verdict is Verdict.DONE and page is not None and page.octets:
+            answer = Answer.of(lease.url, page, links)
+            line.simhash, line.shingles = f"{answer.simhash:016x}", answer.shingles
+            line.title, line.text, line.bare = answer.title, answer.text, answer.bare
+            line.links = sorted(answer.links)
+        self._remember(line)
+        self._unwritten.append(line)
+        return judgement
+
+    def write(self) -> None:
+        """Queues the probes that are wanted, and writes down what was asked and answered; the same call again changes
+        nothing. Raises StoreError."""
+        if self._wanted:
+            codes = self._frontier.queue_errands("probe", self._wanted)
+            refused = {url for url, code in zip(self._wanted, codes, strict=True) if code is Code.OVER_LIMIT}
+            self._unwritten = [line for line in self._unwritten if line.status >= 0 or line.url not in refused]
+            self._wanted = []
+        lines, self._unwritten = self._unwritten, []
+        if self._files is None or not lines:
+            return
+        try:
+            self._append(self._files, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        except BaseException:
+            self._unwritten = lines
+            raise
+
+    def _append(self, files: Files, octets: bytes) -> None:
+        file = files.open(PROBES_FILE, create=True)
+        try:
+            file.truncate(self._length)
+            file.write_at(self._length, octets)
+            file.sync()
+        finally:
+            file.close()
+        if not self._length:
+            files.sync_directory()
+        self._length += len(octets)
+
+
+def _asked_of(url: str) -> str:
+    """The site or the domain that a probe with this URL asked about."""
+    site = authority_of(url)
+    return f"{_ANY_HOST}{registrable_domain(host_of(url))}" if url == f"{site}/" else site
+
+
+def _is_same_name(asked: str, target: str) -> bool:
+    """Whether a redirect leads to the name by chance in another spelling: with a slash, with another scheme."""
+    path = asked[len(authority_of(asked)) :]
+    return host_of(target) == host_of(asked) and path.strip("/").rpartition("/")[2] in target
+
+
+def _beside(url: str, name: str) -> str:
+    """A URL by chance in the folder of a page, with its ending."""
+    site = authority_of(url)
+    path = url[len(site) :].partition("?")[0].partition(";")[0]
+    folder = path[:-1].rpartition("/")[0] if path != "/" else ""
+    last = path[len(folder) + 1 :]
+    ending = "/" if last.endswith("/") else (found[0] if (found := _ENDING.search(last)) else "")
+    return f"{site}{folder}/{name}{ending}"
+
+
+def _places(url: str) -> tuple[str, str, str]:
+    """A URL without its query and last slash, its folder, and its site."""
+    own = url.partition("?")[0].partition(";")[0].rstrip("/")
+    return own, own.rpartition("/")[0] + "/", authority_of(url)
+
+
+def _bare(text: str, url: str) -> str:
+    """A text without the names in the URL of its page: its host, its path, the last name of that."""
+    site = authority_of(url)
+    rest = url[len(site) :]
+    path = rest.partition("?")[0].rstrip("/")
+    for own in (url, unquote(url), rest, unquote(rest), path, unquote(path), site, host_of(url)):
+        if len(own) > 1:
+            text = text.replace(own, "")
+    last = {path.rpartition("/")[2], unquote(path.rpartition("/")[2])}
+    return " ".join(word for word in text.split() if word.strip("\"'“”‘’«».,:;!?()") not in last)
+
+
+def _nothing_of(url: str, page: Page) -> str | None:
+    """The text of a short page without the names in its URL, where it says that there is nothing."""
+    if page.shingles >= SHINGLES_MIN or not page.octets:
+        return None
+    bare = _bare(page.text, url)
+    return bare if _SAYS_SO.search(f"{page.title}\n{bare}") is not None else None
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
+
+
+def _forget_first(kept: dict[Any, Any], most: int) -> None:
+    if len(kept) > most:
+        del kept[next(iter(kept))]

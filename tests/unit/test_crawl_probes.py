@@ -1,0 +1,392 @@
+"""Probes in a crawl: a path or a host by chance is asked for once, and pages like the answer are no pages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider import Frontier
+from outrider.clock import instant
+from outrider.crawl.options import CrawlOptions
+from outrider.crawl.probes import PROBES_FILE, SOFT_404, WILDCARD_HOST, Answer, Likeness, Probes, _beside
+from outrider.crawl.visit import Judgement
+from outrider.fetch.downloader import Request, Response
+from outrider.journey import Code, Verdict
+from outrider.limits import PROBE_AGE_SECONDS, PROBE_NAME_LETTERS
+from outrider.page import read
+from outrider.storage.memory import MemoryFiles
+from outrider.url import UrlBatch
+from unit.test_crawl_sitemaps import House
+
+A: Final = "http://a.test"
+PAGES: Final = 24
+BY_CHANCE: Final = re.compile(rf"/[a-z]{{{PROBE_NAME_LETTERS}}}(?:/|\.html)?$")
+LONG: Final = " ".join(f"word{number % 71} and{number % 13}" for number in range(200))
+
+
+def page_of(url: str, body: str) -> tuple[Any, UrlBatch]:
+    page = read(body.encode(), url, "text/html")
+    return page, page.link_batch()
+
+
+def answer_of(url: str, body: str) -> Answer:
+    return Answer.of(url, *page_of(url, body))
+
+
+def like(answer: Answer, url: str, body: str) -> bool:
+    page, links = page_of(url, body)
+    return answer.is_like(url, page) and answer.has_all(url, links)
+
+
+# -- pages like an answer ----------------------------------------------------------------------------------------------
+
+SHORT: Final = "<title>Not found</title><h1>Oops</h1><p>{0} was not found.</p><a href='{0}/deeper'>on</a>"
+
+
+def test_a_short_page_is_like_an_answer_that_says_there_is_nothing_whatever_its_own_name() -> None:
+    answer = answer_of(f"{A}/real/qzkvxw", SHORT.format("/real/qzkvxw"))
+    assert like(answer, f"{A}/real/17", SHORT.format("/real/17"))
+    assert like(answer, f"{A}/real/17/deeper", SHORT.format("/real/17/deeper"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        SHORT.replace("Not found", "Found").format("/real/17"),
+        SHORT.format("/real/17") + "<a href='/real/18'>next</a>",
+        SHORT.format("/real/17") + "<p>But here is more.</p>",
+        "",
+    ],
+    ids=["another title", "another link", "more text", "nothing"],
+)
+def test_a_page_with_something_of_its_own_is_not_like_an_answer(body: str) -> None:
+    assert not like(answer_of(f"{A}/real/qzkvxw", SHORT.format("/real/qzkvxw")), f"{A}/real/17", body)
+
+
+def test_short_pages_that_differ_in_their_names_are_not_alike_where_the_answer_says_nothing_of_the_kind() -> None:
+    """A site may make a page for any name, and each is one."""
+    assert not like(answer_of(f"{A}/p/qzkvxw", "<p>The page /p/qzkvxw</p>"), f"{A}/p/17", "<p>The page /p/17</p>")
+    assert like(answer_of(f"{A}/p/qzkvxw", "<p>One page for all</p>"), f"{A}/p/17", "<p>One page for all</p>")
+
+
+def test_a_long_page_is_like_an_answer_by_simhash_and_not_where_it_leads_elsewhere() -> None:
+    answer = answer_of(f"{A}/a/qzkvxw", f"<title>x</title><p>{LONG} /a/qzkvxw</p><a href=/home>home</a>")
+    body = f"<title>x</title><p>{LONG} /a/17</p><a href=/home>home</a>"
+    assert like(answer, f"{A}/a/17", body)
+    assert not like(answer, f"{A}/a/17", body + "<a href=/a/18>next</a>")
+    assert not like(answer, f"{A}/a/17", f"<title>x</title><p>{LONG[::-1]}</p>")
+
+
+@given(st.text(max_size=200), st.text(max_size=30))
+def test_any_page_can_be_compared(text: str, name: str) -> None:
+    url = UrlBatch.of([f"{A}/{name}"])
+    if url.valid[0]:
+        body = f"<title>{text}</title>{text}<a href='{name}'>x</a>"
+        assert like(answer_of(url[0], body), url[0], body) or not page_of(url[0], body)[0].octets
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("/", "/N"),
+        ("/a", "/N"),
+        ("/a/b.html?x=1/2", "/a/N.html"),
+        ("/a/b/", "/a/N/"),
+        ("/a/", "/N/"),
+        ("/a/b.17;x", "/a/N"),
+        ("/a.b/c.verylong", "/a.b/N"),
+    ],
+)
+def test_a_path_by_chance_lies_beside_a_page(url: str, expected: str) -> None:
+    assert A + expected == _beside(A + url, "N")
+
+
+# -- when a probe is asked, on a clock of the test's -------------------------------------------------------------------
+
+
+class Books:
+    """Takes errands."""
+
+    def __init__(self) -> None:
+        self.queued: list[str] = []
+
+    def queue_errands(self, kind: str, urls: Sequence[str]) -> list[Code]:
+        assert "probe" == kind
+        self.queued += urls
+        return [Code.NEW for _ in urls]
+
+
+def probes(files: MemoryFiles | None = None, **how: Any) -> tuple[Probes, Books]:
+    books = Books()
+    return Probes(books, CrawlOptions(**how), files), books  # type: ignore[arg-type]
+
+
+def error_of(one: Probes, url: str, depth: int, body: str) -> str | None:
+    like = one.judged(url, depth, *page_of(url, body))
+    assert like is None or not like.leads_on
+    return like.error if like is not None else None
+
+
+def counted(
+    one: Probes, urls: Sequence[str], now: float = 1.0, body: str = "<p>Hello</p>", *, copy: bool = True
+) -> None:
+    for url in urls:
+        one.count(url, page_of(url, body)[0], instant(now), copy=copy)
+    one.write()
+
+
+def answered(one: Probes, url: str, body: str, status: int = 200, at: float = 2.0) -> Judgement:
+    lease = SimpleNamespace(url=url, referrer=None, hops=0)
+    judgement = Judgement("done", Verdict.DONE) if status == 200 else Judgement("gone", Verdict.GONE)
+    made = one.of_probe(SimpleNamespace(lease=lease, now=instant(at), status=status), judgement, *page_of(url, body))  # type: ignore[arg-type]
+    one.write()
+    return made
+
+
+SITE: Final = [f"{A}/d/{number}.html" for number in range(40)]
+MANY: Final = [f"http://h{number}.wild.test:81/" for number in range(40)]
+
+
+def test_a_site_is_probed_once_when_enough_of_its_pages_were_like_others_and_again_after_a_month() -> None:
+    one, books = probes(probe_pages=10)
+    counted(one, SITE[:9])
+    assert [] == books.queued
+    counted(one, SITE)
+    (first,) = books.queued
+    assert (f"{A}/d", True) == (first.rpartition("/")[0], BY_CHANCE.search(first) is not None)
+    counted(one, SITE, PROBE_AGE_SECONDS)
+    assert [first] == books.queued
+    counted(one, SITE, PROBE_AGE_SECONDS + 1.0)
+    assert (2, 2) == (len(books.queued), len(set(books.queued)))
+
+
+def test_short_pages_that_say_there_is_nothing_are_like_others_and_pages_of_their_own_are_not() -> None:
+    one, books = probes(probe_pages=10)
+    counted(one, SITE, copy=False)
+    assert [] == books.queued
+    counted(one, SITE[:10], body="<title>404</title>No such page", copy=False)
+    assert [] == books.queued
+    counted(one, SITE[10:11], body="<title>404</title>No such page", copy=False)
+    assert 1 == len(books.queued)
+
+
+def test_a_probe_that_fails_is_not_tried_again() -> None:
+    one, _ = probes()
+    failed = Judgement("retry", Verdict.RETRY, "http_503", refused=True)
+    lease = SimpleNamespace(url=f"{A}/d/qzkvxw", referrer=None, hops=0)
+    visit = SimpleNamespace(lease=lease, now=1, status=503)
+    made = one.of_probe(visit, failed, None, UrlBatch.of(()))  # type: ignore[arg-type]
+    assert (Verdict.GONE, "http_503", True) == (made.verdict, made.error, made.refused)
+
+
+def test_a_domain_is_probed_once_when_many_of_its_hosts_are_met_within_a_day() -> None:
+    one, books = probes(probe_hosts=10, scope="any")
+    counted(one, MANY[:9])
+    counted(one, MANY[9:11], 100_000.0)
+    assert [] == books.queued
+    counted(one, MANY, 100_001.0)
+    (url,) = books.queued
+    assert re.fullmatch(r"http://[a-z]+\.wild\.test:81/", url)
+    counted(one, MANY, 100_002.0)
+    assert [url] == books.queued
+
+
+@pytest.mark.parametrize("how", [{"probe_pages": 0, "probe_hosts": 0}, {"traps": False}])
+def test_nothing_is_asked_where_that_is_not_wanted(how: dict[str, Any]) -> None:
+    one, books = probes(scope="any", **how)
+    counted(one, SITE + MANY)
+    answered(one, f"{A}/d/qzkvxw.html", SHORT.format("x"))
+    assert [] == books.queued
+    assert error_of(one, f"{A}/d/1.html", 1, SHORT.format("x")) is None
+
+
+def test_no_host_is_asked_for_that_lies_outside_the_scope() -> None:
+    one, books = probes(probe_hosts=10, scope="host")
+    counted(one, MANY)
+    assert [] == books.queued
+
+
+def test_a_seed_draws_the_same_names_again_and_another_one_others() -> None:
+    drawn = []
+    for seed in (1, 1, 2):
+        one, books = probes(probe_pages=10, probe_hosts=10, scope="any", seed=seed)
+        counted(one, SITE + MANY)
+        drawn.append(books.queued)
+    assert (2, True, False) == (len(drawn[0]), drawn[0] == drawn[1], drawn[0] == drawn[2])
+
+
+def test_what_was_asked_and_answered_is_known_to_the_next_run_and_a_torn_end_is_written_over() -> None:
+    files = MemoryFiles()
+    one, books = probes(files, probe_pages=10)
+    counted(one, SITE)
+    (url,) = books.queued
+    answered(one, url, SHORT.format("x"))
+    end = files.open(PROBES_FILE)
+    whole = end.size()
+    end.write_at(whole, b'{"of":"http://b.test","url":"http')
+    one, books = probes(files, probe_pages=10)
+    counted(one, SITE, 3.0)
+    assert [] == books.queued
+    page = f"{A}/d/1.html", 1, SHORT.format("x")
+    assert SOFT_404 == error_of(one, *page)
+    counted(one, [f"http://b.test/{number}" for number in range(10)], 3.0)
+    lines = end.read_at(0, end.size()).splitlines()
+    assert [A, A, "http://b.test"] == [json.loads(line)["of"] for line in lines]
+    answered(one, url, "", 404)
+    assert error_of(one, *page) is None
+
+
+def test_a_page_like_an_answer_that_leads_elsewhere_is_a_page_that_brings_nothing_new() -> None:
+    one, _ = probes()
+    answered(one, f"{A}/d/qzkvxw", SHORT.format("x"))
+    like = one.judged(f"{A}/d/1", 1, *page_of(f"{A}/d/1", SHORT.format("x") + "<a href=/elsewhere></a>"))
+    assert Likeness(SOFT_404, leads_on=True) == like
+
+
+def test_neither_seeds_nor_the_front_page_are_no_more_than_an_answer() -> None:
+    one, _ = probes()
+    answered(one, f"{A}/qzkvxw", "<p>Home</p>")
+    found = [error_of(one, url, depth, "<p>Home</p>") for url, depth in ((f"{A}/x", 1), (f"{A}/x", 0), (f"{A}/", 1))]
+    assert [SOFT_404, None, None] == found
+
+
+def test_pages_of_any_host_are_compared_with_a_host_by_chance_but_for_the_domain_and_www() -> None:
+    one, _ = probes(scope="domain")
+    answered(one, "http://qzkvxw.wild.test/", "<p>Welcome</p>")
+    found = [
+        error_of(one, f"http://{host}/", 1, "<p>Welcome</p>")
+        for host in ("h1.wild.test", "wild.test", "www.wild.test", "h1.tame.test")
+    ]
+    assert [WILDCARD_HOST, None, None, None] == found
+
+
+@pytest.mark.parametrize(
+    ("target", "leads"),
+    [
+        (f"{A}/d/qzkvxw/", True),
+        ("https://a.test/d/qzkvxw", True),
+        (f"{A}/", False),
+        (f"{A}/404.html", False),
+        ("http://b.test/d/qzkvxw", False),
+    ],
+)
+def test_a_redirect_of_a_probe_is_followed_only_to_the_same_name(target: str, leads: bool) -> None:
+    one, _ = probes()
+    lease = SimpleNamespace(url=f"{A}/d/qzkvxw", referrer=None, hops=0)
+    moved = replace(Judgement("redirect", Verdict.DONE), location=target)
+    visit = SimpleNamespace(lease=lease, now=1, status=301)
+    made = one.of_probe(visit, moved, None, UrlBatch.of(()))  # type: ignore[arg-type]
+    assert (target if leads else None) == made.location
+
+
+# -- a crawl -----------------------------------------------------------------------------------------------------------
+
+
+def body_of(path: str) -> str:
+    """Honest pages 0 to PAGES - 1; each leads to two others and to one that is not there. Any other name gets a page
+    that says so, with 200, and leads on."""
+    found = re.fullmatch(r"/(?:p/([0-9]+))?", path)
+    number = int(found[1] or 0) if found else PAGES
+    if number >= PAGES:
+        return SHORT.format(path)
+    onward = [f"/p/{more}" for more in (2 * number + 1, 2 * number + 2) if more < PAGES]
+    links = "".join(f"<a href={link}>x</a>" for link in [*onward, f"/p/{1_000 + number}"])
+    return f"<title>Page {number}</title><p>All about {number}</p>{links}"
+
+
+@pytest.fixture
+def house(tmp_path) -> House:
+    one = House(tmp_path)
+
+    async def fetch(request: Request) -> Response:
+        path = request.url.removeprefix(A)
+        if request.url not in one.web.pages and path != "/robots.txt":
+            one.web.pages[request.url] = body_of(path)
+        return await type(one.web).fetch(one.web, request)
+
+    one.web.pages.clear()
+    one.web.fetch = fetch  # type: ignore[method-assign]
+    return one
+
+
+def asked_by_chance(house: House) -> list[str]:
+    return [url for url in house.web.urls if BY_CHANCE.search(url)]
+
+
+def test_a_crawl_names_soft_404s_follows_none_of_their_links_and_fetches_every_honest_page(house) -> None:
+    house.crawl(sitemaps=False, probe_pages=3)
+    assert 1 == len(asked_by_chance(house))
+    lines = house.lines("pages.jsonl")
+    done = {line["url"] for line in lines if line["outcome"] == "done"}
+    assert {f"{A}/", *(f"{A}/p/{number}" for number in range(1, PAGES))} <= done
+    soft = [line for line in lines if line.get("error") == SOFT_404]
+    assert {("gone", 200, 0)} == {(line["outcome"], line["status"], line["links"]) for line in soft}
+    assert {1} == {line["not_followed"][SOFT_404] for line in soft}
+    assert len(soft) >= PAGES - 10
+    deeper = {line["url"] for line in lines if "/deeper" in line["url"]}
+    assert not {f"{line['url']}/deeper" for line in soft} & deeper
+    assert ["probe"] == [line["kind"] for line in house.lines("politeness.jsonl") if BY_CHANCE.search(line["url"])]
+    with Frontier.look(house.output / "frontier") as frontier:
+        told = frontier.explain(soft[0]["url"])
+        assert ("gone", True) == (str(told.state), SOFT_404 in told.reason_text)
+        assert frontier.verify().ok
+        assert len(soft) == frontier.statistics()["errors"][SOFT_404]  # type: ignore[index]
+
+
+def test_a_probe_is_not_asked_again_by_the_next_run_and_retry_puts_soft_404s_back(house) -> None:
+    house.crawl(sitemaps=False, probe_pages=3)
+    before = asked_by_chance(house)
+    soft = [line["url"] for line in house.lines("pages.jsonl") if line.get("error") == SOFT_404]
+    with Frontier.open(house.output / "frontier", settings={"delay": 0, "delay_factor": 0}) as frontier:
+        assert len(soft) == frontier.retry(error=SOFT_404)
+    house.crawl(sitemaps=False, probe_pages=0)
+    last = {line["url"]: line["outcome"] for line in house.lines("pages.jsonl")}
+    assert {"done", "duplicate"} >= {last[url] for url in soft}
+    assert before == asked_by_chance(house)
+
+
+def test_robots_txt_holds_for_probes(house) -> None:
+    closed = "".join(f"Disallow: /p/*{letter}\n" for letter in "abcdefghijklmnopqrstuvwxyz")
+    house.web.pages[f"{A}/robots.txt"] = f"User-agent: *\n{closed}"
+    house.crawl(sitemaps=False, probe_pages=3)
+    assert ([], 1) == (asked_by_chance(house), len(house.lines(PROBES_FILE)))
+    assert SOFT_404 not in {line.get("error") for line in house.lines("pages.jsonl")}
+
+
+def test_a_site_that_answers_404_has_no_soft_ones(house) -> None:
+    fetch = type(house.web).fetch
+    same = {f"{A}/same/{number}": "<p>The same page was not found to be another.</p>" for number in range(9)}
+    house.web.pages |= {f"{A}/": "".join(f"<a href={url}>x</a>" for url in same), **same}
+    house.web.fetch = lambda request: fetch(house.web, request)
+    house.crawl(sitemaps=False, probe_pages=3)
+    assert 1 == len(asked_by_chance(house))
+    told = {line["url"]: (line["outcome"], line.get("error")) for line in house.lines("pages.jsonl")}
+    assert {f"{A}/", *same} == set(told)
+    assert {("done", None), ("duplicate", None)} == set(told.values())
+
+
+@pytest.mark.parametrize("at", ["the probe", "the page behind it"])
+def test_a_crawl_that_dies_goes_on_with_the_same_probe(house, at: str) -> None:
+    fetch, died = house.web.fetch, []
+
+    async def dying(request: Request) -> Response:
+        there = BY_CHANCE.search(request.url) if at == "the probe" else asked_by_chance(house)
+        if there and not died:
+            died.append(request.url)
+            raise ZeroDivisionError("the end of this process")
+        return await fetch(request)
+
+    house.web.fetch = dying
+    with pytest.raises(ZeroDivisionError):
+        house.crawl(sitemaps=False, probe_pages=3)
+    house.crawl(sitemaps=False, probe_pages=3)
+    (url,) = set(asked_by_chance(house))
+    assert at != "the probe" or died == [url]
