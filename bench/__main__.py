@@ -21,6 +21,7 @@ BENCHES = (
     "ledger",
     "cold",
     "service",
+    "looks",
     "parts",
     "crawl",
     "frontier",
@@ -50,11 +51,12 @@ def main(arguments: list[str] | None = None) -> int:
         "--hosts",
         type=lambda text: int(text.replace("_", "")),
         metavar="N",
-        help="cold: hosts instead of 300000; 10000000 takes a quarter of an hour and 2 GB of disk",
+        help="cold: hosts instead of 300000; 10000000 takes a quarter of an hour and 2 GB of disk; looks: of 1000000",
     )
     given = parser.parse_args(arguments)
     options = {
         "cold": {"hosts": given.hosts},
+        "looks": {"hosts": given.hosts},
         "frontier": {"quick": given.quick, "queues": given.queues, "drawn": given.drawn},
     }
     unknown = set(given.names) - set(BENCHES)

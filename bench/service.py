@@ -157,7 +157,7 @@ def _no_rules(lease: Any) -> Any:
 
 def rest(given: argparse.Namespace, counts: Mapping[int, int]) -> dict[int, dict[str, Any]]:
     """The same over HTTP."""
-    with _server(given.directory) as (pid, port):
+    with served(given.directory) as (pid, port):
         connection = http.client.HTTPConnection("127.0.0.1", port)
         encode, decode = msgspec.json.encode, msgspec.json.decode
         lease_id = 0
@@ -190,7 +190,7 @@ def rest(given: argparse.Namespace, counts: Mapping[int, int]) -> dict[int, dict
 
 
 @contextlib.contextmanager
-def _server(directory: Path) -> Iterator[tuple[int, int]]:
+def served(directory: Path) -> Iterator[tuple[int, int]]:
     """`outrider serve`; its process and port."""
     command = [sys.executable, "-m", "outrider", "serve", str(directory), "--http", "127.0.0.1:0", "--drain", "0"]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

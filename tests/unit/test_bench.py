@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
-from bench import frontier, service, urlfrontier_peer
+from bench import frontier, looks, service, urlfrontier_peer
 from bench.frontier_engine import REST_TICKS_MAX, REST_TICKS_MIN, STARTED_AT, TICK, Rests
 from bench.made import batches, url_of
 from bench.measuring import ChildFailedError, Spent, run
 from bench.tables import Table, middle, quantile, ratio
 from bench.urls import sample
 
-from outrider import kernels
+from outrider import Frontier, kernels
 
 
 def test_a_ratio_says_how_many_times_our_cost_the_others_is():
@@ -177,3 +177,20 @@ def test_an_item_of_the_peers_protocol_is_written_as_proto3_has_it():
     assert urlfrontier_peer.item(url, known=False) == (b"\x0a\xe2\x01" + discovered + b"\x1a\xd5\x01" + url.encode())
     assert urlfrontier_peer.url_in(info) == url
     assert (b"", b"\x20\xac\x02") == (urlfrontier_peer.number(1, 0), urlfrontier_peer.number(4, 300))
+
+
+def test_leases_are_measured_beside_all_questions():
+    with Frontier.memory(settings=dict(looks.NO_PAUSES)) as asked:
+        looks.fill(asked, 150)
+        assert {"done": 49, "gone": 1} == {name: asked.statistics()["urls"][name] for name in ("done", "gone")}
+        found = looks.leased_beside(asked, 30, looks.looks_of(asked))
+    assert 30 == found["leases"]
+    assert found["looks"] >= 1
+    assert looks.leased_table({"beside": found}, 150).lines()
+
+
+def test_a_page_of_one_host_is_held_to_its_cpu_time_and_other_questions_to_their_median():
+    one = {"p50": 150.0, "max": 300.0, "cpu": 12.0}
+    found = {"stats": one, "urls, of a host of one": one, "metrics": {**one, "p50": 201.0}}
+    assert ["reached", "MISSED", "MISSED"] == [row[-1] for row in looks.asked_table(found, 10).rows]
+    assert {*looks._PAGES} < {*looks.PATHS}

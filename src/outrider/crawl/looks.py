@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, Final
 
 from outrider.clock import instant
@@ -64,7 +64,8 @@ def _urls(frontier: Frontier, question: Mapping[str, Any]) -> dict[str, Any]:
     page = frontier.urls(
         state=question.get("state"), host=question.get("host"), after=question.get("after"), limit=_limit(question)
     )
-    return {"rows": [asdict(url) for url in page], "cursor": page.cursor}
+    # Its fields are no containers, and asdict() copies as if they were: a third of the time of a page.
+    return {"rows": [{one.name: getattr(url, one.name) for one in fields(url)} for url in page], "cursor": page.cursor}
 
 
 def _limit(question: Mapping[str, Any]) -> int:

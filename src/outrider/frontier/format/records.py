@@ -13,7 +13,6 @@ from outrider.frontier.format.cards import Cards
 from outrider.kernels.cards import HAS_CONTENT, HEAD
 
 _DIGEST, _ETAG, _MODIFIED, _METADATA = "d", "t", "l", "m"
-_HEAD_NAMES = HEAD.names or ()
 
 
 class Record:
@@ -54,13 +53,15 @@ class Record:
     @classmethod
     def of(cls, cards: Cards, row: int) -> Record:
         """The record of the card in a row."""
-        head = dict(zip(_HEAD_NAMES, cards.heads[row].item(), strict=True))
         record = cls()
-        for name in cls.__slots__[:17]:
-            setattr(record, name, head[name])
+        head = cards.heads[row].item()  # in the order of HEAD, as `packed` writes them
+        record.fingerprint, record.queue, record.order, record.due, record.priority, record.crawl = head[:6]
+        record.slot, record.depth, record.attempts, record.status = head[7:11]
+        record.state, record.reason, record.klass, record.hops, record.losses, flags = head[13:19]
+        record.error, record.fetched = head[19:]
         record.url = cards.url(row)
         record.referrer = cards.referrer(row)
-        parts = parts_of(cards.extra_of(row), head["flags"])
+        parts = parts_of(cards.extra_of(row), flags)
         record.digest, record.etag, record.modified, record.metadata, record.content = parts
         return record
 

@@ -45,6 +45,7 @@ _DUE_BIAS = 1 << 63  # makes an int64 a u64 of the same order
 _PLACES = (1 << PLACE_BITS) - 1
 _SWEEP_CARDS_FIRST = 1 << 10
 _SWEEP_KEEP = 2  # cards of a swept queue that stay, so that not every take goes to disk
+_TAILS_COMPARED_MAX = 8  # tails that are compared with all rows one by one: np.isin costs as much as nine
 
 _Key = tuple[int, int, int]
 """(255 - class, due + 2^63, order): the smaller one is better."""
@@ -365,7 +366,13 @@ class Backlog:
         tails = self._tails
         if len(rows) <= len(tails):
             return [(row, tails[queue]) for row, queue in enumerate(rows.tolist()) if queue in tails]
-        places = np.flatnonzero(np.isin(rows, np.fromiter(tails, np.uint32, len(tails))))
+        mask = np.zeros(len(rows), np.bool_)
+        if len(tails) <= _TAILS_COMPARED_MAX:
+            for queue in tails:
+                mask |= rows == queue
+        else:
+            mask = np.isin(rows, np.fromiter(tails, np.uint32, len(tails)))
+        places = np.flatnonzero(mask)
         return [(row, tails[int(rows[row])]) for row in places.tolist()]
 
     def _take_chunk(self, queue: int, tail: _Tail, at: int) -> Cards:

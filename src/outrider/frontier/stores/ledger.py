@@ -7,7 +7,7 @@ before runs, newer runs before older ones (`outrider.storage.tiers`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -215,10 +215,9 @@ class Ledger:
     def _scan(
         self, after: Key | None, *, last: Key | None = None, bodies: bool, bytes_at_once: int = RUN_READ_BYTES
     ) -> Iterator[Cards]:
-        bound, end = (b"" if key is None else bytes(pack_keys(*([part] for part in key))[0]) for key in (after, last))
+        bound = b"" if after is None else bytes(_packed(after)[0])
         layers, memory = self._look()
-        pieces = [_between(piece, bound, end) for piece in (*layers.frozen, *memory)]
-        pieces = [piece for piece in pieces if len(piece)]
+        pieces = _between((*layers.frozen, *memory), after, last)
         if sum(map(len, pieces)) <= MERGE_ROWS:
             pieces = [newest(Records.concatenate(pieces))]  # part by part takes longer where the parts are short
         streams = [run.read(after=bound, bodies=bodies, bytes_at_once=bytes_at_once) for run in layers.runs]
@@ -286,14 +285,24 @@ def _without(missing: Keys, found: list[Records], some: Records | None) -> Keys:
     return missing[~np.isin(missing, some.keys[some.whole])]
 
 
-def _between(piece: Records, bound: bytes, last: bytes) -> Records:
-    """The records behind one key up to another; "" for no bound."""
-    begin, end = 0, len(piece)
-    if bound:
-        begin = int(piece.keys.searchsorted(np.array(bound, piece.keys.dtype), "right"))
-    if last:
-        end = int(piece.keys.searchsorted(np.array(last, piece.keys.dtype), "right"))
-    return piece if begin == 0 and end == len(piece) else piece.slice(begin, max(begin, end))
+def _packed(key: Key) -> Keys:
+    return pack_keys(*([part] for part in key))
+
+
+def _between(pieces: Iterable[Records], after: Key | None, last: Key | None) -> list[Records]:
+    """The records of each piece behind one key up to another, None for no bound; without the pieces that have none."""
+    if after is None and last is None:
+        return [piece for piece in pieces if len(piece)]
+    # One search of each piece for both ends: of the pieces, which are many, few have URLs of one host.
+    ends = np.concatenate([_packed(key) for key in (after, last) if key is not None])
+    found = []
+    for piece in pieces:
+        places = piece.keys.searchsorted(ends, "right").tolist()
+        begin = 0 if after is None else places[0]
+        end = len(piece) if last is None else places[-1]
+        if begin < end:
+            found.append(piece if begin == 0 and end == len(piece) else piece.slice(begin, end))
+    return found
 
 
 def _cards(records: Records) -> Cards:

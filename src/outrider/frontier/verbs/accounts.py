@@ -55,9 +55,9 @@ from outrider.robots import Rules
 from outrider.url import authority_of, host_of
 
 
-def status_of(record: Record, tables: Tables, token: int) -> UrlStatus:
-    """The status of one URL. token: the token of its open lease, 0 for none."""
-    queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
+def status_of(record: Record, tables: Tables, token: int, queue: int | None = None) -> UrlStatus:
+    """The status of one URL. token: the token of its open lease, 0 for none. queue: its row, where the caller knows."""
+    queue = int(tables.queues.find(np.array([record.queue], np.uint64))[0]) if queue is None else queue
     # A cold host has queues of its own name alone.
     key = tables.key_of(queue) if queue != NONE else tables.home_of(host_of(record.url))
     return UrlStatus(

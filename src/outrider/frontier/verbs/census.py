@@ -78,9 +78,11 @@ class Holdings:
         """Counts some queues in."""
         queues = tables.queues
         places, known = self._places(queues.host[rows].astype(np.int64))
-        held = tables.urls.backlog.waiting(rows).astype(np.int64)
-        np.add.at(self.urls, places[known], (held + queues.waiting[rows])[known])
-        some = np.flatnonzero(known & (held > 0))
+        if not known.all():
+            rows, places = np.ascontiguousarray(rows[known]), places[known]
+        held = tables.urls.backlog.waiting(rows)
+        np.add.at(self.urls, places, held.astype(np.int64) + queues.waiting[rows])
+        some = np.flatnonzero(held)
         if not len(some):
             return
         rows, places = np.ascontiguousarray(rows[some]), places[some]
@@ -154,9 +156,8 @@ class Census:
         hosts = tables.hosts
         there, in_flight = hosts.there[first:end], hosts.in_flight[first:end]
         states = look.states(tables, first, end, now, shared)
-        counts = np.bincount(states[there], minlength=len(HOST_STATES)).tolist()
-        for name, count in zip(HOST_STATES, counts, strict=True):
-            self.hosts[name] += count
+        for state, name in enumerate(HOST_STATES):
+            self.hosts[name] += int(np.count_nonzero((states == state) & there))
         self.leased += int(np.count_nonzero((states == RESTING) & (in_flight > 0)))
         self.busiest = max(self.busiest, int(in_flight.max()))
         if len(look.asked.hosts):

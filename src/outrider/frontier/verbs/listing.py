@@ -25,11 +25,18 @@ from outrider.frontier.verbs.accounts import leased_heads, status_of
 from outrider.frontier.verbs.asking import NO_HEADS
 from outrider.journey import Page, State, UrlStatus
 from outrider.kernels.cards import Heads
-from outrider.limits import LISTED_READ_BYTES, LISTED_SLOT_READ_BYTES, LISTED_URLS_PER_STEP
+from outrider.limits import (
+    LISTED_BODIES_AT_ONCE,
+    LISTED_READ_BYTES,
+    LISTED_SLOT_READ_BYTES,
+    LISTED_URLS_PER_STEP,
+    SCAN_ROWS,
+)
 
 _NAMES = [state.value for state in STATES]
 _CRAWL_SHIFT = np.uint64(40)
 _QUEUES_PER_STEP = 1 << 18
+_FIRST_ROWS = 512
 _RANGES_MAX = 256
 """In more queues than this, the whole ledger is read rather than their ranges."""
 Answer = TypeVar("Answer")
@@ -94,11 +101,15 @@ def chosen_heads(
         return
     names = np.sort(_names(leased))
     ranges = yield from _ranges(tables, wish)
+    rows = _FIRST_ROWS  # at first a few: most lists have enough then
     for bounds, scan in _scans(tables, ranges, after):
         while (heads := (yield partial(next, scan, None))) is not None:
             own = heads if bounds is None else heads[(heads["crawl"] == bounds[0]) & (heads["slot"] == bounds[1])]
-            if take(_filtered(tables, own, wish, woken, names)):
-                return
+            begin = 0
+            while begin < len(own):
+                if take(_filtered(tables, own[begin : begin + rows], wish, woken, names)):
+                    return
+                begin, rows = begin + rows, min(4 * rows, SCAN_ROWS)
             if len(own) < len(heads):
                 break
 
@@ -124,16 +135,22 @@ def listed(
     heads = np.concatenate(chosen) if chosen else NO_HEADS
     more = len(heads) > limit
     heads = heads[:limit]
-    for begin in range(0, len(heads), LISTED_URLS_PER_STEP):
-        some = heads[begin : begin + LISTED_URLS_PER_STEP]
+    for begin in range(0, len(heads), LISTED_BODIES_AT_ONCE):
+        some = heads[begin : begin + LISTED_BODIES_AT_ONCE]
         keys = some["crawl"], some["slot"], some["fingerprint"]
         hit, cards = yield partial(tables.urls.ledger.find, *keys)
         changed = cards.changed()
         changed["state"] = some["state"][hit]
         cards = cards.with_heads(changed)
-        for row in range(len(cards)):
-            record = Record.of(cards, row)
-            found.append(status_of(record, tables, token_of(record) if record.state == LEASED else 0))
+        for first in range(0, len(cards), LISTED_URLS_PER_STEP):
+            if first:
+                yield None
+            rows = range(first, min(first + LISTED_URLS_PER_STEP, len(cards)))
+            queues = tables.queues.find(changed["queue"][rows.start : rows.stop]).tolist()
+            for row, queue in zip(rows, queues, strict=True):
+                record = Record.of(cards, row)
+                token = token_of(record) if record.state == LEASED else 0
+                found.append(status_of(record, tables, token, queue))
     return Page(found, cursor_of(heads, limit - 1) if more else None)
 
 
