@@ -141,6 +141,7 @@ WAITS_NAMED_MAX = 100  # hosts that rest long are named so far; all of them are 
 LISTED_ROWS_MAX = 100_000  # rows of one piece of a list; a cursor leads to the next
 LISTED_HOSTS_PER_STEP = 32  # some milliseconds without the frontier's lock would be felt by whoever leases
 LISTED_URLS_PER_STEP = 64
+LISTED_BODIES_AT_ONCE = 1_024  # of a list, read in one look through the layers of the ledger: some hundred kilobytes
 LISTED_READ_BYTES = 256 << 10  # read at once of each run for a list
 LISTED_SLOT_READ_BYTES = 16 << 10  # the same for the URLs of one host, which are a few records among those of its slot
 RETRIED_ROWS_AT_ONCE = 8_192  # dead letters that `retry` looks for before it puts them back
@@ -386,6 +387,11 @@ SERVICE_TOKENS_BYTES_MAX = 1 << 20  # a file of tokens
 SERVICE_WORKERS_HEARD_MAX = 4_096  # workers whose last word is remembered; the one silent longest is forgotten
 SERVICE_ERRANDS_MAX = 64  # robots.txt files that the server itself asks for at once: as many as a crawl's requests
 SERVICE_COUNTS_SECONDS = 0.2  # counts are that old at most: pollers share one look
+OTLP_SECONDS = 15.0  # between two bodies for a collector: as often as most scrapers come
+OTLP_SEND_SECONDS = 10.0  # a collector that is silent for longer is as good as away
+OTLP_BODIES_MAX = 4  # that wait for the collector: each tells all, so that the newest ones are enough
+OTLP_CLOSE_SECONDS = 2.0  # the last body may take so long, and holds up the end of the process
+OTLP_ANSWER_BYTES_MAX = 64 << 10  # of a collector's answer; no more is read
 
 # a frontier elsewhere
 REMOTE_CONNECT_SECONDS_MAX = 10.0  # a server that takes no connection for so long is as good as away

@@ -65,7 +65,7 @@ def test_there_are_exactly_the_commands_that_do_something():
 def test_every_setting_is_an_option_of_crawl():
     options = {option.name for option in cli.outrider.commands["crawl"].params}
     flags = {name for name, setting in SETTINGS.items() if not setting.file_only}
-    assert flags | {"seeds", "http", "tls_cert", "tls_key", "tokens", "names"} == options
+    assert flags | {"seeds", "http", "tls_cert", "tls_key", "tokens", "names", "otlp"} == options
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -262,7 +262,6 @@ def test_a_head_keeps_every_field() -> None:
     heads = np.frombuffer(rng.bytes(72 * 700), HEAD).copy()
     for name in ("url_bytes", "referrer_bytes", "extra_bytes"):
         heads[name] = 0
-    heads["spare"] = b""
     heads["state"] = 1 + heads["state"] % 6
     heads["crawl"] %= 2
     heads["slot"] %= 4096

@@ -21,6 +21,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def _access_options(command: Command) -> Command:
     """The options that say who may ask a server."""
     for option in (
+        click.option("--otlp", metavar="URL", help="Send metrics to the OpenTelemetry collector at URL, too."),
         click.option(
             "--host-name", "names", multiple=True, metavar="NAME", help="A name that clients ask by (repeatable)."
         ),
@@ -44,10 +45,16 @@ def answers_beside(command: Callable[..., int]) -> Callable[..., int]:
         tls_key: str | None,
         tokens: str | None,
         names: tuple[str, ...],
+        otlp: str | None,
         **words: Any,
     ) -> int:
         if http is None:
-            for flag, value in (("--tls-cert", tls_cert), ("--tls-key", tls_key), ("--tokens", tokens)):
+            for flag, value in (
+                ("--tls-cert", tls_cert),
+                ("--tls-key", tls_key),
+                ("--tokens", tokens),
+                ("--otlp", otlp),
+            ):
                 if value is not None:
                     raise SettingsError(f"{flag} is given, and no --http: it belongs to an address to answer at")
             if names:
@@ -56,8 +63,10 @@ def answers_beside(command: Callable[..., int]) -> Callable[..., int]:
         with _service("--http"):
             from outrider.service.access import Tokens, listening
             from outrider.service.crawling import CrawlServer
-        at = listening(http, tls_cert, tls_key, tokens)
-        beside = CrawlServer(at, Tokens.read(tokens), names=frozenset(name.lower() for name in names))
+            from outrider.service.otlp import Endpoint
+        at, collector = listening(http, tls_cert, tls_key, tokens), None if otlp is None else Endpoint.of(otlp)
+        known_as = frozenset(name.lower() for name in names)
+        beside = CrawlServer(at, Tokens.read(tokens), names=known_as, collector=collector, say=_say)
         try:
             return command(beside=beside, **words)
         finally:
@@ -94,6 +103,7 @@ def serve(
     tls_key: str | None,
     tokens: str | None,
     names: tuple[str, ...],
+    otlp: str | None,
     drain: float,
 ) -> int:
     """Serve the frontier in DIR to workers, over HTTP (docs/howto/serve.md); a missing DIR is made.
@@ -103,7 +113,9 @@ def serve(
     """
     with _service("serve"):
         from outrider.service.access import Tokens, listening
+        from outrider.service.otlp import Endpoint
         from outrider.service.running import serve as run
+    collector = None if otlp is None else Endpoint.of(otlp)
     at = listening(http, tls_cert, tls_key, tokens)
     roles = Tokens.read(tokens)
     whole = run(
@@ -112,6 +124,11 @@ def serve(
         roles,
         names=frozenset(name.lower() for name in names),
         drain_seconds=drain,
-        say=lambda line: say(line, sys.stderr),
+        collector=collector,
+        say=_say,
     )
     return 0 if whole else 4
+
+
+def _say(line: str) -> None:
+    say(line, sys.stderr)

@@ -11,6 +11,7 @@ routes.py     one table of paths, and the functions that answer them
 app.py        from the table to an ASGI application
 openapi.py    from the table to a document
 metrics.py    counts and gauges as Prometheus reads them
+otlp.py       the same, sent to an OpenTelemetry collector
 running.py    sockets, signals and the end
 crawling.py   the server beside a crawl that fetches itself, on a thread of its own
 

@@ -13,14 +13,25 @@ from outrider.engine import AsyncFrontier
 from outrider.service.access import Listening, Tokens
 from outrider.service.audit import Audit
 from outrider.service.desk import Desk
+from outrider.service.otlp import Endpoint, exporting
 from outrider.service.running import bound, hosts_of, listened_at, server_of
 
 
 class CrawlServer:
     """One server beside one crawl. `open` and `close` may be called in different threads."""
 
-    def __init__(self, listening: Listening, tokens: Tokens, *, names: frozenset[str] = frozenset()) -> None:
-        """Raises SettingsError for an address or port that cannot be had, and for certificates that cannot be used."""
+    def __init__(
+        self,
+        listening: Listening,
+        tokens: Tokens,
+        *,
+        names: frozenset[str] = frozenset(),
+        collector: Endpoint | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """collector: where metrics are sent, if anywhere; say: is told when it is lost. Raises SettingsError for an
+        address or port that cannot be had, and for certificates that cannot be used."""
+        self._collector, self._say = collector, say
         self._listener = bound(listening)
         self._at = listened_at(listening, self._listener)
         self._hosts, self._tokens = hosts_of(listening, names), tokens
@@ -68,7 +79,8 @@ class CrawlServer:
 
         self._begun.set_result(lambda at_once: _told(loop, lambda: end(at_once)))
         try:
-            await server.serve([self._listener])
+            async with exporting(desk, self._collector, self._say):
+                await server.serve([self._listener])
         finally:
             pace.cancel()
 

@@ -24,10 +24,15 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 def exposition(desk: Desk, statistics: Mapping[str, Any], now: float) -> bytes:
     """The page for a scraper. now: seconds of the clock that the rates go by."""
+    return generate_latest(registry_of(desk, statistics, now))
+
+
+def registry_of(desk: Desk, statistics: Mapping[str, Any], now: float) -> CollectorRegistry:
+    """All families, for whichever form they are told in."""
     registry = CollectorRegistry()
     registry.register(_Told(desk, statistics, now))
     ProcessCollector(namespace="outrider", registry=registry)
-    return generate_latest(registry)
+    return registry
 
 
 class _Told(Collector):

@@ -30,6 +30,7 @@ from outrider.service.app import application
 from outrider.service.audit import Audit
 from outrider.service.desk import Desk
 from outrider.service.errands import Errands, visits_of
+from outrider.service.otlp import Endpoint, exporting
 from outrider.service.problems import MEDIA_TYPE, Problem
 
 SWITCH_SECONDS = 0.0005  # the loop is kept from going on no longer by a thread that looks at a million hosts
@@ -77,11 +78,13 @@ def serve(
     *,
     names: frozenset[str] = frozenset(),
     drain_seconds: float = 10.0,
+    collector: Endpoint | None = None,
     say: Callable[[str], None],
 ) -> bool:
     """Serve the frontier of a crawl's directory until a signal; whether all its work was done by then.
 
-    say: is told the address once it listens, and what happens at the end. Raises SettingsError for a port in use,
+    collector: where metrics are sent, if anywhere. say: is told the address once it listens, and what happens at the
+    end. Raises SettingsError for a port in use,
     and the errors of opening a store.
     """
     listener = bound(listening)
@@ -92,7 +95,7 @@ def serve(
             desk = Desk(AsyncFrontier(frontier), hosts=hosts_of(listening, names), tokens=tokens, audit=audit)
             fetching = visits_of(settings_of(directory), desk.frontier)
             desk.errands = Errands(desk.frontier, fetching)
-            return asyncio.run(_run(desk, directory, at, listener, drain_seconds, say))
+            return asyncio.run(_run(desk, directory, at, listener, drain_seconds, collector, say))
         finally:
             audit.close()
 
@@ -154,6 +157,7 @@ async def _run(
     at: Listening,
     listener: socket.socket,
     drain_seconds: float,
+    collector: Endpoint | None,
     say: Callable[[str], None],
 ) -> bool:
     frontier = desk.frontier
@@ -184,7 +188,8 @@ async def _run(
         await control.open()
     say(f"outrider: serving at {at.url}")
     try:
-        await server.serve([listener])
+        async with exporting(desk, collector, say):
+            await server.serve([listener])
         return await frontier.finished()
     finally:
         if desk.errands is not None:
