@@ -236,6 +236,46 @@ def test_no_module_of_the_frontier_imports_itself_by_way_of_others(project):
     assert [] == sorted(left)
 
 
+LINES_MAX, ATTRIBUTES_MAX, METHODS_MAX = 70, 25, 40
+"""Of a function; of a class of the frontier: attributes that its methods set, public methods."""
+
+
+def too_large(tree: ast.AST) -> Iterator[str]:
+    """Functions and classes that are larger than a reader keeps in mind."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            if lines > LINES_MAX:
+                yield f"{node.name} has {lines} lines"
+        elif isinstance(node, ast.ClassDef):
+            named = {
+                one.attr
+                for one in ast.walk(node)
+                if isinstance(one, ast.Attribute)
+                and isinstance(one.ctx, ast.Store)
+                and ast.unparse(one.value) == "self"
+            }
+            methods = [one.name for one in node.body if isinstance(one, ast.FunctionDef) and one.name[0] != "_"]
+            if len(named) > ATTRIBUTES_MAX:
+                yield f"{node.name} has {len(named)} attributes"
+            if len(methods) > METHODS_MAX:
+                yield f"{node.name} has {len(methods)} public methods"
+
+
+def test_no_part_of_the_frontier_is_too_large(project):
+    files = sorted((project / "src" / "outrider" / "frontier").rglob("*.py"))
+    found = [f"{file.name}: {what}" for file in files for what in too_large(ast.parse(file.read_text("utf-8")))]
+    assert ([], True) == (found, len(files) > 40)
+
+
+def test_what_is_too_large_is_found():
+    long = "def f():\n" + "    x = 1\n" * LINES_MAX
+    wide = "class C:\n    def __init__(self):\n" + "".join(f"        self.a{n} = 1\n" for n in range(26))
+    busy = "class D:\n" + "".join(f"    def m{n}(self): ...\n" for n in range(41))
+    found = list(too_large(ast.parse(long + wide + busy)))
+    assert ["f has 71 lines", "C has 26 attributes", "D has 41 public methods"] == found
+
+
 def test_every_room_of_the_house_was_looked_at(project):
     """The rules would hold for an empty folder too."""
     rooms = {path.relative_to(project / "src" / "outrider").parts[0] for path in (project / "src").rglob("*.py")}

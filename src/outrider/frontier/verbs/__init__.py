@@ -8,7 +8,7 @@ error throws its draft away, and the state is what it was. `machine.py`, above t
     deciding.py      how a decision becomes a fact; the changes that time alone brings
     arrivals.py      links on their way in, in columns
     discovering.py   discover, and links between logs; scopes.py keeps the scopes of crawls
-    trapping.py      traps: rules, windows of new URLs, diminishing returns
+    trapping.py      traps: rules, windows of new URLs, diminishing returns; host_sizes.py counts hosts by fetches
     asking.py        robots rules and the errands that fetch them
     delays.py        how long URLs waited for their leases, summed
     leasing.py       lease; drawing.py draws URLs and errands, leased.py gives a call's leases in columns

@@ -7,6 +7,7 @@ No function here changes the tables.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -642,11 +643,7 @@ def explain(
     for a robots.txt, and until when. robots: the line of its robots.txt that decides. refusal: the rule of the scope
     that refuses an unknown URL. trap: the numbers that make it a trap."""
     if record is None:
-        word, text = "unknown", "it lies inside the scope, and no link or call has named it"
-        if refusal:
-            word, text = "out_of_scope", f"it lies outside the scope: {refusal}"
-        status = UrlStatus(url, State.UNKNOWN)
-        return Explanation(url, State.UNKNOWN, word, text, status, slot, fingerprint, robots=robots)
+        return replace(_unknown(url, slot, fingerprint, refusal), robots=robots)
     row = int(tables.queues.find(np.array([record.queue], np.uint64))[0])
     host = int(tables.queues.host[row])
     queue = queue_status(tables, row)
@@ -694,6 +691,14 @@ def explain(
         before=_before(tables, row, record) if record.state == QUEUED else None,
         held_by=tuple(shared.holding(host, now)) if shared is not None else (),
     )
+
+
+def _unknown(url: str, slot: int, fingerprint: int, refusal: str) -> Explanation:
+    """Why a URL was never accepted."""
+    word, text = "unknown", "it lies inside the scope, and no link or call has named it"
+    if refusal:
+        word, text = "out_of_scope", f"it lies outside the scope: {refusal}"
+    return Explanation(url, State.UNKNOWN, word, text, UrlStatus(url, State.UNKNOWN), slot, fingerprint)
 
 
 def _parked(record: Record, tables: Tables, trap: str | None, robots: str | None) -> str:

@@ -17,7 +17,6 @@ from outrider.frontier.format.facts import FRAME_KIND, Block, Compressor, Fact, 
 from outrider.frontier.format.lines import refusal
 from outrider.frontier.format.records import Record
 from outrider.frontier.policy.network import Network
-from outrider.frontier.policy.returns import Sizes
 from outrider.frontier.policy.settings import FrontierSettings
 from outrider.frontier.policy.welcome import SameBodies
 from outrider.frontier.schedule.cooling import Cooling
@@ -39,6 +38,7 @@ from outrider.frontier.stores.recent import Recent
 from outrider.frontier.verbs import arguments
 from outrider.frontier.verbs.delays import Delays
 from outrider.frontier.verbs.draft import Draft
+from outrider.frontier.verbs.host_sizes import HostSizes
 from outrider.frontier.verbs.scopes import Scopes
 from outrider.journey import (
     Code,
@@ -61,6 +61,7 @@ Place: TypeAlias = tuple[int, int]
 """A place in a slot of the ledger: the row of a crawl, and the fingerprint of its last URL that was looked at (-1: of
 none)."""
 FIRST: Place = (0, -1)
+_NO_RULES = UrlRules()
 _OF_ERRANDS = frozenset(
     {Fact.ROBOTS, Fact.ERRAND, Fact.LOCATED, Fact.QUEUED_ERRAND, Fact.LEASED_ERRAND, Fact.CRAWL_RULES}
 )
@@ -120,7 +121,6 @@ class Deciding:
     ) -> None:
         self.tables = tables
         self._owned = owned
-        self.rules = settings.url_rules or UrlRules()
         self.settings = settings
         self.errands_mode = errands
         self.keeps_lines = keeps_lines
@@ -147,12 +147,17 @@ class Deciding:
         self._unanswered: dict[int, bytes] = {}
         self.network = Network()
         self.delays = Delays()
-        self._levels: list[int] = []  # the names under which hosts of each size are counted
-        self._sizes: tuple[int, Sizes | None] | None = None  # the sizes of hosts as of this LSN
+        quantile = settings.traps.host_quantile if settings.traps is not None else None
+        self._sizes = HostSizes(tables.returns, tables.fingerprint_key, quantile)
         self._woken: Instant = tables.now  # waiting URLs that were due at this instant are queued
         self.lsn = 0
         self.asked = ""  # the caller's function that runs now, in words for an error
         self.now: Instant = tables.now
+
+    @property
+    def rules(self) -> UrlRules:
+        """The lossy rules of spelling."""
+        return self.settings.url_rules or _NO_RULES
 
     # -- a decision becomes a fact -------------------------------------------------------------------------------------
 

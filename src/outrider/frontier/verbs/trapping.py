@@ -17,9 +17,7 @@ import numpy.typing as npt
 from outrider import kernels
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.policy.returns import (
-    LEVELS,
     Returns,
-    Sizes,
     are_poor_hosts,
     class_of_shape,
     count_level,
@@ -27,7 +25,6 @@ from outrider.frontier.policy.returns import (
     is_parked,
     level_reached,
     shape_of,
-    sizes_of,
 )
 from outrider.frontier.state.errand import CallersErrand
 from outrider.frontier.state.urls import PARKED, Reason
@@ -114,7 +111,7 @@ class Trapping(Deciding):
 
     def _is_too_large(self, host: Returns) -> bool:
         """Whether a host has had so many more fetches than others that no more are made."""
-        sizes = self._host_sizes() if host.fetched >= HOST_FETCHES_COMPARED else None
+        sizes = self._sizes.at(self.lsn) if host.fetched >= HOST_FETCHES_COMPARED else None
         return sizes is not None and host.fetched >= sizes.bound
 
     def _is_of_poor_hosts(self, draft: Draft, slot: int, url: str, least: float) -> bool:
@@ -123,23 +120,6 @@ class Trapping(Deciding):
         if name is None or not are_poor_hosts(draft.returns_seen(name), least):
             return False
         return not draft.returns(slot, name).is_probed()
-
-    def _host_sizes(self) -> Sizes | None:
-        """The sizes of the hosts as they are known now, None where they bound nothing."""
-        quantile = self.settings.traps.host_quantile if self.settings.traps is not None else None
-        if quantile is None:
-            return None
-        if self._sizes is None or self._sizes[0] != self.lsn:
-            kept = self.tables.returns
-            reached = [kept.get(self._name_of_level(step)).found for step in range(len(LEVELS))]
-            self._sizes = self.lsn, sizes_of(reached, quantile)
-        return self._sizes[1]
-
-    def _name_of_level(self, step: int) -> int:
-        if not self._levels:
-            texts = [f"\nhosts of {level}" for level in LEVELS]
-            self._levels = np.frombuffer(kernels.fingerprints(texts, self.tables.fingerprint_key), np.uint64).tolist()
-        return self._levels[step]
 
     def _park_new(
         self, urls: UrlBatch, rows: npt.NDArray[np.intp], heads: Heads, codes: npt.NDArray[np.uint8], draft: Draft
@@ -192,7 +172,7 @@ class Trapping(Deciding):
                 draft.returns(slot, name).count(fresh=new, window=RETURNS_WINDOW)
             counted(draft.returns(slot, shape), there, fresh=new)
             if (step := level_reached(there)) is not None:
-                count_level(draft.returns(slot, self._name_of_level(step)))
+                count_level(draft.returns(slot, self._sizes.name_of(step)))
 
     def _note_probe(self, draft: Draft, errand: CallersErrand, outcomes: Outcomes, row: int) -> None:
         """Takes in the answer to a probe: where it is a page of a host that nobody has fetched a page of, the domain
@@ -213,7 +193,10 @@ class Trapping(Deciding):
             shown = _shown(self.tables.returns.get(name)) if name is not None else ""
             return f"of the new hosts of its wildcard domain, by their first pages, {shown}"
         if rule == BY_HOST_SIZE:
-            told, sizes = f"{self.tables.returns.get(host).fetched} pages of its host were fetched", self._host_sizes()
+            told, sizes = (
+                f"{self.tables.returns.get(host).fetched} pages of its host were fetched",
+                self._sizes.at(self.lsn),
+            )
             if sizes is not None:
                 told += f"; of {sizes.hosts} hosts with {HOST_FETCHES_COMPARED} or more, {100 * sizes.quantile:g} % "
                 told += f"had at most {sizes.most}, and a host may have {sizes.bound} (host_quantile)"
