@@ -68,7 +68,8 @@ class Virtual(asyncio.SelectorEventLoop):
     def is_at_work(self):
         readings = getattr(self.crawler, "_readings", None)
         threads = sum(min(count, executor._max_workers) for executor, count in self._jobs.items() if count)
-        return threads + (readings._active if readings is not None else 0) > self._paused
+        reading = readings._quick.active + readings._slow.active if readings is not None else 0
+        return threads + reading > self._paused
 
     def run_in_executor(self, executor, function, *args):
         executor = executor or self._own
@@ -146,7 +147,12 @@ class Crawl:
         clocked = SimpleNamespace(open=lambda *given, **named: opening(*given, clock=lambda: self.loop.now(), **named))
         self.patch.setattr(loop_module, "Frontier", clocked)
         options = CrawlOptions(
-            output=str(self.directory / "out"), delay=delay, delay_factor=0, user_agent="Test", concurrency=places
+            probe_pages=0,
+            output=str(self.directory / "out"),
+            delay=delay,
+            delay_factor=0,
+            user_agent="Test",
+            concurrency=places,
         )
 
         async def ask():
