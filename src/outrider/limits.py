@@ -120,10 +120,10 @@ NEW_URLS_WINDOW_SECONDS = 86_400.0  # the window of --new-urls-per-host
 PROBE_AGE_SECONDS = 30 * 86_400.0  # a site or domain is probed again behind it: it may answer otherwise
 PROBE_WINDOW_SECONDS = 86_400.0  # the hosts of a domain that are met within it are counted together
 PROBE_LINKS_MAX = 500  # links of an answer that are kept: 35 kB; a page with more is one of its own
-PROBE_ANSWERS_MAX = 4_096  # answers with a page that are kept: 150 MB where each has so many links
+PROBE_ANSWERS_MAX = 2_048  # sites and domains whose answers are kept: 150 MB where each has two with so many links
 PROBE_NAME_LETTERS = 14  # 26 to the 14th: no site has it
 PROBED_MAX = 65_536  # sites and domains that probes are asked of: some 20 MB
-PROBES_FILE_BYTES_MAX = 4 << 30  # probes.jsonl of so many, each with all its links and asked again once
+PROBE_LINE_BYTES_MAX = 1 << 20  # of probes.jsonl: a site, a URL and all links, spelled out
 
 # frontier
 COLUMN_ROWS_STEPS = (1_024, 8_192, 65_536, 1 << 25)  # rows of a column asked for at once: copied while that takes a

@@ -1,18 +1,24 @@
-"""Domains that answer any name, crawled by the names of a DNS server of the test's own."""
+"""Sites and domains that answer any name, crawled on loopback: none ends a crawl, and no page of theirs is lost."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+import pytest
+
 import outrider
+from e2e import crawling
 from e2e.hostile import Connection, served
 from e2e.name_server import Stub, served_beside
 from outrider import Frontier
-from outrider.limits import RETURNS_HOSTS_MIN
+from outrider.limits import PROBE_NAME_LETTERS, RETURNS_HOSTS_MIN
 
 HOSTS_MIN: Final = 8
 CONCURRENCY: Final = 8
@@ -80,3 +86,128 @@ def test_a_domain_that_answers_any_name_ends_and_the_hosts_of_others_are_all_fet
     assert len(probes) <= 2
     with Frontier.look(output / "frontier") as frontier:
         assert {"trap_hosts"} == {row.error for row in frontier.urls(state="parked")}
+
+
+# -- sites -------------------------------------------------------------------------------------------------------------
+
+PAGES: Final = 40
+BY_CHANCE: Final = re.compile(rf"/[a-z]{{{PROBE_NAME_LETTERS}}}(?:/|\.html)?$")
+TEMPLATE: Final = " ".join(f"word{number % 71} and{number % 13}" for number in range(200))
+
+
+def honest(path: str) -> str | None:
+    """Pages of their own, each of which names one that is not there; None for any other path."""
+    found = re.fullmatch(r"/(?:p/([0-9]+))?", path)
+    number = int(found[1] or 0) if found else PAGES
+    if number >= PAGES:
+        return None
+    onward = [f"/p/{more}" for more in (2 * number + 1, 2 * number + 2) if more < PAGES]
+    links = "".join(f"<a href={link}>x</a>" for link in [*onward, f"/lost/{number}"])
+    return f"<title>Page {number}</title><p>All about {number}</p>{links}"
+
+
+def soft(path: str) -> str:
+    """Honest pages; any other path gets a page that says that there is none, and leads to more of its kind."""
+    gone = f"<title>Oops</title><h1>Page not found</h1><p>{path} is not here</p><a href={path}/more>more</a>"
+    return honest(path) or gone
+
+
+def one_body(path: str) -> str:
+    """One page for all paths, as of a program that runs in the browser."""
+    return "<title>App</title><p>Loading</p>" + "".join(f"<a href=/p/{number}>x</a>" for number in range(PAGES))
+
+
+def one_body_of_nothing(path: str) -> str:
+    return one_body(path).replace("Loading", "Page not found")
+
+
+def template(path: str) -> str:
+    """A front page, and pages that differ by a picture."""
+    if path == "/":
+        return one_body(path).replace("Loading", "All pictures")
+    return f"<title>Picture</title><p>{TEMPLATE}</p><img src={path}.png><a href=/>back</a>"
+
+
+Pages = Callable[[str], str]
+
+
+def answering(pages: Pages, asked: list[str], at_probe: Callable[[], bool] = lambda: False) -> Any:
+    """The script of a site with these pages. at_probe: whether a path by chance is left without an answer."""
+
+    async def script(connection: Connection) -> None:
+        while True:
+            path = (await connection.request()).split(b" ")[1].decode()
+            asked.append(path)
+            if BY_CHANCE.search(path) and at_probe():
+                await connection.hang()
+            missing = path == "/robots.txt"
+            content = b"" if missing else pages(path).encode()
+            head = f"HTTP/1.1 {'404 Not Found' if missing else '200 OK'}\r\nContent-Type: text/html\r\n"
+            await connection.send(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+
+    return script
+
+
+FAST: Final = ("--delay", "0", "--delay-factor", "0", "--concurrency", "4", "--no-sitemaps", "--progress", "none")
+
+
+def outcomes(output: Path) -> dict[str, tuple[str, str | None]]:
+    """Outcome and error of each page, by path."""
+    lines = map(json.loads, (output / "pages.jsonl").read_text().splitlines())
+    return {urlsplit(line["url"]).path: (line["outcome"], line.get("error")) for line in lines}
+
+
+def crawled(pages: Pages, output: Path) -> tuple[dict[str, tuple[str, str | None]], list[str]]:
+    """Outcome and error of each page, and the paths by chance that were asked for."""
+    asked: list[str] = []
+    with served(answering(pages, asked)) as port:
+        run = crawling.outrider("crawl", f"http://127.0.0.1:{port}/", "-o", output, *FAST)
+    assert 0 == run.returncode, run.stderr
+    return outcomes(output), [path for path in asked if BY_CHANCE.search(path)]
+
+
+HONEST: Final = {"/", *(f"/p/{number}" for number in range(1, PAGES))}
+
+
+def test_a_site_of_soft_404s_ends_with_all_its_honest_pages_done(tmp_path: Path) -> None:
+    told, probes = crawled(soft, tmp_path / "out")
+    assert 2 == len(probes) == len(set(probes))
+    assert HONEST == HONEST & {path for path, outcome in told.items() if outcome == ("done", None)}
+    gone = {path for path, outcome in told.items() if outcome == ("gone", "soft_404")}
+    assert len(gone) >= PAGES // 2
+    assert not HONEST & gone
+    assert not {f"{path}/more" for path in gone} & set(told)
+
+
+@pytest.mark.parametrize("pages", [one_body, one_body_of_nothing, template])
+def test_a_site_whose_pages_are_alike_loses_none_of_them(tmp_path: Path, pages: Pages) -> None:
+    told, probes = crawled(pages, tmp_path / "out")
+    assert 1 == len(probes)
+    assert {*HONEST, "/p/0"} == set(told)
+    assert {("done", None), ("duplicate", None)} >= set(told.values())
+
+
+def test_a_crawl_that_is_killed_at_a_probe_asks_for_the_same_path_again(tmp_path: Path) -> None:
+    output, asked = tmp_path / "out", list[str]()
+    reached, dead = threading.Event(), threading.Event()
+
+    def hangs() -> bool:
+        reached.set()
+        return not dead.is_set()
+
+    with served(answering(soft, asked, hangs)) as port:
+        crawl = crawling.started("crawl", f"http://127.0.0.1:{port}/", "-o", output, *FAST)
+        assert reached.wait(60)
+        crawl.kill()
+        crawl.wait(60)
+        dead.set()
+        run = crawling.outrider("resume", output)
+    assert 0 == run.returncode, run.stderr
+    probes = [path for path in asked if BY_CHANCE.search(path)]
+    assert [probes[0], probes[0]] == probes[:2]
+    assert 2 == len(set(probes[1:])) == len(probes[1:])
+    told = outcomes(output)
+    assert HONEST == HONEST & {path for path, outcome in told.items() if outcome == ("done", None)}
+    assert ("gone", "soft_404") in told.values()
+    with Frontier.look(output / "frontier") as frontier:
+        assert frontier.verify().ok

@@ -147,7 +147,7 @@ class Crawl:
         clocked = SimpleNamespace(open=lambda *given, **named: opening(*given, clock=lambda: self.loop.now(), **named))
         self.patch.setattr(loop_module, "Frontier", clocked)
         options = CrawlOptions(
-            probe_pages=0,
+            probe_pages=0,  # the web of this test knows no paths by chance
             output=str(self.directory / "out"),
             delay=delay,
             delay_factor=0,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from outrider import Frontier
 from outrider.clock import instant
 from outrider.crawl.options import CrawlOptions
-from outrider.crawl.probes import PROBES_FILE, SOFT_404, WILDCARD_HOST, Answer, Likeness, Probes, _beside
+from outrider.crawl.probes import PROBES_FILE, SOFT_404, Answer, Likeness, Probes, _beside, says_nothing
 from outrider.crawl.visit import Judgement
 from outrider.fetch.downloader import Request, Response
 from outrider.journey import Code, Verdict
@@ -129,10 +129,10 @@ def probes(files: MemoryFiles | None = None, **how: Any) -> tuple[Probes, Books]
     return Probes(books, CrawlOptions(**how), files), books  # type: ignore[arg-type]
 
 
-def error_of(one: Probes, url: str, depth: int, body: str) -> str | None:
+def is_nothing(one: Probes, url: str, body: str, depth: int = 1) -> bool | None:
+    """Whether a page is none; None where it is like no answer."""
     like = one.judged(url, depth, *page_of(url, body))
-    assert like is None or not like.leads_on
-    return like.error if like is not None else None
+    return like.nothing if like is not None else None
 
 
 def counted(
@@ -205,7 +205,7 @@ def test_nothing_is_asked_where_that_is_not_wanted(how: dict[str, Any]) -> None:
     counted(one, SITE + MANY)
     answered(one, f"{A}/d/qzkvxw.html", SHORT.format("x"))
     assert [] == books.queued
-    assert error_of(one, f"{A}/d/1.html", 1, SHORT.format("x")) is None
+    assert is_nothing(one, f"{A}/d/1.html", SHORT.format("x")) is None
 
 
 def test_no_host_is_asked_for_that_lies_outside_the_scope() -> None:
@@ -229,43 +229,163 @@ def test_what_was_asked_and_answered_is_known_to_the_next_run_and_a_torn_end_is_
     counted(one, SITE)
     (url,) = books.queued
     answered(one, url, SHORT.format("x"))
+    counted(one, SITE[:1])
+    answered(one, books.queued[1], SHORT.format("x"))
     end = files.open(PROBES_FILE)
     whole = end.size()
     end.write_at(whole, b'{"of":"http://b.test","url":"http')
     one, books = probes(files, probe_pages=10)
     counted(one, SITE, 3.0)
     assert [] == books.queued
-    page = f"{A}/d/1.html", 1, SHORT.format("x")
-    assert SOFT_404 == error_of(one, *page)
+    page = f"{A}/d/1.html", SHORT.format("x")
+    assert is_nothing(one, *page)
     counted(one, [f"http://b.test/{number}" for number in range(10)], 3.0)
     lines = end.read_at(0, end.size()).splitlines()
-    assert [A, A, "http://b.test"] == [json.loads(line)["of"] for line in lines]
+    assert [A, A, A, A, "http://b.test"] == [json.loads(line)["of"] for line in lines]
     answered(one, url, "", 404)
-    assert error_of(one, *page) is None
+    assert is_nothing(one, *page) is None
+
+
+def proven(one: Probes, body: str = SHORT, at: float = 2.0) -> None:
+    """Answers two probes of a.test so."""
+    for name in ("qzkvxw", "other/wxvkzq"):
+        answered(one, f"{A}/d/{name}", body.format(f"/d/{name}"), at=at)
+
+
+def test_a_page_is_none_where_it_says_so_as_two_answers_of_its_site_do() -> None:
+    one, _ = probes()
+    page = f"{A}/d/1", SHORT.format("/d/1")
+    assert is_nothing(one, *page) is None
+    answered(one, f"{A}/d/qzkvxw", SHORT.format("/d/qzkvxw"))
+    assert is_nothing(one, *page) is False
+    answered(one, f"{A}/d/qzkvxw", SHORT.format("/d/qzkvxw"))  # the same probe, asked again after a kill
+    assert is_nothing(one, *page) is False
+    answered(one, f"{A}/other/wxvkzq", SHORT.format("/other/wxvkzq"))
+    assert is_nothing(one, *page) is True
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<title>Home</title>One text for all pages",
+        f"<title>Pictures</title><p>{LONG} a page that was not found by anybody",
+    ],
+    ids=["short", "long"],
+)
+def test_a_site_that_gives_one_text_for_every_path_loses_no_page(body: str) -> None:
+    one, _ = probes()
+    proven(one, body)
+    assert is_nothing(one, f"{A}/d/1", body) is False
+
+
+def test_a_long_page_says_that_there_is_nothing_by_its_title() -> None:
+    one, _ = probes()
+    body = f"<title>Page not found - Site</title><p>{LONG}"
+    proven(one, body)
+    assert is_nothing(one, f"{A}/d/1", body) is True
+    assert is_nothing(one, f"{A}/d/1", f"<title>A page</title><p>{LONG}") is None
+
+
+def test_answers_that_differ_prove_nothing() -> None:
+    one, _ = probes()
+    answered(one, f"{A}/d/qzkvxw", SHORT.format("/d/qzkvxw"))
+    answered(one, f"{A}/e/wxvkzq", SHORT.format("/e/wxvkzq") + "<p>Look elsewhere.")
+    assert is_nothing(one, f"{A}/d/1", SHORT.format("/d/1")) is False
+    answered(one, f"{A}/f/vzkqwx", "", 404)
+    assert is_nothing(one, f"{A}/d/1", SHORT.format("/d/1")) is None
+
+
+def test_answers_of_different_months_prove_nothing_together() -> None:
+    one, _ = probes()
+    answered(one, f"{A}/d/qzkvxw", SHORT.format("/d/qzkvxw"))
+    answered(one, f"{A}/e/wxvkzq", SHORT.format("/e/wxvkzq"), at=3.0 + PROBE_AGE_SECONDS)
+    assert is_nothing(one, f"{A}/d/1", SHORT.format("/d/1")) is False
+
+
+def test_a_site_is_asked_a_second_time_only_where_the_first_answer_says_that_there_is_nothing() -> None:
+    for body, asked in ((SHORT.format("x"), 2), ("<title>Home</title>One text", 1)):
+        one, books = probes(probe_pages=10)
+        counted(one, SITE[:10])
+        answered(one, books.queued[0], body)
+        counted(one, ["http://a.test/far/1"], copy=False)
+        assert 1 == len(books.queued)
+        counted(one, [f"{A}/e/{number}" for number in range(9)])
+        assert asked == len(books.queued) == len(set(books.queued))
+        answered(one, books.queued[-1], body)
+        counted(one, SITE)
+        assert asked == len(books.queued)
+    one, books = probes(probe_pages=10)
+    counted(one, SITE[:10])
+    answered(one, books.queued[0], SHORT.format("x"))
+    counted(one, [f"{A}/e/1"])
+    assert (f"{A}/e", 2) == (books.queued[1].rpartition("/")[0], len(books.queued))
 
 
 def test_a_page_like_an_answer_that_leads_elsewhere_is_a_page_that_brings_nothing_new() -> None:
     one, _ = probes()
-    answered(one, f"{A}/d/qzkvxw", SHORT.format("x"))
-    like = one.judged(f"{A}/d/1", 1, *page_of(f"{A}/d/1", SHORT.format("x") + "<a href=/elsewhere></a>"))
-    assert Likeness(SOFT_404, leads_on=True) == like
+    proven(one)
+    page = page_of(f"{A}/d/1", SHORT.format("/d/1") + "<a href=/elsewhere></a>")
+    like = one.judged(f"{A}/d/1", 1, *page)
+    assert Likeness(f"{A}/d/other/wxvkzq", nothing=False, leads_on=True) == like
 
 
-def test_neither_seeds_nor_the_front_page_are_no_more_than_an_answer() -> None:
+def test_seeds_and_the_front_page_are_compared_with_no_answer() -> None:
     one, _ = probes()
-    answered(one, f"{A}/qzkvxw", "<p>Home</p>")
-    found = [error_of(one, url, depth, "<p>Home</p>") for url, depth in ((f"{A}/x", 1), (f"{A}/x", 0), (f"{A}/", 1))]
-    assert [SOFT_404, None, None] == found
-
-
-def test_pages_of_any_host_are_compared_with_a_host_by_chance_but_for_the_domain_and_www() -> None:
-    one, _ = probes(scope="domain")
-    answered(one, "http://qzkvxw.wild.test/", "<p>Welcome</p>")
+    proven(one)
     found = [
-        error_of(one, f"http://{host}/", 1, "<p>Welcome</p>")
+        is_nothing(one, url, SHORT.format("x"), depth) for url, depth in ((f"{A}/x", 1), (f"{A}/x", 0), (f"{A}/", 1))
+    ]
+    assert [True, None, None] == found
+
+
+def test_pages_of_any_host_are_compared_with_a_host_by_chance_but_for_the_domain_and_www_and_none_is_lost() -> None:
+    one, _ = probes(scope="domain")
+    for name in ("qzkvxw", "wxvkzq"):
+        answered(one, f"http://{name}.wild.test/", "<title>404</title><p>Not found")
+    found = [
+        is_nothing(one, f"http://{host}/", "<title>404</title><p>Not found")
         for host in ("h1.wild.test", "wild.test", "www.wild.test", "h1.tame.test")
     ]
-    assert [WILDCARD_HOST, None, None, None] == found
+    assert [False, None, None, None] == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error 404",
+        "The page could not be found.",
+        "This item doesn't exist.",
+        "We couldn’t find that page.",
+        "Die Seite wurde nicht gefunden.",
+        "Diese Seite existiert nicht.",
+        "Page introuvable",
+        "La page n'existe pas.",
+        "Página no encontrada",
+        "No se ha encontrado la página.",
+        "Página não encontrada",
+        "A página não foi encontrada.",
+        "Pagina non trovata",
+        "La pagina non è stata trovata.",
+        "Pagina niet gevonden",
+        "Nie znaleziono strony",
+        "Sidan hittades inte",
+        "Stránka nenalezena",
+        "Sayfa bulunamadı",
+        "Страница не найдена",
+        "ページが見つかりません",
+        "페이지를 찾을 수 없습니다",
+        "找不到网页",
+        "頁面不存在",
+    ],
+)
+def test_a_page_says_in_many_languages_that_there_is_nothing(text: str) -> None:
+    for body in (f"<p>{text}", f"<title>{text}</title><p>{LONG}"):
+        assert says_nothing(f"{A}/d/1", page_of(f"{A}/d/1", f"<meta charset=utf-8>{body}")[0])
+
+
+def test_the_name_of_a_page_does_not_say_that_there_is_nothing() -> None:
+    for url, title in ((f"{A}/room/404", "Room 404"), (f"{A}/not-found", "not-found"), (f"{A}/d/1", "Found")):
+        assert not says_nothing(url, page_of(url, f"<title>{title}</title><p>{title}")[0])
 
 
 @pytest.mark.parametrize(
@@ -323,17 +443,18 @@ def asked_by_chance(house: House) -> list[str]:
 
 def test_a_crawl_names_soft_404s_follows_none_of_their_links_and_fetches_every_honest_page(house) -> None:
     house.crawl(sitemaps=False, probe_pages=3)
-    assert 1 == len(asked_by_chance(house))
+    assert 2 == len(asked_by_chance(house))
     lines = house.lines("pages.jsonl")
     done = {line["url"] for line in lines if line["outcome"] == "done"}
     assert {f"{A}/", *(f"{A}/p/{number}" for number in range(1, PAGES))} <= done
     soft = [line for line in lines if line.get("error") == SOFT_404]
     assert {("gone", 200, 0)} == {(line["outcome"], line["status"], line["links"]) for line in soft}
     assert {1} == {line["not_followed"][SOFT_404] for line in soft}
+    assert set(asked_by_chance(house)) >= {line["probe"] for line in soft}
     assert len(soft) >= PAGES - 10
     deeper = {line["url"] for line in lines if "/deeper" in line["url"]}
     assert not {f"{line['url']}/deeper" for line in soft} & deeper
-    assert ["probe"] == [line["kind"] for line in house.lines("politeness.jsonl") if BY_CHANCE.search(line["url"])]
+    assert ["probe"] * 2 == [line["kind"] for line in house.lines("politeness.jsonl") if BY_CHANCE.search(line["url"])]
     with Frontier.look(house.output / "frontier") as frontier:
         told = frontier.explain(soft[0]["url"])
         assert ("gone", True) == (str(told.state), SOFT_404 in told.reason_text)
@@ -373,6 +494,43 @@ def test_a_site_that_answers_404_has_no_soft_ones(house) -> None:
     assert {("done", None), ("duplicate", None)} == set(told.values())
 
 
+@pytest.mark.parametrize("text", ["Hello", "Page not found"])
+def test_a_site_with_one_body_for_all_paths_is_fetched_whole_and_its_links_last(house, text: str) -> None:
+    """Whatever it says: the front page is like the answers, too, and all that it names is fetched."""
+    body = f"<title>{text}</title><p>{text}</p>" + "".join(f"<a href=/{number}>x</a>" for number in range(30))
+
+    async def fetch(request: Request) -> Response:
+        house.web.pages[request.url] = (404, "") if request.url.endswith("/robots.txt") else body
+        return await type(house.web).fetch(house.web, request)
+
+    house.web.fetch = fetch
+    house.crawl(sitemaps=False, probe_pages=3)
+    told = {line["url"]: line["outcome"] for line in house.lines("pages.jsonl")}
+    assert {f"{A}/", *(f"{A}/{number}" for number in range(30))} == set(told)
+    assert "done" == told.pop(f"{A}/")
+    assert {"duplicate"} == set(told.values())
+    assert 1 == len(asked_by_chance(house))
+
+
+def test_a_page_of_a_template_is_kept_and_names_the_probe_that_it_is_like(house) -> None:
+    """The text of these pages is one, for all that their pictures differ."""
+
+    async def fetch(request: Request) -> Response:
+        path = request.url.removeprefix(A)
+        links = "".join(f"<a href=/photo/{number}>x</a>" for number in range(20)) if path == "/" else "<a href=/>x</a>"
+        page = f"<title>Pictures</title><p>{LONG}</p><img src={path}.png>{links}"
+        house.web.pages[request.url] = (404, "") if path == "/robots.txt" else page
+        return await type(house.web).fetch(house.web, request)
+
+    house.web.fetch = fetch
+    house.crawl(sitemaps=False, probe_pages=3)
+    lines = {line["url"]: line for line in house.lines("pages.jsonl")}
+    (probe,) = asked_by_chance(house)
+    assert {"done"} == {line["outcome"] for line in lines.values()}
+    assert {f"{A}/", *(f"{A}/photo/{number}" for number in range(20))} == set(lines)
+    assert {probe, None} == {line.get("probe") for line in lines.values()}
+
+
 @pytest.mark.parametrize("at", ["the probe", "the page behind it"])
 def test_a_crawl_that_dies_goes_on_with_the_same_probe(house, at: str) -> None:
     fetch, died = house.web.fetch, []
@@ -388,5 +546,6 @@ def test_a_crawl_that_dies_goes_on_with_the_same_probe(house, at: str) -> None:
     with pytest.raises(ZeroDivisionError):
         house.crawl(sitemaps=False, probe_pages=3)
     house.crawl(sitemaps=False, probe_pages=3)
-    (url,) = set(asked_by_chance(house))
-    assert at != "the probe" or died == [url]
+    asked = set(asked_by_chance(house))
+    assert 2 == len(asked)
+    assert at != "the probe" or asked >= set(died)

@@ -22,7 +22,7 @@ def world():
 
 
 def queued(world: World, *urls: str, **how) -> list[Code]:
-    return world.frontier.queue_errands("sitemap", list(urls), **how)
+    return world.frontier.queue_errands(how.pop("kind", "sitemap"), list(urls), **how)
 
 
 def taken(world: World, want: int = 10) -> list[str]:
@@ -195,15 +195,18 @@ def test_links_beyond_one_frame_become_urls_too(world, monkeypatch):
     assert (200, 200, True) == (len(report.links[0]), world.counts()["queued"], world.frontier.verify().ok)
 
 
+@pytest.mark.parametrize("kind", ["sitemap", "probe"])
 @pytest.mark.parametrize("ends", ["kill", "reopen"])
-def test_errands_their_hops_and_attempts_outlive_every_end(ends):
+def test_errands_their_hops_and_attempts_outlive_every_end(ends, kind):
     world = World()
-    queued(world, MAP, "http://b.com/s.xml", "http://c.com/s.xml")
+    queued(world, MAP, "http://b.com/s.xml", "http://c.com/s.xml", kind=kind)
     leases = {lease.host: lease for lease in world.lease(10, errands=True)}
     world.report(moved_to(leases["a.com"], "http://d.com/s.xml"), leases["b.com"].retry(seconds=0.0))
     getattr(world, ends)()
     world.clock.move(10)
-    found = {lease.url: (lease.hops, lease.attempt) for lease in world.lease(10, errands=True)}
+    batch = list(world.lease(10, errands=True))
+    assert {kind} == {str(lease.kind) for lease in batch}
+    found = {lease.url: (lease.hops, lease.attempt) for lease in batch}
     assert {"http://d.com/s.xml": (1, 1), "http://b.com/s.xml": (0, 2), "http://c.com/s.xml": (0, 1)} == found
     assert [] == recount(world.frontier)
 

@@ -579,16 +579,16 @@ class CrawlOptions:
     )
     probe_pages: int = _setting(
         8,
-        "Ask a site for one path by chance when so many of its pages were like others of it; pages like the answer "
-        "are soft 404s. 0 for never.",
+        "Ask a site for a path by chance when so many of its pages were like others of it: pages like the answers that "
+        "say, as these do, that there is nothing are soft 404s. 0 for never.",
         "a whole number, 0 or more",
         _whole(0, COUNT_MAX),
         "N",
     )
     probe_hosts: int = _setting(
         16,
-        "Ask for one host by chance under a domain when so many of its hosts were met within a day; hosts like the "
-        "answer are none. 0 for never.",
+        "Ask for one host by chance under a domain when so many of its hosts were met within a day; new hosts of one "
+        "that answers share a budget. 0 for never.",
         "a whole number, 0 or more",
         _whole(0, COUNT_MAX),
         "N",

@@ -1,8 +1,9 @@
 """Probes: requests for names that nobody linked, which tell sites that answer anything with a page (docs/traps.md).
 
 A path by chance beside a page of a site tells soft 404s, a name by chance under a domain tells wildcard DNS. The pages
-of the site, or of the hosts of the domain, are compared with the answer. A site is asked when some of its pages were
-like others of it: most sites never are. `probes.jsonl` remembers what was asked and
+of the site, or of the hosts of the domain, are compared with the answer. A page like it is kept, and brings nothing
+new; it is gone only where it says that there is nothing, as two answers of its site do. A site is asked when some of
+its pages were like others of it: most sites never are. `probes.jsonl` remembers what was asked and
 what was answered: the frontier queues, the file is synced, then the outcome that led to it is reported. So a crash
 between two steps asks for the same URL again, and for no other.
 """
@@ -26,32 +27,36 @@ from outrider.journey import Code, Verdict
 from outrider.limits import (
     PROBE_AGE_SECONDS,
     PROBE_ANSWERS_MAX,
+    PROBE_LINE_BYTES_MAX,
     PROBE_LINKS_MAX,
     PROBE_NAME_LETTERS,
     PROBE_WINDOW_SECONDS,
     PROBED_MAX,
-    PROBES_FILE_BYTES_MAX,
     REDIRECT_HOPS_MAX,
 )
 from outrider.page import SHINGLES_MIN, Page
-from outrider.storage.files import Files, read_whole
+from outrider.storage.files import File, Files
 from outrider.url import UrlBatch, authority_of, host_of, registrable_domain
 
 PROBES_FILE: Final = "probes.jsonl"
 SOFT_404: Final = "soft_404"
-"""The error class of a page like that of a path by chance."""
-WILDCARD_HOST: Final = "wildcard_host"
-"""The error class of a page like that of a host by chance."""
+"""The error class of a page that says that there is nothing, as those of two paths by chance do."""
 REDIRECT: Final = "probe_redirect"  # to another page: that one is fetched under its own URL
 DISTANCE_MAX: Final = 3  # bits of a SimHash, as for near copies
 _ANY_HOST: Final = "*."
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
 _ENDING: Final = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,4}$")
-# A short text says little by its SimHash: it has to be the same one, and to say that there is nothing.
+_READ_BYTES: Final = 1 << 20
+# Words by which a page says that there is nothing, language by language: tests/unit/test_crawl_probes.py has a sentence
+# of each. A page that says so in another one is kept.
 _SAYS_SO: Final = re.compile(
-    r"\b404\b|not[ -]found|(?:does|do)(?: not|n.t) exist|(?:could|can)(?:not| not|n.t) (?:be )?f[io]u?nd"
-    r"|no longer (?:available|exist)|nicht gefunden|existiert nicht|introuvable|existe pas|no encontrad|no existe"
-    r"|não encontrad|non trovat|niet gevonden|не найден|見つかりません|存在しません|找不到|不存在",
+    r"\b404\b|not[ -]found|(?:does|do)(?: not|n['’]?t) exist|(?:could|can)(?:not| not|n['’]?t) (?:be )?(?:find|found)"
+    r"|no longer (?:available|exist)"
+    r"|nicht gefunden|existiert nicht|introuvable|n['’]existe (?:pas|plus)"
+    r"|no encontrad|no (?:se )?ha encontrado|no existe|não (?:foi )?encontr|não existe"
+    r"|non (?:è stat[ao] )?trovat|non esiste|niet gevonden|bestaat niet"
+    r"|nie znalezion|nie istnieje|hittades inte|finns inte|nenalezen|neexistuje|bulunamad"
+    r"|не найден|не существует|見つかりません|存在しません|찾을 수 없|존재하지 않|找不到|不存在|未找到",
     re.IGNORECASE,
 )
 
@@ -69,30 +74,43 @@ class Line(msgspec.Struct, omit_defaults=True):
     title: str = ""
     text: str = ""
     bare: str = ""
+    nothing: bool = False
     links: list[int] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The page that a URL by chance was answered with. title, text, bare: digests; `text` of its whole text, `bare` of
-    a short one that says there is nothing, without the names in its URL ("" for others). links: digests of the URLs
-    that it leads to."""
+    """The page that a URL by chance was answered with. at: when. title, text, bare: digests; `text` of its whole text,
+    `bare` of a short one that says there is nothing, without the names in its URL ("" for others). nothing: it says
+    so, in a short text or in its title, and the first page of its site is another. links: digests of the URLs that it
+    leads to."""
 
     url: str
+    at: Instant
     simhash: int
     shingles: int
     title: str
     text: str
     bare: str
+    nothing: bool
     links: frozenset[int]
 
     @classmethod
-    def of(cls, url: str, page: Page, links: UrlBatch) -> Answer:
+    def of(cls, url: str, page: Page, links: UrlBatch, at: Instant = 0) -> Answer:
         """The answer that a page is."""
         title, bare = _bare(page.title, url), _nothing_of(url, page)
         digests = frozenset(_number(link) for link in links[:PROBE_LINKS_MAX])
         told = _digest(bare) if bare is not None else ""
-        return cls(url, page.simhash, page.shingles, _digest(title), _digest(page.text), told, digests)
+        nothing = says_nothing(url, page)
+        return cls(url, at, page.simhash, page.shingles, _digest(title), _digest(page.text), told, nothing, digests)
+
+    @classmethod
+    def told(cls, line: Line) -> Answer:
+        """The answer that a line tells of. Raises ValueError."""
+        return cls(
+            *(line.url, line.at, int(line.simhash, 16), line.shingles, line.title, line.text, line.bare, line.nothing),
+            frozenset(line.links),
+        )
 
     def is_like(self, url: str, page: Page) -> bool:
         """Whether text and title of another page are those of this answer, or nearly."""
@@ -101,6 +119,14 @@ class Answer:
         if min(page.shingles, self.shingles) >= SHINGLES_MIN:
             return (page.simhash ^ self.simhash).bit_count() <= DISTANCE_MAX
         return self.text == _digest(page.text) or self.bare == _digest(_bare(page.text, url))
+
+    def is_same(self, other: Answer) -> bool:
+        """Whether two pages of a site are one, for all that they may name their URLs."""
+        if self.title != other.title:
+            return False
+        if min(self.shingles, other.shingles) >= SHINGLES_MIN:
+            return (self.simhash ^ other.simhash).bit_count() <= DISTANCE_MAX
+        return self.text == other.text or bool(self.bare and self.bare == other.bare)
 
     def has_all(self, url: str, links: UrlBatch) -> bool:
         """Whether this answer has all links of another page."""
@@ -119,11 +145,21 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """A page like the answer to a probe. error: the class for it. leads_on: it has links that the answer lacks, so it
-    is one of its own that brings nothing new."""
+    """A page like the answer to a probe. probe: the URL of that. nothing: the page is none. leads_on: it has links that
+    the answer lacks."""
 
-    error: str
+    probe: str
+    nothing: bool
     leads_on: bool
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The probes of a site or a domain: how many, when the last one was asked, and how many of them lately."""
+
+    count: int = 0
+    at: Instant = 0
+    lately: int = 0
 
 
 @dataclass(slots=True)
@@ -145,9 +181,10 @@ class Probes:
         self._seed = options.seed
         self._files = files
         self._length = 0
-        self._asked: dict[str, tuple[int, Instant]] = {}  # how many there were, and when the last was asked
-        self._answers: dict[str, Answer] = {}
+        self._asked: dict[str, _Asked] = {}
+        self._answers: dict[str, tuple[Answer, ...]] = {}  # the last one, or two
         self._alike: dict[str, int] = {}  # by site: pages that were like others of it
+        self._firsts: dict[str, Answer] = {}  # by site: the first page of this run
         self._nothings: dict[int, None] = {}  # short pages that say there is nothing
         self._hosts: dict[str, _Hosts] = {}  # by domain
         self._wanted: list[str] = []
@@ -157,60 +194,77 @@ class Probes:
 
     def _read(self, files: Files) -> None:
         try:
-            content = read_whole(files, PROBES_FILE, bytes_max=PROBES_FILE_BYTES_MAX)
+            file = files.open(PROBES_FILE)
         except FileNotFoundError:
             return
-        for octets in content.split(b"\n")[:-1]:
-            try:
-                self._remember(msgspec.json.decode(octets, type=Line))
-            except (msgspec.DecodeError, ValueError):
-                break  # a torn write: what follows was never synced
-            self._length += len(octets) + 1
+        try:
+            for octets in _lines(file):
+                try:
+                    self._remember(msgspec.json.decode(octets, type=Line))
+                except (msgspec.DecodeError, ValueError):
+                    return  # a torn write: what follows was never synced
+                self._length += len(octets) + 1
+        finally:
+            file.close()
 
     def _remember(self, line: Line) -> None:
         if line.status < 0:
-            self._asked[line.of] = self._asked.get(line.of, (0, 0))[0] + 1, line.at
+            asked = self._asked.setdefault(line.of, _Asked())
+            asked.lately = asked.lately + 1 if asked.count and line.at < asked.at + instant(PROBE_AGE_SECONDS) else 1
+            asked.count, asked.at = asked.count + 1, line.at
             return
-        self._answers.pop(line.of, None)
+        before = self._answers.pop(line.of, ())
+        # A site that answers one name with a page and another without has pages of its own: neither answer counts.
         if line.title:
+            young = [one for one in before if line.at < one.at + instant(PROBE_AGE_SECONDS) and one.url != line.url]
+            self._answers[line.of] = (*young[-1:], Answer.told(line))
             _forget_first(self._answers, PROBE_ANSWERS_MAX)
-            self._answers[line.of] = Answer(
-                *(line.url, int(line.simhash, 16), line.shingles, line.title, line.text, line.bare),
-                frozenset(line.links),
-            )
 
     # -- pages --------------------------------------------------------------------------------------------------------
 
     def judged(self, url: str, depth: int, page: Page, links: UrlBatch) -> Likeness | None:
         """The likeness of a page to the answer to a probe of its site or its domain; None for a page that is like none,
-        and for seeds."""
+        and for seeds.
+
+        A page is none where it is like both of two answers of its site, has no link that they lack, and all three say
+        that there is nothing. One answer is no proof, nor are two like the first page of the site: a site may give all
+        its pages one text, or have one bad hour.
+        """
         if not self._answers or not depth or not page.octets:
             return None
-        for error, answer in self._answers_for(url):
-            if answer.is_like(url, page):
-                return Likeness(error, leads_on=not answer.has_all(url, links))
+        for answers in self._answers_for(url):
+            alike = [one for one in answers if one.is_like(url, page)]
+            if not alike:
+                continue
+            copies = [one for one in alike if one.has_all(url, links)]
+            proven = len(copies) == 2 and all(one.nothing for one in copies) and copies[0].is_same(copies[1])
+            nothing = proven and says_nothing(url, page) and answers is self._answers.get(authority_of(url))
+            return Likeness(alike[-1].url, nothing, leads_on=not copies)
         return None
 
-    def _answers_for(self, url: str) -> Iterator[tuple[str, Answer]]:
-        """The answers that a page is compared with, each with the error class of pages like it. Not the front page of a
-        site, nor those of the domain itself and its www: many sites show these for any name."""
+    def _answers_for(self, url: str) -> Iterator[tuple[Answer, ...]]:
+        """The answers that a page is compared with: those of its site, then those of its domain. Not the front page of
+        a site, nor those of the domain itself and its www: many sites show these for any name."""
         site, host = authority_of(url), host_of(url)
         of_site = self._answers.get(site)
         if self._pages_min and of_site is not None and url != f"{site}/":
-            yield SOFT_404, of_site
+            yield of_site
         domain = registrable_domain(host) if self._hosts_min else None
         of_domain = self._answers.get(f"{_ANY_HOST}{domain}")
         if domain is not None and of_domain is not None and host not in (domain, f"www.{domain}"):
-            yield WILDCARD_HOST, of_domain
+            yield of_domain
 
     def count(self, url: str, page: Page, now: Instant, *, copy: bool) -> None:
         """Counts a page that is like others of its site, and its host among those of its domain; asks for a probe where
-        there are enough. copy: whether it is the copy of another, or nearly."""
+        there are enough. copy: whether it is the copy of another page or of an answer, or nearly."""
         site, host = authority_of(url), host_of(url)
+        if self._pages_min and site not in self._firsts:
+            self._firsts[site] = Answer.of(url, page, UrlBatch.of(()), now)
+            _forget_first(self._firsts, PROBED_MAX)
         if self._pages_min and (copy or self._says_so_again(site, url, page)):
             found = self._alike.get(site, 0) + 1
             self._alike[site] = found
-            if found >= self._pages_min and self._is_due(site, now):
+            if (found >= self._pages_min or site in self._answers) and self._is_due(site, now):
                 self._ask(site, _beside(url, self._name(site)), now)
             _forget_first(self._alike, PROBED_MAX)
         domain = registrable_domain(host) if self._hosts_min else None
@@ -241,12 +295,17 @@ class Probes:
         return known
 
     def _is_due(self, of: str, now: Instant) -> bool:
+        """Whether a site or domain is to be asked: for the first time, again after a month, or a second time, where
+        the first answer of a site says that there is nothing."""
         asked = self._asked.get(of)
-        return asked is None or now >= asked[1] + instant(PROBE_AGE_SECONDS)
+        if asked is None or now >= asked.at + instant(PROBE_AGE_SECONDS):
+            return True
+        answers = self._answers.get(of, ())
+        return asked.lately == 1 and len(answers) == 1 and answers[0].nothing and not of.startswith(_ANY_HOST)
 
     def _name(self, of: str) -> str:
         """A name that no site has: drawn by the seed of the crawl, another one with each probe."""
-        drawn = hashlib.blake2b(f"{self._seed}\n{of}\n{self._asked.get(of, (0, 0))[0]}".encode()).digest()
+        drawn = hashlib.blake2b(f"{self._seed}\n{of}\n{self._asked.get(of, _Asked()).count}".encode()).digest()
         return "".join(_LETTERS[octet % len(_LETTERS)] for octet in drawn[:PROBE_NAME_LETTERS])
 
     def _ask(self, of: str, url: str, now: Instant) -> None:
@@ -273,9 +332,12 @@ class Probes:
                 return judgement
             judgement = Judgement("gone", Verdict.GONE, REDIRECT)
         elif judgement.verdict is Verdict.DONE and page is not None and page.octets:
-            answer = Answer.of(lease.url, page, links)
+            answer = Answer.of(lease.url, page, links, visit.now)
+            first = self._firsts.get(of)
+            if first is not None and first.is_same(answer):
+                answer = replace(answer, nothing=False)
             line.simhash, line.shingles = f"{answer.simhash:016x}", answer.shingles
-            line.title, line.text, line.bare = answer.title, answer.text, answer.bare
+            line.title, line.text, line.bare, line.nothing = answer.title, answer.text, answer.bare, answer.nothing
             line.links = sorted(answer.links)
         self._remember(line)
         self._unwritten.append(line)
@@ -351,12 +413,27 @@ def _bare(text: str, url: str) -> str:
     return " ".join(word for word in text.split() if word.strip("\"'“”‘’«».,:;!?()") not in last)
 
 
+def says_nothing(url: str, page: Page) -> bool:
+    """Whether a page says that there is nothing under its URL: in its title or, where it is short, in its text. The
+    names in the URL say nothing."""
+    return _nothing_of(url, page) is not None or _SAYS_SO.search(_bare(page.title, url)) is not None
+
+
 def _nothing_of(url: str, page: Page) -> str | None:
-    """The text of a short page without the names in its URL, where it says that there is nothing."""
+    """The text of a short page without the names in its URL, where it or the title says that there is nothing."""
     if page.shingles >= SHINGLES_MIN or not page.octets:
         return None
     bare = _bare(page.text, url)
-    return bare if _SAYS_SO.search(f"{page.title}\n{bare}") is not None else None
+    return bare if _SAYS_SO.search(f"{_bare(page.title, url)}\n{bare}") is not None else None
+
+
+def _lines(file: File) -> Iterator[bytes]:
+    """The whole lines of a file, up to one that is longer than any of ours."""
+    at, rest = 0, b""
+    while len(rest) <= PROBE_LINE_BYTES_MAX and (piece := file.read_at(at, _READ_BYTES)):
+        at += len(piece)
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
 
 
 def _digest(text: str) -> str:

@@ -22,7 +22,7 @@ from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
 from outrider.crawl.perhost import PerHost
-from outrider.crawl.probes import Probes
+from outrider.crawl.probes import SOFT_404, Probes
 from outrider.crawl.reading import NO_LINKS, Reader
 from outrider.crawl.sitemaps import Found, Sitemaps
 from outrider.crawl.visit import (
@@ -78,6 +78,7 @@ class _Settling:
     fault: HookFailed | None = None
     copy_of: tuple[str, int | None] | None = None  # URL, and in how many bits the SimHashes differ (None: same bytes)
     last: bool = False  # its links come last
+    probe: str | None = None  # the URL by chance that was answered with such a page
     wording: int | None = None
     repeats: bool = False  # its host gave these words before, numbers left out
     mirrored: bool = False  # it is a copy, but of a page of a younger site: it counts as content
@@ -430,25 +431,28 @@ class Settler:
             self._name_original(one, one.digest, copy)
             here.add(one.digest)
             assert one.page is not None
-            copy = copy or one.copy_of is not None
+            copy = copy or one.copy_of is not None or one.probe is not None
             self._probes.count(one.visit.lease.url, one.page, one.visit.now, copy=copy)
         self._go_to_canonical(accepted)
         for one in fresh:
             one.ready = True
 
     def _is_nothing(self, one: _Settling, page: Page | None) -> bool:
-        """Whether a page is no more than the answer to any name. Then it is gone, and its links are left alone. One
-        that leads elsewhere than that answer is a page, and brings nothing new."""
+        """Whether a page is no more than the answer to any name, and says so. Then it is gone, and its links are left
+        alone. Any other page like an answer is kept, and brings nothing new; links that the answer has, too, come
+        last."""
         assert page is not None
         assert isinstance(one.links, UrlBatch)
         lease = one.visit.lease
         like = self._probes.judged(lease.url, lease.depth, page, one.links)
-        if like is None or like.leads_on:
-            one.repeats = like is not None
+        if like is None:
+            return False
+        one.probe, one.repeats, one.last = like.probe, True, not like.leads_on
+        if not like.nothing:
             return False
         if len(one.links):
-            one.passed[like.error] = len(one.links)
-        one.judgement, one.links = Judgement("gone", Verdict.GONE, like.error), NO_LINKS
+            one.passed[SOFT_404] = len(one.links)
+        one.judgement, one.links = Judgement("gone", Verdict.GONE, SOFT_404), NO_LINKS
         return True
 
     def _name_original(self, one: _Settling, digest: bytes, known: bool) -> None:
@@ -469,7 +473,7 @@ class Settler:
                 if len(one.links):
                     one.passed["copy"] = len(one.links)
                 one.links = NO_LINKS
-            one.last = original is not None
+            one.last |= original is not None
             return
         one.copy_of = self._copies.near(url, page.simhash, page.shingles)
         one.mirrored = one.copy_of is not None and self._copies.is_of_mirror(url, one.copy_of[0])
@@ -529,6 +533,7 @@ class Settler:
             follows=one.follows,
             due_again=one.due_again,
             copy_of=one.copy_of,
+            probe=one.probe,
             repeats=one.repeats or (one.copy_of is not None and not one.mirrored),
         )
 

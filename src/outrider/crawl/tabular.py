@@ -92,6 +92,7 @@ PAGES: Final = Shape(
         "content_digest": "text",
         "duplicate_of": "text",
         "distance": "whole",
+        "probe": "text",
         "depth": "whole",
         "referrer": "text",
         "priority": "real",

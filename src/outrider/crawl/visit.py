@@ -290,12 +290,13 @@ def page_outcome(
     follows: bool = True,
     due_again: float | None = None,
     copy_of: tuple[str, int | None] | None = None,
+    probe: str | None = None,
     repeats: bool = False,
 ) -> Outcome:
     """The outcome of a page's lease with its two lines. fields: further ones of the line. follows: whether the target
     of a redirect is wanted. due_again: seconds until the page is due again. copy_of: the URL of which the page is a
-    copy, and in how many bits their SimHashes differ (None: in no byte). repeats: it brings no new content all the
-    same."""
+    copy, and in how many bits their SimHashes differ (None: in no byte). probe: the URL by chance that was answered
+    with such a page. repeats: it brings no new content all the same."""
     lease, response, status = visit.lease, visit.response, visit.status
     word = judgement.word
     headers = response.headers if response is not None else None
@@ -339,6 +340,8 @@ def page_outcome(
         line["duplicate_of"] = copy_of[0]
         if copy_of[1] is not None:
             line["distance"] = copy_of[1]
+    if probe is not None:
+        line["probe"] = probe
     if page is not None and page.robots:
         line["directives"] = [_cut(word) for word in sorted(page.robots)]
     if page is not None and page.left_out:
