@@ -424,7 +424,7 @@ LOST_URLS_NAMED_MAX = 1_000  # fingerprints that a report of a repair lists; all
 IMPORT_FAULTS_NAMED_MAX = 20  # lines that cannot be used are named so far; all of them are counted
 
 # pages
-COPIES_PAGES_MAX = 1_000_000  # pages that copies are named of: some 150 MB; behind them a copy is one all the same
+COPIES_PAGES_MAX = 1_000_000  # pages that copies are named of: some 300 MB; behind them a copy is one all the same
 DUPLICATES_LISTED_MAX = 1_000_000  # copies that `outrider duplicates` lists: some 300 MB
 BASE_CHARACTERS_MAX = 2_048  # a <base href>: it comes back in each of thousands of links, longer ones are attacks
 TEXT_BYTES_MAX = 1_000_000  # half of the largest page that is fetched; more text tells no more about likeness

@@ -131,14 +131,14 @@ def template(path: str) -> str:
 Pages = Callable[[str], str]
 
 
-def answering(pages: Pages, asked: list[str], at_probe: Callable[[], bool] = lambda: False) -> Any:
-    """The script of a site with these pages. at_probe: whether a path by chance is left without an answer."""
+def answering(pages: Pages, asked: list[str], hangs: Callable[[str], bool] = lambda _: False) -> Any:
+    """The script of a site with these pages. hangs: whether a path is left without an answer."""
 
     async def script(connection: Connection) -> None:
         while True:
             path = (await connection.request()).split(b" ")[1].decode()
             asked.append(path)
-            if BY_CHANCE.search(path) and at_probe():
+            if hangs(path):
                 await connection.hang()
             missing = path == "/robots.txt"
             content = b"" if missing else pages(path).encode()
@@ -191,7 +191,9 @@ def test_a_crawl_that_is_killed_at_a_probe_asks_for_the_same_path_again(tmp_path
     output, asked = tmp_path / "out", list[str]()
     reached, dead = threading.Event(), threading.Event()
 
-    def hangs() -> bool:
+    def hangs(path: str) -> bool:
+        if not BY_CHANCE.search(path):
+            return False
         reached.set()
         return not dead.is_set()
 

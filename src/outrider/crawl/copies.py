@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import struct
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -25,6 +27,8 @@ from outrider.page import SHINGLES_MIN, SimHashIndex
 
 _ORIGINALS: Final = frozenset({"done", "truncated"})
 _NO_ROW: Final = 2**32 - 1
+_READ_PAGES: Final = 8_192  # taken in at once: the fixed price of a call is spread thin
+_Page = tuple[str, bytes, int, int]  # URL, digest, SimHash, number of shingles
 
 
 class _Line(msgspec.Struct):
@@ -56,31 +60,30 @@ class Copies:
 
     def read(self, lines: Iterable[bytes]) -> None:
         """Takes in the pages of earlier runs. A line that says nothing of the kind is passed over."""
-        decoder = msgspec.json.Decoder(_Line)
-        for octets in lines:
-            try:
-                line = decoder.decode(octets)
-                # Values of an earlier version have no number of shingles beside them.
-                simhash = int(line.simhash, 16) if line.simhash and line.shingles else 0
-            except (msgspec.DecodeError, ValueError):
-                continue
-            digest = octets_of(line.content_digest or line.digest)
-            if line.outcome in _ORIGINALS and digest is not None and 0 <= simhash < 2**64:
-                self.add(line.url, digest, simhash, line.shingles or 0)
-            if len(self) >= self._pages_max:
-                return
+        pages = _pages(lines)
+        while some := list(islice(pages, min(_READ_PAGES, self._pages_max - len(self)))):
+            self._add(some)
 
     def add(self, url: str, digest: bytes, simhash: int, shingles: int) -> None:
         """Takes in a page that is no exact copy."""
-        if len(self) >= self._pages_max:
-            return
-        row = np.array([len(self)], np.uint32)
-        self._texts += url.encode()
-        self._ends.append(len(self._texts))
-        self._note(self._by_digest, _number(digest), row)
-        self._note(self._by_site, _site_number(_site_and_rest(url)[0]), row)
-        if shingles >= SHINGLES_MIN and self._near.add(simhash):
-            self._note(self._by_simhash, simhash, row)
+        if len(self) < self._pages_max:
+            self._add([(url, digest, simhash, shingles)])
+
+    def _add(self, pages: Sequence[_Page]) -> None:
+        """Of pages with the same value the first one stays."""
+        digests: dict[int, int] = {}
+        sites: dict[str, int] = {}
+        simhashes: dict[int, int] = {}
+        for row, (url, digest, simhash, shingles) in enumerate(pages, len(self)):
+            self._texts += url.encode()
+            self._ends.append(len(self._texts))
+            digests.setdefault(_number(digest), row)
+            sites.setdefault(_site_and_rest(url)[0], row)
+            if shingles >= SHINGLES_MIN:
+                simhashes.setdefault(simhash, row)
+        _note(self._by_digest, digests)
+        _note(self._by_site, {_site_number(site): row for site, row in sites.items()})
+        self._near.add_many(_note(self._by_simhash, simhashes))
 
     def exact(self, url: str, digest: bytes) -> str | None:
         """The URL of the page with this digest, if it is another one."""
@@ -117,15 +120,33 @@ class Copies:
             self._wordings.add(wording)
         return False
 
-    def _note(self, index: kernels.Index, number: int, row: np.ndarray[tuple[int], np.dtype[np.uint32]]) -> None:
-        """The first page of a value stays."""
-        hashes = np.array([number], np.uint64)
-        if np.frombuffer(index.find(hashes), np.uint32)[0] == _NO_ROW:
-            index.add(hashes, row)
-
     def _url(self, index: kernels.Index, number: int) -> str | None:
         row = int(np.frombuffer(index.find(np.array([number], np.uint64)), np.uint32)[0])
         return None if row == _NO_ROW else self._texts[self._ends[row] : self._ends[row + 1]].decode()
+
+
+def _note(index: kernels.Index, rows: dict[int, int]) -> bytes:
+    """Gives the values that the index does not know their rows; returns a column of those values."""
+    found = np.frombuffer(index.find(struct.pack(f"<{len(rows)}Q", *rows)), np.uint32).tolist()
+    new = {value: rows[value] for value, known in zip(rows, found, strict=True) if known == _NO_ROW}
+    values = struct.pack(f"<{len(new)}Q", *new)
+    index.add(values, struct.pack(f"<{len(new)}I", *new.values()))
+    return values
+
+
+def _pages(lines: Iterable[bytes]) -> Iterator[_Page]:
+    """The pages of lines of `pages.jsonl` that others may be copies of."""
+    decoder = msgspec.json.Decoder(_Line)
+    for octets in lines:
+        try:
+            line = decoder.decode(octets)
+            # Values of an earlier version have no number of shingles beside them.
+            simhash = int(line.simhash, 16) if line.simhash and line.shingles else 0
+        except (msgspec.DecodeError, ValueError):
+            continue
+        digest = octets_of(line.content_digest or line.digest)
+        if line.outcome in _ORIGINALS and digest is not None and 0 <= simhash < 2**64:
+            yield line.url, digest, simhash, line.shingles or 0
 
 
 def _number(digest: bytes) -> int:
