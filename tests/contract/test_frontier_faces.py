@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from limiting import set_limits
 from outrider import Frontier, Link
 from outrider.engine import AsyncFrontier
 from outrider.engine.asking import Answered, Connections, Remote, parsed
@@ -277,7 +278,7 @@ def test_a_crawl_as_another_product_is_refused():
 
 
 def test_a_long_call_goes_in_pieces(monkeypatch):
-    monkeypatch.setattr("outrider.engine.remote.REMOTE_ROWS_MAX", 2)
+    set_limits(monkeypatch, REMOTE_ROWS_MAX=2)
     world = World("remote")
     assert [Code.NEW] * 5 == world.face.discover([f"http://{name}.com/" for name in "abcde"], request_id=("c", 9))
     assert 3 == len({key for _, path, key in world.wire.asked if path.endswith("/urls")})

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from crash.busy import Busy
+from limiting import set_limits
 from model.interleaving import Interleaving
 from model.world import START, Clock, World, everything, hosts_go_cold, outcome, recall_all, recount, rows
 from outrider import Frontier, Link
@@ -390,15 +391,12 @@ def test_making_a_store_survives_a_power_cut_at_any_call():
 @pytest.fixture
 def small_threshold(monkeypatch):
     """Rounds all the time, of a few rows per range, in a log of small segments; and runs of the ledger between them."""
-    monkeypatch.setattr("outrider.engine.rounds.MEMTABLE_BYTES_MAX_LEAST", 4_000)
-    monkeypatch.setattr("outrider.engine.rounds.MEMTABLE_SHARE", 1 << 40)
-    monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 20_000)
+    set_limits(monkeypatch, MEMTABLE_BYTES_MAX_LEAST=4_000, MEMTABLE_SHARE=1 << 40, LOG_BYTES_BEFORE_CHECKPOINT=20_000)
     monkeypatch.setattr(
         "outrider.engine.rounds.COPY_ROWS",
         {OWN: 1, HOSTS: 3, QUEUES: 3, LEASES: 1, AUTHORITIES: 2, TRANSIT: 1, CALLED: 2, RETURNS: 2},
     )
-    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
-    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_RANGE_BYTES_MAX", 1)
+    set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1, CHECKPOINT_RANGE_BYTES_MAX=1)
 
 
 @pytest.mark.parametrize("seed", FIRST_QUICKLY)
@@ -511,9 +509,7 @@ def small_heads(monkeypatch):
     """Queues and calendars that spill at once, runs and merges of a few records."""
     for name in ("head_cards_max", "chunk_cards"):
         monkeypatch.setitem(Backlog.__init__.__kwdefaults__, name, 2)
-    monkeypatch.setattr("outrider.frontier.stores.calendar.CALENDAR_COMING_CARDS_MAX", 2)
-    monkeypatch.setattr("outrider.frontier.stores.ledger.MEMTABLE_CHUNK_ROWS", 8)
-    monkeypatch.setattr("outrider.storage.tiers.RUN_ROWS_SMALL", 16)
+    set_limits(monkeypatch, CALENDAR_COMING_CARDS_MAX=2, MEMTABLE_CHUNK_ROWS=8, RUN_ROWS_SMALL=16)
 
 
 def found_again(image: CrashDisk, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> Frontier:
@@ -603,7 +599,7 @@ ODD_SETTINGS: list[dict[str, Any]] = [
 
 def test_links_between_two_frontiers_are_found_again_while_rounds_copy_what_was_sent(small_threshold, monkeypatch):
     """Parcels are sent, taken in and answered for between the beginning of a round and the copy of its outbox."""
-    monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 3_000)
+    set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=3_000)
     rng, clock, keys = random.Random(7), Clock(), (b"f" * 16, b"s" * 16)
     halves = frozenset(range(2_048)), frozenset(range(2_048, 4_096))
     disks = [CrashDisk(), CrashDisk()]
@@ -643,8 +639,11 @@ def test_any_history_is_found_again_for_long(
         rng = random.Random(number)
         robots = rng.choice(["caller", "errands"])
         with monkeypatch.context() as patch:
-            patch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", rng.choice([1, 3_000, 20_000]))
-            patch.setattr("outrider.engine.rounds.CHECKPOINT_RANGE_BYTES_MAX", rng.choice([1, 700]))
+            set_limits(
+                patch,
+                LOG_BYTES_BEFORE_CHECKPOINT=rng.choice([1, 3_000, 20_000]),
+                CHECKPOINT_RANGE_BYTES_MAX=rng.choice([1, 700]),
+            )
             if rng.random() < 0.5:
                 patch.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(9), 1))
             if rng.random() < 0.5:

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from limiting import set_limits
 from model.world import World, recount, rows
 from outrider.errors import StoreFullError
 from outrider.frontier.stores.backlog import Backlog
@@ -32,7 +33,7 @@ def test_on_a_full_disk_rounds_are_given_up_while_leases_and_reports_go_on(monke
     world = World(disk=CrashDisk(capacity_bytes=CAPACITY), delay=0, delay_factor=0)
     rng = random.Random(0)
     world.discover(*[f"http://h{n}.com/{rng.randbytes(600).hex()}" for n in range(2_000)])
-    monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 1)
+    set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=1)
     full(world)
     pieces = ([f"http://new{n}.com/{rng.randbytes(600).hex()}" for _ in range(20)] for n in range(1_000))
     with pytest.raises(StoreFullError):
@@ -101,13 +102,13 @@ def test_wherever_a_round_finds_no_room_it_is_given_up_whole_and_the_next_one_ho
 
 
 def test_a_round_that_found_no_room_is_not_tried_again_with_each_call(monkeypatch):
-    monkeypatch.setattr("outrider.engine.rounds.ROUND_PATIENCE_BYTES", 4_000)
+    set_limits(monkeypatch, ROUND_PATIENCE_BYTES=4_000)
     begun: list[int] = []
     world = World(delay=0, delay_factor=0)
     begin = world.frontier._rounds.begin
     monkeypatch.setattr(world.frontier._rounds, "begin", lambda now: (begun.append(now), begin(now)))
     world.discover("http://a.com/")
-    monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 1)
+    set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=1)
     world.disk.fail(1, errno.ENOSPC, forever=True)
     for _ in range(20):
         world.frontier.lease(0)
@@ -140,7 +141,7 @@ def test_tails_that_find_no_room_stay_in_memory_in_their_order(small_tails):
 
 
 def test_tails_go_to_the_disk_again_when_there_is_room(small_tails, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.stores.backlog.BACKLOG_SPILL_PATIENCE", 2)
+    set_limits(monkeypatch, BACKLOG_SPILL_PATIENCE=2)
     disk = CrashDisk(capacity_bytes=CAPACITY)
     world = World(disk=disk, delay=0, delay_factor=0)
     world.discover(*[f"http://a.com/{n}" for n in range(100)])

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import outrider.storage.files as files_room
+from limiting import set_limits
 from model.world import Clock
 from outrider import Frontier
 from outrider.errors import (
@@ -329,7 +330,7 @@ def test_a_checkpoint_that_failed_untold_is_told_by_close(tmp_path, monkeypatch)
     def refuses(writer: CheckpointWriter, lsn: int) -> None:
         raise DamagedStoreError("a run cannot be read")
 
-    monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 0)
+    set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=0)
     monkeypatch.setattr(CheckpointWriter, "finish", refuses)
     history, before = History(tmp_path / "store"), descriptors()
     history.open()

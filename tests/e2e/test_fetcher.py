@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from limiting import set_limits
 from outrider import Frontier
 from outrider.errors import ClosedError, OutriderError, SettingsError
 from outrider.fetch import Fetcher, FetchError
@@ -151,7 +152,7 @@ def test_a_close_ends_what_is_under_way(site, fetcher):
 
 
 def test_answers_that_nobody_drains_hold_requests_back(site, fetcher, monkeypatch):
-    monkeypatch.setattr("outrider.fetch.fetcher.FETCHED_BYTES_MAX", 1)
+    set_limits(monkeypatch, FETCHED_BYTES_MAX=1)
     fetcher.submit([f"http://h1.test:{site.server_port}/{n}" for n in range(100)])
     assert fetcher.drain(wait_seconds=20)
     assert len(site.asked) < 100
@@ -160,7 +161,7 @@ def test_answers_that_nobody_drains_hold_requests_back(site, fetcher, monkeypatc
 
 
 def test_more_than_may_be_under_way_is_refused_whole(fetcher, monkeypatch):
-    monkeypatch.setattr("outrider.fetch.fetcher.SUBMITTED_MAX", 2)
+    set_limits(monkeypatch, SUBMITTED_MAX=2)
     with pytest.raises(SettingsError, match="call `drain` first"):
         fetcher.submit(["http://h1.test/"] * 3)
     assert 0 == fetcher.under_way

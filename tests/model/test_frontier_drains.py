@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import pytest
 
+from limiting import set_limits
 from model.world import Clock, World, outcome, recount
 from outrider import Link
 from outrider.clock import instant
@@ -175,9 +176,9 @@ def gaps(web: Web) -> None:
 @pytest.fixture(params=["log alone", "checkpoints all the time"])
 def checkpoints(request, monkeypatch):
     if request.param != "log alone":
-        monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
+        set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=4_000)
         monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2})
-        monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
+        set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
 
 
 @pytest.mark.parametrize("seed", range(10))

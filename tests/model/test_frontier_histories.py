@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from limiting import set_limits
 from model.histories import History, shortest
 from model.world import hosts_go_cold
 from outrider import kernels
@@ -36,20 +37,19 @@ def kind(request, monkeypatch):
 
     Shared clocks: hosts are grouped by addresses that errands find."""
     if request.param in ("checkpoints all the time", "power cuts", "hosts on disk"):
-        monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
+        set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=4_000)
         monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2})
-        monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
+        set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
     if request.param == "hosts on disk":
         # Hosts whose key spans others stay in memory, and so do those of which something was deleted.
         monkeypatch.setattr("model.histories.HOSTS", [f"h{number}.com" for number in range(9)])
         monkeypatch.setattr("model.histories.KEYS", [None] * 14 + ["k"])
-        monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 1)
-        monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 300)
+        set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=1, CHECKPOINT_STEP_BYTES=300)
         hosts_go_cold(monkeypatch)
     if request.param == "tails on disk":
         monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "head_cards_max", 1)
         monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "chunk_cards", 2)
-        monkeypatch.setattr("outrider.frontier.machine.RESTS_PER_FRAME_MAX", 2)
+        set_limits(monkeypatch, RESTS_PER_FRAME_MAX=2)
     return request.param
 
 

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from limiting import set_limits
 from model.bystander import ALL
 from model.histories import shortest
 from model.operated import Operated
@@ -32,11 +33,10 @@ def kind(request, monkeypatch):
     """The load of the disk: the log alone; checkpoints at any moment, and calls cut into frames; long queues and hosts
     with nothing due."""
     if request.param != "log alone":
-        for module in ("carried", "discovering", "reporting"):
-            monkeypatch.setattr(f"outrider.frontier.verbs.{module}.CALL_BYTES_PER_FRAME", 300)
-        monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 4_000)
+        set_limits(monkeypatch, CALL_BYTES_PER_FRAME=300)
+        set_limits(monkeypatch, LOG_BYTES_BEFORE_CHECKPOINT=4_000)
         monkeypatch.setattr("outrider.engine.rounds.COPY_ROWS", {0: 1, 1: 2, 2: 2, 3: 3, 4: 7, 5: 1, 7: 2, 8: 2})
-        monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
+        set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
     if request.param == "tails and hosts on disk":
         monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "head_cards_max", 1)
         monkeypatch.setitem(Backlog.__init__.__kwdefaults__, "chunk_cards", 2)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from limiting import set_limits
 from model.interleaving import Interleaving
 from outrider.clock import instant
 from outrider.engine import Frontier
@@ -185,11 +186,14 @@ def recount(frontier: Frontier) -> list[str]:
 
 def hosts_go_cold(monkeypatch: Any) -> None:
     """Each host that holds nothing goes to the disk before each checkpoint, a few rows at a step."""
-    monkeypatch.setattr("outrider.frontier.policy.settings.HOT_HOSTS_MIN", 0)
-    monkeypatch.setattr("outrider.frontier.policy.settings.HOT_HOST_MEMORY_BYTES", 1 << 40)
-    monkeypatch.setattr("outrider.engine.rounds.ROUND_SOONER_FOR_HOSTS", 1)
-    monkeypatch.setattr("outrider.frontier.schedule.cooling.COLD_STEP_ROWS", 2)
-    monkeypatch.setattr("outrider.frontier.state.hosts.NAMES_FREED_BYTES_MIN", 8)
+    set_limits(
+        monkeypatch,
+        HOT_HOSTS_MIN=0,
+        HOT_HOST_MEMORY_BYTES=1 << 40,
+        ROUND_SOONER_FOR_HOSTS=1,
+        COLD_STEP_ROWS=2,
+        NAMES_FREED_BYTES_MIN=8,
+    )
 
 
 def recall_all(frontier: Frontier) -> int:

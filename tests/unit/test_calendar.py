@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from limiting import set_limits
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.calendar import Calendar
 from outrider.kernels.cards import HEAD
@@ -94,7 +95,7 @@ def test_a_call_moves_a_bounded_number_of_cards():
 
 
 def test_more_than_memory_should_hold_within_one_second_come_in_order_too(monkeypatch):
-    monkeypatch.setattr("outrider.frontier.stores.calendar.CALENDAR_COMING_CARDS_MAX", 500)
+    set_limits(monkeypatch, CALENDAR_COMING_CARDS_MAX=500)
     calendar = Calendar(MemoryFiles(), name="c", now=DAY)
     calendar.put(cards_of(DAY + np.random.default_rng(3).permutation(3_000)))
     got = [row[0] for row in all_due(calendar, DAY + 999)]

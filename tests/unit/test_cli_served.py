@@ -7,6 +7,7 @@ import json
 import pytest
 
 from contract.test_frontier_faces import A, B, World
+from limiting import set_limits
 from outrider.cli.main import run
 from outrider.crawl import served
 
@@ -84,6 +85,6 @@ def test_a_token_comes_from_its_file_or_the_environment(world, capsys, tmp_path,
 
 
 def test_a_server_out_of_reach_is_exit_code_8(capsys, monkeypatch):
-    monkeypatch.setattr(served, "REMOTE_PATIENCE_ASKING_SECONDS", 0.0)
+    set_limits(monkeypatch, REMOTE_PATIENCE_ASKING_SECONDS=0.0)
     assert 8 == run(["status", "http://127.0.0.1:9"])
     assert "nobody answers at http://127.0.0.1:9" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limiting import set_limits
 from model.world import START, World, everything, hosts_go_cold, outcome, recall_all, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
@@ -196,7 +197,7 @@ def test_a_host_with_more_rules_than_a_record_may_tell_stays(world):
 
 
 def test_the_longest_unasked_go_first(world, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.policy.settings.HOT_HOSTS_MIN", 8)
+    set_limits(monkeypatch, HOT_HOSTS_MIN=8)
     world.reopen()
     for number in range(12):
         visited(world, f"http://h{number}.com/")
@@ -208,10 +209,13 @@ def test_the_longest_unasked_go_first(world, monkeypatch):
 
 @pytest.mark.parametrize("pressed", [False, True])
 def test_many_more_hosts_than_may_be_in_memory_call_for_a_checkpoint(monkeypatch, pressed):
-    monkeypatch.setattr("outrider.frontier.policy.settings.HOT_HOSTS_MIN", 20 if pressed else 200)
-    monkeypatch.setattr("outrider.frontier.policy.settings.HOT_HOST_MEMORY_BYTES", 1 << 40)
-    monkeypatch.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", 8_000_000)
-    monkeypatch.setattr("outrider.engine.rounds.ROUND_SOONER_FOR_HOSTS", 8_000_000)
+    set_limits(
+        monkeypatch,
+        HOT_HOSTS_MIN=20 if pressed else 200,
+        HOT_HOST_MEMORY_BYTES=1 << 40,
+        LOG_BYTES_BEFORE_CHECKPOINT=8_000_000,
+        ROUND_SOONER_FOR_HOSTS=8_000_000,
+    )
     world = World()
     for ten in range(10):
         visited(world, *[f"http://h{ten}{number}.com/" for number in range(10)])
@@ -389,8 +393,7 @@ def test_rows_are_used_again(world):
 
 
 def test_rows_of_a_deleted_crawl_are_given_on_when_nothing_is_to_be_dropped_from_them(world, monkeypatch):
-    for where in ("verbs.operations", "verbs.deciding"):
-        monkeypatch.setattr(f"outrider.frontier.{where}.WAKES_PER_CALL_MAX", 1)
+    set_limits(monkeypatch, WAKES_PER_CALL_MAX=1)
     visited(world, *[Link(f"http://old{number}.com/", crawl="old") for number in range(8)])
     world.frontier.delete(crawl="old")
     world.frontier.checkpoint()
@@ -402,7 +405,7 @@ def test_rows_of_a_deleted_crawl_are_given_on_when_nothing_is_to_be_dropped_from
 
 
 def test_names_are_copied_while_hosts_come_and_go(monkeypatch):
-    monkeypatch.setattr("outrider.frontier.state.hosts.NAMES_FREED_BYTES_MIN", 8)
+    set_limits(monkeypatch, NAMES_FREED_BYTES_MIN=8)
     draw = np.random.default_rng(3)
     hosts, known = Hosts(), {}
     for turn in range(300):
@@ -556,7 +559,7 @@ def test_cold_hosts_are_there_after_any_end(world):
 
 def test_a_host_takes_less_than_64_bytes_on_disk(monkeypatch):
     hosts_go_cold(monkeypatch)
-    monkeypatch.setattr("outrider.frontier.schedule.cooling.COLD_STEP_ROWS", 2_000)
+    set_limits(monkeypatch, COLD_STEP_ROWS=2_000)
     world = World(disk=MemoryFiles())
     draw = np.random.default_rng(1)
     words = ["shop", "blog", "news", "mail", "the", "my", "web", "data", "art", "city", "green", "house", "car", "book"]
@@ -584,7 +587,7 @@ def corrupted(folder, at: int):
 
 def stored(tmp_path, monkeypatch, hosts: int = 700) -> World:
     hosts_go_cold(monkeypatch)
-    monkeypatch.setattr("outrider.frontier.schedule.cooling.COLD_STEP_ROWS", 2_000)
+    set_limits(monkeypatch, COLD_STEP_ROWS=2_000)
     world = World(disk=str(tmp_path / "store"))
     world.discover(*[f"http://h{number}.com/" for number in range(hosts)])
     world.report(*[outcome(lease, seconds=0.0, status=200) for lease in world.lease(1_000)])

@@ -9,6 +9,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from limiting import set_limits
 from outrider.crawl.fetching import Fetching
 from outrider.crawl.output import Output
 from outrider.engine import Frontier
@@ -207,7 +208,7 @@ class Slow:
 @pytest.fixture
 def soon(monkeypatch):
     """A name is long in coming after a hundredth of a second."""
-    monkeypatch.setattr("outrider.crawl.fetching.DNS_PROMPT_SECONDS", 0.01)
+    set_limits(monkeypatch, DNS_PROMPT_SECONDS=0.01)
 
 
 def test_names_that_hang_hold_no_place_of_others(tmp_path, soon):
@@ -275,7 +276,7 @@ def test_a_lease_outlives_the_wait_for_a_name(tmp_path, soon, monkeypatch):
 
 def test_six_hundred_silent_names_keep_nobody_from_sixty_good_ones(soon, monkeypatch):
     """Each hangs for good; the good ones are all found, none with a false `no answer`, and the silent ones are told."""
-    monkeypatch.setattr("outrider.fetch.lookups.DNS_PROMPT_SECONDS", 0.02)
+    set_limits(monkeypatch, DNS_PROMPT_SECONDS=0.02)
     go = threading.Event()
 
     def look_up(host, _port):
@@ -308,7 +309,7 @@ def test_six_hundred_silent_names_keep_nobody_from_sixty_good_ones(soon, monkeyp
 
 def test_a_name_that_no_look_up_was_made_for_is_told_so(monkeypatch):
     """Where as many look-ups hang as there may be, the wait for one ends, and says what it waited for."""
-    monkeypatch.setattr("outrider.fetch.names.DNS_QUEUE_SECONDS_MAX", 0.05)
+    set_limits(monkeypatch, DNS_QUEUE_SECONDS_MAX=0.05)
     go = threading.Event()
 
     async def run():

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from outrider.crawl import loop
+from limiting import set_limits
 from outrider.crawl.loop import CrawlRun
 from outrider.crawl.options import CrawlOptions
 from outrider.crawl.output import Output
@@ -192,7 +192,7 @@ def test_never_more_than_so_many_requests_are_in_flight(tmp_path):
 
 def test_answers_that_are_more_than_a_turn_holds_wait_and_hold_their_places(tmp_path, monkeypatch):
     """All that had come was one turn, however large; and what waited made room for as many requests again."""
-    monkeypatch.setattr(loop, "TURN_BYTES_MAX", 1)
+    set_limits(monkeypatch, TURN_BYTES_MAX=1)
     turns, leased = [], []
     turn = Settler.turn
 
@@ -327,7 +327,7 @@ def test_a_crawl_waits_for_no_more_than_it_was_told(tmp_path):
 
 
 def test_a_retry_after_within_the_limit_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.policy.revisit.RETRY_SECONDS", (0.1, 0.1, 0.1))
+    set_limits(monkeypatch, RETRY_SECONDS=(0.1, 0.1, 0.1))
 
     async def beside(house):
         await until(lambda: house.site is not None and "http://h3.test/1" in house.site.asked)

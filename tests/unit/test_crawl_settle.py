@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as replace_lease
 
+from limiting import set_limits
 from outrider.clock import wall
-from outrider.crawl import settle
 from outrider.crawl.directory import opened
 from outrider.crawl.journal import Journal
 from outrider.crawl.options import CrawlOptions
@@ -318,7 +318,7 @@ def test_a_turn_is_cut_by_the_bytes_of_its_bodies(house, monkeypatch):
     """Four bodies of 2 MB were held, read and archived together, however many and large they were."""
     leases = house.pages()
     reports = counting_reports(house, monkeypatch)
-    monkeypatch.setattr(settle, "TURN_BYTES_MAX", 3_000_000)
+    set_limits(monkeypatch, TURN_BYTES_MAX=3_000_000)
     house.settler.settle([house.visit(lease, body=b"%d" % n * 2_000_000) for n, lease in enumerate(leases)])
     assert ([2, 2], 4, 0) == (reports, len(house.lines()), house.settler.waiting)
 
@@ -326,7 +326,7 @@ def test_a_turn_is_cut_by_the_bytes_of_its_bodies(house, monkeypatch):
 def test_a_turn_is_cut_by_the_bytes_of_its_links(house, monkeypatch):
     leases = house.pages()
     reports = counting_reports(house, monkeypatch)
-    monkeypatch.setattr(settle, "TURN_BYTES_MAX", 5 * LINKS_PER_PAGE_BYTES_MAX)
+    set_limits(monkeypatch, TURN_BYTES_MAX=5 * LINKS_PER_PAGE_BYTES_MAX)
     body = LONG_BASE + b"".join(b"<a href=%d>" % n for n in range(5_000))
     house.settler.settle([house.visit(lease, body=body) for lease in leases])
     assert [2, 2] == reports
@@ -347,13 +347,13 @@ def test_the_links_of_a_turn_fit_into_one_frame(house, monkeypatch):
 
 
 def test_copies_in_two_pieces_of_a_turn_are_told_as_such(house, monkeypatch):
-    monkeypatch.setattr(settle, "TURN_BYTES_MAX", 1)
+    set_limits(monkeypatch, TURN_BYTES_MAX=1)
     house.settler.settle([house.visit(lease) for lease in house.pages()])
     assert ["done", "duplicate", "duplicate", "duplicate"] == [line["outcome"] for line in house.lines()]
 
 
 def test_a_full_disk_between_the_pieces_of_a_turn_archives_nothing_twice(house, monkeypatch):
-    monkeypatch.setattr(settle, "TURN_BYTES_MAX", 1)
+    set_limits(monkeypatch, TURN_BYTES_MAX=1)
     leases = house.pages()
     house.output.kept.clear()
     house.output.keep_fails_at = house.output.keeps + 3

@@ -10,6 +10,7 @@ import re
 
 import pytest
 
+from limiting import set_limits
 from outrider import limits
 from outrider.crawl import sitemaps
 from outrider.crawl.exchange import import_files
@@ -355,7 +356,7 @@ def test_a_torn_end_of_the_list_is_written_over(house):
 
 
 def test_a_robots_txt_names_no_more_sitemaps_than_the_limit(house, monkeypatch):
-    monkeypatch.setattr(sitemaps, "SITEMAPS_PER_AUTHORITY_MAX", 3)
+    set_limits(monkeypatch, SITEMAPS_PER_AUTHORITY_MAX=3)
     house.names(*(f"{A}/{n}.xml" for n in range(9)))
     house.crawl()
     assert 3 == sum(url.endswith(".xml") for url in house.web.urls)

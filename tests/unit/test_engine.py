@@ -12,6 +12,7 @@ from collections import Counter
 
 import pytest
 
+from limiting import set_limits
 from model.world import START, Clock, World, everything, outcome, recount, rows
 from outrider import AsyncFrontier, Frontier, Link
 from outrider.clock import elapsed, instant
@@ -230,7 +231,7 @@ def test_a_call_that_changes_nothing_needs_no_sync():
 
 
 def test_a_long_input_goes_in_as_several_frames_and_is_synced_once(monkeypatch):
-    monkeypatch.setattr("outrider.engine.calls.DISCOVER_ROWS_PER_FRAME", 100)
+    set_limits(monkeypatch, DISCOVER_ROWS_PER_FRAME=100)
     world = World()
     before = world.frontier.statistics()["log"]
     world.frontier.discover(f"http://a.com/{n}" for n in range(950))
@@ -565,7 +566,7 @@ def test_a_wall_clock_set_forward_between_two_openings_ends_no_workers_errand(tm
 
 
 def test_many_workers_leases_are_moved_in_several_frames(tmp_path, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.machine.RESTS_PER_FRAME_MAX", 7)
+    set_limits(monkeypatch, RESTS_PER_FRAME_MAX=7)
     urls = [f"http://a{number}.com/" for number in range(30)]
     with Frontier.open(tmp_path) as frontier:
         frontier.discover(urls)

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from limiting import set_limits
 from model.interleaving import Interleaving
 from model.world import World, outcome, recount, rows
 from outrider import Frontier
@@ -22,8 +23,7 @@ from outrider.storage.log import Log
 @pytest.fixture
 def light(monkeypatch):
     """A ledger that may keep some hundred records in memory."""
-    monkeypatch.setattr("outrider.engine.rounds.MEMTABLE_BYTES_MAX_LEAST", 50_000)
-    monkeypatch.setattr("outrider.engine.rounds.MEMTABLE_SHARE", 1 << 40)
+    set_limits(monkeypatch, MEMTABLE_BYTES_MAX_LEAST=50_000, MEMTABLE_SHARE=1 << 40)
 
 
 @pytest.mark.parametrize("steps", range(1, 9))
@@ -141,8 +141,7 @@ def test_where_a_projection_stands_counts_for_the_log_once_that_is_durable(monke
 @pytest.mark.timeout(20)
 def test_a_round_goes_on_behind_more_than_may_wait_to_be_written(monkeypatch):
     """The facts of no slot are copied at once, however many there are."""
-    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_WAITING_BYTES_MAX", 2_000)
-    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_RANGE_BYTES_MAX", 1_000)
+    set_limits(monkeypatch, CHECKPOINT_WAITING_BYTES_MAX=2_000, CHECKPOINT_RANGE_BYTES_MAX=1_000)
     world = World(scope="host")
     world.discover(*[f"http://h{number}.com/" for number in range(200)])
     world.frontier.checkpoint()
@@ -151,7 +150,7 @@ def test_a_round_goes_on_behind_more_than_may_wait_to_be_written(monkeypatch):
 
 
 def test_what_is_too_long_for_one_range_makes_several(monkeypatch):
-    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_PAYLOAD_BYTES_MAX", 300)
+    set_limits(monkeypatch, CHECKPOINT_PAYLOAD_BYTES_MAX=300)
     world = World(scope="host")
     world.discover(*[f"http://h{number}.com/" for number in range(60)], request_id=("me", 1))
     world.frontier.set_robots("http://h1.com", 200, b"User-agent: *\nDisallow: /private")

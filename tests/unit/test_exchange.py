@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from limiting import set_limits
 from outrider.crawl import exchange, tabular
 from outrider.crawl.tabular import FRONTIER, PAGES, Read, read_records, write_records
 from outrider.errors import SettingsError, StoreFullError
@@ -174,7 +175,7 @@ def test_bad_lines_are_named_and_the_others_go_on(tmp_path):
 
 
 def test_a_line_without_end_is_passed_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(tabular, "IMPORT_LINE_BYTES_MAX", 64)
+    set_limits(monkeypatch, IMPORT_LINE_BYTES_MAX=64)
     for form, head in ((".jsonl", b""), (".csv", b"url\n"), (".txt", b"")):
         path = tmp_path / f"x{form}"
         path.write_bytes(head + b"x" * 1_000 + b'\n{"url":"http://a.com/"}\n')

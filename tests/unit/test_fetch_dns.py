@@ -10,6 +10,7 @@ import pycares
 import pytest
 
 from e2e.name_server import REFUSED, SERVFAIL, Stub, read_question, served
+from limiting import set_limits
 from outrider.errors import SettingsError
 from outrider.fetch import dns, lookups
 from outrider.fetch.dns import NameServers, read_server, system_servers
@@ -113,7 +114,7 @@ def test_servers_that_all_fail_are_a_temporary_failure_that_names_one() -> None:
 
 
 def test_a_silent_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns, "DNS_HEDGE_SECONDS", 0.01)
+    set_limits(monkeypatch, DNS_HEDGE_SECONDS=0.01)
 
     async def test() -> None:
         silent, well = Stub({}, silent=True), Stub({"a.test": [("192.0.2.1", 300)]})
@@ -127,7 +128,7 @@ def test_a_silent_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_three_hundred_silent_names_keep_no_other_name_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "DNS_PROMPT_SECONDS", 0.01)
+    set_limits(monkeypatch, DNS_PROMPT_SECONDS=0.01)
 
     async def test() -> None:
         stub = Stub({"good.test": [("192.0.2.1", 300)]})
@@ -195,8 +196,7 @@ def test_a_question_whose_socket_is_lost_is_asked_three_times_more(lost: int, fo
 
 def test_garbage_beside_silent_names_keeps_no_other_name_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """c-ares gives all questions of the channel up: each silent one held a place of its own for 13 seconds."""
-    monkeypatch.setattr(dns, "DNS_PROMPT_SECONDS", 0.01, raising=False)
-    monkeypatch.setattr(dns, "DNS_ALONE_MAX", 2)
+    set_limits(monkeypatch, DNS_PROMPT_SECONDS=0.01, DNS_ALONE_MAX=2)
 
     async def test() -> None:
         stub = Stub({"good.test": [("192.0.2.1", 300)]}, garbage=("bad.test",))
@@ -242,7 +242,7 @@ def test_a_name_that_waits_for_a_second_place_loses_none_of_its_time(monkeypatch
 
 
 def test_a_channel_that_was_asked_enough_makes_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns, "DNS_CHANNEL_NAMES", 10)
+    set_limits(monkeypatch, DNS_CHANNEL_NAMES=10)
 
     async def test() -> None:
         stub = Stub({f"{n}.test": [("192.0.2.1", 300)] for n in range(100)})

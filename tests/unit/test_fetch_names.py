@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from limiting import set_limits
 from outrider.errors import SettingsError
 from outrider.fetch.names import Resolver, failure_of, parse_hosts
 from outrider.fetch.outcomes import FetchError, FetchFailure
@@ -250,7 +251,7 @@ def test_a_name_that_hangs_holds_one_thread_however_often_it_is_asked_for() -> N
 
 
 def test_names_that_were_silent_before_keep_no_thread_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outrider.fetch.names.DNS_SLOW_THREADS", 2)
+    set_limits(monkeypatch, DNS_SLOW_THREADS=2)
     go = threading.Event()
     running: list[str] = []
 

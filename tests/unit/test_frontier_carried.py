@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from limiting import set_limits
 from model.world import recount
 from outrider import Frontier, Link
 from outrider.errors import SettingsError
@@ -243,5 +244,5 @@ def test_few_words_are_enough():
 
 def test_a_large_ledger_is_read_in_pieces(lived, monkeypatch):
     whole = list(lived.records())
-    monkeypatch.setattr("outrider.engine.owner.RECORDS_PER_SCAN", 7)
+    set_limits(monkeypatch, RECORDS_PER_SCAN=7)
     assert whole == list(lived.records())

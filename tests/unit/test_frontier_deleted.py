@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from limiting import set_limits
 from outrider.engine.owner import Frontier
 from outrider.errors import SettingsError
 from outrider.journey import Link
@@ -260,7 +261,7 @@ def test_keys_that_were_deleted_keep_a_row_each_until_their_crawl_goes(store):
 @pytest.mark.parametrize("way", ["go on", "kill", "checkpoint"])
 def test_urls_remember_a_bounded_number_of_classes_of_errors(store, way, monkeypatch):
     """They lie in memory and in each checkpoint for ever, since records of URLs name them by number."""
-    monkeypatch.setattr("outrider.frontier.verbs.draft.ERROR_CLASSES_KEPT_MAX", 10)
+    set_limits(monkeypatch, ERROR_CLASSES_KEPT_MAX=10)
     for number in range(30):
         store.frontier.discover([f"http://h{number}.com/"])
         store.frontier.report([lease.gone(error=f"class {number}") for lease in store.frontier.lease(9)])
@@ -277,7 +278,7 @@ def test_urls_remember_a_bounded_number_of_classes_of_errors(store, way, monkeyp
 @pytest.mark.parametrize("way", ["go on", "kill", "checkpoint"])
 def test_names_of_workers_that_hold_nothing_are_forgotten(store, way, monkeypatch):
     """Each name that ever leased stayed in memory and in each checkpoint."""
-    monkeypatch.setattr("outrider.frontier.verbs.draft.HOLDERS_NAMED_MAX", HOLDERS_NAMED)
+    set_limits(monkeypatch, HOLDERS_NAMED_MAX=HOLDERS_NAMED)
     store.frontier.discover([f"http://h{number}.example/" for number in range(3)])
     (kept,) = store.frontier.lease(1, worker="kept", ttl_seconds=80_000)
     for number in range(2 * HOLDERS_NAMED):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from limiting import set_limits
 from model.world import START, World, recount, rows
 from outrider import Frontier, Link
 from outrider.clock import instant
@@ -154,7 +155,7 @@ def test_a_url_that_two_crawls_lease_at_once_is_leased_in_both(then):
 
 def test_a_delete_in_the_middle_of_a_checkpoint_is_found_whole(monkeypatch):
     """Queues are copied after the delete, leases and the ledger before it, and the log tells what lies between."""
-    monkeypatch.setattr("outrider.engine.rounds.CHECKPOINT_STEP_BYTES", 1)
+    set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1)
     world = World(delay=0, delay_factor=0)
     world.discover(URL, "http://a.com/2", "http://b.com/")
     frontier = world.frontier

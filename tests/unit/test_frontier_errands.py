@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from limiting import set_limits
 from model.world import Clock, World, everything, hosts_go_cold, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
@@ -69,7 +70,7 @@ def test_callers_queue_no_errands_of_other_kinds(world):
 
 
 def test_more_errands_than_the_limit_are_over_it(world, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.verbs.errands.CALLERS_ERRANDS_MAX", 2)
+    set_limits(monkeypatch, CALLERS_ERRANDS_MAX=2)
     assert [Code.NEW, Code.NEW, Code.OVER_LIMIT] == queued(world, *[f"http://a.com/{n}" for n in range(3)])
 
 
@@ -187,8 +188,7 @@ def test_links_of_its_outcome_become_urls_of_its_crawl_in_the_same_frame(world):
 
 
 def test_links_beyond_one_frame_become_urls_too(world, monkeypatch):
-    for room in ("reporting", "pieces"):
-        monkeypatch.setattr(f"outrider.frontier.verbs.{room}.CALL_BYTES_PER_FRAME", 4_000, raising=False)
+    set_limits(monkeypatch, CALL_BYTES_PER_FRAME=4_000)
     queued(world, MAP)
     links = [f"http://a.com/{n}" for n in range(200)]
     report = world.frontier.report([one(world).done(links=links)])

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from limiting import set_limits
 from model.world import START, World, outcome, recount
 from outrider import Frontier, Link
 from outrider.clock import instant, seconds
@@ -443,7 +444,7 @@ def test_a_host_that_rested_at_a_kill_goes_on_resting(world):
 
 
 def test_deadlines_of_leases_that_ended_do_not_pile_up(world, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.verbs.deciding.DEADLINES_KEPT_MAX", 20)
+    set_limits(monkeypatch, DEADLINES_KEPT_MAX=20)
     world.discover(*[f"http://h{n}.com/" for n in range(200)])
     open_lease = world.one(ttl_seconds=5_000)
     while leases := world.lease(5, ttl_seconds=86_400):
@@ -791,7 +792,7 @@ def test_a_clock_that_stepped_back_rests_hosts_once_and_not_with_every_call(worl
 
 
 def test_a_clock_that_steps_back_rests_hosts_in_frames_of_bounded_size(world, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.machine.RESTS_PER_FRAME_MAX", 2)
+    set_limits(monkeypatch, RESTS_PER_FRAME_MAX=2)
     world.discover(*[f"http://h{n}.com/{page}" for n in range(5) for page in range(2)])
     world.report(*[lease.done(seconds=0) for lease in world.lease()])
     world.clock.move(100)

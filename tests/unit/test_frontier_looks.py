@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from limiting import set_limits
 from outrider import Frontier
 from outrider.crawl.looks import looking
 from outrider.errors import SettingsError
-from outrider.frontier.verbs import accounts, census, listing
+from outrider.frontier.verbs import census, listing
 
 NOW = 1_700_000_000_000_000
 
@@ -63,12 +64,15 @@ def small_steps(monkeypatch):
     """Steps so small that each look takes many."""
 
     def use():
-        monkeypatch.setattr(census, "CENSUS_ROWS_PER_STEP", 7)
-        monkeypatch.setattr(census, "CENSUS_ERRANDS_PER_STEP", 3)
-        monkeypatch.setattr(accounts, "LISTED_HOSTS_PER_STEP", 2)
-        monkeypatch.setattr(listing, "LISTED_URLS_PER_STEP", 2)
+        set_limits(
+            monkeypatch,
+            CENSUS_ROWS_PER_STEP=7,
+            CENSUS_ERRANDS_PER_STEP=3,
+            LISTED_HOSTS_PER_STEP=2,
+            LISTED_URLS_PER_STEP=2,
+        )
         monkeypatch.setattr(listing, "_QUEUES_PER_STEP", 9)
-        monkeypatch.setattr("outrider.engine.owner.LOOK_PAUSE_SECONDS", 0)
+        set_limits(monkeypatch, LOOK_PAUSE_SECONDS=0)
 
     return use
 
@@ -226,8 +230,7 @@ def dead_world(hosts=3, pages=40):
 @pytest.fixture
 def small_retries(small_steps, monkeypatch):
     small_steps()
-    monkeypatch.setattr("outrider.frontier.machine.RETRIED_ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("outrider.engine.owner.RETRIED_ROWS_PER_STEP", 3)
+    set_limits(monkeypatch, RETRIED_ROWS_AT_ONCE=7, RETRIED_ROWS_PER_STEP=3)
 
 
 @pytest.mark.parametrize(

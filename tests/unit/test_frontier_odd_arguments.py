@@ -9,6 +9,7 @@ import itertools
 import numpy as np
 import pytest
 
+from limiting import set_limits
 from model.world import START, World
 from outrider import Frontier, Link
 from outrider.clock import rfc3339, rfc3339_exact
@@ -336,7 +337,7 @@ def test_what_no_bound_has_caught_is_refused_as_its_facts_are_sealed_and_nothing
     with monkeypatch.context() as loose:
         for bound in ("REFERRER_BYTES_MAX", "VALIDATOR_BYTES_MAX", "NAME_CHARACTERS_MAX"):
             loose.setattr(arguments, bound, 1 << 30)
-        loose.setattr("outrider.frontier.verbs.carried.REFERRER_BYTES_MAX", 1 << 30)
+        set_limits(loose, REFERRER_BYTES_MAX=1 << 30)
         loose.setattr(outcomes, "_OCTETS", dict.fromkeys(outcomes._OCTETS, 1 << 30))
         frontier = Frontier.open(files, clock=lambda: START, settings=settings)
         frontier.discover([A, *(Link(f"{A}{number}", priority=0.1) for number in range(3)), "http://c.com/"])

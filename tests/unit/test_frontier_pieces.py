@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limiting import set_limits
 from model.world import Clock, World, recount
 from outrider.engine import Frontier
 from outrider.errors import SettingsError, StoreError, StoreFullError
-from outrider.frontier.verbs import carried, discovering, reporting
 from outrider.frontier.verbs.arrivals import pieces_of
 from outrider.journey import Link, Outcome, OutcomeBatch, Settled, Verdict
 from outrider.kernels import in_use
@@ -28,8 +28,7 @@ SMALL = 2_000
 @pytest.fixture
 def small(monkeypatch):
     """Frames of some two thousand bytes."""
-    for module in (carried, discovering, reporting):
-        monkeypatch.setattr(module, "CALL_BYTES_PER_FRAME", SMALL)
+    set_limits(monkeypatch, CALL_BYTES_PER_FRAME=SMALL)
 
 
 def frames(world, call) -> tuple[object, list[int]]:
@@ -152,8 +151,7 @@ def test_a_call_in_pieces_answers_as_one_frame_would(of_outcomes, extra, most):
     answers = []
     for bytes_max in (CALL_BYTES_PER_FRAME, most):
         with pytest.MonkeyPatch.context() as patch:
-            for module in (discovering, reporting):
-                patch.setattr(module, "CALL_BYTES_PER_FRAME", bytes_max)
+            set_limits(patch, CALL_BYTES_PER_FRAME=bytes_max)
             world = World()
             seeds = [f"http://s{n}.com/" for n in range(len(of_outcomes))]
             told = world.discover(*seeds, *extra)
@@ -267,7 +265,7 @@ def test_a_report_without_a_name_that_met_a_full_disk_answers_for_all_when_it_is
 
 @pytest.mark.usefixtures("small")
 def test_answers_that_no_caller_came_back_for_are_bounded(monkeypatch):
-    monkeypatch.setattr("outrider.frontier.verbs.reporting.ANSWERS_UNTAKEN_MAX", 3)
+    set_limits(monkeypatch, ANSWERS_UNTAKEN_MAX=3)
     world = World()
     world.discover(*(f"http://h{n}.com/" for n in range(9)))
     leases = world.lease(worker="w")
@@ -352,8 +350,7 @@ def test_pieces_hold_all_rows_and_no_more_than_they_may(costs, most):
 
 def test_gathered_calls_that_are_too_long_together_are_made_alone(monkeypatch):
     """Each of several callers has its own answer; none finds its links known because another's frame was full."""
-    for module in (discovering, reporting):
-        monkeypatch.setattr(module, "CALL_BYTES_PER_FRAME", SMALL)
+    set_limits(monkeypatch, CALL_BYTES_PER_FRAME=SMALL)
     world = World()
     from outrider.engine.calls import Small
 

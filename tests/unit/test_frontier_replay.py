@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crash.busy import Busy
+from limiting import set_limits
 from model.interleaving import Interleaving
 from model.world import World, everything, hosts_go_cold, outcome
 from outrider import Link
@@ -198,7 +199,7 @@ def test_every_verb_at_random_behind_a_checkpoint_that_is_younger_than_its_log(p
     """Rounds that copy a row now and then, while queues are deleted and rules change: facts meet what came after."""
     rng = random.Random(seed)
     with patch.context() as patched:
-        patched.setattr("outrider.engine.rounds.LOG_BYTES_BEFORE_CHECKPOINT", rng.choice([1, 4_000]))
+        set_limits(patched, LOG_BYTES_BEFORE_CHECKPOINT=rng.choice([1, 4_000]))
         patched.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(9), rng.choice([1, 3])))
         for name in ("CHECKPOINT_STEP_BYTES", "CHECKPOINT_RANGE_BYTES_MAX"):
             patched.setattr(f"outrider.engine.rounds.{name}", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from limiting import set_limits
 from model.world import World, recount
 from outrider.errors import SettingsError
 from outrider.limits import REQUEST_IDS_PER_CLIENT_MAX
@@ -90,7 +91,7 @@ def test_the_last_1024_answers_of_a_client_are_kept(world):
 
 
 def test_kept_answers_have_a_size_and_the_oldest_of_the_client_unused_longest_go_first(world, monkeypatch):
-    monkeypatch.setattr("outrider.frontier.state.registry.REQUEST_BYTES_MAX", 100)
+    set_limits(monkeypatch, REQUEST_BYTES_MAX=100)
     world.discover(*[f"http://a.com/{n}" for n in range(40)], request_id=("old", 1))
     world.discover(*[f"http://a.com/{n}" for n in range(40)], request_id=("old", 2))
     world.discover(*[f"http://a.com/{n}" for n in range(40)], request_id=("new", 1))

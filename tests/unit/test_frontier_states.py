@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from limiting import set_limits
 from model.world import START, World, outcome, recount
 from outrider import Link
 from outrider.clock import instant, seconds
@@ -348,7 +349,7 @@ def test_clean_stops_count_against_no_url(world):
 
 @pytest.mark.parametrize("passed", [0, 0.5])
 def test_an_opening_with_many_leases_to_end_goes_in_pieces_and_rests_them_all(monkeypatch, passed):
-    monkeypatch.setattr("outrider.frontier.machine.RESTS_PER_FRAME_MAX", 3)
+    set_limits(monkeypatch, RESTS_PER_FRAME_MAX=3)
     world = World()
     urls = [f"http://h{number}.com/" for number in range(20)]
     world.discover(*urls)

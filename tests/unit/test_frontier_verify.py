@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from limiting import set_limits
 from model.world import World
 from outrider import Frontier
 from outrider.errors import StoreError
@@ -15,7 +16,7 @@ from outrider.errors import StoreError
 @pytest.fixture
 def world(monkeypatch):
     """Two runs in blocks of up to 512 records, a checkpoint, and a log behind it."""
-    monkeypatch.setattr("outrider.storage.runs.RUN_BLOCK_ROWS", 512)
+    set_limits(monkeypatch, RUN_BLOCK_ROWS=512)
     world = World(delay=0, delay_factor=0)
     rng = random.Random(1)
     for turn in range(2):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import outrider
+from limiting import set_limits
 from outrider.crawl import hooks
 from outrider.crawl.control import ask
 from outrider.crawl.hooks import Hooks, Watch, idle_with_hooks
@@ -338,7 +339,7 @@ def reads(body, url, content_type):
 def test_a_reader_that_hangs_ends_its_page_and_not_the_crawl(tmp_path, crawled, monkeypatch):
     (tmp_path / "my_readers_5473.py").write_text(APART)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hooks, "READER_SECONDS_MAX", 3.0)
+    set_limits(monkeypatch, READER_SECONDS_MAX=3.0)
     monkeypatch.setattr(Web, "types", {"/a": "application/x-hangs", "/b": "application/x-mine"})
     names = {"application/x-hangs": "my_readers_5473:hangs", "application/x-mine": "my_readers_5473:reads"}
     lines = crawled(readers=names)
@@ -497,9 +498,8 @@ def test_a_hook_that_takes_half_of_the_time_is_the_reason_why_idle_gives():
 
 
 def test_a_hook_that_sleeps_is_named_while_it_does(crawled, monkeypatch):
-    from outrider.crawl import loop
 
-    monkeypatch.setattr(loop, "HOOK_ANSWER_SECONDS", 0.05)
+    set_limits(monkeypatch, HOOK_ANSWER_SECONDS=0.05)
     inside, over = threading.Event(), threading.Event()
     told = {}
 
@@ -529,7 +529,7 @@ def test_leases_are_kept_while_a_hook_takes_long(crawled, monkeypatch):
     from outrider.crawl.settle import Settler
 
     extended = []
-    monkeypatch.setattr("outrider.crawl.settle.HOOK_SLOW_SECONDS", 0.0)
+    set_limits(monkeypatch, HOOK_SLOW_SECONDS=0.0)
     kept = Settler._keep_leases
     monkeypatch.setattr(Settler, "_keep_leases", lambda settler: extended.append(1) or kept(settler))
     lines = crawled(on_page=lambda page: time.sleep(0.01))
@@ -573,9 +573,8 @@ def test_a_reader_that_stops_loses_nothing(tmp_path, crawled):
 
 
 def test_a_reader_that_is_slow_holds_the_crawl_back(tmp_path, crawled, monkeypatch):
-    from outrider.crawl import pages as reading
 
-    monkeypatch.setattr(reading, "PAGES_READ_AHEAD_MAX", 1)
+    set_limits(monkeypatch, PAGES_READ_AHEAD_MAX=1)
 
     async def read():
         waiting = []

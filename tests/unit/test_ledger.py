@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limiting import set_limits
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreFailedError, StoreFullError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.ledger import Key, Ledger
@@ -468,7 +469,7 @@ def test_no_cut_or_grown_run_is_opened() -> None:
 
 def test_what_a_run_made_free_goes_back_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[int] = []
-    monkeypatch.setattr("outrider.storage.tiers.GIVE_BACK_BYTES", 400_000)
+    set_limits(monkeypatch, GIVE_BACK_BYTES=400_000)
     monkeypatch.setattr("outrider.storage.tiers.give_back", lambda: freed.append(1))
     ledger = Ledger.open(MemoryFiles(), store=STORE, names=[])
     for first in range(0, 6 * MEMTABLE_CHUNK_ROWS, MEMTABLE_CHUNK_ROWS):

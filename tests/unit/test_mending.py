@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from crash.directories import Killed, Killer
+from limiting import set_limits
 from outrider import Frontier, Link
 from outrider.crawl.mending import repair, verify
 from outrider.errors import DamagedStoreError, ForeignStoreError, SettingsError, StoreInUseError
@@ -392,7 +393,7 @@ def logged_and_never_applied(frontier, call, monkeypatch):
         for bound in ("REFERRER_BYTES_MAX", "VALIDATOR_BYTES_MAX", "METADATA_BYTES_MAX"):
             earlier.setattr(arguments, bound, 1 << 30)
         earlier.setattr(outcomes, "_OCTETS", dict.fromkeys(outcomes._OCTETS, 1 << 30))
-        earlier.setattr(outcomes, "METADATA_BYTES_MAX", 1 << 30)
+        set_limits(earlier, METADATA_BYTES_MAX=1 << 30)
         earlier.setattr(deciding, "sealed", encode)
         earlier.setattr(frontier._log, "append", append_and_stop)
         with pytest.raises(SettingsError, match="it is in the log"):

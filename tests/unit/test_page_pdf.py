@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
+from limiting import set_limits
 from outrider.limits import PDF_SECONDS
-from outrider.page import pdf as pages
 from outrider.page.pdf import read_pdf
 
 pypdf = pytest.importorskip("pypdf")
@@ -79,7 +79,7 @@ def test_a_locked_document_has_no_words():
 
 
 def test_links_end_at_their_limit(monkeypatch):
-    monkeypatch.setattr(pages, "LINKS_PER_PAGE_MAX", 50)
+    set_limits(monkeypatch, LINKS_PER_PAGE_MAX=50)
     assert 50 == len(told(document(annots=link(b"x") * 60))["links"])
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limiting import set_limits
 from outrider import AsyncFrontier, Frontier
 from outrider.crawl.visit import Visit
 from outrider.engine import messages
@@ -465,9 +466,9 @@ def test_a_result_of_a_url_that_is_not_in_the_lease_changes_nothing():
 def test_no_more_requests_wait_and_no_more_urls_are_out_than_the_limits_say(monkeypatch):
     served = Served()
     served.add(A, B)
-    monkeypatch.setattr(routes, "SERVICE_WAITERS_MAX", 0)
+    set_limits(monkeypatch, SERVICE_WAITERS_MAX=0)
     assert (503, "too-many-waiters") == served.problem("GET", f"{API}/frontier/next?worker_id=w&timeout_ms=1000")
-    monkeypatch.setattr(routes, "SERVICE_LEASED_URLS_MAX", 1)
+    set_limits(monkeypatch, SERVICE_LEASED_URLS_MAX=1)
     assert (503, "too-many-leases") == served.problem("GET", f"{API}/frontier/next?worker_id=w&batch_size=2")
 
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import outrider.storage.checkpoint as checkpoint_room
+from limiting import set_limits
 from outrider.errors import DamagedStoreError, ForeignStoreError, StoreError, StoreFullError
 from outrider.kernels import crc32c
 from outrider.sim.disk import CrashDisk, MemoryFiles
@@ -69,7 +70,7 @@ def test_an_empty_checkpoint_is_one() -> None:
 
 @pytest.mark.parametrize("step", [64, 100, 1 << 20])
 def test_ranges_larger_and_smaller_than_a_read_step_come_back(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_room, "LOG_READ_BYTES", step)
+    set_limits(monkeypatch, LOG_READ_BYTES=step)
     rng = random.Random(step)
     ranges: list[Range] = [(number, 1, 0, 1, rng.randbytes(rng.randrange(200))) for number in range(200)]
     files = MemoryFiles()
@@ -79,8 +80,7 @@ def test_ranges_larger_and_smaller_than_a_read_step_come_back(step: int, monkeyp
 
 def test_a_checkpoint_is_synced_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
     """All at once at the end would delay a call."""
-    monkeypatch.setattr(checkpoint_room, "CHECKPOINT_SYNC_BYTES", 10_000)
-    monkeypatch.setattr(checkpoint_room, "CHECKPOINT_RANGE_BYTES_MAX", 1_000)
+    set_limits(monkeypatch, CHECKPOINT_SYNC_BYTES=10_000, CHECKPOINT_RANGE_BYTES_MAX=1_000)
     files = MemoryFiles()
     writer = CheckpointWriter(files, store=STORE, number=1, start_lsn=0)
     for number in range(100):

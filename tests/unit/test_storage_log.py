@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import outrider.storage.log as log_room
+from limiting import set_limits
 from outrider.errors import ClosedError, DamagedStoreError, ForeignStoreError, StoreError, StoreFailedError
 from outrider.kernels import FRAME_BYTES_MAX, FRAME_HEADER_BYTES, crc32c, pack_frames
 from outrider.sim.disk import CrashDisk, MemoryFiles
@@ -177,7 +178,7 @@ def test_the_next_segment_is_there_before_the_current_one_is_full() -> None:
 
 def test_after_opening_the_next_segment_is_caught_up_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """All at once it would delay the first caller; until it is whole, the finished part serves as a smaller one."""
-    monkeypatch.setattr(log_room, "LOG_ZERO_BYTES_STEP", 256)
+    set_limits(monkeypatch, LOG_ZERO_BYTES_STEP=256)
     files = MemoryFiles()
     log = opened(files, first=1024, largest=16384)
     while log._segments[-1].size < 16384 or log._position < 15_000:
@@ -300,7 +301,7 @@ def test_a_frame_that_fills_its_segment_to_the_last_byte() -> None:
 
 
 def test_frames_larger_than_a_read_step_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_room, "LOG_READ_BYTES", 64)
+    set_limits(monkeypatch, LOG_READ_BYTES=64)
     files = MemoryFiles()
     log = opened(files)
     written = [bytes([number]) * (number * 13 % 300) for number in range(80)]
@@ -403,7 +404,7 @@ def test_segments_below_the_checkpoint_are_not_read() -> None:
 
 
 def test_bytes_after_is_never_too_few_and_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_room, "LOG_MARK_BYTES", 300)
+    set_limits(monkeypatch, LOG_MARK_BYTES=300)
     files = MemoryFiles()
     log = filled(files, 60)
     for one in (log, opened(files)):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from crash.directories import Killed, Killer
+from limiting import set_limits
 from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.stores.ledger import Ledger
@@ -526,7 +527,7 @@ ROWS = 3_000
 @pytest.fixture
 def ledger(tmp_path, monkeypatch):
     """Two runs: 3,000 records, then new heads for every third of them and 100 new records; in blocks of up to 512."""
-    monkeypatch.setattr("outrider.storage.runs.RUN_BLOCK_ROWS", 512)
+    set_limits(monkeypatch, RUN_BLOCK_ROWS=512)
     files = Directory(tmp_path / "ledger")
     kept = Ledger.open(files, store=STORE, names=[])
     kept.append(cards_of(range(ROWS), 1))
