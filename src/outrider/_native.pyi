@@ -48,6 +48,18 @@ def settle_turns(
     ready: Ready,
     timetable: Timetable,
 ) -> bytes: ...
+def settle_shared_turns(
+    hosts: Column,
+    now: int,
+    odd_flags: int,
+    cells: Column,
+    crawl: Column,
+    located: Column,
+    backlog: Backlog,
+    groups: Groups,
+    ready: Ready,
+    timetable: Timetable,
+) -> tuple[bytes, bytes, bytes]: ...
 def robots_verdicts(rules: Sequence[RobotsRules], urls: Sequence[str]) -> bytes: ...
 def shuffle_columns(columns: Iterable[Column]) -> bytes: ...
 def pack_heads(heads: Column, whole: Column) -> bytes: ...

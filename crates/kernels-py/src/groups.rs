@@ -2,17 +2,20 @@
 
 use outrider_kernels::groups as kernel;
 use outrider_kernels::rows::NONE;
+use outrider_kernels::turns::{follow, HOST_BYTES};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::backlog::refused;
 use crate::columns::{
     at_most, bytes_of, column, instants, now_and_most, number, rows, rows_at, same_length,
 };
+use crate::octets::Octets;
 
 #[pyclass(module = "outrider._native")]
 pub(crate) struct Groups {
-    kernel: kernel::Groups,
+    pub(crate) kernel: kernel::Groups,
 }
 
 impl Groups {
@@ -32,7 +35,7 @@ impl Groups {
         asking: Vec<u32>,
         displaced: Vec<u32>,
     ) -> (Bound<'py, PyBytes>, Bound<'py, PyBytes>) {
-        let may_go = asking.into_iter().map(|host| [u8::from(self.kernel.may_go(host))]);
+        let may_go = asking.into_iter().map(|host| [u8::from(self.kernel.has_turns(host))]);
         (bytes_of(py, may_go), bytes_of(py, displaced.into_iter().map(u32::to_le_bytes)))
     }
 }
@@ -44,17 +47,69 @@ impl Groups {
         Self { kernel: kernel::Groups::default() }
     }
 
-    fn define(&mut self, group: &Bound<'_, PyAny>, capacity: &Bound<'_, PyAny>) -> PyResult<()> {
+    #[pyo3(signature = (group, capacity, gap = None))]
+    fn define(
+        &mut self,
+        group: &Bound<'_, PyAny>,
+        capacity: &Bound<'_, PyAny>,
+        gap: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let group = number::<u32>(group, "u32", "group")?;
         let capacity = number::<u32>(capacity, "u32", "capacity")?;
+        let gap = gap.map_or(Ok(kernel::OF_HOSTS), |gap| number::<i64>(gap, "i64", "gap"))?;
         if group == NONE {
             return Err(PyValueError::new_err(format!("group: {NONE} is no row")));
         }
         if capacity == 0 {
             return Err(PyValueError::new_err(format!("group {group} needs a capacity above 0")));
         }
-        self.kernel.define(group, capacity);
+        if gap < kernel::OF_HOSTS {
+            return Err(PyValueError::new_err(format!("group {group} needs a gap of 0 or more")));
+        }
+        self.kernel.define(group, capacity, gap);
         Ok(())
+    }
+
+    fn close(&mut self, groups: &Bound<'_, PyAny>) -> PyResult<()> {
+        for group in self.defined(groups)? {
+            self.kernel.close(group, true);
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, groups: &Bound<'_, PyAny>) -> PyResult<()> {
+        for group in self.defined(groups)? {
+            self.kernel.close(group, false);
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, hosts: &Bound<'_, PyAny>, cells: &Bound<'_, PyAny>) -> PyResult<()> {
+        let hosts = rows(hosts, "hosts")?;
+        let cells = Octets::of_items(cells, HOST_BYTES, "cells")?;
+        follow(&mut self.kernel, &hosts, cells.as_slice()).map_err(refused)
+    }
+
+    fn may_go<'py>(
+        &self,
+        hosts: &Bound<'py, PyAny>,
+        now: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (rows, now) = (rows(hosts, "hosts")?, number::<i64>(now, "i64", "now")?);
+        let found = rows.into_iter().map(|host| [u8::from(self.kernel.may_go(host, now))]);
+        Ok(bytes_of(hosts.py(), found))
+    }
+
+    fn stands<'py>(&self, hosts: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let rows = rows(hosts, "hosts")?;
+        let found = rows.into_iter().map(|host| [u8::from(self.kernel.stands(host))]);
+        Ok(bytes_of(hosts.py(), found))
+    }
+
+    fn turns<'py>(&self, hosts: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let rows = rows(hosts, "hosts")?;
+        let turns = rows.into_iter().map(|host| self.kernel.turns(host).to_le_bytes());
+        Ok(bytes_of(hosts.py(), turns))
     }
 
     fn join(&mut self, hosts: &Bound<'_, PyAny>, groups: &Bound<'_, PyAny>) -> PyResult<()> {

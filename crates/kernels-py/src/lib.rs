@@ -518,7 +518,7 @@ mod _native {
     #[pymodule_export]
     use super::timetable::Timetable;
     #[pymodule_export]
-    use super::turns::{count_leases, settle_turns};
+    use super::turns::{count_leases, settle_shared_turns, settle_turns};
     #[pymodule_export]
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,

@@ -21,7 +21,10 @@ const BY_AGE: u8 = CLASS_MAX + 1;
 /// Groups that one search for claimants looks at.
 const LOOKS_MAX: usize = 10_000;
 
-/// 40 bytes per row.
+/// The gap of a group that rests as long as its hosts.
+pub const OF_HOSTS: i64 = -1;
+
+/// 56 bytes per row.
 #[derive(Clone, Copy)]
 struct Group {
     capacity: u32, // 0: not defined
@@ -29,13 +32,24 @@ struct Group {
     waiting: u32,
     standing: u32, // whose turn others may take
     owed: u32,     // turns that began since one was given by age
+    closed: bool,  // reserved for one host: it refuses all
     clock: i64,
+    gap: i64,  // microseconds from the end of a request to the next, or OF_HOSTS
     ripe: i64, // the instant it stands at among the ripe, NEVER if it does not
 }
 
 const NEVER: i64 = i64::MIN;
-const UNDEFINED: Group =
-    Group { capacity: 0, in_flight: 0, waiting: 0, standing: 0, owed: 0, clock: 0, ripe: NEVER };
+const UNDEFINED: Group = Group {
+    capacity: 0,
+    in_flight: 0,
+    waiting: 0,
+    standing: 0,
+    owed: 0,
+    closed: false,
+    clock: 0,
+    gap: OF_HOSTS,
+    ripe: NEVER,
+};
 
 /// 80 bytes per row.
 #[derive(Clone, Copy)]
@@ -122,9 +136,17 @@ impl Default for Groups {
 }
 
 impl Groups {
-    /// The group has so many turns from now on; those taken stay taken.
-    pub fn define(&mut self, group: u32, capacity: u32) {
-        self.groups.place(group).capacity = capacity;
+    /// The group has so many turns, and this gap, from now on; those taken stay taken.
+    pub fn define(&mut self, group: u32, capacity: u32, gap: i64) {
+        let place = self.groups.place(group);
+        place.capacity = capacity;
+        place.gap = gap;
+        self.settle(group);
+    }
+
+    /// The group refuses all hosts, or no longer does.
+    pub fn close(&mut self, group: u32, closed: bool) {
+        self.groups.place(group).closed = closed;
         self.settle(group);
     }
 
@@ -208,9 +230,53 @@ impl Groups {
     }
 
     /// Whether the host has the turns that it asked for, or needs none.
-    pub fn may_go(&self, host: u32) -> bool {
+    pub fn has_turns(&self, host: u32) -> bool {
         let member = self.hosts.get(host);
         member.stands || member.groups[0] == NONE
+    }
+
+    /// Whether the host has its turns, and its groups have rested.
+    pub fn may_go(&self, host: u32, now: i64) -> bool {
+        let member = self.hosts.get(host);
+        let rested = |(_, number)| self.groups.get(number).clock <= now;
+        self.has_turns(host) && member.groups().all(rested)
+    }
+
+    /// How many turns of each group the host has.
+    pub fn turns(&self, host: u32) -> u32 {
+        self.hosts.get(host).turns[0]
+    }
+
+    /// Whether the host has turns and did not begin.
+    pub fn stands(&self, host: u32) -> bool {
+        self.hosts.get(host).stands
+    }
+
+    /// Turns and clocks of the host's groups, as its cells tell: its open requests, the end of its rest and that of
+    /// its last request.
+    pub fn follow(&mut self, host: u32, in_flight: u32, rest_until: i64, ended: i64) {
+        let member = *self.hosts.get(host);
+        if member.groups[0] == NONE {
+            return;
+        }
+        let busy = member.turns[0] - u32::from(member.stands);
+        for _ in busy..in_flight {
+            self.take(host);
+        }
+        for _ in in_flight..busy {
+            self.release(host, 0);
+        }
+        for (_, number) in member.groups() {
+            let group = self.groups.get(number);
+            let until = match group.gap {
+                OF_HOSTS => rest_until,
+                _ if ended <= 0 => 0,
+                gap => ended.saturating_add(gap),
+            };
+            if until > group.clock {
+                self.set_clock(number, until);
+            }
+        }
     }
 
     /// Up to so many hosts that wait for the crawl at groups where a turn could be taken from who stands there; the
@@ -219,7 +285,9 @@ impl Groups {
         let contested =
             self.contested.range((crawl, 0)..=(crawl, u64::MAX)).map(|(_, &group)| group);
         let open = contested.take(LOOKS_MAX).filter(|&group| {
-            self.groups.get(group).clock <= now
+            let there = self.groups.get(group);
+            !there.closed
+                && there.clock <= now
                 && self
                     .standing_in(group)
                     .any(|(hold, host)| self.yields(hold, host, now, patience))
@@ -419,7 +487,8 @@ impl Groups {
         for (_, number) in member.groups() {
             let group = self.groups.get(number);
             let gives_way = lower && member.aged_at == NONE;
-            if group.clock > now
+            if group.closed
+                || group.clock > now
                 || (gives_way && self.first_waiting(number).is_some_and(|(best, _)| best > class))
             {
                 return Err(number);
@@ -659,6 +728,7 @@ impl Groups {
     fn settle(&mut self, number: u32) {
         let group = *self.groups.get(number);
         let may_go = group.waiting > 0
+            && !group.closed
             && (group.in_flight < group.capacity
                 || (group.standing > 0
                     && self.standing_in(number).next().map(|(hold, _)| hold)
@@ -684,13 +754,13 @@ mod tests {
     fn admit(groups: &mut Groups, host: u32, class: u8, now: i64) -> (bool, Vec<u32>) {
         let mut displaced = Vec::new();
         groups.admit(host, class, &[0], now, &mut displaced);
-        (groups.may_go(host), displaced)
+        (groups.has_turns(host), displaced)
     }
 
     #[test]
     fn one_turn_given_back_wakes_one_host() {
         let mut groups = Groups::default();
-        groups.define(0, 1);
+        groups.define(0, 1, OF_HOSTS);
         let pairs: Vec<(u32, u32)> = (0..1000).map(|host| (host, 0)).collect();
         assert_eq!(Ok(()), groups.join(&pairs));
         let admitted = (0..1000).filter(|&host| admit(&mut groups, host, 3, 10).0).count();
@@ -704,7 +774,7 @@ mod tests {
     #[test]
     fn a_better_class_takes_the_turn_of_who_did_not_begin() {
         let mut groups = Groups::default();
-        groups.define(0, 1);
+        groups.define(0, 1, OF_HOSTS);
         assert_eq!(Ok(()), groups.join(&[(1, 0), (2, 0), (3, 0)]));
         assert_eq!((true, vec![]), admit(&mut groups, 1, 3, 0));
         assert_eq!((true, vec![1]), admit(&mut groups, 2, 4, 0));

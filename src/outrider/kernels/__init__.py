@@ -64,7 +64,8 @@ _FUNCTIONS = (
     *("FetchEngine",),
     *("RobotsRules", "RobotsText", "robots_verdicts"),
     *("decode_text", "read_html", "read_sitemap_xml"),
-    *("count_leases", "pack_heads", "settle_turns", "shuffle_columns", "unpack_heads"),
+    *("count_leases", "pack_heads", "settle_shared_turns", "settle_turns"),
+    *("shuffle_columns", "unpack_heads"),
 )
 _OF_GROUPS = ("claim", "hold", "step_aside")  # where they are not, `admit` takes other arguments
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
@@ -85,7 +86,7 @@ if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.sitemap import read_sitemap_xml
     from outrider.kernels.suffixes import PublicSuffixes
     from outrider.kernels.timetable import Timetable
-    from outrider.kernels.turns import count_leases, settle_turns
+    from outrider.kernels.turns import count_leases, settle_shared_turns, settle_turns
     from outrider.kernels.urls import (
         distinct_spans,
         gather_spans,
@@ -123,6 +124,7 @@ else:
         read_sitemap_xml,
         robots_verdicts,
         scan_frames,
+        settle_shared_turns,
         settle_turns,
         shuffle_columns,
         simhash_of_text,
@@ -185,6 +187,7 @@ __all__ = [
     "read_sitemap_xml",
     "robots_verdicts",
     "scan_frames",
+    "settle_shared_turns",
     "settle_turns",
     "shuffle_columns",
     "simhash_of_text",

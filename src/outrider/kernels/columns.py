@@ -14,6 +14,9 @@ from outrider.limits import CLASSES
 Column: TypeAlias = Bytes | npt.NDArray[Any]
 """One number after the other: bytes, or an array of exactly the type that is asked for."""
 
+Records: TypeAlias = npt.NDArray[Any]
+"""Records or numbers by row."""
+
 NONE = 0xFFFF_FFFF
 """Stands for "no row", and is therefore no row."""
 _FORMATS = {"u": "BHILQN", "i": "bhilqn"}
@@ -94,3 +97,20 @@ def number(value: int, kind: str, name: str) -> int:
 def packed(numbers: list[int], dtype: str) -> bytes:
     """The numbers as bytes, little endian."""
     return np.array(numbers, dtype).tobytes()
+
+
+def records(buffer: Column, dtype: np.dtype[Any], name: str) -> Records:
+    """The whole items of a buffer, which is not copied; bytes behind the last of them are none."""
+    view = memoryview(cast("Bytes", buffer))
+    if not view.c_contiguous:
+        raise BufferError("the buffer must be contiguous")
+    if view.itemsize not in (1, dtype.itemsize):
+        raise ValueError(f"{name} are numbers of {dtype.itemsize} bytes, not {view.itemsize}")
+    raw = np.frombuffer(view, np.uint8)
+    return raw[: len(raw) // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+def must_have(known: Records, row: int, name: str) -> None:
+    """IndexError for a row that a column does not have."""
+    if row >= len(known):
+        raise IndexError(f"row {row} lies outside the column {name}")

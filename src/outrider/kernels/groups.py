@@ -7,13 +7,28 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 
-from outrider.kernels.columns import NONE, Column, classes_of, instants, number, packed, rows, same_length
+from outrider.kernels.columns import (
+    NONE,
+    Column,
+    classes_of,
+    instants,
+    must_have,
+    number,
+    packed,
+    records,
+    rows,
+    same_length,
+)
+from outrider.kernels.host_cells import HOST
 from outrider.limits import CLASSES, GROUPS_PER_HOST_MAX, OLDEST_DRAW_EVERY
 
 CLASS_MAX = CLASSES - 1
 OLDEST_TURN_EVERY = OLDEST_DRAW_EVERY
 BY_AGE = CLASS_MAX + 1
 LOOKS_MAX = 10_000
+OF_HOSTS = -1
+
+_INSTANT_MAX = (1 << 63) - 1
 
 _Place = tuple[int, int, int, int]
 """The place of a waiting host: (CLASS_MAX - class, round, since, host); the smallest goes first."""
@@ -23,6 +38,8 @@ _Place = tuple[int, int, int, int]
 class _Group:
     number: int
     capacity: int
+    gap: int = OF_HOSTS
+    closed: bool = False
     in_flight: int = 0
     clock: int = 0
     owed: int = 0  # turns that began since the last one that age gave
@@ -32,6 +49,8 @@ class _Group:
     standing: list[tuple[int, int, int]] = field(default_factory=list)  # (class or BY_AGE, -since, host)
 
     def may_wake(self) -> bool:
+        if self.closed:
+            return False
         if not self.waiting or self.in_flight < self.capacity:
             return bool(self.waiting)
         return bool(self.standing) and self.standing[0][0] < CLASS_MAX - self.waiting[0][0]
@@ -72,7 +91,7 @@ class Groups:
     class and crawls, and has asked as long as before, until it begins or is forgotten. Instants are int64 µs since
     1970.
 
-    The native one takes 80 B per host, 40 B per group, and 150 B per host that waits; 10^6 hosts may wait at one group.
+    The native one takes 80 B per host, 56 B per group, and 150 B per host that waits; 10^6 hosts may wait at one group.
     """
 
     def __init__(self) -> None:
@@ -82,14 +101,29 @@ class Groups:
         self._contested: dict[int, OrderedDict[int, None]] = {}
         """Per crawl the groups where a host of it waits and another host stands, in the order in which that began."""
 
-    def define(self, group: int, capacity: int) -> None:
-        """The group has so many turns (1 or more) from now on; those taken stay taken. A new group's clock is 0."""
+    def define(self, group: int, capacity: int, gap: int = OF_HOSTS) -> None:
+        """The group has so many turns (1 or more), and this gap, from now on; those taken stay taken. A new group's
+        clock is 0. gap: microseconds from the end of a request to the next, -1: it rests as long as its hosts."""
         group, capacity = number(group, "u32", "group"), number(capacity, "u32", "capacity")
+        gap = number(gap, "i64", "gap")
         if group == NONE:
             raise ValueError(f"group: {NONE} is no row")
         if capacity == 0:
             raise ValueError(f"group {group} needs a capacity above 0")
-        self._groups.setdefault(group, _Group(group, capacity)).capacity = capacity
+        if gap < OF_HOSTS:
+            raise ValueError(f"group {group} needs a gap of 0 or more")
+        place = self._groups.setdefault(group, _Group(group, capacity))
+        place.capacity, place.gap = capacity, gap
+
+    def close(self, groups: Column) -> None:
+        """The groups (u32) refuse all hosts that ask, and wake none, until they are opened."""
+        for group in self._defined(groups):
+            self._groups[group].closed = True
+
+    def open(self, groups: Column) -> None:
+        """The groups (u32) are not closed any more."""
+        for group in self._defined(groups):
+            self._groups[group].closed = False
 
     def join(self, hosts: Column, groups: Column) -> None:
         """Each host (u32) belongs to its group (u32) too, behind those it belongs to already; it must ask anew.
@@ -167,7 +201,7 @@ class Groups:
         for name in islice(self._contested.get(crawl, ()), LOOKS_MAX):
             group = self._groups[name]
             yielding = (self._yields(hold, host, now, patience) for hold, _, host in group.standing)
-            if len(found) < most and group.clock <= now and any(yielding):
+            if len(found) < most and not group.closed and group.clock <= now and any(yielding):
                 found.append(group.lines[crawl][0][-1])
         return packed(found, "<u4")
 
@@ -214,16 +248,18 @@ class Groups:
         """A request of each host (u32) begins with the turns it stands with; if it does not stand it takes them without
         asking, for a request that is open already."""
         for host in rows(hosts, "hosts"):
-            member = self._host(host)
-            if member.stands and not member.held:
-                self._unrank(member)
-            self._stop_waiting(member)
-            for name in member.turns:
-                if not member.stands:
-                    member.turns[name] += 1
-                    self._groups[name].in_flight += 1
-                self._groups[name].owed += 1
-            self._ask_no_more(member)
+            self._begin(self._host(host))
+
+    def _begin(self, member: _Host) -> None:
+        if member.stands and not member.held:
+            self._unrank(member)
+        self._stop_waiting(member)
+        for name in member.turns:
+            if not member.stands:
+                member.turns[name] += 1
+                self._groups[name].in_flight += 1
+            self._groups[name].owed += 1
+        self._ask_no_more(member)
 
     def release(self, hosts: Column, until: Column) -> None:
         """Each host (u32) gives a turn of each of its groups back that has begun, if it has one; their clocks stand at
@@ -231,13 +267,53 @@ class Groups:
         numbers, ends = rows(hosts, "hosts"), instants(until, "until")
         same_length("hosts", len(numbers), "until", len(ends))
         for host, end in zip(numbers, ends, strict=True):
-            member = self._host(host)
-            for name, turns in member.turns.items():
+            self._end(self._host(host), end)
+
+    def _end(self, member: _Host, until: int) -> None:
+        for name, turns in member.turns.items():
+            group = self._groups[name]
+            if turns > member.stands:
+                member.turns[name] -= 1
+                group.in_flight -= 1
+            group.clock = max(group.clock, until)
+
+    def follow(self, hosts: Column, cells: Column) -> None:
+        """Brings turns and clocks up to date with hosts (u32), as their cells say (`host_cells.HOST`, by row): a turn
+        of each group is taken for each request that began, as by `take`, and given back for each that ended. The
+        clock of a group stands at the host's `rest_until` or later; of a group with a gap, at this gap behind `ended`.
+
+        Raises IndexError for a row that no record has; then nothing is done.
+        """
+        named, known = rows(hosts, "hosts"), records(cells, HOST, "cells")
+        for host in named:
+            must_have(known, host, "cells")
+        for host in named:
+            member, cell = self._host(host), known[host]
+            if not member.turns:
+                continue
+            change = int(cell["in_flight"]) - (next(iter(member.turns.values())) - member.stands)
+            for _ in range(abs(change)):
+                self._begin(member) if change > 0 else self._end(member, 0)
+            rest, ended = int(cell["rest_until"]), int(cell["ended"])
+            for name in member.turns:
                 group = self._groups[name]
-                if turns > member.stands:
-                    member.turns[name] -= 1
-                    group.in_flight -= 1
-                group.clock = max(group.clock, end)
+                until = rest if group.gap == OF_HOSTS else ended + group.gap if ended > 0 else 0
+                group.clock = max(group.clock, min(until, _INSTANT_MAX))
+
+    def may_go(self, hosts: Column, now: int) -> bytes:
+        """1 (u8) for each host (u32) that has no groups, or stands and whose groups have rested."""
+        members, now = [self._host(host) for host in rows(hosts, "hosts")], number(now, "i64", "now")
+        rested = [all(self._groups[name].clock <= now for name in member.turns) for member in members]
+        return bytes((m.stands or not m.turns) and over for m, over in zip(members, rested, strict=True))
+
+    def stands(self, hosts: Column) -> bytes:
+        """1 (u8) for each host (u32) that stands."""
+        return bytes(self._host(host).stands for host in rows(hosts, "hosts"))
+
+    def turns(self, hosts: Column) -> bytes:
+        """How many turns (u32) of each of its groups each host (u32) holds, that of its standing included."""
+        members = [self._host(host) for host in rows(hosts, "hosts")]
+        return packed([next(iter(member.turns.values()), 0) for member in members], "<u4")
 
     def wake(self, now: int, most: int) -> bytes:
         """The hosts (u32) that may ask again, at most `most`; they wait no more until they are refused again.
@@ -332,7 +408,7 @@ class Groups:
         for name in member.turns:
             group = self._groups[name]
             gives_way = lower and member.aged_at is None and group.waiting
-            if group.clock > now or (gives_way and CLASS_MAX - group.waiting[0][0] > klass):
+            if group.closed or group.clock > now or (gives_way and CLASS_MAX - group.waiting[0][0] > klass):
                 return name
             taken = group.in_flight - sum(name in victim.turns for victim, _ in victims)
             while taken >= group.capacity:

@@ -3,20 +3,20 @@ are open. The plain twin."""
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import numpy as np
-import numpy.typing as npt
 
 from outrider.kernels.backlog import Backlog
 from outrider.kernels.cards import NO_CLASS
-from outrider.kernels.columns import NONE, Column, number, packed, rows
-from outrider.kernels.framing import Bytes
+from outrider.kernels.columns import NONE, Column, Records, must_have, number, packed, records, rows
+from outrider.kernels.groups import Groups
 from outrider.kernels.host_cells import HOST
 from outrider.kernels.ready import Ready
 from outrider.kernels.timetable import Timetable
 
 _ROW = np.dtype("<u4")
+_INSTANT = np.dtype("<i8")
+_Look = tuple[int, int, int]
+"""Host, queue, and the instant until which the host rests."""
 
 
 def settle_turns(
@@ -41,38 +41,119 @@ def settle_turns(
     Raises IndexError for a row that no column has, ValueError for an instant before 1970.
     """
     named, now = sorted(set(rows(hosts, "hosts"))), number(now, "i64", "now")
-    known, crawls = _items(cells, HOST, "cells"), _items(crawl, _ROW, "crawl")
+    known, crawls = records(cells, HOST, "cells"), records(crawl, _ROW, "crawl")
+    odd, looks = _looks(named, odd_flags, known)
+    if odd:
+        return packed(odd, "<u4")
+    out, due, later = _sorted_out(looks, now, known, backlog)
+    _place(out, _offers_of(due, crawls, backlog), later, ready, timetable)
+    return b""
+
+
+def settle_shared_turns(
+    hosts: Column,
+    now: int,
+    odd_flags: int,
+    cells: Column,
+    crawl: Column,
+    located: Column,
+    backlog: Backlog,
+    groups: Groups,
+    ready: Ready,
+    timetable: Timetable,
+) -> tuple[bytes, bytes, bytes]:
+    """As `settle_turns`, where hosts share clocks, and in the order in which they are first named: hosts that are due
+    ask for the turns of their groups in this order, hosts without groups need none.
+
+    A host that leaves or rests is forgotten by its groups. Of the due ones, those that get their turns are offered,
+    those that are refused wait at a group, and stand nowhere else. located (i64 by row of hosts): the instant until
+    which the address of a host counts as known, empty where none is asked for; a due host without one steps aside and
+    stands nowhere, and its booking stays. Queues of hosts that lost their turns leave the rings.
+
+    Three columns (u32): the odd hosts, with which nothing was done, as there; odd hosts that lost their turns and
+    whose queues stand in the rings still; and those that are due and need an address first.
+    """
+    named, now = list(dict.fromkeys(rows(hosts, "hosts"))), number(now, "i64", "now")
+    known, crawls = records(cells, HOST, "cells"), records(crawl, _ROW, "crawl")
+    untils = records(located, _INSTANT, "located")
+    odd, looks = _looks(named, odd_flags, known)
+    if odd:
+        return packed(odd, "<u4"), b"", b""
+    out, due, later = _sorted_out(looks, now, known, backlog)
+    seeking: list[_Look] = []
+    if len(untils):
+        for host, *_ in due:
+            must_have(untils, host, "located")
+        seeking = [look for look in due if untils[look[0]] <= now]
+        due = [look for look in due if untils[look[0]] > now]
+    offers = _offers_of(due, crawls, backlog)
+    groups.step_aside(packed([host for host, *_ in seeking], "<u4"))
+    ready.withdraw(packed([queue for _, queue, _ in seeking], "<u4"))
+    groups.forget(packed([host for host, *_ in out + later], "<u4"))
+    asking = packed([host for host, *_ in due], "<u4")
+    went, gone = groups.admit(
+        asking, bytes(klass for *_, klass in offers), packed([of for _, of, _ in offers], "<u4"), now
+    )
+    lost = [host for host, stands in zip(rows(gone, "gone"), groups.stands(gone), strict=True) if not stands]
+    alone = [host for host in lost if not known["flags"][host] & odd_flags]
+    ready.withdraw(packed([int(known["first_queue"][host]) for host in alone], "<u4"))
+    out += [look for look, stands in zip(due, went, strict=True) if not stands]
+    offered = [offer for offer, stands in zip(offers, went, strict=True) if stands]
+    _place(out, offered, later, ready, timetable)
+    several = [host for host in lost if known["flags"][host] & odd_flags]
+    return b"", packed(several, "<u4"), packed([host for host, *_ in seeking], "<u4")
+
+
+def _looks(named: list[int], odd_flags: int, known: Records) -> tuple[list[int], list[_Look]]:
+    """The odd ones of these hosts, and what the columns say of the others."""
     looks, odd = [], []
     for host in named:
-        _there(known, host, "cells")
+        must_have(known, host, "cells")
         queue, until = int(known["first_queue"][host]), int(known["rest_until"][host])
         if queue == NONE or known["flags"][host] & odd_flags:
             odd.append(host)
         elif until < 0:
             raise ValueError(f"rest_until: {until} lies before 1970")
         looks.append((host, queue, until))
-    if odd:
-        return packed(odd, "<u4")
+    return odd, looks
+
+
+def _sorted_out(
+    looks: list[_Look], now: int, known: Records, backlog: Backlog
+) -> tuple[list[_Look], list[_Look], list[_Look]]:
+    """Those that leave, those that are due, and those that rest."""
     best = backlog.best(np.array([queue for _, queue, _ in looks], np.uint32))
-    out, due, later = [], [], []
-    for (host, queue, until), klass in zip(looks, best, strict=True):
-        if klass == NO_CLASS or known["in_flight"][host]:
-            out.append((host, queue))
-        elif until > now:
-            later.append((host, queue, until))
+    out: list[_Look] = []
+    due: list[_Look] = []
+    later: list[_Look] = []
+    for look, klass in zip(looks, best, strict=True):
+        if klass == NO_CLASS or known["in_flight"][look[0]]:
+            out.append(look)
         else:
-            _there(crawls, queue, "crawl")
-            due.append((queue, int(crawls[queue]), klass))
-    ready.withdraw(packed([queue for _, queue in out], "<u4"))
-    timetable.cancel(packed([host for host, _ in out], "<u4"))
+            (later if look[2] > now else due).append(look)
+    return out, due, later
+
+
+def _offers_of(due: list[_Look], crawls: Records, backlog: Backlog) -> list[tuple[int, int, int]]:
+    """(queue, crawl, class) of each host that is due."""
+    for _, queue, _ in due:
+        must_have(crawls, queue, "crawl")
+    best = backlog.best(np.array([queue for _, queue, _ in due], np.uint32))
+    return [(queue, int(crawls[queue]), klass) for (_, queue, _), klass in zip(due, best, strict=True)]
+
+
+def _place(
+    out: list[_Look], offers: list[tuple[int, int, int]], later: list[_Look], ready: Ready, timetable: Timetable
+) -> None:
+    ready.withdraw(packed([queue for _, queue, _ in out], "<u4"))
+    timetable.cancel(packed([host for host, *_ in out], "<u4"))
     ready.offer(
-        packed([queue for queue, _, _ in due], "<u4"),
-        packed([of for _, of, _ in due], "<u4"),
-        bytes(klass for _, _, klass in due),
+        packed([queue for queue, _, _ in offers], "<u4"),
+        packed([of for _, of, _ in offers], "<u4"),
+        bytes(klass for _, _, klass in offers),
     )
     ready.withdraw(packed([queue for _, queue, _ in later], "<u4"))
-    timetable.rest(packed([host for host, _, _ in later], "<u4"), packed([until for _, _, until in later], "<i8"))
-    return b""
+    timetable.rest(packed([host for host, *_ in later], "<u4"), packed([until for *_, until in later], "<i8"))
 
 
 def count_leases(queues: Column, opened: bool, hosts: Column, cells: Column) -> bytes:
@@ -82,30 +163,14 @@ def count_leases(queues: Column, opened: bool, hosts: Column, cells: Column) -> 
     The hosts (u32) in the order of the queues; of opened leases only those that have any flag. Raises IndexError for a
     row that a column does not have; then nothing is counted.
     """
-    named, homes, known = rows(queues, "queues"), _items(hosts, _ROW, "hosts"), _items(cells, HOST, "cells")
+    named, homes, known = rows(queues, "queues"), records(hosts, _ROW, "hosts"), records(cells, HOST, "cells")
     if not known.flags.writeable:
         raise BufferError("cells: bytes to be written to are asked for")
     changed = []
     for queue in named:
-        _there(homes, queue, "hosts")
+        must_have(homes, queue, "hosts")
         changed.append(int(homes[queue]))
-        _there(known, changed[-1], "cells")
+        must_have(known, changed[-1], "cells")
     for host in changed:
         known["in_flight"][host] = (int(known["in_flight"][host]) + (1 if opened else -1)) % 2**16
     return packed([host for host in changed if not opened or known["flags"][host]], "<u4")
-
-
-def _items(column: Column, dtype: np.dtype[Any], name: str) -> npt.NDArray[Any]:
-    """The whole items of a buffer; bytes behind the last of them are none."""
-    view = memoryview(cast("Bytes", column))
-    if not view.c_contiguous:
-        raise BufferError("the buffer must be contiguous")
-    if view.itemsize not in (1, dtype.itemsize):
-        raise ValueError(f"{name} are numbers of {dtype.itemsize} bytes, not {view.itemsize}")
-    octets = np.frombuffer(view, np.uint8)
-    return octets[: len(octets) // dtype.itemsize * dtype.itemsize].view(dtype)
-
-
-def _there(column: npt.NDArray[Any], row: int, name: str) -> None:
-    if row >= len(column):
-        raise IndexError(f"row {row} lies outside the column {name}")

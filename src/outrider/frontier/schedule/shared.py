@@ -28,25 +28,21 @@ from outrider.url import domain_spans
 
 Masks = npt.NDArray[np.bool_]
 _OF_HOSTS = -1  # the gap of a group that rests as long as its hosts
-_CLOSED: Instant = 1 << 62  # the clock of a group that is reserved for one host
+_NO_COLUMN = np.zeros(0, np.int64)
 _PATIENCE = instant(GROUP_AGED_TURN_SECONDS)
 _NOBODY: Rows = np.zeros(0, np.uint32)
 
 
 class _Hosts(Columns):
-    """joined: whether the host of the row is in its groups; groups: up to four, 0 for none; busy: its open requests,
-    which hold turns; stands: whether it holds a turn for one more; located_until: the instant until which its address
-    counts as known, 0 when `located` must look it up."""
+    """joined: whether the host of the row is in its groups; groups: up to four, 0 for none; located_until: the instant
+    until which its address counts as known, 0 when `located` must look it up."""
 
     joined: Column
     groups: Column
-    busy: Column
-    stands: Column
     located_until: Column
 
     def __init__(self) -> None:
-        cells = {"groups": f"{GROUPS_PER_HOST_MAX}u4", "busy": "u2", "stands": "?", "located_until": "i8"}
-        super().__init__({"joined": "?", **cells})
+        super().__init__({"joined": "?", "groups": f"{GROUPS_PER_HOST_MAX}u4", "located_until": "i8"})
 
     def grow(self, count: int) -> None:
         self._room(count - self.count)
@@ -59,25 +55,22 @@ class _Hosts(Columns):
 
 
 class _Clocks(Columns):
-    """clock: an instant; gap: microseconds, or _OF_HOSTS; capacity: turns; kept: whether it is reserved for one host;
-    members: hosts in memory; hash: of its domain or address, 0 for a named group. Row 0 is no group. A row is given
-    again once its last member went cold."""
+    """capacity: turns; kept: whether it is reserved for one host; members: hosts in memory; hash: of its domain or
+    address, 0 for a named group. Row 0 is no group. A row is given again once its last member went cold. Clocks, gaps
+    and turns stand in the kernel."""
 
-    clock: Column
-    gap: Column
     capacity: Column
     kept: Column
     members: Column
     hash: Column
 
     def __init__(self) -> None:
-        super().__init__({"clock": "i8", "gap": "i8", "capacity": "u4", "kept": "?", "members": "u4", "hash": "u8"})
+        super().__init__({"capacity": "u4", "kept": "?", "members": "u4", "hash": "u8"})
         self.count = 1
 
-    def add(self, rows: int, capacity: int, gap: float | None) -> Rows:
+    def add(self, rows: int, capacity: int) -> Rows:
         new = self._take(rows)
         self.capacity[new] = capacity
-        self.gap[new] = _OF_HOSTS if gap is None else instant(gap)
         return new
 
     def drop(self, rows: Rows) -> None:
@@ -103,7 +96,7 @@ class SharedTurns:
     def __init__(self, tables: Tables, grouping: Grouping) -> None:
         self._tables = tables
         self._grouping = grouping
-        self._turns = kernels.Groups()
+        self.kernel = self._turns = kernels.Groups()
         self._hosts = _Hosts()
         self._groups = _Clocks()
         self._index = kernels.Index()  # keyed hash of a domain, or of an address -> its group
@@ -119,8 +112,6 @@ class SharedTurns:
         self.asks = False  # whether errands ask for unknown addresses
         self._told: set[int] = set()  # hosts whose addresses callers gave in this process
         self.seeking: set[int] = set()  # hosts that are offered as soon as their addresses are known
-        kinds = (grouping.domain is not None) + (grouping.address is not None)
-        self._width = GROUPS_PER_HOST_MAX if self._clocked else max(1, kinds)  # columns of groups that are in use
         for group in self._clocked:
             self._define(1, group)
         gaps = [kind.gap for kind in (grouping.domain, grouping.address, *self._clocked) if kind is not None]
@@ -139,10 +130,9 @@ class SharedTurns:
 
     def _define(self, rows: int, kind: Kind | NamedGroup) -> Rows:
         assert kind.capacity is not None
-        new = self._groups.add(rows, kind.capacity, kind.gap)
+        new = self._groups.add(rows, kind.capacity)
         for group in new.tolist():
-            self._turns.define(group, kind.capacity)
-        self._groups.clock[new] = self._floor
+            self._turns.define(group, kind.capacity, _OF_HOSTS if kind.gap is None else instant(kind.gap))
         self._turns.set_clock(new, np.full(len(new), self._floor))
         return new
 
@@ -174,11 +164,13 @@ class SharedTurns:
 
     def _come(self, rows: Rows) -> None:
         """Lets these hosts join their groups. A row without a host joins when one has it."""
-        rows = rows[self._tables.hosts.there[rows] & ~self._hosts.joined[rows]]
-        if len(rows):
+        strange = ~self._hosts.joined[rows]
+        if np.count_nonzero(strange):
+            rows = np.unique(rows[strange])
+            rows = rows[self._tables.hosts.there[rows]]
             self._join(rows, self._groups_of(rows))
             self._hosts.joined[rows] = True
-            self._follow(rows[(self._tables.hosts.flags[rows] & GROUPED) != 0])
+            self._turns.follow(np.ascontiguousarray(rows), self._tables.hosts.cells)
 
     def may_leave(self, rows: Rows, now: Instant) -> Masks:
         """Which of these hosts, whose own rests are over, may go cold: their last requests delay no other host of their
@@ -199,7 +191,7 @@ class SharedTurns:
         for some in (self._moving, self.seeking):
             some.difference_update(rows.tolist() if some else ())
         own = np.unique(groups[groups != 0])
-        spent = (self._groups.members[own] == 0) & (self._groups.clock[own] <= now) & (self._groups.hash[own] != 0)
+        spent = (self._groups.members[own] == 0) & (self._clocks(own) <= now) & (self._groups.hash[own] != 0)
         own = own[spent & ~self._groups.kept[own]]
         if len(own):
             self._index.remove(np.ascontiguousarray(self._groups.hash[own]))
@@ -213,7 +205,10 @@ class SharedTurns:
         groups = self._hosts.groups[rows]
         np.subtract.at(self._groups.members, groups[groups != 0], 1)
         self._turns.leave(np.ascontiguousarray(rows[(groups != 0).any(axis=1)]))
-        self._hosts.stands[rows] = False
+
+    def _clocks(self, groups: Rows) -> npt.NDArray[np.int64]:
+        """Until when each of these groups rests."""
+        return np.frombuffer(self._turns.clock(np.ascontiguousarray(groups)), np.int64)
 
     def rest_all(self, until: Instant) -> None:
         """Lets all groups rest until an instant, also those that come later."""
@@ -222,9 +217,7 @@ class SharedTurns:
         self._floor = until
         groups = np.arange(1, self._groups.count, dtype=np.uint32)
         groups = groups[self._groups.capacity[groups] != 0]
-        self._groups.clock[groups] = np.maximum(self._groups.clock[groups], until)
-        free = groups[~self._groups.kept[groups]]
-        self._turns.set_clock(free, self._groups.clock[free])
+        self._turns.set_clock(groups, np.maximum(self._clocks(groups), until))
 
     def _groups_of(self, rows: Rows) -> npt.NDArray[np.uint32]:
         """The groups of these hosts, one row of GROUPS_PER_HOST_MAX each."""
@@ -319,6 +312,14 @@ class SharedTurns:
         found: Masks = until[rows] > now
         return found
 
+    def located_column(self, rows: Rows, now: Instant) -> npt.NDArray[np.int64]:
+        """By row, the instants until which addresses count as known, brought up to date for these hosts; empty where
+        no errands ask for addresses."""
+        if not self.asks:
+            return _NO_COLUMN
+        self.located(rows, now)
+        return self._hosts.located_until
+
     def stays(self, host: int, now: Instant) -> bool:
         """Whether a host with an open request still has the address, and so the groups, with which it began."""
         return host not in self._moving and bool(self.located(np.array([host], np.uint32), now)[0])
@@ -327,7 +328,6 @@ class SharedTurns:
         """Takes the turns of these hosts and ends their waiting, until they are handled again; they keep their place
         among waiting hosts."""
         self._turns.step_aside(rows)
-        self._hosts.stands[rows] = False
 
     def asked_at(self) -> dict[int, Instant]:
         """The hosts that need an address first, with the instant of their next errand, or the deadline of the open
@@ -341,17 +341,19 @@ class SharedTurns:
     def _move(self, rows: Rows) -> None:
         """Moves hosts with a new address and without open requests from their old groups to the new ones."""
         in_flight = self._tables.hosts.in_flight
-        some = [row for row in rows.tolist() if row in self._moving and not in_flight[row]]
+        some = sorted({row for row in rows.tolist() if row in self._moving and not in_flight[row]})
         self._moving.difference_update(some)
-        for row in some:
-            one = np.array([row], np.uint32)
-            groups = self._groups_of(one)
-            if (groups == self._hosts.groups[row]).all():
-                continue
+        if not some:
+            return
+        gone = np.array(some, np.uint32)
+        groups = self._groups_of(gone)
+        other = (groups != self._hosts.groups[gone]).any(axis=1)
+        gone, groups = gone[other], groups[other]
+        for row in gone.tolist() if self._kept else ():
             self._open(row)
-            self._part(one)
-            self._join(one, groups)
-            self._follow(one)
+        self._part(gone)
+        self._join(gone, groups)
+        self._turns.follow(gone, self._tables.hosts.cells)
 
     # -- turns and clocks ----------------------------------------------------------------------------------------------
 
@@ -360,39 +362,9 @@ class SharedTurns:
         addresses."""
         self.meet()
         self._come(rows)  # a new host, or one that came back, may have the row of a host that went cold
-        grouped = rows[(self._tables.hosts.flags[rows] & GROUPED) != 0]
-        if len(grouped):
-            self._follow(grouped)
+        self._turns.follow(rows, self._tables.hosts.cells)
         if self._moving:
             self._move(rows)
-
-    def _follow(self, rows: Rows) -> None:
-        hosts, own = self._tables.hosts, self._hosts
-        now_busy, busy = hosts.in_flight[rows].astype(np.int64), own.busy[rows].astype(np.int64)
-        change = now_busy - busy
-        if change.any():
-            begun = change > 0
-            if begun.any():
-                some = rows[begun]
-                own.stands[some] = False
-                # A request of a host that did not stand began before this process; recovery finds it open.
-                self._turns.take(np.repeat(some, change[begun]))
-            ended = change < 0
-            if ended.any():
-                over = np.repeat(rows[ended], -change[ended])
-                self._turns.release(over, np.zeros(len(over), np.int64))
-            own.busy[rows] = now_busy
-        groups = own.groups[:, : self._width][rows]
-        gaps = self._groups.gap[groups]
-        rest, ends = hosts.rest_until[rows][:, np.newaxis], hosts.ended[rows][:, np.newaxis]
-        until = np.where(gaps == _OF_HOSTS, rest, np.where(ends > 0, ends + gaps, 0))
-        later = (until > self._groups.clock[groups]) & (groups != 0)
-        if later.any():
-            clocks = self._groups.clock
-            some = groups[later]
-            np.maximum.at(clocks, some, until[later])
-            some = np.unique(some)
-            self._turns.set_clock(some, np.where(self._groups.kept[some], _CLOSED, clocks[some]))
 
     def admitted(
         self, rows: Rows, wanting: Masks, classes: npt.NDArray[np.uint8], crawls: Rows, now: Instant
@@ -406,7 +378,6 @@ class SharedTurns:
         if away.any():
             some = np.ascontiguousarray(rows[away])
             self._turns.forget(some)
-            self._hosts.stands[some] = False
             for row in some.tolist() if self._vainly else ():
                 self._vainly.pop(row, None)
                 self._open(row)
@@ -426,20 +397,32 @@ class SharedTurns:
     def _ask(self, rows: Rows, classes: npt.NDArray[np.uint8], crawls: Rows, now: Instant) -> tuple[Masks, Rows]:
         went, displaced = self._turns.admit(rows, classes, crawls, now)
         allowed, gone = np.frombuffer(went, np.bool_), np.frombuffer(displaced, np.uint32)
-        self._hosts.stands[gone] = False
-        self._hosts.stands[rows] = allowed
-        for row, stands in zip(rows.tolist(), allowed.tolist(), strict=True) if self._vainly else ():
-            if stands:
+        self._note_vain(rows)
+        return allowed, gone
+
+    def _note_vain(self, rows: Rows) -> None:
+        """Looks at hosts among these that were woken in vain before: which of them stands, waits, or does neither."""
+        some = [row for row in rows.tolist() if row in self._vainly] if self._vainly else []
+        if not some:
+            return
+        own = np.array(some, np.uint32)
+        places = np.frombuffer(self._turns.waits_at(own), np.uint32).tolist()
+        for row, place, stands in zip(some, places, self._turns.stands(own), strict=True):
+            if stands or place == NONE:
                 self._vainly.pop(row, None)
+                if not stands:
+                    self._open(row)
             elif self._vainly.get(row, 0) >= GROUP_VAIN_WAKES_MAX:
                 self._keep(row)
-        return allowed, gone
+
+    def settled(self, rows: Rows, seeking: Rows) -> None:
+        """Notes what a look at hosts by columns came to."""
+        if self._vainly:
+            self._note_vain(rows[~np.isin(rows, seeking)])
 
     def hold(self, rows: Rows) -> None:
         """Notes that these hosts were drawn: no host takes their turns until they are handled again."""
-        grouped = rows[(self._tables.hosts.flags[rows] & GROUPED) != 0]
-        if len(grouped):
-            self._turns.hold(grouped)
+        self._turns.hold(rows)
 
     def claimants(self, crawl: int, now: Instant, most: int) -> Rows:
         """Up to `most` hosts that wait for this crawl at groups where a standing host could give way."""
@@ -451,9 +434,7 @@ class SharedTurns:
         rows = rows[np.frombuffer(self._turns.waits_at(rows), np.uint32) != NONE]
         went, displaced = self._turns.claim(rows, now, _PATIENCE)
         claimed, gone = rows[np.frombuffer(went, np.bool_)], np.frombuffer(displaced, np.uint32)
-        self._hosts.stands[claimed] = True
-        self._hosts.stands[gone] = False
-        return claimed[self._hosts.stands[claimed]], gone
+        return claimed, gone
 
     def _keep(self, host: int) -> None:
         """Reserves the groups of a host that was woken often and found them free one after the other, never together:
@@ -464,31 +445,24 @@ class SharedTurns:
             return  # two hosts that reserve groups of each other would wait for ever
         self._kept[host] = groups
         self._groups.kept[groups] = True
-        self._turns.set_clock(groups, np.full(len(groups), _CLOSED))
+        self._turns.close(groups)
 
     def _open(self, host: int) -> None:
         groups = self._kept.pop(host, None)
         if groups is not None:
             self._groups.kept[groups] = False
-            self._turns.set_clock(groups, self._groups.clock[groups])
+            self._turns.open(groups)
 
     def _free_for(self, host: int) -> Instant | None:
         """The instant at which all groups reserved for a host are free; None while one of them has no free turn."""
         groups = self._kept[host]
         taken = np.frombuffer(self._turns.in_flight(groups), np.uint32)
-        return int(self._groups.clock[groups].max()) if (taken < self._groups.capacity[groups]).all() else None
-
-    def _clear(self, rows: Rows, now: Instant) -> Masks:
-        """Whether all groups of each host have rested."""
-        latest = self._groups.clock[self._hosts.groups[:, : self._width][rows]].max(axis=1)
-        found: Masks = latest <= now
-        return found
+        return int(self._clocks(groups).max()) if (taken < self._groups.capacity[groups]).all() else None
 
     def may_go(self, rows: Rows, now: Instant) -> Masks:
         """Whether each host holds the turns that a request needs, its groups have rested, and its address is known."""
-        grouped = (self._tables.hosts.flags[rows] & GROUPED) != 0
-        found: Masks = ~grouped | (self._hosts.stands[rows] & self._clear(rows, now))
-        return found & self.located(rows, now)
+        found = np.frombuffer(self._turns.may_go(np.ascontiguousarray(rows), now), np.bool_)
+        return found & self.located(rows, now) if self.asks else found
 
     def wake(self, now: Instant, most: int) -> Rows:
         """Up to `most` waiting hosts that may ask again."""
@@ -510,7 +484,7 @@ class SharedTurns:
     def next(self) -> Instant | None:
         """The first instant at which a waiting host may ask again."""
         at = self._turns.next()
-        times = [at] if 0 <= at < _CLOSED else []
+        times = [at] if at >= 0 else []
         times += [free for host in self._kept if (free := self._free_for(host)) is not None]
         return min(times, default=None)
 
@@ -534,14 +508,15 @@ class SharedTurns:
             return None
         own = self._hosts.groups[host]
         own = own[own != 0]
-        longest = int(own[np.argmax(self._groups.clock[own])])
-        group = longest if self._groups.clock[longest] > self._groups.clock[place] else place
+        clocks = dict(zip(own.tolist(), self._clocks(own).tolist(), strict=True))
+        longest = max(own.tolist(), key=lambda group: clocks[group])
+        group = longest if clocks[longest] > clocks[place] else place
         members = np.flatnonzero((self._hosts.groups[: self._hosts.count] == group).any(axis=1)).astype(np.uint32)
         at = np.frombuffer(self._turns.waits_at(members), np.uint32)
         taken = int(np.frombuffer(self._turns.in_flight(np.array([group], np.uint32)), np.uint32)[0])
         others = int(np.count_nonzero((at == group) & (members != host)))
         capacity = int(self._groups.capacity[group])
-        return HeldBack(self._name(host, group), int(self._groups.clock[group]), taken >= capacity, others)
+        return HeldBack(self._name(host, group), clocks[group], taken >= capacity, others)
 
     def holding(self, host: int, now: Instant) -> list[GroupStatus]:
         """All groups that hold a host back now: they rest, or all their turns are taken."""
@@ -551,10 +526,10 @@ class SharedTurns:
         own = np.ascontiguousarray(own[own != 0], np.uint32)
         taken = np.frombuffer(self._turns.in_flight(own), np.uint32).tolist()
         found = []
-        for group, count in zip(own.tolist(), taken, strict=True):
-            clock, capacity = int(self._groups.clock[group]), int(self._groups.capacity[group])
+        for group, clock, count in zip(own.tolist(), self._clocks(own).tolist(), taken, strict=True):
+            capacity = int(self._groups.capacity[group])
             if clock > now or count >= capacity:
-                rests = clock if clock > now and clock < _CLOSED else None
+                rests = clock if clock > now else None
                 found.append(GroupStatus(self._name(host, group), rests, count, capacity))
         return found
 
@@ -572,7 +547,7 @@ class SharedTurns:
         """Errors inside, in words: groups and hosts whose turns do not add up."""
         own, hosts = self._hosts, self._tables.hosts
         rows = np.arange(own.count, dtype=np.uint32)
-        held = own.busy[: own.count].astype(np.int64) + own.stands[: own.count]
+        held = np.frombuffer(self._turns.turns(rows), np.uint32).astype(np.int64)
         turns = np.zeros(self._groups.count, np.int64)
         for column in own.groups[: own.count].T:
             np.add.at(turns, column, held)
@@ -583,7 +558,8 @@ class SharedTurns:
             for number in (np.flatnonzero(taken != turns[1:]) + 1).tolist()
         ]
         grouped = (hosts.flags[: own.count] & GROUPED) != 0
-        wrong = rows[grouped & (own.busy[: own.count] != hosts.in_flight[: own.count])].tolist()
+        busy = held - np.frombuffer(self._turns.stands(rows), np.bool_)
+        wrong = rows[grouped & (busy != hosts.in_flight[: own.count])].tolist()
         return found + [f"host {hosts.name(row)}: its turns are not those of its requests" for row in wrong[:10]]
 
     def __repr__(self) -> str:

@@ -2,8 +2,8 @@
 stored.
 
 A host rests in the timetable until its clock allows a request; then its queues that hold something stand in the rings.
-Most hosts have one queue and a clock of their own alone: `settle_turns` handles them in columns. Where hosts share
-clocks, and where queues have tails, `_look_around` does, in columns too. The others (several queues, keys that span
+Most hosts have one queue: `settle_turns` handles them in columns, `settle_shared_turns` where hosts share clocks. Where
+queues have tails, `_look_around` does, in columns too. The others (several queues, keys that span
 hosts, operators' rules, a robots.txt to ask for) are handled one by one. While the robots rules of an authority are not
 known, a gate keeps all pages of its host out of the rings: the errand for its robots.txt is the next request, to that
 host or to the one that a redirect names. A host that belongs to groups stands in the rings as long as it holds their
@@ -68,7 +68,6 @@ class Turns:
             del parts[1]  # the same hosts twice: their clocks changed, and their leases ended
         rows = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if self.shared is not None:
-            rows = np.unique(rows)
             self.shared.follow(rows)
             self._wake_shared(now)  # hosts that wait for a turn go before hosts that ask for one now
         self._look(rows, now)
@@ -83,10 +82,13 @@ class Turns:
 
     def _look(self, rows: Rows, now: Instant) -> None:
         backlog = self._tables.urls.backlog.kernel
-        if self.shared is not None or backlog is None:
+        if backlog is None:
             self._look_around(rows, now)
             return
         cells, crawls = self._tables.hosts.cells, self._tables.queues.crawl
+        if self.shared is not None:
+            self._look_shared(rows, now, self.shared, backlog)
+            return
         odd = kernels.settle_turns(rows, now, NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
         if odd:
             for row in np.frombuffer(odd, np.uint32).tolist():
@@ -94,11 +96,31 @@ class Turns:
             rows = rows[~np.isin(rows, np.frombuffer(odd, np.uint32))]
             kernels.settle_turns(rows, now, NOT_ALONE, cells, crawls, backlog, self.ready, self.timetable)
 
+    def _look_shared(self, rows: Rows, now: Instant, shared: SharedTurns, backlog: kernels.Backlog) -> None:
+        cells, crawls = self._tables.hosts.cells, self._tables.queues.crawl
+        located = shared.located_column(rows, now)
+        told = (cells, crawls, located, backlog, shared.kernel, self.ready, self.timetable)
+        odd, gone, seek = kernels.settle_shared_turns(rows, now, NOT_ALONE, *told)
+        if odd:
+            for row in np.frombuffer(odd, np.uint32).tolist():
+                self._touch_one(row, now)
+            rows = rows[~np.isin(rows, np.frombuffer(odd, np.uint32))]
+            _, gone, seek = kernels.settle_shared_turns(rows, now, NOT_ALONE, *told)
+        self._give_way(np.frombuffer(gone, np.uint32))
+        if shared.seeking:
+            shared.seeking.difference_update(rows.tolist())
+            self.seekers.withdraw(self._tables.hosts.first_queue[rows])
+        seeking = np.frombuffer(seek, np.uint32)
+        if len(seeking):
+            queues = self._tables.hosts.first_queue[seeking]
+            self._send_seekers(seeking, queues, self._tables.urls.backlog.best(queues), now)
+        shared.settled(rows, seeking)
+
     def _look_around(self, rows: Rows, now: Instant) -> None:
-        """As `_look`, where the columns of hosts do not tell enough: with groups, or tails of queues."""
+        """As `_look`, while queues have tails."""
         columns, queues = self._tables.hosts, self._tables.queues
-        if self.shared is None:  # with groups the rows come in the order of their turns
-            rows = np.unique(rows)
+        # With groups the rows stay in the order of their turns.
+        rows = np.unique(rows) if self.shared is None else np.array(list(dict.fromkeys(rows.tolist())), np.uint32)
         places = rows.astype(np.intp)
         first = columns.first_queue[places]
         odd = (columns.flags[places] & NOT_ALONE) | (first == NONE)
@@ -152,16 +174,18 @@ class Turns:
         seeks = due.copy()
         seeks[due] = ~shared.located(rows[due], now)
         if np.count_nonzero(seeks):
-            some = zip(rows[seeks].tolist(), queues[seeks].tolist(), classes[seeks].tolist(), strict=True)
-            for host, queue, klass in some:
-                later = self._seek(host, [(queue, klass)], now)
-                one = np.array([host], np.uint32)
-                if later is None:
-                    self.timetable.cancel(one)
-                else:
-                    self.timetable.rest(one, np.array([later], np.int64))
+            self._send_seekers(rows[seeks], queues[seeks], classes[seeks], now)
             self.ready.withdraw(queues[seeks])
         return seeks
+
+    def _send_seekers(self, rows: Rows, queues: Rows, classes: npt.NDArray[np.uint8], now: Instant) -> None:
+        for host, queue, klass in zip(rows.tolist(), queues.tolist(), classes.tolist(), strict=True):
+            later = self._seek(host, [(queue, klass)], now)
+            one = np.array([host], np.uint32)
+            if later is None:
+                self.timetable.cancel(one)
+            else:
+                self.timetable.rest(one, np.array([later], np.int64))
 
     def _seek(self, host: int, offered: list[tuple[int, int]], now: Instant) -> Instant | None:
         """Puts the host among the seekers: one of the next errands asks for its address. Returns the instant at which

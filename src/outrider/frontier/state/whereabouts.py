@@ -147,6 +147,15 @@ class Addresses:
         place = self.by_host.get(host)
         return place.address or None if place is not None and place.expires else None
 
+    def of_many(self, hosts: list[int], first: int) -> list[str | None]:
+        """As `of`, for leases of these hosts with consecutive tokens."""
+        if self.left:
+            return [self.of(host, token) for token, host in enumerate(hosts, first)]
+        known = self.by_host.get
+        return [
+            place.address or None if (place := known(host)) is not None and place.expires else None for host in hosts
+        ]
+
     def still_at(self) -> dict[int, str]:
         """By row, the addresses that open leases go to and their hosts have left, "" for none. Forgets the others, for
         tokens grow: no later lease goes there."""
