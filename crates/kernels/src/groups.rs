@@ -252,6 +252,19 @@ impl Groups {
         self.hosts.get(host).stands
     }
 
+    /// Touches what is known of these hosts and their groups, so that the misses of a batch overlap.
+    pub fn touch(&self, hosts: &[u32]) {
+        let of_hosts = hosts.iter().fold(0, |seen, &host| {
+            let member = self.hosts.get(host);
+            seen ^ member.groups[0] ^ u32::from(member.held)
+        });
+        let of_groups = hosts.iter().fold(0, |seen, &host| {
+            let member = self.hosts.get(host);
+            member.groups().fold(seen, |seen, (_, group)| seen ^ self.groups.get(group).in_flight)
+        });
+        std::hint::black_box((of_hosts, of_groups));
+    }
+
     /// Turns and clocks of the host's groups, as its cells tell: its open requests, the end of its rest and that of
     /// its last request.
     pub fn follow(&mut self, host: u32, in_flight: u32, rest_until: i64, ended: i64) {

@@ -88,6 +88,7 @@ pub fn follow(groups: &mut Groups, hosts: &[u32], cells: &[u8]) -> Result<(), Re
     for &host in hosts {
         cell::<HOST_BYTES>(cells, host, "cells")?;
     }
+    groups.touch(hosts);
     for &host in hosts {
         let cells: [u8; HOST_BYTES] = cell(cells, host, "cells")?;
         let in_flight = u32::from(u16::from_le_bytes(part(&cells, IN_FLIGHT)));
@@ -267,6 +268,7 @@ pub fn settle_shared(
     }
     let offers = offers_of(&due, columns, backlog)?;
     ready.touch(&queues);
+    groups.touch(hosts);
     for look in &seekers {
         groups.step_aside(look.host);
         ready.withdraw(look.queue);

@@ -81,7 +81,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         tables.leaving.drop(len(tables.leaving.stalled))
         tables.leaving.find()
         self._let_queues_go(len(tables.leaving.waiting))
-        tables.changed.clear()
+        tables.forget_changed()
         for token, errand in tables.errands.open.items():
             heapq.heappush(self._deadlines, (errand.deadline, token))
         for group in tables.queues.groups.values():
@@ -96,7 +96,7 @@ class Machine(Reporting, Operations, Carrying, Errands):
         for line in tables.errands.called.lines():
             self._next_in_line(line)
         tables.errands.called.dropped.clear()
-        tables.changed.clear()
+        tables.forget_changed()
         if self.turns.shared is not None:
             self.turns.shared.rest_all(tables.cold.floor_end())
             self.turns.shared.meet()  # all hosts join their groups before the first one is offered

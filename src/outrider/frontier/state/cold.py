@@ -12,7 +12,6 @@ follows.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -39,7 +38,6 @@ from outrider.frontier.state.hosts import (
     mixed,
     queue_hashes,
 )
-from outrider.frontier.state.whereabouts import Whereabouts
 from outrider.frontier.stores.ledger import Ledger, LedgerStatistics
 from outrider.kernels.cards import HEAD
 from outrider.limits import MICROSECONDS, RUN_BODY_BYTES_MAX, RUN_READ_BYTES
@@ -372,7 +370,7 @@ class ColdHosts:
                 if not tables.crawls.gone[crawl]:
                     self._add(crawl, 1, counts)
             more += others
-        place = tables.addresses.by_host.pop(row, None)
+        place = tables.addresses.let_go(row)
         if place is not None:
             *cells, error = place.cells()
             told[_ADDRESS] = (*cells, error.encode("utf-8", "surrogatepass"))
@@ -442,11 +440,9 @@ class ColdHosts:
                 queues.rules[added] = queue.rules
         tables.flag(np.array([youngest], np.uint32))
         if _ADDRESS in extra:
-            found = tables.addresses.by_host[row] = Whereabouts(
-                row, int(hosts.slot[row]), int(hosts.hash[row]), hosts.name(row)
-            )
-            address, found.expires, found.next_at, found.attempts, error = extra[_ADDRESS]
-            found.address, found.error = sys.intern(address), error.decode("utf-8", "surrogatepass")
+            address, expires, next_at, attempts, error = extra[_ADDRESS]
+            told = (address, expires, next_at, attempts)
+            tables.addresses.recall(row, told, error.decode("utf-8", "surrogatepass"))
         for cells in extra.get(_AUTHORITIES, ()):
             _recall_authority(tables, hosts.name(row), cells)
 

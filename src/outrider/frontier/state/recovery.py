@@ -62,7 +62,7 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
     while len(tables.urls.calendar) and (at := tables.urls.calendar.next()) is not None and at <= tables.now:
         tables.urls.wake(tables.now, WAKES_PER_CALL_MAX)
     tables.leaving.drop(len(tables.leaving.stalled))
-    tables.changed.clear()
+    tables.forget_changed()
 
 
 def _ranges(checkpoint: Checkpoint | None) -> Iterator[list[tuple[int, bytes]]]:

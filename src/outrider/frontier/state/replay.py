@@ -255,7 +255,7 @@ class Window:
                 self._wake(now)
             tables.apply(kind, values)
         self._apply_rows()
-        tables.changed.clear()
+        tables.forget_changed()
         return True
 
     def _turns_matter(self, queues: tuple[_Times, list[Values]], cells: tuple[_Times, list[Values]]) -> bool:
@@ -442,7 +442,7 @@ def apply(tables: Tables, payload: bytes) -> None:
     tables.now = max(tables.now, instant_of(payload))
     for kind, values in decode(payload):
         tables.apply(kind, values)
-    tables.changed.clear()
+    tables.forget_changed()
 
 
 def _total(payload: bytes, at: int, rows: int, planes: Sequence[int], shifts: Sequence[int]) -> int:

@@ -107,6 +107,7 @@ class Tables:
         self.turn = 0  # counts draws from hosts with several queues, whose queues take turns
         self.now: Instant = 0
         self.changed: list[Rows] = []  # hosts that `Turns.touch` must handle again
+        self.begun: list[Rows] = []  # hosts with new leases that the draw took out of ring and timetable already
         self._apply: dict[Fact, Callable[..., None]] = {
             kind.fact: self._owner_of(kind.fact) for kind in KINDS.values() if kind.applied is not Applied.NOWHERE
         }
@@ -158,6 +159,11 @@ class Tables:
             self.leaving.stalled += queues.tolist()
             self.errands.called.drop_crawl(row)
         self.changed.append(self.queues.host[queues])
+
+    def forget_changed(self) -> None:
+        """Nothing waits to be handled by `Turns` any more."""
+        self.changed.clear()
+        self.begun.clear()
 
     def forget_holders(self) -> None:
         """Drops the names of workers that have no lease."""

@@ -19,7 +19,7 @@ from outrider.clock import Instant
 from outrider.frontier.format.alike import by_value
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.format.facts import Block, Fact, Values
-from outrider.frontier.state.hosts import NONE, Rows
+from outrider.frontier.state.hosts import GROUPED, NONE, ROBOTS, Rows
 from outrider.frontier.state.seen import SeenSet
 from outrider.frontier.stores.backlog import Backlog
 from outrider.frontier.stores.calendar import Calendar
@@ -172,6 +172,10 @@ class Urls:
                 if group is not None:
                     group.busy += step
                     self._tables.changed.append(self._tables.queues.host[group.queues])
+        if step > 0 and len(hosts):
+            quiet = (self._tables.hosts.flags[hosts] & ~np.uint8(GROUPED | ROBOTS)) == 0
+            self._tables.begun.append(hosts[quiet])
+            hosts = hosts[~quiet]
         if len(hosts):
             self._tables.changed.append(hosts)
         if step < 0 and self._tables.crawls.any_gone:
@@ -471,7 +475,7 @@ class Urls:
             if len(self._tables.cold):
                 cards = self._set_aside(cards)
             self.file(cards, np.zeros(len(cards), np.uint8), rows)
-        self._tables.changed.clear()
+        self._tables.forget_changed()
 
     def _told_of(self, scan: Iterator[Cards]) -> Iterator[tuple[Cards, Rows | None, int]]:
         """Yields the cards of a scan that are not void, after adding them to the seen-set; the rows of their queues,

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from outrider.clock import Instant, instant
 from outrider.frontier.format.facts import Block, Fact, Row, columns_of
@@ -103,6 +104,7 @@ class Addresses:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self.by_host: dict[int, Whereabouts] = {}
+        self._texts = np.full(1, None, object)  # by host, as `of` answers for new leases
         self.left: dict[int, tuple[int, str]] = {}
 
     def _address(self, slot: int, host: int, address: str) -> None:
@@ -112,6 +114,7 @@ class Addresses:
         place.next_at, place.attempts, place.error = 0, 0, ""
         if not address and not place.token:
             del self.by_host[place.host]
+        self._note(place)
 
     def _located(
         self, slot: int, host: int, address: str, expires: int, next_at: int, attempts: int, error: str
@@ -120,6 +123,29 @@ class Addresses:
         self._tables.errands.end(place)
         place.address = sys.intern(address)
         place.expires, place.next_at, place.attempts, place.error = expires, next_at, attempts, error
+        self._note(place)
+
+    def _note(self, place: Whereabouts) -> None:
+        if place.host >= len(self._texts):
+            grown = np.full(max(place.host + 1, 2 * len(self._texts)), None, object)
+            grown[: len(self._texts)] = self._texts
+            self._texts = grown
+        self._texts[place.host] = place.address or None if place.expires else None
+
+    def recall(self, row: int, cells: tuple[str, int, int, int], error: str) -> None:
+        """The cells of a host that comes back from the disk."""
+        hosts = self._tables.hosts
+        place = self.by_host[row] = Whereabouts(row, int(hosts.slot[row]), int(hosts.hash[row]), hosts.name(row))
+        address, place.expires, place.next_at, place.attempts = cells
+        place.address, place.error = sys.intern(address), error
+        self._note(place)
+
+    def let_go(self, row: int) -> Whereabouts | None:
+        """The cells of a host that goes to the disk, if it has any."""
+        place = self.by_host.pop(row, None)
+        if place is not None:
+            self._texts[row] = None
+        return place
 
     def _locating(self, slot: int, host: int, token: int, deadline: int, holder: int) -> None:
         place = self._of(host)
@@ -147,14 +173,14 @@ class Addresses:
         place = self.by_host.get(host)
         return place.address or None if place is not None and place.expires else None
 
-    def of_many(self, hosts: list[int], first: int) -> list[str | None]:
+    def of_many(self, hosts: npt.NDArray[np.intp], first: int) -> list[str | None]:
         """As `of`, for leases of these hosts with consecutive tokens."""
         if self.left:
-            return [self.of(host, token) for token, host in enumerate(hosts, first)]
-        known = self.by_host.get
-        return [
-            place.address or None if (place := known(host)) is not None and place.expires else None for host in hosts
-        ]
+            return [self.of(host, token) for token, host in enumerate(hosts.tolist(), first)]
+        if hosts.max(initial=0) >= len(self._texts):
+            return [self._texts[host] if host < len(self._texts) else None for host in hosts.tolist()]
+        found: list[str | None] = self._texts[hosts].tolist()
+        return found
 
     def still_at(self) -> dict[int, str]:
         """By row, the addresses that open leases go to and their hosts have left, "" for none. Forgets the others, for

@@ -212,6 +212,9 @@ class Deciding:
     def _settle(self, now: Instant) -> None:
         """Brings timetable and rings up to date with the applied facts."""
         changed, self.tables.changed = self.tables.changed, []
+        begun, self.tables.begun = self.tables.begun, []
+        if begun and self.turns.shared is not None:
+            self.turns.shared.follow(np.concatenate(begun))
         if changed:
             self.turns.touch(changed, now)
 

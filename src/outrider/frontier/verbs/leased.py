@@ -68,7 +68,7 @@ class Leased:
         self._reasons = tables.hosts.reason[hosts]
         self._addresses: Sequence[str | None] = (None,) * len(hosts)
         if tables.addresses.by_host or tables.addresses.left:
-            self._addresses = tables.addresses.of_many(hosts.tolist(), first)
+            self._addresses = tables.addresses.of_many(hosts, first)
 
     def __len__(self) -> int:
         return len(self._cards) + len(self._errands)
