@@ -70,6 +70,7 @@ ADDRESS_SECONDS_MIN = 30.0  # an answer holds so long at least, or a host would 
 ADDRESS_SECONDS_MAX = 86_400.0  # and no longer than a day
 ADDRESS_FAILED_SECONDS = 3_600.0  # a host whose address cannot be had goes by its own clock; asked about again then
 ADDRESS_TEXT_MAX = 64  # characters: an IPv6 address takes 39, and the zone of a local one is an interface's short name
+ADDRESSES_READ_MAX = 4_096  # texts of addresses whose form is kept: hosts of one machine come together; half a megabyte
 
 # leases and retries
 LEASE_SECONDS_MAX = 86_400.0  # a worker that needs longer extends

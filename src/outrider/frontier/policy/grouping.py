@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from outrider.errors import SettingsError
-from outrider.limits import GROUP_CAPACITY_MAX, GROUP_GAP_SECONDS_MAX, GROUPS_PER_HOST_MAX
+from outrider.limits import ADDRESSES_READ_MAX, GROUP_CAPACITY_MAX, GROUP_GAP_SECONDS_MAX, GROUPS_PER_HOST_MAX
 from outrider.url import host_of, registrable_domain, spell, undotted
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -191,12 +192,13 @@ class Members:
 
     def __init__(self, groups: Iterable[NamedGroup]) -> None:
         self._names: dict[str, set[int]] = {}
-        self._networks: dict[tuple[int, int], dict[int, set[int]]] = {}  # (version, bits of prefix) -> prefix -> groups
+        # By version: bits of prefix -> prefix -> groups.
+        self._networks: dict[int, dict[int, dict[int, set[int]]]] = {4: {}, 6: {}}
         for number, group in enumerate(groups):
             for pattern in group.hosts:
                 self._names.setdefault(pattern, set()).add(number)
             for network in group.addresses:
-                of_length = self._networks.setdefault((network.version, network.prefixlen), {})
+                of_length = self._networks[network.version].setdefault(network.prefixlen, {})
                 of_length.setdefault(int(network.network_address), set()).add(number)
 
     def by_name(self, host: str) -> set[int]:
@@ -218,9 +220,9 @@ class Members:
             else (int(where.network_address), where.prefixlen)
         )
         found: set[int] = set()
-        for (version, prefix), networks in self._networks.items():
-            if version == where.version and prefix <= length:
-                found |= networks.get(number >> (bits - prefix) << (bits - prefix), set())
+        for prefix, networks in self._networks[where.version].items():
+            if prefix <= length:
+                found.update(networks.get(number >> (bits - prefix) << (bits - prefix), ()))
         return found
 
 
@@ -260,6 +262,7 @@ def _address_or_none(text: str) -> IpAddress | None:
         return None
 
 
+@functools.lru_cache(ADDRESSES_READ_MAX)
 def address_of(text: str) -> IpAddress:
     """An address in canonical form, IPv4 within IPv6 (RFC 4291 section 2.5.5.2) as IPv4. Raises ValueError."""
     found = ipaddress.ip_address(text)

@@ -441,8 +441,8 @@ class ColdHosts:
         tables.flag(np.array([youngest], np.uint32))
         if _ADDRESS in extra:
             address, expires, next_at, attempts, error = extra[_ADDRESS]
-            told = (address, expires, next_at, attempts)
-            tables.addresses.recall(row, told, error.decode("utf-8", "surrogatepass"))
+            cells = (address, expires, next_at, attempts)
+            tables.addresses.recall(row, cells, error.decode("utf-8", "surrogatepass"))
         for cells in extra.get(_AUTHORITIES, ()):
             _recall_authority(tables, hosts.name(row), cells)
 

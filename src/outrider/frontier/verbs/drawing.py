@@ -167,12 +167,14 @@ class Drawing:
         hosts = self._tables.queues.host[drawn.astype(np.intp)]
         self.tried.append(hosts)
         shared = self._turns.shared
+        good: npt.NDArray[np.bool_] = self._tables.hosts.rest_until[hosts.astype(np.intp)] <= self._wish.now
         if shared is not None:
             shared.hold(hosts)
-            over = ~shared.may_go(hosts, self._wish.now)
-            if np.count_nonzero(over):  # a clock of their groups moved on, or their addresses expired
-                self._lapsed.append(hosts[over])
-        pick = self._open(drawn, hosts)
+            may_go = shared.may_go(hosts, self._wish.now)
+            if np.count_nonzero(may_go) < len(hosts):  # a clock of their groups moved on, or their addresses expired
+                self._lapsed.append(hosts[~may_go])
+                good &= may_go
+        pick = self._open(drawn, hosts, good)
         if len(pick.queues):
             self._take(pick)
             self._gave += int(np.count_nonzero(pick.got))
@@ -180,13 +182,10 @@ class Drawing:
 
     # -- which hosts may be visited ------------------------------------------------------------------------------------
 
-    def _open(self, drawn: Rows, hosts: Rows) -> _Pick:
-        """The queues that may be visited now. A host with several queues, operators' rules, a gate or an errand is
-        looked at alone: another queue of it may be first."""
-        columns, places, now = self._tables.hosts, hosts.astype(np.intp), self._wish.now
-        good: npt.NDArray[np.bool_] = columns.rest_until[places] <= now
-        if self._turns.shared is not None:
-            good &= self._turns.shared.may_go(hosts, now)
+    def _open(self, drawn: Rows, hosts: Rows, good: npt.NDArray[np.bool_]) -> _Pick:
+        """The queues that may be visited now. good: whether the clocks of their hosts allow it. A host with several
+        queues, operators' rules, a gate or an errand is looked at alone: another queue of it may be first."""
+        columns, places = self._tables.hosts, hosts.astype(np.intp)
         flags, busy = columns.flags[places], columns.in_flight[places]
         odd = _NO_PLACES
         if np.count_nonzero(flags):
