@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import numpy as np
 from bench.measuring import CACHE, resident_bytes
 from bench.tables import Table
 from outrider import Frontier
+from outrider.crawl.groups import machines as shared_machines
 from outrider.journey import OutcomeBatch
 
 HOSTS = 300_000
@@ -29,12 +31,16 @@ def tables(hosts: int | None = None) -> list[Table]:
     """One row a state: so many hosts known, and their bytes."""
     CACHE.mkdir(parents=True, exist_ok=True)
     path = Path(tempfile.mkdtemp(prefix="cold-", dir=CACHE))
+    columns = ("hosts known", "in memory", "RSS MB", "disk bytes per cold host", "longest call ms")
+    found = []
     try:
-        rows, notes = _steps(path / "store", hosts or HOSTS)
+        for name, machines in (("cold", False), ("cold.machines", True)):
+            rows, notes = steps(path / name, hosts or HOSTS, machines=machines)
+            title = "Hosts with nothing due, each of one URL that is done"
+            found.append(Table(name, title + (", and clocks of machines" if machines else ""), columns, rows, notes))
     finally:
         shutil.rmtree(path, ignore_errors=True)
-    columns = ("hosts known", "in memory", "RSS MB", "disk bytes per cold host", "longest call ms")
-    return [Table("cold", "Hosts with nothing due, each of one URL that is done", columns, tuple(rows), notes)]
+    return found
 
 
 def names(first: int, last: int) -> Iterator[str]:
@@ -55,10 +61,15 @@ class _Clock:
         return self.at
 
 
-def _steps(path: Path, hosts: int) -> tuple[list[tuple[object, ...]], tuple[str, ...]]:
+def steps(
+    path: Path, hosts: int, *, machines: bool = False, memory_bytes: int = MEMORY_BYTES
+) -> tuple[tuple[tuple[object, ...], ...], tuple[str, ...]]:
+    """A row a quarter, a half and all of these hosts known, and notes. machines: with the clock of shared machines that
+    `crawl` has, four hosts an address, which errands ask for."""
     clock, draw = _Clock(), np.random.default_rng(7)
     before = resident_bytes()
-    frontier = Frontier.open(path, clock=clock, settings={"memory_bytes": MEMORY_BYTES})
+    settings = {"memory_bytes": memory_bytes} | ({"group": shared_machines()} if machines else {})
+    frontier = Frontier.open(path, clock=clock, settings=settings, addresses="errands" if machines else "caller")
     rows: list[tuple[object, ...]] = []
     longest = 0.0
     marks = {hosts // 4, hosts // 2, hosts}
@@ -67,6 +78,8 @@ def _steps(path: Path, hosts: int) -> tuple[list[tuple[object, ...]], tuple[str,
         for first in range(0, len(some), BATCH):
             batch = [f"http://{name}/" for name in some[first : first + BATCH]]
             longest = max(longest, _seconds(lambda batch=batch: frontier.discover(batch)))  # type: ignore[misc]
+            if machines:
+                _locate(frontier, hosts)
             leases = frontier.lease(BATCH)
             durations = draw.lognormal(-1.6, 1.0, len(leases))
             outcomes = OutcomeBatch(tokens=leases.tokens, verdicts="done", seconds=durations, statuses=200)
@@ -83,16 +96,26 @@ def _steps(path: Path, hosts: int) -> tuple[list[tuple[object, ...]], tuple[str,
         times.append(_seconds(lambda url=url: frontier.discover([url])))  # type: ignore[misc]
     frontier.close()
     began = time.perf_counter()
-    Frontier.open(path, clock=clock, settings={"memory_bytes": MEMORY_BYTES}).close()
+    Frontier.open(path, clock=clock, settings=settings).close()
     opening = time.perf_counter() - began
     times.sort()
     middle, most = times[RECALLS // 2] * 1e3, times[-1] * 1e3
     notes = (
-        f"Of {MEMORY_BYTES // 1_000:,} hosts that may be in memory.",
+        f"Of {memory_bytes // 1_000:,} hosts that may be in memory.",
         f"A new URL of a cold host recalls it: {middle:.2f} ms of CPU (median; {most:.1f} at most).",
         f"Opening the store takes {opening / hosts * 1e6:.2f} s per million hosts and their URLs.",
     )
-    return rows, notes
+    return tuple(rows), notes
+
+
+def _locate(frontier: Frontier, hosts: int) -> None:
+    """Answers the errands for addresses; hosts that come together lie on different machines."""
+    while leases := [lease for lease in frontier.lease(BATCH, errands=True) if lease.kind == "address"]:
+        answers = []
+        for lease in leases:
+            at = zlib.crc32(lease.url.encode()) % max(1, hosts // 4)
+            answers.append(lease.located(f"93.{at >> 16}.{at >> 8 & 255}.{at & 255}", ttl_seconds=3600))
+        frontier.report(answers)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -2,6 +2,7 @@
 
     python -m bench.frontier_engine visit --queues N --each N --visits N [--directory DIR] [--bare] --out FILE
     python -m bench.frontier_engine crawl --queues N --each N --visits N --out FILE
+    python -m bench.frontier_engine shared --queues N --each N --visits N --out FILE
     python -m bench.frontier_engine recover --directory DIR --out FILE
     python -m bench.frontier_engine memory --queues N --each N --budget MB --directory DIR --out FILE
     python -m bench.frontier_engine hosts --queues N --each 2 --budget MB --directory DIR --out FILE
@@ -12,6 +13,7 @@ clock is moved so that before each call 0.1 % of the queues are ready, or as man
 With `--bare` it is what the drawing needs, and no checkpoints.
 `visit` ends with os._exit and leases open, as a process that was killed would leave its store; `recover` opens that.
 `crawl` visits as a crawl does: with errands for robots.txt files, and outcomes with lines, digests and validators.
+`shared` visits two frontiers in turns: one with the clocks of shared machines that a crawl has, one without.
 `memory` fills a frontier far beyond a budget for its memory and tells what it grows by then. `hosts` makes so many
 hosts known with a small budget, and tells what the process takes when nothing goes on beside.
 `profile` tells by cProfile where the time of discover, of lease and report in calls of 100, and of opening goes.
@@ -39,10 +41,11 @@ from bench.made import BATCH, batches, url_of
 from bench.measuring import Spent, resident_bytes, sync_latencies
 from bench.tables import quantile
 from outrider import Frontier
+from outrider.crawl.groups import machines as shared_machines
 from outrider.journey import Code, LeaseBatch
 from outrider.storage.heap import give_back
 from outrider.storage.memory import MemoryFiles
-from outrider.url import UrlBatch
+from outrider.url import UrlBatch, host_of
 
 KEYS = (bytes(range(16)), bytes(range(16, 32)))  # known here, so that a UrlBatch comes with its fingerprints
 AHEAD = ("next.seg", "reserve.seg")  # zeroed, nothing in them yet
@@ -52,6 +55,9 @@ REST_TICKS_MIN, REST_TICKS_MAX = 1_000, 21_000  # how long a host rests after a 
 LEASE_SECONDS = 600.0
 RESTING_SHARE = 0.999
 KNOWN_URLS = 100_000
+HOSTS_PER_MACHINE = 4
+SHARED_TURNS = 5  # how often each of two frontiers is visited
+SHARED_GAP = 250_000  # microseconds that a machine rests after a request
 EMPTY_CALLS = 2_000
 LOOKUPS = 300
 PAGE_LINE = b'{"url":"' + b"x" * 700 + b'"}'  # the length of a line of pages.jsonl
@@ -461,6 +467,62 @@ def _full_visit(frontier: Frontier, rests: Rests, want: int, spent: Spent, *, co
     return len(leases)
 
 
+def run_shared(given: argparse.Namespace) -> dict[str, Any]:
+    """The price of clocks that hosts share: four hosts a machine, visited beside a frontier without such clocks, in
+    turns; the road with robots="caller" in calls of 100 and 1,000, and that of a crawl in calls of 100."""
+    found: dict[str, Any] = {"queues": given.queues, "each": given.each, "visits": []}
+    for crawl in (False, True):
+        pair = [_met(given.queues, given.each, crawl=crawl, machines=machines) for machines in (False, True)]
+        for want in (100,) if crawl else (100, 1_000):
+            want = min(want, given.queues // 10)  # a call that wants all hosts would wait for machines
+            prices: list[list[float]] = [[], []]
+            for _ in range(SHARED_TURNS):
+                for mine, (frontier, rests) in zip(prices, pair, strict=True):
+                    visits = max(1, given.visits // SHARED_TURNS)
+                    mine.append(_visit_some(frontier, rests, want, visits, given.queues, crawl=crawl))
+            without, shared = (quantile(mine, 0.5) for mine in prices)
+            ratio = quantile([both / one for one, both in zip(*prices, strict=True)], 0.5)
+            found["visits"].append({"want": want, "crawl": crawl, "without": without, "shared": shared, "ratio": ratio})
+        frontier = pair[1][0]
+        found["waiting"] = frontier.statistics()["groups"]["waiting"]  # type: ignore[index]
+        del pair, frontier
+    return found
+
+
+def _met(queues: int, each: int, *, crawl: bool, machines: bool) -> tuple[Frontier, Rests]:
+    """A frontier of hosts that were visited once each, and its clock."""
+    rests = Rests()
+    settings = {"group": shared_machines()} if machines else None
+    road: dict[str, Any] = {"robots": "errands", "output": True} if crawl else {}
+    frontier = Frontier.open(MemoryFiles(), clock=rests, settings=settings, **road)
+    for urls in batches(0, queues * each, queues):
+        frontier.discover(urls)
+    if crawl:
+        answer_errands(frontier)
+        rests.start_later(REST_TICKS_MAX * TICK)
+    for first in range(0, queues if machines else 0, BATCH):
+        rows = range(first, min(first + BATCH, queues))
+        told = {host_of(url_of(row, queues)): row // HOSTS_PER_MACHINE for row in rows}
+        frontier.set_addresses({host: f"93.{at >> 16}.{at >> 8 & 255}.{at & 255}" for host, at in told.items()})
+    visited = 0
+    while visited < queues:
+        visited += visit_all(frontier, rests, Spent(), columns=True)
+        rests.start_later(SHARED_GAP)
+    return frontier, rests
+
+
+def _visit_some(frontier: Frontier, rests: Rests, want: int, visits: int, queues: int, *, crawl: bool) -> float:
+    """CPU seconds per lease and report."""
+    if not crawl:
+        return float(visit(frontier, rests, want, visits, queues, columns=True)["cpu"])
+    spent, visited = Spent(), 0
+    while visited < visits and rests.wait_for(want):
+        count = _full_visit(frontier, rests, want, spent, columns=True)
+        rests.ready = rests.ready - count if count == want else 0
+        visited += count
+    return sum(spent.cpus) / max(1, visited)
+
+
 def run_recovery(given: argparse.Namespace) -> dict[str, Any]:
     """Opens an abandoned store, takes the first lease, and asks for random URLs."""
     wall, cpu = time.perf_counter(), time.process_time()
@@ -583,7 +645,7 @@ def _sync(directory: Path) -> dict[str, float] | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("visit", "crawl", "recover", "memory", "hosts", "profile"))
+    parser.add_argument("what", choices=("visit", "crawl", "shared", "recover", "memory", "hosts", "profile"))
     parser.add_argument("--queues", type=int, required=True)
     parser.add_argument("--each", type=int, required=True)
     parser.add_argument("--visits", type=int, default=0)
@@ -596,7 +658,14 @@ def main() -> None:
     if given.what == "profile":
         run_profile(given)
         return
-    run = {"visit": run_visits, "crawl": run_crawl, "recover": run_recovery, "memory": run_memory, "hosts": run_hosts}
+    run = {
+        "visit": run_visits,
+        "crawl": run_crawl,
+        "shared": run_shared,
+        "recover": run_recovery,
+        "memory": run_memory,
+        "hosts": run_hosts,
+    }
     found = run[given.what](given)
     given.out.write_text(json.dumps(found), encoding="utf-8")
     # No close and no destructors: the next opening finds what a killed process leaves.

@@ -22,6 +22,7 @@ from contract.kinds import (
     u32,
 )
 from outrider.kernels.groups import Groups as Twin
+from outrider.kernels.host_cells import HOST
 
 NATIVE = native_of(Twin)
 BOTH = both(Twin)
@@ -203,6 +204,50 @@ def test_turns_of_open_leases_are_taken_without_asking(kernel):
     said = [rows(groups.in_flight(u32(0))), admit(groups, 3)]
     groups.release(u32(1), i64(0))
     assert [[2], [0], []] == [*said, rows(groups.wake(0, 9))]
+
+
+@BOTH
+def test_turns_and_clocks_follow_the_cells_of_hosts(kernel):
+    groups = made(kernel, {0: 3}, {1: [0], 2: [0]})
+    groups.define(1, 1, 5)
+    groups.join(u32(2), u32(1))
+    admit(groups, 1)
+    cells = np.zeros(3, HOST)
+    cells["in_flight"], cells["rest_until"], cells["ended"] = [9, 1, 2], [99, 40, 30], [99, 0, 20]
+    groups.follow(u32(1, 2, 2), cells)
+    assert ([3, 2], [40, 25]) == (rows(groups.in_flight(u32(0, 1))), instants(groups.clock(u32(0, 1))))
+    cells["in_flight"] = 0
+    groups.follow(u32(2, 1), cells)
+    assert ([0, 0], [40, 25]) == (rows(groups.in_flight(u32(0, 1))), instants(groups.clock(u32(0, 1))))
+
+
+@BOTH
+def test_no_host_follows_cells_that_lack_a_row(kernel):
+    groups = made(kernel, {0: 3}, {1: [0]})
+    cells = np.ones(2, HOST)
+    with pytest.raises(IndexError, match="row 2 lies outside the column cells"):
+        groups.follow(u32(1, 2), cells)
+    assert [0] == rows(groups.in_flight(u32(0)))
+
+
+@BOTH
+def test_a_closed_group_refuses_all_and_wakes_none(kernel):
+    groups = made(kernel, {0: 1}, {1: [0], 2: [0]})
+    assert [1, 0] == admit(groups, 1, 2)
+    groups.close(u32(0))
+    groups.forget(u32(1))
+    assert ([], -1, [0]) == (rows(groups.wake(9, 9)), groups.next(), admit(groups, 2))
+    groups.open(u32(0))
+    assert ([2], [1]) == (rows(groups.wake(9, 9)), admit(groups, 2))
+
+
+@BOTH
+def test_a_host_may_go_while_it_stands_and_its_groups_have_rested(kernel):
+    groups = made(kernel, {0: 1}, {1: [0], 2: [0]})
+    admit(groups, 1, 2)
+    groups.set_clock(u32(0), i64(5))
+    assert [b"\0\0\1", b"\1\0\1"] == [groups.may_go(u32(1, 2, 3), now) for now in (4, 5)]
+    assert (b"\1\0\0", [1, 0, 0]) == (groups.stands(u32(1, 2, 3)), rows(groups.turns(u32(1, 2, 3))))
 
 
 @BOTH

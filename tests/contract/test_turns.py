@@ -13,12 +13,20 @@ from hypothesis import strategies as st
 from contract.kinds import NATIVE, NONE, WITHOUT_NATIVE, both, rows, u32
 from outrider.kernels.backlog import Backlog
 from outrider.kernels.cards import HEAD
+from outrider.kernels.groups import Groups
 from outrider.kernels.host_cells import HOST
 from outrider.kernels.ready import Ready
 from outrider.kernels.timetable import Timetable
-from outrider.kernels.turns import count_leases, settle_turns
+from outrider.kernels.turns import count_leases, settle_shared_turns, settle_turns
 
-TWIN = SimpleNamespace(Backlog=Backlog, Ready=Ready, Timetable=Timetable, settle_turns=settle_turns)
+TWIN = SimpleNamespace(
+    Backlog=Backlog,
+    Groups=Groups,
+    Ready=Ready,
+    Timetable=Timetable,
+    settle_turns=settle_turns,
+    settle_shared_turns=settle_shared_turns,
+)
 TWINS = SimpleNamespace(count_leases=count_leases)
 BOTH = both(TWIN)
 ODD = 3
@@ -46,6 +54,19 @@ class Hosts:
     def look(self, *hosts, now=50):
         told = (u32(*hosts), now, ODD, self.cells, self.crawl, self.backlog, self.ready, self.timetable)
         return rows(self.kernel.settle_turns(*told))
+
+    def share(self, *hosts, capacity=1, gap=-1):
+        """These hosts share a clock, and are looked at with it from now on."""
+        self.groups = self.kernel.Groups()
+        self.groups.define(7, capacity, gap)
+        self.groups.join(u32(*hosts), u32(*(7 for _ in hosts)))
+        return self
+
+    def look_shared(self, *hosts, now=50, located=b""):
+        """Odd hosts, those that lost their turns and are odd, and those that need an address."""
+        columns = (self.cells, self.crawl, located)
+        told = (now, ODD, *columns, self.backlog, self.groups, self.ready, self.timetable)
+        return [rows(column) for column in self.kernel.settle_shared_turns(u32(*hosts), *told)]
 
     def standing(self):
         return rows(self.ready.draw(99))
@@ -123,6 +144,119 @@ def test_an_instant_before_1970_is_refused(kernel):
     hosts.rest_until[1] = -5
     with pytest.raises(ValueError, match="rest_until: -5 lies before 1970"):
         hosts.look(1)
+
+
+@BOTH
+def test_of_hosts_that_share_a_turn_the_first_named_is_offered_and_the_others_wait(kernel):
+    hosts = Hosts(kernel).share(0, 1)
+    assert [[], [], []] == hosts.look_shared(3, 1, 0)
+    assert ([10, 30], [7]) == (sorted(hosts.standing()), rows(hosts.groups.waits_at(u32(0))))
+
+
+@BOTH
+def test_a_host_that_rests_or_is_visited_gives_its_turn_back(kernel):
+    hosts = Hosts(kernel).share(0, 1)
+    hosts.look_shared(0, 1)
+    hosts.rest_until[0] = 60
+    hosts.look_shared(0)
+    hosts.look_shared(1)
+    assert ([10], [60]) == (hosts.standing(), hosts.booked(0))
+    hosts.in_flight[1] = 1
+    hosts.look_shared(1)
+    assert [0] == rows(hosts.groups.in_flight(u32(7)))
+
+
+@BOTH
+def test_a_better_class_takes_the_turn_and_the_queue_of_the_other_leaves_the_rings(kernel):
+    hosts = Hosts(kernel).share(0, 1)
+    hosts.look_shared(0)
+    hosts.put(10, klass=9)
+    assert [[], [], []] == hosts.look_shared(1)
+    assert [10] == hosts.standing()
+
+
+@BOTH
+def test_an_odd_host_that_lost_its_turn_is_given_back_with_its_queue_in_the_rings(kernel):
+    hosts = Hosts(kernel).share(0, 1)
+    hosts.look_shared(0)
+    hosts.put(10, klass=9)
+    hosts.flags[0] = 1
+    assert [[], [0], []] == hosts.look_shared(1)
+    assert [0, 10] == sorted(hosts.standing())
+
+
+@BOTH
+def test_due_hosts_whose_address_is_not_known_step_aside(kernel):
+    hosts = Hosts(kernel).share(0, 1)
+    hosts.look_shared(0)
+    located = np.array([50, 51, 0, 0], np.int64)
+    assert [[], [], [0]] == hosts.look_shared(0, 1, located=located)
+    assert [10] == hosts.standing()
+
+
+@BOTH
+def test_odd_hosts_are_given_back_before_any_asks_for_a_turn(kernel):
+    hosts = Hosts(kernel).share(0, 1)
+    hosts.flags[3] = 1
+    assert [[3], [], []] == hosts.look_shared(3, 0, 3)
+    assert ([], [0]) == (hosts.standing(), rows(hosts.groups.in_flight(u32(7))))
+
+
+@BOTH
+def test_an_address_outside_its_column_is_refused_before_anything_is_done(kernel):
+    hosts = Hosts(kernel).share(0, 1)
+    with pytest.raises(IndexError, match="row 3 lies outside the column located"):
+        hosts.look_shared(0, 3, located=np.array([99, 99, 99], np.int64))
+    assert ([], [0]) == (hosts.standing(), rows(hosts.groups.in_flight(u32(7))))
+
+
+@WITHOUT_NATIVE
+@given(st.integers(0, 2**32), st.integers(1, 30))
+def test_both_give_every_host_that_shares_clocks_the_same_place(seed, steps):
+    """As a frontier does: cells change, groups follow, woken hosts and some others are looked at."""
+    rng = random.Random(seed)
+    count = rng.randrange(1, 30)
+    pair = [Hosts(TWIN), Hosts(NATIVE)]
+    first = rng.sample(range(40), count)
+    members = [(host, group) for host in range(count) for group in rng.sample(range(1, 5), rng.choice([0, 1, 1, 2]))]
+    settings = [(group, rng.randrange(1, 4), rng.choice([-1, 0, 2])) for group in range(1, 5)]
+    for hosts in pair:
+        hosts.cells = np.zeros(count, HOST)
+        hosts.first_queue[:] = first
+        hosts.crawl = u32(*(queue % 3 for queue in range(40)))
+        hosts.groups = hosts.kernel.Groups()
+        for one in settings:
+            hosts.groups.define(*one)
+        hosts.groups.join(u32(*(host for host, _ in members)), u32(*(group for _, group in members)))
+    now = 0
+    for _ in range(steps):
+        now += rng.randrange(4)
+        put, klass = [queue for queue in first if rng.random() < 0.2], rng.randrange(16)
+        host, busy, until, ended = (
+            rng.randrange(count),
+            rng.choice([0, 0, 1, 2]),
+            now + rng.randrange(6),
+            rng.choice([0, now]),
+        )
+        flag, shut = rng.choice([0, 0, 0, 0, 1, 4]), rng.choice([None, None, None, 1, 2])
+        some, draws = rng.choices(range(count), k=rng.randrange(1, count + 1)), rng.randrange(5)
+        located = np.array([now + rng.choice([0, 1, 9]) for _ in range(count)], np.int64) if rng.random() < 0.5 else b""
+        answers = []
+        for hosts in pair:
+            hosts.put(*put, klass=klass)
+            hosts.in_flight[host], hosts.rest_until[host], hosts.flags[host] = busy, until, flag
+            hosts.ended[host] = ended
+            hosts.groups.open(u32(1, 2))
+            hosts.groups.close(u32(*([] if shut is None else [shut])))
+            everyone = u32(*range(count))
+            hosts.groups.follow(everyone, hosts.cells)
+            woken = rows(hosts.groups.wake(now, 9))
+            looks = [hosts.look_shared(*woken, now=now), hosts.look_shared(*some, now=now, located=located)]
+            drawn = hosts.ready.draw(draws)
+            hosts.groups.hold(u32(*(first.index(queue) for queue in rows(drawn))))
+            told = [hosts.groups.may_go(everyone, now), hosts.groups.stands(everyone), hosts.groups.turns(everyone)]
+            answers.append((woken, looks, rows(drawn), told, hosts.booked(*range(count)), hosts.groups.next()))
+        assert answers[0] == answers[1]
 
 
 @WITHOUT_NATIVE

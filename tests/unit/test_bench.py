@@ -118,6 +118,16 @@ def test_the_frontier_is_measured_and_an_abandoned_store_opened_again(tmp_path, 
         assert all(figure.measured > 0 for figure in frontier.figures({}, {50: found}, {50: again}, [], {}))
 
 
+def test_a_frontier_with_clocks_of_machines_is_measured_beside_one_without(tmp_path, monkeypatch):
+    monkeypatch.setattr(frontier, "CACHE", tmp_path)
+    monkeypatch.setattr(frontier, "visits_of", lambda queues: 200)
+    monkeypatch.setattr(frontier, "each_of", lambda queues: 40)
+    found = frontier._shared(100)
+    assert [(10, False), (10, False), (10, True)] == [(one["want"], one["crawl"]) for one in found["visits"]]
+    assert 3 == len(frontier.shared_table({100: found}).rows)
+    assert all(figure.measured > 0 for figure in frontier.figures({}, {}, {}, [], {}, shared={100: found}))
+
+
 def test_the_embedded_frontier_and_the_served_one_lease_and_report_each_batch(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "CACHE", tmp_path)
     for way in (service.EMBEDDED, service.REST):

@@ -11,6 +11,7 @@ from limiting import set_limits
 from model.world import START, World, everything, hosts_go_cold, outcome, recall_all, recount
 from outrider import Frontier, Link
 from outrider.clock import instant
+from outrider.crawl.groups import machines
 from outrider.crawl.mending import repair
 from outrider.errors import DamagedStoreError, SettingsError, StoreStoppedError
 from outrider.frontier.format.facts import Texts
@@ -575,6 +576,29 @@ def test_a_host_takes_less_than_64_bytes_on_disk(monkeypatch):
     assert 5_000 == cold(world)
     size = sum(len(data) for name, data in world.disk.contents().items() if name.startswith("cold-"))
     assert size / 5_000 < 64, f"{size / 5_000} bytes"
+
+
+def test_hosts_of_shared_machines_go_cold_and_leave_nothing_in_memory(monkeypatch):
+    """Twice as many take twice the disk, and no more memory: neither clock nor address stays behind."""
+    hosts_go_cold(monkeypatch)
+    monkeypatch.setattr("outrider.frontier.schedule.cooling.COLD_STEP_ROWS", 4_000)
+    world = World(disk=MemoryFiles(), group=machines(), addresses="errands")
+    sizes = []
+    for first in (0, 1_000):
+        world.discover(*(f"http://h{number}.com/" for number in range(first, first + 1_000)))
+        while leases := world.lease(errands=True):
+            world.report(*(
+                one.located(f"93.184.{one.token % 250}.1", ttl_seconds=3600) if one.kind == "address" else one.done()
+                for one in leases
+            ))  # fmt: skip
+            world.clock.move(1)
+        world.clock.move(600)
+        world.frontier.checkpoint()
+        tables, shared = world.frontier._machine.tables, world.frontier._machine.turns.shared
+        assert (first + 1_000, 0, 0, 0) == (cold(world), len(tables.hosts), len(tables.addresses.by_host), len(shared))
+        names = [name for name in world.disk.contents() if name.startswith("cold-")]
+        sizes.append(sum(len(world.disk.contents()[name]) for name in names))
+    assert sizes[1] < min(2.2 * sizes[0], 64 * 2_000)
 
 
 def corrupted(folder, at: int):

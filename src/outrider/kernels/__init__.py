@@ -67,7 +67,7 @@ _FUNCTIONS = (
     *("count_leases", "pack_heads", "settle_shared_turns", "settle_turns"),
     *("shuffle_columns", "unpack_heads"),
 )
-_OF_GROUPS = ("claim", "hold", "step_aside")  # where they are not, `admit` takes other arguments
+_OF_GROUPS = ("claim", "follow", "hold", "step_aside")  # where they are not, other verbs take other arguments
 _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":

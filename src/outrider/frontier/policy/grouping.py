@@ -203,9 +203,11 @@ class Members:
 
     def by_name(self, host: str) -> set[int]:
         """The groups that have this host by its name; of a pattern, the groups that have all its hosts."""
+        if not self._names:
+            return set()
         host = undotted(host)
         found = set(self._names.get(host, ()))
-        dot = host.find(".") if self._names else -1
+        dot = host.find(".")
         while dot >= 0:
             found |= self._names.get("*" + host[dot:], set())
             dot = host.find(".", dot + 1)
