@@ -294,7 +294,15 @@ def test_no_page_and_no_answer_makes_an_outcome_that_the_frontier_refuses(letter
     class Page:
         title = description = language = long
         canonical = "http://a.test/" + "a" * 2_000_000
-        charset, simhash, shingles, left_out, octets, robots = "utf-8", 1, 1, 1, b"text", frozenset({long})
+        charset, simhash, shingles, text_digest, left_out, octets, robots = (
+            "utf-8",
+            1,
+            1,
+            1,
+            1,
+            b"text",
+            frozenset({long}),
+        )
         image = None
 
     found = visit(response(etag=long, last_modified=long, content_type=long, date=long, location=long))

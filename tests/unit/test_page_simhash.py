@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.page import simhash, simhash_of_text
+from outrider.page import read, simhash, simhash_of_text
 
 WORDS = [f"word{number}" for number in range(1_000)]
 
@@ -88,3 +88,18 @@ def test_the_vectors_of_others_hold(shared: Path) -> None:
         if simhash(features) != case["expected"]:
             wrong.append(case)
     assert (True, []) == (cases >= 11, wrong)
+
+
+def test_the_digest_of_a_page_changes_with_what_it_says_alone():
+    says = "<p>Here is a paragraph that says something which is worth a visit of its own.</p>"
+    page = "<ul><li><a href=/>Home</a><li>{0}</ul>{1}<footer>Visitors: {2}, at {2}:17</footer>"
+    first, later, other = (
+        read(page.format(*told).encode(), "http://a.test/").text_digest
+        for told in (
+            ("News", says, 12),
+            ("<b>Other news</b>", says, 1_345),
+            ("News", says.replace("is a", "is no"), 12),
+        )
+    )
+    assert (True, True) == (first == later, first != other)
+    assert 0 == read(b"<img src=x>", "http://a.test/").text_digest

@@ -203,6 +203,15 @@ fn simhash_of_text(
         .run(text.py(), |octets| outrider_kernels::simhash::simhash(octets, &print, words_max)))
 }
 
+#[pyfunction]
+fn text_digest(text: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>, words_min: i64) -> PyResult<u64> {
+    let words_min = usize::try_from(words_min)
+        .map_err(|_| PyValueError::new_err(format!("{words_min} words are fewer than none")))?;
+    let print = fingerprinter(key)?;
+    Ok(Octets::of(text)?
+        .run(text.py(), |octets| outrider_kernels::digest::text_digest(octets, &print, words_min)))
+}
+
 /// The columns of a batch of URLs, as `outrider.kernels.urls.Columns` has them.
 fn column_bytes<'py>(py: Python<'py>, columns: &urls::Columns) -> PyResult<Bound<'py, PyTuple>> {
     tuple_of(
@@ -522,7 +531,7 @@ mod _native {
     #[pymodule_export]
     use super::{
         crc32c, distinct_spans, find_frame, fingerprints, gather_spans, hash_spans, pack_frames,
-        scan_frames, simhash_of_text, spell_arena, spell_texts, spell_urls, texts_of_spans,
-        unique_spans,
+        scan_frames, simhash_of_text, spell_arena, spell_texts, spell_urls, text_digest,
+        texts_of_spans, unique_spans,
     };
 }

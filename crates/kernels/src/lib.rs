@@ -4,6 +4,7 @@
 //! same contract tests (`tests/contract/test_kernels.py`).
 
 pub mod backlog;
+pub mod digest;
 pub mod fingerprint_set;
 pub mod framing;
 pub mod groups;

@@ -64,7 +64,7 @@ LINE_FIELDS: Final = frozenset(
         *("depth", "referrer", "priority", "attempt", "location", "title", "description", "canonical", "charset"),
         *("language", "http_date", "last_modified", "etag", "links", "links_left_out", "new_links", "directives"),
         *("duplicate_of", "distance", "token", "warc", "not_followed", "shingles", "content_digest", "image", "tls"),
-        "probe",
+        *("probe", "text_digest"),
     }
 )
 """The names of a page's line that are the crawl's own; what `on_page` returns goes beside them."""

@@ -89,6 +89,7 @@ PAGES: Final = Shape(
         "digest": "text",
         "simhash": "text",
         "shingles": "whole",
+        "text_digest": "text",
         "content_digest": "text",
         "duplicate_of": "text",
         "distance": "whole",

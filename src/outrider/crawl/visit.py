@@ -151,6 +151,8 @@ class Reading(Protocol):
     @property
     def shingles(self) -> int: ...
     @property
+    def text_digest(self) -> int: ...
+    @property
     def left_out(self) -> int: ...
     @property
     def robots(self) -> frozenset[str]: ...
@@ -332,6 +334,7 @@ def page_outcome(
     }
     if page is not None and page.octets:
         line["shingles"] = page.shingles
+        line["text_digest"] = f"{page.text_digest:016x}"
     if page is not None and page.image is not None:
         line["image"] = page.image._asdict()
     if digest is not None and (content := shown_digest(digest)) != digest_shown:

@@ -56,7 +56,7 @@ def _plain() -> Literal["python"]:
 
 _OF_TWINS = ("pycurl", "turbohtml")
 _FUNCTIONS = (
-    *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_text"),
+    *("crc32c", "find_frame", "pack_frames", "scan_frames", "fingerprints", "simhash_of_text", "text_digest"),
     *("spell_urls", "spell_arena", "spell_texts"),
     *("hash_spans", "distinct_spans", "gather_spans", "texts_of_spans", "unique_spans"),
     *("Backlog", "FingerprintSet", "Groups", "Index", "Leases", "PublicSuffixes", "Ready", "Timetable"),
@@ -72,6 +72,7 @@ _IN_USE = _choose(os.environ.get("OUTRIDER_KERNELS", ""))
 
 if TYPE_CHECKING or _IN_USE == "python":
     from outrider.kernels.backlog import Backlog
+    from outrider.kernels.digest import text_digest
     from outrider.kernels.fingerprint_set import FingerprintSet
     from outrider.kernels.framing import crc32c, find_frame, pack_frames, scan_frames
     from outrider.kernels.groups import Groups
@@ -131,6 +132,7 @@ else:
         spell_arena,
         spell_texts,
         spell_urls,
+        text_digest,
         texts_of_spans,
         unique_spans,
         unpack_heads,
@@ -194,6 +196,7 @@ __all__ = [
     "spell_arena",
     "spell_texts",
     "spell_urls",
+    "text_digest",
     "texts_of_spans",
     "unique_spans",
     "unpack_heads",

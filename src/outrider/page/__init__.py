@@ -2,12 +2,21 @@
 
 from outrider.kernels import SimHashIndex
 from outrider.page.image import Image, image_of
-from outrider.page.likeness import SHINGLES_MIN, SIMHASH_VERSION, near_pairs, simhash, simhash_of_text
+from outrider.page.likeness import (
+    BLOCK_WORDS_MIN,
+    SHINGLES_MIN,
+    SIMHASH_VERSION,
+    near_pairs,
+    simhash,
+    simhash_of_text,
+    text_digest,
+)
 from outrider.page.link_header import HeaderLink, header_links
 from outrider.page.reader import FOLLOWABLE, NO_LINKS, Alternate, FoundLinks, Page, PageLink, read
 from outrider.page.sitemap import Sitemap, SitemapEntry, in_location, read_sitemap
 
 __all__ = [
+    "BLOCK_WORDS_MIN",
     "FOLLOWABLE",
     "NO_LINKS",
     "SHINGLES_MIN",
@@ -29,4 +38,5 @@ __all__ = [
     "read_sitemap",
     "simhash",
     "simhash_of_text",
+    "text_digest",
 ]

@@ -36,7 +36,7 @@ from outrider.limits import (
     URL_BYTES_MAX,
 )
 from outrider.page.image import Image, image_of
-from outrider.page.likeness import simhash_of_text
+from outrider.page.likeness import simhash_of_text, text_digest
 from outrider.page.link_header import HeaderLink, header_links
 from outrider.page.sitemap import read_sitemap
 from outrider.url import UrlBatch, spell
@@ -213,6 +213,12 @@ class Page:
     def text(self) -> str:
         """Its visible text: words parted by one blank, blocks by a line feed."""
         return self.octets.decode("utf-8", "replace")
+
+    @property
+    def text_digest(self) -> int:
+        """64 bits over what it says, for telling changes: without words with digits, and without blocks of fewer than
+        `BLOCK_WORDS_MIN` words if it has longer ones; 0 without words."""
+        return text_digest(self.octets)
 
     @property
     def links(self) -> tuple[PageLink, ...]:
