@@ -2,6 +2,8 @@
 //!
 //! Semantics are written at the twin, `src/outrider/kernels/digest.py`.
 
+use memchr::memchr;
+
 use crate::siphash::Fingerprinter;
 
 /// The hash of the words of a text in blocks of at least `words_min` words; of all where there is no such block.
@@ -18,60 +20,78 @@ pub fn text_digest(text: &[u8], print: &Fingerprinter, words_min: usize) -> u64 
     }
 }
 
-const LETTER: u8 = 0;
-const DIGIT: u8 = 1;
-const BLANK: u8 = 2;
-const LINE_FEED: u8 = 3;
-
-/// Of each octet what it is to a text.
-const SORTS: [u8; 256] = {
-    let mut table = [LETTER; 256];
-    let mut octet = 0;
-    while octet < 256 {
-        table[octet] = match octet as u8 {
-            b'0'..=b'9' => DIGIT,
-            b'\n' => LINE_FEED,
-            b' ' | b'\t'..=b'\r' => BLANK,
-            _ => LETTER,
-        };
-        octet += 1;
-    }
-    table
-};
-
 /// The words without digits in the blocks that have so many of them, each with a blank behind it.
 fn words_of(text: &[u8], words_min: usize) -> Vec<u8> {
-    // Octet by octet, and back where a word or a block turns out not to count: a copy of each word is dearer.
-    let mut kept = vec![0; text.len() + 1];
-    let (mut end, mut word, mut block) = (0, 0, 0);
-    let (mut words, mut digits) = (0, false);
-    for octet in text.iter().copied().chain([b'\n']) {
-        let sort = SORTS[octet as usize];
-        if sort < BLANK {
-            kept[end] = octet;
-            end += 1;
-            digits |= sort == DIGIT;
+    let mut kept = Vec::with_capacity(text.len() + 1);
+    let mut next = 0;
+    while next < text.len() {
+        let end = memchr(b'\n', &text[next..]).map_or(text.len(), |found| next + found);
+        let block = &text[next..end];
+        next = end + 1;
+        // So many words, and a blank between each two.
+        if block.is_empty() || block.len() + 1 < 2 * words_min.min(text.len()) {
             continue;
         }
-        if digits {
-            end = word;
-            digits = false;
-        } else if end > word {
-            kept[end] = b' ';
-            end += 1;
-            words += 1;
+        let begin = kept.len();
+        if is_even(block) {
+            keep_runs(&mut kept, block);
+        } else {
+            keep_words(&mut kept, block);
         }
-        if sort == LINE_FEED {
-            if words < words_min {
-                end = block;
-            }
-            block = end;
-            words = 0;
+        if words_min > 0 && kept[begin..].iter().filter(|octet| **octet == b' ').count() < words_min
+        {
+            kept.truncate(begin);
         }
-        word = end;
     }
-    kept.truncate(end);
     kept
+}
+
+/// Whether the words of a block are parted by one blank each, as in nearly all blocks of pages: runs of them are copied
+/// whole. No branch in the loop, so that many octets are looked at together.
+fn is_even(block: &[u8]) -> bool {
+    let mut other = block.first() == Some(&b' ') || block.last() == Some(&b' ');
+    for (octet, next) in block.iter().zip(&block[1..]) {
+        other |= (*octet == b' ') & (*next == b' ');
+    }
+    for octet in block {
+        other |= matches!(octet, b'\t'..=b'\r');
+    }
+    !other
+}
+
+/// Keeps the words without digits of an even block.
+fn keep_runs(kept: &mut Vec<u8>, block: &[u8]) {
+    let mut from = 0;
+    while let Some(digit) = digit_behind(block, from) {
+        let before = block[from..digit].iter().rposition(|octet| *octet == b' ');
+        kept.extend_from_slice(&block[from..before.map_or(from, |at| from + at + 1)]);
+        let Some(behind) = block[digit..].iter().position(|octet| *octet == b' ') else { return };
+        from = digit + behind + 1;
+    }
+    kept.extend_from_slice(&block[from..]);
+    kept.push(b' ');
+}
+
+/// Where the next digit is.
+fn digit_behind(block: &[u8], mut from: usize) -> Option<usize> {
+    for some in block[from..].chunks(32) {
+        // All of them together, without a branch for each.
+        if some.iter().fold(false, |found, octet| found | octet.is_ascii_digit()) {
+            return some.iter().position(u8::is_ascii_digit).map(|at| from + at);
+        }
+        from += some.len();
+    }
+    None
+}
+
+/// Keeps the words without digits of any block.
+fn keep_words(kept: &mut Vec<u8>, block: &[u8]) {
+    for word in block.split(|octet| matches!(octet, b' ' | b'\t'..=b'\r')) {
+        if !word.is_empty() && !word.iter().any(u8::is_ascii_digit) {
+            kept.extend_from_slice(word);
+            kept.push(b' ');
+        }
+    }
 }
 
 #[cfg(test)]

@@ -73,43 +73,7 @@ impl Bits {
 /// The SimHash of the shingles of a text in UTF-8, of no more than its first `words_max` words, and their number.
 #[must_use]
 pub fn simhash(text: &[u8], print: &Fingerprinter, words_max: usize) -> (u64, usize) {
-    let mut words = Vec::new();
-    let mut at = 0;
-    let mut lowered = Vec::new();
-    while words.len() < words_max {
-        while let Some(octet) = text.get(at) {
-            match if *octet < 0x80 {
-                usize::from(PARTS[*octet as usize])
-            } else {
-                parting(&text[at..])
-            } {
-                0 => break,
-                width => at += width,
-            }
-        }
-        if at >= text.len() {
-            break;
-        }
-        let start = at;
-        let mut capitals = false;
-        while let Some(octet) = text.get(at) {
-            let parts =
-                if *octet < 0x80 { PARTS[*octet as usize] } else { parting(&text[at..]) > 0 };
-            if parts {
-                break;
-            }
-            capitals |= octet.is_ascii_uppercase();
-            at += 1;
-        }
-        let word = &text[start..at];
-        if capitals {
-            lowered.clear();
-            lowered.extend(word.iter().map(u8::to_ascii_lowercase));
-            words.push(print.fingerprint(&lowered));
-        } else {
-            words.push(print.fingerprint(word));
-        }
-    }
+    let words = hashes_of_words(text, print, words_max);
     if words.is_empty() {
         return (0, 0);
     }
@@ -120,6 +84,66 @@ pub fn simhash(text: &[u8], print: &Fingerprinter, words_max: usize) -> (u64, us
         bits.count(*shingle);
     }
     (bits.outweigh(), shingles.len())
+}
+
+/// Octets whose sorts stand in one number.
+const BLOCK: usize = 64;
+/// Of a word with what parts it from the next one, about: room is made for so many at once.
+const WORD_BYTES: usize = 5;
+
+/// The hashes of the first words, letters of ASCII in lower case.
+///
+/// Bit by bit, a number says of 64 octets which belong to words; its edges are where words begin and end. The length of
+/// a word is no branch so: nobody could foretell it.
+fn hashes_of_words(text: &[u8], print: &Fingerprinter, words_max: usize) -> Vec<u64> {
+    let mut words = Vec::with_capacity(words_max.min(text.len() / WORD_BYTES));
+    if words_max == 0 {
+        return words;
+    }
+    let mut lowered = Vec::with_capacity(text.len() + 2 * BLOCK);
+    lowered.extend_from_slice(text);
+    lowered.make_ascii_lowercase();
+    if !text.is_ascii() {
+        blank_other_spaces(&mut lowered);
+    }
+    // White space behind the end ends the last word, and lets `fingerprint_within` read on.
+    lowered.resize((text.len() / BLOCK + 2) * BLOCK, b' ');
+    let (mut start, mut inside, mut before) = (0, false, 0);
+    for (row, block) in lowered[..lowered.len() - BLOCK].chunks_exact(BLOCK).enumerate() {
+        let mut bits = 0;
+        for (bit, octet) in block.iter().enumerate() {
+            bits |= u64::from(OF_WORDS[*octet as usize]) << bit;
+        }
+        let mut edges = bits ^ (bits << 1 | before);
+        before = bits >> (BLOCK - 1);
+        while edges != 0 {
+            let at = row * BLOCK + edges.trailing_zeros() as usize;
+            edges &= edges - 1;
+            if inside {
+                words.push(print.fingerprint_within(&lowered, start, at));
+                if words.len() == words_max {
+                    return words;
+                }
+            }
+            start = at;
+            inside = !inside;
+        }
+    }
+    words
+}
+
+/// Writes blanks over white space beyond ASCII.
+fn blank_other_spaces(text: &mut [u8]) {
+    for block in (0..text.len()).step_by(BLOCK) {
+        let end = text.len().min(block + BLOCK);
+        if text[block..end].is_ascii() {
+            continue;
+        }
+        for at in block..end {
+            let width = other_space(&text[at..]);
+            text[at..at + width].fill(b' ');
+        }
+    }
 }
 
 /// So many places of a table may be looked at for each hash: a text whose hashes crowd in few places is sorted.
@@ -160,23 +184,21 @@ fn mixed(words: &[u64]) -> u64 {
     })
 }
 
-/// Of each octet below 0x80 whether it parts words.
-const PARTS: [bool; 128] = {
-    let mut table = [false; 128];
+/// Of each octet whether it belongs to words: all but ASCII that is neither letter nor digit.
+const OF_WORDS: [bool; 256] = {
+    let mut table = [true; 256];
     let mut octet = 0;
     while octet < 128 {
-        table[octet] = !(octet as u8).is_ascii_alphanumeric();
+        table[octet] = (octet as u8).is_ascii_alphanumeric();
         octet += 1;
     }
     table
 };
 
-/// How many octets at the front part words: 1 for ASCII that is neither letter nor digit, 2 or 3 for other white space,
-/// else 0.
+/// How many octets at the front are white space beyond ASCII: 2, 3 or 0.
 #[inline]
-fn parting(text: &[u8]) -> usize {
+fn other_space(text: &[u8]) -> usize {
     match text {
-        [octet, ..] if *octet < 0x80 => usize::from(!octet.is_ascii_alphanumeric()),
         [0xc2, 0x85 | 0xa0, ..] => 2,
         [0xe1, 0x9a, 0x80, ..]
         | [0xe2, 0x80, 0x80..=0x8a | 0xa8 | 0xa9 | 0xaf, ..]

@@ -21,7 +21,7 @@ from outrider.limits import (
     TITLE_CHARACTERS_MAX,
     URL_BYTES_MAX,
 )
-from outrider.page import FoundLinks, Image, Page, PageLink, simhash_of_text
+from outrider.page import FoundLinks, Image, Page, PageLink, simhash_of_text, text_digest
 from outrider.url import UrlBatch, spell
 
 _FIELDS = ("title", "description", "text", "language", "links")
@@ -58,6 +58,7 @@ def page_given(given: object, url: str) -> Page:
         octets=octets,
         simhash=value,
         shingles=shingles,
+        text_digest=text_digest(octets),
     )
 
 
@@ -126,6 +127,7 @@ def sent_page(sent: SentPage, url: str) -> Page:
         octets=octets,
         simhash=value,
         shingles=shingles,
+        text_digest=text_digest(octets),
         image=Image(*sent.image) if sent.image is not None else None,
     )
 

@@ -204,6 +204,9 @@ class Page:
     """64 bits over the shingles of `text`, three words each; 0 when there are none."""
     shingles: int = 0
     """How many different shingles it has; with fewer than `SHINGLES_MIN` its SimHash says little."""
+    text_digest: int = 0
+    """64 bits over what it says, for telling changes: without words with digits, and without blocks of fewer than
+    `BLOCK_WORDS_MIN` words if it has longer ones; 0 without words."""
     image: Image | None = None
     """What its bytes say it is, for an image: type, width and height."""
     header_links: tuple[HeaderLink, ...] = ()
@@ -213,12 +216,6 @@ class Page:
     def text(self) -> str:
         """Its visible text: words parted by one blank, blocks by a line feed."""
         return self.octets.decode("utf-8", "replace")
-
-    @property
-    def text_digest(self) -> int:
-        """64 bits over what it says, for telling changes: without words with digits, and without blocks of fewer than
-        `BLOCK_WORDS_MIN` words if it has longer ones; 0 without words."""
-        return text_digest(self.octets)
 
     @property
     def links(self) -> tuple[PageLink, ...]:
@@ -293,7 +290,8 @@ def read(body: bytes, url: str, content_type: str = "text/html", *, agent: str |
 def _read_text(body: bytes, url: str, content_type: str, agent: str | None) -> Page:
     charset, text = kernels.decode_text(body, _label(content_type), TEXT_BYTES_MAX)
     value, shingles = simhash_of_text(text)
-    return Page(url=url, base=url, charset=charset, octets=text, simhash=value, shingles=shingles)
+    told = text_digest(text)
+    return Page(url=url, base=url, charset=charset, octets=text, simhash=value, shingles=shingles, text_digest=told)
 
 
 def _read_image(body: bytes, url: str, content_type: str, agent: str | None) -> Page:
@@ -346,6 +344,7 @@ def _read_html(body: bytes, url: str, content_type: str, agent: str | None) -> P
         octets=text,
         simhash=value,
         shingles=shingles,
+        text_digest=text_digest(text),
     )
 
 
