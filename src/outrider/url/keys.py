@@ -41,7 +41,7 @@ _HOST_CHARACTERS_CACHED = 254  # RFC 1035 section 2.3.4, and a dot: no longer na
 
 @cache
 def _list(private: bool) -> publicsuffixlist.PublicSuffixList:
-    # On first use: reading the rules takes 30 ms, which `outrider --help` need not pay.
+    # On first use, for names that are not ASCII: reading the rules takes 50 ms, a kernel's rules 12.
     return publicsuffixlist.PublicSuffixList(
         _LIST, accept_unknown=True, accept_encoded_idn=True, only_icann=not private
     )
@@ -121,8 +121,11 @@ def _registrable_domain(host: str, private: bool) -> str | None:
         return None
     if name[name.rfind(".") + 1 :].isdigit():
         return None  # WHATWG: a name whose last label is a number is an IPv4 address, or nothing
+    if name.isascii():
+        (domain,), odd = public_suffixes(private).texts([name])
+        return _list(private).privatesuffix(name) if odd else domain
     domain = _list(private).privatesuffix(name)
-    if domain is None or name.isascii():
+    if domain is None:
         return domain
     # The list knows U-labels and A-labels, but not the letters that IDNA maps to others.
     ascii_name = idna.encode(name).decode("ascii")
