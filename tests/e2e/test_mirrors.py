@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from random import Random
+from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
 import outrider
-from e2e.hostile import Connection, served
+from e2e.hostile import Connection, Script, served
 from outrider import Frontier
 from outrider.limits import RETURNS_FETCHES_MIN
 
@@ -16,36 +19,49 @@ PAGES = 150
 ORIGINAL, MIRROR = "original.test", "mirror.test"
 
 
-def body(number: int) -> bytes:
+def body(number: int) -> str:
     """The page of this number under either name: it leads to two others."""
     chance = Random(number)
-    words = " ".join("".join(chance.choices("aeioulnrst", k=6)) for _ in range(80))
+    words = " ".join("".join(chance.choices("aeioulnrst", k=6)) for _ in range(400))
     onward = "".join(f"<a href=/page-{more}.html>page</a>" for more in (2 * number + 1, 2 * number + 2) if more < PAGES)
-    return f"<title>{words[:20]}</title><p>{words}</p>{onward}".encode()
+    return f"<title>{words[:20]}</title><p>{words}</p>{onward}"
 
 
 def number_of(path: str) -> int:
     return int(path.removeprefix("/page-").removesuffix(".html")) if path != "/" else 0
 
 
-async def _script(connection: Connection) -> None:
-    while True:
-        path = (await connection.request()).split(b" ")[1].decode()
-        found = path == "/" or path.startswith("/page-")
-        content = body(number_of(path)) if found else b""
-        status = "200 OK" if found else "404 Not Found"
-        head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(content)}\r\n\r\n"
-        await connection.send(head.encode() + content)
+def answering(line: str, named_from: int) -> Script:
+    """Both sites. line: stands at the foot of the mirror's pages. named_from: pages from that number on lead to it."""
+
+    async def script(connection: Connection) -> None:
+        while True:
+            told = (await connection.request()).decode()
+            path = told.split(" ")[1]
+            host = next(one[5:].strip() for one in told.split("\r\n") if one.lower().startswith("host:"))
+            found = path == "/" or path.startswith("/page-")
+            content = body(number_of(path)) if found else ""
+            if found and number_of(path) >= named_from:
+                content += f"<a href=http://{MIRROR}:{host.partition(':')[2]}/>mirror</a>"
+            if found and host.startswith(MIRROR):
+                content += line
+            status = "200 OK" if found else "404 Not Found"
+            head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(content)}\r\n\r\n"
+            await connection.send(f"{head}{content}".encode())
+
+    return script
 
 
-def crawled(runs: list[list[str]], folder: Path) -> dict[str, dict[int, str]]:
+def crawled(
+    runs: list[list[str]], folder: Path, *, line: str = "", named_from: int = PAGES, **options: Any
+) -> dict[str, dict[int, str]]:
     """Crawls these hosts, run for run; of each the outcome by page."""
     (folder / "hosts").write_text(f"127.0.0.1 {ORIGINAL}\n127.0.0.1 {MIRROR}\n")
     output = folder / "out"
-    with served(_script) as port:
+    fast = {"hosts": str(folder / "hosts"), "delay": 0, "delay_factor": 0, "sitemaps": False}
+    with served(answering(line, named_from)) as port:
         for names in runs:
-            seeds = [f"http://{name}:{port}/" for name in names]
-            outrider.crawl(seeds, output=str(output), hosts=str(folder / "hosts"), delay=0, delay_factor=0)
+            outrider.crawl([f"http://{name}:{port}/" for name in names], output=str(output), **fast, **options)
     found: dict[str, dict[int, str]] = {ORIGINAL: {}, MIRROR: {}}
     for line in map(json.loads, (output / "pages.jsonl").read_text().splitlines()):
         parts = urlsplit(line["url"])
@@ -61,6 +77,15 @@ def test_a_mirror_that_is_met_later_is_parked_and_the_original_is_whole(tmp_path
     with Frontier.look(tmp_path / "out" / "frontier") as frontier:
         parked = list(frontier.urls(state="parked"))
         assert {(MIRROR, "trap")} == {(urlsplit(row.url).hostname, row.reason) for row in parked}
+
+
+@pytest.mark.parametrize("line", ["", "<p>mirrored"], ids=["the same bytes", "a line more"])
+def test_a_mirror_that_a_site_names_itself_is_parked_and_the_site_is_whole(tmp_path: Path, line: str) -> None:
+    found = crawled([[ORIGINAL]], tmp_path, line=line, named_from=PAGES // 2, scope="any")
+    assert dict.fromkeys(range(PAGES), "done") == found[ORIGINAL]
+    assert 0 < len(found[MIRROR]) < PAGES
+    with Frontier.look(tmp_path / "out" / "frontier") as frontier:
+        assert {MIRROR} == {urlsplit(row.url).hostname for row in frontier.urls(state="parked")}
 
 
 def test_of_two_names_that_are_crawled_side_by_side_one_is_fetched_whole(tmp_path: Path) -> None:

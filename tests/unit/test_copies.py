@@ -12,6 +12,7 @@ from outrider.crawl.copies import Copies, clusters
 from outrider.crawl.output import Output
 from outrider.crawl.settle import Settler
 from unit.test_crawl_settle import House
+from unit.test_crawl_sitemaps import A, B
 
 WORDS = " ".join(f"word{number}" for number in range(400))
 LONG = f"<p>{WORDS}</p><a href=/x>x</a><a href=/y>y</a>".encode()
@@ -104,6 +105,18 @@ def test_a_page_is_no_copy_of_itself():
     copies.add("http://a.test/", b"d" * 20, 5, 100)
     assert (None, None) == (copies.exact("http://a.test/", b"d" * 20), copies.near("http://a.test/", 5, 100))
     assert ("http://a.test/", 1) == copies.near("http://b.test/", 4, 100)
+
+
+def test_of_two_sites_with_one_page_that_was_met_first_is_the_original():
+    copies = Copies()
+    for row, url in enumerate((f"{A}/", f"{B}/", f"{B}/x?y", f"{A}/z")):
+        copies.add(url, bytes([row + 1] * 20), row, 0)
+    assert copies.is_of_mirror(f"{A}/x?y", f"{B}/x?y")
+    assert not copies.is_of_mirror(f"{B}/z", f"{A}/z")
+    assert not copies.is_of_mirror(f"{A}/x", f"{B}/x?y")
+    assert not copies.is_of_mirror(f"{A}/z", f"{A}/z")
+    assert not copies.is_of_mirror("http://unknown.test/z", f"{A}/z")
+    assert copies.is_of_mirror(f"{A}/z", "http://unknown.test/z")
 
 
 def test_values_of_an_earlier_version_are_not_compared():
