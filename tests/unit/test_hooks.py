@@ -25,6 +25,7 @@ from outrider.fetch.downloader import Decoding, Headers, Response
 from outrider.journey import Link
 from outrider.limits import LINKS_PER_PAGE_MAX
 from outrider.page import Page
+from outrider.page.reader import READERS
 
 HOME = "http://one.test/"
 ROBOTS = b"User-agent: *\nDisallow: /closed\n"
@@ -324,6 +325,23 @@ def test_a_reader_that_gives_rubbish_ends_its_page(crawled, monkeypatch):
     monkeypatch.setattr(Web, "types", {"/": "application/x-mine"})
     lines = crawled(readers={"application/x-mine": lambda *_: {"titel": "x"}})
     assert "hook_readers" == lines["/"]["error"]
+
+
+class PanicError(BaseException):
+    """A panic of a kernel reaches Python as such an exception."""
+
+
+def test_a_panic_in_a_reader_of_ours_ends_its_page_alone(crawled, monkeypatch):
+    monkeypatch.setattr(Web, "types", {"/a": "application/x-panics"})
+
+    def panics(*_):
+        raise PanicError("index out of bounds")
+
+    monkeypatch.setitem(READERS, "application/x-panics", panics)
+    lines = crawled()
+    assert ("error", "internal") == (lines["/a"]["outcome"], lines["/a"]["error"])
+    assert {"done", "robots"} == {line["outcome"] for path, line in lines.items() if path != "/a"}
+    assert "PanicError: index out of bounds" in crawled.log()
 
 
 APART = """

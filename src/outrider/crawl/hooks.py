@@ -236,12 +236,13 @@ class MakeDownloader(Protocol):
 
 
 class HookFailed(Exception):  # noqa: N818 - no error of the crawl: it ends one page
-    """A hook raised, or gave what it may not give. `word` is the error class of its page."""
+    """A hook raised, or gave what it may not give; or a reader of ours did. `word` is the error class of its page."""
 
-    def __init__(self, name: str, error: BaseException) -> None:
+    def __init__(self, name: str, error: BaseException, *, word: str | None = None) -> None:
+        """word: another one than that of the hook of this name."""
         super().__init__(name)
         self.name = name
-        self.word = f"hook_{name}"
+        self.word = word or f"hook_{name}"
         self.error = error
 
     def lines(self) -> list[str]:
@@ -425,7 +426,13 @@ class Hooks:
         content_type = response.headers.get("content-type") or ""
         reader = self._reader_of(content_type)
         if reader is None:
-            return read(response.content, response.url, content_type, agent=agent)
+            try:
+                return read(response.content, response.url, content_type, agent=agent)
+            except BaseException as error:
+                # A panic in a kernel is no Exception. A page that meets a bug of ours ends alone, as a bug.
+                if isinstance(error, KeyboardInterrupt):
+                    raise
+                raise HookFailed("reading", error, word=str(FetchError.INTERNAL)) from error
         if isinstance(reader, ReaderApart):
             return self._read_apart(reader, response, content_type)
         with self.watch.over("readers", response.url):
