@@ -110,9 +110,13 @@ def steps(
 
 def _locate(frontier: Frontier, hosts: int) -> None:
     """Answers the errands for addresses; hosts that come together lie on different machines."""
-    while leases := [lease for lease in frontier.lease(BATCH, errands=True) if lease.kind == "address"]:
+    while leases := list(frontier.lease(BATCH, errands=True)):
+        errands = [lease for lease in leases if lease.kind == "address"]
+        frontier.release([lease.token for lease in leases if lease.kind != "address"])
+        if not errands:
+            return
         answers = []
-        for lease in leases:
+        for lease in errands:
             at = zlib.crc32(lease.url.encode()) % max(1, hosts // 4)
             answers.append(lease.located(f"93.{at >> 16}.{at >> 8 & 255}.{at & 255}", ttl_seconds=3600))
         frontier.report(answers)

@@ -88,6 +88,8 @@ ROBOTS_UNREACHABLE_SECONDS_MAX = 2_592_000.0  # RFC 9309 section 2.3.1.4: after 
 DELTA_SECONDS_MAX = 2_147_483_648  # RFC 9111 section 1.2.2: larger numbers of seconds count as this one
 ROBOTS_MEMORY_SHARE = 16  # so large a part of memory_bytes is for robots.txt files and their rules: 64 MB by default
 ROBOTS_MEMORY_BYTES_LEAST = 16 << 20  # and at least so much: the rules of one file of 500 KiB take 10 MB
+ROBOTS_COLD_FILES_LEAST = 4_096  # cold hosts may name so many robots.txt files, each of some 400 bytes in memory
+ROBOTS_COLD_FILE_SHARE = 4_096  # and one for so many bytes that files may take in memory: a tenth of that for entries
 ROBOTS_PACKED_BYTES_MIN = 512  # smaller files stay plain: zstd makes them hardly smaller
 # robots.txt bytes that a lease call parses itself: three or four usual files, 5 ms
 RULES_READ_BYTES_PER_CALL = 16 << 10

@@ -645,7 +645,7 @@ def test_any_history_is_found_again_for_long(
                 CHECKPOINT_RANGE_BYTES_MAX=rng.choice([1, 700]),
             )
             if rng.random() < 0.5:
-                patch.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(9), 1))
+                patch.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(10), 1))
             if rng.random() < 0.5:
                 patch.setattr("crash.busy.PATHS", 600)
             patch.setattr("crash.busy.DELETES", rng.choice([0.6, 2, 4]))

@@ -14,7 +14,7 @@ from outrider.clock import instant
 from outrider.engine import Frontier
 from outrider.frontier.format.cards import Cards
 from outrider.frontier.state.hosts import ASKED, GATED, NONE
-from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES
+from outrider.frontier.state.tables import AUTHORITIES, CALLED, OWN, QUEUES, ROBOTS_FILES
 from outrider.frontier.state.urls import STATES
 from outrider.frontier.verbs.accounts import leased_heads
 from outrider.journey import Lease, LeaseBatch, Outcome, Verdict
@@ -217,6 +217,7 @@ def everything(frontier: Frontier) -> list[object]:
         for one in tables.robots.listed
         if not (one.state or one.token or one.attempts or one.next_at or one.digest)
     }
+    files, _ = tables.robots.rulebook.named()
     # Queues of deleted crawls are nobody's, and go one by one: how many of them are left is not part of the state.
     gone = np.flatnonzero(tables.crawls.are_gone(tables.queues.crawl[: tables.queues.count]))
     dead = set(tables.queues.hash[gone].tolist())
@@ -228,6 +229,10 @@ def everything(frontier: Frontier) -> list[object]:
             listed = [sorted(zip(*map(list, values), strict=True), key=repr) for _, values in blocks]
             if section == AUTHORITIES:
                 listed = [[row for row in some if row[1] not in unknown] for some in listed]
+            if section == ROBOTS_FILES:  # those that nobody names any more are going
+                listed = [[row for row in some if row[1] in files] for some in listed]
+                if not any(listed):
+                    continue
             if section == QUEUES:
                 listed = [[row for row in some if row[1] not in dead] for some in listed]
                 blocks = [block for block, some in zip(blocks, listed, strict=True) if some]

@@ -17,6 +17,7 @@ from outrider.errors import DamagedStoreError, SettingsError, StoreStoppedError
 from outrider.frontier.format.facts import Texts
 from outrider.frontier.state.authorities import RobotsState
 from outrider.frontier.state.hosts import Hosts, Queues, hosts_of_queues, mixed, queue_hashes, unmixed
+from outrider.frontier.stores.rulebook import Rulebook
 from outrider.sim.disk import CrashDisk, MemoryFiles
 
 RULES = b"User-agent: *\nCrawl-delay: 7\nDisallow: /private\n"
@@ -185,7 +186,8 @@ def test_hosts_that_hold_something_stay(world):
     assert [] == recount(world.frontier)
 
 
-def test_a_host_with_more_rules_than_a_record_may_tell_stays(world):
+def test_a_host_with_more_rules_than_a_record_may_tell_stays(world, monkeypatch):
+    monkeypatch.setattr(Rulebook, "cold_files_max", 0)
     for port in ("", ":81", ":82"):
         world.frontier.set_robots(f"http://a.com{port}", 200, b"User-agent: *\nAllow: /\n" + b"#" * 480_000)
     world.frontier.set_robots("http://b.com", 200, b"User-agent: *\nAllow: /\n" + b"#" * 480_000)

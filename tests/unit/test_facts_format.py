@@ -176,7 +176,8 @@ def test_numbers_are_never_reused():
         17: "HOST_CELLS", 18: "AUTHORITY", 19: "ROBOTS", 20: "RULES", 21: "QUEUE", 22: "QUEUE_RULES", 23: "VOID",
         24: "OUTBOX", 25: "ARRIVED", 26: "DELIVERED", 27: "ADDRESS", 28: "LOCATED", 29: "COLD_REST", 30: "LEFT",
         32: "CARD", 33: "HEAD", 35: "LEASE", 36: "ERRAND", 37: "EXTEND", 38: "LOCATING",
-        39: "QUEUED_ERRAND", 40: "LEASED_ERRAND", 41: "RETURNS", 48: "LINE",
+        39: "QUEUED_ERRAND", 40: "LEASED_ERRAND", 41: "RETURNS",
+        42: "ROBOTS_FILE", 48: "LINE",
     } == {int(kind): kind.name for kind in Fact}  # fmt: skip
 
 

@@ -200,7 +200,7 @@ def test_every_verb_at_random_behind_a_checkpoint_that_is_younger_than_its_log(p
     rng = random.Random(seed)
     with patch.context() as patched:
         set_limits(patched, LOG_BYTES_BEFORE_CHECKPOINT=rng.choice([1, 4_000]))
-        patched.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(9), rng.choice([1, 3])))
+        patched.setattr("outrider.engine.rounds.COPY_ROWS", dict.fromkeys(range(10), rng.choice([1, 3])))
         for name in ("CHECKPOINT_STEP_BYTES", "CHECKPOINT_RANGE_BYTES_MAX"):
             patched.setattr(f"outrider.engine.rounds.{name}", 1)
         patched.setattr("crash.busy.PATHS", rng.choice([40, 600]))

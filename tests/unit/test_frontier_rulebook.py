@@ -12,13 +12,18 @@ import threading
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import given as given_
 from hypothesis import strategies as st
 
-from model.world import START, World, hosts_go_cold, outcome
+from model.world import START, World, hosts_go_cold, outcome, recount
 from outrider.engine import AsyncFrontier
-from outrider.errors import StoreFullError
+from outrider.errors import DamagedStoreError, StoreFullError
+from outrider.frontier.state.authorities import RobotsState
+from outrider.frontier.state.recovery import run_names
+from outrider.frontier.state.salvage import Salvage
+from outrider.frontier.state.tables import ROBOTS_FILES, Tables
 from outrider.frontier.stores import rulebook as rulebooks
+from outrider.frontier.stores.ledger import Ledger
 from outrider.frontier.stores.rulebook import Rulebook, crawl_delay_of, robots_bytes
 from outrider.journey import Kind
 from outrider.kernels import in_use
@@ -29,6 +34,8 @@ from outrider.limits import (
     RULES_READ_BYTES_PER_CALL,
 )
 from outrider.robots import Rules
+from outrider.storage.checkpoint import newest_checkpoint
+from outrider.storage.manifest import Manifest
 from outrider.storage.memory import MemoryFiles
 from timing import scaled
 
@@ -49,6 +56,12 @@ LONG = body_of(0, 2 * RULES_READ_BYTES_PER_CALL)
 # -- the files
 
 
+def take(rules: Rulebook, digest: int, body: bytes) -> None:
+    """An authority has this file now."""
+    rules.put(digest, body)
+    rules.name(digest)
+
+
 def book(files: MemoryFiles | None = None, bytes_max: int = 20_000) -> Rulebook:
     made = Rulebook(files, bytes_max=bytes_max)
     made.agent = "Outrider"
@@ -58,7 +71,7 @@ def book(files: MemoryFiles | None = None, bytes_max: int = 20_000) -> Rulebook:
 def test_files_that_find_no_place_in_memory_lie_on_disk_and_are_read_back_as_they_were():
     rules = book(MemoryFiles())
     for seed in range(50):
-        rules.take(seed + 1, body_of(seed))
+        take(rules, seed + 1, body_of(seed))
     assert rules.memory_bytes <= rules.bytes_max < rules.statistics()["disk_bytes"]
     assert [body_of(seed) for seed in range(50)] == [rules.body(seed + 1) for seed in range(50)]
 
@@ -66,7 +79,7 @@ def test_files_that_find_no_place_in_memory_lie_on_disk_and_are_read_back_as_the
 def test_rules_that_find_no_place_in_memory_are_read_again_and_say_the_same():
     rules = book(MemoryFiles())
     for seed in range(30):
-        rules.take(seed + 1, body_of(seed))
+        take(rules, seed + 1, body_of(seed))
     for seed in [*range(30), *range(30)]:
         rules.begin_call()
         found = rules.rules(seed + 1)
@@ -77,23 +90,25 @@ def test_rules_that_find_no_place_in_memory_are_read_again_and_say_the_same():
 def test_what_was_used_longest_ago_leaves_memory_first():
     rules = book(MemoryFiles(), 10_000_000)
     for digest in (1, 2, 3, 4, 2):
-        rules.take(digest, body_of(digest))
+        take(rules, digest, body_of(digest))
         rules.begin_call()
         rules.rules(digest)
     rules.bytes_max = rules.memory_bytes - 1
-    rules.take(9, b"User-agent: *\nDisallow: /a")
+    take(rules, 9, b"User-agent: *\nDisallow: /a")
     assert [2, 3, 4] == [digest for digest in (1, 2, 3, 4) if rules.count(digest)]
 
 
-def test_a_file_that_several_authorities_have_is_kept_once_and_goes_with_the_last():
+def test_a_file_that_several_authorities_have_is_kept_once_and_goes_behind_the_last_with_the_next_checkpoint():
     rules = book()
     for _ in range(3):
-        rules.take(7, body_of(1))
+        take(rules, 7, body_of(1))
     taken = rules.memory_bytes
     rules.let_go(7)
     rules.let_go(7)
     assert (1, taken, body_of(1)) == (len(rules), rules.memory_bytes, rules.body(7))
     rules.let_go(7)
+    assert (1, body_of(1)) == (len(rules), rules.body(7)), "a call that decides may name it"
+    rules.drop_unused()
     assert (0, 0, b"") == (len(rules), rules.memory_bytes, rules.body(7))
 
 
@@ -115,14 +130,14 @@ def test_files_that_no_disk_takes_stay_in_memory_packed_and_only_they(monkeypatc
 
     monkeypatch.setattr(rules._scratch, "append", full)
     for seed in range(50):
-        rules.take(seed + 1, body_of(seed))
+        take(rules, seed + 1, body_of(seed))
         rules.begin_call()
         assert rules.rules(seed + 1) is not None
     assert [body_of(seed) for seed in range(50)] == [rules.body(seed + 1) for seed in range(50)]
     assert rules.memory_bytes < 50 * 5_000 + 100_000
     monkeypatch.undo()
     for seed in range(50, 250):
-        rules.take(seed + 1, body_of(seed))
+        take(rules, seed + 1, body_of(seed))
     assert rules.memory_bytes <= rules.bytes_max
 
 
@@ -131,9 +146,10 @@ def test_garbage_on_disk_is_collected_and_what_is_wanted_stays(monkeypatch):
     files = MemoryFiles()
     rules = book(files, 5_000)
     for seed in range(400):
-        rules.take(seed + 1, body_of(seed))
+        take(rules, seed + 1, body_of(seed))
         if seed >= 20 and seed % 10:
             rules.let_go(seed - 19)
+            rules.drop_unused()
     kept = [seed for seed in range(400) if rules.size(seed + 1)]
     assert [body_of(seed) for seed in kept] == [rules.body(seed + 1) for seed in kept]
     assert rules.statistics()["disk_bytes"] < 4 * len(kept) * 5_000
@@ -223,7 +239,7 @@ def test_rules_take_the_memory_that_is_counted(name, measured):
     assert 0.75 * taken <= counted < (10 if in_use() == "python" else 2) * taken
 
 
-@given(
+@given_(
     st.binary(max_size=200), st.sampled_from([b"", b"Crawl-delay: 3\n", b"c\0rawl-del\0ay: 3\n", b"CRAWL DELAY 3\n"])
 )
 def test_a_crawl_delay_is_found_without_reading_what_has_none(body, line):
@@ -459,14 +475,18 @@ def test_tasks_get_pages_whose_long_rules_are_read_beside_the_loop():
     assert ["http://a.com/open"] == [url for url in asyncio.run(live()) if "a.com" in url]
 
 
-def test_cold_hosts_take_their_rules_along_and_bring_them_back(monkeypatch):
+@pytest.mark.parametrize("files", [0, 4_096])
+def test_cold_hosts_take_their_rules_along_or_name_them_and_bring_them_back(monkeypatch, files):
+    monkeypatch.setattr(Rulebook, "cold_files_max", files)
     hosts_go_cold(monkeypatch)
     world = World()
     hosts = [f"http://h{n}.com" for n in range(8)]
     for number, host in enumerate(hosts):
         world.frontier.set_robots(host, 200, body_of(number, 40_000))
     world.frontier.checkpoint()
-    assert (8, 0) == (len(world.frontier._machine.tables.cold), len(world.frontier._machine.tables.robots.rulebook))
+    world.frontier.checkpoint()  # files that nobody names go with the next one
+    tables = world.frontier._machine.tables
+    assert (8, 8 if files else 0) == (len(tables.cold), len(tables.robots.rulebook))
     world.discover(*[f"{host}/{path}" for host in hosts for path in ("closed", "open")])
     found: list[str] = []
     while leases := world.lease():
@@ -475,6 +495,7 @@ def test_cold_hosts_take_their_rules_along_and_bring_them_back(monkeypatch):
 
 
 def test_hosts_that_go_cold_bring_no_more_rules_to_the_disk_at_once_than_may_be_in_memory(monkeypatch):
+    monkeypatch.setattr(Rulebook, "cold_files_max", 0)
     hosts_go_cold(monkeypatch)
     world = World()
     world.frontier._machine.tables.robots.rulebook.bytes_max = 100_000
@@ -498,6 +519,132 @@ def test_rules_on_disk_are_in_every_checkpoint_and_after_every_end():
     tables = world.frontier._machine.tables
     found = {one.name: tables.robots.rulebook.body(one.digest) for one in tables.robots.listed}
     assert {f"http://h{number}.com": body_of(number, 6_000) for number in range(30)} == found
+
+
+# -- each file once, on the disk too
+
+
+def robots_bytes_of(world: World, body: bytes) -> int:
+    """How often the checkpoint and the records of cold hosts hold a body, which nothing packs."""
+    files = world.disk.contents()
+    return sum(data.count(body[:200]) for name, data in files.items() if name.endswith((".ckpt", ".run")))
+
+
+def given(world: World, hosts: range, bodies: list[bytes]) -> None:
+    for number in hosts:
+        world.frontier.set_robots(f"http://h{number}.com", 200, bodies[number % len(bodies)])
+
+
+def plain_body(seed: int, size: int = 3_000) -> bytes:
+    """As `body_of`, of bytes that zstd leaves as they are."""
+    return b"User-agent: *\nDisallow: /closed\n#" + random.Random(seed).randbytes(size).replace(b"\n", b"-") + b"\n"
+
+
+def store_bytes(world: World) -> int:
+    """Bytes of the newest checkpoint and the runs."""
+    return sum(len(data) for name, data in world.disk.contents().items() if name.endswith((".ckpt", ".run")))
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_file_lies_on_the_disk_once_however_many_authorities_have_it(monkeypatch, cold):
+    if cold:
+        hosts_go_cold(monkeypatch)
+        monkeypatch.setattr("outrider.frontier.schedule.cooling.COLD_STEP_ROWS", 4_000)
+    world = World()
+    bodies = [plain_body(seed) for seed in range(5)]
+    given(world, range(5), bodies)
+    world.frontier.checkpoint()
+    few = store_bytes(world)
+    given(world, range(5, 1_005), bodies)
+    world.frontier.checkpoint()
+    assert (1_005 if cold else 0) == len(world.frontier._machine.tables.cold)
+    assert store_bytes(world) - few < 1_000 * 200
+    world.kill()
+    looks = {name: world.frontier._machine.tables.robots.rulebook.body(digest) for name, digest in named(world).items()}
+    assert {f"http://h{number}.com": bodies[number % 5] for number in range(1_005)} == looks
+    assert [] == recount(world.frontier)
+
+
+def named(world: World) -> dict[str, int]:
+    """The digest of each authority; recalls all hosts."""
+    world.frontier._machine.tables.recall_all()
+    return {one.name: one.digest for one in world.frontier._machine.tables.robots.listed}
+
+
+def test_a_file_that_nobody_names_leaves_the_disk_with_the_checkpoints(monkeypatch):
+    world = World()
+    old, new = plain_body(1), plain_body(2)
+    given(world, range(4), [old])
+    world.frontier.checkpoint()
+    assert robots_bytes_of(world, old) > 0
+    given(world, range(4), [new])
+    world.frontier.checkpoint()
+    assert (0, True) == (robots_bytes_of(world, old), robots_bytes_of(world, new) > 0)
+    world.kill()
+    assert ({new}, []) == (
+        {world.frontier._machine.tables.robots.rulebook.body(digest) for digest in named(world).values()},
+        recount(world.frontier),
+    )
+
+
+def test_authorities_whose_file_is_lost_are_asked_anew():
+    world = World(robots="errands")
+    world.discover("http://a.com/open", "http://b.com/open", "http://c.com/open")
+    bodies = {"http://a.com": b"User-agent: *\nDisallow: /x", "http://b.com": b"User-agent: *\nDisallow: /x"}
+    for errand in world.lease(errands=True):
+        world.report(outcome(errand, seconds=0.0, robots=errand.robots(200, bodies.get(errand.authority, b"")).robots))
+    world.frontier.checkpoint()
+    manifest, files = Manifest.load(world.disk), world.disk
+    checkpoint = newest_checkpoint(files, store=manifest.store_bytes)
+    ranges = [(section, payload) for _, section, _, _, payload in checkpoint.ranges()]
+    ledger = Ledger.open(files, store=manifest.store_bytes, names=run_names(checkpoint))
+    tables = Tables(ledger, fingerprint_key=manifest.fingerprint_key_bytes, scratch=None)
+    salvage = Salvage(tables)
+    assert {ROBOTS_FILES} <= {section for section, _ in ranges}
+    assert {""} == {salvage.take_range(section, payload) for section, payload in ranges if section != ROBOTS_FILES}
+    salvage.finish(epoch=1, rest_until=0, behind_checkpoint=True)
+    states = {one.name: (one.state, one.digest) for one in tables.robots.listed}
+    lost = (RobotsState.UNKNOWN, 0)
+    assert {"http://a.com": lost, "http://b.com": lost, "http://c.com": (RobotsState.RULES, 0)} == states
+    assert ({"robots_file": 2}, [], []) == (salvage.found.facts, tables.robots.problems(), tables.robots.settle())
+
+
+def test_a_checkpoint_without_a_file_that_it_names_is_refused():
+    world = World()
+    given(world, range(3), [plain_body(1)])
+    tables = world.frontier._machine.tables
+    tables.robots.rulebook._listed.clear()
+    world.frontier.checkpoint()
+    world.frontier.set_robots("http://h9.com", 404)
+    with pytest.raises(DamagedStoreError, match="an authority names, is lost"):
+        world.kill()
+
+
+def test_files_and_names_agree_after_every_history(monkeypatch):
+    """Authorities get files and lose them, in turns with checkpoints, kills and hosts that go cold and come back."""
+
+    @given_(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=25), st.sampled_from([0, 2, 4_096]))
+    def lived(history: list[tuple[int, int]], files: int) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Rulebook, "cold_files_max", files)
+            hosts_go_cold(patched)
+            world = World()
+            expected: dict[str, bytes] = {}
+            for host, act in history:
+                name, body = f"http://h{host}.com", b"User-agent: *\nDisallow: /%d" % act
+                if host < 4:
+                    world.frontier.set_robots(name, 200, body if act else b"")
+                    expected[name] = body if act else b""
+                elif act < 2:
+                    world.frontier.checkpoint()
+                else:
+                    world.kill()
+                assert [] == recount(world.frontier)
+            bodies = world.frontier._machine.tables.robots.rulebook
+            assert expected == {one: bodies.body(digest) for one, digest in named(world).items()}
+            assert [] == recount(world.frontier)
+
+    lived()
 
 
 def test_an_errands_answer_of_half_a_megabyte_keeps_what_the_limit_allows():

@@ -11,7 +11,8 @@ import pytest
 from model.world import recount
 from outrider import Frontier
 from outrider.errors import ForeignStoreError
-from outrider.frontier.format.facts import FRAME_KIND
+from outrider.frontier.format.facts import FRAME_KIND, Fact, decode
+from outrider.frontier.state.tables import ROBOTS_FILES
 from outrider.sim.disk import MemoryFiles
 from outrider.storage.checkpoint import CheckpointWriter, newest_checkpoint
 from outrider.storage.log import Log
@@ -107,6 +108,32 @@ def test_making_it_twice_gives_the_same_bytes(make, name):
     assert make.packed(first) == make.packed(second)
     runs = sum(file.endswith(".run") for file in first.names())
     assert (2 if name.startswith("runs") else 0) == runs
+
+
+def test_a_store_whose_authorities_brought_a_file_each_goes_on_with_one_for_all(golden, make, project):
+    """Four of its hosts are cold with their files, four stand in its checkpoint, four in its log; they have two files.
+    The next checkpoints hold each of these once, and the hosts that go cold from now on name them."""
+    told = json.loads((project / "tests" / "golden" / "v2" / "apart.json").read_text("utf-8"))
+    disk = golden("apart")
+    frontier = Frontier.open(disk, clock=lambda: make.START + 700_000_000, settings=make.SETTINGS)
+    tables = frontier._machine.tables
+    assert (told["cold"], []) == (len(tables.cold), recount(frontier))
+    tables.recall_all()
+
+    def robots(frontier):
+        tables = frontier._machine.tables
+        return {one.name: tables.robots.rulebook.body(one.digest).decode() for one in tables.robots.listed}
+
+    assert (told["robots"], 2) == (robots(frontier), len(tables.robots.rulebook))
+    frontier.checkpoint()
+    checkpoint = newest_checkpoint(disk, store=Manifest.load(disk).store_bytes)
+    assert checkpoint is not None
+    blocks = [(section, block) for _, section, _, _, payload in checkpoint.ranges() for block in decode(payload)]
+    kinds = [(section, kind, len(values[0])) for section, (kind, values) in blocks]
+    assert [(ROBOTS_FILES, Fact.ROBOTS_FILE, 2)] == [one for one in kinds if one[1] == Fact.ROBOTS_FILE]
+    frontier.close()
+    again = Frontier.open(disk, clock=lambda: make.START + 800_000_000, settings=make.SETTINGS)
+    assert (told["robots"], []) == (robots(again), recount(again))
 
 
 # -- of other formats than this version's

@@ -216,6 +216,7 @@ class Rounds:
         """From here on: facts without a slot, the open leases and the ledger are those of this LSN exactly."""
         self._log.roll()
         tables = self._machine.tables
+        tables.robots.rulebook.drop_unused()
         round_ = Round(tables.sections(), self.number + 1, self._log.appended_lsn, self._log.frame_bytes)
         for section in (OWN, LEASES):
             self._copy(round_, section, 0, 1, now)

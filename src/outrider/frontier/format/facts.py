@@ -92,6 +92,7 @@ class Fact(IntEnum):
     QUEUED_ERRAND = 39
     LEASED_ERRAND = 40
     RETURNS = 41
+    ROBOTS_FILE = 42
     LINE = 48
 
 
@@ -193,6 +194,7 @@ KINDS: dict[int, Kind] = {
             "slot:u16 name:text state:u8 expires:i64 next_at:i64 attempts:u8 hops:u8 status:u16 url:text error:text "
             "again:u8=2@3 fetched:i64=0@4 failing_since:i64=0@4",
         ),
+        _kind(Fact.ROBOTS_FILE, "slot:u16 digest:u64 body:blob"),
         _kind(Fact.RULES, "slot:u16 name:text digest:u64 body:blob"),
         _kind(
             Fact.QUEUED_ERRAND,

@@ -232,9 +232,10 @@ class SharedTurns:
             names = [tables.hosts.name(row) for row in rows.tolist()]
             where = [self._address(row, name) for row, name in zip(rows.tolist(), names, strict=True)]
             if self._has_exempt:
-                of_machines = {address: bool(self._exempt.by_address(address)) for address in set(where) if address}
+                of_machines: dict[IpAddress | None, bool] = {None: False}
+                of_machines |= {address: bool(self._exempt.by_address(address)) for address in set(where) if address}
                 exempt[:] = [
-                    of_machines.get(address, False) or bool(self._exempt.by_name(name))
+                    of_machines[address] or bool(self._exempt.by_name(name))
                     for name, address in zip(names, where, strict=True)
                 ]
         if grouping.domain is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -147,9 +148,17 @@ class Authorities:
         authority.fetched, authority.failing_since = fetched, failing_since
         self._tables.changed.append(np.array([authority.host], np.uint32))
 
+    def _robots_file(self, slot: int, digest: int, body: bytes) -> None:
+        self.rulebook.put(digest, body)
+
     def _rules(self, slot: int, name: str, digest: int, body: bytes) -> None:
+        """body: empty where a fact of its own brings the file; before version 3 every authority brought its own."""
         authority = self._known(name)
-        self.rulebook.take(digest, body)
+        if body:
+            self.rulebook.put(digest, body)
+        elif digest == self._tables.hash_of(""):
+            digest = 0  # an empty file, as old stores name it
+        self.rulebook.name(digest)
         self.rulebook.let_go(authority.digest)
         authority.digest = digest
 
@@ -158,14 +167,42 @@ class Authorities:
         self._tables.errands.lease(authority, token, deadline, holder)
 
     def let_go(self, authorities: Iterable[Authority]) -> None:
-        """Removes authorities that hold nothing, as their host goes cold."""
+        """Removes authorities that hold nothing, as their host goes cold. Those whose files stay still name them."""
         for one in authorities:
             del self.by_name[one.name]
             last = self.listed.pop()
             if last is not one:
                 self.listed[one.place], last.place = last, one.place
-            self.rulebook.let_go(one.digest)
+            if self.rulebook.stays(one.digest):
+                self.rulebook.go_cold(one.digest)
+            else:
+                self.rulebook.let_go(one.digest)
             self.of_host.pop(one.host, None)
+
+    def settle(self) -> list[int]:
+        """Ends a recovery: forgets files that nobody names. Returns the digests that are named and lost."""
+        self.rulebook.drop_unused()
+        return self.rulebook.missing()
+
+    def forget_lost(self) -> int:
+        """Has every authority whose file is lost asked anew. Returns how many there are."""
+        lost = set(self.rulebook.missing())
+        some = [one for one in self.listed if one.digest in lost]
+        for one in some:
+            self.rulebook.let_go(one.digest)
+            one.digest, one.state, one.expires = 0, RobotsState.UNKNOWN, 0
+        return len(some)
+
+    def problems(self) -> list[str]:
+        """Errors inside, in words: files that are not what their names say, and names that are counted wrongly."""
+        named = Counter(one.digest for one in self.listed if one.digest)
+        users, cold = self.rulebook.named()
+        found = [] if users == named else ["authorities name other robots.txt files than are counted"]
+        if cold != self._tables.cold.files_named():
+            found.append("cold hosts name other robots.txt files than are counted")
+        hash_of = self._tables.hash_of
+        wrong = [digest for digest in users | cold if hash_of(self.rulebook.body(digest).decode("latin-1")) != digest]
+        return found + [f"the robots.txt file {digest:016x} is lost, or another one" for digest in wrong[:10]]
 
     def blocks(self, first: int, last: int) -> list[Block]:
         """The facts that rebuild the authorities `first` … `last - 1` of the list."""
@@ -174,7 +211,7 @@ class Authorities:
             (Fact.AUTHORITY, columns_of([(a.slot, a.name) for a in some])),
             (Fact.ROBOTS, columns_of([robots_cells(a) for a in some])),
         ]
-        rules = [(a.slot, a.name, a.digest, self.rulebook.body(a.digest)) for a in some if a.digest]
+        rules = [(a.slot, a.name, a.digest, b"") for a in some if a.digest]
         errands = [(a.slot, a.name, a.token, a.deadline, a.holder) for a in some if a.token]
         if rules:
             out.append((Fact.RULES, columns_of(rules)))

@@ -12,6 +12,7 @@ follows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,7 @@ _CRAWLS_MAX = 0xFFFF  # `extra` holds higher rows of crawls
 _LOW = np.uint64((1 << 56) - 1)
 _EXTRA_BYTES_MAX = RUN_BODY_BYTES_MAX - (1 << 16)  # the rest is for the name and for values with bounds of their own
 _RARE, _RULES, _QUEUES, _ADDRESS, _AUTHORITIES, _CRAWL = "b", "r", "q", "i", "a", "c"
+_DIGEST_AND_BODY = slice(10, 12)  # of an authority's cells
 _STATES = {"waiting": 3, "done": 5, "gone": 6}  # the numbers of states in the tables
 _SALTS = {state: mixed(np.array([state], np.uint64))[0] for state in _STATES.values()}
 
@@ -99,7 +101,9 @@ class ColdAuthority:
     expires: Instant
     next_at: Instant
     error: str
+    digest: int
     body: bytes
+    """Empty where `digest` names a file that the rulebook has."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,6 +170,14 @@ class Told:
         cells = self.extras.get(place, {}).get(_AUTHORITIES, ())
         host = self.names.take(np.array([place])).list()[0] if cells else ""
         return [_authority(one, host) for one in cells]
+
+    def files_named(self) -> Iterator[int]:
+        """The digests of robots.txt files that the records name, once for each authority that does."""
+        for extra in self.extras.values():
+            for cells in extra.get(_AUTHORITIES, ()):
+                digest, body = cells[_DIGEST_AND_BODY]
+                if digest and not body:
+                    yield digest
 
     def rare_cells(self, place: int) -> dict[str, float]:
         """The rare cells of one host by name; a record from before a cell was declared has a zero for it."""
@@ -269,6 +281,10 @@ class ColdHosts:
             here = self.has(told.hashes)
             if here.any():
                 yield told.take(np.flatnonzero(here))
+
+    def files_named(self) -> Counter[int]:
+        """By digest, how many authorities of cold hosts name each robots.txt file."""
+        return Counter(digest for told in self.scan() for digest in told.files_named())
 
     def totals(self, gone: npt.NDArray[np.bool_]) -> tuple[dict[int, int], dict[int, int]]:
         """By state: how many URLs the records count, and a sum in which each queue's count has a weight of its own.
@@ -377,10 +393,11 @@ class ColdHosts:
         authorities = tables.robots.of_host.get(row)
         if authorities:
             name = hosts.name(row)
-            told[_AUTHORITIES] = [
-                _authority_cells(one, name, tables.robots.rulebook.body(one.digest)) for one in authorities
-            ]
-            tables.robots.let_go(authorities)
+            rulebook, told[_AUTHORITIES] = tables.robots.rulebook, []
+            for one in authorities:
+                stays = rulebook.stays(one.digest)
+                told[_AUTHORITIES].append(_authority_cells(one, name, b"" if stays else rulebook.body(one.digest)))
+                tables.robots.let_go((one,))
         return msgspec.msgpack.encode(told) if told else b""
 
     def recall(self, tables: Tables, hashes: Uint64s) -> None:
@@ -473,6 +490,8 @@ class ColdHosts:
             self._set.add(_slots(told.hashes), told.hashes)
             self._count(told.hashes, told.crawls(), told.heads, 1, tables.crawls.gone)
             self._note_clocks(told.heads, told.rest_until)
+            for digest in told.files_named():
+                tables.robots.rulebook.note_cold(digest)
             for _, more in told.more_queues():
                 for queue in more:
                     if not tables.crawls.gone[queue.crawl]:
@@ -572,7 +591,7 @@ def _rules(cells: Sequence[Any] | None) -> QueueRules | None:
 
 def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ...]:
     """The cells of an authority, shortened: a number for a name that follows from the host's, and no digest beside the
-    rules."""
+    rules. body: empty where the digest names them."""
     name: object = next((scheme for scheme in (0, 1) if one.name == _origin(scheme, host)), one.name)
     url = "" if one.url == one.name + "/robots.txt" else one.url
     return (
@@ -585,16 +604,16 @@ def _authority_cells(one: Authority, host: str, body: bytes) -> tuple[object, ..
 
 def told_bytes(tables: Tables, row: int) -> int:
     """An upper bound of the bytes in the cells of a host's authorities."""
-    some = tables.robots.of_host.get(row, ())
-    rules = sum(tables.robots.rulebook.size(one.digest) for one in some)
+    some, rulebook = tables.robots.of_host.get(row, ()), tables.robots.rulebook
+    rules = sum(rulebook.size(one.digest) for one in some if not rulebook.stays(one.digest))
     return rules + sum(120 + len(one.name) + len(one.url) + 3 * len(one.error) for one in some)
 
 
 def _authority(cells: Sequence[Any], host: str) -> ColdAuthority:
-    name, _, state, expires, next_at, _, _, status, _, error, _, body, *later = cells
+    name, _, state, expires, next_at, _, _, status, _, error, digest, body, *later = cells
     fetched = later[1] if len(later) > 1 else 0  # older records lack it
     text = error.decode("utf-8", "surrogatepass")
-    return ColdAuthority(_named(name, host), state, status, fetched, expires, next_at, text, body)
+    return ColdAuthority(_named(name, host), state, status, fetched, expires, next_at, text, digest, body)
 
 
 def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
@@ -607,7 +626,11 @@ def _recall_authority(tables: Tables, host: str, cells: Sequence[Any]) -> None:
     one.status, one.error = status, error.decode("utf-8", "surrogatepass")
     one.url = url or one.name + "/robots.txt"
     one.digest = tables.hash_of(body.decode("latin-1")) if body else digest
-    tables.robots.rulebook.take(one.digest, body)
+    if body:
+        tables.robots.rulebook.put(one.digest, body)
+        tables.robots.rulebook.name(one.digest)
+    elif digest:
+        tables.robots.rulebook.come_back(digest)
 
 
 def _named(name: object, host: str) -> str:

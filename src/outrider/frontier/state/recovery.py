@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outrider.errors import ForeignStoreError
+from outrider.errors import DamagedStoreError, ForeignStoreError
 from outrider.frontier.format.facts import FRAME_KIND, STREAMS, Fact, decode, unpacked
 from outrider.frontier.format.lines import completed
 from outrider.frontier.state.replay import Window, applied, apply
@@ -59,6 +59,8 @@ def load(tables: Tables, checkpoint: Checkpoint | None, log: Log) -> None:
             window.add(payload, lsn)
     window.close()
     tables.urls.seen.add_noted()
+    if lost := tables.robots.settle():
+        raise DamagedStoreError(f"the robots.txt file {lost[0]:016x}, which an authority names, is lost")
     while len(tables.urls.calendar) and (at := tables.urls.calendar.next()) is not None and at <= tables.now:
         tables.urls.wake(tables.now, WAKES_PER_CALL_MAX)
     tables.leaving.drop(len(tables.leaving.stalled))

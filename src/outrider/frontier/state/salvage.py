@@ -113,6 +113,8 @@ class Salvage:
         tables = self._tables
         self.meet_cold()
         self._recall()
+        self.found.leave_out(Fact.ROBOTS_FILE, tables.robots.forget_lost())
+        tables.robots.settle()
         self._complete()
         self.found.own_lost = behind_checkpoint and not self._own
         tables.urls.restore()

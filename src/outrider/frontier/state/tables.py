@@ -506,6 +506,7 @@ class Tables:
             (HOSTS, self.hosts.count),
             (QUEUES, self.queues.count),
             (LEASES, 1),
+            (ROBOTS_FILES, self.robots.rulebook.places()),
             (AUTHORITIES, len(self.robots.listed)),
             (CALLED, self.errands.called.places()),
             (TRANSIT, 1),
@@ -518,6 +519,7 @@ class Tables:
             HOSTS: self._hosts_copied,
             QUEUES: self._queues_copied,
             AUTHORITIES: self.robots.blocks,
+            ROBOTS_FILES: self.robots.rulebook.blocks,
             CALLED: self.errands.blocks,
             RETURNS: self.returns.blocks,
         }
@@ -584,9 +586,19 @@ class Tables:
         self.robots.rulebook.close()
 
 
-OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS, CALLED, RETURNS = range(9)
-COPY_ROWS = {OWN: 1, HOSTS: 250, QUEUES: 600, LEASES: 1, AUTHORITIES: 8, TRANSIT: 1, CALLED: 100, RETURNS: 400}
-"""Rows of a range: about 16 KiB of hosts or queues; few authorities, for their rules may be long."""
+OWN, HOSTS, QUEUES, LEASES, AUTHORITIES, TRANSIT, RUNS, CALLED, RETURNS, ROBOTS_FILES = range(10)
+COPY_ROWS = {
+    OWN: 1,
+    HOSTS: 250,
+    QUEUES: 600,
+    LEASES: 1,
+    AUTHORITIES: 100,
+    TRANSIT: 1,
+    CALLED: 100,
+    RETURNS: 400,
+    ROBOTS_FILES: 4,
+}
+"""Rows of a range: about 16 KiB of hosts or queues; few robots.txt files, for they may be long."""
 
 
 def _listed(values: Values) -> Sequence[Any]:

@@ -4,6 +4,11 @@ An authority names its file by its digest, a keyed hash of the bytes. The rulebo
 first use its rules for our agent. The file that was used longest ago leaves memory first: its rules go, to be parsed
 again at the next use, and the packed bytes go to a scratch file, like the tails of queues. Only the digest and the
 bytes are facts.
+
+Authorities of cold hosts name files, too, so that a file which many have lies on disk once; those of so many files as
+`cold_files_max`, since each takes some hundred bytes here. A file that no authority names stays until the next
+checkpoint begins (`drop_unused`): until then a call that decides may name it again. A recovery reads files and names in
+any order, and looks at its end for names without a file (`missing`).
 """
 
 from __future__ import annotations
@@ -12,9 +17,13 @@ import sys
 from collections import OrderedDict
 
 from outrider.errors import StoreFullError
+from outrider.frontier.format.facts import Block, Fact, columns_of
 from outrider.limits import (
     BACKLOG_COLLECT_CHUNKS,
     BACKLOG_SPILL_PATIENCE,
+    OWN_SLOT,
+    ROBOTS_COLD_FILE_SHARE,
+    ROBOTS_COLD_FILES_LEAST,
     ROBOTS_MEMORY_BYTES_LEAST,
     ROBOTS_MEMORY_SHARE,
     ROBOTS_PACKED_BYTES_MIN,
@@ -31,7 +40,7 @@ else:
 
 _LEVEL = 1
 _LEAVE_AT_ONCE = 64  # a call tries so many files at most, when the disk takes none of them
-_DELAYS_MAX = 4_096  # delays of files that `take` will bring; a report brings some hundreds
+_DELAYS_MAX = 4_096  # delays of files that `put` will bring; a report brings some hundreds
 _OWNER = (1 << 32) - 1  # the bits of a digest that a chunk on disk has room for
 
 
@@ -41,13 +50,16 @@ def robots_bytes(memory_bytes: int) -> int:
 
 
 class _Kept:
-    """One robots.txt. users: how many authorities have it. packed: its bytes in memory; place: its place on disk; one
-    of the two is set."""
+    """One robots.txt. users: how many authorities have it; cold: how many of cold hosts. packed: its bytes in memory;
+    place: its place on disk; one of the two is set, except before its bytes have come. number: its place among the
+    files that a checkpoint copies."""
 
-    __slots__ = ("crawl_delay", "packed", "place", "rules", "size", "users")
+    __slots__ = ("cold", "crawl_delay", "number", "packed", "place", "rules", "size", "users")
 
     def __init__(self) -> None:
         self.users = 0
+        self.cold = 0
+        self.number = -1
         self.size = 0  # bytes before packing
         self.packed: bytes | None = None
         self.place: int | None = None
@@ -72,8 +84,11 @@ class Rulebook:
         # bytes of files in memory by digest, the last used at the end
         self._in_memory: OrderedDict[int, int] = OrderedDict()
         self._bytes = 0
-        self._delays: OrderedDict[int, float] = OrderedDict()  # delays of files that `take` will bring
+        self._delays: OrderedDict[int, float] = OrderedDict()  # delays of files that `put` will bring
         self._room = RULES_READ_BYTES_PER_CALL
+        self._listed: list[int] = []  # digests of the files whose bytes are here, each at its `number`
+        self._unused: set[int] = set()  # files that no authority names, in `_files` until `drop_unused`
+        self._cold_files = 0  # files that an authority of a cold host names
 
     def __len__(self) -> int:
         return len(self._files)
@@ -94,31 +109,100 @@ class Rulebook:
 
     # -- the files ----------------------------------------------------------------------------------------------------
 
-    def take(self, digest: int, body: bytes) -> None:
-        """Counts one more authority for this file, and keeps a new file. An empty file is not kept."""
-        if not body:
-            return
+    def put(self, digest: int, body: bytes) -> None:
+        """Keeps the bytes of a file, named or not, where they are not here yet."""
         kept = self._files.setdefault(digest, _Kept())
-        kept.users += 1
-        if kept.users == 1:
-            kept.size, kept.packed = len(body), _packed(body)
-            kept.crawl_delay = self._delays.pop(digest, kept.crawl_delay)
-            self._use(digest, kept)
-            self._tidy()
+        if kept.size or not body:
+            return
+        kept.size, kept.packed = len(body), _packed(body)
+        kept.crawl_delay = self._delays.pop(digest, kept.crawl_delay)
+        kept.number = len(self._listed)
+        self._listed.append(digest)
+        if not kept.users and not kept.cold:
+            self._unused.add(digest)
+        self._use(digest, kept)
+        self._tidy()
+
+    def name(self, digest: int) -> None:
+        """Counts one more authority for a file; 0 is no file."""
+        if digest:
+            self._files.setdefault(digest, _Kept()).users += 1
+            self._unused.discard(digest)
 
     def let_go(self, digest: int) -> None:
-        """Counts one authority less for a file, and forgets a file without any."""
+        """Counts one authority less for a file."""
         kept = self._files.get(digest)
-        if kept is None:
-            return
-        kept.users -= 1
-        if kept.users <= 0:
+        if kept is not None and kept.users:
+            kept.users -= 1
+            if not kept.users and not kept.cold:
+                self._unused.add(digest)
+
+    def has(self, digest: int) -> bool:
+        """Whether the bytes of a file are here, or need not be: it is empty."""
+        return not digest or self.size(digest) > 0
+
+    @property
+    def cold_files_max(self) -> int:
+        """How many files authorities of cold hosts may name: their entries take a tenth of the memory for files."""
+        return max(ROBOTS_COLD_FILES_LEAST, self.bytes_max // ROBOTS_COLD_FILE_SHARE)
+
+    def stays(self, digest: int) -> bool:
+        """Whether an authority whose host goes cold may name its file, which then stays here."""
+        kept = self._files.get(digest)
+        return kept is not None and (kept.cold > 0 or self._cold_files < self.cold_files_max)
+
+    def go_cold(self, digest: int) -> None:
+        """An authority that has a file goes cold, and names it."""
+        self.note_cold(digest)
+        self._files[digest].users -= 1
+
+    def come_back(self, digest: int) -> None:
+        """An authority that names a file is no longer cold."""
+        kept = self._files[digest]
+        kept.users += 1
+        kept.cold -= 1
+        self._cold_files -= not kept.cold
+
+    def note_cold(self, digest: int) -> None:
+        """Counts one more authority of a cold host for a file."""
+        kept = self._files.setdefault(digest, _Kept())
+        self._cold_files += not kept.cold
+        kept.cold += 1
+        self._unused.discard(digest)
+
+    def drop_unused(self) -> None:
+        """Forgets the files that no authority names."""
+        for digest in self._unused:
+            kept = self._files[digest]
+            if kept.size:
+                last = self._listed.pop()
+                if last != digest:
+                    self._listed[kept.number], self._files[last].number = last, kept.number
             self._forget(digest, kept)
+        self._unused.clear()
+
+    def missing(self) -> list[int]:
+        """The digests that authorities name and whose bytes are not here."""
+        return [digest for digest, kept in self._files.items() if not kept.size and (kept.users or kept.cold)]
+
+    def named(self) -> tuple[dict[int, int], dict[int, int]]:
+        """By digest, how many authorities name each file, and how many of cold hosts."""
+        users = {digest: kept.users for digest, kept in self._files.items() if kept.users}
+        return users, {digest: kept.cold for digest, kept in self._files.items() if kept.cold}
+
+    def places(self) -> int:
+        """How many files a checkpoint copies."""
+        return len(self._listed)
+
+    def blocks(self, first: int, last: int) -> list[Block]:
+        """The facts that rebuild the files in the places `first` … `last - 1`."""
+        rows = [(OWN_SLOT, digest, self.body(digest)) for digest in self._listed[first:last]]
+        return [(Fact.ROBOTS_FILE, columns_of(rows))] if rows else []
 
     def body(self, digest: int) -> bytes:
-        """The bytes of a file; empty when no authority has it."""
+        """The bytes of a file; empty when they are not here."""
         kept = self._files.get(digest)
-        if kept is None or not kept.users:
+        if kept is None or not kept.size:
             return b""
         packed = kept.packed
         if packed is None:
@@ -154,13 +238,13 @@ class Rulebook:
         return kept.rules
 
     def note_delay(self, digest: int, seconds: float) -> None:
-        """Notes the Crawl-delay of a file before `take`."""
+        """Notes the Crawl-delay of a file before `put`."""
         self._delays[digest] = seconds
         if len(self._delays) > _DELAYS_MAX:
             self._delays.popitem(last=False)
 
     def delay_of(self, digest: int, body: bytes) -> float:
-        """The Crawl-delay of a file that has just come. `crawl_delay` answers for files that `take` has taken."""
+        """The Crawl-delay of a file that has just come. `crawl_delay` answers for files that are here."""
         kept = self._files.get(digest)
         known = kept.crawl_delay if kept is not None else self._delays.get(digest)
         if known is None:
@@ -174,7 +258,7 @@ class Rulebook:
         return kept.rules.count if kept is not None and kept.rules is not None else 0
 
     def keep(self, digest: int, rules: AgentRules) -> None:
-        """Keeps the rules of a file, also before `take`."""
+        """Keeps the rules of a file, also before `put`."""
         kept = self._files.setdefault(digest, _Kept())
         kept.rules, kept.crawl_delay = rules, rules.crawl_delay or 0.0
         self._use(digest, kept)
@@ -204,8 +288,9 @@ class Rulebook:
         """Takes a file out of memory; its packed bytes stay when the disk does not take them."""
         self._bytes -= self._in_memory.pop(digest)
         kept.rules = None
-        if not kept.users:
-            del self._files[digest]
+        if not kept.size:
+            if not kept.users and not kept.cold:
+                del self._files[digest]
         elif kept.packed is not None and not self._spill(digest, kept, kept.packed):
             self._in_memory[digest] = kept.memory_bytes()
             self._bytes += kept.memory_bytes()

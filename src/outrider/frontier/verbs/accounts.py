@@ -178,6 +178,7 @@ def recount(tables: Tables) -> Verification:
         *found.wrong_queues(),
         *found.wrong_cold(),
         *_wrong_turns(tables),
+        *tables.robots.problems(),
     )
     names = {STATES[state].value: found.counts[state] for state in range(1, 7)}
     return Verification(not problems, problems, {"accepted": sum(found.counts), **names})
@@ -589,6 +590,10 @@ def _listed(tables: Tables, crawl: int, wanted: int | None) -> bool:
     return tables.crawls.states[crawl] != CrawlState.DELETED and wanted in (None, crawl)
 
 
+def _body_of(tables: Tables, one: ColdAuthority) -> bytes:
+    return one.body or tables.robots.rulebook.body(one.digest)
+
+
 def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
     """As `host_status`, for a cold host, from its record."""
     head = told.heads[place]
@@ -614,7 +619,7 @@ def _cold_status(tables: Tables, told: Told, place: int) -> HostStatus:
         robots=tuple(
             _robots_status(one, body, crawl_delay_of(body, tables.robots.rulebook.agent))
             for one in told.authorities(place)
-            for body in (one.body if one.state == RobotsState.RULES else b"",)
+            for body in (_body_of(tables, one) if one.state == RobotsState.RULES else b"",)
         ),
     )
 

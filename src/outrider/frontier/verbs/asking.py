@@ -25,6 +25,7 @@ from outrider.journey import (
 )
 from outrider.kernels.cards import HEAD
 from outrider.limits import (
+    OWN_SLOT,
     RECHECK_READ_BYTES,
     RECHECK_ROWS_LEAST,
     RECHECK_ROWS_MAX,
@@ -259,7 +260,10 @@ class Asking(Trapping):
             if clock.ended:
                 clock.rest_at_least(clock.ended + instant(delay))
         if digest != authority.digest:
-            draft.add(Fact.RULES, (authority.slot, authority.name, digest, body))
+            if not self.tables.robots.rulebook.has(digest) and digest not in draft.robots_files:
+                draft.robots_files.add(digest)
+                draft.add(Fact.ROBOTS_FILE, (OWN_SLOT, digest, body))
+            draft.add(Fact.RULES, (authority.slot, authority.name, digest, b""))
 
     # -- rules that are too long to be read in a call ------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ class Draft:
         self.hosts_made: set[str] = set()  # names of hosts that an errand needs and that this call makes
         self.left: npt.NDArray[np.uint32] | None = None  # hosts of the page requests that this call ends, one for each
         self.crawl_delays: dict[int, float] = {}  # seconds, by host, of robots rules that came with this call
+        self.robots_files: set[int] = set()  # digests of the robots.txt files that came with this call
         self._tables = tables
         self._keeps_lines = keeps_lines
         self._first_lines: set[str] = set()  # streams that get their first line
