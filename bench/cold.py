@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from bench.measuring import CACHE, resident_bytes
 from bench.tables import Table
 from outrider import Frontier
 from outrider.crawl.groups import machines as shared_machines
-from outrider.journey import OutcomeBatch
+from outrider.journey import Lease, Outcome, OutcomeBatch
 
 HOSTS = 300_000
 MEMORY_BYTES = 50_000_000
@@ -78,12 +79,15 @@ def steps(
         for first in range(0, len(some), BATCH):
             batch = [f"http://{name}/" for name in some[first : first + BATCH]]
             longest = max(longest, _seconds(lambda batch=batch: frontier.discover(batch)))  # type: ignore[misc]
-            if machines:
-                _locate(frontier, hosts)
-            leases = frontier.lease(BATCH)
-            durations = draw.lognormal(-1.6, 1.0, len(leases))
-            outcomes = OutcomeBatch(tokens=leases.tokens, verdicts="done", seconds=durations, statuses=200)
-            longest = max(longest, _seconds(lambda outcomes=outcomes: frontier.report(outcomes)))  # type: ignore[misc]
+            while leases := frontier.lease(BATCH, errands=machines):
+                durations = draw.lognormal(-1.6, 1.0, len(leases))
+                outcomes: Any = OutcomeBatch(tokens=leases.tokens, verdicts="done", seconds=durations, statuses=200)
+                if machines:
+                    outcomes = [
+                        _located(lease, hosts) if lease.kind == "address" else lease.done(seconds=seconds, status=200)
+                        for lease, seconds in zip(leases, durations.tolist(), strict=True)
+                    ]
+                longest = max(longest, _seconds(lambda outcomes=outcomes: frontier.report(outcomes)))  # type: ignore[misc]
             clock.at += 1_000_000
         known += len(some)
         if any(known - len(some) < mark <= known for mark in marks):
@@ -108,18 +112,10 @@ def steps(
     return tuple(rows), notes
 
 
-def _locate(frontier: Frontier, hosts: int) -> None:
-    """Answers the errands for addresses; hosts that come together lie on different machines."""
-    while leases := list(frontier.lease(BATCH, errands=True)):
-        errands = [lease for lease in leases if lease.kind == "address"]
-        frontier.release([lease.token for lease in leases if lease.kind != "address"])
-        if not errands:
-            return
-        answers = []
-        for lease in errands:
-            at = zlib.crc32(lease.url.encode()) % max(1, hosts // 4)
-            answers.append(lease.located(f"93.{at >> 16}.{at >> 8 & 255}.{at & 255}", ttl_seconds=3600))
-        frontier.report(answers)
+def _located(lease: Lease, hosts: int) -> Outcome:
+    """The answer to an errand for an address; hosts that come together lie on different machines."""
+    at = zlib.crc32(lease.url.encode()) % max(1, hosts // 4)
+    return lease.located(f"93.{at >> 16}.{at >> 8 & 255}.{at & 255}", ttl_seconds=3600)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -20,7 +20,17 @@ from outrider import Frontier, Link
 from outrider.clock import instant
 from outrider.errors import DamagedStoreError, OutriderError, StoreError, StoreFailedError, StoreFullError
 from outrider.frontier.state.replay import Window
-from outrider.frontier.state.tables import AUTHORITIES, CALLED, HOSTS, LEASES, OWN, QUEUES, RETURNS, TRANSIT
+from outrider.frontier.state.tables import (
+    AUTHORITIES,
+    CALLED,
+    HOSTS,
+    LEASES,
+    OWN,
+    QUEUES,
+    RETURNS,
+    ROBOTS_FILES,
+    TRANSIT,
+)
 from outrider.frontier.stores.backlog import Backlog
 from outrider.journey import Outcome, Verdict
 from outrider.kernels import FRAME_HEADER_BYTES, scan_frames
@@ -391,10 +401,10 @@ def test_making_a_store_survives_a_power_cut_at_any_call():
 @pytest.fixture
 def small_threshold(monkeypatch):
     """Rounds all the time, of a few rows per range, in a log of small segments; and runs of the ledger between them."""
-    set_limits(monkeypatch, MEMTABLE_BYTES_MAX_LEAST=4_000, MEMTABLE_SHARE=1 << 40, LOG_BYTES_BEFORE_CHECKPOINT=20_000)
+    set_limits(monkeypatch, MEMTABLE_BYTES_MAX_LEAST=4_000, MEMTABLE_SHARE=1 << 40, LOG_BYTES_BEFORE_CHECKPOINT=16_000)
     monkeypatch.setattr(
         "outrider.engine.rounds.COPY_ROWS",
-        {OWN: 1, HOSTS: 3, QUEUES: 3, LEASES: 1, AUTHORITIES: 2, TRANSIT: 1, CALLED: 2, RETURNS: 2},
+        {OWN: 1, HOSTS: 3, QUEUES: 3, LEASES: 1, AUTHORITIES: 2, TRANSIT: 1, CALLED: 2, RETURNS: 2, ROBOTS_FILES: 8},
     )
     set_limits(monkeypatch, CHECKPOINT_STEP_BYTES=1, CHECKPOINT_RANGE_BYTES_MAX=1)
 

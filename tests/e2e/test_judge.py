@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from outrider.cli import main as cli
+from outrider.crawl.groups import machines
 from outrider.sim import judge as judging
 from outrider.sim.judge_web import JudgeWeb
 from outrider.sim.verdict import Run, judge
@@ -120,6 +121,46 @@ def test_many_names_on_one_address_are_judged_as_one_host(capsys):
     (machine,) = [host for host in told["hosts"] if host["host"].endswith("(12 names)")]
     assert (9, {"address gap", "address at once"}) == (code, set(told["rules"]))
     assert 36 == machine["requests"]
+
+
+@pytest.mark.parametrize(("clock", "rules"), [
+    (("--names-at-once", "2", "--names-gap", "0.25"), {"address gap", "address at once"}),
+    (("--names-at-once", "12", "--names-gap", "1"), {"address gap"}),
+    (("--names-at-once", "50", "--names-gap", "0"), set()),
+])  # fmt: skip
+def test_a_machine_is_judged_by_the_clock_that_it_is_said_to_bear(capsys, clock, rules):
+    crawler = [sys.executable, str(CRAWLER), "{seeds}", "none", "1.5", "{hosts}"]
+    code = cli.run(["judge", "--json", "--delay", "0.1", "--names", "12", *clock, "--", *crawler])
+    told = json.loads(capsys.readouterr().out)
+    assert (9 if rules else 0, rules) == (code, set(told["rules"]))
+
+
+def test_outrider_keeps_the_clock_of_shared_machines_that_is_its_default(capsys, tmp_path):
+    """On loopback no address is exempt from the file; `crawl` has its clock for public addresses."""
+    clock = machines().address
+    groups = tmp_path / "groups.toml"
+    groups.write_text(f"[address]\ncapacity = {clock.capacity}\ngap = {clock.gap}\n")
+    options = (
+        "--names",
+        "30",
+        "--names-at-once",
+        str(clock.capacity),
+        "--names-gap",
+        str(clock.gap),
+        "--seconds",
+        "12",
+    )
+    crawl = ("--group", str(groups), "--delay-factor", "0", "--no-sitemaps")
+    code, told = outrider(capsys, tmp_path, *options, how="passed", crawl=crawl)
+    (machine,) = [host for host in told["hosts"] if host["host"].endswith("(30 names)")]
+    assert (0, {}) == (code, told["rules"])
+    assert machine["requests"] > 20
+    assert machine["at_once"] <= clock.capacity
+
+
+def test_the_clock_of_a_machine_is_refused_without_its_names(capsys):
+    assert 2 == cli.run(["judge", "--names-gap", "1", "--", "true"])
+    assert "give that, too" in capsys.readouterr().err
 
 
 def test_time_that_passed_brings_the_host_whose_robots_txt_fails(capsys):

@@ -44,6 +44,12 @@ def _clocks(context: click.Context, option: click.Parameter, value: str | None) 
 @click.option(
     "--names", type=click.IntRange(0, 10_000), default=0, help="So many names on one address, judged as a host."
 )
+@click.option(
+    "--names-at-once", type=click.IntRange(1, 1_000), default=1, show_default=True, help="Turns of that address."
+)
+@click.option(
+    "--names-gap", type=click.FloatRange(0, 3_600), metavar="SECONDS", help="The rest of each, instead of --delay."
+)
 @click.option("--passed", callback=_clocks, metavar="LIST", help="Time that has passed, by run: 0,2d,33d.")
 @click.option("--jumps", callback=_clocks, metavar="LIST", help="By how much the wall clock is wrong, by run.")
 @click.option("--page", "page_file", metavar="FILE", help="Also write the findings there as HTML.")
@@ -56,6 +62,8 @@ def judge(
     restarts: int,
     patient: int,
     names: int,
+    names_at_once: int,
+    names_gap: float | None,
     passed: tuple[float, ...],
     jumps: tuple[float, ...],
     page_file: str | None,
@@ -65,7 +73,8 @@ def judge(
 
     In COMMAND {seeds} stands for a file with one URL a line, {hosts} for a file of names as /etc/hosts, {addresses} for
     seeds by address, {clock} for the seconds by which its clock is to be ahead. The crawler must leave --delay between
-    the end of a request and the next to the same host, and more where a host asks for it or fails. It is ended after
+    the end of a request and the next to the same host, and more where a host asks for it or fails. The address of
+    --names has --names-at-once turns, and each rests for --names-gap behind its request. The crawler is ended after
     --seconds, and killed and run again --restarts times before, or for each of --passed or --jumps. With --passed a
     robots.txt that fails for more than a day closes its host, for 30 days. Exit code 0 when it was polite, 9 when it
     was not, 2 when it does not start or fetches nothing.
@@ -74,8 +83,10 @@ def judge(
 
     if passed and jumps:
         raise click.UsageError("--passed and --jumps: time has passed, or the clock is wrong; give one of them")
+    if not names and (names_at_once != 1 or names_gap is not None):
+        raise click.UsageError("--names-at-once and --names-gap speak of the address of --names; give that, too")
     clocks = passed or jumps
-    trial = Trial(delay, agent, seconds, restarts, clocks, bool(passed), patient, names)
+    trial = Trial(delay, agent, seconds, restarts, clocks, bool(passed), patient, names, names_at_once, names_gap)
     found = judged(list(command), trial)
     if page_file is not None:
         try:

@@ -36,7 +36,8 @@ class Trial:
     count. seconds: after so many the crawler is ended. restarts: so many times it is killed in its midst (SIGKILL) and
     run again. clocks: by how many seconds the crawler's clock is ahead in each run, the last one also in those that
     follow. passes: whether that is time that passed, or a wall clock that is wrong. patient, names: hosts with a
-    Crawl-delay, and names on one address.
+    Crawl-delay, and names on one address. names_at_once, names_gap: how many requests that address bears, and the
+    seconds between the end of one and the next; None: `delay`.
     """
 
     delay: float = 1.0
@@ -47,6 +48,8 @@ class Trial:
     passes: bool = False
     patient: int = 0
     names: int = 0
+    names_at_once: int = 1
+    names_gap: float | None = None
 
     @property
     def runs(self) -> int:
@@ -135,6 +138,7 @@ def judged(command: list[str], trial: Trial) -> Judged:
             storms=True,
             runs=runs,
             machines=named,
+            machine_clock=(trial.names_at_once, trial.delay if trial.names_gap is None else trial.names_gap),
         )
     if not any(request.path != "/robots.txt" for request in verdict.requests):
         ended = "its time was up" if code is None else f"it ended with {code}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -140,11 +141,13 @@ def judge(
     storms: bool = False,
     runs: Sequence[Run] = (),
     machines: Mapping[str, str] | None = None,
+    machine_clock: tuple[int, float] | None = None,
 ) -> Verdict:
     """Judges a whole log: at least `delay` seconds, or the host's Crawl-delay, between requests to one host.
 
     storms: a host that fails is to be given more room. runs: of the crawler, in order. machines: by host, the name of
-    the machine that it shares with others, whose requests are judged as those of one host.
+    the machine that it shares with others. machine_clock: how many requests a machine bears at once, and the seconds
+    for which each of these turns had to rest; None: those of one host.
     """
     with log.open(encoding="utf-8") as lines:
         requests = [_passed(request, runs) for request in read(lines)]
@@ -156,7 +159,8 @@ def judge(
             shared.setdefault(machines[request.host], []).append(request)
     starts = [run.start + run.passed for run in runs] if storms else None
     verdicts = {host: _judge_host(host, asked, delay, agent, slack, starts) for host, asked in sorted(hosts.items())}
-    verdicts |= {machine: _judge_machine(machine, asked, delay, slack) for machine, asked in sorted(shared.items())}
+    most, gap = machine_clock or (1, delay)
+    verdicts |= {machine: _judge_machine(machine, asked, most, gap, slack) for machine, asked in sorted(shared.items())}
     return Verdict(verdicts, requests)
 
 
@@ -168,22 +172,24 @@ def _passed(request: Request, runs: Sequence[Run]) -> Request:
     return replace(request, start=request.start + passed, end=request.end + passed, at=request.at + passed)
 
 
-def _judge_machine(machine: str, requests: list[Request], delay: float, slack: float) -> HostVerdict:
-    """One address with many names: one request at a time, and the pause of one host."""
-    verdict = HostVerdict(machine, len(requests), delay)
+def _judge_machine(machine: str, requests: list[Request], most: int, required: float, slack: float) -> HostVerdict:
+    """One address with many names: it has so many turns, and each rests behind the end of its request."""
+    verdict = HostVerdict(machine, len(requests), required)
     verdict.connections = len({request.connection for request in requests})
     verdict.concurrent = _concurrent(requests)
-    if verdict.concurrent > 1:
-        verdict.broken.append(Breach("address at once", f"{machine}: {verdict.concurrent} requests at once"))
-    ended: float | None = None
+    if verdict.concurrent > most:
+        verdict.broken.append(
+            Breach("address at once", f"{machine}: {verdict.concurrent} requests at once, {most} allowed")
+        )
+    ends: list[float] = []  # of the requests that began before, in order
     for request in requests:
-        if ended is not None:
-            gap = request.start - ended
+        if len(ends) >= most:  # so many turns, of which each rests behind its request
+            gap = request.start - ends[-most]
             verdict.smallest_gap = gap if verdict.smallest_gap is None else min(verdict.smallest_gap, gap)
-            if gap + slack < delay:
+            if gap + slack < required:
                 moment = f"{machine}, {request.host}{request.path} at {request.start:.6f}"
-                verdict.broken.append(Breach("address gap", f"{moment}: {gap:.6f} s, {delay:.3f} s required"))
-        ended = request.end if ended is None else max(ended, request.end)
+                verdict.broken.append(Breach("address gap", f"{moment}: {gap:.6f} s, {required:.3f} s required"))
+        insort(ends, request.end)
     return verdict
 
 
