@@ -7,6 +7,9 @@ PYTEST := $(RUN) -m pytest
 PROCESSES ?= 2
 # The tests of kernels (tests/contract) hold both kinds in either half; but one asks for a whole frontier.
 FAST := tests/unit tests/model tests/contract/test_frontier_faces.py
+# Of these, the tests of commands, documents, packages, benches, repairs and the network run once: kernels do not decide them.
+ONCE := $(wildcard $(addprefix tests/unit/test_,$(addsuffix .py,api_docs bench chart cli* coming_docs crawl_server deploy \
+	fetch_* install* mending options otlp perhost reader_apart readme report runs_format service site storage_files wheels worker)))
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-long bench lint docs lock wheels clean
@@ -36,7 +39,7 @@ test: install lint
 	@$(RUN) scripts/check_rust.py test
 	$(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long'
 	@echo 'The fast half again, with the plain Python kernels:'
-	OUTRIDER_KERNELS=python $(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long' $(FAST)
+	OUTRIDER_KERNELS=python $(PYTEST) -n $(PROCESSES) --dist loadfile -m 'not long' $(addprefix --ignore=,$(ONCE)) $(FAST)
 
 test-long: install
 	@$(PYTHON) scripts/install.py --fuzz
