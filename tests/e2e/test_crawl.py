@@ -20,9 +20,9 @@ from outrider.sim.web import Role
 PAGE_FIELDS = [
     *("url", "outcome", "status", "fetched_at", "seconds", "bytes", "content_type", "digest", "simhash", "depth"),
     *("referrer", "priority", "attempt", "location", "title", "description", "canonical", "charset", "language"),
-    *("http_date", "last_modified", "etag", "links", "token", "warc", "shingles", "new_links"),
+    *("http_date", "last_modified", "etag", "links", "token", "warc", "shingles", "text_digest", "new_links"),
 ]
-OPTIONAL_PAGE_FIELDS = {"not_followed", "duplicate_of", "distance", "content_digest"}
+OPTIONAL_PAGE_FIELDS = {"not_followed", "duplicate_of", "distance", "content_digest", "probe"}
 STATUS_FIELDS = {
     *("state", "accepted", "urls", "held", "in_transit", "errands", "hosts", "answered", "pages_per_second", "bytes"),
     *("duplicates", "errors", "eta_seconds", "not_followed"),
