@@ -123,11 +123,9 @@ fn looks(
 }
 
 /// The looks by their places: of those that leave, that are due and that rest.
-fn sorted_out(
-    looks: Vec<Look>,
-    now: i64,
-    backlog: &Backlog,
-) -> Result<(Vec<Look>, Vec<Look>, Vec<Look>), Refusal> {
+type Places = (Vec<Look>, Vec<Look>, Vec<Look>);
+
+fn sorted_out(looks: Vec<Look>, now: i64, backlog: &Backlog) -> Result<Places, Refusal> {
     let queues: Vec<u32> = looks.iter().map(|look| look.queue).collect();
     let (mut out, mut due, mut later) = (Vec::new(), Vec::new(), Vec::new());
     for (look, waiting) in looks.into_iter().zip(backlog.waiting(&queues)?) {
