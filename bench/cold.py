@@ -92,6 +92,7 @@ def steps(
         known += len(some)
         if any(known - len(some) < mark <= known for mark in marks):
             clock.at += 120_000_000
+            frontier.checkpoint()  # it may end a pass over the hosts that began long ago
             frontier.checkpoint()
             rows.append(_row(frontier, path, known, before, longest))
     times = []

@@ -13,9 +13,13 @@ from time import process_time
 from bench.measuring import ROOT, cpu_seconds_of, resident_bytes
 from bench.tables import Table, ratio
 from outrider import Frontier
+from outrider.frontier.state.tables import AUTHORITIES as OF_AUTHORITIES
+from outrider.frontier.state.tables import ROBOTS_FILES
 from outrider.limits import MICROSECONDS
 from outrider.robots import Rules
 from outrider.sim.disk import MemoryFiles
+from outrider.storage.checkpoint import newest_checkpoint
+from outrider.storage.manifest import Manifest
 
 REAL = ROOT.parent / "shared" / "data" / "robots"
 AUTHORITIES = 1 << 18
@@ -119,30 +123,43 @@ def _shared(files: dict[str, bytes]) -> Table:
     few = len(files)
     for count in (few, AUTHORITIES):
         before = resident_bytes()
-        frontier, seconds, allowed = _filled(list(files.values()), count)
+        disk = MemoryFiles()
+        frontier, seconds, allowed = _filled(list(files.values()), count, disk)
         book = frontier._machine.tables.robots.rulebook.statistics()
-        rows.append((count, book["files"], book["bytes"], seconds / count * 1e6, (resident_bytes() - before) / count))
+        resident = (resident_bytes() - before) / count
+        frontier.checkpoint()
+        sizes = dict.fromkeys((ROBOTS_FILES, OF_AUTHORITIES), 0)
+        checkpoint = newest_checkpoint(disk, store=Manifest.load(disk).store_bytes)
+        assert checkpoint is not None
+        for _, section, _, _, payload in checkpoint.ranges():
+            if section in sizes:
+                sizes[section] += len(payload)
+        on_disk = (sizes[ROBOTS_FILES], sizes[OF_AUTHORITIES] / count)
+        rows.append((count, book["files"], book["bytes"], *on_disk, seconds / count * 1e6, resident))
         frontier.close()
         assert allowed <= count
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     return Table(
         "robots shared",
         "robots: many authorities with the same files",
-        ("authorities", "files kept", "bytes of files and rules", "lease µs a URL", "resident bytes an authority"),
+        (
+            *("authorities", "files kept", "bytes of files and rules", "of files in a checkpoint"),
+            *("and beside them an authority", "lease µs a URL", "resident bytes an authority"),
+        ),
         tuple(rows),
         (
             "In memory; each host has one URL, judged as it is drawn; resident bytes are those of hosts, queues, URLs,",
-            f"authorities and the log. The process peaked at {peak:,} MB.",
+            f"authorities and the log. A checkpoint is not packed. The process peaked at {peak:,} MB.",
         ),
     )
 
 
-def _filled(bodies: list[bytes], count: int) -> tuple[Frontier, float, int]:
+def _filled(bodies: list[bytes], count: int, disk: MemoryFiles) -> tuple[Frontier, float, int]:
     """A frontier whose robots.txt files are known: CPU seconds of the leases that judge one URL of each, and how many
     URLs were leased."""
     now = [START]
     settings = {"delay": 1.0, "delay_factor": 0.0}
-    frontier = Frontier.open(MemoryFiles(), clock=lambda: now[0], robots="errands", settings=settings)
+    frontier = Frontier.open(disk, clock=lambda: now[0], robots="errands", settings=settings)
     for some in _batches(count):
         frontier.discover([f"http://h{number}.test/page?x={number}" for number in some])
     answered = 0

@@ -206,6 +206,11 @@ def test_many_authorities_with_the_same_files_take_what_few_take_and_a_kill_lose
         book = frontier._machine.tables.robots.rulebook.statistics()
         assert len({body for number, body in enumerate(bodies) if body and number < count}) == book["files"]
         assert book["bytes"] < 16 << 20
+        frontier.checkpoint()
+        on_disk = sum(file.stat().st_size for file in (tmp_path / "store").glob("*.ckpt"))
+        assert on_disk < sum(map(len, set(bodies[:count]))) + 400 * count, (
+            "each file once, and a few bytes an authority"
+        )
         now[0] += _WAIT_SECONDS * MICROSECONDS
         given = set()
         while leases := frontier.lease(1_000):
